@@ -1,0 +1,104 @@
+"""The framing that both ends of a link speak: a 4-byte big-endian length and a JSON object in UTF-8.
+
+Everything a peer sends is untrusted: frames are capped, only plain JSON objects pass, and NaN, infinities and deep nesting are
+refused.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any, Dict, List
+
+VERSION = 1
+MAX_FRAME = 4 * 1024 * 1024
+MAX_DEPTH = 24
+MAX_BANNER = 1024 * 1024
+
+Message = Dict[str, Any]
+
+
+class ProtocolError(Exception):
+    """The other end does not speak the protocol; the link cannot be used any more."""
+
+
+def marker(nonce: str) -> bytes:
+    """Return the bytes that divide a shell's banner from the first frame."""
+    return b"\x00\x01fabtui-" + nonce.encode("ascii") + b"\x02\n"
+
+
+def encode(message: Message) -> bytes:
+    """Return the frame of a message.
+
+    Raises:
+        ProtocolError: The message is larger than ``MAX_FRAME`` or holds something JSON cannot say.
+    """
+    try:
+        body = json.dumps(message, separators=(",", ":"), allow_nan=False).encode("utf-8", "backslashreplace")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ProtocolError("cannot encode: %s" % error) from None
+    if len(body) > MAX_FRAME:
+        raise ProtocolError("frame of %d bytes is over the limit of %d" % (len(body), MAX_FRAME))
+    return struct.pack(">I", len(body)) + body
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError("%s is not a number" % name)
+
+
+def _depth_ok(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        below = []  # type: List[Any]
+        for item in level:
+            if isinstance(item, dict):
+                below.extend(item.values())
+            elif isinstance(item, list):
+                below.extend(item)
+        if not below:
+            return True
+        level = below
+    return False
+
+
+def decode(body: bytes) -> Message:
+    """Return the message in a frame's body.
+
+    Raises:
+        ProtocolError: The body is not a JSON object, or is nested too deep.
+    """
+    try:
+        value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError("not a frame: %s" % str(error)[:200]) from None
+    if not isinstance(value, dict):
+        raise ProtocolError("not an object: %s" % type(value).__name__)
+    if not _depth_ok(value):
+        raise ProtocolError("nested deeper than %d" % MAX_DEPTH)
+    return value
+
+
+class Decoder:
+    """Cuts a byte stream into messages."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> List[Message]:
+        """Take more bytes and return the messages they complete.
+
+        Raises:
+            ProtocolError: A frame is too large or not a message.
+        """
+        self._buffer += data
+        messages = []  # type: List[Message]
+        while len(self._buffer) >= 4:
+            (length,) = struct.unpack_from(">I", self._buffer)
+            if length > MAX_FRAME:
+                raise ProtocolError("frame of %d bytes is over the limit of %d" % (length, MAX_FRAME))
+            if len(self._buffer) < 4 + length:
+                break
+            body = bytes(self._buffer[4 : 4 + length])
+            del self._buffer[: 4 + length]
+            messages.append(decode(body))
+        return messages
