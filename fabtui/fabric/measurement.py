@@ -1,0 +1,121 @@
+"""One value with its verdict, unit, message size, time and how it was obtained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Layer(StrEnum):
+    """The N x N quantities of the grid."""
+
+    HEALTH = "health"
+    P2P = "p2p"
+    WORLD = "world"
+    LATENCY = "latency"
+    PING = "ping"
+    BUSBW = "busbw"
+    TRANSPORT = "transport"
+
+
+class Verdict(StrEnum):
+    """What is known of a cell. A verdict and a value are two things: a timeout is never 0 GB/s."""
+
+    UNTESTED = "untested"
+    OK = "ok"
+    SKIPPED = "skipped"
+    INCONCLUSIVE = "inconclusive"
+    SLOW = "slow"
+    TIMEOUT = "timeout"
+    FAILED = "failed"
+
+    @property
+    def bad(self) -> bool:
+        """Whether this verdict says that something is wrong with what was tested."""
+        return self in (Verdict.SLOW, Verdict.FAILED, Verdict.TIMEOUT)
+
+
+#: From best to worst, for taking the worst of several.
+SEVERITY: tuple[Verdict, ...] = (
+    Verdict.UNTESTED,
+    Verdict.OK,
+    Verdict.SKIPPED,
+    Verdict.INCONCLUSIVE,
+    Verdict.SLOW,
+    Verdict.TIMEOUT,
+    Verdict.FAILED,
+)
+
+_RANK = {verdict: rank for rank, verdict in enumerate(SEVERITY)}
+
+
+def worst(verdicts: list[Verdict]) -> Verdict:
+    """Return the worst of some verdicts; ``untested`` for none."""
+    return max(verdicts, key=_RANK.__getitem__, default=Verdict.UNTESTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One measured value, or one failed attempt to measure it.
+
+    Attributes:
+        layer: What was measured.
+        src: Source: an endpoint (``n060:3``), a node (``n060``) or ``all``.
+        dst: Destination, likewise.
+        verdict: What the test itself says; slowness is judged against the class later, by the model.
+        value: The value in ``unit``, or None when there is none.
+        unit: ``GB/s`` (1e9 bytes a second), ``us``, ``ms``.
+        bytes: The message size, or None.
+        time: When it was obtained, seconds since the epoch.
+        how: How it was obtained, for example ``nccl 2.28.9, 20 x ncclSend/ncclRecv, CUDA events``.
+        transport: The path that was really used, for example ``P2P/CUMEM``, or None when unknown.
+        src_addr: The source's address, or None.
+        dst_addr: The destination's address, or None.
+        attempts: How many attempts there were up to this one.
+        error: What went wrong, or None.
+        made: Whether a lab fault made it so.
+        raw: The text it was read from, or None.
+        extra: More of what was learnt (loss of a ping, algbw, wrong elements).
+    """
+
+    layer: Layer
+    src: str
+    dst: str
+    verdict: Verdict
+    value: float | None = None
+    unit: str = ""
+    bytes: int | None = None
+    time: float = 0.0
+    how: str = ""
+    transport: str | None = None
+    src_addr: str | None = None
+    dst_addr: str | None = None
+    attempts: int = 1
+    error: str | None = None
+    made: bool = False
+    raw: str | None = None
+    extra: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a JSON object, without what is None."""
+        return {
+            name: value
+            for name in self.__slots__
+            if (value := getattr(self, name)) is not None and not (name == "made" and not value)
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Measurement:
+        """Return the measurement of a JSON object made by `to_json`.
+
+        Raises:
+            ValueError: The object is not one.
+        """
+        try:
+            known = {name: value[name] for name in cls.__slots__ if name in value}
+            known["layer"] = Layer(known["layer"])
+            known["verdict"] = Verdict(known["verdict"])
+            return cls(**known)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a measurement: {error}") from None

@@ -1,0 +1,408 @@
+"""All that is known of a session, built from its events; the same from a live feed and from a recording."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from fabtui.fabric.endpoint import Endpoint, PairClass, pair_class
+from fabtui.fabric.events import Kind, NodeState
+from fabtui.fabric.judge import ClassValues
+from fabtui.fabric.measurement import Layer, Measurement, Verdict, worst
+
+#: Layers that hold one measurement an ordered pair of endpoints.
+PAIR_LAYERS = (Layer.P2P, Layer.WORLD, Layer.LATENCY)
+#: Layers whose values are judged against their class.
+JUDGED = frozenset({Layer.P2P, Layer.WORLD, Layer.BUSBW})
+LOG_LINES = 5000
+DEFAULT_SLOW_BELOW = 0.7
+
+
+@dataclass(slots=True)
+class NodeRecord:
+    """What is known of a node.
+
+    Attributes:
+        name: Its name as the user gave it.
+        state: How far it is.
+        text: What the state means here, for example why it failed.
+        hint: What to do about it, or None.
+        backend: What carries the link (``asyncssh``, ``openssh``, ``local``), or "".
+        note: Why it has no endpoint to test, or "".
+        inventory: The value of the inventory probe, or None.
+        looks: The latest value of each light probe, by its name; ``{"error": text}`` where it failed.
+        first_looks: The first value of each light probe, for deltas over the session.
+        since: When it came into this state, seconds since the epoch.
+    """
+
+    name: str
+    state: NodeState = NodeState.WAITING
+    text: str = ""
+    hint: str | None = None
+    backend: str = ""
+    note: str = ""
+    inventory: dict[str, Any] | None = None
+    looks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    first_looks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    since: float = 0.0
+
+
+class LogLine(NamedTuple):
+    """A line of the event log."""
+
+    time: float
+    level: str
+    node: str | None
+    text: str
+
+
+class Cell(NamedTuple):
+    """What a cell of the grid shows.
+
+    Attributes:
+        verdict: The verdict, slowness included.
+        value: The value, or None.
+        unit: Its unit, or "".
+        text: A short text where that says more than a number (a transport), or "".
+        measurement: Where it comes from, or None; of several, the worst.
+        running: Whether it is being tested now.
+    """
+
+    verdict: Verdict
+    value: float | None
+    unit: str
+    text: str
+    measurement: Measurement | None
+    running: bool
+
+
+class Phase(NamedTuple):
+    """A part of the sweep: its name, how many tests it has (0: not known) and when it began."""
+
+    name: str
+    total: int
+    since: float
+
+
+class Model:
+    """The state of a session.
+
+    Attributes:
+        version: Grows with each applied event.
+        layout: Grows when endpoints were added, so that whoever draws knows to lay out anew.
+        nodes: The nodes in the order the user gave them.
+        endpoints: The rows and columns of the grid, by number.
+        log: The latest lines of the event log.
+        phase: The part of the sweep that runs.
+        done: How many tests of the phase have ended.
+        lab: What the lab is (``2x4``), or None on real nodes.
+        faults: The lab faults, as text, that were made on purpose.
+        options: The options of the session, as recorded.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.layout = 0
+        self.nodes: dict[str, NodeRecord] = {}
+        self.endpoints: list[Endpoint] = []
+        self.log: deque[LogLine] = deque(maxlen=LOG_LINES)
+        self.phase = Phase("start", 0, 0.0)
+        self.done = 0
+        self.lab: str | None = None
+        self.faults: list[str] = []
+        self.options: dict[str, Any] = {}
+        self.started = 0.0
+        self.now = 0.0
+        self.paused = False
+        self.exit_code: int | None = None
+        self.end_text = ""
+        self.software = ""
+        self.running: set[tuple[str, str]] = set()
+        self.untested: dict[tuple[str, str], str] = {}
+        self._numbers: dict[str, int] = {}
+        self._by_node: dict[str, list[int]] = {}
+        self._history: dict[tuple[Layer, str, str], list[Measurement]] = {}
+        self._pings: dict[tuple[str, str], dict[tuple[str, str], list[Measurement]]] = {}
+        self._values: dict[tuple[Layer, PairClass], ClassValues] = {}
+        self._slow_below = DEFAULT_SLOW_BELOW
+        self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
+            Kind.START: self._on_start,
+            Kind.NODE: self._on_node,
+            Kind.INVENTORY: self._on_inventory,
+            Kind.ENDPOINTS: self._on_endpoints,
+            Kind.LOOK: self._on_look,
+            Kind.PHASE: self._on_phase,
+            Kind.RUNNING: self._on_running,
+            Kind.MEASURED: self._on_measured,
+            Kind.PLAN: self._on_plan,
+            Kind.LOG: self._on_log,
+            Kind.PAUSED: self._on_paused,
+            Kind.END: self._on_end,
+        }
+
+    # -- taking events in ---------------------------------------------------------------------------------------------
+
+    def apply(self, event: dict[str, Any]) -> None:
+        """Take one event in. A kind that is not known is passed over.
+
+        Raises:
+            KeyError: A field of the event is missing.
+            ValueError: A field of the event is not what it should be.
+        """
+        self.now = max(self.now, float(event.get("time", 0.0)))
+        handler = self._handlers.get(event["kind"])
+        if handler is not None:
+            handler(event)
+        self.version += 1
+
+    def _on_start(self, event: dict[str, Any]) -> None:
+        self.started = float(event.get("time", 0.0))
+        self.software = str(event.get("version", ""))
+        self.lab = event.get("lab")
+        self.faults = list(event.get("faults", []))
+        self.options = dict(event.get("options", {}))
+        for name in event["nodes"]:
+            self.nodes[name] = NodeRecord(name)
+
+    def _record(self, name: str) -> NodeRecord:
+        return self.nodes.setdefault(name, NodeRecord(name))
+
+    def _on_node(self, event: dict[str, Any]) -> None:
+        record = self._record(event["node"])
+        record.state = NodeState(event["state"])
+        record.text = event.get("text") or ""
+        record.hint = event.get("hint")
+        record.backend = event.get("backend") or record.backend
+        record.since = float(event.get("time", 0.0))
+        if record.state.gone:
+            mine = {
+                pair for pair in self.running if any(end.rpartition(":")[0] == record.name for end in pair)
+            }
+            self.running -= mine
+
+    def _on_inventory(self, event: dict[str, Any]) -> None:
+        self._record(event["node"]).inventory = event["value"]
+
+    def _on_endpoints(self, event: dict[str, Any]) -> None:
+        for value in event["endpoints"]:
+            endpoint = Endpoint(**value)
+            if endpoint.number != len(self.endpoints):
+                raise ValueError(
+                    f"endpoint {endpoint} has number {endpoint.number}, not {len(self.endpoints)}"
+                )
+            self.endpoints.append(endpoint)
+            self._numbers[str(endpoint)] = endpoint.number
+            self._by_node.setdefault(endpoint.node, []).append(endpoint.number)
+        for node, text in event.get("notes", {}).items():
+            self._record(node).note = text
+        self.layout += 1
+
+    def _on_look(self, event: dict[str, Any]) -> None:
+        record = self._record(event["node"])
+        value = event.get("value")
+        kept = value if value is not None else {"error": event.get("error", "")}
+        record.looks[event["probe"]] = kept
+        if value is not None:
+            record.first_looks.setdefault(event["probe"], value)
+
+    def _on_phase(self, event: dict[str, Any]) -> None:
+        self.phase = Phase(event["name"], int(event.get("total", 0)), float(event.get("time", 0.0)))
+        self.done = 0
+        self.running.clear()
+        self.exit_code = None
+
+    def _on_running(self, event: dict[str, Any]) -> None:
+        self.running.update((src, dst) for src, dst in event["pairs"])
+
+    def _on_measured(self, event: dict[str, Any]) -> None:
+        for value in event["measurements"]:
+            self._take(Measurement.from_json(value))
+
+    def _take(self, measurement: Measurement) -> None:
+        if measurement.layer is Layer.PING:
+            pair = self._pings.setdefault((measurement.src, measurement.dst), {})
+            pair.setdefault((measurement.src_addr or "", measurement.dst_addr or ""), []).append(measurement)
+            self.done += 1
+            return
+        key = (measurement.layer, measurement.src, measurement.dst)
+        history = self._history.setdefault(key, [])
+        if measurement.layer in JUDGED:
+            values = self._values.setdefault((measurement.layer, self._class_of(measurement)), ClassValues())
+            before = self._judged_value(history)
+            history.append(measurement)
+            after = self._judged_value(history)
+            if before is not None:
+                values.remove(before)
+            if after is not None:
+                values.add(after)
+        else:
+            history.append(measurement)
+        if measurement.layer is not Layer.LATENCY:
+            self.done += 1
+            self.running.discard((measurement.src, measurement.dst))
+            self.untested.pop((measurement.src, measurement.dst), None)
+
+    @staticmethod
+    def _judged_value(history: list[Measurement]) -> float | None:
+        """The value of a cell that counts for its class: its latest, of the largest message."""
+        latest = _of_largest(history)
+        return latest.value if latest is not None and latest.verdict is Verdict.OK else None
+
+    def _class_of(self, measurement: Measurement) -> PairClass:
+        return self.class_between(measurement.src, measurement.dst)
+
+    def _on_plan(self, event: dict[str, Any]) -> None:
+        self._slow_below = float(event.get("slow_below", self._slow_below))
+        for src, dst, text in event.get("untested", []):
+            self.untested[src, dst] = text
+            self.running.discard((src, dst))
+
+    def _on_log(self, event: dict[str, Any]) -> None:
+        self.log.append(
+            LogLine(float(event.get("time", 0.0)), event["level"], event.get("node"), str(event["text"]))
+        )
+
+    def _on_paused(self, event: dict[str, Any]) -> None:
+        self.paused = bool(event["on"])
+
+    def _on_end(self, event: dict[str, Any]) -> None:
+        self.exit_code = event.get("exit")
+        self.end_text = event.get("text", "")
+        self.running.clear()
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def number(self, name: str) -> int | None:
+        """Return the number of the endpoint of a name (``n060:3``), or None."""
+        return self._numbers.get(name)
+
+    def endpoints_of(self, node: str) -> list[Endpoint]:
+        """Return the endpoints of a node."""
+        return [self.endpoints[number] for number in self._by_node.get(node, [])]
+
+    def class_between(self, src: str, dst: str) -> PairClass:
+        """Return the class of a pair of endpoints, of nodes, or of everything (``all``)."""
+        a, b = self._numbers.get(src), self._numbers.get(dst)
+        if a is not None and b is not None:
+            return pair_class(self.endpoints[a], self.endpoints[b])
+        if src == dst:
+            return PairClass.ALL if src == "all" else PairClass.ONE_NODE
+        return PairClass.NODE_PAIR
+
+    def history(self, layer: Layer, src: str, dst: str) -> list[Measurement]:
+        """Return all measurements of an ordered pair in a layer, oldest first; for pings those of the two nodes."""
+        if layer is Layer.PING:
+            found = [m for rows in self._pings.get((src, dst), {}).values() for m in rows]
+            return sorted(found, key=lambda m: m.time)
+        return list(self._history.get((layer, src, dst), []))
+
+    def latest(self, layer: Layer, src: str, dst: str) -> Measurement | None:
+        """Return the measurement that counts of an ordered pair in a layer: the latest, of the largest message."""
+        return _of_largest(self._history.get((layer, src, dst), []))
+
+    def pings(self, src_node: str, dst_node: str) -> list[Measurement]:
+        """Return the latest ping of each address pair of two nodes."""
+        return [rows[-1] for rows in self._pings.get((src_node, dst_node), {}).values()]
+
+    def measurements(self) -> Iterator[Measurement]:
+        """Yield what a snapshot holds: the latest measurement of each cell and message size, pings last."""
+        for history in self._history.values():
+            latest: dict[int | None, Measurement] = {}
+            for measurement in history:
+                latest[measurement.bytes if measurement.layer is Layer.BUSBW else None] = measurement
+            yield from latest.values()
+        for pair in self._pings.values():
+            for rows in pair.values():
+                yield rows[-1]
+
+    def verdict(self, measurement: Measurement) -> Verdict:
+        """Return the verdict of a measurement, slowness within its class included."""
+        if (
+            measurement.verdict is not Verdict.OK
+            or measurement.value is None
+            or measurement.layer not in JUDGED
+        ):
+            return measurement.verdict
+        largest = self.latest(measurement.layer, measurement.src, measurement.dst)
+        if largest is None or largest.bytes != measurement.bytes:
+            return measurement.verdict
+        values = self._values.get((measurement.layer, self._class_of(measurement)))
+        if values is not None and values.is_slow(measurement.value, self._slow_below):
+            return Verdict.SLOW
+        return Verdict.OK
+
+    def median(self, layer: Layer, kind: PairClass) -> float | None:
+        """Return the median of the good values of a class in a layer, or None."""
+        values = self._values.get((layer, kind))
+        return None if values is None else values.median
+
+    @property
+    def slow_below(self) -> float:
+        """The share of its class median below which a value is slow."""
+        return self._slow_below
+
+    def measured_for(self, layer: Layer, src: int, dst: int) -> Measurement | None:
+        """Return the measurement a cell of the grid stands for, or None; of several pings, the worst."""
+        a, b = self.endpoints[src], self.endpoints[dst]
+        if layer is Layer.PING:
+            rows = self.pings(a.node, b.node)
+            own = [row for row in rows if (row.src_addr, row.dst_addr) == (a.address, b.address)]
+            chosen = own or rows
+            return max(chosen, key=_ping_badness, default=None)
+        if layer is Layer.BUSBW:
+            return self.latest(layer, a.node, b.node) or self.latest(layer, b.node, a.node)
+        if layer is Layer.TRANSPORT:
+            layer = Layer.P2P
+        return self.latest(layer, str(a), str(b))
+
+    def cell(self, layer: Layer, src: int, dst: int) -> Cell:
+        """Return what the cell of two endpoint numbers shows in a layer. A cell of the diagonal is ``untested``."""
+        pair = (str(self.endpoints[src]), str(self.endpoints[dst]))
+        running = pair in self.running
+        if layer is Layer.HEALTH:
+            found = [
+                (m, self.verdict(m))
+                for part in (Layer.P2P, Layer.WORLD, Layer.LATENCY, Layer.PING, Layer.BUSBW)
+                if src != dst and (m := self.measured_for(part, src, dst)) is not None
+            ]
+            verdict = worst([v for _, v in found])
+            first = next((m for m, v in found if v is verdict), None)
+            return Cell(verdict, None, "", "", first, running)
+        if src == dst and layer is not Layer.BUSBW:
+            return Cell(Verdict.UNTESTED, None, "", "", None, False)
+        measurement = self.measured_for(layer, src, dst)
+        if measurement is None:
+            return Cell(Verdict.UNTESTED, None, "", "", None, running)
+        verdict = self.verdict(measurement)
+        if layer is Layer.TRANSPORT:
+            return Cell(verdict, None, "", measurement.transport or "", measurement, running)
+        return Cell(verdict, measurement.value, measurement.unit, "", measurement, running)
+
+    def counts(self) -> dict[Verdict, int]:
+        """Return how many measured cells of the pair and node layers have each verdict, pings included."""
+        found: dict[Verdict, int] = {}
+        for measurement in self.measurements():
+            verdict = self.verdict(measurement)
+            found[verdict] = found.get(verdict, 0) + 1
+        return found
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds from the start to the latest event."""
+        return max(0.0, self.now - self.started)
+
+
+def _of_largest(history: list[Measurement]) -> Measurement | None:
+    """Return the latest measurement, among those of the largest message where sizes were swept."""
+    if not history:
+        return None
+    if history[-1].layer is not Layer.BUSBW:
+        return history[-1]
+    largest = max(m.bytes or 0 for m in history)
+    return next(m for m in reversed(history) if (m.bytes or 0) == largest)
+
+
+def _ping_badness(measurement: Measurement) -> tuple[int, float]:
+    return (0 if measurement.verdict is Verdict.OK else 1, measurement.value or 0.0)

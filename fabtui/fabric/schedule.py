@@ -1,0 +1,94 @@
+"""Which pairs run at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def circle_rounds(count: int) -> list[list[tuple[int, int]]]:
+    """Return rounds of disjoint unordered pairs that together hold every pair of ``count`` once.
+
+    The circle method: one stays, the others turn; ``count - 1`` rounds for an even count, ``count`` for an odd one (one sits
+    out in each round).
+    """
+    seats: list[int | None] = list(range(count))
+    if count % 2:
+        seats.append(None)
+    rounds = []
+    for _ in range(len(seats) - 1):
+        pairs = []
+        for left, right in zip(seats[: len(seats) // 2], reversed(seats[len(seats) // 2 :]), strict=True):
+            if left is not None and right is not None:
+                pairs.append((min(left, right), max(left, right)))
+        if pairs:
+            rounds.append(pairs)
+        seats = [seats[0], seats[-1], *seats[1:-1]]
+    return rounds
+
+
+class Dispatcher:
+    """Hands out pairs as their endpoints and NICs fall free, in the order of the rounds.
+
+    There is no barrier between rounds: a pair that waits for its deadline holds its two endpoints only, so the others go on.
+
+    Args:
+        pairs: Unordered pairs of endpoint numbers in the order they are wanted.
+        resources: For each endpoint number what else it needs alone (its NIC), or None. A pair within a node needs no NIC.
+        node: For each endpoint number its node.
+    """
+
+    def __init__(
+        self, pairs: Sequence[tuple[int, int]], resources: Sequence[str | None], node: Sequence[str]
+    ) -> None:
+        self._waiting = list(pairs)
+        self._resources = resources
+        self._node = node
+        self._busy: set[int] = set()
+        self._held: set[tuple[str, str]] = set()
+        self._running: dict[tuple[int, int], set[tuple[str, str]]] = {}
+
+    @property
+    def waiting(self) -> int:
+        """How many pairs were not handed out yet."""
+        return len(self._waiting)
+
+    @property
+    def running(self) -> int:
+        """How many pairs were handed out and are not done."""
+        return len(self._running)
+
+    def _needs(self, a: int, b: int) -> set[tuple[str, str]]:
+        if self._node[a] == self._node[b]:
+            return set()
+        return {
+            (self._node[end], resource) for end in (a, b) if (resource := self._resources[end]) is not None
+        }
+
+    def take(self) -> list[tuple[int, int]]:
+        """Return the pairs that may start now, and mark them as running."""
+        started = []
+        later = []
+        for a, b in self._waiting:
+            needs = self._needs(a, b)
+            if a in self._busy or b in self._busy or needs & self._held:
+                later.append((a, b))
+                continue
+            self._busy |= {a, b}
+            self._held |= needs
+            self._running[a, b] = needs
+            started.append((a, b))
+        self._waiting = later
+        return started
+
+    def done(self, a: int, b: int) -> None:
+        """Say that a running pair ended; its endpoints and NICs are free again."""
+        needs = self._running.pop((a, b), None)
+        if needs is not None:
+            self._busy -= {a, b}
+            self._held -= needs
+
+    def drop(self, endpoint: int) -> list[tuple[int, int]]:
+        """Take out the waiting pairs of an endpoint, and return them."""
+        dropped = [pair for pair in self._waiting if endpoint in pair]
+        self._waiting = [pair for pair in self._waiting if endpoint not in pair]
+        return dropped
