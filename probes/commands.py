@@ -1,0 +1,191 @@
+"""Running a command on the node: no shell, a deadline, a cap on its output, and nothing left behind.
+
+A command runs in a session of its own. When it ends, runs out of time or prints too much, its whole process group is
+killed, so that a child it left in the background goes too.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import time
+from typing import IO, Dict, List, NamedTuple, Optional, Sequence
+
+OUTPUT_LIMIT = 2 * 1000 * 1000
+
+# Grandchildren may keep the pipes open after the command itself has ended; this is how long they are listened to.
+_DRAIN = 0.2
+
+# The PATH of a command over SSH often lacks the folders where ibstat, ldconfig and friends live.
+_FOLDERS = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
+
+
+class Result(NamedTuple):
+    """What became of a command.
+
+    Attributes:
+        argv: What was run.
+        returncode: Exit status, minus the signal's number if it was killed by one, None if it never ran or would not
+            end.
+        stdout: What it printed, undecodable bytes replaced.
+        stderr: What it printed as errors, or why it could not be started.
+        timed_out: It was killed at its deadline.
+        missing: There is no such command on this node.
+        truncated: It printed more than the limit and was killed for that.
+    """
+
+    argv: List[str]
+    returncode: Optional[int]
+    stdout: str
+    stderr: str
+    timed_out: bool = False
+    missing: bool = False
+    truncated: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ran to its end and exited with 0."""
+        return self.returncode == 0 and not self.timed_out and not self.truncated
+
+    def why(self) -> Optional[str]:
+        """Return one line on what went wrong, None if nothing did."""
+        name = os.path.basename(self.argv[0]) if self.argv else "command"
+        if self.missing:
+            return "no %s on this node" % name
+        if self.timed_out:
+            return "%s did not end in time" % name
+        if self.truncated:
+            return "%s printed too much" % name
+        if self.returncode == 0:
+            return None
+        lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
+        last = ": " + lines[-1].strip()[:300] if lines else ""
+        if self.returncode is None:
+            return "%s could not be run%s" % (name, last)
+        if self.returncode < 0:
+            return "%s was ended by signal %d%s" % (name, -self.returncode, last)
+        return "%s exited with %d%s" % (name, self.returncode, last)
+
+
+def environment(extra: Optional[Dict[str, str]] = None) -> Dict[str, str]:
+    """Return the environment of a command: ours, in the C locale, with the system folders on PATH."""
+    env = dict(os.environ)
+    for name in ("LANG", "LANGUAGE"):
+        env.pop(name, None)
+    env["LC_ALL"] = "C"
+    folders = [folder for folder in env.get("PATH", "").split(os.pathsep) if folder]
+    folders.extend(folder for folder in _FOLDERS if folder not in folders)
+    env["PATH"] = os.pathsep.join(folders)
+    env.update(extra or {})
+    return env
+
+
+def find(name: str) -> Optional[str]:
+    """Return the path of a command, None if the node has none."""
+    return shutil.which(name, path=environment()["PATH"])
+
+
+def run(
+    argv: Sequence[str],
+    deadline: float,
+    limit: int = OUTPUT_LIMIT,
+    env: Optional[Dict[str, str]] = None,
+    cwd: Optional[str] = None,
+) -> Result:
+    """Run a command to its end, its deadline (seconds from now) or its output limit (bytes), whichever is first."""
+    words = list(argv)
+    if deadline <= 0:
+        return Result(words, None, "", "no time left to start it", timed_out=True)
+    try:
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(env),
+            cwd=cwd,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        return Result(words, None, "", str(error), missing=True)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return Result(words, None, "", str(error))
+    return _follow(process, words, time.monotonic() + deadline, limit)
+
+
+def _follow(process: subprocess.Popen[bytes], words: List[str], end: float, limit: int) -> Result:
+    out = bytearray()
+    err = bytearray()
+    timed_out = truncated = False
+    assert process.stdout is not None and process.stderr is not None
+    try:
+        with selectors.DefaultSelector() as selector:
+            for stream, sink in ((process.stdout, out), (process.stderr, err)):
+                os.set_blocking(stream.fileno(), False)
+                selector.register(stream, selectors.EVENT_READ, sink)
+            gone_at = None  # type: Optional[float]
+            while selector.get_map():
+                now = time.monotonic()
+                if now >= end:
+                    timed_out = gone_at is None
+                    break
+                if gone_at is None and _exited(process):
+                    gone_at = now
+                if gone_at is not None and now - gone_at >= _DRAIN:
+                    break
+                for key, _ in selector.select(min(end - now, 0.1)):
+                    if not _read(key.fileobj, key.data):  # type: ignore[arg-type]
+                        selector.unregister(key.fileobj)
+                if len(out) + len(err) > limit:
+                    truncated = True
+                    break
+        # A command may close its output and go on.
+        while not (timed_out or truncated or _exited(process)):
+            if time.monotonic() >= end:
+                timed_out = True
+            else:
+                time.sleep(0.005)
+    finally:
+        returncode = _end(process)
+    text = [bytes(part[:limit]).decode("utf-8", "replace") for part in (out, err)]
+    return Result(words, returncode, text[0], text[1], timed_out, False, truncated)
+
+
+def _read(stream: IO[bytes], sink: bytearray) -> bool:
+    """Take what is there; return False at the end of the stream."""
+    try:
+        data = os.read(stream.fileno(), 65536)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    sink += data
+    return bool(data)
+
+
+def _exited(process: subprocess.Popen[bytes]) -> bool:
+    # WNOWAIT leaves the zombie in place: while it is there, its process group's number is not given to others, and
+    # killing the group cannot hit a stranger.
+    try:
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
+def _end(process: subprocess.Popen[bytes]) -> Optional[int]:
+    """Kill what is left of the command's group, reap it, and return its exit status."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        process.kill()
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+    try:
+        return process.wait(timeout=1.0)
+    except subprocess.TimeoutExpired:
+        # Stuck in the kernel, as commands that ask a broken driver are.
+        return None

@@ -1,0 +1,109 @@
+"""The probes a node can run, by name, and the tests that the rank host runs.
+
+This table is cheap to import: a probe's module is imported at its first run. To add a probe, write one file with a
+``run(args, emit, deadline)`` and add its entry here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Callable, Dict, List, NamedTuple
+
+Value = Dict[str, Any]
+Emit = Callable[[Value], None]
+
+
+class Probe(NamedTuple):
+    """A look at a node: harmless, without the ranks, run in a thread of the worker.
+
+    Attributes:
+        name: What users and messages call it.
+        title: One line for users.
+        needs: What it needs on a node.
+        gives: What its values are.
+        module: The module of ``fabtui_probes`` that holds its ``run``.
+    """
+
+    name: str
+    title: str
+    needs: str
+    gives: str
+    module: str
+
+    def run(self, args: Value, emit: Emit, deadline: float) -> Value:
+        """Run the probe and return its value; blocks.
+
+        Args:
+            args: The probe's own arguments; each module says which it takes.
+            emit: Called with each partial value as it comes, from any thread, one call at a time.
+            deadline: Seconds from now that the probe may take. What is known by then is returned.
+
+        Raises:
+            Exception: Whatever the probe could not turn into a value; the worker reports it.
+        """
+        module = importlib.import_module("fabtui_probes." + self.module)
+        value = module.run(args, emit, deadline)  # type: Value
+        return value
+
+
+class Test(NamedTuple):
+    """A test between endpoints, run by the rank host and planned by the controller."""
+
+    # pytest would take the name for a class of tests.
+    __test__ = False
+
+    name: str
+    title: str
+    needs: str
+    gives: str
+
+
+_PROBES = [
+    Probe(
+        "inventory",
+        "what the node is: GPUs, NICs, addresses, Python, libraries, limits",
+        "nothing; the NVIDIA driver for GPUs, iproute2 for secondary addresses",
+        "host, gpus, nics, ib, data_addresses, pythons, nccl, limits, tools",
+        "inventory",
+    ),
+    Probe(
+        "ping",
+        "every data address to every data address",
+        "fping or ping",
+        "round trip in ms (min, avg, max) and loss in percent, for each pair of addresses",
+        "ping",
+    ),
+    Probe(
+        "ibstat",
+        "InfiniBand and RoCE ports",
+        "ibstat (infiniband-diags), or /sys/class/infiniband",
+        "for each port: state, physical state, rate in Gb/s, LID, SM LID, link layer, GUID, firmware",
+        "ibstat",
+    ),
+    Probe(
+        "nvlink",
+        "NVLink state, speed and error counters",
+        "nvidia-smi, or the NVIDIA driver's NVML",
+        "for each GPU and link: state, speed in GB/s, replay, recovery and CRC counters",
+        "nvlink",
+    ),
+]  # type: List[Probe]
+
+PROBES = {probe.name: probe for probe in _PROBES}  # type: Dict[str, Probe]
+
+_TESTS = [
+    Test(
+        "p2p",
+        "every endpoint to every endpoint, one way, alone in a communicator of two",
+        "NCCL for GPUs, PyTorch for CPU ranks",
+        "bandwidth in GB/s, latency, transport; data verified",
+    ),
+    Test(
+        "all_reduce",
+        "all_reduce over all endpoints and over each pair of nodes",
+        "NCCL for GPUs, PyTorch for CPU ranks",
+        "bus bandwidth in GB/s for each size; result verified",
+    ),
+]  # type: List[Test]
+
+TESTS = {test.name: test for test in _TESTS}  # type: Dict[str, Test]
