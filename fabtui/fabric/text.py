@@ -1,0 +1,62 @@
+"""Text from a node made fit for a terminal, a file and an eye.
+
+Whatever a node prints (banners, errors, device names) may hold escape sequences, direction overrides and other characters
+that show something else than what is there. They are taken out here, once, before a text goes anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+
+ELLIPSIS = "\u2026"
+
+# C0 and C1 controls and DEL but for tab and newline (carriage returns are handled apart, U+0085 is a control here);
+# then what is invisible or turns the direction of writing: soft hyphen, Arabic letter mark, Mongolian vowel separator,
+# zero-width and direction marks, embeddings and overrides, word joiner and invisible operators, isolates and deprecated
+# format characters, byte order mark, annotation anchors, tag characters.
+_UNFIT = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"
+    "\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f]"
+)
+_LINE_ENDS = re.compile("\r\n?|\u2028|\u2029")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_SPACES = re.compile(r"\s+")
+
+
+def clean(text: str | bytes, limit: int | None = None) -> str:
+    """Return a text without characters that steer a terminal or hide what is there.
+
+    Args:
+        text: What came from outside; bytes are decoded as UTF-8, undecodable ones shown as ``\\xNN``.
+        limit: The most characters to return; a longer text is cut and ends in an ellipsis.
+
+    Newlines and tabs stay; carriage returns and Unicode line separators become newlines; lone surrogates, which no encoder
+    would take, become U+FFFD.
+    """
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "backslashreplace")
+    if not (text.isascii() and text.isprintable()):
+        text = _LINE_ENDS.sub("\n", text)
+        text = _UNFIT.sub("", text)
+        text = _SURROGATES.sub("\ufffd", text)
+    return _cut(text, limit)
+
+
+def one_line(text: str | bytes, limit: int | None = None) -> str:
+    """Return a cleaned text on one line: every run of white space is one space, none at the ends."""
+    return _cut(_SPACES.sub(" ", clean(text)).strip(), limit)
+
+
+def last_line(text: str | bytes, limit: int | None = None) -> str:
+    """Return the last line of a text that is not blank, cleaned, or an empty string."""
+    for line in reversed(clean(text).splitlines()):
+        if line.strip():
+            return one_line(line, limit)
+    return ""
+
+
+def _cut(text: str, limit: int | None) -> str:
+    if limit is None or len(text) <= limit:
+        return text
+    return text[: max(limit - 1, 0)] + ELLIPSIS[: max(limit, 0)]
