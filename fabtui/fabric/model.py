@@ -3,87 +3,27 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from fabtui.fabric.endpoint import Endpoint, PairClass, pair_class
 from fabtui.fabric.events import Kind, NodeState
 from fabtui.fabric.judge import ClassValues
 from fabtui.fabric.measurement import Layer, Measurement, Verdict, worst
+from fabtui.fabric.records import Cell, LogLine, NodeRecord, Phase
+
+__all__ = ["JUDGED", "PAIR_LAYERS", "Cell", "LogLine", "Model", "NodeRecord", "Phase"]
 
 #: Layers that hold one measurement an ordered pair of endpoints.
 PAIR_LAYERS = (Layer.P2P, Layer.WORLD, Layer.LATENCY)
 #: Layers whose values are judged against their class.
 JUDGED = frozenset({Layer.P2P, Layer.WORLD, Layer.BUSBW})
+#: Layers whose class medians are kept: those that are judged, and those that are only shown against their median.
+MEASURED = JUDGED | {Layer.LATENCY}
+#: More changed cells than this between two looks, and the reader reads everything anew.
+_MOST_CHANGES = 100_000
 LOG_LINES = 5000
 DEFAULT_SLOW_BELOW = 0.7
-
-
-@dataclass(slots=True)
-class NodeRecord:
-    """What is known of a node.
-
-    Attributes:
-        name: Its name as the user gave it.
-        state: How far it is.
-        text: What the state means here, for example why it failed.
-        hint: What to do about it, or None.
-        backend: What carries the link (``asyncssh``, ``openssh``, ``local``), or "".
-        note: Why it has no endpoint to test, or "".
-        inventory: The value of the inventory probe, or None.
-        looks: The latest value of each light probe, by its name; ``{"error": text}`` where it failed.
-        first_looks: The first value of each light probe, for deltas over the session.
-        since: When it came into this state, seconds since the epoch.
-    """
-
-    name: str
-    state: NodeState = NodeState.WAITING
-    text: str = ""
-    hint: str | None = None
-    backend: str = ""
-    note: str = ""
-    inventory: dict[str, Any] | None = None
-    looks: dict[str, dict[str, Any]] = field(default_factory=dict)
-    first_looks: dict[str, dict[str, Any]] = field(default_factory=dict)
-    since: float = 0.0
-
-
-class LogLine(NamedTuple):
-    """A line of the event log."""
-
-    time: float
-    level: str
-    node: str | None
-    text: str
-
-
-class Cell(NamedTuple):
-    """What a cell of the grid shows.
-
-    Attributes:
-        verdict: The verdict, slowness included.
-        value: The value, or None.
-        unit: Its unit, or "".
-        text: A short text where that says more than a number (a transport), or "".
-        measurement: Where it comes from, or None; of several, the worst.
-        running: Whether it is being tested now.
-    """
-
-    verdict: Verdict
-    value: float | None
-    unit: str
-    text: str
-    measurement: Measurement | None
-    running: bool
-
-
-class Phase(NamedTuple):
-    """A part of the sweep: its name, how many tests it has (0: not known) and when it began."""
-
-    name: str
-    total: int
-    since: float
 
 
 class Model:
@@ -127,6 +67,7 @@ class Model:
         self._pings: dict[tuple[str, str], dict[tuple[str, str], list[Measurement]]] = {}
         self._values: dict[tuple[Layer, PairClass], ClassValues] = {}
         self._slow_below = DEFAULT_SLOW_BELOW
+        self._changed: set[tuple[int, int]] | None = None
         self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
             Kind.START: self._on_start,
             Kind.NODE: self._on_node,
@@ -177,10 +118,9 @@ class Model:
         record.backend = event.get("backend") or record.backend
         record.since = float(event.get("time", 0.0))
         if record.state.gone:
-            mine = {
-                pair for pair in self.running if any(end.rpartition(":")[0] == record.name for end in pair)
-            }
+            mine = {pair for pair in self.running if any(end.rpartition(":")[0] == record.name for end in pair)}
             self.running -= mine
+        self._changed = None
 
     def _on_inventory(self, event: dict[str, Any]) -> None:
         self._record(event["node"]).inventory = event["value"]
@@ -189,15 +129,14 @@ class Model:
         for value in event["endpoints"]:
             endpoint = Endpoint(**value)
             if endpoint.number != len(self.endpoints):
-                raise ValueError(
-                    f"endpoint {endpoint} has number {endpoint.number}, not {len(self.endpoints)}"
-                )
+                raise ValueError(f"endpoint {endpoint} has number {endpoint.number}, not {len(self.endpoints)}")
             self.endpoints.append(endpoint)
             self._numbers[str(endpoint)] = endpoint.number
             self._by_node.setdefault(endpoint.node, []).append(endpoint.number)
         for node, text in event.get("notes", {}).items():
             self._record(node).note = text
         self.layout += 1
+        self._changed = None
 
     def _on_look(self, event: dict[str, Any]) -> None:
         record = self._record(event["node"])
@@ -210,25 +149,27 @@ class Model:
     def _on_phase(self, event: dict[str, Any]) -> None:
         self.phase = Phase(event["name"], int(event.get("total", 0)), float(event.get("time", 0.0)))
         self.done = 0
+        self._change_all(self.running)
         self.running.clear()
         self.exit_code = None
 
     def _on_running(self, event: dict[str, Any]) -> None:
-        self.running.update((src, dst) for src, dst in event["pairs"])
+        pairs = [(src, dst) for src, dst in event["pairs"]]
+        self.running.update(pairs)
+        self._change_all(pairs)
 
     def _on_measured(self, event: dict[str, Any]) -> None:
         for value in event["measurements"]:
             self._take(Measurement.from_json(value))
 
     def _take(self, measurement: Measurement) -> None:
+        self._change(measurement.src, measurement.dst)
         if measurement.layer is Layer.PING:
-            pair = self._pings.setdefault((measurement.src, measurement.dst), {})
-            pair.setdefault((measurement.src_addr or "", measurement.dst_addr or ""), []).append(measurement)
-            self.done += 1
+            self._take_ping(measurement)
             return
         key = (measurement.layer, measurement.src, measurement.dst)
         history = self._history.setdefault(key, [])
-        if measurement.layer in JUDGED:
+        if measurement.layer in MEASURED:
             values = self._values.setdefault((measurement.layer, self._class_of(measurement)), ClassValues())
             before = self._judged_value(history)
             history.append(measurement)
@@ -244,6 +185,37 @@ class Model:
             self.running.discard((measurement.src, measurement.dst))
             self.untested.pop((measurement.src, measurement.dst), None)
 
+    def _take_ping(self, measurement: Measurement) -> None:
+        pair = self._pings.setdefault((measurement.src, measurement.dst), {})
+        history = pair.setdefault((measurement.src_addr or "", measurement.dst_addr or ""), [])
+        values = self._values.setdefault((Layer.PING, self._class_of(measurement)), ClassValues())
+        if history and history[-1].verdict is Verdict.OK and history[-1].value is not None:
+            values.remove(history[-1].value)
+        if measurement.verdict is Verdict.OK and measurement.value is not None:
+            values.add(measurement.value)
+        history.append(measurement)
+        self.done += 1
+
+    def _change(self, src: str, dst: str) -> None:
+        """Note that the cells of a pair, of endpoints or of nodes, are to be read again."""
+        if self._changed is None:
+            return
+        a, b = self._numbers.get(src), self._numbers.get(dst)
+        if a is not None and b is not None:
+            self._changed.add((a, b))
+        else:
+            for number in self._by_node.get(src, ()):
+                for other in self._by_node.get(dst, ()):
+                    # What is measured between two nodes is shown in both directions.
+                    self._changed.add((number, other))
+                    self._changed.add((other, number))
+        if len(self._changed) > _MOST_CHANGES:
+            self._changed = None
+
+    def _change_all(self, pairs: Iterable[tuple[str, str]]) -> None:
+        for src, dst in pairs:
+            self._change(src, dst)
+
     @staticmethod
     def _judged_value(history: list[Measurement]) -> float | None:
         """The value of a cell that counts for its class: its latest, of the largest message."""
@@ -258,11 +230,10 @@ class Model:
         for src, dst, text in event.get("untested", []):
             self.untested[src, dst] = text
             self.running.discard((src, dst))
+            self._change(src, dst)
 
     def _on_log(self, event: dict[str, Any]) -> None:
-        self.log.append(
-            LogLine(float(event.get("time", 0.0)), event["level"], event.get("node"), str(event["text"]))
-        )
+        self.log.append(LogLine(float(event.get("time", 0.0)), event["level"], event.get("node"), str(event["text"])))
 
     def _on_paused(self, event: dict[str, Any]) -> None:
         self.paused = bool(event["on"])
@@ -270,9 +241,19 @@ class Model:
     def _on_end(self, event: dict[str, Any]) -> None:
         self.exit_code = event.get("exit")
         self.end_text = event.get("text", "")
+        self._change_all(self.running)
         self.running.clear()
 
     # -- reading ------------------------------------------------------------------------------------------------------
+
+    def drain_changes(self) -> set[tuple[int, int]] | None:
+        """Return the cells, by endpoint numbers, that changed since the last call; None: any may have.
+
+        For one reader, who draws. Without one nothing is collected. Medians move with every value, so that cells which
+        are not named here may change their place within their class.
+        """
+        changed, self._changed = self._changed, set()
+        return changed
 
     def number(self, name: str) -> int | None:
         """Return the number of the endpoint of a name (``n060:3``), or None."""
@@ -319,11 +300,7 @@ class Model:
 
     def verdict(self, measurement: Measurement) -> Verdict:
         """Return the verdict of a measurement, slowness within its class included."""
-        if (
-            measurement.verdict is not Verdict.OK
-            or measurement.value is None
-            or measurement.layer not in JUDGED
-        ):
+        if measurement.verdict is not Verdict.OK or measurement.value is None or measurement.layer not in JUDGED:
             return measurement.verdict
         largest = self.latest(measurement.layer, measurement.src, measurement.dst)
         if largest is None or largest.bytes != measurement.bytes:
