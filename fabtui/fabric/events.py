@@ -1,7 +1,7 @@
 """The events of a session, as JSON objects: what the journal keeps and the model is built from.
 
-Every event has ``kind``; the journal adds ``seq`` (from 0) and ``time`` (seconds since the epoch). Whoever meets a kind it
-does not know passes over it, so that an older fabtui can show a newer recording.
+Every event has ``kind``; the journal adds ``seq`` (from 0) and ``time`` (seconds since the epoch). Whoever meets a kind
+it does not know passes over it, so that an older fabtui can show a newer recording.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Judging values by the distribution of their class.
 
-A bandwidth far below the median of its class is ``slow``; there is no table of absolute values here, because such tables
-differ by a factor of two for the same GPU.
+A bandwidth far below the median of its class is ``slow``; there is no table of absolute values here, because such
+tables differ by a factor of two for the same GPU.
 """
 
 from __future__ import annotations

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 
 def circle_rounds(count: int) -> list[list[tuple[int, int]]]:
     """Return rounds of disjoint unordered pairs that together hold every pair of ``count`` once.
 
-    The circle method: one stays, the others turn; ``count - 1`` rounds for an even count, ``count`` for an odd one (one sits
-    out in each round).
+    The circle method: one stays, the others turn; ``count - 1`` rounds for an even count, ``count`` for an odd one (one
+    sits out in each round).
     """
     seats: list[int | None] = list(range(count))
     if count % 2:
@@ -29,17 +29,16 @@ def circle_rounds(count: int) -> list[list[tuple[int, int]]]:
 class Dispatcher:
     """Hands out pairs as their endpoints and NICs fall free, in the order of the rounds.
 
-    There is no barrier between rounds: a pair that waits for its deadline holds its two endpoints only, so the others go on.
+    There is no barrier between rounds: a pair that waits for its deadline holds its two endpoints only, the others go on.
 
     Args:
         pairs: Unordered pairs of endpoint numbers in the order they are wanted.
-        resources: For each endpoint number what else it needs alone (its NIC), or None. A pair within a node needs no NIC.
+        resources: For each endpoint number what else it needs alone (its NIC), or None. A pair
+            within a node needs no NIC.
         node: For each endpoint number its node.
     """
 
-    def __init__(
-        self, pairs: Sequence[tuple[int, int]], resources: Sequence[str | None], node: Sequence[str]
-    ) -> None:
+    def __init__(self, pairs: Sequence[tuple[int, int]], resources: Sequence[str | None], node: Sequence[str]) -> None:
         self._waiting = list(pairs)
         self._resources = resources
         self._node = node
@@ -60,17 +59,16 @@ class Dispatcher:
     def _needs(self, a: int, b: int) -> set[tuple[str, str]]:
         if self._node[a] == self._node[b]:
             return set()
-        return {
-            (self._node[end], resource) for end in (a, b) if (resource := self._resources[end]) is not None
-        }
+        return {(self._node[end], resource) for end in (a, b) if (resource := self._resources[end]) is not None}
 
-    def take(self) -> list[tuple[int, int]]:
-        """Return the pairs that may start now, and mark them as running."""
+    def take(self, held: Set[int] = frozenset()) -> list[tuple[int, int]]:
+        """Return the pairs that may start now, and mark them as running; not those of the endpoints in ``held``."""
         started = []
         later = []
         for a, b in self._waiting:
             needs = self._needs(a, b)
-            if a in self._busy or b in self._busy or needs & self._held:
+            full = self._width is not None and len(self._running) >= self._width
+            if full or a in self._busy or b in self._busy or a in held or b in held or needs & self._held:
                 later.append((a, b))
                 continue
             self._busy |= {a, b}

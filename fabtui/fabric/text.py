@@ -1,7 +1,7 @@
 """Text from a node made fit for a terminal, a file and an eye.
 
-Whatever a node prints (banners, errors, device names) may hold escape sequences, direction overrides and other characters
-that show something else than what is there. They are taken out here, once, before a text goes anywhere.
+Whatever a node prints (banners, errors, device names) may hold escape sequences, direction overrides and other
+characters that show something else than what is there. They are taken out here, once, before a text goes anywhere.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _SPACES = re.compile(r"\s+")
 def clean(text: str | bytes, limit: int | None = None) -> str:
     """Return a text without characters that steer a terminal or hide what is there.
 
-    Args:
-        text: What came from outside; bytes are decoded as UTF-8, undecodable ones shown as ``\\xNN``.
-        limit: The most characters to return; a longer text is cut and ends in an ellipsis.
+    Newlines and tabs stay; carriage returns and Unicode line separators become newlines; lone surrogates, which no
+    encoder would take, become U+FFFD.
 
-    Newlines and tabs stay; carriage returns and Unicode line separators become newlines; lone surrogates, which no encoder
-    would take, become U+FFFD.
+    Args:
+        text: What came from outside; bytes are decoded as UTF-8, undecodable ones shown as hexadecimal escapes.
+        limit: The most characters to return; a longer text is cut and ends in an ellipsis.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8", "backslashreplace")

@@ -22,7 +22,7 @@ class Feed(Protocol):
     badges: list[str]
 
     async def run(self) -> None:
-        """Run to the end: connect, look, sweep; returns when the first sweep is done. Nodes stay connected until `close`."""
+        """Connect, look and sweep; return when the first sweep is done. Nodes stay connected until `close`."""
 
     async def close(self) -> None:
         """End everything on the nodes and close the journal; bounded in time, safe to call twice and at any moment."""

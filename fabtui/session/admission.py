@@ -1,0 +1,139 @@
+"""From the inventories of nodes to endpoints and to how their ranks are run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fabtui.fabric.endpoint import Endpoint
+from fabtui.fabric.text import one_line
+
+#: More endpoints than this on one node are not believed.
+MAX_ENDPOINTS = 64
+
+
+@dataclass(slots=True)
+class Admission:
+    """What a node brings into the sweep.
+
+    Attributes:
+        endpoints: Its rows; one of kind ``none`` when it has nothing to test.
+        note: Why it has nothing to test, or "".
+        argv: The interpreter for its rank host, or None to let the node choose.
+        library: Its NCCL library, or None to let the rank host search.
+        busy: Endpoint numbers that other processes use, with who uses them.
+    """
+
+    endpoints: list[Endpoint]
+    note: str = ""
+    argv: list[str] | None = None
+    library: str | None = None
+    busy: dict[int, str] = field(default_factory=dict)
+
+
+def dicts(value: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list that a node sent, whatever it is."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def engine_for(inventories: list[dict[str, Any]]) -> str:
+    """Return the engine of a sweep: ``nccl`` as soon as one node has a GPU that can be used."""
+    return "nccl" if any(_gpus(inventory) for inventory in inventories) else "gloo"
+
+
+def _gpus(inventory: dict[str, Any]) -> list[dict[str, Any]]:
+    return [gpu for gpu in dicts(inventory.get("gpus")) if isinstance(gpu.get("index"), int)][:MAX_ENDPOINTS]
+
+
+def absent(node: str, number: int, why: str) -> Admission:
+    """Return the admission of a node that has nothing to test: one row that says why."""
+    return Admission([Endpoint(number, node, 0, kind="none")], why)
+
+
+def admit(
+    node: str, inventory: dict[str, Any], first: int, engine: str, ranks_per_node: int | None, remote_python: str | None
+) -> Admission:
+    """Return what a node brings in; its endpoints are numbered from ``first``."""
+    if engine == "nccl":
+        return _admit_gpus(node, inventory, first, remote_python)
+    return _admit_cpu(node, inventory, first, ranks_per_node, remote_python)
+
+
+def _text(value: Any, limit: int = 80) -> str | None:
+    return one_line(value, limit) if isinstance(value, str) and value else None
+
+
+def _admit_gpus(node: str, inventory: dict[str, Any], first: int, remote_python: str | None) -> Admission:
+    gpus = _gpus(inventory)
+    if not gpus:
+        reason = _text(inventory.get("nvml_error"), 200)
+        return absent(node, first, f"no GPU to test on {node}" + (f": {reason}" if reason else ""))
+    nics = {str(nic.get("rdma") or nic.get("name")): nic for nic in dicts(inventory.get("nics"))}
+    data = dicts(inventory.get("data_addresses"))
+    admission = Admission([], argv=[remote_python] if remote_python else None, library=_nccl_library(inventory))
+    for offset, gpu in enumerate(gpus):
+        nic = _text(gpu.get("nic"))
+        entry = _data_address(data, nic, nics)
+        rail = entry.get("rail") if entry and nic else None
+        admission.endpoints.append(
+            Endpoint(
+                first + offset,
+                node,
+                gpu["index"],
+                kind="gpu",
+                name=_text(gpu.get("name")) or "GPU",
+                uuid=_text(gpu.get("uuid")),
+                bus=_text(gpu.get("bus"), 40),
+                nic=nic,
+                rail=rail if isinstance(rail, int) else None,
+                address=_text(entry.get("address")) if entry else None,
+            )
+        )
+        if users := dicts(gpu.get("processes")):
+            admission.busy[first + offset] = "; ".join(_user(user) for user in users[:4])
+    return admission
+
+
+def _user(process: dict[str, Any]) -> str:
+    name, owner = _text(process.get("name"), 60) or "a process", _text(process.get("user"), 30)
+    return f"{name} (pid {process.get('pid', '?')}{f', user {owner}' if owner else ''})"
+
+
+def _data_address(
+    data: list[dict[str, Any]], nic: str | None, nics: dict[str, dict[str, Any]]
+) -> dict[str, Any] | None:
+    """Return the data address of a NIC named by its RDMA device or its interface; else the node's first."""
+    names = {nic, (nics.get(nic or "") or {}).get("name")}
+    return next((entry for entry in data if nic and entry.get("nic") in names), data[0] if data else None)
+
+
+def _nccl_library(inventory: dict[str, Any]) -> str | None:
+    for python in dicts(inventory.get("pythons")):
+        if isinstance(python.get("nccl"), str):
+            return str(python["nccl"])
+    for library in dicts(inventory.get("nccl")):
+        if isinstance(library.get("path"), str):
+            return str(library["path"])
+    return None
+
+
+def _admit_cpu(
+    node: str, inventory: dict[str, Any], first: int, ranks_per_node: int | None, remote_python: str | None
+) -> Admission:
+    pythons = dicts(inventory.get("pythons"))
+    with_torch = [p for p in pythons if p.get("torch") and isinstance(p.get("path"), str)]
+    python = remote_python or (with_torch[0]["path"] if with_torch else None)
+    if python is None:
+        looked = ", ".join(str(p.get("path")) for p in pythons[:6]) or "nowhere"
+        return absent(
+            node, first, one_line(f"no GPU on {node}, and no Python with torch for CPU ranks (looked at {looked})", 400)
+        )
+    count = ranks_per_node or inventory.get("endpoints") or 1
+    if not isinstance(count, int) or not 0 < count <= MAX_ENDPOINTS:
+        count = 1
+    data = dicts(inventory.get("data_addresses"))
+    address = _text(data[0].get("address")) if data else None
+    return Admission(
+        [Endpoint(first + i, node, i, kind="cpu", name="CPU rank", rail=None, address=address) for i in range(count)],
+        argv=[str(python)],
+    )

@@ -1,0 +1,66 @@
+"""What a session is asked to do."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+#: The probes of a whole session, in the order they run.
+ALL_PROBES = ("ping", "ibstat", "nvlink", "p2p", "all_reduce")
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """Everything a session needs to know before it starts.
+
+    Attributes:
+        hosts: The nodes, in order, as the user names them; empty with ``lab``.
+        probes: Which probes run, out of `ALL_PROBES`.
+        bytes: Message size of p2p and the largest of all_reduce; None: 256 MiB on GPUs, 4 MiB on CPU ranks.
+        timeout: Deadline in seconds of one test; a dead pair costs this much.
+        warmup: Iterations before timing begins.
+        iters: Timed iterations at most; fewer when they take long.
+        transport: ``ssh``, ``openssh`` or ``local``.
+        ssh_config: An ssh_config file instead of the user's, or None.
+        remote_python: The interpreter on the nodes, or None to look for one.
+        host_key_policy: ``config``, ``strict``, ``accept-new`` or ``off``.
+        env: Variables for the ranks (``NCCL_*``).
+        ranks_per_node: CPU ranks of a node without GPUs; None: 1, or what the lab says.
+        record: Where the journal goes, or None for no journal.
+        lab: ``2x4`` for a lab of that shape, or None.
+        lab_faults: Faults of the lab, as text.
+        lease: Seconds without a heartbeat after which a node ends what runs on it.
+        connect_timeout: Deadline in seconds of connecting to a node, name lookup to login.
+        force: Whether GPUs that other processes use are tested all the same.
+    """
+
+    hosts: tuple[str, ...] = ()
+    probes: tuple[str, ...] = ALL_PROBES
+    bytes: int | None = None
+    timeout: float = 10.0
+    warmup: int = 2
+    iters: int = 20
+    transport: str = "ssh"
+    ssh_config: Path | None = None
+    remote_python: str | None = None
+    host_key_policy: str = "config"
+    env: dict[str, str] = field(default_factory=dict)
+    ranks_per_node: int | None = None
+    record: Path | None = None
+    lab: str | None = None
+    lab_faults: tuple[str, ...] = ()
+    lease: float = 10.0
+    connect_timeout: float = 10.0
+    force: bool = False
+
+    def recorded(self) -> dict[str, Any]:
+        """Return what the recording keeps of it: names of variables, not their values, which may be secret."""
+        kept = asdict(self)
+        kept["env"] = sorted(self.env)
+        kept["ssh_config"] = None if self.ssh_config is None else str(self.ssh_config)
+        kept.pop("record")
+        kept["hosts"] = list(self.hosts)
+        return kept

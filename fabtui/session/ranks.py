@@ -1,0 +1,172 @@
+"""The rank host of a node as the session sees it: started, made ready, restarted when it hangs or dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fabtui.fabric.endpoint import Endpoint
+from fabtui.fabric.text import one_line
+from fabtui.session.remote import ProbeFailed, Remote
+from fabtui.session.store import StoreServer
+
+#: Importing torch and making CUDA contexts takes seconds, on a loaded node many.
+START_DEADLINE = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What the ranks of a sweep run.
+
+    Attributes:
+        name: ``nccl`` or ``gloo``.
+        timeout: Deadline in seconds of one test.
+        env: Variables for the ranks.
+        faults: Lab faults for the ranks: ``{"src", "dst", "kind", "rate"}`` with endpoint numbers.
+        epoch: Prefix of the store keys of this session.
+    """
+
+    name: str
+    timeout: float
+    env: dict[str, str] = field(default_factory=dict)
+    faults: tuple[dict[str, Any], ...] = ()
+    epoch: str = "e"
+
+
+class RankHost:
+    """The rank host of one node.
+
+    Attributes:
+        version: What the engine says of itself, once ready.
+        port: Where it listens for the reach check, once ready.
+        broken: Why it cannot be used, or None.
+        bad_ranks: The endpoints that could not be made ready, with the reason.
+    """
+
+    def __init__(
+        self,
+        remote: Remote,
+        endpoints: list[Endpoint],
+        engine: Engine,
+        argv: list[str] | None,
+        library: str | None,
+        store: StoreServer,
+    ) -> None:
+        self.remote = remote
+        self.node = remote.node
+        self.endpoints = endpoints
+        self.version = ""
+        self.port = 0
+        self.address = next((e.address for e in endpoints if e.address), None)
+        self.broken: str | None = None
+        self.bad_ranks: dict[int, str] = {}
+        self.on_test: Callable[[RankHost, dict[str, Any]], None] | None = None
+        self.on_gone: Callable[[RankHost, str], None] | None = None
+        self.restarts = 0
+        self._engine = engine
+        self._argv = argv
+        self._library = library
+        self._store = store
+        self._ready: asyncio.Future[dict[str, Any]] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def epoch(self) -> str:
+        """Prefix of the store keys of its tests."""
+        return self._engine.epoch
+
+    @property
+    def numbers(self) -> list[int]:
+        """The endpoint numbers that can be tested."""
+        return [] if self.broken else [e.number for e in self.endpoints if e.number not in self.bad_ranks]
+
+    async def start(self, world: int) -> None:
+        """Start it and make its ranks ready; on failure `broken` says why."""
+        self.broken = None
+        self._ready = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(START_DEADLINE + 5):
+                await self.remote.spawn({"engine": self._engine.name}, self._engine.env, self._argv, 15.0)
+                await self.remote.rank(self._init(world))
+                ready = await self._ready
+        except ProbeFailed as failed:
+            self.broken = failed.text
+            return
+        except TimeoutError:
+            self.broken = f"the ranks were not ready within {START_DEADLINE:.0f} s"
+            await self.remote.kill()
+            return
+        self.version = one_line(str(ready.get("version", "")), 80)
+        port = ready.get("port")
+        self.port = port if isinstance(port, int) else 0
+        self.bad_ranks = {
+            rank["rank"]: one_line(str(rank.get("error") or "not ready"), 500)
+            for rank in ready.get("ranks", [])
+            if isinstance(rank, dict) and isinstance(rank.get("rank"), int) and rank.get("ok") is not True
+        }
+
+    def _init(self, world: int) -> dict[str, Any]:
+        return {
+            "op": "init",
+            "engine": self._engine.name,
+            "node": self.node,
+            "epoch": self._engine.epoch,
+            "address": self.address,
+            "timeout": self._engine.timeout,
+            "start_deadline": START_DEADLINE,
+            "library": self._library,
+            "ranks": [{"rank": e.number, "index": e.index, "uuid": e.uuid} for e in self.endpoints],
+            "world": world,
+            "faults": list(self._engine.faults),
+        }
+
+    async def restart(self, world: int) -> None:
+        """Kill it with all its ranks and start it anew."""
+        self.restarts += 1
+        await self.start(world)
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Take a message of the rank host in."""
+        op = message.get("op")
+        if op == "store":
+            self._store.handle(message, self.remote.rank)
+        elif op == "ready":
+            self._settle(lambda ready: ready.set_result(message))
+        elif op == "failed":
+            text = one_line(f"{message.get('kind', 'failed')}: {message.get('error', '')}", 1000)
+            self._settle(lambda ready: ready.set_exception(ProbeFailed("failed", text)))
+        elif self.on_test is not None:
+            self.on_test(self, message)
+
+    def _settle(self, how: Callable[[asyncio.Future[dict[str, Any]]], None]) -> None:
+        if self._ready is not None and not self._ready.done():
+            how(self._ready)
+
+    def gone(self, text: str) -> None:
+        """Say that the rank host, or its node, has ended."""
+        self._settle(lambda ready: ready.set_exception(ProbeFailed("exit", text)))
+        if self.on_gone is not None:
+            self.on_gone(self, text)
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message to it, in the background; a lost node is told elsewhere."""
+        task = asyncio.ensure_future(self.remote.rank(message))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        """End it: its ranks give back what they hold."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2):
+                await self.remote.rank({"op": "quit"})
+
+
+def exit_text(message: dict[str, Any]) -> str:
+    """Return one line on how a rank host ended, from its ``exit`` message."""
+    how = f"signal {message['signal']}" if message.get("signal") else f"exit code {message.get('code')}"
+    printed = str(message.get("stderr") or "").strip().splitlines()
+    last = f": {one_line(printed[-1], 300)}" if printed else ""
+    return f"the rank host ended with {how}{last}"

@@ -1,0 +1,141 @@
+"""Reading what the two sides of a pair report, and making one measurement of each direction."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from fabtui.fabric.measurement import Layer, Measurement, Verdict
+from fabtui.fabric.text import clean, one_line
+
+#: More raw text than this of one side of a pair is not kept.
+MAX_RAW = 8000
+#: Begins the error of a side that only saw its peer fail; the peer's own error says more.
+PEER_FAILED = "peer: "
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What one side of a direction reported; every field was checked."""
+
+    ok: bool
+    timeout: bool
+    phase: str
+    error: str | None
+    made: bool
+    bytes: int | None
+    rate: float | None
+    latency: float | None
+    transport: str | None
+    src_addr: str | None
+    dst_addr: str | None
+    raw: str | None
+
+    @classmethod
+    def read(cls, message: dict[str, Any]) -> Side:
+        """Return the side in a message of a rank host, whatever it holds."""
+        error = _text(message.get("error"), 1000)
+        ok = message.get("ok") is True
+        return cls(
+            ok=ok,
+            timeout=message.get("timeout") is True,
+            phase=_text(message.get("phase"), 20) or "",
+            error=error if ok or error else "failed without a reason",
+            made=message.get("made") is True,
+            bytes=_whole(message.get("bytes")),
+            rate=number(message.get("rate")),
+            latency=number(message.get("latency")),
+            transport=_text(message.get("transport"), 120),
+            src_addr=_text(message.get("src_addr"), 80),
+            dst_addr=_text(message.get("dst_addr"), 80),
+            raw=clean(str(message["raw"]), MAX_RAW) if message.get("raw") else None,
+        )
+
+    @classmethod
+    def failed(cls, text: str, *, timeout: bool = False) -> Side:
+        """Return a side that could not report by itself."""
+        return cls(False, timeout, "", text, False, None, None, None, None, None, None, None)
+
+
+def number(value: Any) -> float | None:
+    """Return a finite number that is not negative, or None."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if math.isfinite(value) and value >= 0 else None
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53 else None
+
+
+def _text(value: Any, limit: int) -> str | None:
+    return one_line(str(value), limit) if value is not None and value != "" else None
+
+
+def _telling(src: Side, dst: Side) -> Side:
+    """Return the failed side whose error says more."""
+    failed = [side for side in (dst, src) if not side.ok]
+    return min(failed, key=lambda s: (not s.made, (s.error or "").startswith(PEER_FAILED), s.timeout))
+
+
+def direction(
+    src: str, dst: str, src_side: Side, dst_side: Side, *, time: float, how: str, attempts: int
+) -> list[Measurement]:
+    """Return the measurements of one direction of a pair: its bandwidth, and its latency where there is one."""
+    transport = src_side.transport or dst_side.transport
+    raw = "\n".join(
+        f"[{name}]\n{side.raw}" for name, side in ((src, src_side), (dst, dst_side)) if side.raw is not None
+    )
+    if src_side.ok and dst_side.ok and dst_side.rate:
+        verdict, error, made = Verdict.OK, None, src_side.made or dst_side.made
+    elif src_side.ok and dst_side.ok:
+        verdict, error, made = Verdict.INCONCLUSIVE, "both sides passed, but no rate was reported", False
+    else:
+        told = _telling(src_side, dst_side)
+        verdict = Verdict.TIMEOUT if told.timeout else Verdict.FAILED
+        error = (told.error or "failed").removeprefix(PEER_FAILED)
+        if told.phase and not error.startswith(told.phase):
+            error = f"{told.phase}: {error}"
+        made = told.made
+    rate = dst_side.rate if verdict is Verdict.OK else None
+    found = [
+        Measurement(
+            layer=Layer.P2P,
+            src=src,
+            dst=dst,
+            verdict=verdict,
+            value=None if rate is None else rate / 1e9,
+            unit="GB/s",
+            bytes=dst_side.bytes or src_side.bytes,
+            time=time,
+            how=how,
+            transport=transport,
+            src_addr=src_side.src_addr or dst_side.src_addr,
+            dst_addr=dst_side.dst_addr or src_side.dst_addr,
+            attempts=attempts,
+            error=error,
+            made=made,
+            raw=raw or None,
+        )
+    ]
+    latency = src_side.latency if src_side.latency is not None else dst_side.latency
+    if verdict is Verdict.OK and latency is not None:
+        found.append(
+            Measurement(
+                layer=Layer.LATENCY,
+                src=src,
+                dst=dst,
+                verdict=Verdict.OK,
+                value=latency * 1e6,
+                unit="us",
+                bytes=8,
+                time=time,
+                how=f"{how}; half of the median round trip of 8 bytes",
+                transport=transport,
+                src_addr=found[0].src_addr,
+                dst_addr=found[0].dst_addr,
+                attempts=attempts,
+            )
+        )
+    return found

@@ -1,0 +1,112 @@
+"""The store through which ranks meet: the controller answers their requests, so that no port of ours is opened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+#: What all values together may take; a node that fills it gets errors, the controller lives on.
+MAX_TOTAL = 32 * 1024 * 1024
+MAX_WAIT = 600.0
+
+Answer = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class StoreServer:
+    """Keys and values of all ranks; values are opaque base64 texts, or integers made by ``add``."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str | int] = {}
+        self._size = 0
+        self._changed: dict[str, asyncio.Event] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def handle(self, request: dict[str, Any], answer: Answer) -> None:
+        """Answer a ``store`` message, now or when the key it waits for is there."""
+        task = asyncio.ensure_future(self._answer(request, answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, request: dict[str, Any], answer: Answer) -> None:
+        reply: dict[str, Any] = {"op": "store", "q": request.get("q"), "value": None, "error": None}
+        try:
+            reply["value"] = await self._do(request)
+        except TimeoutError:
+            reply["error"] = "timeout"
+        except (KeyError, ValueError, TypeError) as error:
+            reply["error"] = f"bad request: {error}"
+        await answer(reply)
+
+    async def _do(self, request: dict[str, Any]) -> Any:
+        command = request["cmd"]
+        wait = min(float(request.get("timeout") or 0.0), MAX_WAIT)
+        keys = request.get("key")
+        if command == "wait":
+            await self._wait([str(key) for key in (keys if isinstance(keys, list) else [keys])], wait)
+            return True
+        if command == "check":
+            return all(str(key) in self._values for key in (keys if isinstance(keys, list) else [keys]))
+        if command == "num_keys":
+            return len(self._values)
+        key = str(keys)
+        if command == "set":
+            self._set(key, request["value"])
+            return True
+        if command == "get":
+            await self._wait([key], wait)
+            return self._values[key]
+        if command == "add":
+            before = self._values.get(key, 0)
+            total = int(before) + int(request["value"])
+            self._set(key, total)
+            return total
+        if command == "compare_set":
+            return self._compare_set(key, request)
+        if command == "delete":
+            return self._delete(key)
+        raise ValueError(f"unknown command {command!r:.40}")
+
+    def _compare_set(self, key: str, request: dict[str, Any]) -> str | int:
+        expected = request.get("expected")
+        if (key not in self._values and not expected) or self._values.get(key) == expected:
+            self._set(key, request["value"])
+        return self._values.get(key, expected or "")
+
+    def _set(self, key: str, value: Any) -> None:
+        if not isinstance(value, (str, int)):
+            raise ValueError("a value is a text or an integer")
+        size = len(key) + (len(value) if isinstance(value, str) else 8)
+        if self._size + size > MAX_TOTAL:
+            raise ValueError("the store is full")
+        self._delete(key)
+        self._values[key] = value
+        self._size += size
+        if (changed := self._changed.pop(key, None)) is not None:
+            changed.set()
+
+    def _delete(self, key: str) -> bool:
+        value = self._values.pop(key, None)
+        if value is None:
+            return False
+        self._size -= len(key) + (len(value) if isinstance(value, str) else 8)
+        return True
+
+    async def _wait(self, keys: list[str], seconds: float) -> None:
+        async with asyncio.timeout(seconds):
+            for key in keys:
+                while key not in self._values:
+                    await self._changed.setdefault(key, asyncio.Event()).wait()
+
+    def forget(self, prefix: str) -> None:
+        """Drop all keys that begin with a prefix: their pair or group has ended."""
+        for key in [key for key in self._values if key.startswith(prefix)]:
+            self._delete(key)
+        for key in [key for key in self._changed if key.startswith(prefix)]:
+            del self._changed[key]
+
+    async def close(self) -> None:
+        """Stop all waits."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
