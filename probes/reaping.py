@@ -1,0 +1,156 @@
+"""Finding and ending everything below a process, and only that.
+
+Descendants are found by walking ``/proc`` from one process downwards; nothing is ever looked up by name, and never
+upwards. A process that makes itself a subreaper keeps also those descendants that daemonise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from typing import Dict, Iterable, List, Optional, Set, Tuple
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+GRACE = 1.0
+BOUND = 5.0
+
+
+def _prctl(option: int, value: int) -> bool:
+    try:
+        return bool(ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0) == 0)
+    except (OSError, AttributeError):
+        return False
+
+
+def become_subreaper() -> bool:
+    """Let orphaned descendants be handed to this process instead of init; returns whether the kernel agreed."""
+    return _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask for SIGKILL when the parent goes; ends this process at once when it has already gone.
+
+    Args:
+        parent: The process id that ``getppid`` must return.
+    """
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(4)
+
+
+def read_stat(pid: int) -> Optional[Tuple[int, str]]:
+    """Return (parent's pid, state letter) of a process, None when there is none."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            text = file.read()
+    except OSError:
+        return None
+    # The command name is in parentheses and may hold anything, also spaces and parentheses.
+    fields = text[text.rfind(b")") + 2 :].split()
+    if len(fields) < 2:
+        return None
+    return int(fields[1]), fields[0].decode("ascii", "replace")
+
+
+def process_table() -> Dict[int, Tuple[int, str]]:
+    """Return (parent's pid, state letter) by pid for every visible process."""
+    table = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            row = read_stat(int(name))
+            if row is not None:
+                table[int(name)] = row
+    return table
+
+
+def _lives(pid: int, state: str) -> bool:
+    if state not in "ZX":
+        return True
+    try:
+        # A process whose first thread ended looks like a zombie while its other threads run on.
+        return len(os.listdir("/proc/%d/task" % pid)) > 1
+    except OSError:
+        return False
+
+
+def descendants(roots: Iterable[int], table: Optional[Dict[int, Tuple[int, str]]] = None) -> Set[int]:
+    """Return the pids of all living (not zombie) processes below ``roots``; the roots themselves are left out."""
+    if table is None:
+        table = process_table()
+    children: Dict[int, List[int]] = {}
+    for pid, (parent, _) in table.items():
+        children.setdefault(parent, []).append(pid)
+    found: Set[int] = set()
+    below = list(roots)
+    while below:
+        for pid in children.get(below.pop(), ()):
+            if pid not in found:
+                found.add(pid)
+                below.append(pid)
+    return {pid for pid in found if _lives(pid, table[pid][1])}
+
+
+def send(pids: Iterable[int], number: int) -> None:
+    """Signal processes, those that have gone excepted."""
+    for pid in pids:
+        # Set-uid helpers belong to another user; they are reported as survivors.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def reap() -> List[Tuple[int, int]]:
+    """Collect all ended children; returns (pid, wait status) of each."""
+    ended: List[Tuple[int, int]] = []
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended.append((pid, status))
+
+
+def wait_reason(pid: int) -> str:
+    """Return the kernel function a process waits in, and its state letter, for a report on one that does not die."""
+    row = read_stat(pid)
+    try:
+        with open("/proc/%d/wchan" % pid, "rb") as file:
+            place = file.read(200).decode("ascii", "replace").strip()
+    except OSError:
+        place = ""
+    return "state %s, waits in %s" % (row[1] if row else "?", place or "?")
+
+
+def end_descendants(grace: float = GRACE, bound: float = BOUND) -> List[int]:
+    """End every descendant of this process: TERM, then KILL until none is left.
+
+    Args:
+        grace: Seconds between TERM and the first KILL.
+        bound: Seconds after which the survivors are given up.
+
+    Returns:
+        The pids that survived (they hang in the kernel, or belong to another user).
+    """
+    me = os.getpid()
+    begin = time.monotonic()
+    termed: Set[int] = set()
+    pause = 0.01
+    while True:
+        reap()
+        living = descendants([me])
+        spent = time.monotonic() - begin
+        if not living or spent > bound:
+            return sorted(living)
+        if spent < grace:
+            send(living - termed, signal.SIGTERM)
+            termed |= living
+        else:
+            send(living, signal.SIGKILL)
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.1)
