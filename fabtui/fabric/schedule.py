@@ -36,9 +36,17 @@ class Dispatcher:
         resources: For each endpoint number what else it needs alone (its NIC), or None. A pair
             within a node needs no NIC.
         node: For each endpoint number its node.
+        width: How many pairs may run at once, or None.
     """
 
-    def __init__(self, pairs: Sequence[tuple[int, int]], resources: Sequence[str | None], node: Sequence[str]) -> None:
+    def __init__(
+        self,
+        pairs: Sequence[tuple[int, int]],
+        resources: Sequence[str | None],
+        node: Sequence[str],
+        width: int | None = None,
+    ) -> None:
+        self._width = width
         self._waiting = list(pairs)
         self._resources = resources
         self._node = node

@@ -100,7 +100,8 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
     first = True
     number = 0
     try:
-        for number, line in enumerate(_lines(path), 1):
+        for line in _lines(path):
+            number += 1
             event = json.loads(line)
             if not isinstance(event, dict) or "kind" not in event:
                 raise ValueError("not an event")

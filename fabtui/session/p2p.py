@@ -176,7 +176,9 @@ class PairSweep:
         mine = {e.number for e in host.endpoints}
         if message.get("op") == "side":
             src, dst, role = message.get("src"), message.get("dst"), message.get("role")
-            if role not in ("src", "dst") or {src, dst} != {pair.a.number, pair.b.number}:
+            if role not in ("src", "dst") or not isinstance(src, int) or not isinstance(dst, int):
+                return
+            if {src, dst} != {pair.a.number, pair.b.number}:
                 return
             if (src if role == "src" else dst) in mine:
                 pair.sides.setdefault((src, dst, role), Side.read(message))

@@ -150,6 +150,8 @@ class RankHost:
         self._settle(lambda ready: ready.set_exception(ProbeFailed("exit", text)))
         if self.on_gone is not None:
             self.on_gone(self, text)
+        else:
+            self.broken = text
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message to it, in the background; a lost node is told elsewhere."""

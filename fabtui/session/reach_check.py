@@ -1,4 +1,4 @@
-"""The TCP check before the pairs: every rank host connects to every other at once, so dead paths cost one deadline in all."""
+"""The TCP check before the pairs: rank hosts connect to each other all at once, so dead paths cost one deadline in all."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ async def check_reach(
             ended.set()
 
     def gone(host: RankHost, text: str) -> None:
+        host.broken = text
         missing.difference_update([key for key in missing if key[0] == host.node])
         if not missing:
             ended.set()

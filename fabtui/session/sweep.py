@@ -140,7 +140,7 @@ class Sweep:
         remote = self.remotes[node]
         inventory = self._model.nodes[node].inventory or {}
         for probe in only:
-            has = inventory.get("gpus") if probe == "nvlink" else True
+            has = inventory.get("gpus") if probe == "nvlink" else inventory.get("ib")
             if not self._wants(probe) or not has:
                 continue
             try:
@@ -243,7 +243,7 @@ class Sweep:
     def _untestable(self, nodes: list[str]) -> list[tuple[str, str, str]]:
         """Return the ordered pairs in which a node has nothing to test, with the reason."""
         lines = []
-        for a, b in itertools.permutations([e for e in self.endpoints], 2):
+        for a, b in itertools.permutations(self.endpoints, 2):
             why = [self._admissions[e.node].note for e in (a, b) if e.kind == "none" and self._admissions[e.node].note]
             if why:
                 lines.append((str(a), str(b), why[0]))

@@ -1,0 +1,318 @@
+"""A live session: reaches the nodes, sweeps, stays connected for re-tests, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from fabtui import __version__
+from fabtui.fabric.errors import InputError
+from fabtui.fabric.events import FORMAT, Kind, NodeState, event
+from fabtui.fabric.model import Model
+from fabtui.fabric.outcome import exit_code
+from fabtui.fabric.text import one_line
+from fabtui.nodes.link import NodeUnreachable
+from fabtui.nodes.reach import Reach, ReachOptions
+from fabtui.session.journal import Journal
+from fabtui.session.options import SessionOptions
+from fabtui.session.pump import EventPump
+from fabtui.session.ranks import exit_text
+from fabtui.session.remote import ProbeFailed, Remote
+from fabtui.session.sweep import Sweep
+
+INVENTORY_DEADLINE = 30.0
+#: How long nodes that are ready wait for the others, before the sweep begins without them; they join later.
+SETTLE = 3.0
+#: How long ending may take, whatever the nodes do.
+CLOSE_DEADLINE = 8.0
+
+
+class _Closing(Exception):
+    """Ends the task group of the session."""
+
+
+class LiveFeed:
+    """A session over real nodes, or over the nodes of a lab.
+
+    Args:
+        options: What is asked for.
+
+    Raises:
+        InputError: From `run`: something the user gave cannot be used.
+    """
+
+    can_test = True
+
+    def __init__(self, options: SessionOptions) -> None:
+        self.model = Model()
+        self.badges: list[str] = []
+        if options.host_key_policy == "off":
+            self.badges.append("HOST KEYS NOT CHECKED")
+        self._options = options
+        self._pump = EventPump(self.model, None if options.record is None else Journal(options.record))
+        self._go = asyncio.Event()
+        self._go.set()
+        self._closing = asyncio.Event()
+        self._first_done = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._testing = asyncio.Lock()
+        self._life: asyncio.Task[None] | None = None
+        self._order: list[str] = list(options.hosts)
+        self._ready: dict[str, tuple[Remote, dict[str, Any]]] = {}
+        self._gone: dict[str, str] = {}
+        self._remotes: dict[str, Remote] = {}
+        self._sweep: Sweep | None = None
+        self._swept: list[str] = []
+
+    # -- what a front end calls ---------------------------------------------------------------------------------------
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Have ``changed`` called after each batch of events."""
+        self._pump.listen(changed)
+
+    def pause(self, on: bool) -> None:
+        """Start no new test while ``on``."""
+        if on:
+            self._go.clear()
+        else:
+            self._go.set()
+        self._pump.emit(event(Kind.PAUSED, on=on))
+
+    async def run(self) -> None:
+        """Connect, look and sweep; return when the first sweep is done."""
+        self._life = asyncio.create_task(self._live())
+        first = asyncio.create_task(self._first_done.wait())
+        await asyncio.wait({self._life, first}, return_when=asyncio.FIRST_COMPLETED)
+        first.cancel()
+        if self._life.done():
+            self._life.result()
+
+    async def close(self) -> None:
+        """End everything on the nodes and close the journal; bounded in time."""
+        self._closing.set()
+        if self._life is None:
+            await self._pump.drain()
+            return
+        done, _ = await asyncio.wait({self._life}, timeout=CLOSE_DEADLINE)
+        if not done:
+            self._life.cancel()
+            await asyncio.wait({self._life}, timeout=2.0)
+
+    async def retest(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Test ordered pairs again, alone, after what runs now."""
+        if self._sweep is None:
+            return
+        numbers = {
+            (min(a, b), max(a, b))
+            for src, dst in pairs
+            if (a := self.model.number(src)) is not None and (b := self.model.number(dst)) is not None and a != b
+        }
+        if self._testing.locked():
+            self._pump.log("info", f"{len(numbers)} pairs will be tested again when this sweep is over")
+        async with self._testing:
+            if numbers:
+                await self._sweep.retest(sorted(numbers))
+            await self._end()
+
+    async def sweep(self) -> None:
+        """Run the whole sweep again over the nodes that are left."""
+        if self._sweep is None or self._testing.locked():
+            return
+        async with self._testing:
+            await self._sweep.run(self._swept, [])
+            await self._end()
+
+    # -- the life of the session --------------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        pumping = asyncio.create_task(self._pump.run())
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                reach, faults = await self._open(stack)
+                self._sweep = Sweep(self._options, self._pump, self.model, self._go, faults)
+                stack.push_async_callback(self._leave)
+                try:
+                    async with asyncio.TaskGroup() as group:
+                        for name in self._order:
+                            group.create_task(self._node(name, reach))
+                        group.create_task(self._conduct())
+                        await self._closing.wait()
+                        raise _Closing
+                except* _Closing:
+                    pass
+        except* InputError as errors:
+            raise errors.exceptions[0] from None
+        finally:
+            pumping.cancel()
+            await asyncio.gather(pumping, return_exceptions=True)
+            await self._pump.drain()
+
+    async def _open(self, stack: contextlib.AsyncExitStack) -> tuple[Reach, list[tuple[str, str, str, float | None]]]:
+        """Start the lab where there is one, and open the way to the nodes."""
+        options = self._options
+        ssh_config: Path | None = options.ssh_config
+        faults: list[tuple[str, str, str, float | None]] = []
+        notes: list[str] = []
+        if options.lab is not None:
+            from fabtui.lab.faults import PairFault, parse_faults
+            from fabtui.lab.start import Lab, LabSpec
+
+            try:
+                spec = LabSpec.parse(options.lab)
+                parsed = parse_faults(list(options.lab_faults), spec)
+            except ValueError as error:
+                raise InputError(str(error)) from None
+            self._order = list(spec.names)
+            self._start()
+            lab = await stack.enter_async_context(Lab(spec, parsed))
+            ssh_config, notes = lab.ssh_config, list(lab.notes)
+            faults = [(f.src, f.dst, f.kind, f.rate) for f in parsed if isinstance(f, PairFault)]
+        else:
+            self._start()
+        for note in notes:
+            self._pump.log("notice", note)
+        reach = Reach(
+            ReachOptions(
+                transport=options.transport if options.lab is None else "ssh",
+                ssh_config=ssh_config,
+                remote_python=options.remote_python,
+                host_key_policy=options.host_key_policy,
+                connect_timeout=options.connect_timeout,
+                lease=options.lease,
+                env=dict(options.env),
+            ),
+            notice=lambda text: self._pump.log("notice", one_line(text, 500)),
+        )
+        return await stack.enter_async_context(reach), faults
+
+    def _start(self) -> None:
+        self._pump.emit(
+            event(
+                Kind.START,
+                format=FORMAT,
+                version=__version__,
+                nodes=self._order,
+                options=self._options.recorded(),
+                lab=self._options.lab,
+                faults=list(self._options.lab_faults),
+            )
+        )
+
+    async def _leave(self) -> None:
+        if self._sweep is not None:
+            await self._sweep.close()
+        async with asyncio.TaskGroup() as group:
+            for remote in self._remotes.values():
+                group.create_task(remote.link.close())
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def _state(self, name: str, state: NodeState, text: str = "", hint: str | None = None, backend: str = "") -> None:
+        self._pump.emit(event(Kind.NODE, node=name, state=str(state), text=text, hint=hint, backend=backend))
+        if state.gone:
+            self._ready.pop(name, None)
+            self._gone[name] = text
+            self._pump.log("error", text, name)
+        self._changed.set()
+
+    async def _node(self, name: str, reach: Reach) -> None:
+        self._state(name, NodeState.CONNECTING)
+        try:
+            link = await reach.open(name)
+        except NodeUnreachable as failed:
+            self._state(name, NodeState.FAILED, failed.text, failed.hint)
+            return
+        remote = self._remotes[name] = Remote(
+            link,
+            on_rank=lambda message: self._on_rank(name, message),
+            on_exit=lambda message: self._on_exit(name, message),
+            on_log=lambda text: self._pump.log("info", one_line(text, 500), name),
+        )
+        self._state(name, NodeState.CONNECTED, backend=link.backend)
+        if link.banner.strip():
+            self._pump.log("info", f"printed at login: {one_line(link.banner, 200)}", name)
+        looking = asyncio.create_task(self._inventory(name, remote))
+        try:
+            lost = await remote.serve()
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+        if name not in self._gone:
+            self._state(name, NodeState.LOST, lost.text)
+        if self._sweep is not None and (host := self._sweep.hosts.get(name)) is not None:
+            host.gone(f"{name} was lost: {lost.text}")
+
+    async def _inventory(self, name: str, remote: Remote) -> None:
+        self._state(name, NodeState.LOOKING, backend=remote.link.backend)
+        args = {"pythons": [self._options.remote_python] if self._options.remote_python else []}
+        try:
+            value = await remote.probe("inventory", args, INVENTORY_DEADLINE)
+        except ProbeFailed as failed:
+            self._state(name, NodeState.FAILED, f"inventory: {one_line(failed.text, 300)}")
+            await remote.link.close()
+            return
+        self._pump.emit(event(Kind.INVENTORY, node=name, value=value))
+        self._ready[name] = (remote, value)
+        self._state(name, NodeState.READY, backend=remote.link.backend)
+
+    def _on_rank(self, name: str, message: dict[str, Any]) -> None:
+        if self._sweep is not None and (host := self._sweep.hosts.get(name)) is not None:
+            host.take(message)
+
+    def _on_exit(self, name: str, message: dict[str, Any]) -> None:
+        if self._sweep is not None and (host := self._sweep.hosts.get(name)) is not None:
+            text = exit_text(message)
+            self._pump.log("warning", text, name)
+            host.gone(text)
+
+    # -- sweeping -----------------------------------------------------------------------------------------------------
+
+    def _open_nodes(self) -> list[str]:
+        """Return the nodes of which it is not known yet whether they will be ready."""
+        return [name for name in self._order if name not in self._ready and name not in self._gone]
+
+    async def _settled(self) -> None:
+        """Wait until every node is ready or failed, or some are ready and waited long enough for the others."""
+        loop = asyncio.get_running_loop()
+        first: float | None = None
+        while self._open_nodes():
+            self._changed.clear()
+            new = [name for name in self._ready if name not in self._swept]
+            if new and first is None:
+                first = loop.time()
+            left = None if first is None else first + SETTLE - loop.time()
+            if left is not None and left <= 0:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._changed.wait()
+
+    async def _conduct(self) -> None:
+        """Sweep what is ready; nodes that come late are swept against all others in a further pass."""
+        assert self._sweep is not None
+        shown: set[str] = set()
+        while True:
+            await self._settled()
+            new = [name for name in self._order if name in self._ready and name not in self._swept]
+            gone = {name: text for name, text in self._gone.items() if name not in shown and name not in self._swept}
+            async with self._testing:
+                self._sweep.admit({name: self._ready[name] for name in new}, gone, self._order)
+                shown |= gone.keys() | set(new)
+                if new:
+                    await self._sweep.run(new, list(self._swept))
+                    self._swept += new
+            if not self._open_nodes() and all(name in shown for name in self._order):
+                break
+        await self._end()
+        self._first_done.set()
+
+    async def _end(self) -> None:
+        self._pump.emit(event(Kind.PHASE, name="done", total=0))
+        await self._pump.flush()
+        code = exit_code(self.model)
+        text = {0: "all ok", 1: "something is slow, failed or timed out", 3: "something could not be tested"}
+        self._pump.emit(event(Kind.END, exit=code, text=text.get(code, "")))
+        await self._pump.flush()
