@@ -1,0 +1,157 @@
+"""Can this node's rank host open a TCP connection to the others' at all? Asked before anything slower is tried."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import threading
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+GREETING = b"fabtui-rank "
+MAX_GREETING = 256
+
+Report = Callable[[Dict[str, Any]], None]
+
+
+def family(address: str) -> int:
+    """Return the address family of a numeric address."""
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def endpoint(address: str, port: int) -> str:
+    """Return ``address:port`` as people write it."""
+    return "[%s]:%d" % (address, port) if ":" in address else "%s:%d" % (address, port)
+
+
+class Listener:
+    """A TCP port on this node's data address that greets whoever connects and hangs up.
+
+    Attributes:
+        port: The port that answers.
+        closed_port: A port of the same address that is bound and refuses, for faults made by the lab.
+    """
+
+    def __init__(self, address: str, epoch: str) -> None:
+        self._greeting = GREETING + epoch.encode("utf-8", "replace")[: MAX_GREETING - 32] + b"\n"
+        self._socket = socket.socket(family(address), socket.SOCK_STREAM)
+        self._closed = socket.socket(family(address), socket.SOCK_STREAM)
+        try:
+            self._socket.bind((address, 0))
+            self._socket.listen(512)
+            self._closed.bind((address, 0))
+        except BaseException:
+            self._socket.close()
+            self._closed.close()
+            raise
+        self.port = int(self._socket.getsockname()[1])
+        self.closed_port = int(self._closed.getsockname()[1])
+        threading.Thread(target=self._serve, name="reach-listener", daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError as error:
+                if error.errno in (errno.EBADF, errno.EINVAL):
+                    return
+                # Out of descriptors or a connection that died in the queue: the next one may do better.
+                time.sleep(0.05)
+                continue
+            try:
+                connection.settimeout(1.0)
+                connection.sendall(self._greeting)
+            except OSError:
+                pass
+            finally:
+                connection.close()
+
+    def close(self) -> None:
+        """Stop answering."""
+        self._socket.close()
+        self._closed.close()
+
+
+def connect(address: str, port: int, source: str, timeout: float) -> socket.socket:
+    """Open a TCP connection from a given local address.
+
+    Raises:
+        OSError: With the reason; ``socket.timeout`` when nothing came back.
+    """
+    sock = socket.socket(family(address), socket.SOCK_STREAM)
+    try:
+        sock.settimeout(max(0.001, timeout))
+        if family(source) == family(address):
+            sock.bind((source, 0))
+        sock.connect((address, port))
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def reason(error: OSError, address: str, port: int, seconds: float) -> str:
+    """Return what an attempt to connect met, with the address and the errno's text."""
+    where = endpoint(address, port)
+    if isinstance(error, socket.timeout):
+        return "connect to %s: no answer within %.1f s" % (where, seconds)
+    text = os.strerror(error.errno) if error.errno else str(error)
+    return "connect to %s: %s" % (where, text)
+
+
+def check(address: str, port: int, source: str, timeout: float) -> Tuple[bool, bool, Optional[str]]:
+    """Connect to another rank host's listener and read its greeting.
+
+    Returns:
+        Whether it answered, whether a deadline ran out, and the error if it did not answer.
+    """
+    end = time.monotonic() + timeout
+    try:
+        sock = connect(address, port, source, timeout)
+    except OSError as error:
+        return False, isinstance(error, socket.timeout), reason(error, address, port, timeout)
+    got = b""
+    try:
+        while not got.endswith(b"\n") and len(got) < MAX_GREETING:
+            sock.settimeout(max(0.001, end - time.monotonic()))
+            more = sock.recv(MAX_GREETING)
+            if not more:
+                break
+            got += more
+    except socket.timeout:
+        return False, True, "connected to %s, but no greeting within %.1f s" % (endpoint(address, port), timeout)
+    except OSError as error:
+        return False, False, "connected to %s, then: %s" % (endpoint(address, port), error.strerror or error)
+    finally:
+        sock.close()
+    if not got.startswith(GREETING):
+        return False, False, "something else than a rank host answers at %s" % endpoint(address, port)
+    return True, False, None
+
+
+def check_all(peers: List[Dict[str, Any]], source: str, timeout: float, report: Report) -> None:
+    """Check all peers at once and report each as it is known; returns when all are."""
+
+    def one(peer: Dict[str, Any]) -> None:
+        began = time.monotonic()
+        try:
+            ok, late, error = check(str(peer["address"]), int(peer["port"]), source, timeout)
+        except Exception as problem:  # a malformed peer must not silence the others
+            ok, late, error = False, False, "%s: %s" % (type(problem).__name__, problem)
+        report(
+            {
+                "op": "reach",
+                "node": peer.get("node"),
+                "ok": ok,
+                "timeout": late,
+                "seconds": time.monotonic() - began,
+                "error": error,
+            }
+        )
+
+    threads = [threading.Thread(target=one, args=(peer,), daemon=True) for peer in peers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout + 5.0)

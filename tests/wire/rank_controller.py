@@ -1,0 +1,221 @@
+"""A small controller for rank hosts: starts them on socketpairs, serves their store, collects what they report."""
+
+from __future__ import annotations
+
+import base64
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+PROBES = Path(__file__).resolve().parents[2] / "probes"
+
+
+def importable() -> None:
+    """Make the folder probes/ importable as fabtui_probes where it is not installed."""
+    if "fabtui_probes" not in sys.modules:
+        package = types.ModuleType("fabtui_probes")
+        package.__path__ = [str(PROBES)]  # type: ignore[attr-defined]
+        sys.modules["fabtui_probes"] = package
+
+
+importable()
+
+from fabtui_probes import protocol  # noqa: E402
+
+CHILD = """\
+import sys, types, faulthandler
+package = types.ModuleType("fabtui_probes")
+package.__path__ = [%r]
+sys.modules["fabtui_probes"] = package
+trace = %r
+faulthandler.enable()
+if trace:
+    faulthandler.dump_traceback_later(trace, exit=False)
+from fabtui_probes import rankhost
+rankhost.main({"fd": %d})
+"""
+
+Message = dict[str, Any]
+
+
+class Host:
+    """One rank host process."""
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes], sock: socket.socket) -> None:
+        self.name, self.process, self.sock = name, process, sock
+        self.decoder = protocol.Decoder()
+        self.alive = True
+        self.ready: Message = {}
+
+    def send(self, message: Message) -> None:
+        try:
+            self.sock.sendall(protocol.encode(message))
+        except OSError:
+            self.alive = False
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+
+
+class Controller:
+    """All rank hosts of a test, and the store between them."""
+
+    def __init__(self) -> None:
+        self.hosts: dict[str, Host] = {}
+        self.rank_host: dict[int, str] = {}
+        self.messages: list[Message] = []
+        self.store: dict[str, str] = {}
+        self.store_calls = 0
+        self._waiting: list[tuple[float, Host, Message]] = []
+        self._selector = selectors.DefaultSelector()
+
+    def __enter__(self) -> Controller:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for host in self.hosts.values():
+            host.sock.close()
+        for host in self.hosts.values():
+            try:
+                host.process.wait(5)
+            except subprocess.TimeoutExpired:
+                host.process.kill()
+                host.process.wait(5)
+
+    def spawn(self, name: str, *, env: dict[str, str] | None = None, trace: float = 0, stderr: Any = None) -> Host:
+        ours, theirs = socket.socketpair()
+        code = CHILD % (str(PROBES), trace, theirs.fileno())
+        process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            pass_fds=[theirs.fileno()],
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stderr=stderr,
+        )
+        theirs.close()
+        host = Host(name, process, ours)
+        self.hosts[name] = host
+        self._selector.register(ours, selectors.EVENT_READ, host)
+        return host
+
+    def init(self, name: str, ranks: list[int], world: int, address: str, engine: str = "gloo", **more: Any) -> None:
+        for rank in ranks:
+            self.rank_host[rank] = name
+        message = {
+            "op": "init",
+            "engine": engine,
+            "node": name,
+            "epoch": "e1",
+            "address": address,
+            "timeout": 10.0,
+            "start_deadline": 60.0,
+            "library": None,
+            "ranks": [{"rank": rank, "index": index, "uuid": None} for index, rank in enumerate(ranks)],
+            "world": world,
+            "faults": [],
+        }
+        message.update(more)
+        self.hosts[name].send(message)
+
+    def to_ranks(self, ranks: list[int], message: Message) -> None:
+        for name in sorted({self.rank_host[rank] for rank in ranks}):
+            self.hosts[name].send(message)
+
+    def pair(self, number: int, a: int, b: int, **more: Any) -> None:
+        message = {"op": "pair", "id": number, "a": a, "b": b, "bytes": 1 << 20, "iters": 20, "warmup": 2}
+        message.update({"latency_iters": 20, "deadline": 10.0})
+        message.update(more)
+        self.to_ranks([a, b], message)
+
+    def all_reduce(self, number: int, ranks: list[int], sizes: list[int], **more: Any) -> None:
+        message: Message = {"op": "all_reduce", "id": number, "ranks": ranks, "sizes": sizes}
+        message.update({"iters": 5, "warmup": 1, "deadline": 20.0})
+        message.update(more)
+        self.to_ranks(ranks, message)
+
+    def of(self, op: str, **fields: Any) -> list[Message]:
+        return [m for m in self.messages if m["op"] == op and all(m.get(k) == v for k, v in fields.items())]
+
+    def until(self, done: Callable[[], bool], seconds: float) -> float:
+        """Serve until something holds; return how long it took.
+
+        Raises:
+            TimeoutError: It did not come.
+        """
+        began = time.monotonic()
+        while not done():
+            if time.monotonic() - began > seconds:
+                raise TimeoutError(f"not within {seconds} s; last messages: {self.messages[-12:]}")
+            self.serve(0.02)
+        return time.monotonic() - began
+
+    def serve(self, seconds: float) -> None:
+        for key, _ in self._selector.select(seconds):
+            host = key.data
+            try:
+                data = host.sock.recv(1 << 20)
+            except OSError:
+                data = b""
+            if not data:
+                self._selector.unregister(host.sock)
+                host.alive = False
+                continue
+            for message in host.decoder.feed(data):
+                self._handle(host, message)
+        now = time.monotonic()
+        late = [item for item in self._waiting if item[0] <= now]
+        for item in late:
+            self._waiting.remove(item)
+            item[1].send({"op": "store", "q": item[2]["q"], "value": None, "error": "timeout"})
+
+    def _handle(self, host: Host, message: Message) -> None:
+        if message["op"] != "store":
+            if message["op"] == "ready":
+                host.ready = message
+            self.messages.append({**message, "from": host.name, "at": time.monotonic()})
+            return
+        self.store_calls += 1
+        cmd, key = message["cmd"], message["key"]
+        value: Any = None
+        if cmd == "set":
+            self.store[key] = message["value"]
+        elif cmd in ("get", "wait"):
+            if not self._answer(host, message):
+                self._waiting.append((time.monotonic() + message["timeout"], host, message))
+            return
+        elif cmd == "check":
+            value = all(k in self.store for k in key)
+        elif cmd == "add":
+            number = int(base64.b64decode(self.store.get(key, ""))) if key in self.store else 0
+            value = number + message["value"]
+            self.store[key] = base64.b64encode(str(value).encode()).decode()
+        elif cmd == "compare_set":
+            if self.store.get(key, message["expected"]) == message["expected"]:
+                self.store[key] = message["value"]
+            value = self.store[key]
+        elif cmd == "delete":
+            value = self.store.pop(key, None) is not None
+        elif cmd == "num_keys":
+            value = len(self.store)
+        host.send({"op": "store", "q": message["q"], "value": value, "error": None})
+        if cmd in ("set", "add", "compare_set"):
+            for item in list(self._waiting):
+                if self._answer(item[1], item[2]):
+                    self._waiting.remove(item)
+
+    def _answer(self, host: Host, message: Message) -> bool:
+        key = message["key"]
+        keys = key if isinstance(key, list) else [key]
+        if not all(k in self.store for k in keys):
+            return False
+        value = None if message["cmd"] == "wait" else self.store[key]
+        host.send({"op": "store", "q": message["q"], "value": value, "error": None})
+        return True
