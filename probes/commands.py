@@ -120,13 +120,14 @@ def _follow(process: subprocess.Popen[bytes], words: List[str], end: float, limi
     out = bytearray()
     err = bytearray()
     timed_out = truncated = False
-    assert process.stdout is not None and process.stderr is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
     try:
         with selectors.DefaultSelector() as selector:
             for stream, sink in ((process.stdout, out), (process.stderr, err)):
                 os.set_blocking(stream.fileno(), False)
                 selector.register(stream, selectors.EVENT_READ, sink)
-            gone_at = None  # type: Optional[float]
+            gone_at: Optional[float] = None
             while selector.get_map():
                 now = time.monotonic()
                 if now >= end:

@@ -42,15 +42,12 @@ class Probe(NamedTuple):
             Exception: Whatever the probe could not turn into a value; the worker reports it.
         """
         module = importlib.import_module("fabtui_probes." + self.module)
-        value = module.run(args, emit, deadline)  # type: Value
+        value: Value = module.run(args, emit, deadline)
         return value
 
 
-class Test(NamedTuple):
+class Trial(NamedTuple):
     """A test between endpoints, run by the rank host and planned by the controller."""
-
-    # pytest would take the name for a class of tests.
-    __test__ = False
 
     name: str
     title: str
@@ -58,7 +55,7 @@ class Test(NamedTuple):
     gives: str
 
 
-_PROBES = [
+_PROBES: List[Probe] = [
     Probe(
         "inventory",
         "what the node is: GPUs, NICs, addresses, Python, libraries, limits",
@@ -87,23 +84,23 @@ _PROBES = [
         "for each GPU and link: state, speed in GB/s, replay, recovery and CRC counters",
         "nvlink",
     ),
-]  # type: List[Probe]
+]
 
-PROBES = {probe.name: probe for probe in _PROBES}  # type: Dict[str, Probe]
+PROBES: Dict[str, Probe] = {probe.name: probe for probe in _PROBES}
 
-_TESTS = [
-    Test(
+_TESTS: List[Trial] = [
+    Trial(
         "p2p",
         "every endpoint to every endpoint, one way, alone in a communicator of two",
         "NCCL for GPUs, PyTorch for CPU ranks",
         "bandwidth in GB/s, latency, transport; data verified",
     ),
-    Test(
+    Trial(
         "all_reduce",
         "all_reduce over all endpoints and over each pair of nodes",
         "NCCL for GPUs, PyTorch for CPU ranks",
         "bus bandwidth in GB/s for each size; result verified",
     ),
-]  # type: List[Test]
+]
 
-TESTS = {test.name: test for test in _TESTS}  # type: Dict[str, Test]
+TESTS: Dict[str, Trial] = {test.name: test for test in _TESTS}
