@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from typing import Any, Dict, List, Mapping, Optional
 
 from fabtui_probes import spawn
@@ -14,6 +15,8 @@ from fabtui_probes.protocol import Decoder, Message, ProtocolError
 # A rank host that does not read what it is told hangs.
 TOO_MUCH_WAITING = 16 * 1024 * 1024
 TICK = 1.0
+# A process that ends closes its channel a little before; one that has closed it and does not end is of no use.
+END_PATIENCE = 2.0
 # The keeper never waits for anything for long; one that does not read for so long is broken.
 KEEPER_PATIENCE = 3.0
 
@@ -69,6 +72,7 @@ class Family:
         self._rank: Optional[RankHost] = None
         self._next_rank: Optional[Message] = None
         self._printed = LogPipe(printed)
+        self._lost: Dict[int, float] = {}
         self._log_window = 0
         self._log_bytes = 0
 
@@ -105,6 +109,10 @@ class Family:
             self._ask({"op": "tick"})
         for channel in self.writers():
             channel.flush()
+        for number, since in list(self._lost.items()):
+            if now - since > END_PATIENCE:
+                del self._lost[number]
+                self._ask({"op": "kill", "id": number})
         if self._rank is not None and len(self._rank.channel.out) > TOO_MUCH_WAITING:
             self._rank.channel.out.drop()
             self.kill_rank()
@@ -219,8 +227,8 @@ class Family:
             channel.open = False
             messages = []
         if not channel.open:
-            # Without its channel it is of no use. Its end is reported by the keeper.
-            self._ask({"op": "kill", "id": number})
+            # The keeper will report its end.
+            self._lost[number] = time.monotonic()
         return messages
 
     @staticmethod
@@ -236,6 +244,8 @@ class Family:
             raise KeeperGoneError("the keeper process has gone")
         messages: List[Message] = []
         for message in self._decoder.feed(data):
+            if message["op"] == "exit":
+                self._lost.pop(message["id"], None)
             for left in message.get("left", ()):
                 text = "process %d could not be ended: %s" % (left["pid"], left["why"])
                 messages.append({"t": "log", "text": text})

@@ -38,7 +38,7 @@ class OpenProbes:
             KeyError, TypeError, ValueError: The message is not a probe.
         """
         number, deadline = message["id"], float(message["deadline"])
-        if not isinstance(number, int) or not isinstance(message["name"], str) or not isinstance(message["args"], dict):
+        if type(number) is not int or not isinstance(message["name"], str) or not isinstance(message["args"], dict):
             raise TypeError("not a probe")
         if not 0 < deadline <= LONGEST:
             return failure(number, "refused", "a deadline of %g s" % deadline)

@@ -1,0 +1,475 @@
+"""The supervisor over pipes: messages, probes, the rank host, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nodeside import NodeSide, living, wait_gone, wait_until
+
+from fabtui_probes import protocol, reaping
+
+REGISTRY = """
+import os, signal, subprocess, sys, time
+class Probe:
+    def __init__(self, run): self.run = run
+def echo(args, emit, deadline):
+    for number in range(args.get("parts", 0)):
+        emit({"part": number})
+    return {"args": args, "deadline": deadline}
+def fails(args, emit, deadline):
+    raise ValueError("no such port")
+def stuck(args, emit, deadline):
+    while True: time.sleep(60)
+def dies(args, emit, deadline):
+    os.kill(os.getpid(), signal.SIGKILL)
+def leaves(args, emit, deadline):
+    child = subprocess.Popen([sys.executable, "-c", "import os,time; os.setsid(); time.sleep(600)"])
+    return {"pid": child.pid, "worker": os.getpid()}
+def prints(args, emit, deadline):
+    for number in range(args["lines"]):
+        print("line", number)
+    print("x" * 100000)
+    sys.stdout.flush()
+    os.write(1, b"\\xff\\x1b[2J odd bytes\\n")
+    return {}
+def reads(args, emit, deadline):
+    return {"stdin": sys.stdin.read(), "fd": os.readlink("/proc/self/fd/0")}
+def odd(args, emit, deadline):
+    return {"value": float("nan")}
+def big(args, emit, deadline):
+    return {"value": "x" * 5000000}
+PROBES = {name: Probe(globals()[name]) for name in "echo fails stuck dies leaves prints reads odd big".split()}
+"""
+
+# Echoes what it is told; some words make it do something first.
+RANKHOST = """
+import os, signal, socket, struct, subprocess, sys, time
+from fabtui_probes.protocol import Decoder, encode
+NASTY = '''
+import os, signal, sys, time
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+    signal.signal(number, signal.SIG_IGN)
+time.sleep(600)
+'''
+def nasty(clean):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    token = os.environ["FABTUI_TEST_TOKEN"]
+    if os.fork() == 0:
+        while True: time.sleep(60)
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.execve(sys.executable, [sys.executable, "-c", NASTY, token], {} if clean else os.environ)
+        os._exit(0)
+    os.wait()
+def main(config):
+    end = socket.socket(fileno=config["fd"])
+    print("rank host starts", flush=True)
+    def send(message): end.sendall(encode(message))
+    send({"op": "started", "config": config, "stdin": os.readlink("/proc/self/fd/0"), "blocking": end.getblocking(),
+          "variable": os.environ.get("NCCL_TEST"), "sid": os.getsid(0), "path": [p for p in sys.path if not p]})
+    decoder = Decoder()
+    while True:
+        data = end.recv(65536)
+        if not data: return
+        for message in decoder.feed(data):
+            op = message.get("op")
+            if op == "quit": sys.exit(message.get("code", 0))
+            if op == "crash":
+                print("e" * 5000 + "the last words", file=sys.stderr)
+                raise RuntimeError("engine broke")
+            if op == "nasty": nasty(message.get("clean", False))
+            if op == "garbage": end.sendall(b"\\xff\\xff\\xff\\xff garbage")
+            if op == "flood":
+                for _ in range(message["count"]): send({"op": "flood", "fill": "x" * 10000})
+            if op == "deaf":
+                while True: time.sleep(60)
+            if op == "chatty":
+                while True: print("chatter " * 20)
+            send(dict(message, echoed=True))
+"""
+
+EXTRA = {"fabtui_probes.registry": REGISTRY, "fabtui_probes.rankhost": RANKHOST}
+
+
+@pytest.fixture
+def node() -> Iterator[NodeSide]:
+    side = NodeSide(EXTRA)
+    side.listen()
+    yield side
+    side.end()
+
+
+def probe(number: int, name: str, deadline: float = 10.0, **args: Any) -> dict[str, Any]:
+    return {"t": "probe", "id": number, "name": name, "args": args, "deadline": deadline}
+
+
+def spawn_rank_host(node: NodeSide, **fields: Any) -> dict[str, Any]:
+    node.send({"t": "spawn", "argv": None, "env": {}, "config": {}, **fields})
+    spawned = node.expect("spawned")
+    node.expect("rank")
+    return spawned
+
+
+def keeper_of(pid: int) -> int:
+    (child,) = (found for found, (parent, _) in reaping.process_table().items() if parent == pid)
+    return child
+
+
+def test_hello_comes_first_after_the_marker(node: NodeSide) -> None:
+    hello = node.expect("hello")
+    assert not node.before
+    assert node.banner == b""
+    assert hello == {
+        "t": "hello",
+        "protocol": protocol.VERSION,
+        "pid": node.process.pid,
+        "python": sys.version.split()[0],
+        "host": os.uname().nodename,
+    }
+
+
+def test_heartbeat_is_answered_at_once_with_its_number(node: NodeSide) -> None:
+    node.expect("hello")
+    for number in (1, 2, 77):
+        node.send({"t": "hb", "n": number})
+        assert node.expect("hb", 2) == {"t": "hb", "n": number, "rank": False}
+
+
+def test_probe_gives_parts_in_order_and_a_result(node: NodeSide) -> None:
+    node.send(probe(5, "echo", 7.5, parts=3))
+    result = node.expect("result")
+    assert result == {"t": "result", "id": 5, "ok": True, "value": {"args": {"parts": 3}, "deadline": 7.5}}
+    assert [m["value"]["part"] for m in node.before if m["t"] == "part" and m["id"] == 5] == [0, 1, 2]
+
+
+def test_probes_run_side_by_side_and_a_stuck_one_gets_a_timeout(node: NodeSide) -> None:
+    node.send(probe(1, "stuck", 0.5))
+    node.send(probe(2, "echo"))
+    assert node.expect("result")["id"] == 2
+    late = node.expect("result", 10)
+    assert (late["id"], late["ok"], late["error"]["kind"]) == (1, False, "timeout")
+    # The thread that hangs goes with its worker, and probes still run.
+    node.send(probe(3, "echo"))
+    assert node.expect("result")["ok"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("fails", "failed"), ("no-such", "unknown-probe"), ("odd", "bad-value"), ("big", "bad-value")]
+)
+def test_probe_that_gives_no_value_says_why(node: NodeSide, name: str, kind: str) -> None:
+    node.send(probe(1, name))
+    result = node.expect("result")
+    assert (result["ok"], result["error"]["kind"]) == (False, kind)
+    assert result["error"]["text"]
+
+
+def test_traceback_of_a_probe_shows_source_lines(node: NodeSide) -> None:
+    node.send(probe(1, "fails"))
+    # What it printed and its result come by different ways, in any order.
+    shown: list[str] = []
+    while "ValueError: no such port" not in shown:
+        shown.append(next(node.messages(10)).get("text", ""))
+    assert '    raise ValueError("no such port")' in shown
+
+
+def test_worker_that_dies_fails_its_probes_and_comes_back(node: NodeSide) -> None:
+    node.send(probe(1, "stuck", 60))
+    node.send(probe(2, "dies"))
+    results = [node.expect("result"), node.expect("result")]
+    assert {r["id"] for r in results} == {1, 2}
+    assert {r["error"]["kind"] for r in results} == {"worker-died"}
+    assert "signal 9" in results[0]["error"]["text"]
+    node.send(probe(3, "echo"))
+    assert node.expect("result")["value"]["args"] == {}
+
+
+def test_processes_of_a_dead_worker_are_ended(node: NodeSide) -> None:
+    node.send(probe(1, "leaves"))
+    value = node.expect("result")["value"]
+    os.kill(value["worker"], signal.SIGKILL)
+    wait_until(lambda: reaping.read_stat(value["pid"]) is None, 8, "the child of the worker lives on")
+    node.send({"t": "hb", "n": 1})
+    assert node.expect("hb")["n"] == 1
+
+
+def test_children_cannot_read_the_protocol(node: NodeSide) -> None:
+    node.send(probe(1, "reads"))
+    assert node.expect("result")["value"] == {"stdin": "", "fd": "/dev/null"}
+
+
+def test_chatty_probe_is_cut_counted_and_delays_nothing(node: NodeSide) -> None:
+    node.send(probe(1, "prints", lines=5000))
+    node.send({"t": "hb", "n": 1})
+    node.expect("hb", 3)
+    node.expect("result")
+    note = node.expect("log", 5)
+    while "more lines were printed" not in note["text"]:
+        node.before.append(note)
+        note = node.expect("log", 5)
+    shown = [m["text"] for m in node.before if m["t"] == "log"]
+    assert "line 0" in shown
+    counted = int(note["text"].split()[0].lstrip("["))
+    assert len(shown) < 1000
+    assert counted + len(shown) <= 5002
+    assert all(len(text) <= 2048 for text in shown)
+
+
+def test_rank_host_echoes_over_its_socket(node: NodeSide) -> None:
+    node.send({"t": "spawn", "argv": None, "env": {"NCCL_TEST": "1"}, "config": {"mark": 3}})
+    spawned = node.expect("spawned")
+    assert spawned["python"] == sys.executable
+    first = node.expect("rank")["m"]
+    assert first["config"]["mark"] == 3
+    assert first["config"]["env"] == {"NCCL_TEST": "1"}
+    assert (first["variable"], first["stdin"], first["blocking"]) == ("1", "/dev/null", True)
+    assert first["sid"] == spawned["pid"]
+    assert first["path"] == []
+    node.send({"t": "rank", "m": {"op": "hello", "text": "x" * 100000}})
+    assert node.expect("rank")["m"] == {"op": "hello", "text": "x" * 100000, "echoed": True}
+    node.send({"t": "hb", "n": 1})
+    assert node.expect("hb")["rank"] is True
+
+
+def test_rank_host_gets_the_environment_of_the_session_and_of_the_spawn() -> None:
+    node = NodeSide(EXTRA, env_={"NCCL_TEST": "session"})
+    node.listen()
+    try:
+        node.send({"t": "spawn", "argv": None, "env": {}, "config": {}})
+        assert node.expect("rank")["m"]["variable"] == "session"
+        node.send({"t": "spawn", "argv": None, "env": {"NCCL_TEST": "spawn"}, "config": {}})
+        assert node.expect("rank")["m"]["variable"] == "spawn"
+    finally:
+        node.end()
+
+
+def test_rank_host_that_ends_tells_how(node: NodeSide) -> None:
+    spawn_rank_host(node)
+    node.send({"t": "rank", "m": {"op": "quit", "code": 3}})
+    assert node.expect("exit") == {"t": "exit", "code": 3, "signal": None, "stderr": "rank host starts\n"}
+    spawn_rank_host(node)
+    node.send({"t": "rank", "m": {"op": "crash"}})
+    end = node.expect("exit")
+    assert end["code"] == 1
+    assert len(end["stderr"]) <= 4096
+    assert "the last words" in end["stderr"]
+    assert "RuntimeError: engine broke" in end["stderr"]
+    node.send({"t": "hb", "n": 1})
+    assert node.expect("hb")["rank"] is False
+
+
+def test_kill_ends_the_rank_host_and_all_it_started(node: NodeSide) -> None:
+    pid = spawn_rank_host(node)["pid"]
+    before = set(living(node.token))
+    node.send({"t": "rank", "m": {"op": "nasty"}})
+    node.expect("rank")
+    others = set(living(node.token)) - before
+    assert len(others) == 2
+    node.send({"t": "kill"})
+    assert node.expect("exit") == {"t": "exit", "code": None, "signal": 9, "stderr": "rank host starts\n"}
+    assert not (set(living(node.token)) & (others | {pid}))
+    spawn_rank_host(node)
+
+
+def test_spawn_replaces_a_living_rank_host(node: NodeSide) -> None:
+    first = spawn_rank_host(node)["pid"]
+    node.send({"t": "rank", "m": {"op": "nasty"}})
+    node.expect("rank")
+    node.send({"t": "spawn", "argv": None, "env": {}, "config": {}})
+    assert node.expect("exit")["signal"] == 9
+    assert not any(m["t"] == "spawned" for m in node.before)
+    second = node.expect("spawned")["pid"]
+    assert second != first
+    node.expect("rank")
+
+
+def test_rank_host_that_cannot_be_started_says_so(node: NodeSide) -> None:
+    node.send({"t": "spawn", "argv": ["/no/such/python"], "env": {}, "config": {}})
+    end = node.expect("exit")
+    assert end["code"] == 127
+    assert "cannot run /no/such/python" in end["stderr"]
+    node.send({"t": "spawn", "argv": None, "env": {"A=B": "c"}, "config": {}})
+    assert "environment variable" in node.expect("exit")["stderr"]
+
+
+def test_rank_host_that_breaks_its_channel_is_killed(node: NodeSide) -> None:
+    spawn_rank_host(node)
+    node.send({"t": "rank", "m": {"op": "garbage"}})
+    assert node.expect("exit")["signal"] == 9
+
+
+def test_chatty_rank_host_does_not_stop_the_heartbeat(node: NodeSide) -> None:
+    spawn_rank_host(node)
+    node.send({"t": "rank", "m": {"op": "chatty"}})
+    for number in range(10):
+        node.send({"t": "hb", "n": number})
+        node.expect("hb", 3, n=number)
+        time.sleep(0.1)
+    node.send({"t": "kill"})
+    node.expect("exit")
+
+
+def test_nonsense_is_told_and_survived(node: NodeSide) -> None:
+    for message in (
+        {"t": "probe"},
+        {"t": "probe", "id": "x", "name": "echo", "args": {}, "deadline": 1},
+        {"t": "hb"},
+        {"t": "rank", "m": []},
+        {"t": "no-such"},
+        {},
+    ):
+        node.send(message)
+        assert "ignored" in node.expect("log")["text"]
+    node.send({"t": "hb", "n": 9})
+    assert node.expect("hb")["n"] == 9
+
+
+def test_no_frame_ends_the_link(node: NodeSide) -> None:
+    node.expect("hello")
+    assert node.process.stdin is not None
+    node.process.stdin.write(b"\xff\xff\xff\xff")
+    node.process.stdin.flush()
+    assert node.process.wait(8) == 0
+
+
+def test_bye_ends_everything(node: NodeSide) -> None:
+    spawn_rank_host(node)
+    node.send(probe(1, "stuck", 60))
+    node.send({"t": "bye"})
+    node.process.wait(8)
+    wait_gone(node.token)
+
+
+def test_controller_that_does_not_read_gets_back_pressure_then_everything() -> None:
+    node = NodeSide(EXTRA)
+    try:
+        node.send({"t": "spawn", "argv": None, "env": {}, "config": {}})
+        node.send({"t": "rank", "m": {"op": "flood", "count": 2000}})
+        for number in range(20):
+            node.send({"t": "hb", "n": number})
+            time.sleep(0.1)
+        assert node.process.poll() is None
+        node.listen()
+        node.expect("hb", 20, n=19)
+        node.expect("rank", 20, m={"op": "flood", "count": 2000, "echoed": True})
+        assert sum(m["t"] == "rank" for m in node.before) == 2001
+    finally:
+        node.end()
+
+
+def nasty_everywhere(clean: bool = False, **config: Any) -> NodeSide:
+    """A node side with a hostile rank host, a stuck probe and a daemonised process of the worker."""
+    node = NodeSide(EXTRA, **config)
+    node.listen()
+    node.expect("hello")
+    spawn_rank_host(node)
+    node.send({"t": "rank", "m": {"op": "nasty", "clean": clean}})
+    node.expect("rank")
+    node.send(probe(1, "leaves"))
+    node.expect("result")
+    node.send(probe(2, "stuck", 3000))
+    # A, B, worker, rank host, two of its children, one of the worker's.
+    wait_until(lambda: len(living(node.token)) == 7, 5, "not all hostile processes came up")
+    return node
+
+
+def test_nothing_is_left_after_the_controller_was_killed() -> None:
+    node = nasty_everywhere()
+    node.cut()
+    wait_gone(node.token)
+
+
+def test_nothing_is_left_after_the_controller_froze() -> None:
+    node = nasty_everywhere(lease=2)
+    begin = time.monotonic()
+    while time.monotonic() - begin < 3:
+        node.send({"t": "hb", "n": 1})
+        node.expect("hb")
+        time.sleep(0.3)
+    assert node.process.poll() is None
+    # No heartbeat from here on, while the pipes stay open.
+    wait_gone(node.token, 10)
+    node.end()
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_nothing_is_left_after_the_supervisor_was_killed(clean: bool) -> None:
+    node = nasty_everywhere(clean)
+    os.kill(node.process.pid, signal.SIGKILL)
+    wait_gone(node.token)
+    node.end()
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_nothing_is_left_after_the_keeper_was_killed(clean: bool) -> None:
+    node = nasty_everywhere(clean)
+    os.kill(keeper_of(node.process.pid), signal.SIGKILL)
+    assert "keeper" in node.expect("log")["text"]
+    wait_gone(node.token)
+    node.end()
+
+
+def test_nothing_but_the_stopped_supervisor_is_left_after_it_was_frozen() -> None:
+    node = nasty_everywhere(lease=1)
+    os.kill(node.process.pid, signal.SIGSTOP)
+    wait_until(lambda: living(node.token) == [node.process.pid], 12, "the keeper waits for a frozen supervisor")
+    os.kill(node.process.pid, signal.SIGCONT)
+    wait_gone(node.token)
+    node.end()
+
+
+def test_a_frozen_keeper_is_ended_too() -> None:
+    node = nasty_everywhere()
+    os.kill(keeper_of(node.process.pid), signal.SIGSTOP)
+    node.cut()
+    wait_gone(node.token)
+
+
+def test_payload_cut_short_ends_the_first_stage() -> None:
+    node = NodeSide(EXTRA)
+    other = subprocess.Popen(
+        [sys.executable, "-IS", "-c", node.process.args[3]], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    other.communicate(b"00001000 only this", timeout=10)
+    assert other.returncode == 3
+    node.end()
+
+
+def find_python_3_8() -> str | None:
+    candidates = [shutil.which("python3.8"), *map(str, Path("~/.pyenv/versions").expanduser().glob("3.8*/bin/python"))]
+    for path in filter(None, candidates):
+        said = subprocess.run(
+            [path, "-c", "import sys; print(sys.executable)"], capture_output=True, text=True, check=False
+        )
+        if said.returncode == 0:
+            return said.stdout.strip()
+    return None
+
+
+def test_whole_node_side_runs_on_python_3_8() -> None:
+    old = find_python_3_8()
+    if old is None:
+        pytest.skip("no Python 3.8 here")
+    node = NodeSide(EXTRA, python=old)
+    node.listen()
+    try:
+        assert node.expect("hello")["python"].startswith("3.8")
+        node.send(probe(1, "echo", parts=1))
+        assert node.expect("result")["ok"]
+        spawn_rank_host(node)
+        node.send({"t": "rank", "m": {"op": "nasty"}})
+        node.expect("rank")
+        node.send({"t": "kill"})
+        assert node.expect("exit")["signal"] == 9
+    finally:
+        node.end()
