@@ -95,7 +95,7 @@ def direction(
         told = _telling(src_side, dst_side)
         verdict = Verdict.TIMEOUT if told.timeout else Verdict.FAILED
         error = (told.error or "failed").removeprefix(PEER_FAILED)
-        if told.phase and not error.startswith(told.phase):
+        if told.phase and not error.startswith(f"{told.phase}:"):
             error = f"{told.phase}: {error}"
         made = told.made
     rate = dst_side.rate if verdict is Verdict.OK else None

@@ -1,0 +1,137 @@
+"""What nodes send is read into measurements, whatever it holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabtui.fabric.endpoint import Endpoint
+from fabtui.fabric.measurement import Layer, Verdict
+from fabtui.session.admission import admit, engine_for
+from fabtui.session.collective import busbw, groups_of
+from fabtui.session.mesh import addresses_of, read_row, targets_of
+from fabtui.session.sides import Side, direction
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+def _both(src: dict[str, Any], dst: dict[str, Any]) -> list[Any]:
+    return direction("a:0", "b:0", Side.read(src), Side.read(dst), time=1.0, how="gloo", attempts=1)
+
+
+def test_a_good_direction_gives_bandwidth_and_latency() -> None:
+    p2p, latency = _both({"ok": True, "latency": 2e-6, "transport": "NET/IB/0"}, {"ok": True, "rate": 46e9, "bytes": 8})
+    assert (p2p.verdict, p2p.value, p2p.unit, p2p.transport) == (Verdict.OK, 46.0, "GB/s", "NET/IB/0")
+    assert (latency.layer, latency.value, latency.unit) == (Layer.LATENCY, 2.0, "us")
+
+
+def test_the_side_that_knows_more_tells_the_error() -> None:
+    (p2p,) = _both(
+        {"ok": False, "timeout": False, "phase": "connect", "error": "connection refused"},
+        {"ok": False, "timeout": True, "phase": "connect", "error": "no answer within 5.0 s"},
+    )
+    assert (p2p.verdict, p2p.error, p2p.value) == (Verdict.FAILED, "connect: connection refused", None)
+    (p2p,) = _both({"ok": True}, {"ok": False, "timeout": True, "phase": "transfer", "error": "no data in 5.0 s"})
+    assert (p2p.verdict, p2p.error) == (Verdict.TIMEOUT, "transfer: no data in 5.0 s")
+
+
+def test_a_pass_without_a_rate_is_inconclusive_never_zero() -> None:
+    for rate in (None, 0, float("nan"), float("inf"), -1, "fast", True):
+        (p2p,) = _both({"ok": True}, {"ok": True, "rate": rate})
+        assert (p2p.verdict, p2p.value) == (Verdict.INCONCLUSIVE, None)
+
+
+@given(st.dictionaries(st.sampled_from(["ok", "timeout", "error", "rate", "latency", "raw", "bytes", "phase"]), JSON))
+def test_any_report_makes_a_measurement_without_control_characters(report: dict[str, Any]) -> None:
+    for found in _both(report, report):
+        assert "\x1b" not in (found.error or "") + (found.raw or "")
+
+
+@given(JSON)
+def test_any_inventory_admits_something(inventory: Any) -> None:
+    value = {
+        "gpus": [{"index": 0, "name": inventory, "nic": inventory, "processes": inventory}, inventory],
+        "nics": inventory,
+        "data_addresses": inventory,
+        "pythons": inventory,
+        "nccl": inventory,
+        "endpoints": inventory,
+    }
+    for engine in ("nccl", "gloo"):
+        assert admit("n0", value, 3, engine, None, None).endpoints[0].number == 3
+
+
+def test_admission_of_gpus_and_of_nodes_without() -> None:
+    gpus = {
+        "gpus": [{"index": i, "uuid": f"GPU-{i}", "name": "NVIDIA H200", "nic": f"mlx5_{i}"} for i in range(2)],
+        "data_addresses": [{"address": f"10.{i}.0.60", "nic": f"mlx5_{i}", "rail": i, "family": 4} for i in range(2)],
+        "pythons": [{"path": "/p", "nccl": "/p/libnccl.so.2"}],
+    }
+    none: dict[str, Any] = {"gpus": [], "nvml_error": "no driver", "pythons": []}
+    assert engine_for([none, gpus]) == "nccl"
+    assert engine_for([none]) == "gloo"
+    admitted = admit("n0", gpus, 0, "nccl", None, None)
+    assert [(e.rail, e.address, e.nic) for e in admitted.endpoints] == [
+        (0, "10.0.0.60", "mlx5_0"),
+        (1, "10.1.0.60", "mlx5_1"),
+    ]
+    assert admitted.library == "/p/libnccl.so.2"
+    absent = admit("n1", none, 2, "nccl", None, None)
+    assert (absent.endpoints[0].kind, str(absent.endpoints[0])) == ("none", "n1:-")
+    assert "no driver" in absent.note
+    assert "no Python with torch" in admit("n1", none, 2, "gloo", None, None).note
+
+
+def test_cpu_ranks() -> None:
+    inventory = {"pythons": [{"path": "/a"}, {"path": "/b", "torch": "2.13.0"}], "endpoints": 3}
+    admitted = admit("n0", inventory, 0, "gloo", None, None)
+    assert (len(admitted.endpoints), admitted.argv) == (3, ["/b"])
+    assert len(admit("n0", inventory, 0, "gloo", 2, None).endpoints) == 2
+
+
+def test_ping_targets_are_every_address_pair_of_a_family() -> None:
+    addresses = {"a": [("10.0.0.1", 4), ("fd00::1", 6)], "b": [("10.0.0.2", 4), ("10.1.0.2", 4)], "c": []}
+    assert targets_of("a", ["a", "b", "c"], addresses) == [
+        {"id": "b", "src": "10.0.0.1", "dst": "10.0.0.2"},
+        {"id": "b", "src": "10.0.0.1", "dst": "10.1.0.2"},
+    ]
+    assert addresses_of({"data_addresses": [{"address": "10.0.0.1"}, {"address": 4}, 3]}) == [("10.0.0.1", 4)]
+
+
+@pytest.mark.parametrize(
+    ("row", "verdict", "value"),
+    [
+        ({"sent": 3, "received": 3, "loss": 0.0, "rtt_avg": 0.1}, Verdict.OK, 0.1),
+        ({"sent": 3, "received": 2, "loss": 33.3, "rtt_avg": 0.1}, Verdict.SLOW, 0.1),
+        ({"sent": 3, "received": 0, "loss": 100.0}, Verdict.TIMEOUT, None),
+        ({"sent": 3, "received": 0, "loss": 100.0, "error": "Destination Host Unreachable"}, Verdict.FAILED, None),
+        ({"sent": None, "received": None, "error": "no ping on this node"}, Verdict.INCONCLUSIVE, None),
+    ],
+)
+def test_ping_rows(row: dict[str, Any], verdict: Verdict, value: float | None) -> None:
+    wanted = {("b", "1.1.1.1", "2.2.2.2")}
+    m = read_row("a", {"id": "b", "src": "1.1.1.1", "dst": "2.2.2.2", **row}, wanted, 1)
+    assert m is not None
+    assert (m.verdict, m.value) == (verdict, value)
+    assert (m.error is None) == (verdict is Verdict.OK)
+    assert read_row("a", {"id": "x", "src": "1.1.1.1", "dst": "2.2.2.2", **row}, wanted, 1) is None
+
+
+def test_groups_and_busbw() -> None:
+    ends = [Endpoint(i, f"n{i // 2}", i % 2) for i in range(4)]
+    groups = groups_of(ends, ["n0", "n1"])
+    assert [(g.src, g.dst, g.ranks) for g in groups] == [
+        ("n0", "n0", (0, 1)),
+        ("n1", "n1", (2, 3)),
+        ("n0", "n1", (0, 1, 2, 3)),
+        ("all", "all", (0, 1, 2, 3)),
+    ]
+    assert groups_of(ends[:1], ["n0"]) == []
+    assert busbw(1_000_000_000, 1.0, 8) == pytest.approx(1.75)
