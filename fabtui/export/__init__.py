@@ -1,0 +1,1 @@
+"""From a model to files: CSV and JSON, and back to a DataFrame."""

@@ -1,0 +1,47 @@
+"""``fabtui`` without a command: the app on live nodes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from fabtui.cli.display import screen_settings, show
+from fabtui.cli.request import request_from
+
+if TYPE_CHECKING:
+    from fabtui.session.feed import Feed
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Show the nodes of the arguments on the screen; returns the exit code.
+
+    Raises:
+        InputError: The arguments are wrong, or there is no terminal to show anything on.
+    """
+    request = request_from(args)
+    settings = screen_settings(args, _title(args), request.csv)
+    feeds: list[Feed] = []
+
+    def make_feed() -> Feed:
+        # The session imports asyncssh, which takes longer than the first frame.
+        from fabtui.session.live import LiveFeed
+
+        feeds.append(LiveFeed(request.options))
+        return feeds[-1]
+
+    code = show(make_feed, settings)
+    if feeds and (request.csv or request.json):
+        from fabtui.cli.written import write_outputs
+
+        for line in write_outputs(feeds[-1].model, request):
+            print(line, file=sys.stderr)
+    return code
+
+
+def _title(args: argparse.Namespace) -> str:
+    """Return what is looked at, as the user named it."""
+    given = vars(args)
+    if "lab" in given:
+        return f"lab {given['lab']}"
+    return ",".join([*given.get("nodes", []), *given.get("hostfile", [])]) or "this host"

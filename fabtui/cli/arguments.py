@@ -1,0 +1,78 @@
+"""The options that several commands share.
+
+No option has a default here: what was not given is absent from the namespace, so that options before and after the name
+of a command add up, and so that the defaults stand in one place, `fabtui.session.options.SessionOptions`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import NoReturn
+
+TRANSPORTS = ("ssh", "openssh", "local")
+HOST_KEY_POLICIES = ("config", "strict", "accept-new", "off")
+COLORS = ("auto", "24", "256", "16", "none")
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """A parser whose errors are one line, and which takes no abbreviated options."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        kwargs.setdefault("allow_abbrev", False)
+        kwargs.setdefault("argument_default", argparse.SUPPRESS)
+        kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+
+    def error(self, message: str) -> NoReturn:
+        """Leave with exit code 2 and one line that says what is wrong and where to look."""
+        text = " ".join("".join(c if c.isprintable() else "?" for c in message).split())
+        self.exit(2, f"fabtui: error: {text}; see {self.prog} --help\n")
+
+
+def add_node_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what chooses the nodes and how they are reached."""
+    nodes = parser.add_argument_group("nodes")
+    nodes.add_argument("--nodes", action="append", metavar="SET", help="nodes: n[060-067,070], a,b, ^FILE, @GROUP")
+    nodes.add_argument(
+        "--hostfile", action="append", metavar="FILE", help="one host a line, comments from # (-: stdin)"
+    )
+    nodes.add_argument("--exclude", action="append", metavar="SET", help="nodes to leave out, in the syntax of --nodes")
+    nodes.add_argument("--lab", metavar="NxM", help="no real nodes: N SSH servers on this machine, M endpoints each")
+    nodes.add_argument("--lab-fault", action="append", metavar="SPEC", help="a fault to make: 'n000:1>n001:2=drop'")
+
+    reach = parser.add_argument_group("reaching them")
+    reach.add_argument("--transport", choices=TRANSPORTS, help="asyncssh, your ssh, or this host alone (ssh)")
+    reach.add_argument("--ssh-config", metavar="FILE", help="an ssh_config file instead of your own")
+    reach.add_argument("--host-key-policy", choices=HOST_KEY_POLICIES, help="how host keys are checked (config)")
+    reach.add_argument("--remote-python", metavar="PATH", help="the Python of the nodes that has PyTorch (looked for)")
+    reach.add_argument("--lease", metavar="SECONDS", help="a node ends by itself after so long without us (10)")
+
+
+def add_test_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what is tested, and how."""
+    tests = parser.add_argument_group("tests")
+    tests.add_argument("--probes", action="append", metavar="LIST", help="ping,ibstat,nvlink,p2p,all_reduce (all)")
+    tests.add_argument("--bytes", metavar="SIZE", help="message size: 256M, 4MiB, 1G (256M on GPUs, 4M on CPUs)")
+    tests.add_argument("--timeout", metavar="SECONDS", help="deadline of one test (10)")
+    tests.add_argument("--iters", metavar="N", help="timed iterations of one test, at most (20)")
+    tests.add_argument("--warmup", metavar="N", help="iterations before the clock runs (2)")
+    tests.add_argument("--env", action="append", metavar="K=V", help="variable for the ranks, such as NCCL_DEBUG=INFO")
+    tests.add_argument("--ranks-per-node", metavar="N", help="CPU ranks of a node without GPUs (1)")
+
+
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what is written where."""
+    outputs = parser.add_argument_group("output")
+    outputs.add_argument("--csv", metavar="FILE", help="write the measurements as CSV at the end")
+    outputs.add_argument("--json", metavar="FILE", help="write everything that is known as JSON at the end")
+    record = outputs.add_mutually_exclusive_group()
+    record.add_argument("--record", metavar="FILE", help="where the recording goes (a new file in the state folder)")
+    record.add_argument("--no-record", action="store_true", help="keep no recording")
+
+
+def add_display_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add how the screen looks."""
+    display = parser.add_argument_group("screen")
+    display.add_argument("--theme", metavar="NAME", help="the colours, one of the files in themes/")
+    display.add_argument("--colors", choices=COLORS, help="how many colours the terminal has (auto)")
+    display.add_argument("--ascii", action="store_true", help="only ASCII characters")

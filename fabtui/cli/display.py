@@ -1,0 +1,41 @@
+"""From arguments to the screen."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fabtui.screen.settings import ScreenSettings
+    from fabtui.session.feed import Feed
+
+
+def screen_settings(args: argparse.Namespace, title: str, csv: Path | None = None) -> ScreenSettings:
+    """Return the settings of the screen; what was not given is left to the screen's own defaults.
+
+    Args:
+        args: The arguments.
+        title: What is looked at, as the user named it.
+        csv: Where the snapshot goes that a key writes; None: a new file in the working folder.
+    """
+    from fabtui.screen.settings import ScreenSettings
+
+    given = {name: value for name, value in vars(args).items() if name in ("theme", "colors", "ascii")}
+    return ScreenSettings(title=title, csv=csv, **given)
+
+
+def show(make_feed: Callable[[], Feed], settings: ScreenSettings) -> int:
+    """Run the app on a feed that is made after its first frame; returns the exit code.
+
+    Raises:
+        InputError: There is no terminal to show anything on.
+    """
+    from fabtui.fabric.errors import InputError
+    from fabtui.screen.run import NoScreen, run_app
+
+    try:
+        return run_app(make_feed, settings)
+    except NoScreen as error:
+        raise InputError(f"{error}; without a screen: fabtui run") from None

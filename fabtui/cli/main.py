@@ -1,0 +1,47 @@
+"""The entry point: from arguments to an exit code, whatever happens in between."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from fabtui.fabric.errors import InputError
+
+USAGE_ERROR = 2
+CRASHED = 70
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code.
+
+    Args:
+        argv: The arguments without the program's name; None: those of the process.
+    """
+    try:
+        return _dispatch(argv)
+    except InputError as error:
+        from fabtui.fabric.text import one_line
+
+        print(f"fabtui: error: {one_line(str(error))}", file=sys.stderr)
+        return USAGE_ERROR
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone; keep the interpreter from complaining about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13
+    except Exception as error:
+        from fabtui.cli.crash import report_crash
+
+        report_crash(error)
+        return CRASHED
+
+
+def _dispatch(argv: Sequence[str] | None) -> int:
+    from fabtui.cli.parser import build_parser
+
+    args = build_parser().parse_args(argv)
+    code: int = args.execute(args)
+    return code

@@ -1,0 +1,74 @@
+"""The p2p grid in text."""
+
+from __future__ import annotations
+
+from fabtui.cli.numbers import value_text
+from fabtui.fabric.endpoint import Endpoint
+from fabtui.fabric.measurement import Layer, Verdict
+from fabtui.fabric.model import Model
+from fabtui.fabric.text import one_line
+
+#: What stands in a cell instead of a number, or after it.
+GLYPHS = {
+    Verdict.FAILED: "x",
+    Verdict.TIMEOUT: "T",
+    Verdict.INCONCLUSIVE: "?",
+    Verdict.SKIPPED: "s",
+    Verdict.UNTESTED: "-",
+}
+SLOW_MARK = "!"
+_LEGEND = {
+    "x": "x failed",
+    "T": "T timed out",
+    "!": "! slow",
+    "?": "? inconclusive",
+    "s": "s skipped",
+    "-": "- not tested",
+}
+
+
+def matrix(model: Model, diagonal: str) -> list[str]:
+    """Return the lines of the p2p grid: a head of two lines, a row an endpoint, and what the signs in it mean.
+
+    Args:
+        model: All that is known.
+        diagonal: What stands where an endpoint meets itself.
+    """
+    ends = model.endpoints
+    cells = [[_cell(model, src.number, dst.number, diagonal) for dst in ends] for src in ends]
+    width = max(3, *(len(cell) for row in cells for cell in row))
+    label = max(len(one_line(str(end))) for end in ends)
+    heads = _heads(ends, width)
+    lines = [f"  {'':{label}} {head}".rstrip() for head in heads]
+    for end, row in zip(ends, cells, strict=True):
+        # The mark of a slow value stands in the gap after its column, so that the digits line up.
+        shown = "".join(
+            f"{cell.removesuffix(SLOW_MARK):>{width}}{SLOW_MARK if cell.endswith(SLOW_MARK) else ' '}" for cell in row
+        )
+        lines.append(f"  {one_line(str(end)):{label}} {shown}".rstrip())
+    used = [text for sign, text in _LEGEND.items() if any(sign in cell for row in cells for cell in row)]
+    return lines + (["  " + "   ".join(used)] if used else [])
+
+
+def _cell(model: Model, src: int, dst: int, diagonal: str) -> str:
+    if src == dst:
+        return diagonal
+    cell = model.cell(Layer.P2P, src, dst)
+    if cell.verdict in GLYPHS:
+        return GLYPHS[cell.verdict]
+    return value_text(cell.value) + (SLOW_MARK if cell.verdict is Verdict.SLOW else "")
+
+
+def _heads(ends: list[Endpoint], width: int) -> list[str]:
+    """Return the line of node names over the first column of each, and the line of indexes."""
+    names = ""
+    indexes = ""
+    before = None
+    for at, end in enumerate(ends):
+        if end.node != before:
+            column = at * (width + 1)
+            # A long name runs over its columns; the next one then begins a little later rather than being lost.
+            names += " " * max(column - len(names), 1 if names else 0) + one_line(end.node)
+            before = end.node
+        indexes += f"{'-' if end.kind == 'none' else end.index:>{width}} "
+    return [names, indexes]

@@ -1,0 +1,48 @@
+"""The command line as a whole: the app's own options, and one sub-command a module."""
+
+from __future__ import annotations
+
+import argparse
+
+from fabtui import __version__
+from fabtui.cli import app, completion, info, probes, replay, run
+from fabtui.cli.arguments import (
+    OneLineParser,
+    add_display_arguments,
+    add_node_arguments,
+    add_output_arguments,
+    add_test_arguments,
+)
+
+EXAMPLES = """\
+examples:
+  fabtui --nodes n060,n061                     the app on two nodes
+  fabtui --nodes 'n[060-067]' --exclude n063   seven nodes
+  fabtui --hostfile hosts --csv pairs.csv      nodes of a file; a CSV at the end
+  fabtui --lab 2x4                             try it here, without any node
+  fabtui run --nodes @rack1 --csv pairs.csv    without a screen, for scripts
+  fabtui replay session.jsonl.gz               a session again
+
+exit codes of run: 0 all ok; 1 something is slow, failed or timed out; 2 bad usage or input;
+3 something could not be tested; 130 interrupted
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line; each namespace it makes has ``execute``."""
+    parser = OneLineParser(
+        prog="fabtui",
+        usage="fabtui [--nodes SET | --hostfile FILE | --lab NxM] [options]\n       fabtui COMMAND [options]",
+        description="See a GPU fabric live: every GPU against every GPU, in the terminal, over plain SSH.",
+        epilog=EXAMPLES,
+    )
+    parser.add_argument("--version", action="version", version=f"fabtui {__version__}", help="show the version")
+    parser.set_defaults(execute=app.execute)
+    add_node_arguments(parser)
+    add_test_arguments(parser)
+    add_output_arguments(parser)
+    add_display_arguments(parser)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=OneLineParser)
+    for command in (run, replay, info, probes, completion):
+        command.add_command(commands)
+    return parser

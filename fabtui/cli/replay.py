@@ -1,0 +1,101 @@
+"""``fabtui replay``: a recording in the app, or as text."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fabtui.cli.arguments import add_display_arguments
+from fabtui.fabric.errors import InputError
+
+if TYPE_CHECKING:
+    from fabtui.session.feed import Feed
+
+_EXAMPLES = """\
+examples:
+  fabtui replay session.jsonl.gz               watch it again, as fast as it was
+  fabtui replay session.jsonl.gz --speed 10    ten times faster
+  fabtui replay session.jsonl.gz --speed max   its end at once
+  fabtui replay session.jsonl.gz --text        the summary that run would have printed
+  fabtui replay session.jsonl.gz --text --csv pairs.csv
+"""
+
+
+def add_command(commands: Any) -> None:
+    """Add the command to the sub-parsers of the command line."""
+    parser = commands.add_parser(
+        "replay",
+        help="a recorded session again, in the app or as text",
+        description="Show a recorded session again. Recordings lie in the state folder (fabtui info).",
+        epilog=_EXAMPLES,
+    )
+    parser.add_argument("file", metavar="FILE", help="the recording")
+    parser.add_argument("--speed", metavar="X", help="times faster than it was, or max (1)")
+    parser.add_argument("--text", action="store_true", help="no app: print the summary; exit codes as of run")
+    parser.add_argument("--csv", metavar="FILE", help="with --text: write the measurements as CSV")
+    parser.add_argument("--json", metavar="FILE", help="with --text: write everything as JSON")
+    add_display_arguments(parser)
+    parser.set_defaults(execute=execute)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Show a recording; returns the exit code.
+
+    Raises:
+        InputError: The file is not a recording, or the arguments are wrong.
+    """
+    path = Path(args.file).expanduser()
+    speed = _speed(getattr(args, "speed", "1"))
+    # Asked now, so that a wrong file is told before the screen is taken.
+    _check(path)
+    if "text" in args:
+        return _as_text(path, args)
+    if "csv" in args or "json" in args:
+        raise InputError("--csv and --json of replay go with --text; in the app, press e")
+    from fabtui.cli.display import screen_settings, show
+
+    def make_feed() -> Feed:
+        from fabtui.session.replay import ReplayFeed
+
+        return ReplayFeed(path, speed)
+
+    return show(make_feed, screen_settings(args, path.name))
+
+
+def _speed(text: str) -> float | None:
+    if text == "max":
+        return None
+    from fabtui.cli.quantities import ratio
+
+    return ratio(text, "--speed", 0.01, 10_000.0)
+
+
+def _check(path: Path) -> None:
+    from fabtui.session.journal import read_events
+
+    next(iter(read_events(path)))
+
+
+def _as_text(path: Path, args: argparse.Namespace) -> int:
+    from fabtui.cli.request import Request, output_path
+    from fabtui.cli.summary import summary, takes_unicode
+    from fabtui.cli.written import write_outputs
+    from fabtui.fabric.model import Model
+    from fabtui.fabric.outcome import exit_code
+    from fabtui.session.journal import read_events
+    from fabtui.session.options import SessionOptions
+
+    given = vars(args)
+    request = Request(SessionOptions(), output_path(given, "csv"), output_path(given, "json"))
+    model = Model()
+    for event in read_events(path):
+        try:
+            model.apply(event)
+        except (KeyError, ValueError, TypeError) as error:
+            raise InputError(f"{path}: event {event.get('seq', '?')} cannot be used ({error})") from None
+    sys.stdout.write(summary(model, plain="ascii" in args or not takes_unicode(sys.stdout)))
+    for line in write_outputs(model, request):
+        print(line)
+    return exit_code(model)

@@ -1,0 +1,187 @@
+"""From the namespace of the command line to the options of a session, every mistake told in one line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fabtui.cli import quantities
+from fabtui.fabric.errors import InputError
+from fabtui.session.options import ALL_PROBES, SessionOptions
+
+NO_NODES = "no nodes given; use --nodes n060,n061 or --hostfile FILE, or try --lab 2x4 on this machine (fabtui --help)"
+_HOUR = 3600.0
+
+
+class Request(NamedTuple):
+    """What a session is asked to do, and what is written when it is over."""
+
+    options: SessionOptions
+    csv: Path | None
+    json: Path | None
+
+
+def request_from(args: argparse.Namespace) -> Request:
+    """Return the request of the arguments; files that will be written are known to be writable.
+
+    Raises:
+        InputError: Something of it is wrong.
+    """
+    given = vars(args)
+    changes: dict[str, Any] = {}
+    lab = given.get("lab")
+    faults = tuple(given.get("lab_fault", ()))
+    transport = given.get("transport", "ssh")
+    if lab is not None:
+        _check_lab(lab, faults, given)
+        changes |= {"lab": lab, "lab_faults": faults}
+    else:
+        if faults:
+            raise InputError("--lab-fault: faults are only made in a lab; add --lab 2x4")
+        changes["hosts"] = _hosts(given, transport)
+    changes["transport"] = transport
+    changes |= _reach(given)
+    changes |= _tests(given)
+    csv, json = output_path(given, "csv"), output_path(given, "json")
+    if csv is not None and csv == json:
+        raise InputError(f"--csv and --json both name {csv}")
+    names = changes.get("hosts") or (f"lab-{lab}",)
+    return Request(SessionOptions(**changes, record=_record(given, names)), csv, json)
+
+
+def _check_lab(lab: str, faults: Sequence[str], given: dict[str, Any]) -> None:
+    for other in ("nodes", "hostfile", "exclude", "transport", "ssh_config"):
+        if other in given:
+            raise InputError(
+                f"--lab makes its own nodes and way to them; it does not go with --{other.replace('_', '-')}"
+            )
+    from fabtui.lab.faults import parse_faults
+    from fabtui.lab.start import LabSpec
+
+    try:
+        spec = LabSpec.parse(lab)
+    except ValueError as error:
+        raise InputError(f"--lab: {error}") from None
+    try:
+        parse_faults(list(faults), spec)
+    except ValueError as error:
+        raise InputError(f"--lab-fault: {error}") from None
+
+
+def _hosts(given: dict[str, Any], transport: str) -> tuple[str, ...]:
+    nodes, hostfiles = given.get("nodes", []), given.get("hostfile", [])
+    if not nodes and not hostfiles:
+        if transport != "local":
+            raise InputError(NO_NODES)
+        import socket
+
+        nodes = [socket.gethostname().partition(".")[0] or "localhost"]
+    from fabtui.cli.hostlist import chosen_nodes
+
+    hosts = chosen_nodes(nodes, hostfiles, given.get("exclude", []))
+    if transport == "local" and len(hosts) > 1:
+        raise InputError(f"--transport local is this host alone, but {len(hosts)} nodes are given")
+    return tuple(hosts)
+
+
+def _reach(given: dict[str, Any]) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    if "ssh_config" in given:
+        path = Path(given["ssh_config"]).expanduser()
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise InputError(f"--ssh-config: cannot read {path}: {error.strerror}") from None
+        changes["ssh_config"] = path.absolute()
+    if "host_key_policy" in given:
+        changes["host_key_policy"] = given["host_key_policy"]
+    if "remote_python" in given:
+        python = given["remote_python"]
+        if not python or python.startswith("-") or not python.isprintable():
+            raise InputError(
+                f"--remote-python: {python[:80]!r} is not the path of an interpreter; expected /opt/venv/bin/python3"
+            )
+        changes["remote_python"] = python
+    if "lease" in given:
+        changes["lease"] = quantities.seconds(given["lease"], "--lease", 3.0, _HOUR)
+    return changes
+
+
+def _tests(given: dict[str, Any]) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    if "probes" in given:
+        changes["probes"] = _probes(",".join(given["probes"]))
+    if "bytes" in given:
+        changes["bytes"] = quantities.size(given["bytes"], "--bytes")
+    if "timeout" in given:
+        changes["timeout"] = quantities.seconds(given["timeout"], "--timeout", 0.5, _HOUR)
+    for name, least, most in (("iters", 1, 100_000), ("warmup", 0, 100_000), ("ranks_per_node", 1, 128)):
+        if name in given:
+            changes[name] = quantities.count(given[name], f"--{name.replace('_', '-')}", least, most)
+    if "env" in given:
+        changes["env"] = _environment(given["env"])
+    return changes
+
+
+def _probes(text: str) -> tuple[str, ...]:
+    wanted = [name.strip() for name in text.split(",")]
+    for name in wanted:
+        if name not in ALL_PROBES:
+            what = f"unknown probe {name[:40]!r}" if name else "an empty name"
+            raise InputError(f"--probes: {what}; there are {', '.join(ALL_PROBES)} (fabtui probes tells more)")
+    return tuple(name for name in ALL_PROBES if name in wanted)
+
+
+def _environment(texts: Sequence[str]) -> dict[str, str]:
+    variables: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            # Not the value: it may be a secret.
+            raise InputError(f"--env: {name[:40]!r} is not NAME=VALUE; expected something like NCCL_DEBUG=INFO")
+        if variables.setdefault(name, value) != value:
+            raise InputError(f"--env: {name} is given twice with different values")
+    return variables
+
+
+def output_path(given: dict[str, Any], name: str) -> Path | None:
+    """Return the path of an output option that was given, known to be writable, or None.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    if name not in given:
+        return None
+    from fabtui.export.atomic import check_writable
+
+    path = Path(given[name]).expanduser()
+    check_writable(path, f"--{name}")
+    return path.absolute()
+
+
+def _record(given: dict[str, Any], names: Sequence[str]) -> Path | None:
+    if "no_record" in given:
+        return None
+    from fabtui.cli.places import free_path, private_folder, recording_name, recordings_folder
+
+    if "record" in given:
+        from fabtui.export.atomic import check_writable
+
+        path = Path(given["record"]).expanduser()
+        if os.path.lexists(path):
+            raise InputError(f"--record: {path} is there already, and is not overwritten; choose another name")
+        check_writable(path, "--record")
+        return path.absolute()
+    folder = recordings_folder()
+    try:
+        private_folder(folder)
+    except OSError as error:
+        raise InputError(
+            f"cannot make {folder} for the recording: {error.strerror}; use --record FILE or --no-record"
+        ) from None
+    return free_path(folder / recording_name(names, time.time()))

@@ -1,0 +1,115 @@
+"""``fabtui run``: the same as the app without a screen."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from fabtui.cli.arguments import add_node_arguments, add_output_arguments, add_test_arguments
+
+if TYPE_CHECKING:
+    from fabtui.cli.progress import Progress
+    from fabtui.cli.request import Request
+    from fabtui.session.feed import Feed
+
+_EXAMPLES = """\
+examples:
+  fabtui run --nodes n060,n061 --csv pairs.csv
+  fabtui run --nodes @rack1 --probes p2p --bytes 64M --quiet && echo fabric is well
+  fabtui run --lab 2x4 --lab-fault 'n000:1>n001:2=drop'
+
+exit codes: 0 all ok; 1 something is slow, failed or timed out; 2 bad usage or input;
+3 something could not be tested; 130 interrupted, what was measured until then is written
+"""
+
+
+def add_command(commands: Any) -> None:
+    """Add the command to the sub-parsers of the command line."""
+    parser = commands.add_parser(
+        "run",
+        help="the same without a screen: progress on stderr, a summary on stdout",
+        description="Run a session without a screen: progress goes to stderr, a summary to stdout.",
+        epilog=_EXAMPLES,
+    )
+    add_node_arguments(parser)
+    add_test_arguments(parser)
+    add_output_arguments(parser)
+    shown = parser.add_argument_group("summary")
+    shown.add_argument("--quiet", "-q", action="store_true", help="no progress on stderr")
+    shown.add_argument("--ascii", action="store_true", help="only ASCII characters")
+    parser.set_defaults(execute=execute)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run a session to its end; returns the exit code.
+
+    Raises:
+        InputError: The arguments are wrong, or an output could not be written.
+    """
+    from fabtui.cli.request import request_from
+
+    request = request_from(args)
+    import asyncio
+
+    from fabtui.cli.progress import Progress
+
+    progress = Progress(sys.stderr, quiet="quiet" in args)
+    return asyncio.run(_session(request, progress, plain="ascii" in args))
+
+
+async def _session(request: Request, progress: Progress, plain: bool) -> int:
+    from fabtui.session.live import LiveFeed
+
+    feed = LiveFeed(request.options)
+    progress.watch(feed)
+    interrupted = await _run_until_signal(feed)
+    progress.end()
+    code = _finish(feed, request, plain)
+    if interrupted is not None:
+        print(f"fabtui: interrupted by {interrupted.name}; the above is what was known by then", file=sys.stderr)
+        return 128 + interrupted.value
+    return code
+
+
+async def _run_until_signal(feed: Feed) -> Any:
+    """Run the feed and close it; returns the signal that ended it early, or None."""
+    import asyncio
+    import signal
+
+    loop = asyncio.get_running_loop()
+    caught: list[signal.Signals] = []
+    running = asyncio.ensure_future(feed.run())
+
+    def end(number: signal.Signals) -> None:
+        caught.append(number)
+        running.cancel()
+
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for number in signals:
+        loop.add_signal_handler(number, end, number)
+    try:
+        await running
+    except asyncio.CancelledError:
+        if not caught:
+            raise
+    finally:
+        # The handlers stay while nodes are being left, so that an impatient second Ctrl-C leaves nothing behind.
+        await feed.close()
+        for number in signals:
+            loop.remove_signal_handler(number)
+    return caught[0] if caught else None
+
+
+def _finish(feed: Feed, request: Request, plain: bool) -> int:
+    from fabtui.cli.summary import summary, takes_unicode
+    from fabtui.cli.written import write_outputs
+    from fabtui.fabric.outcome import exit_code
+
+    sys.stdout.write(summary(feed.model, plain=plain or not takes_unicode(sys.stdout)))
+    for line in write_outputs(feed.model, request):
+        print(line)
+    if request.options.record is not None:
+        print(f"recorded in {request.options.record}")
+    sys.stdout.flush()
+    return exit_code(feed.model)

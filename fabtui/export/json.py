@@ -1,0 +1,88 @@
+"""All that is known of a session as one JSON object."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fabtui.export.atomic import write_atomically
+from fabtui.export.snapshot import when
+from fabtui.fabric.model import Model, NodeRecord
+from fabtui.fabric.outcome import exit_code, not_tested
+from fabtui.fabric.text import clean
+
+FORMAT = 1
+
+
+def as_json(model: Model) -> dict[str, Any]:
+    """Return a model as a JSON object; text from nodes is cleaned, times are ISO 8601 in UTC."""
+    value = {
+        "format": FORMAT,
+        "software": f"fabtui {model.software}",
+        "started": when(model.started),
+        "ended": when(model.now),
+        "exit": exit_code(model),
+        "lab": model.lab,
+        "faults": model.faults,
+        "options": model.options,
+        "nodes": [_node(record) for record in model.nodes.values()],
+        "endpoints": [{**asdict(end), "id": str(end)} for end in model.endpoints],
+        "measurements": [
+            {
+                **measurement.to_json(),
+                "time": when(measurement.time),
+                "class": model.class_between(measurement.src, measurement.dst),
+                "verdict": model.verdict(measurement),
+            }
+            for measurement in model.measurements()
+        ],
+        "untested": [{"src": src, "dst": dst, "error": why} for (src, dst), why in model.untested.items()],
+        "not_tested": not_tested(model),
+        "log": [{**line._asdict(), "time": when(line.time)} for line in model.log],
+    }
+    cleaned: dict[str, Any] = _cleaned(value)
+    return cleaned
+
+
+def write_json(model: Model, path: Path) -> None:
+    """Write a model as JSON, whole or not at all.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    text = json.dumps(as_json(model), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    data = text.encode("utf-8", "backslashreplace")
+
+    def write(file: Any) -> None:
+        file.write(data)
+
+    write_atomically(path, write)
+
+
+def _node(record: NodeRecord) -> dict[str, Any]:
+    return {
+        "name": record.name,
+        "state": record.state,
+        "text": record.text,
+        "hint": record.hint,
+        "backend": record.backend,
+        "note": record.note,
+        "since": when(record.since),
+        "inventory": record.inventory,
+        "first_looks": record.first_looks,
+        "looks": record.looks,
+    }
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {clean(str(name)): _cleaned(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_cleaned(item) for item in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value

@@ -1,0 +1,92 @@
+"""A CSV snapshot as a DataFrame."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fabtui.export.formula import unescaped
+from fabtui.export.snapshot import COLUMNS, INTEGERS, NUMBERS
+from fabtui.fabric.errors import InputError
+from fabtui.fabric.measurement import Layer
+
+
+class SnapshotFrame(pd.DataFrame):
+    """A snapshot: a DataFrame with the columns of the CSV, a row a measurement.
+
+    ``time`` is a UTC timestamp, ``value`` a float, ``src_index``, ``dst_index``, ``bytes`` and ``attempts`` are
+    ``Int64``, the rest is text; what is not known is missing (NaN, <NA> or None), never 0.
+    """
+
+    @property
+    def _constructor(self) -> type[SnapshotFrame]:
+        return SnapshotFrame
+
+    def pivot_layer(self, layer: str) -> pd.DataFrame:
+        """Return a layer as a matrix: a row a source, a column a destination, both in the order of the grid.
+
+        Where a pair has several rows, the largest message counts for bandwidths and the longest round trip for pings.
+        The row for all endpoints together (``all``) is left out.
+
+        Args:
+            layer: ``p2p``, ``world``, ``latency``, ``ping`` or ``busbw``.
+
+        Returns:
+            The values; NaN where there is none.
+
+        Raises:
+            InputError: There is no such layer.
+        """
+        if layer not in tuple(Layer):
+            raise InputError(f"there is no layer {layer!r}; there are {', '.join(Layer)}")
+        chosen = pd.DataFrame(self[(self["layer"] == layer) & (self["src"] != "all") & (self["dst"] != "all")])
+        order = self._order(chosen)
+        by = "value" if layer == Layer.PING else "bytes"
+        latest = chosen.sort_values(by, na_position="first", kind="stable").drop_duplicates(["src", "dst"], keep="last")
+        table = latest.pivot(index="src", columns="dst", values="value").reindex(index=order, columns=order)
+        return pd.DataFrame(table.astype("float64"))
+
+    def _order(self, chosen: pd.DataFrame) -> list[str]:
+        """Return the names in a layer's rows: by node as the nodes come in the snapshot, then by index."""
+        nodes = {name: number for number, name in enumerate(dict.fromkeys([*self["src_node"], *self["dst_node"]]))}
+        places: dict[str, tuple[int, int]] = {}
+        for side in ("src", "dst"):
+            for name, node, index in zip(chosen[side], chosen[f"{side}_node"], chosen[f"{side}_index"], strict=True):
+                places[name] = (nodes[node], -1 if pd.isna(index) else int(index))
+        return sorted(places, key=places.__getitem__)
+
+
+def load_snapshot(path: str | PathLike[str]) -> SnapshotFrame:
+    """Return the snapshot of a CSV file that fabtui wrote.
+
+    Raises:
+        InputError: The file cannot be read, or is not such a snapshot.
+    """
+    shown = str(path)
+    try:
+        # Text is text: a node may well be called "nan" or "NA".
+        text: Any = pd.read_csv(Path(path), dtype=str, keep_default_na=False, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot read {shown}: {error.strerror or error}") from None
+    except (ValueError, pd.errors.ParserError) as error:
+        raise InputError(f"{shown}: not a CSV snapshot ({error})") from None
+    if list(text.columns) != list(COLUMNS):
+        missing = [name for name in COLUMNS if name not in text.columns]
+        why = f"the column {missing[0]!r} is missing" if missing else "its columns are not those of a snapshot"
+        raise InputError(f"{shown}: not a snapshot of fabtui: {why}")
+    try:
+        return SnapshotFrame({name: _column(name, text[name]) for name in COLUMNS})
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{shown}: not a snapshot of fabtui ({error})") from None
+
+
+def _column(name: str, text: pd.Series[str]) -> pd.Series[Any]:
+    if name == "time":
+        return pd.to_datetime(text.where(text != "", None), utc=True, format="ISO8601")
+    if name in NUMBERS:
+        numbers = pd.to_numeric(text.where(text != "", None))
+        return numbers.astype("Int64" if name in INTEGERS else "float64")
+    return pd.Series([unescaped(cell) if cell else None for cell in text], index=text.index, dtype=object)

@@ -1,0 +1,45 @@
+"""What a session comes to, as an exit code."""
+
+from __future__ import annotations
+
+from fabtui.fabric.measurement import Verdict
+from fabtui.fabric.model import Model
+
+ALL_OK = 0
+BAD = 1
+NOT_TESTED = 3
+
+
+def exit_code(model: Model) -> int:
+    """Return 1 if anything is slow, failed or timed out; else 3 if something wanted could not be tested; else 0."""
+    counts = model.counts()
+    if any(verdict.bad for verdict in counts):
+        return BAD
+    return NOT_TESTED if not_tested(model) else ALL_OK
+
+
+def not_tested(model: Model) -> list[str]:
+    """Return what was wanted and could not be tested, a line each; empty when all was."""
+    lines = []
+    for record in model.nodes.values():
+        if record.state.gone:
+            lines.append(f"{record.name}: {record.text or record.state}")
+        elif record.note:
+            lines.append(f"{record.name}: {record.note}")
+        lines.extend(
+            f"{record.name}: {probe}: {look['error']}" for probe, look in record.looks.items() if "error" in look
+        )
+    reasons: dict[str, int] = {}
+    for text in model.untested.values():
+        reasons[text] = reasons.get(text, 0) + 1
+    lines.extend(f"{number} pair{'s' if number != 1 else ''}: {text}" for text, number in reasons.items())
+    counts = model.counts()
+    if vague := counts.get(Verdict.INCONCLUSIVE, 0):
+        lines.append(f"{vague} measurement{'s' if vague != 1 else ''} inconclusive")
+    looked = any("error" not in look for record in model.nodes.values() for look in record.looks.values())
+    wants_tests = any(probe in ("ping", "p2p", "all_reduce") for probe in model.options.get("probes", ["p2p"]))
+    if not any(counts.get(verdict) for verdict in Verdict if verdict is not Verdict.SKIPPED) and (
+        wants_tests or not looked
+    ):
+        lines.append("nothing was measured")
+    return lines
