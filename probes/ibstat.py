@@ -119,9 +119,10 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
         that the node has no such device.
     """
     result = commands.run(["ibstat"], min(deadline * 0.8, 10.0))
-    parsed = parse_ibstat(result.stdout + "\n" + result.stderr)
-    raw = (result.stdout + result.stderr)[:_RAW_LIMIT] if not result.missing else ""
+    raw = "" if result.missing else (result.stdout + "\n" + result.stderr).strip()
+    parsed = parse_ibstat(raw)
     error = "; ".join(parsed["errors"]) or (None if result.missing else result.why())
+    raw = raw[:_RAW_LIMIT]
     if parsed["cas"]:
         return {"source": "ibstat", "cas": parsed["cas"], "raw": raw, "error": error}
     cas = from_sysfs(root)

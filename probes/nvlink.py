@@ -17,11 +17,11 @@ _SPEED = re.compile(r"([0-9]{1,7}(?:\.[0-9]{1,6})?) GB/s", re.ASCII)
 _COUNT = re.compile(r"[0-9]{1,20}", re.ASCII)
 _ALL_INACTIVE = re.compile(r"all links are inactive", re.IGNORECASE)
 
+# NVML also counts CRC errors in data packets, but those move on healthy links too (seen on H200).
 _NVML_COUNTERS = (
     ("replay", "NVML_NVLINK_ERROR_DL_REPLAY"),
     ("recovery", "NVML_NVLINK_ERROR_DL_RECOVERY"),
     ("crc", "NVML_NVLINK_ERROR_DL_CRC_FLIT"),
-    ("crc_data", "NVML_NVLINK_ERROR_DL_CRC_DATA"),
 )
 
 _COUNTERS = {"replay_errors": "replay", "recovery_errors": "recovery", "crc_errors": "crc"}

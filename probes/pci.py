@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import itertools
 import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
@@ -52,7 +52,8 @@ def address(path: Optional[str]) -> Optional[str]:
 
 def _shared(first: List[str], second: List[str]) -> int:
     """Return how deep the common part of two chains goes."""
-    return len(os.path.commonprefix([first, second]))
+    pairs = zip(first, second)  # noqa: B905 - Python 3.8 knows no strict=
+    return len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
 def distance(one: Device, other: Device) -> Optional[str]:

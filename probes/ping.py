@@ -37,8 +37,8 @@ _TIMES = re.compile("min/avg/max(?:/[a-z-]+)? = " + "/".join([_NUMBER] * 3) + r"
 _DUPLICATES = re.compile(r"\+([0-9]{1,9}) duplicates", re.ASCII)
 _REPLY_ERROR = re.compile(
     r"(Destination \w+ (?:Unreachable|Prohibited|Unknown)|(?:Packet|Frag) .*(?:needed|filtered)[^,]*"
-    r"|Time to live exceeded|Time exceeded: Hop limit|Redirect Host|Source Quench|message too long.*|No buffer space available"
-    r"|Network is unreachable|No route to host|Operation not permitted|sendmsg: .*)",
+    r"|Time to live exceeded|Time exceeded: Hop limit|Redirect Host|Source Quench|message too long.*"
+    r"|No buffer space available|Network is unreachable|No route to host|Operation not permitted|sendmsg: .*)",
     re.IGNORECASE,
 )
 _TOOL_ERROR = re.compile(r"(?:ping6?|fping6?): (.{1,300})")
@@ -47,9 +47,8 @@ _USAGE = re.compile(r"invalid|unrecognized|illegal|usage:|bad |cannot flood|mini
 
 _FPING_DUPLICATE = re.compile(r"(\S{1,100})\s+: duplicate for ", re.ASCII)
 _FPING_SUMMARY = re.compile(
-    r"(\S{1,100})\s+: xmt/rcv/%loss = ([0-9]{1,9})/([0-9]{1,9})/[0-9]{1,3}%(?:, min/avg/max = "
-    + "/".join([_NUMBER] * 3)
-    + ")?",
+    r"(\S{1,100})\s+: xmt/rcv/%loss = ([0-9]{1,9})/([0-9]{1,9})/[0-9]{1,3}%"
+    r"(?:, min/avg/max = " + "/".join([_NUMBER] * 3) + ")?",
     re.ASCII,
 )
 _FPING_UNREACHABLE = re.compile(r"ICMP (.{1,80}?) from \S{1,100} for ICMP Echo sent to (\S{1,100})", re.ASCII)
@@ -228,7 +227,7 @@ class _Sweep:
         result = commands.run(fping_argv(group[0]["src"], wanted, self.plan), min(self.left(), self.plan.span + spread))
         found = parse_fping(result.stderr + "\n" + result.stdout)
         # The lines of one target, not of all of them.
-        raw = {dst: "" for dst in wanted}
+        raw = dict.fromkeys(wanted, "")
         for line in (result.stderr + "\n" + result.stdout).splitlines():
             for dst in set(line.split()) & set(raw):
                 raw[dst] = (raw[dst] + line + "\n")[:_RAW_LIMIT]
