@@ -14,7 +14,7 @@ from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.text import one_line
 from fabtui.session.ranks import RankHost
 from fabtui.session.remote import GRACE
-from fabtui.session.sides import number
+from fabtui.session.sides import name_ranks, number
 from fabtui.session.store import StoreServer
 
 ABORT_PATIENCE = 3.0
@@ -193,6 +193,7 @@ class ReduceSweep:
             # The rank that says why comes before those that only waited for it.
             rank, report = min(bad, key=lambda found: (found[1] is None, bool(found[1] and found[1].get("timeout"))))
             text = one_line(str((report or {}).get("error") or running.gone.get(rank) or "gave no report"), 1000)
+            text = name_ranks(text, self._endpoints)
             timeout = running.hung or bool(report and report.get("timeout"))
             return self._failure(
                 group, size, Verdict.TIMEOUT if timeout else Verdict.FAILED, f"{self._endpoints[rank]}: {text}"

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from fabtui import __version__
 from fabtui.fabric.errors import InputError
@@ -14,8 +14,7 @@ from fabtui.fabric.events import FORMAT, Kind, NodeState, event
 from fabtui.fabric.model import Model
 from fabtui.fabric.outcome import exit_code
 from fabtui.fabric.text import one_line
-from fabtui.nodes.link import NodeUnreachable
-from fabtui.nodes.reach import Reach, ReachOptions
+from fabtui.nodes.link import Link, NodeUnreachable
 from fabtui.session.journal import Journal
 from fabtui.session.options import SessionOptions
 from fabtui.session.pump import EventPump
@@ -34,11 +33,19 @@ class _Closing(Exception):
     """Ends the task group of the session."""
 
 
+class Opener(Protocol):
+    """What opens links to nodes: `fabtui.nodes.reach.Reach`, or another way to the same."""
+
+    async def open(self, host: str) -> Link:
+        """Return an open link, or raise `NodeUnreachable`."""
+
+
 class LiveFeed:
     """A session over real nodes, or over the nodes of a lab.
 
     Args:
         options: What is asked for.
+        opener: What opens links, in place of the transport the options name.
 
     Raises:
         InputError: From `run`: something the user gave cannot be used.
@@ -46,12 +53,13 @@ class LiveFeed:
 
     can_test = True
 
-    def __init__(self, options: SessionOptions) -> None:
+    def __init__(self, options: SessionOptions, opener: Opener | None = None) -> None:
         self.model = Model()
         self.badges: list[str] = []
         if options.host_key_policy == "off":
             self.badges.append("HOST KEYS NOT CHECKED")
         self._options = options
+        self._opener = opener
         self._pump = EventPump(self.model, None if options.record is None else Journal(options.record))
         self._go = asyncio.Event()
         self._go.set()
@@ -150,7 +158,7 @@ class LiveFeed:
             await asyncio.gather(pumping, return_exceptions=True)
             await self._pump.drain()
 
-    async def _open(self, stack: contextlib.AsyncExitStack) -> tuple[Reach, list[tuple[str, str, str, float | None]]]:
+    async def _open(self, stack: contextlib.AsyncExitStack) -> tuple[Opener, list[tuple[str, str, str, float | None]]]:
         """Start the lab where there is one, and open the way to the nodes."""
         options = self._options
         ssh_config: Path | None = options.ssh_config
@@ -174,6 +182,11 @@ class LiveFeed:
             self._start()
         for note in notes:
             self._pump.log("notice", note)
+        if self._opener is not None:
+            return self._opener, faults
+        # Brings asyncssh in, which is slow to import: not before there is something on the screen.
+        from fabtui.nodes.reach import Reach, ReachOptions
+
         reach = Reach(
             ReachOptions(
                 transport=options.transport if options.lab is None else "ssh",
@@ -218,7 +231,7 @@ class LiveFeed:
             self._pump.log("error", text, name)
         self._changed.set()
 
-    async def _node(self, name: str, reach: Reach) -> None:
+    async def _node(self, name: str, reach: Opener) -> None:
         self._state(name, NodeState.CONNECTING)
         try:
             link = await reach.open(name)

@@ -181,7 +181,7 @@ class PairSweep:
             if {src, dst} != {pair.a.number, pair.b.number}:
                 return
             if (src if role == "src" else dst) in mine:
-                pair.sides.setdefault((src, dst, role), Side.read(message))
+                pair.sides.setdefault((src, dst, role), Side.read(message, self._endpoints))
                 self._tell(pair)
         elif message.get("op") == "free" and message.get("rank") in mine & {pair.a.number, pair.b.number}:
             rank = int(message["rank"])

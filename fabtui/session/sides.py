@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,9 +35,10 @@ class Side:
     raw: str | None
 
     @classmethod
-    def read(cls, message: dict[str, Any]) -> Side:
-        """Return the side in a message of a rank host, whatever it holds."""
+    def read(cls, message: dict[str, Any], names: Sequence[object] = ()) -> Side:
+        """Return the side in a message of a rank host, whatever it holds; ``names`` are those of the ranks."""
         error = _text(message.get("error"), 1000)
+        error = name_ranks(error, names) if error else None
         ok = message.get("ok") is True
         return cls(
             ok=ok,
@@ -71,6 +74,19 @@ def _whole(value: Any) -> int | None:
 
 def _text(value: Any, limit: int) -> str | None:
     return one_line(str(value), limit) if value is not None and value != "" else None
+
+
+_RANK = re.compile(r"\brank (\d{1,7})\b(?: \([^()]{0,100}\))?")
+
+
+def name_ranks(text: str, names: Sequence[object]) -> str:
+    """Return a rank host's text with the names of endpoints (``n060:3``) in place of rank numbers."""
+
+    def name(match: re.Match[str]) -> str:
+        rank = int(match[1])
+        return str(names[rank]) if rank < len(names) else match[0]
+
+    return _RANK.sub(name, text)
 
 
 def _telling(src: Side, dst: Side) -> Side:

@@ -1,0 +1,183 @@
+"""Nodes that speak the protocol inside the test process: a link each, with a supervisor, probes and ranks played.
+
+What they do wrong is said in a `Script`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from fabtui.nodes.link import Link, LinkLost, NodeUnreachable
+
+
+@dataclass
+class Script:
+    """What the fake nodes do.
+
+    Attributes:
+        gpus: How many endpoints each node has; 0: a node without GPUs and without torch.
+        unreachable: Nodes that cannot be reached.
+        late: Nodes that take so many seconds to be reached.
+        rates: Bytes a second of ordered pairs of ranks that differ from ``rate``; a list is used up attempt by attempt.
+        silent: Ordered pairs of ranks that time out.
+        hang: Unordered pairs (lower first) of which nothing is ever heard, and which ignore an abort.
+        dies_after: Nodes whose link is lost after so many pairs.
+    """
+
+    gpus: dict[str, int]
+    unreachable: dict[str, NodeUnreachable] = field(default_factory=dict)
+    late: dict[str, float] = field(default_factory=dict)
+    rate: float = 50e9
+    rates: dict[tuple[int, int], float | list[float]] = field(default_factory=dict)
+    silent: set[tuple[int, int]] = field(default_factory=set)
+    hang: set[tuple[int, int]] = field(default_factory=set)
+    dies_after: dict[str, int] = field(default_factory=dict)
+    busy: set[tuple[str, int]] = field(default_factory=set)
+
+
+class FakeNodes:
+    """Opens links to the nodes of a script."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.links: dict[str, FakeLink] = {}
+
+    async def open(self, host: str) -> Link:
+        await asyncio.sleep(self.script.late.get(host, 0.0))
+        if host in self.script.unreachable:
+            raise self.script.unreachable[host]
+        link = self.links[host] = FakeLink(host, self.script)
+        return link
+
+
+class FakeLink(Link):
+    def __init__(self, node: str, script: Script) -> None:
+        self.node = node
+        self.backend = "local"
+        self.banner = ""
+        self.hello = {"t": "hello"}
+        self.round_trip = None
+        self.script = script
+        self.sent: list[dict[str, Any]] = []
+        self.closed = False
+        self.spawns = 0
+        self.pairs = 0
+        self._queue: asyncio.Queue[dict[str, Any] | LinkLost] = asyncio.Queue()
+        self._ranks: list[int] = []
+
+    def stderr_tail(self) -> str:
+        return ""
+
+    async def close(self) -> None:
+        self.closed = True
+        self.lose("closed", "closed")
+
+    def lose(self, kind: Any, text: str) -> None:
+        self._queue.put_nowait(LinkLost(kind, text))
+
+    async def receive(self) -> dict[str, Any]:
+        found = await self._queue.get()
+        if isinstance(found, LinkLost):
+            raise found
+        return found
+
+    async def send(self, message: dict[str, Any]) -> None:
+        self.sent.append(message)
+        kind = message["t"]
+        if kind == "probe":
+            self._queue.put_nowait({"t": "result", "id": message["id"], "ok": True, "value": self._probe(message)})
+        elif kind == "spawn":
+            if self.spawns:
+                self._queue.put_nowait({"t": "exit", "code": None, "signal": 9, "stderr": ""})
+            self.spawns += 1
+            self._queue.put_nowait({"t": "spawned", "pid": 1, "python": "python3"})
+        elif kind == "rank":
+            self._rank(message["m"])
+
+    def _say(self, **message: Any) -> None:
+        self._queue.put_nowait({"t": "rank", "m": message})
+
+    def _probe(self, message: dict[str, Any]) -> dict[str, Any]:
+        if message["name"] == "inventory":
+            count = self.script.gpus[self.node]
+            gpus = [
+                {
+                    "index": i,
+                    "name": "Fake GPU",
+                    "uuid": f"GPU-{self.node}-{i}",
+                    "processes": [{"pid": 7, "name": "train", "user": "ann"}]
+                    if (self.node, i) in self.script.busy
+                    else [],
+                }
+                for i in range(count)
+            ]
+            address = f"10.0.0.{1 + sorted(self.script.gpus).index(self.node)}"
+            return {
+                "gpus": gpus,
+                "nvml_error": None if gpus else "no driver",
+                "data_addresses": [{"address": address, "nic": "eth0", "family": 4}],
+            }
+        if message["name"] == "ping":
+            rows = [
+                {**target, "sent": 3, "received": 3, "loss": 0.0, "rtt_avg": 0.1, "tool": "ping"}
+                for target in message["args"]["targets"]
+            ]
+            return {"rows": rows}
+        return {"gpus": []}
+
+    def _rank(self, m: dict[str, Any]) -> None:
+        op = m["op"]
+        if op == "init":
+            self._ranks = [r["rank"] for r in m["ranks"]]
+            ranks = [{"rank": r, "ok": True, "error": None} for r in self._ranks]
+            self._say(op="ready", engine=m["engine"], version="fake 1", port=1, seconds={}, ranks=ranks)
+        elif op == "reach":
+            for peer in m["peers"]:
+                self._say(op="reach", node=peer["node"], ok=True, timeout=False, seconds=0.0, error=None)
+        elif op == "pair":
+            self._pair(m)
+        elif op == "all_reduce":
+            for rank in set(m["ranks"]) & set(self._ranks):
+                for size in m["sizes"]:
+                    self._say(
+                        op="reduced", id=m["id"], rank=rank, bytes=size, ok=True, timeout=False, seconds=size / 1e9
+                    )
+                self._say(op="free", id=m["id"], rank=rank)
+
+    def _pair(self, m: dict[str, Any]) -> None:
+        self.pairs += 1
+        if self.pairs > self.script.dies_after.get(self.node, 1 << 30):
+            self.lose("lost", "the connection broke")
+            return
+        if (min(m["a"], m["b"]), max(m["a"], m["b"])) in self.script.hang:
+            return
+        for src, dst in ((m["a"], m["b"]), (m["b"], m["a"])):
+            for role, rank in (("src", src), ("dst", dst)):
+                if rank in self._ranks:
+                    self._side(m, src, dst, role)
+        for rank in {m["a"], m["b"]} & set(self._ranks):
+            self._say(op="free", id=m["id"], rank=rank)
+
+    def _side(self, m: dict[str, Any], src: int, dst: int, role: str) -> None:
+        silent = (src, dst) in self.script.silent
+        rate = self.script.rates.get((src, dst), self.script.rate)
+        if isinstance(rate, list):
+            rate = rate.pop(0) if role == "dst" and len(rate) > 1 else rate[0]
+        self._say(
+            op="side",
+            id=m["id"],
+            src=src,
+            dst=dst,
+            role=role,
+            ok=not silent,
+            timeout=silent,
+            phase="transfer",
+            error=f"no message came from rank {src} within 5.0 s" if silent else None,
+            made=False,
+            bytes=m["bytes"],
+            rate=rate if role == "dst" and not silent else None,
+            latency=1e-5 if role == "src" and not silent else None,
+            transport="P2P/CUMEM",
+        )

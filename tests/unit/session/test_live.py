@@ -1,0 +1,195 @@
+"""Whole sessions over played nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabtui.fabric.measurement import Layer, Verdict
+from fabtui.fabric.model import Model
+from fabtui.nodes.link import NodeUnreachable
+from fabtui.session import live, p2p
+from fabtui.session.journal import read_events
+from fabtui.session.live import LiveFeed
+from fabtui.session.options import SessionOptions
+from tests.unit.session.fakenodes import FakeNodes, Script
+
+
+def _p2p(model: Model) -> dict[tuple[str, str], Verdict]:
+    return {(m.src, m.dst): model.verdict(m) for m in model.measurements() if m.layer is Layer.P2P}
+
+
+def _feed(script: Script, **options: Any) -> tuple[LiveFeed, FakeNodes]:
+    nodes = FakeNodes(script)
+    return LiveFeed(SessionOptions(hosts=tuple(script.gpus), timeout=0.5, **options), nodes), nodes
+
+
+async def _run(script: Script, **options: Any) -> tuple[Model, FakeNodes]:
+    feed, nodes = _feed(script, **options)
+    try:
+        async with asyncio.timeout(40):
+            await feed.run()
+    finally:
+        await feed.close()
+    return feed.model, nodes
+
+
+async def test_a_healthy_session_fills_everything_and_leaves(tmp_path: Path) -> None:
+    record = tmp_path / "r.jsonl.gz"
+    model, nodes = await _run(Script({"a": 4, "b": 4}), record=record)
+    cells = _p2p(model)
+    assert len(cells) == 56
+    assert set(cells.values()) == {Verdict.OK}
+    layers = [m.layer for m in model.measurements()]
+    assert layers.count(Layer.LATENCY) == 56
+    assert layers.count(Layer.PING) == 2
+    assert layers.count(Layer.BUSBW) == 12, "two nodes, their pair, all; three sizes each"
+    assert model.exit_code == 0
+    assert model.phase.name == "done"
+    assert all(link.closed for link in nodes.links.values())
+    again = Model()
+    for event in read_events(record):
+        again.apply(event)
+    assert _p2p(again) == cells
+    assert again.exit_code == 0
+    assert [e["seq"] for e in read_events(record)] == list(range(len(list(read_events(record)))))
+
+
+async def test_one_silent_direction_is_one_bad_cell_that_names_its_endpoint() -> None:
+    model, _ = await _run(Script({"a": 4, "b": 4}, silent={(1, 6)}))
+    bad = {pair: verdict for pair, verdict in _p2p(model).items() if verdict is not Verdict.OK}
+    assert bad == {("a:1", "b:2"): Verdict.TIMEOUT}
+    latest = model.latest(Layer.P2P, "a:1", "b:2")
+    assert latest is not None
+    assert latest.error == "transfer: no message came from a:1 within 5.0 s"
+    assert model.exit_code == 1
+
+
+async def test_slow_pairs_are_tested_again_alone_and_only_what_stays_slow_is_slow() -> None:
+    model, nodes = await _run(Script({"a": 4, "b": 4}, rates={(0, 1): [1e9, 50e9], (2, 3): 1e9}))
+    bad = {pair: verdict for pair, verdict in _p2p(model).items() if verdict is not Verdict.OK}
+    assert bad == {("a:2", "a:3"): Verdict.SLOW}
+    assert len(model.history(Layer.P2P, "a:0", "a:1")) == 2
+    assert len(model.history(Layer.P2P, "a:2", "a:3")) == 3
+    assert nodes.links["b"].pairs == 22, "pairs of the other node were left alone"
+
+
+async def test_a_node_that_cannot_be_reached_is_a_row_that_says_why() -> None:
+    script = Script(
+        {"a": 2, "b": 2, "c": 2}, unreachable={"b": NodeUnreachable("refused", "port 22 refused", "is sshd up?")}
+    )
+    model, _ = await _run(script)
+    assert [str(e) for e in model.endpoints] == ["a:0", "a:1", "b:-", "c:0", "c:1"]
+    assert model.nodes["b"].text == "port 22 refused"
+    assert model.nodes["b"].hint == "is sshd up?"
+    assert model.untested["a:0", "b:-"] == "port 22 refused"
+    assert set(_p2p(model).values()) == {Verdict.OK}
+    assert len(_p2p(model)) == 12
+    assert model.exit_code == 3
+
+
+async def test_all_nodes_unreachable_ends_with_3() -> None:
+    model, _ = await _run(Script({"a": 1}, unreachable={"a": NodeUnreachable("dns", "no such name")}))
+    assert model.exit_code == 3
+
+
+async def test_a_late_node_does_not_hold_the_others_and_joins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "SETTLE", 0.05)
+    feed, _ = _feed(Script({"a": 2, "b": 2, "c": 2}, late={"b": 0.6}))
+    order: list[tuple[str, int]] = []
+    feed.listen(lambda: order.append((feed.model.nodes["b"].state, len(_p2p(feed.model)))))
+    await feed.run()
+    await feed.close()
+    assert any(state == "connecting" and cells == 12 for state, cells in order), "the others were done before b came"
+    assert len(_p2p(feed.model)) == 30
+    assert feed.model.exit_code == 0
+    assert [str(e) for e in feed.model.endpoints] == ["a:0", "a:1", "c:0", "c:1", "b:0", "b:1"]
+
+
+async def test_a_node_lost_in_the_middle_is_told_and_the_others_go_on() -> None:
+    model, _ = await _run(Script({"a": 2, "b": 2, "c": 2}, dies_after={"b": 2}))
+    cells = _p2p(model)
+    others = {pair: v for pair, v in cells.items() if "b" not in pair[0] + pair[1]}
+    assert len(others) == 12
+    assert set(others.values()) == {Verdict.OK}
+    failed = [m for m in model.measurements() if m.layer is Layer.P2P and m.verdict is Verdict.FAILED]
+    assert failed
+    assert all("the connection broke" in (m.error or "") for m in failed)
+    touched = {pair for pair in cells if "b" in pair[0] + pair[1]} | model.untested.keys()
+    assert len(touched) == 18, "each pair with b is either measured, failed, or untested with a reason"
+    assert model.nodes["b"].state == "lost"
+    assert model.exit_code == 1
+
+
+async def test_a_pair_that_hangs_is_ended_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(p2p, "GRACE", 0.1)
+    monkeypatch.setattr(p2p, "ABORT_PATIENCE", 0.2)
+    model, nodes = await _run(Script({"a": 2, "b": 2}, hang={(0, 3)}))
+    cells = _p2p(model)
+    assert len(cells) == 12
+    assert {p for p, v in cells.items() if v is not Verdict.OK} == {("a:0", "b:1"), ("b:1", "a:0")}
+    assert cells["a:0", "b:1"] is Verdict.TIMEOUT
+    assert any(m["t"] == "rank" and m["m"]["op"] == "abort" for m in nodes.links["a"].sent)
+    assert nodes.links["a"].spawns == 2, "its rank host was killed and started anew"
+
+
+async def test_gpus_in_use_are_left_alone_unless_forced() -> None:
+    model, _ = await _run(Script({"a": 2, "b": 2}, busy={("a", 1)}))
+    assert len(_p2p(model)) == 6
+    assert "train (pid 7, user ann)" in model.untested["a:1", "b:0"]
+    assert model.exit_code == 3
+    model, _ = await _run(Script({"a": 2, "b": 2}, busy={("a", 1)}), force=True)
+    assert len(_p2p(model)) == 12
+
+
+async def test_a_node_without_gpus_among_gpu_nodes_says_why() -> None:
+    model, _ = await _run(Script({"a": 2, "b": 0, "c": 3}))
+    assert [str(e) for e in model.endpoints] == ["a:0", "a:1", "b:-", "c:0", "c:1", "c:2"]
+    assert "no driver" in model.nodes["b"].note
+    assert len(_p2p(model)) == 20
+    assert model.exit_code == 3
+
+
+async def test_one_node_alone_works() -> None:
+    model, _ = await _run(Script({"a": 3}))
+    assert len(_p2p(model)) == 6
+    assert model.exit_code == 0
+
+
+async def test_a_retest_runs_one_pair_and_keeps_both_attempts() -> None:
+    feed, nodes = _feed(Script({"a": 2, "b": 2}))
+    await feed.run()
+    before = nodes.links["b"].pairs
+    await feed.retest([("a:0", "b:0"), ("nobody:0", "b:0")])
+    assert [m.attempts for m in feed.model.history(Layer.P2P, "a:0", "b:0")] == [1, 2]
+    assert nodes.links["b"].pairs == before + 1
+    await feed.sweep()
+    assert [m.attempts for m in feed.model.history(Layer.P2P, "b:0", "a:0")] == [1, 2, 3]
+    await feed.close()
+
+
+async def test_pausing_starts_no_new_test() -> None:
+    feed, nodes = _feed(Script({"a": 2, "b": 2}))
+    feed.pause(True)
+    running = asyncio.create_task(feed.run())
+    await asyncio.sleep(0.5)
+    assert not _p2p(feed.model)
+    assert feed.model.paused
+    feed.pause(False)
+    await running
+    await feed.close()
+    assert len(_p2p(feed.model)) == 12
+
+
+async def test_closing_in_the_middle_is_quick_and_twice_is_harmless() -> None:
+    feed, nodes = _feed(Script({"a": 2, "b": 2}, hang={(0, 1), (2, 3)}))
+    running = asyncio.create_task(feed.run())
+    await asyncio.sleep(0.3)
+    async with asyncio.timeout(5):
+        await feed.close()
+        await feed.close()
+    await asyncio.gather(running, return_exceptions=True)
+    assert all(link.closed for link in nodes.links.values())
