@@ -1,0 +1,167 @@
+"""Faults that a lab makes on purpose, and how they are written.
+
+``n000:1>n001:2=drop`` (or ``refuse``, or ``slow:10MB``) is a fault of an ordered pair of endpoints; the rank hosts
+make it.
+``n001=dead-after:3`` (or ``down``, or ``hang``) is a fault of a node; the lab's own server makes it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fabtui.lab.spec import LabSpec
+
+PAIR_KINDS = ("drop", "refuse", "slow")
+NODE_KINDS = ("dead-after", "down", "hang")
+LONGEST_LIFE = 86400.0
+
+_UNITS = {
+    unit + ending: factor
+    for unit, factor in {
+        "b": 1,
+        "kb": 1000,
+        "mb": 1000**2,
+        "gb": 1000**3,
+        "kib": 1024,
+        "mib": 1024**2,
+        "gib": 1024**3,
+    }.items()
+    for ending in ("", "/s")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PairFault:
+    """A fault of the way from one endpoint to another.
+
+    Attributes:
+        src: The source, as ``n000:1``.
+        dst: The destination.
+        kind: ``drop`` (nothing arrives), ``refuse`` (an error at once) or ``slow``.
+        rate: Bytes per second of ``slow``, else None.
+        text: What the user wrote.
+    """
+
+    src: str
+    dst: str
+    kind: str
+    rate: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFault:
+    """A fault of a node.
+
+    Attributes:
+        node: The node's name.
+        kind: ``dead-after`` (dies so many seconds after its first command), ``down`` (refuses connections) or ``hang``
+            (takes connections and never says a word).
+        after: Seconds of ``dead-after``, else None.
+        text: What the user wrote.
+    """
+
+    node: str
+    kind: str
+    after: float | None
+    text: str
+
+
+Fault = PairFault | NodeFault
+
+
+def parse_rate(text: str) -> float:
+    """Return the bytes per second of a text like ``10MB`` or ``1.5 GiB/s``.
+
+    Raises:
+        ValueError: It is none.
+    """
+    match = re.fullmatch(r"\s*([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([A-Za-z]{1,3}(?:/s)?)\s*", text, re.ASCII)
+    factor = _UNITS.get(match[2].lower()) if match else None
+    if match is None or factor is None or float(match[1]) <= 0:
+        raise ValueError(f"{text[:40]!r} is not a rate; expected a number and kB, MB, GB, KiB, MiB or GiB, as in 10MB")
+    return float(match[1]) * factor
+
+
+def _known_node(name: str, nodes: Mapping[str, int]) -> str:
+    if name not in nodes:
+        names = list(nodes)
+        there = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+        raise ValueError(f"the lab has no node {name[:40]!r} (it has {there})")
+    return name
+
+
+def _endpoint(text: str, nodes: Mapping[str, int]) -> str:
+    match = re.fullmatch(r"\s*([^\s:]+):([0-9]{1,4})\s*", text, re.ASCII)
+    if match is None:
+        raise ValueError(f"{text[:40]!r} is not an endpoint; expected one as n000:1")
+    node, index = _known_node(match[1], nodes), int(match[2])
+    if index >= nodes[node]:
+        there = "only endpoint 0" if nodes[node] == 1 else f"endpoints 0 to {nodes[node] - 1}"
+        raise ValueError(f"{node} has no endpoint {index} (it has {there})")
+    return f"{node}:{index}"
+
+
+def _pair_fault(text: str, where: str, what: str, nodes: Mapping[str, int]) -> PairFault:
+    source, _, destination = where.partition(">")
+    src, dst = _endpoint(source, nodes), _endpoint(destination, nodes)
+    if src == dst:
+        raise ValueError(f"source and destination are the same endpoint {src}")
+    kind, colon, value = what.partition(":")
+    if kind == "slow":
+        if not colon:
+            raise ValueError("slow needs a rate, as in slow:10MB")
+        return PairFault(src, dst, kind, parse_rate(value), text)
+    if kind in PAIR_KINDS and not colon:
+        return PairFault(src, dst, kind, None, text)
+    raise ValueError(f"{what[:40]!r} is not a fault of a pair; expected drop, refuse or slow:10MB")
+
+
+def _node_fault(text: str, where: str, what: str, nodes: Mapping[str, int]) -> NodeFault:
+    if ":" in where:
+        raise ValueError(f"{where[:40]!r} is one endpoint; expected a pair as n000:1>n001:2, or a node as n001")
+    node = _known_node(where.strip(), nodes)
+    kind, colon, value = what.partition(":")
+    if kind == "dead-after" and colon:
+        if not re.fullmatch(r"\s*[0-9]{1,6}(\.[0-9]{1,6})?\s*s?\s*", value, re.ASCII):
+            raise ValueError(f"{value[:40]!r} is not a number of seconds; expected dead-after:3")
+        after = float(value.strip().removesuffix("s"))
+        if after > LONGEST_LIFE:
+            raise ValueError(f"{after:g} s are more than a day")
+        return NodeFault(node, kind, after, text)
+    if kind in NODE_KINDS and kind != "dead-after" and not colon:
+        return NodeFault(node, kind, None, text)
+    raise ValueError(f"{what[:40]!r} is not a fault of a node; expected dead-after:3, down or hang")
+
+
+def parse_faults(texts: Sequence[str], nodes: LabSpec | Mapping[str, int]) -> list[Fault]:
+    """Return the faults that texts stand for.
+
+    Args:
+        texts: One fault each.
+        nodes: The lab's shape, or the number of endpoints by name of the node.
+
+    Raises:
+        ValueError: A text stands for none, or names what the lab does not have; the message is one line.
+    """
+    known = nodes.nodes if isinstance(nodes, LabSpec) else nodes
+    faults: list[Fault] = []
+    seen: dict[tuple[str, ...], str] = {}
+    for text in texts:
+        shown = repr(text[:80])
+        where, equals, what = text.strip().partition("=")
+        if not equals:
+            raise ValueError(f"{shown} is not a fault; expected n000:1>n001:2=drop or n001=dead-after:3")
+        read = _pair_fault if ">" in where else _node_fault
+        try:
+            fault: Fault = read(text, where, what.strip(), known)
+        except ValueError as error:
+            raise ValueError(f"{shown}: {error}") from None
+        place = (fault.src, fault.dst) if isinstance(fault, PairFault) else (fault.node,)
+        if place in seen:
+            raise ValueError(f"{shown}: there is a fault for {'>'.join(place)} already, {seen[place][:80]!r}")
+        seen[place] = text
+        faults.append(fault)
+    return faults

@@ -1,0 +1,158 @@
+"""The lab's own process: the SSH servers of all its nodes.
+
+It is started by ``fabtui.lab.start``, reads one line of JSON that says what to make, prints one line of JSON that says
+where it is, and ends, with everything that runs on its nodes, when its standard input closes or its parent goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import uuid
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from fabtui.lab.faults import NodeFault
+from fabtui.lab.gpus import divide, visible_gpus
+from fabtui.lab.node import LabNode, address_of, node_environment
+from fabtui.lab.order import Order
+from fabtui.lab.sshfiles import write_files
+from fabtui_probes import reaping
+
+PARENT_CHECK = 0.5
+# The node sides end by themselves when their input closes; what has not ended by then is killed.
+END_GRACE = 2.0
+
+
+class LabServer:
+    """The nodes of a lab.
+
+    Args:
+        order: What to make.
+        folder: A private folder for the files of the SSH client.
+    """
+
+    def __init__(self, order: Order, folder: Path) -> None:
+        self._folder = folder
+        self._lab = uuid.uuid4().hex
+        self._shares, self._note = divide(visible_gpus(), order.spec.endpoints)
+        faults = {fault.node: fault for fault in order.faults}
+        self._nodes = [
+            self._node(name, number, count, faults.get(name))
+            for number, (name, count) in enumerate(order.spec.nodes.items())
+        ]
+        self._endpoints = order.spec.endpoints
+
+    def _node(self, name: str, number: int, endpoints: int, fault: NodeFault | None) -> LabNode:
+        mark = f"{self._lab}-{name}"
+        environment = node_environment(
+            os.environ, name, address_of(number), endpoints, self._shares[number], sys.executable, mark
+        )
+        return LabNode(name, number, environment, fault)
+
+    async def listen(self) -> dict[str, Any]:
+        """Open all nodes and write the client's files; returns what the controller has to know."""
+        key = asyncssh.generate_private_key("ssh-ed25519")
+        client = asyncssh.import_authorized_keys(key.export_public_key().decode("ascii"))
+        for node in self._nodes:
+            await node.listen(client)
+        places = [node.place for node in self._nodes]
+        config = write_files(self._folder, key, places)
+        return {
+            "dir": str(self._folder),
+            "ssh_config": str(config),
+            "note": self._note,
+            "nodes": [
+                {"name": p.name, "address": p.address, "port": p.port, "endpoints": endpoints, "gpus": gpus}
+                for p, endpoints, gpus in zip(places, self._endpoints, self._shares, strict=True)
+            ],
+        }
+
+    def reap_orphans(self) -> None:
+        """Collect ended processes that were handed up to this one; asyncio collects its own commands."""
+        own = set().union(*(node.pids for node in self._nodes))
+        while True:
+            try:
+                # A look without collecting: the next one that ended may be a command that asyncio waits for.
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None or ended.si_pid in own:
+                return
+            os.waitpid(ended.si_pid, os.WNOHANG)
+
+    def close(self) -> None:
+        """Stop listening and cut all connections."""
+        for node in self._nodes:
+            node.close()
+            for connection in list(node.connections):
+                connection.abort()
+
+
+async def _until_unwanted(server: LabServer, parent: int) -> None:
+    """Wait for the end of standard input, or for the parent to go."""
+    over = asyncio.Event()
+
+    def look() -> None:
+        if not os.read(0, 4096):
+            over.set()
+
+    loop = asyncio.get_running_loop()
+    loop.add_reader(0, look)
+    while not over.is_set() and os.getppid() == parent:
+        try:
+            async with asyncio.timeout(PARENT_CHECK):
+                await over.wait()
+        except TimeoutError:
+            server.reap_orphans()
+    loop.remove_reader(0)
+
+
+async def _serve(order: Order, folder: Path, parent: int) -> None:
+    server = LabServer(order, folder)
+    try:
+        found = await server.listen()
+        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.flush()
+        await _until_unwanted(server, parent)
+    finally:
+        server.close()
+        # Lets the streams of the commands close before this process blocks in ending them.
+        await asyncio.sleep(0.05)
+        # They are collected there, behind the back of asyncio, which would complain.
+        logging.disable()
+        reaping.end_descendants(grace=END_GRACE)
+
+
+def main() -> int:
+    """Run a lab until it is not wanted any more; returns the exit status."""
+    parent = os.getppid()
+    reaping.become_subreaper()
+    order = Order.from_json(_first_line())
+    folder = Path(tempfile.mkdtemp(prefix="fabtui-lab-"))
+    try:
+        asyncio.run(_serve(order, folder, parent))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def _first_line() -> str:
+    line = b""
+    while not line.endswith(b"\n"):
+        more = os.read(0, 1)
+        if not more:
+            break
+        line += more
+    return line.decode("utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

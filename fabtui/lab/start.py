@@ -1,0 +1,135 @@
+"""A lab as the session sees it: started, used like any other set of nodes, and gone afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from fabtui.lab.faults import Fault, NodeFault
+from fabtui.lab.order import Order
+from fabtui.lab.spec import LabSpec
+
+__all__ = ["Lab", "LabError", "LabSpec"]
+
+START_TIMEOUT = 60.0
+END_TIMEOUT = 9.0
+_KEPT_STDERR = 8192
+
+
+class LabError(Exception):
+    """The lab could not be started; the message is one line."""
+
+
+class Lab:
+    """SSH servers on loopback addresses of this machine, in a process of their own.
+
+    Args:
+        spec: How many nodes, and how many endpoints each.
+        faults: Faults to make. Those of nodes are made here, those of pairs are left to the rank hosts.
+
+    Attributes:
+        ssh_config: The configuration that reaches the nodes by their names.
+        nodes: The names of the nodes.
+        notes: What the user should be told.
+        places: What the lab's process said of each node: name, address, port, endpoints, gpus.
+    """
+
+    def __init__(self, spec: LabSpec, faults: Sequence[Fault] = ()) -> None:
+        self._spec = spec
+        self._faults = tuple(fault for fault in faults if isinstance(fault, NodeFault))
+        self._process: asyncio.subprocess.Process | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._stderr = bytearray()
+        self._folder: Path | None = None
+        self.ssh_config = Path()
+        self.nodes: list[str] = []
+        self.notes: list[str] = []
+        self.places: list[dict[str, Any]] = []
+
+    async def __aenter__(self) -> Lab:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stop()
+
+    async def _start(self) -> None:
+        process = self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            # Not from the working directory: what lies there must not shadow the standard library.
+            "-P",
+            "-m",
+            "fabtui.lab.server",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=1 << 20,
+            # The ^C of the terminal is for the controller, which ends its lab in order.
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._listening = asyncio.create_task(self._listen())
+        process.stdin.write(Order(self._spec, self._faults).to_json().encode() + b"\n")
+        try:
+            async with asyncio.timeout(START_TIMEOUT):
+                line = await process.stdout.readline()
+        except TimeoutError:
+            raise LabError(f"the lab did not start within {START_TIMEOUT:g} s") from None
+        try:
+            found = json.loads(line)
+        except ValueError:
+            raise LabError(f"the lab did not start: {await self._last_words()}") from None
+        self._folder = Path(found["dir"])
+        self.ssh_config = Path(found["ssh_config"])
+        self.places = found["nodes"]
+        self.nodes = [place["name"] for place in self.places]
+        if found["note"]:
+            self.notes.append(found["note"])
+
+    async def _listen(self) -> None:
+        assert self._process is not None
+        assert self._process.stderr is not None
+        while data := await self._process.stderr.read(65536):
+            self._stderr += data
+            del self._stderr[:-_KEPT_STDERR]
+
+    async def _last_words(self) -> str:
+        assert self._listening is not None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2):
+                await asyncio.shield(self._listening)
+        lines = self._stderr.decode("utf-8", "backslashreplace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+
+    async def _stop(self) -> None:
+        process = self._process
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            async with asyncio.timeout(END_TIMEOUT):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+        finally:
+            if self._listening is not None:
+                self._listening.cancel()
+            if self._folder is not None:
+                # Its process removes it itself, unless it was killed.
+                await asyncio.to_thread(shutil.rmtree, self._folder, True)
