@@ -1,0 +1,140 @@
+"""What is sent to a node before it speaks: one command and one payload; nothing is written to its disk.
+
+The command starts the first Python it finds with ``-c BOOT``. BOOT reads the payload from standard input: eight
+hexadecimal digits of length and that many bytes of zlib-compressed JSON
+``{"modules": {name: source}, "config": {...}, "entry": name}``. It runs ``fabtui_probes.boot`` out of it and calls its
+``start`` with the whole object.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import shlex
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ENTRY = "fabtui_probes.supervisor"
+
+#: Seconds the first stage may wait for its payload before it ends itself.
+FIRST_STAGE = 30
+
+PYTHONS = (
+    "python3",
+    "/usr/bin/python3",
+    "/usr/libexec/platform-python",
+    # Where python3 is too old, a newer one is often installed beside it under its own name.
+    *(f"python3.{minor}" for minor in range(14, 7, -1)),
+)
+
+# Runs on Python 3.6 as well, only to hand over to a newer one. Without quotes of either kind but for names, without
+# backslashes and exclamation marks: the login shell that sees it may be sh, bash, zsh, csh or fish.
+_BOOT = f"""\
+import json,os,signal,sys,zlib
+if sys.version_info<(3,8):
+ for i in range(2,len(sys.argv)):
+  try:os.execvp(sys.argv[i],[sys.argv[i],"-IS","-c",sys.argv[1],sys.argv[1]]+sys.argv[i+1:])
+  except OSError:pass
+ os.write(2,b"python %d.%d is too old, 3.8 or newer is needed"%sys.version_info[:2])
+ os._exit(127)
+signal.alarm({FIRST_STAGE})
+os.set_blocking(0,True)
+def take(n):
+ got=bytes()
+ while len(got)<n:
+  more=os.read(0,min(n-len(got),65536))
+  if more==bytes():os._exit(3)
+  got+=more
+ return got
+payload=json.loads(zlib.decompress(take(int(take(8),16))).decode())
+space=dict(__name__="fabtui_probes.boot")
+exec(compile(payload["modules"]["fabtui_probes.boot"],"payload:fabtui_probes/boot.py","exec"),space)
+space["start"](payload)
+"""
+
+#: The first stage on one line: csh ends a quoted word at a newline.
+BOOT = "exec(" + json.dumps(_BOOT) + ")"
+
+# $0 is BOOT, the arguments are interpreters to try; BOOT gets those that are left, should this one be too old.
+_SEARCH = (
+    'for p do shift; case $p in "~/"*) p=$HOME/${p#"~/"};; esac; '
+    'if command -v "$p" >/dev/null 2>&1; then exec "$p" -IS -c "$0" "$0" "$@"; fi; tried="$tried $p"; done; '
+    'echo "no python3 found, tried:$tried" >&2; exit 127'
+)
+
+
+def command(remote_python: str | None = None, pythons: Sequence[str] = PYTHONS) -> str:
+    """Return the command line that starts the node side, for any login shell.
+
+    Args:
+        remote_python: The one interpreter to use, a name or a path (``~/`` is the home of the user on the node).
+        pythons: The interpreters to try in turn when none is named.
+    """
+    candidates = [remote_python] if remote_python else list(pythons)
+    return "exec " + shlex.join(["sh", "-c", _SEARCH, BOOT, *candidates])
+
+
+def module_sources(package: Path, name: str) -> dict[str, str]:
+    """Return the source of every module in a package's folder and the folders below it, by dotted name."""
+    sources = {}
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package).with_suffix("").parts
+        if parts[-1] == "__init__":
+            parts = parts[:-1]
+        sources[".".join((name, *parts))] = path.read_text(encoding="utf-8")
+    return sources
+
+
+@functools.cache
+def node_modules() -> Mapping[str, str]:
+    """Return the sources of everything a node needs: the package ``fabtui_probes`` and ``pynvml``.
+
+    Raises:
+        FileNotFoundError: The installation is broken: the sources are not there.
+    """
+    import importlib.util
+
+    import fabtui_probes
+
+    folder = Path(fabtui_probes.__path__[0])
+    sources = module_sources(folder, "fabtui_probes")
+    if "fabtui_probes.boot" not in sources:
+        raise FileNotFoundError(f"no node side sources in {folder}")
+    # Found but not imported: this process has no use for it.
+    spec = importlib.util.find_spec("pynvml")
+    if spec is None or spec.origin is None:
+        raise FileNotFoundError("pynvml is not installed (package nvidia-ml-py)")
+    sources["pynvml"] = Path(spec.origin).read_text(encoding="utf-8")
+    return sources
+
+
+def _head(sources: Mapping[str, str]) -> tuple[Any, bytes]:
+    """Return a compressor that has taken the modules, and what it gave so far."""
+    compressor = zlib.compressobj(6)
+    text = '{"modules":' + json.dumps(dict(sources), separators=(",", ":")) + ","
+    out = compressor.compress(text.encode("ascii"))
+    return compressor, out + compressor.flush(zlib.Z_SYNC_FLUSH)
+
+
+@functools.cache
+def _node_head() -> tuple[Any, bytes]:
+    return _head(node_modules())
+
+
+def payload(config: Mapping[str, Any], entry: str = ENTRY, modules: Mapping[str, str] | None = None) -> bytes:
+    """Return what the first stage reads: length and compressed modules, configuration and entry.
+
+    The modules are compressed once for all nodes: only the configuration differs.
+
+    Args:
+        config: ``nonce``, ``node``, ``lease``, ``python`` and ``env``, see docs/architecture.md.
+        entry: The module whose ``main(config)`` is called.
+        modules: Sources by dotted name instead of the node side's own.
+    """
+    compressor, head = _node_head() if modules is None else _head(modules)
+    compressor = compressor.copy()
+    tail = json.dumps({"config": dict(config), "entry": entry}, separators=(",", ":"))[1:]
+    body: bytes = head + compressor.compress(tail.encode("ascii")) + compressor.flush()
+    return b"%08x" % len(body) + body

@@ -1,0 +1,193 @@
+"""From a resolved host to a connected socket: names, addresses and proxy commands."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import re
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+from fabtui.fabric.text import last_line
+from fabtui.nodes.link import NodeUnreachable
+from fabtui.nodes.noise import Tail
+from fabtui.nodes.resolve import Resolved, expand
+
+_FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
+#: What may be put into a shell's command line as a user's name.
+_USER = re.compile(r"[A-Za-z0-9_.@\\+-]+\Z")
+
+
+def unreachable(error: OSError, what: str) -> NodeUnreachable:
+    """Return what to say of a failed system call on the way to a node.
+
+    Args:
+        error: The failure.
+        what: Who was called, ``name (address, port)``.
+    """
+    reason = error.strerror or str(error) or type(error).__name__
+    if isinstance(error, socket.gaierror):
+        text = f"the name of {what} is not known: {reason}"
+        return NodeUnreachable("dns", text, "check the spelling, or ask: getent hosts NAME")
+    if error.errno in (errno.ECONNREFUSED, errno.ECONNRESET):
+        return NodeUnreachable("refused", f"{what}: {reason}", "is sshd running there, on this port?")
+    if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EADDRNOTAVAIL):
+        return NodeUnreachable("no-route", f"{what}: {reason}")
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return NodeUnreachable("local", f"no file descriptors left here: {reason}", "raise the limit: ulimit -n 65536")
+    if isinstance(error, TimeoutError):
+        return NodeUnreachable("timeout", f"{what}: {reason}")
+    return NodeUnreachable("local", f"{what}: {reason}")
+
+
+class Proxy:
+    """A ProxyCommand at work, and our end of it as a socket."""
+
+    def __init__(self, sock: socket.socket, process: asyncio.subprocess.Process) -> None:
+        self.sock = sock
+        self._process = process
+        self._said = Tail()
+        self._reader = asyncio.create_task(self._listen())
+
+    async def _listen(self) -> None:
+        assert self._process.stderr is not None
+        while data := await self._process.stderr.read(4096):
+            self._said.add(data)
+
+    async def said(self) -> str:
+        """Return what the command wrote to its standard error, after a moment for it to do so."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(self._reader), 0.5)
+        return self._said.text()
+
+    def abort(self) -> None:
+        """End the command."""
+        self.sock.close()
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+
+    async def wait_closed(self) -> None:
+        """Wait until the command is gone, a bounded time."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), 2.0)
+        self._reader.cancel()
+        await asyncio.gather(self._reader, return_exceptions=True)
+
+
+class Dialer:
+    """Makes sockets.
+
+    A name that its server does not answer blocks a thread for seconds: so there are many, apart from the loop's own.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(32, thread_name_prefix="names")
+
+    def close(self) -> None:
+        """Let the threads go."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def dial(self, resolved: Resolved, within: float) -> socket.socket:
+        """Return a socket that is connected to a host.
+
+        Raises:
+            NodeUnreachable: ``dns``, ``refused``, ``no-route``, ``timeout`` or ``local``.
+        """
+        what = f"{resolved.hostname} port {resolved.port}"
+        stage = "its name was not looked up"
+        try:
+            async with asyncio.timeout(within):
+                addresses = await self._addresses(resolved)
+                stage = "no answer to a connection"
+                return await self._first(resolved, addresses, within)
+        except TimeoutError:
+            text = f"{what}: {stage} within {within:g} s"
+            hint = "is the node up? a firewall may drop what comes" if stage.startswith("no answer") else None
+            raise NodeUnreachable("timeout", text, hint) from None
+        except OSError as error:
+            raise unreachable(error, what) from None
+        except UnicodeError:
+            raise NodeUnreachable("config", f"not a host name: {resolved.hostname!r}") from None
+
+    async def _addresses(self, resolved: Resolved) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
+        family = _FAMILIES.get(resolved.family, socket.AF_UNSPEC)
+
+        def look_up() -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
+            host = resolved.hostname.removeprefix("[").removesuffix("]")
+            found = socket.getaddrinfo(host, resolved.port, family, socket.SOCK_STREAM)
+            return [(item[0], item[4]) for item in found]  # type: ignore[misc]
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
+
+    async def _first(
+        self, resolved: Resolved, addresses: list[tuple[socket.AddressFamily, tuple[str, int]]], within: float
+    ) -> socket.socket:
+        """Return a socket connected to the first address that answers."""
+        failure: OSError = TimeoutError(errno.ETIMEDOUT, "no answer")
+        share = within / max(1, len(addresses))
+        for family, address in addresses:
+            try:
+                return await asyncio.wait_for(self._connect(resolved, family, address), share)
+            except OSError as error:
+                # A host that says no is more to tell than an address of it that is silent.
+                if isinstance(failure, TimeoutError) or not isinstance(error, TimeoutError):
+                    failure = error
+        if isinstance(failure, TimeoutError):
+            raise TimeoutError
+        raise failure
+
+    async def _connect(
+        self, resolved: Resolved, family: socket.AddressFamily, address: tuple[str, int]
+    ) -> socket.socket:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            if resolved.bind_address:
+                sock.bind((resolved.bind_address, 0))
+            await asyncio.get_running_loop().sock_connect(sock, address)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    async def start_proxy(self, resolved: Resolved) -> Proxy:
+        """Start the host's ProxyCommand as OpenSSH would: by the user's shell, in a session of its own.
+
+        Raises:
+            NodeUnreachable: ``config`` or ``local``.
+        """
+        assert resolved.proxy_command is not None
+        if "%r" in resolved.proxy_command and not _USER.match(resolved.user):
+            raise NodeUnreachable("config", f"the user name {resolved.user!r} does not go into a ProxyCommand")
+        try:
+            line = expand(resolved.proxy_command, resolved)
+        except KeyError as error:
+            raise NodeUnreachable("config", f"unknown token %{error.args[0]} in ProxyCommand") from None
+        ours, theirs = socket.socketpair()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(os.environ.get("SHELL") or "/bin/sh", "-c", f"exec {line}"),
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            ours.close()
+            raise NodeUnreachable("local", f"cannot start the ProxyCommand: {error.strerror or error}") from None
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        ours.setblocking(False)
+        return Proxy(ours, process)
+
+
+def proxy_words(said: str) -> str:
+    """Return the last line a proxy command said, in brackets, or nothing."""
+    line = last_line(said, 200)
+    return f" ({line})" if line else ""

@@ -1,0 +1,88 @@
+"""The byte pipe of a process on this machine: of ``ssh`` itself, or of a node side that runs here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Sequence
+
+from fabtui.nodes.link import NodeUnreachable
+from fabtui.nodes.pipe import BytePipe, Ending
+
+_CHUNK = 64 * 1024
+
+
+class ProcessPipe(BytePipe):
+    """Standard input, output and error of a process."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._process = process
+        self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
+
+    @classmethod
+    async def run(cls, argv: Sequence[str]) -> ProcessPipe:
+        """Start a program, in a session of its own: what the terminal's keys do must not reach it.
+
+        Raises:
+            NodeUnreachable: ``local``.
+        """
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise NodeUnreachable("local", f"cannot start {argv[0]}: {error.strerror or error}") from None
+        return cls(process)
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    async def read(self) -> bytes:
+        """Return some bytes of standard output."""
+        return await self._stdout.read(_CHUNK)
+
+    async def read_error(self) -> bytes:
+        """Return some bytes of standard error."""
+        return await self._stderr.read(4096)
+
+    async def write(self, data: bytes) -> None:
+        """Write to standard input."""
+        self._stdin.write(data)
+        await self._stdin.drain()
+
+    def write_eof(self) -> None:
+        """End standard input."""
+        with contextlib.suppress(OSError, RuntimeError):
+            self._stdin.close()
+
+    async def ending(self) -> Ending:
+        """Wait for the process."""
+        status = await self._process.wait()
+        if status >= 0:
+            return Ending(status=status)
+        try:
+            return Ending(signal=signal.Signals(-status).name)
+        except ValueError:
+            return Ending(signal=str(-status))
+
+    def abort(self) -> None:
+        """Kill the process; what it leads to ends by its end of input."""
+        self.write_eof()
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+
+    async def wait_closed(self) -> None:
+        """Wait for the process, a bounded time."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._process.wait(), 2.0)
