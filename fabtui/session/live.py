@@ -166,7 +166,7 @@ class LiveFeed:
         notes: list[str] = []
         if options.lab is not None:
             from fabtui.lab.faults import PairFault, parse_faults
-            from fabtui.lab.start import Lab, LabSpec
+            from fabtui.lab.start import Lab, LabError, LabSpec
 
             try:
                 spec = LabSpec.parse(options.lab)
@@ -175,7 +175,10 @@ class LiveFeed:
                 raise InputError(str(error)) from None
             self._order = list(spec.names)
             self._start()
-            lab = await stack.enter_async_context(Lab(spec, parsed))
+            try:
+                lab = await stack.enter_async_context(Lab(spec, parsed))
+            except LabError as error:
+                raise InputError(f"--lab: {error}") from None
             ssh_config, notes = lab.ssh_config, list(lab.notes)
             faults = [(f.src, f.dst, f.kind, f.rate) for f in parsed if isinstance(f, PairFault)]
         else:

@@ -1,4 +1,4 @@
-"""The TCP check before the pairs: rank hosts connect to each other all at once, so dead paths cost one deadline in all."""
+"""The TCP check before the pairs: rank hosts connect to each other at once, so dead paths cost one deadline in all."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_a_cut_file_is_read_up_to_the_last_whole_event(tmp_path: Path, cut: int)
     for event in EVENTS:
         journal.append([event])
     os.truncate(path, path.stat().st_size - cut)
-    assert list(read_events(path))[0] == EVENTS[0]
+    assert next(iter(read_events(path))) == EVENTS[0]
 
 
 @pytest.mark.parametrize(

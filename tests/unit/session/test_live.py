@@ -172,7 +172,7 @@ async def test_a_retest_runs_one_pair_and_keeps_both_attempts() -> None:
 
 
 async def test_pausing_starts_no_new_test() -> None:
-    feed, nodes = _feed(Script({"a": 2, "b": 2}))
+    feed, _ = _feed(Script({"a": 2, "b": 2}))
     feed.pause(True)
     running = asyncio.create_task(feed.run())
     await asyncio.sleep(0.5)

@@ -1,0 +1,190 @@
+"""`fabtui run` as a user runs it, over the lab: real SSH, real supervisors, real gloo."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabtui.fabric.model import Model
+from fabtui.session.journal import read_events
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
+    pytest.mark.timeout(240),
+]
+
+Rows = list[dict[str, str]]
+
+
+def _command(folder: Path, *args: str) -> list[str]:
+    return [sys.executable, "-m", "fabtui", "run", "--csv", str(folder / "s.csv"), "--record", str(folder / "r"), *args]
+
+
+def _run(folder: Path, *args: str) -> tuple[subprocess.CompletedProcess[str], Rows]:
+    done = subprocess.run(_command(folder, *args), capture_output=True, text=True, timeout=200, check=False)
+    with (folder / "s.csv").open(newline="") as file:
+        return done, list(csv.DictReader(file))
+
+
+def _of(rows: Rows, layer: str) -> dict[tuple[str, str], dict[str, str]]:
+    return {(row["src"], row["dst"]): row for row in rows if row["layer"] == layer}
+
+
+def test_a_healthy_lab(tmp_path: Path) -> None:
+    done, rows = _run(tmp_path, "--lab", "2x4")
+    assert done.returncode == 0, done.stderr + done.stdout
+    p2p = _of(rows, "p2p")
+    assert len(p2p) == 56
+    assert {row["verdict"] for row in p2p.values()} == {"ok"}
+    assert all(float(row["value"]) > 0 and row["unit"] == "GB/s" for row in p2p.values())
+    busbw = [row for row in rows if row["layer"] == "busbw"]
+    assert {(row["src"], row["dst"]) for row in busbw} == {
+        ("n000", "n000"),
+        ("n001", "n001"),
+        ("n000", "n001"),
+        ("all", "all"),
+    }
+    assert all(0.001 < float(row["value"]) < 1000 for row in busbw)
+    ping = _of(rows, "ping")
+    assert set(ping) == {("n000", "n001"), ("n001", "n000")}
+    assert {row["verdict"] for row in rows} == {"ok"}
+
+
+def test_one_dropped_direction_is_one_bad_row(tmp_path: Path) -> None:
+    done, rows = _run(tmp_path, "--lab", "2x4", "--lab-fault", "n000:1>n001:2=drop", "--timeout", "4")
+    assert done.returncode == 1, done.stderr + done.stdout
+    bad = [row for row in rows if row["verdict"] != "ok"]
+    assert [(row["layer"], row["src"], row["dst"], row["verdict"]) for row in bad] == [
+        ("p2p", "n000:1", "n001:2", "timeout")
+    ]
+    assert "drop" in bad[0]["error"]
+    assert "n000:1" in bad[0]["error"]
+    assert bad[0]["value"] == ""
+    assert len(_of(rows, "p2p")) == 56
+
+
+def test_refused_and_slow_pairs(tmp_path: Path) -> None:
+    faults = ["--lab-fault", "n000:0>n001:0=refuse", "--lab-fault", "n001:1>n000:1=slow:5MB"]
+    done, rows = _run(tmp_path, "--lab", "2x2", *faults, "--timeout", "6")
+    assert done.returncode == 1, done.stderr + done.stdout
+    bad = {(row["src"], row["dst"]): row for row in rows if row["verdict"] != "ok"}
+    assert {pair: row["verdict"] for pair, row in bad.items()} == {
+        ("n000:0", "n001:0"): "failed",
+        ("n001:1", "n000:1"): "slow",
+    }
+    assert "refused" in bad["n000:0", "n001:0"]["error"].lower()
+    assert float(bad["n001:1", "n000:1"]["value"]) == pytest.approx(0.005, rel=0.5)
+
+
+def test_nodes_with_different_numbers_of_endpoints(tmp_path: Path) -> None:
+    done, rows = _run(tmp_path, "--lab", "2,3")
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert len(_of(rows, "p2p")) == 20
+
+
+def test_one_node_alone(tmp_path: Path) -> None:
+    done, rows = _run(tmp_path, "--lab", "1x2")
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert len(_of(rows, "p2p")) == 2
+    assert Counter(row["layer"] for row in rows)["ping"] == 0
+
+
+def test_a_node_that_is_down_and_one_that_dies_are_told(tmp_path: Path) -> None:
+    faults = ["--lab-fault", "n001=down", "--lab-fault", "n002=dead-after:3"]
+    done, rows = _run(tmp_path, "--lab", "3x2", *faults, "--timeout", "4")
+    assert done.returncode in (1, 3), done.stderr + done.stdout
+    p2p = _of(rows, "p2p")
+    assert p2p["n000:0", "n000:1"]["verdict"] == "ok"
+    assert p2p["n000:1", "n000:0"]["verdict"] == "ok"
+    assert "n001" in done.stdout
+    model = _replayed(tmp_path / "r")
+    assert model.nodes["n001"].state == "failed"
+    assert model.nodes["n002"].state == "lost"
+
+
+def _replayed(path: Path) -> Model:
+    model = Model()
+    for event in read_events(path):
+        model.apply(event)
+    return model
+
+
+def _ours(token: str) -> list[str]:
+    """Return the processes whose environment holds a token."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            if token.encode() in (entry / "environ").read_bytes():
+                found.append(f"{entry.name} {(entry / 'cmdline').read_bytes()!r:.200}")
+        except OSError:
+            continue
+    return found
+
+
+def _events(path: Path) -> list[dict[str, Any]]:
+    try:
+        return list(read_events(path))
+    except Exception:
+        return []
+
+
+def test_kill_9_in_mid_sweep_leaves_nothing_and_a_recording(tmp_path: Path) -> None:
+    token = f"FABTUI_TEST_TOKEN={tmp_path.name}-{os.getpid()}"
+    name, _, value = token.partition("=")
+    args = _command(tmp_path, "--lab", "2x4", "--lab-fault", "n000:1>n001:2=drop", "--timeout", "30")
+    controller = subprocess.Popen(
+        args, env={**os.environ, name: value}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        until = time.monotonic() + 90
+        while sum(e["kind"] == "measured" for e in _events(tmp_path / "r")) < 20:
+            assert controller.poll() is None, "it ended before it was killed"
+            assert time.monotonic() < until, "no measurement came"
+            time.sleep(0.1)
+        assert len(_ours(token)) >= 5, "controller, lab, and on each node a supervisor with its processes"
+    finally:
+        controller.send_signal(signal.SIGKILL)
+        controller.wait()
+    until = time.monotonic() + 5
+    while (left := _ours(token)) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not left
+    model = _replayed(tmp_path / "r")
+    assert model.phase.name == "p2p"
+    assert sum(1 for m in model.measurements() if m.layer == "p2p") >= 20
+
+
+def test_ctrl_c_leaves_a_valid_snapshot(tmp_path: Path) -> None:
+    token = f"FABTUI_TEST_TOKEN={tmp_path.name}-{os.getpid()}"
+    name, _, value = token.partition("=")
+    args = _command(tmp_path, "--lab", "1x2", "--lab-fault", "n000:0>n000:1=drop", "--timeout", "60")
+    controller = subprocess.Popen(
+        args, env={**os.environ, name: value}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    until = time.monotonic() + 90
+    while not any(e["kind"] == "running" for e in _events(tmp_path / "r")):
+        assert controller.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    controller.send_signal(signal.SIGINT)
+    out, err = controller.communicate(timeout=30)
+    assert controller.returncode == 130, out + err
+    assert "Traceback" not in out + err
+    with (tmp_path / "s.csv").open(newline="") as file:
+        assert csv.DictReader(file).fieldnames is not None
+    until = time.monotonic() + 5
+    while (left := _ours(token)) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not left
