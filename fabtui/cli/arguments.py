@@ -1,7 +1,7 @@
 """The options that several commands share.
 
-No option has a default here: what was not given is absent from the namespace, so that options before and after the name
-of a command add up, and so that the defaults stand in one place, `fabtui.session.options.SessionOptions`.
+No option has a default here: what was not given is absent from the namespace, so that the defaults stand in one place,
+`fabtui.session.options.SessionOptions`.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ def add_node_arguments(parser: argparse.ArgumentParser) -> None:
     reach.add_argument("--ssh-config", metavar="FILE", help="an ssh_config file instead of your own")
     reach.add_argument("--host-key-policy", choices=HOST_KEY_POLICIES, help="how host keys are checked (config)")
     reach.add_argument("--remote-python", metavar="PATH", help="the Python of the nodes that has PyTorch (looked for)")
+    reach.add_argument("--connect-timeout", metavar="SECONDS", help="deadline of reaching one node (10)")
     reach.add_argument("--lease", metavar="SECONDS", help="a node ends by itself after so long without us (10)")
 
 
@@ -58,6 +59,7 @@ def add_test_arguments(parser: argparse.ArgumentParser) -> None:
     tests.add_argument("--warmup", metavar="N", help="iterations before the clock runs (2)")
     tests.add_argument("--env", action="append", metavar="K=V", help="variable for the ranks, such as NCCL_DEBUG=INFO")
     tests.add_argument("--ranks-per-node", metavar="N", help="CPU ranks of a node without GPUs (1)")
+    tests.add_argument("--force", action="store_true", help="test GPUs that other processes use as well")
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:

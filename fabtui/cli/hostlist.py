@@ -19,7 +19,7 @@ from fabtui.fabric.errors import InputError
 MOST_NODES = 4096
 _LONGEST_NAME = 253
 _NAME = re.compile(r"[A-Za-z0-9_.:%-]+")
-_RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?:/(\d{1,9}))?)?")
+_RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?:/(\d{1,9}))?)?", re.ASCII)
 #: Group sources may ask programs of the site (a scheduler, a database), which may hang.
 GROUP_DEADLINE = 20.0
 _DEEPEST = 8
@@ -171,7 +171,7 @@ def _too_many(where: str, text: str, count: int) -> InputError:
 
 
 def _group(name: str, where: str, depth: int) -> list[str]:
-    parts = _within_deadline(lambda: _group_sets(name), where, name)
+    parts = _within_deadline(lambda: _group_sets(name), where, name) if name else []
     if not parts:
         raise InputError(
             f"{where}: the group @{name[:80]} is unknown or empty; groups come from ClusterShell's groups.conf "

@@ -42,6 +42,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _dispatch(argv: Sequence[str] | None) -> int:
     from fabtui.cli.parser import build_parser
 
-    args = build_parser().parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
+    args = build_parser().parse_args(words)
+    if "command" in args and words[0] != args.command:
+        # argparse would drop the ones before the command where both sides give an option.
+        raise InputError(f"options go behind the command: fabtui {args.command} {words[0]} ...")
     code: int = args.execute(args)
     return code

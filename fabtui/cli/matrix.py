@@ -36,17 +36,17 @@ def matrix(model: Model, diagonal: str) -> list[str]:
     """
     ends = model.endpoints
     cells = [[_cell(model, src.number, dst.number, diagonal) for dst in ends] for src in ends]
-    width = max(3, *(len(cell) for row in cells for cell in row))
+    width = max(3, *(len(cell.removesuffix(SLOW_MARK)) for row in cells for cell in row))
     label = max(len(one_line(str(end))) for end in ends)
-    heads = _heads(ends, width)
+    # The mark of a slow value stands in the gap after its column, so that the digits line up.
+    slow = any(cell.endswith(SLOW_MARK) for row in cells for cell in row)
+    heads = _heads(ends, width, width + (2 if slow else 1))
     lines = [f"  {'':{label}} {head}".rstrip() for head in heads]
     for end, row in zip(ends, cells, strict=True):
-        # The mark of a slow value stands in the gap after its column, so that the digits line up.
-        shown = "".join(
-            f"{cell.removesuffix(SLOW_MARK):>{width}}{SLOW_MARK if cell.endswith(SLOW_MARK) else ' '}" for cell in row
-        )
+        shown = (" " if slow else "").join(_padded(cell, width) for cell in row)
         lines.append(f"  {one_line(str(end)):{label}} {shown}".rstrip())
-    used = [text for sign, text in _LEGEND.items() if any(sign in cell for row in cells for cell in row)]
+    shown_signs = {cell[-1] for row in cells for cell in row}
+    used = [text for sign, text in _LEGEND.items() if sign in shown_signs]
     return lines + (["  " + "   ".join(used)] if used else [])
 
 
@@ -59,16 +59,26 @@ def _cell(model: Model, src: int, dst: int, diagonal: str) -> str:
     return value_text(cell.value) + (SLOW_MARK if cell.verdict is Verdict.SLOW else "")
 
 
-def _heads(ends: list[Endpoint], width: int) -> list[str]:
-    """Return the line of node names over the first column of each, and the line of indexes."""
+def _padded(cell: str, width: int) -> str:
+    mark = SLOW_MARK if cell.endswith(SLOW_MARK) else " "
+    return f"{cell.removesuffix(SLOW_MARK):>{width}}{mark}"
+
+
+def _heads(ends: list[Endpoint], width: int, pitch: int) -> list[str]:
+    """Return the line of node names over the first column of each, and the line of indexes.
+
+    Args:
+        ends: The endpoints.
+        width: The width of a column.
+        pitch: How many characters from one column to the next.
+    """
     names = ""
     indexes = ""
     before = None
     for at, end in enumerate(ends):
         if end.node != before:
-            column = at * (width + 1)
             # A long name runs over its columns; the next one then begins a little later rather than being lost.
-            names += " " * max(column - len(names), 1 if names else 0) + one_line(end.node)
+            names += " " * max(at * pitch - len(names), 1 if names else 0) + one_line(end.node)
             before = end.node
-        indexes += f"{'-' if end.kind == 'none' else end.index:>{width}} "
+        indexes += f"{'-' if end.kind == 'none' else end.index:>{width}}{'':{pitch - width}}"
     return [names, indexes]

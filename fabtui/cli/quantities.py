@@ -7,7 +7,7 @@ import re
 
 from fabtui.fabric.errors import InputError
 
-_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)(b?)", re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)(b?)", re.ASCII | re.IGNORECASE)
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 #: Messages are of 4-byte floats.
 SMALLEST = 4

@@ -61,7 +61,7 @@ def _check_lab(lab: str, faults: Sequence[str], given: dict[str, Any]) -> None:
                 f"--lab makes its own nodes and way to them; it does not go with --{other.replace('_', '-')}"
             )
     from fabtui.lab.faults import parse_faults
-    from fabtui.lab.start import LabSpec
+    from fabtui.lab.spec import LabSpec
 
     try:
         spec = LabSpec.parse(lab)
@@ -107,6 +107,8 @@ def _reach(given: dict[str, Any]) -> dict[str, Any]:
                 f"--remote-python: {python[:80]!r} is not the path of an interpreter; expected /opt/venv/bin/python3"
             )
         changes["remote_python"] = python
+    if "connect_timeout" in given:
+        changes["connect_timeout"] = quantities.seconds(given["connect_timeout"], "--connect-timeout", 0.5, _HOUR)
     if "lease" in given:
         changes["lease"] = quantities.seconds(given["lease"], "--lease", 3.0, _HOUR)
     return changes
@@ -120,9 +122,11 @@ def _tests(given: dict[str, Any]) -> dict[str, Any]:
         changes["bytes"] = quantities.size(given["bytes"], "--bytes")
     if "timeout" in given:
         changes["timeout"] = quantities.seconds(given["timeout"], "--timeout", 0.5, _HOUR)
-    for name, least, most in (("iters", 1, 100_000), ("warmup", 0, 100_000), ("ranks_per_node", 1, 128)):
+    for name, least, most in (("iters", 1, 100_000), ("warmup", 0, 100_000), ("ranks_per_node", 1, 64)):
         if name in given:
             changes[name] = quantities.count(given[name], f"--{name.replace('_', '-')}", least, most)
+    if "force" in given:
+        changes["force"] = True
     if "env" in given:
         changes["env"] = _environment(given["env"])
     return changes

@@ -29,10 +29,10 @@ def check_writable(path: Path, option: str) -> None:
     Raises:
         InputError: It cannot, and why.
     """
-    target = _target(path)
+    if not path.name:
+        raise InputError(f"{option}: a file name is needed, not {str(path)!r}")
     try:
-        if not path.name:
-            raise InputError(f"{option}: a file name is needed, not {str(path)!r}")
+        target = _target(path)
         mode = target.stat().st_mode if target.exists() else None
         if mode is not None and not stat.S_ISREG(mode):
             what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
@@ -45,7 +45,7 @@ def check_writable(path: Path, option: str) -> None:
         raise InputError(f"{option}: cannot write {path}: {reason}") from None
 
 
-def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
+def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write a file so that whoever reads it finds the old one or the whole new one, also after a power cut.
 
     Args:

@@ -54,11 +54,7 @@ def write_json(model: Model, path: Path) -> None:
     """
     text = json.dumps(as_json(model), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     data = text.encode("utf-8", "backslashreplace")
-
-    def write(file: Any) -> None:
-        file.write(data)
-
-    write_atomically(path, write)
+    write_atomically(path, lambda file: file.write(data))
 
 
 def _node(record: NodeRecord) -> dict[str, Any]:

@@ -77,6 +77,8 @@ def load_snapshot(path: str | PathLike[str]) -> SnapshotFrame:
         missing = [name for name in COLUMNS if name not in text.columns]
         why = f"the column {missing[0]!r} is missing" if missing else "its columns are not those of a snapshot"
         raise InputError(f"{shown}: not a snapshot of fabtui: {why}")
+    if not isinstance(text.index, pd.RangeIndex):
+        raise InputError(f"{shown}: not a snapshot of fabtui: its rows have more cells than it has columns")
     try:
         return SnapshotFrame({name: _column(name, text[name]) for name in COLUMNS})
     except (ValueError, TypeError) as error:

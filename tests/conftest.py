@@ -1,0 +1,107 @@
+"""What all tests share: models made of events, and the rule that nothing may be skipped unseen in CI."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Generator, Iterable
+from typing import Any
+
+import pytest
+
+from fabtui.fabric.model import Model
+
+#: Skips that are right on a machine of CI, by their reason; any other skip means that CI tests less than it should.
+ALLOWED_SKIPS = re.compile(r"\b(GPUs?|CUDA|NCCL|real samples?)\b")
+
+
+def _strict() -> bool:
+    return os.environ.get("FABTUI_CI") == "1"
+
+
+def _told(report: pytest.TestReport | pytest.CollectReport) -> str:
+    if isinstance(report.longrepr, tuple):
+        return str(report.longrepr[2])
+    return str(report.longrepr)
+
+
+def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    """Turn a skip into a failure where everything has to run."""
+    if _strict() and report.skipped and not hasattr(report, "wasxfail") and not ALLOWED_SKIPS.search(_told(report)):
+        report.outcome = "failed"
+        report.longrepr = f"skipped in CI, where it has to run: {_told(report)}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    _refuse_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    _refuse_skip(report)
+    return report
+
+
+@pytest.fixture(autouse=True)
+def _own_state_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep recordings and logs of tests out of the state folder of whoever runs them."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
+
+
+class ModelMaker:
+    """Makes models of events, the way a session does."""
+
+    START = 1_700_000_000.0
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+
+    def add(self, kind: str, **fields: Any) -> ModelMaker:
+        number = len(self.events)
+        self.events.append({"kind": kind, "seq": number, "time": self.START + number * 0.5, **fields})
+        return self
+
+    def start(self, nodes: Iterable[str], **fields: Any) -> ModelMaker:
+        options = {"probes": ["ping", "p2p", "all_reduce"], **fields.pop("options", {})}
+        return self.add("start", format=1, version="0.1.0", nodes=list(nodes), options=options, **fields)
+
+    def endpoints(self, counts: dict[str, int], **fields: Any) -> ModelMaker:
+        """Add endpoints and the state of their nodes; a node of 0 endpoints gets the row that says so."""
+        ends: list[dict[str, Any]] = []
+        for node, count in counts.items():
+            for index in range(max(count, 1)):
+                kind = "cpu" if count else "none"
+                ends.append({"number": len(ends), "node": node, "index": index, "kind": kind, "name": "CPU rank"})
+            self.add("node", node=node, state="ready" if count else "failed", text="" if count else "refused")
+        return self.add("endpoints", endpoints=ends, **fields)
+
+    def measured(self, layer: str, src: str, dst: str, verdict: str = "ok", **fields: Any) -> ModelMaker:
+        time = self.START + len(self.events)
+        value = {"layer": layer, "src": src, "dst": dst, "verdict": verdict, "time": time, **fields}
+        return self.add("measured", measurements=[value])
+
+    def pairs(self, names: list[str], value: float = 2.0) -> ModelMaker:
+        """Add a good p2p measurement for each ordered pair."""
+        for src in names:
+            for dst in names:
+                if src != dst:
+                    self.measured("p2p", src, dst, value=value, unit="GB/s", bytes=4 << 20, transport="gloo/tcp")
+        return self
+
+    def model(self) -> Model:
+        model = Model()
+        for event in self.events:
+            model.apply(event)
+        return model
+
+
+@pytest.fixture
+def make_model() -> Callable[[], ModelMaker]:
+    """Return a function that begins a new model."""
+    return ModelMaker

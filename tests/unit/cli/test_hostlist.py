@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import io
+import sys
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabtui.cli import hostlist
+from fabtui.cli.hostlist import MOST_NODES, chosen_nodes, expand, read_hosts
+from fabtui.fabric.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("n060,n061", ["n060", "n061"]),
+        ("n[060-063,070]", ["n060", "n061", "n062", "n063", "n070"]),
+        ("n[3,1],b,a", ["n3", "n1", "b", "a"]),
+        ("a,b,a", ["a", "b"]),
+        ("n[0-10/5]", ["n0", "n5", "n10"]),
+        ("r[1-2]n[01-02]x", ["r1n01x", "r1n02x", "r2n01x", "r2n02x"]),
+        ("n[8-11]", ["n8", "n9", "n10", "n11"]),
+        ("n[08-11]", ["n08", "n09", "n10", "n11"]),
+        ("n[1-5]!n[2-3]", ["n1", "n4", "n5"]),
+        ("n[1-5]&n[4-9]", ["n4", "n5"]),
+        (" a , b ", ["a", "b"]),
+        ("10.0.0.[1-2]", ["10.0.0.1", "10.0.0.2"]),
+        ("2001:db8::1", ["2001:db8::1"]),
+        ("[2001:db8::1]", ["2001:db8::1"]),
+        ("fe80::1%eth0", ["fe80::1%eth0"]),
+    ],
+)
+def test_sets_expand_in_the_order_they_are_written(text: str, names: list[str]) -> None:
+    assert expand(text, "--nodes") == names
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("", "empty"),
+        ("  ", "empty"),
+        ("a,,b", "empty name"),
+        ("a,", "empty name"),
+        ("n[1-", "without ']'"),
+        ("n1]", "without '['"),
+        ("n[[1]]", "within brackets"),
+        ("n[]", "not a range"),
+        ("n[a-b]", "not a range"),
+        ("n[5-3]", "backwards"),
+        ("n[1-3/0]", "step"),
+        ("n[01-100]", "padded"),
+        ("-oProxyCommand=x", "begins with '-'"),
+        ("a,-oProxyCommand=x", "begins with '-'"),
+        ("a;touch X", "not a host name"),
+        ("$(touch X)", "not a host name"),
+        ("`id`", "not a host name"),
+        ("a b", "not a host name"),
+        ("a\nb", "not a host name"),
+        ("a\x1bc", "not a host name"),
+        ("[red]a[/red]", "not a range"),
+        ("root@n1", "has a user"),
+        ("n060:2222", "has a port"),
+        ("x" * 300, "not a host name"),
+        ("^/nowhere/at/all", "cannot read"),
+        ("a^b", "not a host name"),
+    ],
+)
+def test_what_is_no_set_of_nodes_is_told_in_one_line(text: str, word: str) -> None:
+    with pytest.raises(InputError, match=r"^--nodes: ") as caught:
+        expand(text, "--nodes")
+    assert word in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("text", ["n[0-999999999]", "n[0-99999]x[0-99999]", "n[1-4097]", "a[1-3000],b[1-3000]"])
+def test_huge_sets_are_refused_before_they_are_made(text: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=rf"nodes; at most {MOST_NODES}"):
+            expand(text, "--nodes")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 << 20
+
+
+def test_as_many_nodes_as_allowed_are_made() -> None:
+    assert len(expand(f"n[1-{MOST_NODES}]", "--nodes")) == MOST_NODES
+
+
+@given(st.text(max_size=30))
+def test_any_text_gives_names_or_an_input_error(text: str) -> None:
+    if "^" in text or "@" in text:
+        return
+    try:
+        names = expand(text, "--nodes")
+    except InputError:
+        return
+    for name in names:
+        assert name
+        assert not name.startswith("-")
+        assert not set(name) & set(" ;|&$`'\"\\\n\t()<>*?!#@/")
+
+
+def test_a_hostfile_has_comments_blanks_slots_and_sets(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("# rack 1\n\nn060 slots=8\nn[061-062]  # two of them\nn060 max_slots=8 slots=8\n")
+    assert read_hosts(str(path), "--hostfile") == ["n060", "n061", "n062"]
+    assert expand(f"^{path},a", "--nodes") == ["n060", "n061", "n062", "a"]
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        ("", "names no node"),
+        ("# nothing\n\n", "names no node"),
+        ("n1\n-oProxyCommand=touch X\n", "line 2"),
+        ("n1\nn2 8\n", "line 2: '8' after the name"),
+        ("n[1-\n", "line 1"),
+        ("^other\n", "may not name another file"),
+        ("\x00\x01\n", "not a host name"),
+    ],
+)
+def test_a_bad_hostfile_is_told_with_its_line(tmp_path: Path, content: str, word: str) -> None:
+    path = tmp_path / "hosts"
+    path.write_text(content)
+    with pytest.raises(InputError) as caught:
+        read_hosts(str(path), "--hostfile")
+    assert word in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_a_folder_and_an_endless_file_are_no_hostfiles(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="Is a directory"):
+        read_hosts(str(tmp_path), "--hostfile")
+    with pytest.raises(InputError, match="larger than"):
+        read_hosts("/dev/zero", "--hostfile")
+
+
+def test_hosts_come_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"n1\nn2\n")))
+    assert read_hosts("-", "--hostfile") == ["n1", "n2"]
+
+
+def test_several_options_add_up_and_exclude_takes_away() -> None:
+    assert chosen_nodes(["b,a", "c"], [], ["a"]) == ["b", "c"]
+    with pytest.raises(InputError, match="leaves no node"):
+        chosen_nodes(["a"], [], ["a"])
+
+
+@pytest.fixture
+def _groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ClusterShell import NodeSet
+    from ClusterShell.NodeUtils import GroupResolverConfig
+
+    config = tmp_path / "groups.conf"
+    config.write_text(
+        "[Main]\ndefault: here\n[here]\nmap: case $GROUP in rack1) echo 'n[3,1]';; both) echo @rack1,b;; "
+        "huge) echo 'n[0-999999999]';; loop) echo @loop;; evil) echo '-oProxyCommand=x';; esac\nall: echo a,b\n"
+    )
+    resolver = GroupResolverConfig([str(config)])
+    monkeypatch.setattr(NodeSet, "std_group_resolver", lambda: resolver)
+
+
+@pytest.mark.usefixtures("_groups")
+def test_groups_come_from_clustershell() -> None:
+    assert expand("a,@rack1", "--nodes") == ["a", "n3", "n1"]
+    assert expand("@both", "--nodes") == ["n3", "n1", "b"]
+    assert expand("@here:rack1", "--nodes") == ["n3", "n1"]
+    assert expand("@*", "--nodes") == ["a", "b"]
+
+
+@pytest.mark.usefixtures("_groups")
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("@unknown", "unknown or empty"),
+        ("@there:rack1", "there"),
+        ("@huge", "nodes; at most"),
+        ("@loop", "deep"),
+        ("@evil", "begins with '-'"),
+        ("@", "unknown or empty"),
+    ],
+)
+def test_bad_groups_are_told(text: str, word: str) -> None:
+    with pytest.raises(InputError) as caught:
+        expand(text, "--nodes")
+    assert word in str(caught.value)
+
+
+def test_a_group_source_that_hangs_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hostlist, "GROUP_DEADLINE", 0.05)
+    monkeypatch.setattr(hostlist, "_group_sets", _hanging)
+    with pytest.raises(InputError, match="did not answer"):
+        expand("@rack1", "--nodes")
+
+
+def _hanging(name: str) -> list[str]:
+    time.sleep(2)
+    return [name]

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from fabtui.cli import quantities
+from fabtui.cli.numbers import size_text, value_text
+from fabtui.fabric.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("256M", 256 << 20),
+        ("4MiB", 4 << 20),
+        ("1G", 1 << 30),
+        ("1GB", 10**9),
+        ("8k", 8192),
+        ("64", 64),
+        ("1.5M", 3 << 19),
+    ],
+)
+def test_sizes(text: str, count: int) -> None:
+    assert quantities.size(text, "--bytes") == count
+
+
+@pytest.mark.parametrize("text", ["", "12Q", "-4", "0", "3", "1e9", "1.0000001k", "999T", "4 M B", "nan", "\u0664K"])
+def test_what_is_no_size_is_told(text: str) -> None:
+    with pytest.raises(InputError, match="--bytes"):
+        quantities.size(text, "--bytes")
+
+
+@pytest.mark.parametrize("text", ["", "nan", "inf", "-1", "0", "x", "1e9"])
+def test_what_is_no_time_is_told(text: str) -> None:
+    with pytest.raises(InputError, match="--timeout"):
+        quantities.seconds(text, "--timeout", 0.5, 3600)
+
+
+def test_times() -> None:
+    assert quantities.seconds("2.5", "--timeout", 0.5, 3600) == 2.5
+    assert quantities.seconds("10s", "--timeout", 0.5, 3600) == 10
+
+
+@pytest.mark.parametrize("text", ["", "x", "1.5", "-1", "0", "101", "9" * 40])
+def test_what_is_no_count_is_told(text: str) -> None:
+    with pytest.raises(InputError, match="--iters"):
+        quantities.count(text, "--iters", 1, 100)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "-"),
+        (351.2, "351"),
+        (46.12, "46.1"),
+        (1.234, "1.23"),
+        (0.0453, "0.045"),
+        (0.0, "0.00"),
+        (1.2e-5, "1.2e-05"),
+        (99.96, "100"),
+        (9.996, "10.0"),
+        (0.09951, "0.10"),
+    ],
+)
+def test_values_have_three_digits(value: float | None, text: str) -> None:
+    assert value_text(value) == text
+
+
+@pytest.mark.parametrize(("count", "text"), [(256 << 20, "256 MiB"), (1000, "1000 B"), (3 << 30, "3 GiB"), (0, "0 B")])
+def test_size_text(count: int, text: str) -> None:
+    assert size_text(count) == text

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from fabtui.cli.parser import build_parser
+from fabtui.cli.places import recording_name
+from fabtui.cli.request import Request, request_from
+from fabtui.fabric.errors import InputError
+from fabtui.session.options import ALL_PROBES, SessionOptions
+
+
+def asked(*argv: str) -> Request:
+    return request_from(build_parser().parse_args(argv))
+
+
+def test_without_options_everything_is_as_the_session_has_it(tmp_path: Path) -> None:
+    request = asked("--nodes", "n1,n2", "--no-record")
+    assert request == Request(SessionOptions(hosts=("n1", "n2")), None, None)
+
+
+def test_all_options_reach_the_session(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.touch()
+    record, csv = tmp_path / "r.jsonl.gz", tmp_path / "s.csv"
+    argv = (
+        f"--nodes n[1-3] --exclude n2 --probes p2p,ping --bytes 64M --timeout 5 --iters 3 --warmup 0 --lease 4 --force \
+        --transport openssh --ssh-config {config} --host-key-policy strict --remote-python /opt/py --ranks-per-node 2 \
+        --connect-timeout 7 --env NCCL_DEBUG=INFO --env A= --record {record} --csv {csv}".split()
+    )
+    options, found, json = asked("run", *argv)
+    assert (found, json) == (csv, None)
+    assert options == SessionOptions(
+        hosts=("n1", "n3"),
+        probes=("ping", "p2p"),
+        bytes=64 << 20,
+        timeout=5,
+        iters=3,
+        warmup=0,
+        lease=4,
+        force=True,
+        transport="openssh",
+        ssh_config=config,
+        host_key_policy="strict",
+        remote_python="/opt/py",
+        ranks_per_node=2,
+        connect_timeout=7,
+        env={"NCCL_DEBUG": "INFO", "A": ""},
+        record=record,
+    )
+    assert list(tmp_path.iterdir()) == [config], "nothing but the check may touch the folder"
+
+
+def test_the_recording_goes_into_a_private_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    record = asked("--nodes", "n1,n2,n3").options.record
+    assert record is not None
+    assert record.parent == tmp_path / "state" / "fabtui" / "recordings"
+    assert stat.S_IMODE(record.parent.stat().st_mode) == 0o700
+    assert record.name.endswith("-n1-n2-and-1-more.jsonl.gz")
+    record.touch()
+    second = asked("--nodes", "n1,n2,n3").options.record
+    assert second is not None
+    assert not second.exists()
+
+
+def test_recording_names_are_plain() -> None:
+    assert recording_name(["../../etc/x y", "b"], 0.0) == "19700101T000000Z-.._.._etc_x_y-b.jsonl.gz"
+
+
+def test_local_alone_means_this_host() -> None:
+    options = asked("--transport", "local", "--no-record").options
+    assert len(options.hosts) == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        ([], "no nodes given"),
+        (["--nodes", ""], "--nodes: empty"),
+        (["--nodes", "n[1-"], "without ']'"),
+        (["--nodes=-oProxyCommand=x"], "begins with '-'"),
+        (["--nodes", "a", "--probes", "p2p,pong"], "unknown probe 'pong'"),
+        (["--nodes", "a", "--probes", ""], "an empty name"),
+        (["--nodes", "a", "--bytes", "x"], "--bytes"),
+        (["--nodes", "a", "--timeout", "nan"], "--timeout"),
+        (["--nodes", "a", "--env", "NOEQUALS"], "--env: 'NOEQUALS'"),
+        (["--nodes", "a", "--env", "1A=b"], "--env: '1A'"),
+        (["--nodes", "a", "--env", "A=1", "--env", "A=2"], "given twice"),
+        (["--nodes", "a", "--ssh-config", "/nowhere"], "--ssh-config: cannot read"),
+        (["--nodes", "a", "--remote-python=-x"], "--remote-python"),
+        (["--nodes", "a,b", "--transport", "local"], "this host alone"),
+        (["--nodes", "a", "--lab-fault", "x"], "add --lab"),
+        (["--nodes", "a", "--lab", "2x2"], "does not go with --nodes"),
+        (["--lab", "2x2", "--transport", "local"], "does not go with --transport"),
+        (["--nodes", "a", "--csv", "/nowhere/at/all.csv"], "--csv: cannot write"),
+        (["--nodes", "a", "--csv", "/"], "--csv"),
+        (["--nodes", "a", "--json", "/proc/x.json"], "--json: cannot write"),
+        (["--nodes", "a", "--csv", "/dev/null"], "not a regular file"),
+        (["--nodes", "a", "--csv", "a\x00b"], "--csv"),
+        (["--nodes", "a", "--record", "/nowhere/r.jsonl.gz"], "--record: cannot write"),
+        (["--hostfile", "/nowhere"], "--hostfile: cannot read"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(argv: list[str], words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        asked(*argv)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("lab", ["0x4", "2x0", "x", "2x4x", "9999x9999", ""])
+def test_labs_that_cannot_be_are_told(lab: str) -> None:
+    with pytest.raises(InputError, match=r"^--lab: "):
+        asked("--lab", lab)
+
+
+@pytest.mark.parametrize("fault", ["n000:1", "n000:1>n001:2=explode", "n000:1>n009:2=drop", "n000:1>n001:9=drop", ""])
+def test_faults_that_cannot_be_made_are_told(fault: str) -> None:
+    with pytest.raises(InputError, match=r"^--lab-fault: "):
+        asked("--lab", "2x4", "--lab-fault", fault)
+
+
+def test_a_secret_is_not_in_the_error() -> None:
+    with pytest.raises(InputError) as caught:
+        asked("--nodes", "a", "--env", "my-token=hunter2")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_two_outputs_do_not_share_a_file(tmp_path: Path) -> None:
+    path = str(tmp_path / "x")
+    with pytest.raises(InputError, match="both name"):
+        asked("--nodes", "a", "--csv", path, "--json", path)
+
+
+def test_a_recording_is_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl.gz"
+    path.write_text("precious")
+    with pytest.raises(InputError, match="not overwritten"):
+        asked("--nodes", "a", "--record", str(path))
+    assert path.read_text() == "precious"
+
+
+def test_probes_run_in_their_order() -> None:
+    assert asked("--nodes", "a", "--no-record", "--probes", ",".join(reversed(ALL_PROBES))).options.probes == ALL_PROBES
