@@ -163,7 +163,7 @@ def test_kill_9_in_mid_sweep_leaves_nothing_and_a_recording(tmp_path: Path) -> N
     assert not left
     model = _replayed(tmp_path / "r")
     assert model.phase.name == "p2p"
-    assert sum(1 for m in model.measurements() if m.layer == "p2p") >= 20
+    assert sum(1 for m in model.measurements() if m.layer == "p2p") >= 10
 
 
 def test_ctrl_c_leaves_a_valid_snapshot(tmp_path: Path) -> None:
