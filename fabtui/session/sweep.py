@@ -89,7 +89,7 @@ class Sweep:
                 continue
             self._admissions[node] = admission
             added += admission.endpoints
-            if admission.note:
+            if admission.note and node not in gone:
                 notes[node] = admission.note
                 self._pump.log("warning", admission.note, node)
         self.endpoints += added
