@@ -22,14 +22,16 @@ def recordings_folder() -> Path:
 
 
 def private_folder(path: Path) -> Path:
-    """Make a folder, its parents included, that only this user may look into.
+    """Make a folder of ours, its parents included, that only this user may look into.
 
     Raises:
         OSError: It cannot be made.
     """
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if path.stat().st_uid == os.getuid():
-        path.chmod(0o700)
+    state = state_folder()
+    for folder in (state, path) if path.is_relative_to(state) else (path,):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.stat().st_uid == os.getuid():
+            folder.chmod(0o700)
     return path
 
 

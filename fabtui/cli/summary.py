@@ -134,7 +134,9 @@ def _pings(model: Model) -> list[str]:
 def _all_reduce(model: Model) -> list[str]:
     found = [m for m in model.measurements() if m.layer is Layer.BUSBW]
     whole = sorted((m for m in found if m.src == m.dst == "all"), key=lambda m: m.bytes or 0)
+    places = {name: number for number, name in enumerate(model.nodes)}
     parts = [m for m in found if not m.src == m.dst == "all"]
+    parts.sort(key=lambda m: (m.src != m.dst, places.get(m.src, -1), places.get(m.dst, -1), m.bytes or 0))
     lines = [_reduced(model, "all", m) for m in whole]
     for m in parts:
         name = m.src if m.src == m.dst else f"{m.src}+{m.dst}"
@@ -172,8 +174,8 @@ def _bad_line(model: Model, m: Measurement, verdict: Verdict, signs: Signs) -> s
         about.append(f"{value_text(m.value)}{of} {m.unit}")
     if m.error:
         about.append(one_line(m.error, 300))
-    if m.made:
-        about.append("(made by --lab-fault)")
+    if m.made and "made by the lab" not in (m.error or ""):
+        about.append("made by the lab")
     return f"  {one_line(ends)}  {one_line('; '.join(about))}"
 
 

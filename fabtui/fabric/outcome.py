@@ -27,7 +27,9 @@ def not_tested(model: Model) -> list[str]:
         elif record.note:
             lines.append(f"{record.name}: {record.note}")
         lines.extend(
-            f"{record.name}: {probe}: {look['error']}" for probe, look in record.looks.items() if look.keys() == {"error"}
+            f"{record.name}: {probe}: {look['error']}"
+            for probe, look in record.looks.items()
+            if look.keys() == {"error"}
         )
     reasons: dict[str, int] = {}
     for text in model.untested.values():
@@ -36,10 +38,12 @@ def not_tested(model: Model) -> list[str]:
     counts = model.counts()
     if vague := counts.get(Verdict.INCONCLUSIVE, 0):
         lines.append(f"{vague} measurement{'s' if vague != 1 else ''} inconclusive")
+    if model.phase.name != "done":
+        of = f", after {model.done} of {model.phase.total} tests" if model.phase.total else ""
+        lines.append(f"the session was not finished: it ended in {model.phase.name}{of}")
     looked = any(look.keys() != {"error"} for record in model.nodes.values() for look in record.looks.values())
     wants_tests = any(probe in ("ping", "p2p", "all_reduce") for probe in model.options.get("probes", ["p2p"]))
-    if not any(counts.get(verdict) for verdict in Verdict if verdict is not Verdict.SKIPPED) and (
-        wants_tests or not looked
-    ):
+    measured = any(counts.get(verdict) for verdict in Verdict if verdict is not Verdict.SKIPPED)
+    if not measured and (wants_tests or not looked):
         lines.append("nothing was measured")
     return lines

@@ -19,7 +19,7 @@ def whole(make_model: Maker) -> Any:
     for size in (1 << 16, 1 << 20):
         maker.measured("busbw", "all", "all", value=1.5, unit="GB/s", bytes=size)
     maker.measured("busbw", "n0", "n1", value=1.7, unit="GB/s", bytes=1 << 20)
-    return maker
+    return maker.add("phase", name="done")
 
 
 def test_a_good_session_reads_well(make_model: Maker) -> None:
@@ -73,7 +73,7 @@ def test_bad_pairs_are_listed_with_their_error(make_model: Maker) -> None:
     maker.measured("p2p", "n0:1", "n1:0", "failed", error="connect: refused", made=True, unit="GB/s")
     maker.measured("latency", "n0:1", "n1:0", "failed", error="connect: refused", unit="us")
     text = summary(maker.model(), plain=True)
-    assert "not ok: 1\n  n0:1 > n1:0  p2p failed; cross-rail; connect: refused; (made by --lab-fault)\n" in text
+    assert "not ok: 1\n  n0:1 > n1:0  p2p failed; cross-rail; connect: refused; made by the lab\n" in text
 
 
 def test_what_could_not_be_tested_is_told_with_the_reason(make_model: Maker) -> None:

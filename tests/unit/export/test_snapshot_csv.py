@@ -166,7 +166,7 @@ def test_a_layer_is_a_matrix_in_the_order_of_the_grid(make_model: Maker, tmp_pat
     assert list(table.index) == list(table.columns) == NAMES
     assert table.loc["n10:0", "n9:1"] == 123456789.123
     assert table.dtypes.eq("float64").all()
-    holes = {(src, dst) for src in NAMES for dst in NAMES if pd.isna(table.loc[src, dst])}
+    holes = {(src, dst) for src in NAMES for dst in NAMES if table.isna().loc[src, dst]}
     assert holes == {(name, name) for name in NAMES} | {("n10:1", "n9:0"), ("n9:1", "n10:0")}
     busbw = frame.pivot_layer("busbw")
     assert list(busbw.index) == ["n10", "n9"]

@@ -12,7 +12,7 @@ NAMES = ["n0:0", "n0:1", "n1:0", "n1:1"]
 
 
 def whole(make_model: Maker) -> Any:
-    return make_model().start(["n0", "n1"]).endpoints({"n0": 2, "n1": 2}).pairs(NAMES)
+    return make_model().start(["n0", "n1"]).endpoints({"n0": 2, "n1": 2}).pairs(NAMES).add("phase", name="done")
 
 
 def test_all_good_is_0(make_model: Maker) -> None:
@@ -67,11 +67,21 @@ def test_inconclusive_is_3(make_model: Maker) -> None:
     assert exit_code(whole(make_model).measured("ping", "n0", "n1", "inconclusive").model()) == 3
 
 
+def test_a_session_that_was_not_finished_is_3(make_model: Maker) -> None:
+    maker = whole(make_model).add("phase", name="all_reduce", total=12)
+    maker.measured("busbw", "all", "all", value=1.0, unit="GB/s", bytes=4)
+    assert exit_code(maker.model()) == 3
+    assert not_tested(maker.model()) == ["the session was not finished: it ended in all_reduce, after 1 of 12 tests"]
+
+
 def test_nothing_measured_is_3(make_model: Maker) -> None:
-    assert exit_code(make_model().start(["n0"]).endpoints({"n0": 1}).model()) == 3
+    maker = make_model().start(["n0"]).endpoints({"n0": 1}).add("phase", name="done")
+    assert not_tested(maker.model()) == ["nothing was measured"]
+    assert exit_code(maker.model()) == 3
 
 
 def test_looks_alone_are_enough_when_nothing_else_was_wanted(make_model: Maker) -> None:
     maker = make_model().start(["n0"], options={"probes": ["ibstat"]}).endpoints({"n0": 1})
+    maker.add("phase", name="done")
     assert exit_code(maker.model()) == 3
     assert exit_code(maker.add("look", node="n0", probe="ibstat", value={"ports": []}).model()) == 0
