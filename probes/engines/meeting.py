@@ -54,7 +54,22 @@ class Outcome:
 
     def verdict(self) -> Message:
         """Return what the other side is told."""
-        return {"ok": self.ok, "timeout": self.timeout, "phase": self.phase, "error": self.error}
+        return {
+            "ok": self.ok,
+            "timeout": self.timeout,
+            "phase": self.phase,
+            "error": self.error,
+            "transport": self.transport,
+            "address": self.own,
+        }
+
+    def complete(self, theirs: Message) -> None:
+        """Fill in what only the other side knows."""
+        way, address = theirs.get("transport"), theirs.get("address")
+        if self.transport is None and isinstance(way, str):
+            self.transport = way[:80]
+        if self.other is None and isinstance(address, str):
+            self.other = address[:80]
 
 
 class Meeting:
@@ -165,6 +180,7 @@ class Meeting:
                 text = "is gone" if gone else "did not say how it went (%s)" % describe(error)
                 outcome.fail(Failed(TRANSFER, "%s %s" % (self._name(self._peer), text), not gone))
             return
+        outcome.complete(theirs)
         if theirs.get("ok") is True:
             return
         said = str(theirs.get("error") or "failed without a word")[:2000]

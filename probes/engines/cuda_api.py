@@ -1,0 +1,263 @@
+"""The few calls of the CUDA driver that moving and checking data needs, through ctypes and ``libcuda.so.1``.
+
+NCCL carries its own CUDA runtime and works in the device's primary context; so does this: no version to match.
+Every wait polls and has a deadline: a kernel that waits for a dead peer must not take the caller with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+import uuid as uuids
+from ctypes import POINTER, byref, c_char, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_void_p
+from typing import Any, Callable, List, Optional
+
+SUCCESS, NOT_READY = 0, 600
+STREAM_NON_BLOCKING = 1
+EVENT_DEFAULT = 0
+
+DevicePointer = int
+
+_SIGNATURES = {
+    "cuInit": (c_uint,),
+    "cuDriverGetVersion": (POINTER(c_int),),
+    "cuDeviceGetCount": (POINTER(c_int),),
+    "cuDeviceGet": (POINTER(c_int), c_int),
+    "cuDeviceGetUuid": (c_void_p, c_int),
+    "cuDeviceGetPCIBusId": (c_char_p, c_int, c_int),
+    "cuDevicePrimaryCtxRetain": (POINTER(c_void_p), c_int),
+    "cuCtxSetCurrent": (c_void_p,),
+    "cuMemGetInfo_v2": (POINTER(c_size_t), POINTER(c_size_t)),
+    "cuMemAlloc_v2": (POINTER(c_void_p), c_size_t),
+    "cuMemFree_v2": (c_void_p,),
+    "cuMemHostAlloc": (POINTER(c_void_p), c_size_t, c_uint),
+    "cuMemcpyHtoDAsync_v2": (c_void_p, c_void_p, c_size_t, c_void_p),
+    "cuMemcpyDtoHAsync_v2": (c_void_p, c_void_p, c_size_t, c_void_p),
+    "cuMemcpyDtoDAsync_v2": (c_void_p, c_void_p, c_size_t, c_void_p),
+    "cuMemsetD8Async": (c_void_p, c_ubyte, c_size_t, c_void_p),
+    "cuStreamCreate": (POINTER(c_void_p), c_uint),
+    "cuStreamQuery": (c_void_p,),
+    "cuEventCreate": (POINTER(c_void_p), c_uint),
+    "cuEventRecord": (c_void_p, c_void_p),
+    "cuEventElapsedTime": (POINTER(c_float), c_void_p, c_void_p),
+    "cuEventDestroy_v2": (c_void_p,),
+    "cuGetErrorName": (c_int, POINTER(c_char_p)),
+    "cuGetErrorString": (c_int, POINTER(c_char_p)),
+}
+
+
+class CudaError(Exception):
+    """The driver refused a call."""
+
+
+class CudaTimeout(CudaError):
+    """Work on a stream did not finish in time."""
+
+
+class Driver:
+    """The driver library, initialised."""
+
+    def __init__(self, path: str = "libcuda.so.1") -> None:
+        self._library = ctypes.CDLL(path)
+        for name, arguments in _SIGNATURES.items():
+            function = getattr(self._library, name)
+            function.argtypes = arguments
+            function.restype = c_int
+        self.call("cuInit", 0)
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function of the driver.
+
+        Raises:
+            CudaError: It did not return success; the text names call, error and meaning.
+        """
+        code = getattr(self._library, name)(*arguments)
+        if code != SUCCESS:
+            raise CudaError("%s: %s" % (name, self.explain(code)))
+
+    def explain(self, code: int) -> str:
+        """Return an error's name and meaning."""
+        parts = []
+        for function in ("cuGetErrorName", "cuGetErrorString"):
+            text = c_char_p()
+            if getattr(self._library, function)(code, byref(text)) == SUCCESS and text.value:
+                parts.append(text.value.decode("ascii", "replace"))
+        return "%s (%d)" % (": ".join(parts) or "error", code)
+
+    def busy(self, stream: c_void_p) -> bool:
+        """Return whether work of a stream is still under way."""
+        code = self._library.cuStreamQuery(stream)
+        if code not in (SUCCESS, NOT_READY):
+            raise CudaError("on a stream: %s" % self.explain(code))
+        return bool(code == NOT_READY)
+
+    def version(self) -> str:
+        """Return the newest CUDA version that the driver can serve."""
+        number = c_int()
+        self.call("cuDriverGetVersion", byref(number))
+        return "%d.%d" % (number.value // 1000, number.value % 1000 // 10)
+
+    def count(self) -> int:
+        """Return how many devices this process sees."""
+        number = c_int()
+        self.call("cuDeviceGetCount", byref(number))
+        return number.value
+
+    def uuid(self, ordinal: int) -> str:
+        """Return a device's UUID as ``nvidia-smi`` writes it."""
+        raw = (c_ubyte * 16)()
+        self.call("cuDeviceGetUuid", raw, self._handle(ordinal))
+        return "GPU-%s" % uuids.UUID(bytes=bytes(raw))
+
+    def bus_id(self, ordinal: int) -> str:
+        """Return a device's PCI address (``0000:0f:00.0``)."""
+        text = ctypes.create_string_buffer(32)
+        self.call("cuDeviceGetPCIBusId", text, 32, self._handle(ordinal))
+        return text.value.decode("ascii", "replace").lower()
+
+    def find(self, index: int, uuid: Optional[str]) -> int:
+        """Return the ordinal of the device with a UUID, or of a place in this process's order without one.
+
+        Raises:
+            CudaError: This process does not see it.
+        """
+        count = self.count()
+        if uuid is not None and uuid.startswith("GPU-"):
+            for ordinal in range(count):
+                if self.uuid(ordinal).lower() == uuid.lower():
+                    return ordinal
+            raise CudaError("no %s among the %d devices this process sees" % (uuid, count))
+        if not 0 <= index < count:
+            raise CudaError("no device %d: this process sees %d" % (index, count))
+        return index
+
+    def _handle(self, ordinal: int) -> int:
+        handle = c_int()
+        self.call("cuDeviceGet", byref(handle), ordinal)
+        return handle.value
+
+    def primary(self, ordinal: int) -> c_void_p:
+        """Return a device's primary context, making it if need be (seconds, the first time)."""
+        context = c_void_p()
+        self.call("cuDevicePrimaryCtxRetain", byref(context), self._handle(ordinal))
+        return context
+
+
+class Device:
+    """One GPU with a stream of its own; used by one thread, whose current context it becomes."""
+
+    def __init__(self, driver: Driver, ordinal: int) -> None:
+        self.driver = driver
+        self.ordinal = ordinal
+        self.bus_id = driver.bus_id(ordinal)
+        self._context = driver.primary(ordinal)
+        self.enter()
+        self.stream = c_void_p()
+        driver.call("cuStreamCreate", byref(self.stream), STREAM_NON_BLOCKING)
+
+    def enter(self) -> None:
+        """Make this device the calling thread's."""
+        self.driver.call("cuCtxSetCurrent", self._context)
+
+    def renew_stream(self) -> None:
+        """Leave a stream with stuck work behind and take a new one."""
+        self.stream = c_void_p()
+        self.driver.call("cuStreamCreate", byref(self.stream), STREAM_NON_BLOCKING)
+
+    def allocate(self, size: int) -> DevicePointer:
+        """Return new device memory.
+
+        Raises:
+            CudaError: Names what was asked for and what is free.
+        """
+        pointer = c_void_p()
+        try:
+            self.driver.call("cuMemAlloc_v2", byref(pointer), size)
+        except CudaError as error:
+            free, total = c_size_t(), c_size_t()
+            self.driver.call("cuMemGetInfo_v2", byref(free), byref(total))
+            text = "%s (wanted %d bytes, %d of %d are free)" % (error, size, free.value, total.value)
+            raise CudaError(text) from None
+        return int(pointer.value or 0)
+
+    def free(self, pointer: DevicePointer) -> None:
+        """Give device memory back; waits for the device, so only when it is idle."""
+        self.driver.call("cuMemFree_v2", pointer)
+
+    def pinned(self, size: int) -> Any:
+        """Return host memory that the device can copy from and to without a stop."""
+        pointer = c_void_p()
+        self.driver.call("cuMemHostAlloc", byref(pointer), size, 0)
+        return (c_char * size).from_address(int(pointer.value or 0))
+
+    def upload(self, pointer: DevicePointer, data: Any, size: int) -> None:
+        """Queue a copy from host memory (bytes or a ctypes array), which must stay alive until it is done."""
+        source = ctypes.cast(c_char_p(data), c_void_p) if isinstance(data, bytes) else ctypes.addressof(data)
+        self.driver.call("cuMemcpyHtoDAsync_v2", pointer, source, size, self.stream)
+
+    def download(self, data: Any, pointer: DevicePointer, size: int, at: int = 0) -> None:
+        """Queue a copy into host memory (a ctypes array)."""
+        self.driver.call("cuMemcpyDtoHAsync_v2", ctypes.addressof(data) + at, pointer, size, self.stream)
+
+    def copy(self, to: DevicePointer, source: DevicePointer, size: int) -> None:
+        """Queue a copy within the device."""
+        self.driver.call("cuMemcpyDtoDAsync_v2", to, source, size, self.stream)
+
+    def fill(self, pointer: DevicePointer, byte: int, size: int) -> None:
+        """Queue the filling of memory with one byte."""
+        self.driver.call("cuMemsetD8Async", pointer, byte, size, self.stream)
+
+    def spread(self, pointer: DevicePointer, period: int, size: int) -> None:
+        """Repeat the first ``period`` bytes over the whole of ``size`` bytes."""
+        have = period
+        while have < size:
+            step = min(have, size - have)
+            self.copy(pointer + have, pointer, step)
+            have += step
+
+    def wait(self, end: float, look: Optional[Callable[[], None]] = None) -> None:
+        """Wait until the stream is idle.
+
+        Args:
+            end: Monotonic time at which to give up.
+            look: Called now and then; raises to end the wait.
+
+        Raises:
+            CudaTimeout: The stream is still busy.
+            CudaError: The device reports an error.
+        """
+        turn = 0
+        while self.driver.busy(self.stream):
+            turn += 1
+            if turn % 64 == 0:
+                if look is not None:
+                    look()
+                if time.monotonic() > end:
+                    raise CudaTimeout("the stream is still busy")
+            # A few hundred looks at full speed keep short waits exact; then the other threads get the interpreter.
+            if turn > 256:
+                time.sleep(0.0001)
+
+    def event(self) -> c_void_p:
+        """Return a new event."""
+        event = c_void_p()
+        self.driver.call("cuEventCreate", byref(event), EVENT_DEFAULT)
+        return event
+
+    def forget(self, events: List[c_void_p]) -> None:
+        """Destroy events; a device that is in trouble keeps them."""
+        for event in events:
+            try:
+                self.driver.call("cuEventDestroy_v2", event)
+            except CudaError:
+                return
+
+    def record(self, event: c_void_p) -> None:
+        """Queue a time stamp."""
+        self.driver.call("cuEventRecord", event, self.stream)
+
+    def between(self, first: c_void_p, second: c_void_p) -> float:
+        """Return the seconds between two time stamps that have come to pass."""
+        milliseconds = c_float()
+        self.driver.call("cuEventElapsedTime", byref(milliseconds), first, second)
+        return float(milliseconds.value) / 1000.0

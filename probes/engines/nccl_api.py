@@ -1,0 +1,260 @@
+"""NCCL's C interface through ctypes: non-blocking communicators whose every step is polled against a deadline."""
+
+from __future__ import annotations
+
+import ctypes
+import glob
+import os
+import sys
+import threading
+import time
+from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_int, c_size_t, c_uint, c_void_p
+from typing import Any, Callable, List, Optional
+
+SUCCESS, IN_PROGRESS = 0, 7
+INT8, FLOAT32 = 0, 7
+SUM, MAX = 0, 2
+MAGIC = 0xCAFEBEEF
+UNDEFINED = -(2**31)
+CONFIG_VERSION = 21700
+"""The config below is the one of NCCL 2.17: older ones read its beginning, newer ones keep defaults for the rest."""
+
+OLDEST = 21400
+"""Non-blocking communicators came with 2.14."""
+
+RESULTS = {
+    1: "unhandled CUDA error",
+    2: "system error",
+    3: "internal error",
+    4: "invalid argument",
+    5: "invalid usage",
+    6: "remote error (a peer is gone or a network call failed)",
+    7: "in progress",
+    8: "timeout",
+}
+
+
+class UniqueId(Structure):
+    """What the ranks of a communicator find each other by."""
+
+    _fields_ = [("internal", c_char * 128)]
+
+
+class Config(Structure):
+    """``ncclConfig_t`` as of NCCL 2.17; its layout has only ever grown at the end."""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("magic", c_uint),
+        ("version", c_uint),
+        ("blocking", c_int),
+        ("cgaClusterSize", c_int),
+        ("minCTAs", c_int),
+        ("maxCTAs", c_int),
+        ("netName", c_char_p),
+    ]
+
+
+def non_blocking() -> Config:
+    """Return a config that says non-blocking and leaves the rest to NCCL."""
+    return Config(ctypes.sizeof(Config), MAGIC, CONFIG_VERSION, 0, UNDEFINED, UNDEFINED, UNDEFINED, None)
+
+
+class NcclError(Exception):
+    """NCCL refused or failed."""
+
+
+class NcclTimeout(NcclError):
+    """NCCL was still at it at the deadline."""
+
+
+def version_text(code: int) -> str:
+    """Return NCCL's version number as people write it."""
+    if code < 10000:
+        return "%d.%d.%d" % (code // 1000, code % 1000 // 100, code % 100)
+    return "%d.%d.%d" % (code // 10000, code % 10000 // 100, code % 100)
+
+
+def candidates(library: Optional[str]) -> List[str]:
+    """Return where to look for NCCL: what was given, else the wheels of this interpreter, else the system's."""
+    if library:
+        return [library]
+    found = []  # type: List[str]
+    for folder in sys.path:
+        found.extend(sorted(glob.glob(os.path.join(glob.escape(folder), "nvidia", "nccl", "lib", "libnccl.so.2"))))
+    return [*found, "libnccl.so.2"]
+
+
+class Library:
+    """A loaded libnccl."""
+
+    def __init__(self, library: Optional[str]) -> None:
+        problems = []  # type: List[str]
+        handle = None  # type: Any
+        self.path = ""
+        for path in candidates(library):
+            try:
+                handle = ctypes.CDLL(path)
+                self.path = path
+                break
+            except OSError as error:
+                problems.append(str(error))
+        if handle is None:
+            raise NcclError("no NCCL library could be loaded: %s" % "; ".join(problems))
+        self._handle = handle
+        self.code = self._version()
+        if self.code < OLDEST:
+            raise NcclError("NCCL %s at %s is too old, 2.14 is needed" % (version_text(self.code), self.path))
+        self._declare()
+
+    def _version(self) -> int:
+        number = c_int()
+        self._handle.ncclGetVersion.restype = c_int
+        self._handle.ncclGetVersion(byref(number))
+        return number.value
+
+    def _declare(self) -> None:
+        comm, stream, pointer = c_void_p, c_void_p, c_void_p
+        for name, arguments in (
+            ("ncclGetUniqueId", [POINTER(UniqueId)]),
+            ("ncclCommInitRankConfig", [POINTER(c_void_p), c_int, UniqueId, c_int, POINTER(Config)]),
+            ("ncclCommGetAsyncError", [comm, POINTER(c_int)]),
+            ("ncclCommFinalize", [comm]),
+            ("ncclCommDestroy", [comm]),
+            ("ncclCommAbort", [comm]),
+            ("ncclSend", [pointer, c_size_t, c_int, c_int, comm, stream]),
+            ("ncclRecv", [pointer, c_size_t, c_int, c_int, comm, stream]),
+            ("ncclAllReduce", [pointer, pointer, c_size_t, c_int, c_int, comm, stream]),
+        ):
+            function = getattr(self._handle, name)
+            function.argtypes = arguments
+            function.restype = c_int
+        self._handle.ncclGetLastError.argtypes = [comm]
+        self._handle.ncclGetLastError.restype = c_char_p
+
+    def function(self, name: str) -> Any:
+        """Return a function of the library."""
+        return getattr(self._handle, name)
+
+    def unique_id(self) -> bytes:
+        """Return a new id; its maker must live until the communicator stands.
+
+        Raises:
+            NcclError: NCCL finds no network interface, or the like.
+        """
+        made = UniqueId()
+        code = self._handle.ncclGetUniqueId(byref(made))
+        if code != SUCCESS:
+            raise NcclError("ncclGetUniqueId: %s" % self.explain(code))
+        return bytes(bytearray(made))
+
+    def explain(self, code: int, comm: Optional[c_void_p] = None) -> str:
+        """Return a result in words, with NCCL's own last words about it."""
+        text = "%s (%d)" % (RESULTS.get(code, "unknown result"), code)
+        last = self._handle.ncclGetLastError(comm) if comm else None
+        if last:
+            text += ": " + " ".join(last.decode("utf-8", "replace").split())
+        return text
+
+
+class Communicator:
+    """One rank of a communicator; used by one thread, let go by another."""
+
+    def __init__(self, library: Library, stop: Callable[[], bool]) -> None:
+        self._library = library
+        self._stop = stop
+        self._comm = c_void_p()
+        self._send = library.function("ncclSend")
+        self._recv = library.function("ncclRecv")
+        self._reduce = library.function("ncclAllReduce")
+        self._error = library.function("ncclCommGetAsyncError")
+
+    def join(self, unique: bytes, rank: int, size: int, end: float) -> None:
+        """Become a rank of a communicator.
+
+        Raises:
+            NcclError: NCCL could not.
+            NcclTimeout: Others did not come, or could not be reached, in time.
+        """
+        made = UniqueId.from_buffer_copy(unique)
+        config = non_blocking()
+        init = self._library.function("ncclCommInitRankConfig")
+        self._settle("ncclCommInitRankConfig", init(byref(self._comm), size, made, rank, byref(config)), end)
+
+    def state(self) -> int:
+        """Return NCCL's own view of the communicator."""
+        state = c_int()
+        code = self._error(self._comm, byref(state))
+        return code if code != SUCCESS else state.value
+
+    def look(self) -> None:
+        """Raise when the communicator has failed or was called off; cheap enough for a wait's loop."""
+        code = self.state()
+        if code not in (SUCCESS, IN_PROGRESS):
+            raise NcclError(self._library.explain(code, self._comm))
+        if self._stop():
+            raise NcclError("called off: a peer is gone")
+
+    def _settle(self, what: str, code: int, end: float) -> None:
+        turn = 0
+        while code == IN_PROGRESS or (code == SUCCESS and turn == 0):
+            code = self.state()
+            turn += 1
+            if code != IN_PROGRESS:
+                continue
+            if turn % 16 == 0 and self._stop():
+                raise NcclError("called off: a peer is gone")
+            if time.monotonic() > end:
+                raise NcclTimeout("%s was still under way" % what)
+            if turn > 64:
+                time.sleep(0.0002)
+        if code != SUCCESS:
+            raise NcclError("%s: %s" % (what, self._library.explain(code, self._comm or None)))
+
+    def send(self, pointer: int, size: int, peer: int, stream: c_void_p, end: float) -> None:
+        """Queue the sending of bytes to a rank."""
+        self._settle("ncclSend", self._send(pointer, size, INT8, peer, self._comm, stream), end)
+
+    def receive(self, pointer: int, size: int, peer: int, stream: c_void_p, end: float) -> None:
+        """Queue the receiving of bytes from a rank."""
+        self._settle("ncclRecv", self._recv(pointer, size, INT8, peer, self._comm, stream), end)
+
+    def all_reduce(self, pointer: int, count: int, stream: c_void_p, end: float, operation: int = SUM) -> None:
+        """Queue an in-place sum (or ``MAX``) of float32 values over all ranks."""
+        code = self._reduce(pointer, pointer, count, FLOAT32, operation, self._comm, stream)
+        self._settle("ncclAllReduce", code, end)
+
+    def abort(self, patience: float) -> Optional[str]:
+        """Tear it down without waiting for peers.
+
+        Returns:
+            What to tell when NCCL does not come back from it within ``patience`` seconds.
+        """
+        comm, self._comm = self._comm, c_void_p()
+        if not comm:
+            return None
+        done = threading.Event()
+
+        def body() -> None:
+            self._library.function("ncclCommAbort")(comm)
+            done.set()
+
+        threading.Thread(target=body, name="nccl-abort", daemon=True).start()
+        if not done.wait(patience):
+            return "abort stuck: ncclCommAbort has not come back after %.1f s" % patience
+        return None
+
+    def retire(self, patience: float) -> None:
+        """Let go of a healthy communicator; blocks, so called from a thread that has nothing else to do."""
+        comm, self._comm = self._comm, c_void_p()
+        if not comm:
+            return
+        end = time.monotonic() + patience
+        code = self._library.function("ncclCommFinalize")(comm)
+        state = c_int(code)
+        while code in (SUCCESS, IN_PROGRESS) and time.monotonic() < end:
+            if self._error(comm, byref(state)) != SUCCESS or state.value != IN_PROGRESS:
+                break
+            time.sleep(0.001)
+        finished = state.value == SUCCESS
+        self._library.function("ncclCommDestroy" if finished else "ncclCommAbort")(comm)

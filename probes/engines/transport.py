@@ -1,0 +1,163 @@
+"""What NCCL prints, read: who sends to whom how, over which interfaces, and its warnings. Pure functions of text."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+_LINE = re.compile(
+    r"^(?:\[[^\]]*\] )?(?P<host>[^\s:]+):(?P<pid>\d+):(?P<tid>\d+) \[(?P<dev>\d+)\] "
+    r"(?:\d+\.\d+ )?(?:(?P<where>[\w./-]+:\d+) )?NCCL (?P<level>INFO|WARN|ERROR|TRACE) (?P<text>.*)$"
+)
+_CHANNEL = re.compile(
+    r"(?:Channel|Ring)\s+(?P<channel>\d+)(?:/(?P<conn>\d+))?\s*:\s*"
+    r"(?P<src>\d+)(?:\[[0-9a-fA-F]+\])? -> (?P<dst>\d+)(?:\[[0-9a-fA-F]+\])?"
+    r"(?: \[(?P<direction>send|receive)\])? via (?P<via>\S.*)$"
+)
+_VIA = re.compile(
+    r"^(?:(?P<p2p>P2P)/(?P<p2p_kind>direct pointer|IPC|CUMEM|MNNVL|indirect/\d+\[[0-9a-fA-F]+\])"
+    r"(?P<read>/read)?(?P<ce>/CE)?"
+    r"|(?P<shm>SHM)(?:/\S+)?"
+    r"|(?P<net>NET)/(?P<plugin>[^/]+)/(?P<nic>\d+)(?:\((?P<proxy>\d+)\))?(?P<gdr>/GDRDMA)?(?P<pci>\(PCI\))?"
+    r"(?P<shared>/Shared)?)\s*$"
+)
+_USING = re.compile(r"^NET/(?P<plugin>\S+?)\s*: Using(?P<list>(?: \[\d+\]\S+)+)")
+_ENTRY = re.compile(r"\[(\d+)\]([^\s:]+):(\S+)")
+
+# Consequences of something that another line names.
+_LATER = (
+    "Connection closed by remote peer",
+    "Proxy Call to rank",
+    "status=5",
+    "WR_FLUSH",
+    "Failed to execute operation",
+    "commReclaim",
+)
+
+Line = NamedTuple("Line", [("host", str), ("pid", int), ("tid", int), ("device", int), ("level", str), ("text", str)])
+
+Channel = NamedTuple("Channel", [("src", int), ("dst", int), ("direction", Optional[str]), ("via", str)])
+"""One connection: ranks within the communicator, ``send`` or ``receive`` where told, and NCCL's words for the way."""
+
+Nic = NamedTuple("Nic", [("name", str), ("address", Optional[str])])
+
+Nics = Dict[Tuple[str, int], Nic]
+
+
+def parse_line(text: str) -> Optional[Line]:
+    """Return the parts of one line of NCCL's log, None if it is not one."""
+    match = _LINE.match(text)
+    if match is None:
+        return None
+    return Line(
+        match.group("host"),
+        int(match.group("pid")),
+        int(match.group("tid")),
+        int(match.group("dev")),
+        match.group("level"),
+        match.group("text").rstrip(),
+    )
+
+
+def parse_channel(text: str) -> Optional[Channel]:
+    """Return the connection that a line tells of, None if it tells of none."""
+    match = _CHANNEL.search(text)
+    if match is None:
+        return None
+    return Channel(
+        int(match.group("src")), int(match.group("dst")), match.group("direction"), match.group("via").strip()
+    )
+
+
+def parse_nics(text: str) -> Nics:
+    """Return the interfaces that a ``Using`` line lists, by plugin and index."""
+    match = _USING.match(text)
+    if match is None:
+        return {}
+    nics = {}  # type: Nics
+    for index, name, rest in _ENTRY.findall(match.group("list")):
+        # Sockets: eth0:10.0.0.1<0>. InfiniBand: mlx5_0:1/IB, a port and a link layer, no address.
+        address = rest.rpartition("<")[0] if rest.endswith(">") else None
+        nics[match.group("plugin"), int(index)] = Nic(name, address or None)
+    return nics
+
+
+def rank_of_way(via: str) -> int:
+    """Return how much worse than direct a way is; the worst of a pair's channels is the one to show."""
+    match = _VIA.match(via)
+    if match is None:
+        return 9
+    if match.group("p2p"):
+        return 1 if match.group("p2p_kind").startswith("indirect") else 0
+    if match.group("shm"):
+        return 2
+    if match.group("plugin") == "Socket":
+        return 6
+    return (3 if match.group("gdr") else 4) + (1 if match.group("proxy") else 0)
+
+
+def name_way(via: str, nics: Nics) -> str:
+    """Return a way in short words, with the interface's name in place of NCCL's number for it where known."""
+    match = _VIA.match(via)
+    if match is None:
+        return via[:80]
+    if match.group("p2p"):
+        return "P2P/%s%s%s" % (match.group("p2p_kind"), match.group("read") or "", match.group("ce") or "")
+    if match.group("shm"):
+        return "SHM/direct"
+    plugin, index = match.group("plugin"), int(match.group("nic"))
+    nic = nics.get((plugin, index))
+    parts = ["NET", plugin, nic.name if nic else str(index)]
+    if match.group("gdr"):
+        parts.append("GDRDMA" + (match.group("pci") or ""))
+    if match.group("proxy"):
+        parts.append("PXN")
+    return "/".join(parts)
+
+
+def address_of_way(via: str, nics: Nics) -> Optional[str]:
+    """Return the address of the interface that a way uses, if it uses one with an address."""
+    match = _VIA.match(via)
+    if match is None or not match.group("net"):
+        return None
+    nic = nics.get((match.group("plugin"), int(match.group("nic"))))
+    return nic.address if nic else None
+
+
+def is_network(via: str) -> bool:
+    """Return whether a way leaves the node."""
+    return via.startswith(("NET/", "COLLNET/"))
+
+
+def ways(lines: Iterable[Line], src: int, dst: int, sending: bool) -> List[str]:
+    """Return the ways that lines name for one direction, as the sending or the receiving side printed them."""
+    found = []  # type: List[str]
+    for line in lines:
+        channel = parse_channel(line.text)
+        if channel is None or (channel.src, channel.dst) != (src, dst):
+            continue
+        if channel.direction is None or (channel.direction == "send") == sending:
+            found.append(channel.via)
+    return found
+
+
+def worst(found: Iterable[str]) -> Optional[str]:
+    """Return the worst of several ways, None of none."""
+    return max(found, key=rank_of_way, default=None)
+
+
+def warnings(lines: Iterable[Line]) -> List[str]:
+    """Return the texts of what NCCL warned about, in order, each once."""
+    found = []  # type: List[str]
+    for line in lines:
+        if line.level in ("WARN", "ERROR") and line.text and line.text not in found:
+            found.append(line.text)
+    return found
+
+
+def root(found: List[str]) -> Optional[str]:
+    """Return the first warning that is not just a consequence of another, else the first one."""
+    for text in found:
+        if not any(mark in text for mark in _LATER):
+            return text
+    return found[0] if found else None
