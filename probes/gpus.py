@@ -144,7 +144,7 @@ def on_pci(root: str = "/sys") -> List[str]:
     folder = os.path.join(root, "bus/pci/devices")
     return [
         name
-        for name in sysfs.names(folder)
+        for name in sorted(sysfs.names(folder))
         if sysfs.text(folder, name, "vendor") == "0x10de"
         and (sysfs.text(folder, name, "class") or "").startswith("0x03")
     ]

@@ -87,7 +87,7 @@ def _take(line: str, cas: List[Dict[str, Any]], port: Optional[Dict[str, Any]]) 
     if name in ("lid", "sm_lid"):
         port[name] = sysfs.to_integer(value)
     elif name == "rate":
-        number = re.match(r"[0-9]{1,7}(?:\.[0-9]{1,6})?(?![0-9])", value, re.ASCII)
+        number = re.match(r"[0-9]{1,7}(?:\.[0-9]{1,6})?(?=\s|$)", value, re.ASCII)
         port[name] = float(number.group()) if number else None
     elif _said(value) is not None:
         port[name] = value[:100]

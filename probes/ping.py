@@ -41,7 +41,8 @@ _REPLY_ERROR = re.compile(
     r"|No buffer space available|Network is unreachable|No route to host|Operation not permitted|sendmsg: .*)",
     re.IGNORECASE,
 )
-_TOOL_ERROR = re.compile(r"(?:ping6?|fping6?): (.{1,300})")
+# Not the lines that go with a complaint: "socktype: SOCK_RAW" before it, "=> missing cap_net_raw" after it.
+_TOOL_ERROR = re.compile(r"f?ping6?: (?!socktype:|=>|warning)(.{1,300})", re.IGNORECASE)
 
 _USAGE = re.compile(r"invalid|unrecognized|illegal|usage:|bad |cannot flood|minimal interval", re.IGNORECASE)
 
@@ -123,7 +124,7 @@ def _complaint(text: str, answered: bool) -> Optional[str]:
         line = line.strip()[:_LINE_LIMIT]
         told = _TOOL_ERROR.match(line)
         reply = _REPLY_ERROR.search(line)
-        if told and not told.group(1).startswith(("Warning", "WARNING")):
+        if told:
             return told.group(1).strip()
         if reply and reason is None and not answered:
             reason = reply.group(1).strip()[:200]
@@ -237,10 +238,12 @@ class _Sweep:
 
     def ping(self, target: Row) -> None:
         """Ask one target and hand out its row, whatever comes."""
-        result = self._ping(target, self._plain)
-        if result.returncode not in (0, None) and not self._plain and _USAGE.search(result.stderr):
+        # Others may find out meanwhile what this ping does not know.
+        plain = self._plain
+        result = self._ping(target, plain)
+        if result.returncode not in (0, None) and not plain and _USAGE.search(result.stderr):
             result = self._ping(target, True)
-            self._plain = result.returncode in (0, 1)
+            self._plain = self._plain or result.returncode in (0, 1)
         text = result.stdout + ("\n" + result.stderr if result.stderr else "")
         row = parse_ping(text)
         if result.missing:

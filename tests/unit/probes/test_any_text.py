@@ -1,0 +1,139 @@
+"""Whatever a node prints, a parser returns: it never raises, and what it returns fits into a message."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabtui_probes import ibstat, inventory, libraries, nics, nvidia_smi, nvlink, ping, protocol, pythons, rdma, sysfs
+
+from .places import SAMPLES
+
+PARSERS: list[Callable[[str], Any]] = [
+    ibstat.parse_ibstat,
+    inventory.parse_meminfo,
+    inventory.parse_os_release,
+    libraries.parse_ldconfig,
+    nics.parse_if_inet6,
+    nics.parse_ip_addr,
+    nvidia_smi.bus_id,
+    nvidia_smi.parse_errors,
+    nvlink.parse_nvlink_errors,
+    nvlink.parse_nvlink_status,
+    ping.parse_fping,
+    ping.parse_ping,
+    pythons.parse_look,
+    rdma.parse_physical_state,
+    rdma.parse_rate,
+    rdma.parse_state,
+    rdma.port_guid,
+    sysfs.to_integer,
+]
+
+IP_ADDR = json.dumps(
+    [{"ifname": "eth0", "linkinfo": {"info_kind": "veth"}, "addr_info": [{"local": "192.0.2.1", "prefixlen": 24}]}]
+)
+RECORDED = [path.read_text() for path in sorted(SAMPLES.glob("*/*.txt"))]
+RECORDED += [IP_ADDR, "fe800000000000000000000000000001 02 40 20 80 eth0\n", 'fabtui-python:{"version": "3.11.2"}\n']
+
+pieces = [line for text in RECORDED for line in text.splitlines()[:40]]
+numbers = st.sampled_from(["9" * 5000, "-1", "0", "1e999", "nan", "٣", "0x", "\x00", "½", "18446744073709551616"])
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> str:
+    """Lines of real outputs, cut, shuffled and with numbers that no one expects."""
+    lines = draw(st.lists(st.sampled_from(pieces) | st.text(max_size=40), max_size=12))
+    text = draw(st.sampled_from(["\n", "\r\n", " ", ""])).join(lines)
+    for _ in range(draw(st.integers(0, 3))):
+        digit = draw(st.sampled_from("0123456789"))
+        text = text.replace(digit, draw(numbers), 2)
+    start = draw(st.integers(0, 30))
+    return text[start : start + draw(st.integers(0, 5000))]
+
+
+def check(parser: Callable[[str], Any], text: str) -> None:
+    protocol.encode({"value": parser(text)})
+
+
+@pytest.mark.parametrize("parser", PARSERS, ids=lambda parser: parser.__name__)
+@given(text=st.text())
+def test_any_text(parser: Callable[[str], Any], text: str) -> None:
+    check(parser, text)
+
+
+@pytest.mark.parametrize("parser", PARSERS, ids=lambda parser: parser.__name__)
+@given(text=damaged())
+def test_damaged_outputs(parser: Callable[[str], Any], text: str) -> None:
+    check(parser, text)
+
+
+@pytest.mark.parametrize("parser", PARSERS, ids=lambda parser: parser.__name__)
+def test_every_output_in_every_parser(parser: Callable[[str], Any]) -> None:
+    for text in RECORDED:
+        check(parser, text)
+
+
+@pytest.mark.parametrize("parser", PARSERS, ids=lambda parser: parser.__name__)
+@pytest.mark.parametrize(
+    "piece", ["9", "9.", "- ", "a: ", "GPU 0: ", "Packet ", "[", "{", "\n", " : 1.0 ", "GPU is lost"]
+)
+@pytest.mark.timeout(20)
+def test_long_lines_end_soon(parser: Callable[[str], Any], piece: str) -> None:
+    parser(piece * 100_000)
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["192.0.2.1", "fe80::1"]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["ifname", "addr_info", "local", "prefixlen", "linkinfo", "info_kind", "secondary"]),
+            inner,
+            max_size=6,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(value=json_values)
+def test_any_json_for_ip_addr(value: Any) -> None:
+    check(nics.parse_ip_addr, json.dumps(value))
+
+
+counters = st.dictionaries(st.sampled_from(["replay", "crc", "x"]), st.none() | st.integers(0, 2**64), max_size=3)
+states = st.sampled_from(["active", "inactive", "unknown"])
+links = st.builds(lambda n, c, s: {"link": n, "counters": c, "state": s}, st.integers(0, 17), counters, states)
+gpus = st.builds(
+    lambda i, u, found: {"index": i, "uuid": u, "name": None, "links": found},
+    st.integers(0, 3),
+    st.none() | st.sampled_from(["GPU-1", "GPU-2"]),
+    st.lists(links, max_size=4),
+)
+values = st.builds(lambda found: {"gpus": found}, st.lists(gpus, max_size=4))
+
+
+@given(before=values, after=values)
+def test_any_deltas(before: dict[str, Any], after: dict[str, Any]) -> None:
+    for gpu in nvlink.deltas(before, after):
+        for link in gpu["links"]:
+            assert all(count is None or count >= 0 for count in link["counters"].values())
+
+
+@given(value=values)
+def test_nothing_moves_between_a_value_and_itself(value: dict[str, Any]) -> None:
+    for gpu in nvlink.deltas(value, value):
+        for link in gpu["links"]:
+            assert set(link["counters"].values()) <= {0, None}
+            assert link["reset"] == []

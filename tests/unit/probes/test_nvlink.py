@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import copy
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fabtui_probes import nvlink, nvml
+
+from .places import sample
+
+STATUS = sample("h200x8/nvlink-s.txt")
+ERRORS = sample("h200x8/nvlink-e.txt")
+
+
+def test_status_of_a_whole_host() -> None:
+    gpus = nvlink.parse_nvlink_status(STATUS)
+    assert [gpu["index"] for gpu in gpus] == list(range(8))
+    assert gpus[0]["name"] == "NVIDIA H200"
+    assert gpus[0]["uuid"] == "GPU-0dd4612e-2829-6556-0dbf-0ce241d29412"
+    links = [link for gpu in gpus for link in gpu["links"]]
+    assert len(links) == 8 * 18
+    assert {(link["state"], link["speed"]) for link in links} == {("active", 26.562)}
+
+
+def test_errors_of_a_whole_host() -> None:
+    gpus = nvlink.parse_nvlink_errors(ERRORS)
+    assert [len(gpu["links"]) for gpu in gpus] == [18] * 8
+    assert all(link["counters"] == {"replay": 0, "recovery": 0, "crc": 0} for gpu in gpus for link in gpu["links"])
+
+
+def test_inactive_and_unknown_links() -> None:
+    (gpu,) = nvlink.parse_nvlink_status(
+        "GPU 3: NVIDIA X (UUID: GPU-1)\n Link 0: <inactive>\n Link 1: ??\n Link 2: 25 GB/s\n"
+    )
+    states = [(link["link"], link["state"], link["speed"]) for link in gpu["links"]]
+    assert states == [(0, "inactive", None), (1, "unknown", None), (2, "active", 25.0)]
+    assert gpu["links"][1]["other"] == {"status": "??"}
+
+
+def test_no_output_is_no_nvlink() -> None:
+    assert nvlink.parse_nvlink_status("") == []
+
+
+def test_the_message_that_all_links_are_inactive() -> None:
+    text = "GPU 2: NVIDIA B200 (UUID: GPU-x)\nNVML: Unable to retrieve NVLink information as all links are inActive\n"
+    (gpu,) = nvlink.parse_nvlink_status(text)
+    assert gpu["all_inactive"]
+    (merged,) = nvlink.merge([gpu], nvlink.parse_nvlink_errors("GPU 2: B200\n Link 0: Replay Errors: 0\n"))
+    assert [link["state"] for link in merged["links"]] == ["inactive"]
+
+
+def test_counters_by_any_name() -> None:
+    text = (
+        "GPU 0: NVIDIA GB200\n"
+        "\t Link 0: Malformed packet Errors: 4\n"
+        "\t Link 0: Effective BER: 15e-255\n"
+        "\t Link 0: Tx bytes: 12 KB\n"
+        "\t Link 0: Symbol Errors: N/A\n"
+        "\t Link 0: FEC Errors - 0: 123\n"
+        "[...]\n"
+        "\t Link 0: CRC Errors: 999999999999999999999999\n"
+    )
+    ((link,),) = (gpu["links"] for gpu in nvlink.parse_nvlink_errors(text))
+    assert link["counters"] == {"malformed_packet_errors": 4, "symbol_errors": None, "fec_errors_0": 123}
+    assert link["other"] == {"effective_ber": "15e-255", "tx_bytes": "12 KB", "crc_errors": "9" * 24}
+
+
+def value(counters: dict[str, int | None], state: str = "active", uuid: str | None = "GPU-1") -> dict[str, Any]:
+    link = {"link": 0, "state": state, "speed": 25.0, "counters": counters, "other": {}}
+    return {"gpus": [{"index": 0, "name": "X", "uuid": uuid, "links": [link]}]}
+
+
+def moved(before: dict[str, int | None], after: dict[str, int | None]) -> dict[str, Any]:
+    ((link,),) = (gpu["links"] for gpu in nvlink.deltas(value(before), value(after)))
+    return dict(link)
+
+
+def test_deltas() -> None:
+    link = moved({"replay": 3, "crc": 1, "recovery": None}, {"replay": 3, "crc": 12001, "recovery": 5})
+    assert link["counters"] == {"replay": 0, "crc": 12000, "recovery": None}
+    assert link["reset"] == []
+
+
+def test_a_reset_counter_is_told() -> None:
+    link = moved({"replay": 300, "crc": 1}, {"replay": 4, "crc": 1})
+    assert link["counters"] == {"replay": 4, "crc": 0}
+    assert link["reset"] == ["replay"]
+
+
+def test_a_counter_known_on_one_side_is_unknown() -> None:
+    assert moved({}, {"replay": 4})["counters"] == {"replay": None}
+    assert moved({"replay": 4}, {})["counters"] == {"replay": None}
+
+
+def test_a_lost_gpu_and_a_changed_state() -> None:
+    before, after = value({"replay": 1}), value({"replay": 1}, state="inactive")
+    (gpu,) = nvlink.deltas(before, after)
+    assert (gpu["links"][0]["state_before"], gpu["links"][0]["state_after"]) == ("active", "inactive")
+    (gpu,) = nvlink.deltas(before, {"gpus": []})
+    assert (gpu["before"], gpu["after"]) == (True, False)
+    assert gpu["links"][0]["counters"] == {"replay": None}
+
+
+def test_deltas_go_by_uuid() -> None:
+    before, after = value({"replay": 1}), value({"replay": 9}, uuid="GPU-2")
+    assert [gpu["uuid"] for gpu in nvlink.deltas(before, after)] == ["GPU-2", "GPU-1"]
+
+
+def test_deltas_of_a_whole_host() -> None:
+    start = {"gpus": nvlink.merge(nvlink.parse_nvlink_status(STATUS), nvlink.parse_nvlink_errors(ERRORS))}
+    end = copy.deepcopy(start)
+    end["gpus"][4]["links"][7]["counters"]["crc"] = 31
+    found = [
+        (gpu["index"], link["link"], name, count)
+        for gpu in nvlink.deltas(start, end)
+        for link in gpu["links"]
+        for name, count in link["counters"].items()
+        if count
+    ]
+    assert found == [(4, 7, "crc", 31)]
+
+
+def test_visible() -> None:
+    gpus = nvlink.parse_nvlink_status(STATUS)
+    assert [(gpu["index"], gpu["nvml_index"]) for gpu in nvlink.visible(gpus, "5,2")] == [(0, 5), (1, 2)]
+    assert [(gpu["index"], gpu["nvml_index"]) for gpu in nvlink.visible(gpus[3:5], None)] == [(3, 3), (4, 4)]
+    assert nvlink.visible(gpus, "") == []
+
+
+class Library:
+    """An NVML whose GPU 1 is broken and whose GPU 0 has two links, one of them down."""
+
+    NVML_NVLINK_MAX_LINKS = 4
+    NVML_NVLINK_ERROR_DL_REPLAY = 0
+    NVML_NVLINK_ERROR_DL_RECOVERY = 1
+    NVML_NVLINK_ERROR_DL_CRC_FLIT = 2
+    NVML_FI_DEV_NVLINK_GET_SPEED = 164
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        return 2
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
+        return index
+
+    def nvmlDeviceGetName(self, handle: int) -> bytes:  # noqa: N802
+        return b"NVIDIA X"
+
+    def nvmlDeviceGetUUID(self, handle: int) -> str:  # noqa: N802
+        return f"GPU-{handle}"
+
+    def nvmlDeviceGetNvLinkState(self, handle: int, link: int) -> int:  # noqa: N802
+        if handle or link > 1:
+            raise RuntimeError("not supported")
+        return 1 - link
+
+    def nvmlDeviceGetNvLinkErrorCounter(self, handle: int, link: int, counter: int) -> int:  # noqa: N802
+        if counter == 1:
+            raise RuntimeError("not supported")
+        return 10 + counter
+
+    def nvmlDeviceGetFieldValues(self, handle: int, fields: list[tuple[int, int]]) -> list[Any]:  # noqa: N802
+        return [SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=26562))]
+
+
+def test_from_nvml() -> None:
+    healthy, broken = nvlink.from_library(Library())
+    assert (healthy["name"], healthy["uuid"]) == ("NVIDIA X", "GPU-0")
+    assert [(link["state"], link["speed"], link["counters"]) for link in healthy["links"]] == [
+        ("active", 26.562, {"replay": 10, "crc": 12}),
+        ("inactive", None, {}),
+    ]
+    assert broken["links"] == []
+
+
+def fake_smi(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    tool = folder / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def no_library() -> Any:
+        raise nvml.Unavailable("NVML: not here")
+
+    monkeypatch.setattr(nvml, "open_library", no_library)
+
+
+def test_run_with_the_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = Path(__file__).resolve().parents[2] / "samples/h200x8"
+    fake_smi(tmp_path, monkeypatch, f'[ "$1" = nvlink ] && cat {samples}/nvlink$2.txt')
+    found = nvlink.run({}, None, 20.0)
+    assert (found["source"], found["error"]) == ("nvidia-smi", None)
+    assert len(found["gpus"]) == 8
+    assert found["gpus"][7]["links"][17] == {
+        "link": 17,
+        "state": "active",
+        "speed": 26.562,
+        "counters": {"replay": 0, "recovery": 0, "crc": 0},
+        "other": {},
+    }
+    assert found["raw"]["s"] == STATUS
+
+
+def test_run_with_a_lost_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system"
+    fake_smi(tmp_path, monkeypatch, f"echo '{lost}'; exit 15")
+    found = nvlink.run({}, None, 20.0)
+    assert (found["source"], found["gpus"]) == ("none", [])
+    assert found["error"] == "0000:02:00.0 GPU is lost"
+
+
+def test_run_without_nvlink_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_smi(tmp_path, monkeypatch, "exit 0")
+    found = nvlink.run({}, None, 20.0)
+    assert (found["source"], found["gpus"], found["error"]) == ("none", [], None)
+
+
+def test_run_when_the_tool_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_smi(tmp_path, monkeypatch, "exec sleep 60")
+    assert nvlink.run({}, None, 1.0)["error"] == "nvidia-smi did not end in time"

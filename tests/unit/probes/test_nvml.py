@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from fabtui_probes import nvml
+
+
+class Library:
+    """Counts how often it is shut down."""
+
+    closed = 0
+
+    def nvmlShutdown(self) -> None:  # noqa: N802
+        self.closed += 1
+
+
+@pytest.fixture
+def library(monkeypatch: pytest.MonkeyPatch) -> Library:
+    made = Library()
+    monkeypatch.setattr(nvml, "open_library", lambda: made)
+    return made
+
+
+def test_a_task_gives_its_value_and_closes_the_library(library: Library) -> None:
+    assert nvml.Task(lambda given: given is library).result(30) == (True, None)
+    assert library.closed == 1
+
+
+def test_a_task_that_fails_says_why(library: Library) -> None:
+    def fail(library: Any) -> None:
+        raise KeyError("x")
+
+    assert nvml.Task(fail).result(30) == (None, "NVML: KeyError: 'x'")
+    assert library.closed == 1
+
+
+def test_a_task_that_hangs_costs_its_deadline_only(library: Library) -> None:
+    never = threading.Event()
+    value, error = nvml.Task(lambda library: never.wait(60)).result(0.05)
+    never.set()
+    assert value is None
+    assert error == "NVML did not answer within 0.1 s"
+
+
+def test_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unavailable() -> None:
+        raise nvml.Unavailable("NVML: no driver")
+
+    monkeypatch.setattr(nvml, "open_library", unavailable)
+    assert nvml.Task(lambda library: 1).result(30) == (None, "NVML: no driver")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(7, 7), (0, 0), (True, None), (None, None), ("7", None), (0xFFFFFFFFFFFFFFFF, None)]
+)
+def test_number(value: Any, expected: int | None) -> None:
+    assert nvml.number(value) == expected
+
+
+def test_ask() -> None:
+    def fail(*args: Any) -> None:
+        raise RuntimeError("not supported")
+
+    assert nvml.ask(fail, 1) is None
+    assert nvml.ask(None, 1) is None
+    assert nvml.ask(max, 1, 2) == 2

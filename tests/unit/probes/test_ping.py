@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabtui_probes import commands, ping
+
+from .places import sample
+
+PLAN = ping.Plan(3, 0.5, 56)
+
+
+def test_answered() -> None:
+    row = ping.parse_ping(sample("ping/iputils-answered.txt"))
+    assert row == {
+        "sent": 3,
+        "received": 3,
+        "loss": 0.0,
+        "rtt_min": 0.044,
+        "rtt_avg": 0.137,
+        "rtt_max": 0.320,
+        "duplicates": 0,
+        "error": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "sent", "received", "loss", "error"),
+    [
+        ("ipv6", 2, 2, 0.0, None),
+        ("host-unreachable", 4, 0, 100.0, "Destination Host Unreachable"),
+        ("too-long", 1, 0, 100.0, "local error: message too long, mtu=1500"),
+        ("network-unreachable", None, None, None, "connect: Network is unreachable"),
+        ("wrong-source", None, None, None, "bind: Cannot assign requested address"),
+        ("unknown-host", None, None, None, "nosuch.invalid: Temporary failure in name resolution"),
+        ("not-permitted", None, None, None, "socket: Operation not permitted"),
+    ],
+)
+def test_iputils(name: str, sent: int | None, received: int | None, loss: float | None, error: str | None) -> None:
+    row = ping.parse_ping(sample(f"ping/iputils-{name}.txt"))
+    assert (row["sent"], row["received"], row["loss"], row["error"]) == (sent, received, loss, error)
+    assert (row["rtt_avg"] is None) == (not received)
+
+
+def test_busybox() -> None:
+    row = ping.parse_ping(
+        "PING 192.0.2.1 (192.0.2.1): 56 data bytes\n64 bytes from 192.0.2.1: seq=0 ttl=64 time=0.5 ms\n\n"
+        "--- 192.0.2.1 ping statistics ---\n4 packets transmitted, 1 packets received, 75% packet loss\n"
+        "round-trip min/avg/max = 0.5/0.5/0.5 ms\n"
+    )
+    assert (row["sent"], row["received"], row["loss"], row["rtt_max"], row["error"]) == (4, 1, 75.0, 0.5, None)
+    assert ping.parse_ping("ping: permission denied (are you root?)")["error"] == "permission denied (are you root?)"
+
+
+def test_loss_is_counted_and_not_read() -> None:
+    text = "3 packets transmitted, 2 received, 33% packet loss, time 2ms\nrtt min/avg/max/mdev = 1/1/1/0 ms\n"
+    assert ping.parse_ping(text)["loss"] == 33.333
+
+
+def test_duplicates() -> None:
+    text = "2 packets transmitted, 2 received, +19 duplicates, 0% packet loss, time 1013ms\n"
+    assert ping.parse_ping(text)["duplicates"] == 19
+    assert (
+        ping.parse_ping("64 bytes from x: time=1 ms (DUP!)\n" + text.replace("+19 duplicates, ", ""))["duplicates"] == 1
+    )
+
+
+def test_no_summary_is_unknown() -> None:
+    row = ping.parse_ping("PING 192.0.2.1 (192.0.2.1) 56(84) bytes of data.\n")
+    assert (row["sent"], row["received"], row["loss"]) == (None, None, None)
+    assert row["error"] == "no summary from ping"
+
+
+def test_fping() -> None:
+    rows = ping.parse_fping(sample("ping/fping-answered-and-lost.txt"))
+    assert list(rows) == ["127.0.0.2", "192.0.2.1", "192.0.2.9"]
+    row = rows["127.0.0.2"]
+    assert (row["sent"], row["received"], row["loss"]) == (3, 3, 0.0)
+    assert (row["rtt_min"], row["rtt_avg"], row["rtt_max"]) == (0.053, 0.1287, 0.279)
+    lost = rows["192.0.2.9"]
+    assert (lost["sent"], lost["received"], lost["loss"], lost["rtt_avg"]) == (3, 0, 100.0, None)
+
+
+def test_fping_counts() -> None:
+    rows = ping.parse_fping(sample("ping/fping-counts.txt"))
+    assert (rows["127.0.0.2"]["received"], rows["127.0.0.2"]["rtt_avg"]) == (3, 0.111)
+    assert (rows["192.0.2.9"]["loss"], rows["192.0.2.9"]["rtt_avg"]) == (100.0, None)
+
+
+@pytest.mark.parametrize("name", ["not-permitted", "wrong-source"])
+def test_fping_that_could_not_ask(name: str) -> None:
+    assert ping.parse_fping(sample(f"ping/fping-{name}.txt")) == {}
+
+
+def test_fping_partly_lost_and_why() -> None:
+    text = "192.0.2.7 : 1.50 - 0.5\n192.0.2.8 : - -\n192.0.2.8 : duplicate for [0], 64 bytes, 1.0 ms\n"
+    rows = ping.parse_fping(text + "ICMP Host Unreachable from 192.0.2.1 for ICMP Echo sent to 192.0.2.8\n")
+    assert (rows["192.0.2.7"]["loss"], rows["192.0.2.7"]["rtt_avg"]) == (33.333, 1.0)
+    assert (rows["192.0.2.8"]["error"], rows["192.0.2.8"]["duplicates"]) == ("Host Unreachable", 1)
+
+
+def test_fping_text_that_is_no_answer() -> None:
+    assert ping.parse_fping("192.0.2.7 : 1.5 - -4\n")["192.0.2.7"]["received"] is None
+    assert ping.parse_fping("192.0.2.7 : address not found\n") == {}
+
+
+def test_the_commands_have_no_room_for_options() -> None:
+    assert ping.fping_argv("192.0.2.1", ["192.0.2.2"], PLAN)[-4:] == ["-S", "192.0.2.1", "--", "192.0.2.2"]
+    assert ping.ping_argv("192.0.2.1", "192.0.2.2", PLAN)[-4:] == ["-I", "192.0.2.1", "--", "192.0.2.2"]
+    assert "-6" in ping.ping_argv("", "2001:db8::1", PLAN)
+
+
+def sweep(targets: list[dict[str, Any]], deadline: float = 30.0, **args: Any) -> tuple[dict[str, Any], list[Any]]:
+    parts: list[Any] = []
+    value = ping.run({"targets": targets, "count": 2, "wait": 0.5, **args}, parts.append, deadline)
+    # The parts and the result say the same.
+    assert sorted(str(row) for part in parts for row in part["rows"]) == sorted(str(row) for row in value["rows"])
+    return value, parts
+
+
+def without(monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
+    """Hide tools from the probe."""
+    find = commands.find
+    hidden: Callable[[str], str | None] = lambda name: None if name in missing else find(name)  # noqa: E731
+    monkeypatch.setattr(commands, "find", hidden)
+
+
+def pingable(name: str) -> bool:
+    """Return whether a tool is here and may open its socket."""
+    if not shutil.which(name):
+        return False
+    argv = [name, "-c", "1", "127.0.0.1"]
+    return subprocess.run(argv, capture_output=True, timeout=30, check=False).returncode == 0
+
+
+needs_fping = pytest.mark.skipif(not pingable("fping"), reason="fping is not here or may not open its socket")
+needs_ping = pytest.mark.skipif(not pingable("ping"), reason="ping is not here or may not open its socket")
+
+
+def check_loopback(value: dict[str, Any], tool: str) -> None:
+    rows = {row["id"]: row for row in value["rows"]}
+    assert set(rows) == {"a", "b", "c"}
+    for row in (rows["a"], rows["b"]):
+        assert (row["sent"], row["received"], row["loss"], row["error"]) == (2, 2, 0.0, None)
+        assert 0 < row["rtt_min"] <= row["rtt_avg"] <= row["rtt_max"]
+        assert row["tool"] == tool
+        assert row["dst"] in row["raw"]
+    assert rows["a"]["src"] == "127.0.0.1"
+    assert (rows["c"]["received"], rows["c"]["loss"]) == (None, None)
+    assert "assign requested address" in rows["c"]["error"]
+
+
+LOOPBACK = [
+    {"id": "a", "src": "127.0.0.1", "dst": "127.0.0.2"},
+    {"id": "b", "src": "127.0.0.3", "dst": "127.0.0.2"},
+    {"id": "c", "src": "203.0.113.1", "dst": "127.0.0.2"},
+]
+
+
+@needs_fping
+@needs_ping
+def test_real_fping() -> None:
+    value, _ = sweep(LOOPBACK)
+    check_loopback(value, "fping")
+    assert value["tool"] == "fping+ping"
+
+
+@needs_ping
+def test_real_ping(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "fping")
+    value, parts = sweep(LOOPBACK)
+    check_loopback(value, "ping")
+    assert value["tool"] == "ping"
+    assert len(parts) == 3
+
+
+@needs_fping
+def test_one_target_asked_for_twice_is_answered_twice() -> None:
+    value, _ = sweep([{"id": number, "src": "127.0.0.1", "dst": "127.0.0.2"} for number in range(3)])
+    assert sorted((row["id"], row["received"]) for row in value["rows"]) == [(0, 2), (1, 2), (2, 2)]
+
+
+def tools(folder: Path, monkeypatch: pytest.MonkeyPatch, **scripts: str) -> None:
+    """Put tools of our making before all others."""
+    for name, script in scripts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+ANSWER = "echo '2 packets transmitted, 2 received, 0% packet loss, time 1ms'"
+
+
+def test_fping_that_may_not_falls_back_to_ping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools(tmp_path, monkeypatch, fping="exit 4", ping=ANSWER)
+    value, _ = sweep(LOOPBACK)
+    assert [(row["tool"], row["received"]) for row in value["rows"]] == [("ping", 2)] * 3
+
+
+def test_a_ping_without_short_intervals_is_asked_again_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse = f"case \" $* \" in *' -i '*) echo \"ping: invalid option -- 'i'\" >&2; exit 2;; esac; {ANSWER}"
+    tools(tmp_path, monkeypatch, fping="exit 4", ping=refuse)
+    value, _ = sweep(LOOPBACK)
+    assert [row["received"] for row in value["rows"]] == [2, 2, 2]
+
+
+def test_ping_that_hangs_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools(tmp_path, monkeypatch, fping="exit 4", ping="exec sleep 60")
+    value, _ = sweep(LOOPBACK[:1], deadline=1.0)
+    (row,) = value["rows"]
+    assert (row["received"], row["loss"], row["error"]) == (None, None, "ping did not end in time")
+
+
+def test_no_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "fping", "ping")
+    value, _ = sweep(LOOPBACK)
+    assert value["tool"] == "none"
+    assert [(row["received"], row["error"]) for row in value["rows"]] == [(None, "no ping on this node")] * 3
+
+
+@pytest.mark.parametrize(
+    ("src", "dst"),
+    [
+        ("127.0.0.1", "-f"),
+        ("-x", "127.0.0.1"),
+        ("127.0.0.1", "::1"),
+        ("", ""),
+        ("127.0.0.1", "localhost"),
+        ("", "1%$(x)"),
+    ],
+)
+def test_what_is_no_pair_of_addresses_is_never_run(src: str, dst: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*args: Any) -> None:
+        raise AssertionError(args)
+
+    monkeypatch.setattr(commands, "run", never)
+    value, _ = sweep([{"id": 7, "src": src, "dst": dst}])
+    assert [(row["id"], row["error"]) for row in value["rows"]] == [(7, "not two addresses of one family")]
+
+
+def test_odd_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "fping", "ping")
+    assert ping.run({}, lambda part: None, 5.0) == {"rows": [], "tool": "none"}
+    value, _ = sweep([LOOPBACK[0], "x"], count="many", wait=float("nan"), size=True)  # type: ignore[list-item]
+    assert len(value["rows"]) == 1
+    with pytest.raises(ValueError, match="at most"):
+        ping.run({"targets": [LOOPBACK[0]] * 10000}, lambda part: None, 5.0)
+
+
+def test_a_large_result_leaves_the_raw_text_to_the_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools(tmp_path, monkeypatch, fping="exit 4", ping=ANSWER)
+    monkeypatch.setattr(ping, "_ALL_RAW_LIMIT", 10)
+    parts: list[dict[str, Any]] = []
+    value = ping.run({"targets": LOOPBACK}, parts.append, 20.0)
+    assert [row["raw"] for row in value["rows"]] == ["", "", ""]
+    assert all("2 received" in row["raw"] for part in parts for row in part["rows"])

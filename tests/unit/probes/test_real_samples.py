@@ -1,0 +1,143 @@
+"""The parsers on outputs that people have posted; these are not ours to ship, so they are read where they lie."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from fabtui_probes import ibstat, nvidia_smi, nvlink, ping
+
+from .places import REAL
+
+FOLDERS = ["ibstat", "nvidia-smi-broken", "nvidia-smi-nvlink-e", "nvidia-smi-nvlink-status", "ping"]
+
+
+def index() -> list[dict[str, str]]:
+    if not (REAL / "INDEX.csv").is_file():
+        return []
+    with (REAL / "INDEX.csv").open(newline="") as file:
+        return [row for row in csv.DictReader(file) if row["file"].partition("/")[0] in FOLDERS]
+
+
+pytestmark = pytest.mark.skipif(not index(), reason="no real samples here (FABTUI_REAL_SAMPLES)")
+
+
+def rows(folder: str) -> list[Any]:
+    chosen = [row for row in index() if row["file"].startswith(folder + "/")]
+    return [pytest.param(row["file"], row["expect"], id=row["file"]) for row in chosen] or [pytest.param("", "")]
+
+
+def said(expect: str, pattern: str) -> str | None:
+    """Return what the index says of a value, None if it says nothing."""
+    found = re.search(pattern, expect)
+    return found.group(1) if found else None
+
+
+def equal(value: Any, expect: str, pattern: str) -> None:
+    """Check a value against the index, where it says something."""
+    wanted = said(expect, pattern)
+    if wanted is not None:
+        assert type(value)(wanted) == value, f"{pattern} in {expect!r}"
+
+
+@pytest.mark.parametrize(("name", "expect"), rows("ibstat"))
+def test_ibstat(name: str, expect: str) -> None:
+    parsed = ibstat.parse_ibstat((REAL / name).read_text())
+    ports = [(ca["ca"], port) for ca in parsed["cas"] for port in ca["ports"]]
+    equal(len(parsed["cas"]), expect, r"\bcas=(\d+)")
+    equal(len(ports), expect, r"\bports=(\d+)")
+    for key, pattern in (("Active", r"active=(\d+)"), ("Down", r"\bdown=(\d+)")):
+        equal(sum(port["state"] == key for _, port in ports), expect, pattern)
+    for key, pattern in (("InfiniBand", r"\bib=(\d+)"), ("Ethernet", r"ethernet=(\d+)")):
+        equal(sum(port["link_layer"] == key for _, port in ports), expect, pattern)
+    equal(sum(port["physical_state"] == "Disabled" for _, port in ports), expect, r"phys_disabled=(\d+)")
+    down = said(expect, r"down_ports=([\w,]+)")
+    if down:
+        assert {ca for ca, port in ports if port["state"] == "Down"} == set(down.split(","))
+    rates = said(expect, r"rates: ([0-9x, ]+)")
+    if rates:
+        wanted = {
+            float(rate): int(count) for rate, _, count in (part.strip().partition("x") for part in rates.split(","))
+        }
+        assert Counter(port["rate"] for _, port in ports) == wanted
+    for ca, lid in re.findall(r"(mlx5_\d+)\.base_lid=(\d+)", expect):
+        assert dict(ports)[ca]["lid"] == int(lid)
+    if re.search(r"(?<![.\w])base_lid=", expect) and len(ports) == 1:
+        equal(ports[0][1]["lid"], expect, r"(?<![.\w])base_lid=(\d+)")
+        equal(ports[0][1]["sm_lid"], expect, r"sm_lid=(\d+)")
+    rate = said(expect, r"(?:^|; )rate=(\d+)(?: for all|;|$)")
+    if rate:
+        assert {port["rate"] for _, port in ports} == {float(rate)}
+    if "rate=unknown" in expect:
+        assert ports[-1][1]["rate"] is None
+    assert bool(parsed["errors"]) == ("mlx5_8" in expect and "error" in expect)
+    if parsed["errors"]:
+        assert "mlx5_8" in parsed["errors"][0]
+    if 'GUIDs are the literal "..."' in expect:
+        assert ports[0][1]["guid"] is None
+
+
+@pytest.mark.parametrize(("name", "expect"), rows("ping"))
+def test_ping(name: str, expect: str) -> None:
+    row = ping.parse_ping((REAL / name).read_text())
+    equal(row["sent"], expect, r"\btx=(\d+)")
+    equal(row["received"], expect, r"\brx=(\d+)")
+    loss = said(expect, r"loss=([0-9.]+)%")
+    if loss:
+        assert row["loss"] == float(loss)
+    assert row["duplicates"] == int(said(expect, r"duplicates=(\d+)") or 0)
+    average = said(expect, r"\bavg=([0-9.]+)")
+    if average:
+        assert row["rtt_avg"] == float(average)
+    times = said(expect, r"min/avg/max=([0-9./]+)")
+    if times:
+        assert [row["rtt_min"], row["rtt_avg"], row["rtt_max"]] == [float(word) for word in times.split("/")]
+    if row["received"] == 0:
+        assert row["rtt_avg"] is None
+    assert (row["error"] == "Destination Host Unreachable") == ("unreachable" in name)
+
+
+@pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-nvlink-e"))
+def test_nvlink_errors(name: str, expect: str) -> None:
+    gpus = nvlink.parse_nvlink_errors((REAL / name).read_text())
+    links = [link for gpu in gpus for link in gpu["links"]]
+    equal(len(gpus), expect, r"gpus=(\d+)")
+    equal(len(links), expect, r"links(?: listed)?=(\d+)")
+    for counter in ("replay", "recovery", "crc"):
+        wanted = said(expect, rf"{counter}=(\d+)")
+        assert wanted is not None
+        assert {link["counters"][counter] for link in links} == {int(wanted)}
+
+
+@pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-nvlink-status"))
+def test_nvlink_status(name: str, expect: str) -> None:
+    gpus = nvlink.parse_nvlink_status((REAL / name).read_text())
+    links = [link for gpu in gpus for link in gpu["links"]]
+    equal(len(gpus), expect, r"gpus=(\d+)")
+    equal(len(links), expect, r"links(?:_total| listed)?=(\d+)")
+    equal(sum(link["state"] == "inactive" for link in links), expect, r"inactive=(\d+)")
+    speed = said(expect, r"speed=([0-9.]+) GB/s")
+    if speed:
+        assert {(link["state"], link["speed"]) for link in links} == {("active", float(speed))}
+    assert any(gpu["all_inactive"] for gpu in gpus) == ("all_inactive" in expect)
+    equal(gpus[0]["index"] if gpus else 0, expect, r"\bgpu=(\d+)")
+
+
+@pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-broken"))
+def test_broken(name: str, expect: str) -> None:
+    found = nvidia_smi.parse_errors((REAL / name).read_text())
+    assert [error["kind"] for error in found] == [said(expect, r"error=(\w+)")]
+    reason, bus = said(expect, r"; reason=([^;]+)"), said(expect, r"; pci=([0-9A-F:.]+)")
+    if reason:
+        assert found[0]["reason"] == reason
+    if bus:
+        assert found[0]["bus"] == bus
+
+
+def test_every_folder_was_looked_at() -> None:
+    assert {row["file"].partition("/")[0] for row in index()} == set(FOLDERS)
+    assert len(index()) >= 30
