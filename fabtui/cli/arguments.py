@@ -37,7 +37,7 @@ def add_node_arguments(parser: argparse.ArgumentParser) -> None:
         "--hostfile", action="append", metavar="FILE", help="one host a line, comments from # (-: stdin)"
     )
     nodes.add_argument("--exclude", action="append", metavar="SET", help="nodes to leave out, in the syntax of --nodes")
-    nodes.add_argument("--lab", metavar="NxM", help="no real nodes: N SSH servers on this machine, M endpoints each")
+    nodes.add_argument("--lab", metavar="NxM", help="no real nodes: N made on this machine, M endpoints each")
     nodes.add_argument("--lab-fault", action="append", metavar="SPEC", help="a fault to make: 'n000:1>n001:2=drop'")
 
     reach = parser.add_argument_group("reaching them")

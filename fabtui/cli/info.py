@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -143,6 +142,8 @@ def _said(argv: list[str]) -> str:
 
 def _ask(argv: list[str]) -> tuple[int | None, str]:
     """Return a command's exit code, None when it could not be run to its end, and what it prints."""
+    import subprocess
+
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="backslashreplace", timeout=_DEADLINE

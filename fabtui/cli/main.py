@@ -44,7 +44,7 @@ def _dispatch(argv: Sequence[str] | None) -> int:
 
     words = list(sys.argv[1:] if argv is None else argv)
     args = build_parser().parse_args(words)
-    if "command" in args and words[0] != args.command:
+    if getattr(args, "command", None) not in (None, *words[:1]):
         # argparse would drop the ones before the command where both sides give an option.
         raise InputError(f"options go behind the command: fabtui {args.command} {words[0]} ...")
     code: int = args.execute(args)

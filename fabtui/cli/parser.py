@@ -42,7 +42,9 @@ def build_parser() -> argparse.ArgumentParser:
     add_test_arguments(parser)
     add_output_arguments(parser)
     add_display_arguments(parser)
-    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", parser_class=OneLineParser)
+    commands = parser.add_subparsers(
+        title="commands", dest="command", prog="fabtui", metavar="COMMAND", parser_class=OneLineParser
+    )
     for command in (run, replay, info, probes, completion):
         command.add_command(commands)
     return parser

@@ -1,0 +1,128 @@
+"""How long fabtui takes to start: CPU and wall time, against their bars and against a bare interpreter.
+
+    python bench/startup.py [ROUNDS]
+
+The first frame is that of the app in a pseudo-terminal of 120x40: the time from the start of the process to the first
+text after it switched to the alternate screen. Each figure is the median of several rounds; times are in milliseconds.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+BAR_COMMAND = 60.0
+BAR_FRAME = 250.0
+_DEADLINE = 30.0
+_TICK = 1000.0 / os.sysconf("SC_CLK_TCK")
+#: The alternate screen, and after it something that is neither an escape sequence nor blank.
+_SCREEN = b"\x1b[?1049h"
+_ESCAPES = re.compile(rb"\x1b(\[[0-9;?<>=$ ]*[A-Za-z@`~]|[PX^_\]].*?(\x07|\x1b\\)|[ -/]*[0-~])", re.DOTALL)
+
+
+class Times(NamedTuple):
+    cpu: float
+    wall: float
+
+
+def of_command(argv: list[str]) -> Times:
+    """Run a command to its end."""
+    began = time.perf_counter()
+    pid = os.posix_spawn(argv[0], argv, os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)])
+    _, status, usage = os.wait4(pid, 0)
+    wall = time.perf_counter() - began
+    if status:
+        raise SystemExit(f"{' '.join(argv)} failed")
+    return Times((usage.ru_utime + usage.ru_stime) * 1000, wall * 1000)
+
+
+def of_first_frame(argv: list[str]) -> Times:
+    """Run the app until its first frame, then end it."""
+    began = time.perf_counter()
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")
+        os.execv(argv[0], argv)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    try:
+        seen = b""
+        while not _has_text(seen):
+            left = began + _DEADLINE - time.perf_counter()
+            if left <= 0 or not select.select([terminal], [], [], left)[0]:
+                raise SystemExit(f"no frame within {_DEADLINE:.0f} s; the terminal got {seen[-300:]!r}")
+            seen += os.read(terminal, 65536)
+        wall = time.perf_counter() - began
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return Times((int(fields[11]) + int(fields[12])) * _TICK, wall * 1000)
+    finally:
+        _end(pid, terminal)
+
+
+def _has_text(seen: bytes) -> bool:
+    _, found, frame = seen.partition(_SCREEN)
+    return bool(found) and bool(_ESCAPES.sub(b"", frame).strip(b" \r\n\x1b"))
+
+
+def _end(pid: int, terminal: int) -> None:
+    """Ask the app to leave, as a closed terminal does; insist when it stays."""
+    os.kill(pid, signal.SIGTERM)
+    end = time.monotonic() + 10
+    while os.waitpid(pid, os.WNOHANG) == (0, 0):
+        if time.monotonic() > end:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            break
+        if select.select([terminal], [], [], 0.05)[0]:
+            try:
+                os.read(terminal, 65536)
+            except OSError:
+                time.sleep(0.02)
+    os.close(terminal)
+
+
+def median(measure: Callable[[], Times], rounds: int) -> Times:
+    found = [measure() for _ in range(rounds)]
+    return Times(*(statistics.median(column) for column in zip(*found, strict=True)))
+
+
+def main() -> int:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 9
+    python = sys.executable
+    fabtui = os.path.join(os.path.dirname(python), "fabtui")
+    subprocess.run([fabtui, "--help"], stdout=subprocess.DEVNULL, check=True)  # compiles what was not compiled yet
+    with tempfile.TemporaryDirectory() as state:
+        os.environ["XDG_STATE_HOME"] = state
+        bare = median(lambda: of_command([python, "-c", "pass"]), rounds)
+        rows = [("python3 -c pass", bare, None)]
+        for option in ("--version", "--help"):
+            rows.append((f"fabtui {option}", median(lambda o=option: of_command([fabtui, o]), rounds), BAR_COMMAND))
+        app = [fabtui, "--lab", "1x2", "--no-record"]
+        rows.append(("fabtui, first frame", median(lambda: of_first_frame(app), rounds), BAR_FRAME))
+    print(f"{'':22} {'CPU ms':>8} {'wall ms':>8} {'x python':>9} {'bar ms':>7}")
+    missed = 0
+    for name, times, bar in rows:
+        # Commands are held to their CPU time, the frame to what a user waits.
+        held = times.wall if bar == BAR_FRAME else times.cpu
+        verdict = "" if bar is None else ("kept" if held <= bar else "MISSED")
+        missed += verdict == "MISSED"
+        shown = "" if bar is None else f"{bar:.0f}"
+        print(f"{name:22} {times.cpu:8.1f} {times.wall:8.1f} {times.cpu / bare.cpu:9.2f} {shown:>7} {verdict}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

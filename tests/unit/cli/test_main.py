@@ -1,0 +1,204 @@
+"""The command line as a process: what it prints where, and what it exits with."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabtui.cli import main as entry
+
+Maker = Callable[[], Any]
+
+
+def fabtui(*argv: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "fabtui", *argv],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        stdin=subprocess.DEVNULL,
+        **more,
+    )
+
+
+def recording(path: Path, maker: Any) -> Path:
+    with gzip.open(path, "wt") as file:
+        for event in maker.events:
+            file.write(json.dumps(event) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--nodes", ""], "--nodes: empty"),
+        (["run", "--nodes", "n[1-"], "without ']'"),
+        (["run", "--hostfile", os.devnull], "names no node"),
+        (["run", "--lab", "0x4"], "--lab"),
+        (["run", "--nodes", "a", "--csv", "/nowhere/at/all.csv"], "--csv: cannot write /nowhere/at/all.csv"),
+        (["run", "--nodes", "a", "--probes", "pong"], "unknown probe 'pong'"),
+        (["run", "--nodes", "-oProxyCommand=x"], "--nodes"),
+        (["run", "--nodes=-oProxyCommand=x"], "begins with '-'"),
+        (["run"], "no nodes given; use --nodes"),
+        ([], "no nodes given; use --nodes"),
+        (["run", "--no-such-option"], "unrecognized arguments: --no-such-option"),
+        (["nonsense"], "invalid choice: 'nonsense'"),
+        (["--nodes", "a", "run"], "options go behind the command"),
+        (["run", "--nodes", "n[0-999999999]"], "1000000000 nodes; at most"),
+        (["replay", "/nowhere"], "cannot read /nowhere"),
+        (["replay", "/etc/passwd"], "not a recording"),
+        (["replay", "x", "--speed", "-1"], "--speed"),
+        (["run", "--nodes", "\x1b[2Ja"], "without ']'"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_2(argv: list[str], words: str) -> None:
+    done = fabtui(*argv)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("fabtui: error: ")
+    assert done.stderr.count("\n") == 1
+    assert words in done.stderr
+    assert "\x1b" not in done.stderr
+
+
+def test_wrong_input_leaves_no_recording(tmp_path: Path) -> None:
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    fabtui("run", "--lab", "2x2", "--csv", "/nowhere/x.csv", env=environment)
+    assert not list(tmp_path.rglob("*.jsonl.gz"))
+
+
+@pytest.mark.parametrize("command", [[], ["run"], ["replay"], ["info"], ["probes"], ["completion"]])
+def test_every_command_explains_itself(command: list[str]) -> None:
+    done = fabtui(*command, "--help", env={**os.environ, "COLUMNS": "80"})
+    assert done.returncode == 0
+    assert done.stdout.startswith("usage: fabtui")
+    assert max(map(len, done.stdout.splitlines())) <= 95
+
+
+def test_every_option_has_one_line_of_help() -> None:
+    import argparse
+
+    from fabtui.cli.parser import build_parser
+
+    def actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+        found = list(parser._actions)
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for command in action.choices.values():
+                    found += actions(command)
+        return found
+
+    for action in actions(build_parser()):
+        if not isinstance(action, argparse._SubParsersAction):
+            assert action.help, action.option_strings
+            assert len(action.help) <= 60, action.help
+
+
+def test_the_probes_are_listed() -> None:
+    from fabtui.session.options import ALL_PROBES
+
+    text = fabtui("probes").stdout
+    for name in ALL_PROBES:
+        assert f"\n  {name} " in text
+
+
+def test_info_tells_where_things_are(tmp_path: Path) -> None:
+    done = fabtui(
+        "info", env={**os.environ, "XDG_STATE_HOME": str(tmp_path), "TERM": "xterm-256color", "COLORTERM": ""}
+    )
+    assert done.returncode == 0
+    assert f"{tmp_path}/fabtui (not there)" in done.stdout
+    assert "textual        " in done.stdout
+    assert "256 (TERM)" in done.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion_knows_the_options(shell: str) -> None:
+    done = fabtui("completion", shell)
+    assert done.returncode == 0
+    assert "host-key-policy" in done.stdout
+
+
+def test_bash_takes_its_completion() -> None:
+    bash = shutil.which("bash")
+    assert bash
+    script = fabtui("completion", "bash").stdout
+    code = (
+        script + "\nCOMP_WORDS=(fabtui run --host-key-p)\nCOMP_CWORD=2\n"
+        'name=$(complete -p fabtui | sed "s/.*-F \\([^ ]*\\).*/\\1/") && "$name" fabtui --host-key-p run\n'
+        'printf "%s\\n" "${COMPREPLY[@]}"\n'
+    )
+    done = subprocess.run([bash, "--norc"], input=code, capture_output=True, text=True, timeout=20)
+    assert "--host-key-policy" in done.stdout
+
+
+def test_a_recording_is_told_as_text(make_model: Maker, tmp_path: Path) -> None:
+    names = ["n0:0", "n0:1"]
+    maker = make_model().start(["n0"]).endpoints({"n0": 2}).pairs(names).add("phase", name="done")
+    csv = tmp_path / "s.csv"
+    done = fabtui("replay", "--text", "--csv", str(csv), str(recording(tmp_path / "good.gz", maker)))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 node, 2 x CPU rank" in done.stdout
+    assert f"wrote {csv} (2 rows)" in done.stdout
+    assert len(csv.read_text().splitlines()) == 3
+    maker.measured("p2p", *names, "failed", error="x")
+    assert fabtui("replay", "--text", str(recording(tmp_path / "bad.gz", maker))).returncode == 1
+    maker.add("measured", measurements=[{"layer": "nonsense"}])
+    done = fabtui("replay", "--text", str(recording(tmp_path / "broken.gz", maker)))
+    assert done.returncode == 2
+    assert "event 7 cannot be used" in done.stderr
+
+
+def test_an_unexpected_error_leaves_one_line_and_a_log(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    def broken(argv: object) -> int:
+        raise RuntimeError("surprise\x1b[2J\nsecond line")
+
+    monkeypatch.setattr(entry, "_dispatch", broken)
+    assert entry.main(["run", "--env", "TOKEN=secret"]) == 70
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "\x1b" not in err
+    assert "RuntimeError: surprise" in err
+    log = tmp_path / "fabtui" / "crash.log"
+    assert str(log) in err
+    assert "Traceback" in log.read_text()
+    assert "secret" not in log.read_text()
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_crash_without_a_place_for_the_log_is_still_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(entry, "_dispatch", lambda argv: 1 // 0)
+    assert entry.main([]) == 70
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_ctrl_c_anywhere_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(argv: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(entry, "_dispatch", interrupted)
+    assert entry.main([]) == 130
+
+
+def test_a_reader_that_goes_away_is_no_crash() -> None:
+    command = f"{sys.executable} -m fabtui --help | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=20)
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,65 @@
+"""Whole sessions without a screen, over the lab."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed"),
+]
+
+
+def fabtui(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "fabtui", *argv], capture_output=True, text=True, timeout=90)
+
+
+def test_run_fills_the_grid_and_writes_the_files(tmp_path: Path) -> None:
+    csv, value = tmp_path / "s.csv", tmp_path / "s.json"
+    record = tmp_path / "r.jsonl.gz"
+    argv = ["--lab", "1x2", "--bytes", "64K", "--csv", str(csv), "--json", str(value), "--record", str(record)]
+    done = fabtui("run", *argv)
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    assert "p2p, GB/s at 64 KiB" in done.stdout
+    assert f"recorded in {record}" in done.stdout
+    assert "p2p: 2 tests\n" in done.stderr
+    verdicts = [m["verdict"] for m in json.loads(value.read_text())["measurements"] if m["layer"] == "p2p"]
+    assert len(verdicts) == 2
+    again = fabtui("replay", "--text", str(record))
+    assert again.returncode == done.returncode
+    assert done.stdout.startswith(again.stdout)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_writes_what_it_has(tmp_path: Path, number: signal.Signals) -> None:
+    csv, record = tmp_path / "s.csv", tmp_path / "r.jsonl.gz"
+    argv = ["run", "--lab", "2x2", "--lab-fault", "n000:0>n001:1=drop", "--timeout", "60"]
+    argv += ["--csv", str(csv), "--record", str(record), "--bytes", "64K"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fabtui", *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        # The dead pair holds the sweep for its deadline of 60 s; that is when the signal comes.
+        end = time.monotonic() + 60
+        assert process.stderr is not None
+        while time.monotonic() < end and not process.stderr.readline().startswith("p2p"):
+            pass
+        time.sleep(2)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=40)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 128 + number
+    assert f"interrupted by {number.name}" in err
+    assert "the session was not finished: it ended in p2p" in out
+    assert ",p2p," in csv.read_text()
+    assert fabtui("replay", "--text", str(record)).returncode == 3

@@ -1,0 +1,101 @@
+"""What may import what, and what may be loaded when: checked in fresh interpreters."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fabtui
+import fabtui_probes
+
+#: None of these before the first frame of the screen; torch never on the login node.
+HEAVY = ("asyncssh", "cryptography", "numpy", "pandas", "pynvml", "torch", "ClusterShell", "shtab", "tomlkit")
+PROBES = Path(fabtui_probes.__file__).parent
+SOURCES = sorted(PROBES.rglob("*.py"))
+
+
+def loaded_after(code: str) -> set[str]:
+    """Return the names of the modules that a fresh interpreter has after some code."""
+    script = f"import sys, json\n{code}\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import fabtui",
+        "import fabtui.cli.main",
+        "from fabtui.cli.parser import build_parser; build_parser().parse_args(['--nodes', 'a'])",
+    ],
+)
+def test_the_command_line_loads_nothing_heavy(code: str) -> None:
+    loaded = loaded_after(code)
+    assert not loaded & {*HEAVY, "textual", "rich", "asyncio", "platformdirs", "importlib.metadata", "subprocess"}
+
+
+def test_a_whole_request_loads_nothing_heavy() -> None:
+    code = (
+        "from fabtui.cli.parser import build_parser\nfrom fabtui.cli.request import request_from\n"
+        "request_from(build_parser().parse_args(['--nodes', 'n[060-067]', '--no-record', '--csv', '/tmp/x.csv']))\n"
+        "request_from(build_parser().parse_args(['--lab', '2x4', '--lab-fault', 'n000:1>n001:2=drop', '--no-record']))"
+    )
+    assert not loaded_after(code) & {*HEAVY, "textual", "rich"}
+
+
+@pytest.mark.parametrize("module", ["fabtui.screen.app", "fabtui.screen.run"])
+def test_the_screen_loads_nothing_heavy_but_textual(module: str) -> None:
+    assert not loaded_after(f"import {module}") & set(HEAVY)
+
+
+@pytest.mark.parametrize("package", ["fabric", "export.snapshot", "session.options", "session.feed"])
+def test_the_core_is_light(package: str) -> None:
+    assert not loaded_after(f"import fabtui.{package}") & {*HEAVY, "textual", "rich", "asyncio"}
+
+
+def test_the_session_never_loads_torch_or_the_screen() -> None:
+    loaded = loaded_after("import fabtui.session.live, fabtui.nodes.reach, fabtui.lab.start")
+    assert not loaded & {"torch", "textual", "rich", "pandas", "numpy"}
+
+
+def test_a_name_of_the_package_is_loaded_on_first_use() -> None:
+    assert "pandas" in loaded_after("import fabtui; fabtui.load_snapshot")
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        fabtui.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PROBES)))
+def test_what_runs_on_nodes_stands_on_the_standard_library(path: Path) -> None:
+    allowed = {*sys.stdlib_module_names, "fabtui_probes", "pynvml", "torch"}
+    tree = ast.parse(path.read_bytes(), feature_version=(3, 8))
+    top_level = {id(node) for node in tree.body}
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = [node.module or ""]
+        for name in names:
+            root = name.partition(".")[0]
+            assert root in allowed, f"{path.name} line {node.lineno} imports {name}"
+            if id(node) in top_level and path.parent.name != "engines":
+                assert root != "torch", f"{path.name} line {node.lineno} loads torch where no rank needs it"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PROBES)))
+def test_annotations_on_nodes_are_not_run(path: Path) -> None:
+    """An old Python would stumble over ``int | None``; the future import keeps it from looking."""
+    tree = ast.parse(path.read_bytes())
+    annotated = any(
+        isinstance(node, ast.AnnAssign)
+        or (isinstance(node, ast.arg) and node.annotation)
+        or (isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.returns)
+        for node in ast.walk(tree)
+    )
+    future = any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body)
+    assert future or not annotated
