@@ -1,0 +1,417 @@
+"""The app: a feed on one side, screens on the other."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.color import ColorSystem
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
+from textual.screen import Screen
+
+from fabtui.fabric.errors import InputError
+from fabtui.fabric.model import Model
+from fabtui.fabric.text import one_line
+from fabtui.screen.axis import Seat
+from fabtui.screen.grid import GridView
+from fabtui.screen.help import HelpScreen, bindings_of
+from fabtui.screen.levels import Glyphs
+from fabtui.screen.main import MainScreen
+from fabtui.screen.node import NodeScreen
+from fabtui.screen.pair import PairScreen
+from fabtui.screen.pulse import Pulse
+from fabtui.screen.settings import ScreenSettings
+from fabtui.screen.theming import DEFAULT, FEW_COLORS, RAMP_OF_SYSTEM, ramp_of, read_theme, theme_names
+from fabtui.screen.worst import WorstList
+
+if TYPE_CHECKING:
+    from fabtui.session.feed import Feed
+
+#: Seconds that a feed may take to end what runs on the nodes.
+CLOSE_DEADLINE = 12.0
+BAD_INPUT = 2
+BROKEN = 3
+
+_SYSTEMS = {"24": ColorSystem.TRUECOLOR, "256": ColorSystem.EIGHT_BIT, "16": ColorSystem.STANDARD}
+_NO_TEST = "a recording cannot be tested again"
+
+
+class FabricApp(App[int]):
+    """Shows a feed.
+
+    Args:
+        make_feed: Makes the feed; called after the first frame is painted, as it imports much.
+        settings: What the user chose for the screen.
+        clock: Seconds that pass at the pace of the wall clock.
+    """
+
+    TITLE = "fabtui"
+    ENABLE_COMMAND_PALETTE = True
+    CSS = """
+    Toast { max-width: 76; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("e", "csv", "CSV", id="app.csv"),
+        Binding("S", "screenshot_svg", "SVG", id="app.svg", show=False),
+        Binding("question_mark", "help", "help", id="app.help"),
+        Binding("ctrl+p", "command_palette", "commands", id="app.commands", priority=True),
+        Binding("q", "quit", "quit", id="app.quit"),
+        Binding("ctrl+c", "quit", "quit", id="app.interrupt", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        make_feed: Callable[[], Feed],
+        settings: ScreenSettings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self.settings = settings
+        self.glyphs = Glyphs(settings.ascii)
+        self.model = Model()
+        self.feed: Feed | None = None
+        self.last_words: str | None = None
+        self._make_feed = make_feed
+        self._clock = clock
+        self._began = clock()
+        self._heard = clock()
+        self._pulse = Pulse(self._soon)
+        self._leaving = False
+        self._feed_closed = False
+        self._trouble_badge: str | None = None
+        self._main: MainScreen | None = None
+        self._choose_theme()
+
+    # -- colours ------------------------------------------------------------------------------------------------------
+
+    @property
+    def color_count(self) -> str:
+        """How many colours are drawn with: ``24`` (bits), ``256``, ``16`` or ``none``."""
+        if self.settings.colors != "auto":
+            return self.settings.colors
+        if self.no_color:
+            return "none"
+        return RAMP_OF_SYSTEM.get(self.console.color_system or "truecolor", "24")
+
+    def _choose_theme(self) -> None:
+        name = self.settings.theme or (FEW_COLORS if self.color_count in ("16", "none") else DEFAULT)
+        if name in theme_names():
+            self.register_theme(read_theme(name).to_textual())
+        elif name not in self.available_themes:
+            raise InputError(
+                f"there is no theme {name!r}; themes: {', '.join([*theme_names(), *sorted(self.available_themes)])}"
+            )
+        self.theme = name
+
+    def _register_themes(self) -> None:
+        for name in theme_names():
+            if name not in self.available_themes:
+                self.register_theme(read_theme(name).to_textual())
+
+    def _paint(self, *_: object) -> None:
+        count = self.color_count
+        ramp = ramp_of(self.theme, self.current_theme.dark, count)
+        self.main.paint_with(ramp, _SYSTEMS.get(count))
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def main(self) -> MainScreen:
+        """The main screen."""
+        assert self._main is not None
+        return self._main
+
+    def get_default_screen(self) -> Screen[None]:
+        """Return the main screen."""
+        self._main = MainScreen(self)
+        return self._main
+
+    def on_mount(self) -> None:
+        """Paint, and once that is on the terminal, start the feed."""
+        self._paint()
+        self.theme_changed_signal.subscribe(self, self._paint)
+        for name in (signal.SIGTERM, signal.SIGHUP):
+            try:
+                asyncio.get_running_loop().add_signal_handler(name, self._interrupted)
+            except (NotImplementedError, RuntimeError, ValueError):
+                # Not the main thread, as in tests.
+                break
+        self.call_after_refresh(self._start)
+
+    def _interrupted(self) -> None:
+        self.call_later(self.action_quit)
+
+    def _start(self) -> None:
+        self.run_worker(self._run_feed(), name="feed", exit_on_error=False)
+
+    async def _run_feed(self) -> None:
+        # The first frame is on its way to the terminal in another thread: it must not wait for imports.
+        await asyncio.sleep(0.02)
+        try:
+            feed = self._make_feed()
+            self.feed, self.model = feed, feed.model
+            feed.listen(self._heard_something)
+            self.main.take_model()
+            self._register_themes()
+            self.set_interval(1.0, self._tick)
+            await feed.run()
+        except InputError as error:
+            self._leave(BAD_INPUT, f"fabtui: {one_line(str(error), 1000)}")
+        except Exception as error:
+            # What is known stays on the screen; what broke is told there and once more at the end.
+            self._broke(error)
+        else:
+            self._pulse.beat()
+            if self.settings.exit_on_end:
+                await self.action_quit()
+
+    def _broke(self, error: Exception) -> None:
+        text = one_line(f"{type(error).__name__}: {error}", 300)
+        self.log.error(text)
+        self.last_words = f"fabtui: an error within fabtui ended the session: {text}"
+        self._trouble_badge = f"STOPPED BY AN ERROR: {text}"
+        self._pulse.beat()
+
+    def _leave(self, code: int, words: str | None = None) -> None:
+        self.last_words = words or self.last_words
+        self.exit(code, return_code=code)
+
+    @property
+    def exit_status(self) -> int:
+        """The exit code of the session as it stands."""
+        if self._trouble_badge is not None:
+            return BROKEN
+        return self.model.exit_code or 0
+
+    async def action_quit(self) -> None:
+        """End what runs on the nodes, then the app; at once when asked a second time."""
+        if self._leaving:
+            self._leave(self.exit_status)
+            return
+        self._leaving = True
+        if self.feed is not None and not self._feed_closed:
+            while len(self.screen_stack) > 1:
+                self.pop_screen()
+            self.main.show_closing("closing: ending what runs on the nodes (q again: leave at once)")
+        self.run_worker(self._close_and_leave(), name="close", exit_on_error=False)
+
+    async def _close_and_leave(self) -> None:
+        await self.close_feed()
+        self._leave(self.exit_status)
+
+    async def close_feed(self) -> None:
+        """Close the feed, once, within a deadline; what goes wrong is told after the screen is gone."""
+        if self.feed is None or self._feed_closed:
+            return
+        self._feed_closed = True
+        try:
+            async with asyncio.timeout(CLOSE_DEADLINE):
+                await self.feed.close()
+        except TimeoutError:
+            self.last_words = f"fabtui: ending the session took more than {CLOSE_DEADLINE:.0f} s and was given up"
+        except Exception as error:
+            self.last_words = f"fabtui: ending the session: {one_line(f'{type(error).__name__}: {error}', 300)}"
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def _heard_something(self) -> None:
+        self._heard = self._clock()
+        self._pulse.beat()
+
+    def _soon(self) -> None:
+        self.call_later(self._draw)
+
+    def draw_again(self, after: float) -> None:
+        """Draw again after some seconds, should nothing else make it before."""
+        self.set_timer(after, self._pulse.beat)
+
+    def _draw(self) -> None:
+        if self._main is None or not self.is_running:
+            return
+        self._main.draw()
+        top = self.screen
+        if top is not self._main and hasattr(top, "draw"):
+            top.draw()
+
+    def _tick(self) -> None:
+        if self.running and self._main is not None:
+            self._main.draw_title()
+
+    @property
+    def running(self) -> bool:
+        """Whether the session is doing something, so that its clock goes."""
+        return self.feed is not None and self.feed.can_test and self.model.exit_code is None and not self._leaving
+
+    def elapsed(self) -> float:
+        """Return the seconds since the session began."""
+        if self.feed is None:
+            return self._clock() - self._began
+        if not self.running or not self.model.started:
+            return self.model.elapsed
+        return self.model.elapsed + self._clock() - self._heard
+
+    @property
+    def badges(self) -> list[str]:
+        """Lasting warnings."""
+        badges = list(self.feed.badges) if self.feed is not None else []
+        return [self._trouble_badge, *badges] if self._trouble_badge else badges
+
+    # -- what screens ask for -----------------------------------------------------------------------------------------
+
+    def tell(self, text: str, *, bad: bool = False) -> None:
+        """Say something for a moment."""
+        self.notify(text, severity="warning" if bad else "information", timeout=5, markup=False)
+
+    def copy(self, text: str) -> None:
+        """Copy a text to the terminal's clipboard."""
+        self.copy_to_clipboard(text)
+        lines = text.count("\n") + 1
+        self.tell(f"{lines} line{'s' if lines != 1 else ''} copied (OSC 52; tmux needs `set-clipboard on`)")
+
+    def open_pair(self, source: Seat, target: Seat) -> None:
+        """Show a pair."""
+        self.push_screen(PairScreen(source, target))
+
+    def open_node(self, node: str) -> None:
+        """Show a node."""
+        self.push_screen(NodeScreen(node))
+
+    def can_test(self) -> bool:
+        """Say whether tests can be run, and tell the user when not."""
+        if self.feed is None:
+            self.tell("the session has not begun")
+            return False
+        if not self.feed.can_test:
+            self.tell(_NO_TEST)
+            return False
+        return True
+
+    def retest(self, pairs: Sequence[tuple[Seat, Seat]]) -> None:
+        """Test pairs again."""
+        if not self.can_test() or self.feed is None:
+            return
+        wanted = [
+            (str(self.model.endpoints[a.number]), str(self.model.endpoints[b.number]))
+            for a, b in pairs
+            if a.number is not None and b.number is not None and a.number != b.number
+        ]
+        if not wanted:
+            self.tell("there is nothing to test between these two")
+            return
+        self.tell("testing again: " + ", ".join(f"{one_line(a, 40)} > {one_line(b, 40)}" for a, b in wanted))
+        self.run_worker(self._test(self.feed.retest(wanted)), name="retest", exit_on_error=False)
+
+    def sweep(self) -> None:
+        """Run the whole sweep again."""
+        if self.can_test() and self.feed is not None:
+            self.tell("sweeping again")
+            self.run_worker(self._test(self.feed.sweep()), name="sweep", exit_on_error=False)
+
+    async def _test(self, testing: Awaitable[None]) -> None:
+        try:
+            await testing
+        except Exception as error:
+            self.tell(f"the test ended with an error: {one_line(f'{type(error).__name__}: {error}', 200)}", bad=True)
+        self._pulse.beat()
+
+    def pause(self) -> None:
+        """Start no new test, or go on."""
+        if self.feed is None:
+            return
+        self.feed.pause(not self.model.paused)
+        self._pulse.beat()
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    async def action_csv(self) -> None:
+        """Write a CSV snapshot."""
+        path = self.settings.csv or Path(time.strftime("fabtui-%Y%m%dT%H%M%SZ.csv", time.gmtime()))
+        self.run_worker(self._write_csv(path), name="csv", exit_on_error=False)
+
+    async def _write_csv(self, path: Path) -> None:
+        from fabtui.export.csv import write_csv
+
+        try:
+            rows = await asyncio.to_thread(write_csv, self.model, path)
+        except (InputError, OSError) as error:
+            self.tell(f"the CSV could not be written: {one_line(str(error), 300)}", bad=True)
+        else:
+            self.tell(f"{rows} rows written to {one_line(str(path), 300)}")
+
+    def action_screenshot_svg(self) -> None:
+        """Write the screen as it is as an SVG picture."""
+        name = time.strftime("fabtui-%Y%m%dT%H%M%SZ.svg", time.gmtime())
+        try:
+            path = self.save_screenshot(name)
+        except OSError as error:
+            self.tell(f"the screenshot could not be written: {one_line(str(error), 300)}", bad=True)
+        else:
+            self.tell(f"screenshot written to {path}")
+
+    # -- help and commands --------------------------------------------------------------------------------------------
+
+    def action_help(self) -> None:
+        """Show what every key does."""
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen(binding_groups()))
+
+    def shown_keys(self, screen: DOMNode) -> list[tuple[str, str, str]]:
+        """Return key, description and action of what the key bar of a screen shows."""
+        found: list[tuple[str, str, str]] = []
+        if isinstance(screen, MainScreen):
+            found.append(("arrows", "move", ""))
+        kinds = [kind for kind in type(screen).__mro__ if issubclass(kind, DOMNode)] + [FabricApp]
+        for kind in kinds:
+            for binding in bindings_of(kind):
+                if not binding.show or any(action.rpartition(".")[2] == binding.action for _, _, action in found):
+                    continue
+                word = binding.description
+                if binding.action == "pause" and self.model.paused:
+                    word = "go on"
+                key = self.get_key_display(binding.with_key(binding.key.split(",")[0]))
+                action = f"app.{binding.action}" if kind is FabricApp else binding.action
+                found.append((key, word, action))
+        return found
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Yield a command for everything that has a key, and for the themes."""
+        for title, kind in binding_groups():
+            if not (kind is FabricApp or isinstance(screen, kind) or (kind is GridView and screen is self._main)):
+                continue
+            node: DOMNode = self if kind is FabricApp else self.main.grid if kind is GridView else screen
+            for binding in bindings_of(kind):
+                if binding.action in ("command_palette",) or binding.id == "app.interrupt":
+                    continue
+                yield SystemCommand(
+                    f"{title}: {binding.description}",
+                    f"key {self.get_key_display(binding.with_key(binding.key.split(',')[0]))}",
+                    self._doing(binding.action, node),
+                )
+        yield SystemCommand("Theme: change", "colours of the screen", self.action_change_theme)
+
+    def _doing(self, action: str, node: DOMNode) -> Callable[[], None]:
+        def do() -> None:
+            self.call_later(self.run_action, action, node)
+
+        return do
+
+
+def binding_groups() -> list[tuple[str, type[DOMNode]]]:
+    """Return the classes that have bindings, with their titles."""
+    from fabtui.screen.detail import DetailScreen
+
+    return [
+        ("everywhere", FabricApp),
+        ("main screen", MainScreen),
+        ("grid", GridView),
+        ("worst pairs", WorstList),
+        ("pair", PairScreen),
+        ("node", NodeScreen),
+        ("pair, node and help", DetailScreen),
+    ]

@@ -1,0 +1,419 @@
+"""The main screen: the connecting view, then the grid with everything around it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.color import ColorSystem
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.screen import Screen
+
+from fabtui.fabric.measurement import Layer
+from fabtui.fabric.model import Model
+from fabtui.screen.axis import Seat
+from fabtui.screen.connecting import ConnectingView
+from fabtui.screen.grid import GridView
+from fabtui.screen.pairwords import pair_name, panel_lines, status_parts, summary_text
+from fabtui.screen.panel import ColorKey, KeyBar, LogView, SidePanel, clipped, worst_lines
+from fabtui.screen.source import ModelSource
+from fabtui.screen.textline import TextLine
+from fabtui.screen.title import LayerTabs, badges_content, title_content
+from fabtui.screen.trouble import Trouble
+from fabtui.screen.words import LAYERS, legend, plain
+from fabtui.screen.worst import MOST, WorstList
+
+if TYPE_CHECKING:
+    from fabtui.screen.app import FabricApp
+
+#: From this width on the cursor's pair stands beside the grid, below it in a line under it.
+PANEL_FROM = 110
+#: Up to this size there is no room for a grid: the worst pairs are listed.
+TINY_WIDTH = 60
+TINY_HEIGHT = 15
+#: Seconds a frame may spend on looking for bad cells.
+_SEARCH = 0.004
+#: Seconds between two frames that are drawn anew because a median moved a little.
+_SETTLE = 0.5
+_PANEL_WORST = 12
+_BEFORE_TESTS = ("start", "connect", "look")
+
+
+class MainScreen(Screen[None]):
+    """Shows a model as it grows."""
+
+    DEFAULT_CSS = """
+    MainScreen { layout: vertical; overflow: hidden; }
+    MainScreen #title { background: $panel; }
+    MainScreen #badges { display: none; }
+    MainScreen #tabs-row { height: 1; }
+    MainScreen #legend-right { padding: 0 0 0 2; }
+    MainScreen #body { height: 1fr; }
+    MainScreen #keys { background: $panel; }
+    MainScreen #log { color: $foreground 85%; }
+    """
+    BINDING_GROUP_TITLE = "Main"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "pair", "pair", id="main.pair"),
+        Binding("n", "node(0)", "node", id="main.node"),
+        Binding("N", "node(1)", "node of the column", id="main.column-node", show=False),
+        Binding("right_square_bracket", "next_bad(1)", "next bad", id="main.next-bad"),
+        Binding("left_square_bracket", "next_bad(-1)", "previous bad", id="main.previous-bad", show=False),
+        Binding("r", "retest", "re-test", id="main.retest"),
+        Binding("R", "sweep", "sweep", id="main.sweep"),
+        Binding("space", "pause", "pause", id="main.pause"),
+        *(
+            Binding(str(number), f"layer('{layer}')", f"layer {layer}", id=f"main.layer-{layer}", show=False)
+            for number, layer in enumerate(LAYERS, 1)
+        ),
+        Binding("y", "copy", "copy the pair", id="main.copy", show=False),
+        Binding("c", "connecting", "nodes", id="main.connecting"),
+        Binding("L", "log", "log", id="main.log"),
+    ]
+
+    def __init__(self, app: FabricApp) -> None:
+        super().__init__()
+        self._fabric_app = app
+        self._glyphs = app.glyphs
+        self.source = ModelSource(app.model, Layer.P2P, app.glyphs)
+        self.trouble = Trouble(self.source)
+        self.title_line = TextLine(id="title")
+        self.badge_line = TextLine(id="badges")
+        self.tabs = LayerTabs(id="tabs")
+        self.legend_right = TextLine(id="legend-right")
+        self.legend_below = TextLine(id="legend-below")
+        self.nodes_view = ConnectingView(app.glyphs, id="connecting")
+        self.grid = GridView(self.source, app.glyphs, id="grid")
+        self.worst_list = WorstList(app.glyphs, id="worst")
+        self.panel = SidePanel(id="panel", classes="-plain" if app.glyphs.plain else None)
+        self.status_line = TextLine(id="status")
+        self.color_key = ColorKey(app.glyphs, id="color-key")
+        self.log_view = LogView(id="log")
+        self.key_bar = KeyBar(id="keys")
+        self._connecting: bool | None = None
+        self._log_large = False
+        self._settled = 0.0
+        self._ending = False
+
+    @property
+    def model(self) -> Model:
+        """What is known so far."""
+        return self._fabric_app.model
+
+    def compose(self) -> ComposeResult:
+        """Make the widgets."""
+        yield self.title_line
+        yield self.badge_line
+        with Horizontal(id="tabs-row"):
+            yield self.tabs
+            yield self.legend_right
+        yield self.legend_below
+        with Horizontal(id="body"):
+            yield self.nodes_view
+            yield self.grid
+            yield self.worst_list
+            yield self.panel
+        yield self.status_line
+        yield self.color_key
+        yield self.log_view
+        yield self.key_bar
+
+    def on_mount(self) -> None:
+        """Show what is known."""
+        self.fit()
+        self.draw()
+
+    def on_resize(self) -> None:
+        """Lay out anew for another size."""
+        self.fit()
+        self.draw()
+
+    # -- layout -------------------------------------------------------------------------------------------------------
+
+    @property
+    def view(self) -> str:
+        """What the body shows: ``connecting``, ``grid`` or ``worst``."""
+        model = self.model
+        chosen = self._connecting
+        if chosen is None:
+            chosen = not model.endpoints or model.phase.name in _BEFORE_TESTS
+        if chosen:
+            return "connecting"
+        width, height = self.size
+        return "worst" if width <= TINY_WIDTH or height <= TINY_HEIGHT else "grid"
+
+    def fit(self) -> None:
+        """Show the widgets that fit the size and the view, and hide the others."""
+        width, height = self.size
+        if not width or not self.is_mounted:
+            return
+        view = self.view
+        tests = view != "connecting"
+        panel = view == "grid" and width >= PANEL_FROM
+        shown = {
+            "connecting": not tests,
+            "grid": view == "grid",
+            "worst": view == "worst",
+            "panel": panel,
+            "status": tests and not panel,
+            "tabs-row": tests and height > 10,
+            "legend-below": tests and height > TINY_HEIGHT and not self._legend_fits(),
+            "legend-right": self._legend_fits(),
+            "color-key": view == "grid" and height >= 26,
+            "log": height > 8,
+        }
+        for name, on in shown.items():
+            widget = self.query_one(f"#{name}")
+            if widget.display != on:
+                widget.display = on
+        self.log_view.styles.height = self._log_height()
+        focus = self.query_one(f"#{view}")
+        if self.focused is not focus:
+            self.set_focus(focus, scroll_visible=False)
+
+    def _legend_fits(self) -> bool:
+        return self.size.width >= 68 + 2 + len(plain(self._legend()))
+
+    def _legend(self) -> list[tuple[str, str]]:
+        return legend(self.model, self.source.layer, self.source.unit, self.source.bytes)
+
+    def _log_height(self) -> int:
+        height = self.size.height
+        if self._log_large:
+            return max(3, height // 2)
+        return 1 if height < 28 else 2 if height < 36 else 4
+
+    def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
+        """Draw cells with a ramp and a number of colours from now on."""
+        self.grid.paint_with(ramp, system)
+        self.color_key.paint_with(ramp, system)
+
+    # -- drawing ------------------------------------------------------------------------------------------------------
+
+    def take_model(self) -> None:
+        """Show another model from now on."""
+        self.source = ModelSource(self.model, self.source.layer, self._glyphs)
+        self.trouble = Trouble(self.source)
+        self.grid.show(self.source)
+        self.fit()
+        self.draw()
+
+    def draw(self) -> None:
+        """Bring everything up to date that shows something else now. Costs what has changed."""
+        if not self.is_mounted or not self.size.width:
+            return
+        self._draw_cells()
+        if self.view != self._view_shown():
+            self.fit()
+        self.draw_title()
+        badges = badges_content(self.model, self._fabric_app.badges)
+        strip = self.badge_line
+        strip.show(badges)
+        if strip.display != bool(badges.plain):
+            strip.display = bool(badges.plain)
+        if self.view == "connecting":
+            self.nodes_view.put(self.model, self._fabric_app.settings.title)
+        else:
+            self._draw_around()
+        width = self.size.width
+        self.log_view.put(self.model, self._log_height(), width, self._glyphs.ellipsis)
+        self._draw_keys()
+
+    def _view_shown(self) -> str:
+        return next(name for name in ("connecting", "grid", "worst") if self.query_one(f"#{name}").display)
+
+    def _draw_cells(self) -> None:
+        changed = self.model.drain_changes()
+        if self.source.axis_changed():
+            self.source.take_medians()
+            self.grid.show(self.source)
+            self.trouble.forget()
+            return
+        much, moved = self.source.read_medians()
+        now = time.monotonic()
+        if changed is None or much or (moved and now - self._settled > _SETTLE):
+            self._settled = now
+            self.source.take_medians()
+            self.trouble.forget()
+            self.grid.reread()
+            return
+        if moved:
+            self._fabric_app.draw_again(_SETTLE)
+        if changed:
+            positions = self.source.positions(changed)
+            self.trouble.forget_rows({row for row, _ in positions})
+            self.grid.update_cells(positions)
+
+    def draw_title(self) -> None:
+        """Bring the first line up to date."""
+        if self._ending:
+            return
+        app = self._fabric_app
+        line = title_content(self.model, app.settings.title, app.elapsed(), self._glyphs, self.size.width)
+        self.title_line.show(line)
+
+    def _draw_around(self) -> None:
+        """Bring up to date what stands around the grid."""
+        self.tabs.choose(self.source.layer)
+        parts = self._legend()
+        if self.legend_below.display == self._legend_fits():
+            self.fit()
+        right, below = self.legend_right, self.legend_below
+        target = right if right.display else below
+        room = self.size.width - (70 if target is right else 0)
+        where = self.grid.scrolled_text if self.view == "grid" else ""
+        if where and len(plain(parts)) + len(where) + 3 <= room:
+            parts = [*parts, ("   " + where, "bold")]
+        target.show(Content.assemble(*clipped(parts, room, self._glyphs.ellipsis)))
+        self.color_key.show_transports(self.source.layer is Layer.TRANSPORT)
+        self.draw_cursor()
+
+    def draw_cursor(self) -> None:
+        """Bring up to date what is said of the cursor's pair, and the worst pairs."""
+        done = self.trouble.step(_SEARCH)
+        if not done:
+            self._fabric_app.draw_again(0.05)
+        seats = self.cursor_seats()
+        if self.view == "worst":
+            bad = self.trouble.worst(MOST)
+            nothing = f"no bad pair in layer {self.source.layer}" if done else "looking for bad pairs"
+            self.worst_list.put(self.source.axis, bad, nothing)
+        if seats is None:
+            return
+        source, target = seats
+        panel = self.panel
+        if panel.display:
+            lines = panel_lines(self.model, source, target, self._glyphs)
+            count = max(1, min(_PANEL_WORST, self.size.height - 24))
+            bad = self.trouble.worst(count)
+            inner = max(10, panel.size.width)
+            worst = [
+                clipped(line, inner, self._glyphs.ellipsis)
+                for line in worst_lines(self.source.axis, bad, self.trouble.known, done, self._glyphs)
+            ]
+            panel.put(pair_name(source, target), lines, worst)
+        else:
+            parts = status_parts(self.model, self.source.layer, source, target, self._glyphs)
+            self.status_line.show(
+                Content.assemble(*clipped(parts, self.size.width, self._glyphs.ellipsis))
+            )
+
+    def _draw_keys(self) -> None:
+        self.key_bar.put(self._fabric_app.shown_keys(self), self.size.width)
+
+    def show_closing(self, text: str) -> None:
+        """Say that the app is about to end."""
+        self._ending = True
+        self.title_line.show(Content.assemble((f" {text} ", "bold reverse")))
+
+    # -- the cursor ---------------------------------------------------------------------------------------------------
+
+    def cursor_seats(self) -> tuple[Seat, Seat] | None:
+        """Return row and column of the cursor, or None when there is nothing to be on."""
+        seats = self.source.axis.seats
+        grid = self.grid
+        if grid.row >= len(seats) or grid.column >= len(seats):
+            return None
+        return seats[grid.row], seats[grid.column]
+
+    def on_grid_view_moved(self) -> None:
+        """Follow the cursor."""
+        self._draw_around()
+
+    def on_worst_list_moved(self, message: WorstList.Moved) -> None:
+        """Take the grid's cursor along with the list's."""
+        self.grid.move_to(message.row, message.column)
+
+    def on_grid_view_chosen(self) -> None:
+        """Look into the pair."""
+        self.action_pair()
+
+    def on_layer_tabs_chosen(self, message: LayerTabs.Chosen) -> None:
+        """Show the layer."""
+        self.action_layer(message.layer)
+
+    def on_key_bar_pressed(self, message: KeyBar.Pressed) -> None:
+        """Do what a clicked key does."""
+        self.call_later(self.run_action, message.action)
+
+    # -- actions ------------------------------------------------------------------------------------------------------
+
+    def action_layer(self, name: str) -> None:
+        """Show a layer."""
+        layer = Layer(name)
+        if self._connecting is not False and self.view == "connecting" and self.model.endpoints:
+            self._connecting = False
+            self.fit()
+        if layer is not self.source.layer:
+            self.source.show(layer)
+            self.trouble.forget()
+            self.grid.reread()
+        # The unit is known once cells were read.
+        self.call_after_refresh(self.draw)
+        self.draw()
+
+    def action_pair(self) -> None:
+        """Look into the cursor's pair."""
+        seats = self.cursor_seats()
+        if seats is not None and self.view != "connecting":
+            self._fabric_app.open_pair(*seats)
+
+    def action_node(self, which: int) -> None:
+        """Look at the node of the cursor's row or column."""
+        seats = self.cursor_seats()
+        if seats is not None:
+            self._fabric_app.open_node(seats[which].node)
+        elif self.model.nodes:
+            self._fabric_app.open_node(next(iter(self.model.nodes)))
+
+    def action_next_bad(self, step: int) -> None:
+        """Go to the next or the previous bad cell."""
+        if not self.source.axis.size:
+            return
+        if self.view == "worst":
+            self.worst_list.action_move(step)
+            return
+        found = self.trouble.following(self.grid.row, self.grid.column, step)
+        if found is None:
+            self._fabric_app.tell(f"no bad cell in layer {self.source.layer}")
+        else:
+            self.grid.move_to(*found)
+
+    def action_retest(self) -> None:
+        """Test the cursor's pair again."""
+        seats = self.cursor_seats()
+        if seats is not None:
+            self._fabric_app.retest([seats])
+
+    def action_sweep(self) -> None:
+        """Run the whole sweep again."""
+        self._fabric_app.sweep()
+
+    def action_pause(self) -> None:
+        """Start no new test, or go on."""
+        self._fabric_app.pause()
+        self._draw_keys()
+
+    def action_copy(self) -> None:
+        """Copy what is known of the cursor's pair."""
+        seats = self.cursor_seats()
+        if seats is not None:
+            self._fabric_app.copy(summary_text(self.model, *seats))
+
+    def action_connecting(self) -> None:
+        """Go to the nodes' states, or back to the grid."""
+        if self.view == "connecting" and not self.model.endpoints:
+            self._fabric_app.tell("no node has anything to test yet")
+            return
+        self._connecting = self.view != "connecting"
+        self.fit()
+        self.draw()
+
+    def action_log(self) -> None:
+        """Make the event log large or small."""
+        self._log_large = not self._log_large
+        self.fit()
+        self.draw()

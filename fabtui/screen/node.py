@@ -1,0 +1,127 @@
+"""All that is known of a node."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from fabtui.fabric.model import Model, NodeRecord
+from fabtui.fabric.text import clean, one_line
+from fabtui.screen.detail import DetailScreen, Lines, pairs, section
+from fabtui.screen.nodetables import (
+    gpu_lines,
+    ib_lines,
+    library_lines,
+    nic_lines,
+    nvlink_lines,
+    process_lines,
+    system_lines,
+    text_of,
+)
+from fabtui.screen.words import MUTED, Part, state_style, time_text
+
+_RAW_LIMIT = 60_000
+
+
+class NodeScreen(DetailScreen):
+    """A node: its state, what it has, its links and counters, and the text that was read.
+
+    Args:
+        node: Its name.
+    """
+
+    BINDING_GROUP_TITLE = "Node"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n,right_square_bracket", "other(1)", "next node", id="node.next"),
+        Binding("p,left_square_bracket", "other(-1)", "previous node", id="node.previous"),
+        Binding("y", "copy", "copy", id="node.copy"),
+    ]
+
+    def __init__(self, node: str) -> None:
+        super().__init__()
+        self.node = node
+
+    def _record(self) -> NodeRecord | None:
+        return self.fabric_app.model.nodes.get(self.node)
+
+    def title_parts(self) -> list[Part]:
+        """Return the node's name and state."""
+        record = self._record()
+        parts: list[Part] = [(f" {one_line(self.node, 80)} ", "bold"), ("  ", "")]
+        if record is not None:
+            parts.append((str(record.state), state_style(record.state)))
+            if record.since:
+                parts.append((f"  since {time_text(record.since)}", MUTED))
+            if record.backend:
+                parts.append((f"  through {one_line(record.backend, 30)}", MUTED))
+        return parts
+
+    def body_lines(self, width: int) -> Lines:
+        """Return all that is known."""
+        record = self._record()
+        if record is None:
+            return [[("nothing is known of this node", MUTED)]]
+        return node_lines(self.fabric_app.model, record)
+
+    def action_other(self, step: int) -> None:
+        """Look at the next or the previous node."""
+        names = list(self.fabric_app.model.nodes)
+        if self.node in names:
+            self.node = names[(names.index(self.node) + step) % len(names)]
+            self.draw()
+            self.action_scroll_edge(False)
+
+    def action_copy(self) -> None:
+        """Copy what is known, as plain text."""
+        lines = ["".join(text for text, _ in line).rstrip() for line in [self.title_parts(), *self.body_lines(200)]]
+        self.fabric_app.copy("\n".join(lines))
+
+
+def node_lines(model: Model, record: NodeRecord) -> Lines:
+    """Return all that is known of a node."""
+    lines: Lines = []
+    for text, style in ((record.text, state_style(record.state)), (record.note, "$warning")):
+        if text:
+            lines.append([(f"  {one_line(text, 600)}", style)])
+    if record.hint:
+        lines.append([("  try: ", MUTED), (one_line(record.hint, 600), "$accent")])
+    lines += _row_lines(model, record)
+    inventory = record.inventory
+    if inventory is None:
+        lines += [[], [("  its inventory is not known", MUTED)]]
+    else:
+        lines += section("system") + pairs(system_lines(inventory))
+        lines += gpu_lines(inventory) + process_lines(inventory)
+    lines += nvlink_lines(record.looks.get("nvlink"), record.first_looks.get("nvlink"))
+    lines += ib_lines(record.looks.get("ibstat"), inventory)
+    if inventory is not None:
+        lines += nic_lines(inventory) + library_lines(inventory)
+    lines += _raw_lines(record)
+    return lines
+
+
+def _row_lines(model: Model, record: NodeRecord) -> Lines:
+    """Return how the node's endpoints did, counted over their rows and columns."""
+    mine = {endpoint.number for endpoint in model.endpoints_of(record.name)}
+    untested = sum(1 for src, dst in model.untested if record.name in (src.rpartition(":")[0], dst.rpartition(":")[0]))
+    words = [f"{len(mine)} endpoint{'s' if len(mine) != 1 else ''}"]
+    if untested:
+        words.append(f"{untested} of its pairs could not be tested")
+    return [[(f"  {', '.join(words)}", MUTED)]]
+
+
+def _raw_lines(record: NodeRecord) -> Lines:
+    lines: Lines = []
+    for probe, look in record.looks.items():
+        raw = look.get("raw")
+        texts = raw.items() if isinstance(raw, dict) else [("", raw)]
+        for name, text in texts:
+            if not isinstance(text, str) or not text.strip():
+                continue
+            lines += section(f"raw text, {one_line(f'{probe} {name}', 60)}")
+            lines += [[(f"  {line}", "")] for line in clean(text, _RAW_LIMIT).expandtabs().splitlines()]
+        error = look.get("error")
+        if error:
+            lines += [[], [(f"  {one_line(str(probe), 30)}: ", MUTED), (text_of(error, 600), "$error")]]
+    return lines

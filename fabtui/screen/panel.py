@@ -1,0 +1,229 @@
+"""What stands beside and under the grid: the cursor's pair, the worst pairs, the key of the colours, the event log."""
+
+from __future__ import annotations
+
+from rich.color import ColorSystem
+from textual import events
+from textual.content import Content
+from textual.geometry import Region
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from fabtui.fabric.model import LogLine, Model
+from fabtui.fabric.text import one_line
+from fabtui.screen.axis import Axis
+from fabtui.screen.levels import FAIR_FROM, GOOD_FROM, Glyphs, Slot
+from fabtui.screen.pairwords import pair_name
+from fabtui.screen.strips import Palette, ReadyStrip, Runs
+from fabtui.screen.textline import TextLine
+from fabtui.screen.trouble import BadCell
+from fabtui.screen.words import MUTED, Part, failure_text, time_text
+
+_LEVEL_STYLES = {"info": "", "notice": "$accent", "warning": "$warning", "error": "bold $error"}
+
+
+class SidePanel(TextLine):
+    """The cursor's pair in short, and under it the worst pairs of the layer."""
+
+    DEFAULT_CSS = """
+    SidePanel {
+        width: 46; height: 100%; padding: 0 1; margin: 0 0 0 1;
+        border: round $secondary 60%; border-title-color: $accent; border-title-style: bold;
+        text-wrap: wrap; overflow: hidden;
+    }
+    SidePanel.-plain { border: ascii $secondary 60%; }
+    """
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, classes=classes)
+        self._title = ""
+
+    def put(self, title: str, lines: list[list[Part]], worst: list[list[Part]]) -> None:
+        """Show a pair and the worst pairs."""
+        if self._title != title:
+            self._title = title
+            # A text would be read as markup.
+            self.border_title = Content(title)
+        body: list[Content] = [Content.assemble(*line) for line in lines]
+        if worst:
+            body.append(Content(""))
+            body.extend(Content.assemble(*line) for line in worst)
+        self.show(Content("\n").join(body))
+
+
+def worst_lines(axis: Axis, bad: list[BadCell], known: int, done: bool, glyphs: Glyphs) -> list[list[Part]]:
+    """Return the worst pairs, a line each, under a line that says how many there are."""
+    if not known:
+        return [[("no bad pair in this layer" if done else "looking for bad pairs", MUTED)]]
+    plus = "" if done else "+"
+    lines: list[list[Part]] = [[(f"{known}{plus} bad in this layer", "bold"), ("   ] [ next, previous", MUTED)]]
+    lines.extend(bad_line(axis, one, glyphs) for one in bad)
+    return lines
+
+
+def bad_line(axis: Axis, bad: BadCell, glyphs: Glyphs) -> list[Part]:
+    """Return a bad pair on one line."""
+    style = "$warning" if bad.slot is Slot.SLOW else "$error"
+    name = pair_name(axis.seats[bad.row], axis.seats[bad.column])
+    parts: list[Part] = [(f"{glyphs.of_slot[bad.slot]} ", f"bold {style}"), (f"{name:<18} ", "")]
+    parts.append((f"{bad.slot.key:<8}", style))
+    if bad.share is not None:
+        parts.append((f" {bad.share:.2f} of its class", MUTED))
+    elif bad.cell.measurement is not None:
+        parts.append((f" {failure_text(bad.cell.measurement, 60)}", MUTED))
+    return parts
+
+
+def clipped(parts: list[Part], width: int, ellipsis: str) -> list[Part]:
+    """Return parts cut to a width, with an ellipsis where something was cut."""
+    kept: list[Part] = []
+    left = width
+    for text, style in parts:
+        if len(text) > left:
+            if left > 1:
+                kept.append((text[: left - 1] + ellipsis, style))
+            return kept
+        kept.append((text, style))
+        left -= len(text)
+    return kept
+
+
+class ColorKey(Widget):
+    """What the colours and glyphs mean, on one line, drawn with the grid's own ramp."""
+
+    DEFAULT_CSS = """
+    ColorKey { height: 1; width: 1fr; }
+    """
+    ALLOW_SELECT = False
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._ramp: dict[str, str] = {}
+        self._system: ColorSystem | None = None
+        self._transport = False
+        self._strip: ReadyStrip | None = None
+
+    def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
+        """Draw with a ramp and a number of colours from now on."""
+        self._ramp, self._system = ramp, system
+        self._strip = None
+        self.refresh()
+
+    def show_transports(self, on: bool) -> None:
+        """Explain the colours of transports, or those of verdicts."""
+        if on != self._transport:
+            self._transport = on
+            self._strip = None
+            self.refresh()
+
+    def _entries(self) -> list[tuple[Slot, str]]:
+        bad = [
+            (Slot.SLOW, "slow"),
+            (Slot.TIMEOUT, "timeout"),
+            (Slot.FAILED, "failed"),
+            (Slot.INCONCLUSIVE, "inconclusive"),
+            (Slot.SKIPPED, "skipped"),
+            (Slot.RUNNING, "running"),
+            (Slot.UNTESTED, "untested"),
+            (Slot.GONE, "node gone"),
+        ]
+        if self._transport:
+            good = [
+                (Slot.P2P, "P2P"),
+                (Slot.SHM, "shared memory"),
+                (Slot.RDMA, "IB, RoCE"),
+                (Slot.SOCKET, "sockets"),
+                (Slot.OTHER, "other"),
+            ]
+            return good + bad[1:]
+        good = [
+            (Slot.GOOD, f"{GOOD_FROM:.0%} of median or better"),
+            (Slot.FAIR, f"{FAIR_FROM:.0%}"),
+            (Slot.LOW, "less"),
+        ]
+        return good + bad
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return the line."""
+        width = self.size.width
+        if self._strip is None or self._strip.cell_length != width:
+            runs: Runs = []
+            left = width
+            for slot, word in self._entries():
+                text = f" {word}  "
+                if 3 + len(text.rstrip()) > left:
+                    break
+                runs.append((slot, f" {self._glyphs.of_slot[slot]} "))
+                runs.append((Slot.PAD, text[: left - 3]))
+                left -= 3 + len(runs[-1][1])
+            runs.append((Slot.PAD, " " * max(0, left)))
+            self._strip = ReadyStrip(runs, width, Palette(self.rich_style, self._ramp, self._system))
+        strip: Strip = self._strip
+        return [strip if crop.width == width else strip.crop(crop.x, crop.right)] * min(1, crop.height)
+
+
+class LogView(TextLine):
+    """The last lines of the event log, the newest at the bottom."""
+
+    DEFAULT_CSS = """
+    LogView { height: 2; width: 1fr; }
+    """
+
+    def put(self, model: Model, height: int, width: int, ellipsis: str) -> None:
+        """Show the last lines of a model's log."""
+        lines = list(model.log)[-height:] if height > 0 else []
+        contents = [Content.assemble(*clipped(log_parts(line), width, ellipsis)) for line in lines]
+        contents += [Content("")] * (height - len(contents))
+        self.show(Content("\n").join(contents))
+
+
+def log_parts(line: LogLine) -> list[Part]:
+    """Return a line of the event log."""
+    node = f"{one_line(line.node, 64)} " if line.node else ""
+    return [
+        (f"{time_text(line.time)} ", MUTED),
+        (node, "bold"),
+        (one_line(line.text, 500), _LEVEL_STYLES.get(line.level, "")),
+    ]
+
+
+class KeyBar(TextLine):
+    """The keys that do something here; a click on one presses it."""
+
+    class Pressed(Message):
+        """A key's name was clicked."""
+
+        def __init__(self, action: str) -> None:
+            super().__init__()
+            self.action = action
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._spans: list[tuple[int, int, str]] = []
+
+    def put(self, keys: list[tuple[str, str, str]], width: int) -> None:
+        """Show keys with what they do, as many as fit.
+
+        Args:
+            keys: Key, description and action of each, the most important first.
+            width: Characters there are.
+        """
+        parts: list[Part] = []
+        self._spans = []
+        at = 0
+        for key, word, action in keys:
+            text = f" {word}  "
+            if at + len(key) + len(text.rstrip()) > width:
+                continue
+            parts += [(key, "bold $primary"), (text, MUTED)]
+            self._spans.append((at, at + len(key) + len(text) - 2, action))
+            at += len(key) + len(text)
+        self.show(Content.assemble(*parts))
+
+    def on_click(self, event: events.Click) -> None:
+        """Press the key that was clicked."""
+        for start, end, action in self._spans:
+            if start <= event.x < end and action:
+                self.post_message(self.Pressed(action))

@@ -1,0 +1,27 @@
+"""How the screen is to look; importable without textual."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenSettings:
+    """What the user chose for the screen.
+
+    Attributes:
+        theme: The name of a theme file, or of one of Textual's own themes; None for the default.
+        colors: How many colours the terminal has: ``auto``, ``24`` (bits), ``256``, ``16`` or ``none``.
+        ascii: Draw with ASCII characters alone.
+        title: What is looked at, as the user named it, for example ``n[060-061]``.
+        csv: Where `e` writes, or None for ``fabtui-<UTC time>.csv`` in the working folder.
+        exit_on_end: Leave the screen when the session's run ends.
+    """
+
+    theme: str | None = None
+    colors: str = "auto"
+    ascii: bool = False
+    title: str = ""
+    csv: Path | None = None
+    exit_on_end: bool = False

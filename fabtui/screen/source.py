@@ -1,0 +1,177 @@
+"""Where the grid reads its cells: from a model, through a narrow door, so that a benchmark can stand in for it."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from typing import Protocol
+
+from fabtui.fabric.endpoint import PairClass, pair_class
+from fabtui.fabric.events import NodeState
+from fabtui.fabric.measurement import Layer
+from fabtui.fabric.model import Cell, Model
+from fabtui.screen.axis import Axis
+from fabtui.screen.gridlayout import NUMBER_WIDTH
+from fabtui.screen.levels import Glyphs, Slot, cell_text, ratio, short_number, slot_of, transport_of
+
+#: How far a median may move before everything drawn against it is drawn anew at once, as a share of it.
+_MEDIAN_STEP = 0.02
+
+_CLASSES = (
+    PairClass.SAME_NODE,
+    PairClass.SAME_RAIL,
+    PairClass.CROSS_RAIL,
+    PairClass.NODE_PAIR,
+    PairClass.ONE_NODE,
+    PairClass.ALL,
+)
+
+
+class CellSource(Protocol):
+    """What the grid draws: an axis, and for each cell a slot of the ramp and a text.
+
+    Attributes:
+        axis: The rows and columns.
+    """
+
+    axis: Axis
+
+    def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str]]:
+        """Return slots and texts of the cells ``first`` to ``last`` (not included) of a row.
+
+        Each text is exactly ``width`` cells wide.
+        """
+
+    def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
+        """Return slot and text of one cell."""
+
+
+class ModelSource:
+    """The cells of one layer of a model.
+
+    Args:
+        model: The model.
+        layer: The layer to begin with.
+        glyphs: The characters to draw with.
+    """
+
+    def __init__(self, model: Model, layer: Layer, glyphs: Glyphs) -> None:
+        self.model = model
+        self.layer = layer
+        self.glyphs = glyphs
+        self.axis = Axis.of_model(model)
+        self._axis_key = self._key()
+        self._medians: dict[PairClass, float | None] = {}
+        self.unit = ""
+        self.bytes: int | None = None
+        self.take_medians()
+
+    # -- what changed -------------------------------------------------------------------------------------------------
+
+    def _key(self) -> tuple[object, ...]:
+        return (self.model.layout, *(record.state.gone for record in self.model.nodes.values()))
+
+    def axis_changed(self) -> bool:
+        """Take over a new axis if there is one, and say so."""
+        key = self._key()
+        if key == self._axis_key:
+            return False
+        self._axis_key = key
+        self.axis = Axis.of_model(self.model)
+        return True
+
+    def read_medians(self) -> tuple[bool, bool]:
+        """Compare the class medians with those that were drawn with; say whether they moved much, and at all.
+
+        What was drawn against them stays true to them until `take_medians`.
+        """
+        latest = {kind: self.model.median(self.layer, kind) for kind in _CLASSES}
+        moved = latest != self._medians
+        much = moved and any(_far(self._medians.get(kind), value) for kind, value in latest.items())
+        return much, moved
+
+    def take_medians(self) -> None:
+        """Draw against the medians of now."""
+        self._medians = {kind: self.model.median(self.layer, kind) for kind in _CLASSES}
+
+    def show(self, layer: Layer) -> None:
+        """Show another layer."""
+        self.layer = layer
+        self.unit = ""
+        self.bytes = None
+        self.take_medians()
+
+    def positions(self, changed: AbstractSet[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return the rows and columns of cells given by endpoint numbers."""
+        at = self.axis.position
+        return [(at[src], at[dst]) for src, dst in changed if src in at and dst in at]
+
+    # -- cells --------------------------------------------------------------------------------------------------------
+
+    def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str]]:
+        """Return slots and texts of some cells of a row."""
+        slots = bytearray(last - first)
+        texts = []
+        for column in range(first, last):
+            slots[column - first], text = self.cell(row, column, width)
+            texts.append(text)
+        return slots, texts
+
+    def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
+        """Return slot and text of one cell."""
+        slot, number = self.look(row, column, width)
+        return slot, cell_text(slot, number, width, self.glyphs)
+
+    def look(self, row: int, column: int, width: int) -> tuple[Slot, str]:
+        """Return slot and number of one cell, the number short enough for a cell of a width."""
+        source, target = self.axis.seats[row], self.axis.seats[column]
+        if row == column and self.layer is not Layer.BUSBW:
+            return Slot.DIAGONAL, ""
+        gone = source.gone or target.gone
+        if source.number is None or target.number is None:
+            return (Slot.GONE if gone else Slot.UNTESTED), ""
+        cell = self.model.cell(self.layer, source.number, target.number)
+        if row == column and cell.measurement is None:
+            return Slot.DIAGONAL, ""
+        number = "" if cell.value is None or width < NUMBER_WIDTH else short_number(cell.value, min(width - 1, 4))
+        slot = self._slot(cell, source.number, target.number)
+        if self.layer is Layer.TRANSPORT and cell.measurement is not None:
+            kind, number = transport_of(cell.text) if cell.text else (Slot.OTHER, "")
+            number = number[: width - 1]
+            slot = kind if slot in (Slot.GOOD, Slot.FAIR, Slot.LOW, Slot.SLOW) and cell.text else slot
+        if cell.measurement is not None and cell.measurement.unit:
+            self.unit, self.bytes = cell.measurement.unit, cell.measurement.bytes
+        if cell.running:
+            return Slot.RUNNING, number
+        if gone and slot in (Slot.UNTESTED, Slot.GOOD, Slot.FAIR, Slot.LOW):
+            return Slot.GONE, number
+        return slot, number
+
+    def _slot(self, cell: Cell, src: int, dst: int) -> Slot:
+        if cell.measurement is None or cell.value is None:
+            return slot_of(cell.verdict, None)
+        return slot_of(cell.verdict, ratio(self.layer, cell.value, self._medians.get(self.class_of(cell, src, dst))))
+
+    def class_of(self, cell: Cell, src: int, dst: int) -> PairClass:
+        """Return the class that a cell's value is compared within."""
+        if self.layer in (Layer.PING, Layer.BUSBW) and cell.measurement is not None:
+            return self.model.class_between(cell.measurement.src, cell.measurement.dst)
+        endpoints = self.model.endpoints
+        return pair_class(endpoints[src], endpoints[dst])
+
+    # -- words --------------------------------------------------------------------------------------------------------
+
+    def medians(self) -> list[tuple[PairClass, float]]:
+        """Return the medians of the layer's classes that have one."""
+        found = [(kind, self.model.median(self.layer, kind)) for kind in _CLASSES]
+        return [(kind, median) for kind, median in found if median is not None]
+
+    def state_of(self, node: str) -> NodeState | None:
+        """Return the state of a node, or None when it is not known."""
+        record = self.model.nodes.get(node)
+        return None if record is None else record.state
+
+
+def _far(before: float | None, now: float | None) -> bool:
+    if before is None or now is None:
+        return before is not now
+    return abs(now - before) > _MEDIAN_STEP * abs(before)

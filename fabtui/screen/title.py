@@ -1,0 +1,172 @@
+"""The first lines of the screen: what is looked at, how far the sweep is, which layer is shown, lasting warnings."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from textual import events
+from textual.content import Content
+from textual.message import Message
+
+from fabtui.fabric.measurement import Layer, Verdict
+from fabtui.fabric.model import Model
+from fabtui.fabric.text import one_line
+from fabtui.screen.levels import Glyphs
+from fabtui.screen.textline import TextLine
+from fabtui.screen.words import LAYERS, MUTED, Part, about_text, clock_text, plain
+
+_BAR = 24
+_SHORTEST_BAR = 6
+
+
+def fabric_text(model: Model) -> str:
+    """Return how many nodes and what endpoints there are, for example ``2 nodes  16 x H200``."""
+    nodes = len(model.nodes)
+    text = f"{nodes} node{'s' if nodes != 1 else ''}" if nodes else ""
+    kinds: Counter[str] = Counter()
+    for endpoint in model.endpoints:
+        if endpoint.kind == "gpu":
+            kinds[one_line(endpoint.name, 40).removeprefix("NVIDIA ") or "GPU"] += 1
+        elif endpoint.kind == "cpu":
+            kinds["CPU ranks"] += 1
+    shown = [f"{count} x {name}" for name, count in kinds.most_common(2)]
+    if len(kinds) > 2:
+        shown.append(f"{sum(kinds.values()) - sum(c for _, c in kinds.most_common(2))} others")
+    return "  ".join([text, *shown]).strip()
+
+
+def progress(model: Model, elapsed: float, glyphs: Glyphs, room: int) -> list[Part]:
+    """Return how far the sweep is, in at most ``room`` characters where that can be.
+
+    Args:
+        model: The model.
+        elapsed: Seconds since the session began.
+        glyphs: The characters to draw with.
+        room: Characters there are for it.
+    """
+    clock = clock_text(elapsed)
+    if model.exit_code is not None:
+        return _ended(model, clock)
+    phase = model.phase
+    name = one_line(phase.name, 20)
+    paused: list[Part] = [(" PAUSED ", "bold reverse")] if model.paused else []
+    if phase.name in ("start", "connect", "look"):
+        ready = sum(1 for record in model.nodes.values() if record.inventory is not None)
+        gone = sum(1 for record in model.nodes.values() if record.state.gone)
+        failed = [(f", {gone} failed", "bold $error")] if gone else []
+        return [
+            ("connecting ", ""),
+            (f"{ready}/{len(model.nodes)} ready", "bold"),
+            *failed,
+            (f"  {clock}", ""),
+            *paused,
+        ]
+    if phase.name == "done":
+        return [("done", "bold"), (f"  {clock}", ""), *paused]
+    if not phase.total:
+        return [(f"{name} ", "bold"), (f"{model.done} done  {clock}", ""), *paused]
+    done = min(model.done, phase.total)
+    left = ""
+    spent = elapsed - (phase.since - model.started)
+    if 0 < done < phase.total and spent > 1 and not model.paused:
+        left = "  " + about_text(spent / done * (phase.total - done))
+    tail = f" {done}/{phase.total}  {clock}{left}"
+    bar = min(_BAR, room - len(name) - 1 - len(tail) - (9 if paused else 0))
+    if bar < _SHORTEST_BAR:
+        tail = f" {done}/{phase.total} {clock}"
+        bar = min(_BAR, room - len(name) - 1 - len(tail) - (9 if paused else 0))
+    full = round(max(0, bar) * done / phase.total)
+    drawn: list[Part] = []
+    if bar >= _SHORTEST_BAR:
+        drawn = [(glyphs.bar[0] * full, "$primary"), (glyphs.bar[1] * (bar - full), MUTED)]
+    return [(f"{name} ", "bold"), *drawn, (tail, ""), *([(" ", ""), *paused] if paused else [])]
+
+
+_ENDS = {
+    0: ("all ok", "bold $primary"),
+    1: ("trouble found", "bold $error"),
+    3: ("not all could be tested", "bold $warning"),
+    130: ("interrupted", "bold $warning"),
+}
+
+
+def _ended(model: Model, clock: str) -> list[Part]:
+    code = model.exit_code or 0
+    return [_ENDS.get(code, (f"exit {code}", "bold $warning")), (f"  {clock}", "")]
+
+
+def counts_text(counts: dict[Verdict, int]) -> str:
+    """Return how many measurements have each verdict, the worst first."""
+    order = (
+        Verdict.FAILED,
+        Verdict.TIMEOUT,
+        Verdict.SLOW,
+        Verdict.INCONCLUSIVE,
+        Verdict.SKIPPED,
+        Verdict.OK,
+    )
+    return "  ".join(f"{counts[verdict]} {verdict}" for verdict in order if counts.get(verdict))
+
+
+def title_content(model: Model, title: str, elapsed: float, glyphs: Glyphs, width: int) -> Content:
+    """Return the first line: the name, what is looked at, and at its right end how far the sweep is."""
+    left: list[Part] = [("fabtui ", "bold $primary"), (one_line(title, 60) or "", "bold")]
+    fabric = fabric_text(model)
+    if fabric:
+        left.append((f"  {fabric}", MUTED))
+    right = progress(model, elapsed, glyphs, width - len(plain(left)) - 3)
+    if len(plain(left)) + len(plain(right)) + 2 > width and fabric:
+        left.pop()
+        right = progress(model, elapsed, glyphs, width - len(plain(left)) - 3)
+    room = width - len(plain(left)) - len(plain(right))
+    return Content.assemble(*left, " " * max(2, room), *right)
+
+
+class LayerTabs(TextLine):
+    """The layers with their keys; a click chooses one."""
+
+    class Chosen(Message):
+        """A layer was clicked."""
+
+        def __init__(self, layer: Layer) -> None:
+            super().__init__()
+            self.layer = layer
+
+    DEFAULT_CSS = """
+    LayerTabs { width: auto; min-width: 66; }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._spans: list[tuple[int, int, Layer]] = []
+
+    def choose(self, layer: Layer) -> None:
+        """Show which layer is chosen."""
+        parts: list[Part] = []
+        self._spans = []
+        at = 0
+        for number, one in enumerate(LAYERS, 1):
+            text = f" {number} {one} "
+            parts.append((text, "bold reverse" if one is layer else ""))
+            self._spans.append((at, at + len(text), one))
+            at += len(text)
+        self.show(Content.assemble(*parts))
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose the layer that was clicked."""
+        for start, end, layer in self._spans:
+            if start <= event.x < end:
+                self.post_message(self.Chosen(layer))
+
+
+def badges_content(model: Model, badges: list[str]) -> Content:
+    """Return the lasting warnings on one line; empty when there are none."""
+    parts: list[Part | str] = []
+    if model.faults:
+        shown = ", ".join(one_line(fault, 80) for fault in model.faults)
+        parts += [(" LAB ", "bold reverse"), (f" faults made on purpose: {shown} ", "$accent")]
+    elif model.lab:
+        parts += [(" LAB ", "bold reverse"), (f" {one_line(model.lab, 40)}: nodes made on this machine ", "$accent")]
+    for badge in badges:
+        parts += [(f" {one_line(badge, 80)} ", "bold reverse"), " "]
+    return Content.assemble(*parts)

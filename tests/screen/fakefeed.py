@@ -1,0 +1,428 @@
+"""A feed that plays a list of events at fixed times; and such lists."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from fabtui.fabric.endpoint import pair_class
+from fabtui.fabric.events import Kind, NodeState, event
+from fabtui.fabric.measurement import Layer, Measurement, Verdict
+from fabtui.fabric.model import Model
+from fabtui.fabric.schedule import circle_rounds
+
+START = 1_700_000_000.0
+
+Event = dict[str, Any]
+
+
+class FakeFeed:
+    """Plays events into a model.
+
+    Args:
+        events: The events, each with its time.
+        can_test: Whether it is a live session.
+        badges: Lasting warnings.
+        hold: Play only what `advance` asks for, instead of everything at once.
+        pace: Seconds to wait after each event.
+    """
+
+    def __init__(
+        self,
+        events: Iterable[Event],
+        *,
+        can_test: bool = True,
+        badges: list[str] | None = None,
+        hold: bool = False,
+        pace: float = 0.0,
+    ) -> None:
+        self.model = Model()
+        self.can_test = can_test
+        self.badges = badges or []
+        self.waiting = list(events)
+        self.hold = hold
+        self.pace = pace
+        self.closed = 0
+        self.swept = 0
+        self.retested: list[tuple[str, str]] = []
+        self.error: Exception | None = None
+        self.close_takes = 0.0
+        self._listeners: list[Callable[[], None]] = []
+
+    async def run(self) -> None:
+        if self.error is not None:
+            raise self.error
+        if self.hold:
+            return
+        while self.waiting and not self.closed:
+            self.advance(1)
+            if self.pace:
+                await asyncio.sleep(self.pace)
+
+    def advance(self, count: int | None = None) -> None:
+        """Play the next events, or all that are left."""
+        some, self.waiting = self.waiting[:count], self.waiting[count:] if count is not None else []
+        self.play(some)
+
+    def play(self, events: Iterable[Event]) -> None:
+        for one in events:
+            self.model.apply(one)
+        for changed in self._listeners:
+            changed()
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        self._listeners.append(changed)
+
+    async def retest(self, pairs: Sequence[tuple[str, str]]) -> None:
+        self.retested.extend(pairs)
+
+    async def sweep(self) -> None:
+        self.swept += 1
+
+    def pause(self, on: bool) -> None:
+        self.play([event(Kind.PAUSED, on=on, time=self.model.now)])
+
+    async def close(self) -> None:
+        self.closed += 1
+        await asyncio.sleep(self.close_takes)
+
+
+class Story:
+    """Builds the events of a session, a fixed step of time apart.
+
+    Args:
+        nodes: Names of the nodes.
+        per_node: Endpoints of a node.
+        kind: ``gpu`` or ``cpu``.
+        lab: What the lab is called, or None.
+        faults: Lab faults as text.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[str],
+        per_node: int,
+        *,
+        kind: str = "gpu",
+        lab: str | None = None,
+        faults: Sequence[str] = (),
+    ) -> None:
+        self.nodes = list(nodes)
+        self.per_node = per_node
+        self.kind = kind
+        self.events: list[Event] = []
+        self.now = START
+        self.step = 0.05
+        self.faults = list(faults)
+        self.shadow = Model()
+        self.add(
+            event(
+                Kind.START,
+                format=1,
+                version="0",
+                nodes=self.nodes,
+                options={"probes": ["ping", "p2p", "all_reduce"]},
+                lab=lab,
+                faults=self.faults,
+            )
+        )
+
+    def add(self, one: Event) -> None:
+        self.now = round(self.now + self.step, 3)
+        stamped = {"seq": len(self.events), "time": self.now, **one}
+        self.events.append(stamped)
+        self.shadow.apply(stamped)
+
+    def state(self, node: str, state: NodeState, text: str = "", hint: str | None = None) -> None:
+        self.add(event(Kind.NODE, node=node, state=str(state), text=text, hint=hint, backend="asyncssh"))
+
+    def log(self, text: str, node: str | None = None, level: str = "info") -> None:
+        self.add(event(Kind.LOG, level=level, node=node, text=text))
+
+    def connect(self, node: str) -> None:
+        self.state(node, NodeState.CONNECTING)
+        self.state(node, NodeState.CONNECTED)
+        self.state(node, NodeState.LOOKING)
+        self.add(event(Kind.INVENTORY, node=node, value=inventory(node, self.per_node, self.kind)))
+        self.state(node, NodeState.READY)
+
+    def endpoints(self, *nodes: str, kind: str | None = None, count: int | None = None) -> None:
+        made: list[dict[str, Any]] = []
+        first = len(self.shadow.endpoints)
+        for node in nodes:
+            for index in range(self.per_node if count is None else count):
+                made.append(
+                    {
+                        "number": first + len(made),
+                        "node": node,
+                        "index": index,
+                        "kind": kind or self.kind,
+                        "name": "NVIDIA H200" if self.kind == "gpu" else "",
+                        "nic": f"mlx5_{index}" if self.kind == "gpu" else "eth0",
+                        "rail": index,
+                        "bus": f"0000:{index + 10:02x}:00.0",
+                        "uuid": None,
+                        "address": address(node, index),
+                    }
+                )
+        self.add(event(Kind.ENDPOINTS, endpoints=made, notes={}))
+
+    def phase(self, name: str, total: int = 0) -> None:
+        self.add(event(Kind.PHASE, name=name, total=total))
+
+    def measured(self, *found: Measurement) -> None:
+        self.add(event(Kind.MEASURED, measurements=[m.to_json() for m in found]))
+
+    def running(self, *pairs: tuple[str, str]) -> None:
+        self.add(event(Kind.RUNNING, pairs=[list(pair) for pair in pairs]))
+
+    def end(self, code: int) -> None:
+        self.phase("done")
+        self.add(event(Kind.END, exit=code, text=""))
+
+    def ordered_pairs(self) -> list[tuple[str, str]]:
+        names = [str(e) for e in self.shadow.endpoints if e.kind != "none"]
+        return [
+            way
+            for round_ in circle_rounds(len(names))
+            for a, b in round_
+            for way in ((names[a], names[b]), (names[b], names[a]))
+        ]
+
+    def good(self, src: str, dst: str, **changes: Any) -> list[Measurement]:
+        """A good bandwidth and latency of a pair, plausible for its class and the same each time."""
+        a, b = (self.shadow.number(name) for name in (src, dst))
+        assert a is not None
+        assert b is not None
+        first, second = self.shadow.endpoints[a], self.shadow.endpoints[b]
+        kind = pair_class(first, second)
+        wobble = ((a * 7 + b * 13) % 11 - 5) / 500
+        value, latency, transport = {
+            "same-node": (351.0, 4.2, "P2P/CUMEM"),
+            "same-rail": (46.1, 12.5, "NET/IB/GDRDMA"),
+            "cross-rail": (44.0, 17.0, "NET/IB"),
+        }[kind]
+        common: dict[str, Any] = {
+            "src": src,
+            "dst": dst,
+            "verdict": Verdict.OK,
+            "time": self.now,
+            "transport": transport,
+            "src_addr": first.address,
+            "dst_addr": second.address,
+            "how": "nccl 2.28.9, 20 x ncclSend/ncclRecv, CUDA events",
+            **changes,
+        }
+        return [
+            Measurement(Layer.P2P, value=value * (1 + wobble), unit="GB/s", bytes=256 << 20, **common),
+            Measurement(Layer.LATENCY, value=latency * (1 - wobble), unit="us", bytes=8, **common),
+        ]
+
+    def pings(self, nodes: Sequence[str]) -> None:
+        for a in nodes:
+            for b in nodes:
+                if a == b:
+                    continue
+                self.measured(
+                    *(
+                        Measurement(
+                            Layer.PING,
+                            a,
+                            b,
+                            Verdict.OK,
+                            0.08 + rail / 1000,
+                            "ms",
+                            56,
+                            self.now,
+                            "fping, average round trip of 3",
+                            src_addr=address(a, rail),
+                            dst_addr=address(b, rail),
+                            extra={"loss": 0.0},
+                            raw=f"{address(b, rail)} : xmt/rcv/%loss = 3/3/0%",
+                        )
+                        for rail in range(self.per_node)
+                    )
+                )
+
+    def busbw(self, nodes: Sequence[str]) -> None:
+        for at, a in enumerate(nodes):
+            for b in nodes[at + 1 :]:
+                self.measured(
+                    *(
+                        Measurement(Layer.BUSBW, a, b, Verdict.OK, 40.0 + size / 2**28, "GB/s", size, self.now, "nccl")
+                        for size in (1 << 20, 1 << 28)
+                    )
+                )
+
+
+def address(node: str, index: int) -> str:
+    digits = "".join(c for c in node if c.isdigit()) or "0"
+    return f"10.{index}.0.{int(digits) % 250 + 1}"
+
+
+def inventory(node: str, count: int, kind: str = "gpu") -> dict[str, Any]:
+    """What a node has, in the shape of the inventory probe."""
+    gpus = [
+        {
+            "index": index,
+            "name": "NVIDIA H200",
+            "uuid": f"GPU-{index:08d}-aaaa",
+            "bus": f"0000:{index + 10:02x}:00.0",
+            "numa": index // 4,
+            "mig": False,
+            "memory": 150_754_820_096,
+            "memory_used": 629_145_600,
+            "processes": [{"pid": 4711, "user": "alice", "name": "python3", "memory": 9 << 30}] if index == 2 else [],
+            "pcie": {"gen": 5, "gen_max": 5, "width": 8 if index == 3 else 16, "width_max": 16},
+            "nic": f"mlx5_{index}",
+            "nic_path": "PIX",
+            "error": None,
+        }
+        for index in range(count if kind == "gpu" else 0)
+    ]
+    return {
+        "host": node,
+        "kernel": "6.8.0",
+        "os": "Ubuntu 24.04",
+        "cpus": 96,
+        "memory": 2 << 40,
+        "driver": "570.124.06" if gpus else None,
+        "cuda": "12.8" if gpus else None,
+        "nvml_error": None,
+        "gpus": gpus,
+        "pci_gpus": [],
+        "nics": [
+            {
+                "name": f"ib{index}",
+                "state": "up",
+                "speed_mbps": 400_000,
+                "mtu": 4092,
+                "kind": "infiniband",
+                "link_kind": None,
+                "rdma": f"mlx5_{index}",
+                "numa": index // 4,
+                "bus": f"0000:{index + 60:02x}:00.0",
+                "addresses": [{"address": address(node, index), "family": 4, "flags": []}],
+            }
+            for index in range(count)
+        ],
+        "ib": [
+            {
+                "ca": f"mlx5_{index}",
+                "port": 1,
+                "state": "Active",
+                "phys_state": "LinkUp",
+                "rate": 400.0,
+                "link_layer": "InfiniBand",
+                "lid": 10 + index,
+                "sm_lid": 1,
+                "firmware": "28.39.1002",
+                "netdev": f"ib{index}",
+            }
+            for index in range(count)
+        ],
+        "data_addresses": [
+            {"address": address(node, index), "nic": f"ib{index}", "rail": index, "family": 4} for index in range(count)
+        ],
+        "pythons": [{"path": "/usr/bin/python3", "version": "3.12.3", "torch": "2.8.0", "torch_cuda": "12.8"}],
+        "nccl": [{"path": "/usr/lib/libnccl.so.2", "version": "2.28.9"}],
+        "limits": {"memlock": {"soft": -1, "hard": -1}, "nofile": {"soft": 1024, "hard": 1048576}},
+        "tools": {"ibstat": "/usr/sbin/ibstat", "fping": None},
+        "env": {"NCCL_DEBUG": "WARN"},
+    }
+
+
+def nvlink(crc: int) -> dict[str, Any]:
+    """What the nvlink probe found on a node with one bad link."""
+    return {
+        "source": "nvidia-smi",
+        "error": None,
+        "raw": {"s": "GPU 0: NVIDIA H200\n\t Link 0: 26.562 GB/s\n\t Link 1: <inactive>", "e": ""},
+        "gpus": [
+            {
+                "index": 0,
+                "uuid": "GPU-0",
+                "name": "NVIDIA H200",
+                "message": None,
+                "links": [
+                    {"link": 0, "state": "active", "speed": 26.562, "counters": {"crc": crc, "replay": 0}, "other": {}},
+                    {"link": 1, "state": "inactive", "speed": None, "counters": {"crc": None}, "other": {}},
+                ],
+            }
+        ],
+    }
+
+
+SLOW = ("n000:1", "n001:1")
+TIMEOUT = ("n000:3", "n001:2")
+FAILED = ("n000:1", "n001:2")
+REFUSED = "connection refused: nobody listens on 10.0.0.3 port 22"
+
+
+def sweep_of_two(*, end: bool = True, failed_node: bool = True) -> Story:
+    """2 x 4 endpoints with one slow, one timed out and one failed pair, and a third node that could not be reached."""
+    nodes = ["n000", "n001"] + (["n002"] if failed_node else [])
+    story = Story(nodes, 4, lab="2x4", faults=["n000:1>n001:2=drop"])
+    for node in ("n000", "n001"):
+        story.connect(node)
+    if failed_node:
+        story.state("n002", NodeState.CONNECTING)
+        story.state("n002", NodeState.FAILED, REFUSED, "is sshd running there? ssh -v n002")
+        story.log(REFUSED, "n002", "error")
+    story.endpoints("n000", "n001")
+    for node in ("n000", "n001"):
+        story.add(event(Kind.LOOK, node=node, probe="nvlink", value=nvlink(3)))
+        story.add(event(Kind.LOOK, node=node, probe="nvlink", value=nvlink(1203)))
+    story.phase("ping", 2 * 4)
+    story.pings(["n000", "n001"])
+    pairs = story.ordered_pairs()
+    story.phase("p2p", len(pairs))
+    for at, (src, dst) in enumerate(pairs):
+        if at % 8 == 0:
+            story.running(*pairs[at : at + 8])
+        story.measured(*measured_pair(story, src, dst))
+    if end:
+        story.phase("all_reduce", 2)
+        story.busbw(["n000", "n001"])
+        story.log("sweep done: 53 ok, 1 slow, 1 timeout, 1 failed", None, "warning")
+        story.end(1)
+    return story
+
+
+def measured_pair(story: Story, src: str, dst: str) -> list[Measurement]:
+    """What comes of a pair of `sweep_of_two`."""
+    good = story.good(src, dst)
+    common: dict[str, Any] = {
+        "unit": "GB/s",
+        "bytes": 256 << 20,
+        "time": story.now,
+        "how": good[0].how,
+        "src_addr": good[0].src_addr,
+        "dst_addr": good[0].dst_addr,
+    }
+    if (src, dst) == SLOW:
+        return [*story.good(src, dst)[1:], Measurement(Layer.P2P, src, dst, Verdict.OK, 12.4, attempts=2, **common)]
+    if (src, dst) == TIMEOUT:
+        error = "connect: timed out after 5.0 s"
+        return [Measurement(Layer.P2P, src, dst, Verdict.TIMEOUT, error=error, attempts=2, **common)]
+    if (src, dst) == FAILED:
+        raw = "NCCL WARN ibv_modify_qp failed with 110 Connection timed out\non dev mlx5_1, curr state INIT"
+        error = "transfer: the packets were dropped"
+        return [Measurement(Layer.P2P, src, dst, Verdict.FAILED, error=error, attempts=2, made=True, raw=raw, **common)]
+    return good
+
+
+def big_sweep(nodes: int, per_node: int, *, part: float = 1.0) -> Story:
+    """A healthy sweep over many endpoints, up to a part of its pairs."""
+    names = [f"n{number:03d}" for number in range(nodes)]
+    story = Story(names, per_node)
+    story.step = 0.0005
+    for name in names:
+        story.connect(name)
+    story.endpoints(*names)
+    pairs = story.ordered_pairs()
+    story.phase("p2p", len(pairs))
+    for src, dst in pairs[: int(len(pairs) * part)]:
+        story.measured(*story.good(src, dst))
+    return story
