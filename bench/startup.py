@@ -28,7 +28,7 @@ BAR_COMMAND = 60.0
 BAR_FRAME = 250.0
 _DEADLINE = 30.0
 _TICK = 1000.0 / os.sysconf("SC_CLK_TCK")
-#: The alternate screen, and after it something that is neither an escape sequence nor blank.
+#: The switch to the alternate screen; the first frame has the name of the program in it.
 _SCREEN = b"\x1b[?1049h"
 _ESCAPES = re.compile(rb"\x1b(\[[0-9;?<>=$ ]*[A-Za-z@`~]|[PX^_\]].*?(\x07|\x1b\\)|[ -/]*[0-~])", re.DOTALL)
 
@@ -74,7 +74,9 @@ def of_first_frame(argv: list[str]) -> Times:
 
 def _has_text(seen: bytes) -> bool:
     _, found, frame = seen.partition(_SCREEN)
-    return bool(found) and bool(_ESCAPES.sub(b"", frame).strip(b" \r\n\x1b"))
+    if _SCREEN[:-1] + b"l" in frame:
+        raise SystemExit(f"the app left its screen before its first frame: {frame[-600:].decode('utf-8', 'replace')}")
+    return bool(found) and b"fabtui" in _ESCAPES.sub(b"", frame)
 
 
 def _end(pid: int, terminal: int) -> None:

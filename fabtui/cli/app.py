@@ -6,8 +6,6 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from fabtui.cli.display import screen_settings, show
-from fabtui.cli.request import request_from
 
 if TYPE_CHECKING:
     from fabtui.session.feed import Feed
@@ -19,6 +17,9 @@ def execute(args: argparse.Namespace) -> int:
     Raises:
         InputError: The arguments are wrong, or there is no terminal to show anything on.
     """
+    from fabtui.cli.display import screen_settings, show
+    from fabtui.cli.request import request_from
+
     request = request_from(args)
     settings = screen_settings(args, _title(args), request.csv)
     feeds: list[Feed] = []
@@ -31,6 +32,9 @@ def execute(args: argparse.Namespace) -> int:
         return feeds[-1]
 
     code = show(make_feed, settings)
+    record = request.options.record
+    if feeds and record is not None and record.exists():
+        print(f"recorded in {record}", file=sys.stderr)
     if feeds and (request.csv or request.json):
         from fabtui.cli.written import write_outputs
 

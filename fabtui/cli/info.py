@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -84,6 +83,8 @@ def _path(path: Path) -> str:
 
 def terminal() -> list[tuple[str, str]]:
     """Return what the terminal says it is."""
+    import shutil
+
     size = shutil.get_terminal_size()
     names = ("TERM", "COLORTERM", "NO_COLOR", "TMUX", "SSH_TTY", "LANG", "LC_ALL")
     rows = [(name, value) for name in names if (value := os.environ.get(name))]
@@ -109,6 +110,8 @@ def colours(environment: os._Environ[str] | dict[str, str]) -> str:
 
 def machine() -> list[tuple[str, str]]:
     """Return what this machine has."""
+    import shutil
+
     ssh = shutil.which("ssh")
     rows = [("ssh", f"{ssh}, {_said([ssh, '-V'])}" if ssh else "not found: nodes cannot be reached")]
     rows.append(("GPUs", _gpus()))
@@ -124,6 +127,8 @@ def machine() -> list[tuple[str, str]]:
 
 
 def _gpus() -> str:
+    import shutil
+
     if shutil.which("nvidia-smi") is None:
         return "none found (no nvidia-smi)"
     code, said = _ask(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"])
