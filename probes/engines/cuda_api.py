@@ -63,6 +63,9 @@ class Driver:
             function = getattr(self._library, name)
             function.argtypes = arguments
             function.restype = c_int
+        self.can_hold = hasattr(self._library, "cuStreamWaitValue32_v2")
+        if self.can_hold:
+            self._library.cuStreamWaitValue32_v2.argtypes = (c_void_p, c_void_p, c_uint, c_uint)
         self.call("cuInit", 0)
 
     def call(self, name: str, *arguments: Any) -> None:
@@ -154,6 +157,8 @@ class Device:
         self.enter()
         self.stream = c_void_p()
         driver.call("cuStreamCreate", byref(self.stream), STREAM_NON_BLOCKING)
+        self._gate = c_uint.from_buffer(self.pinned(4))
+        self._gate.value = 0
 
     def enter(self) -> None:
         """Make this device the calling thread's."""
@@ -163,6 +168,25 @@ class Device:
         """Leave a stream with stuck work behind and take a new one."""
         self.stream = c_void_p()
         self.driver.call("cuStreamCreate", byref(self.stream), STREAM_NON_BLOCKING)
+
+    def hold(self) -> Optional[Callable[[], None]]:
+        """Hold back what is queued from now on until the returned function is called, which must happen in any case.
+
+        Returns None where the driver cannot do that. Nothing that waits for the device may be called meanwhile.
+        """
+        if not self.driver.can_hold:
+            return None
+        turn = self._gate.value + 1
+        try:
+            self.driver.call("cuStreamWaitValue32_v2", self.stream, ctypes.addressof(self._gate), turn, 0)
+        except CudaError:
+            self.driver.can_hold = False
+            return None
+
+        def release() -> None:
+            self._gate.value = turn
+
+        return release
 
     def allocate(self, size: int) -> DevicePointer:
         """Return new device memory.

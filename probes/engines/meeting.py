@@ -219,6 +219,8 @@ class Meeting:
         if outcome.ok:
             return None
         self._drop_link(broken=True, outcome=outcome)
+        # The lab's faults begin when the two are connected: what keeps them from that is not of its making.
+        outcome.made = outcome.made and outcome.phase != CONNECT
         if outcome.made:
             assert fault is not None
             outcome.error = "%s (made by the lab: %s)" % (outcome.error, fault.kind)

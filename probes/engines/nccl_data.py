@@ -49,7 +49,8 @@ def blocks(size: int) -> Blocks:
     if size <= SAMPLE:
         return [(offset, min(BLOCK, size - offset)) for offset in range(0, size, BLOCK)]
     last = size - BLOCK
-    return [(last * number // (BLOCKS - 1), BLOCK) for number in range(BLOCKS)]
+    inner = [last * number // (BLOCKS - 1) // 16 * 16 for number in range(BLOCKS - 1)]
+    return [(offset, BLOCK) for offset in [*inner, last]]
 
 
 def compare(sample: bytes, where: Blocks, src: int, dst: int) -> Optional[str]:

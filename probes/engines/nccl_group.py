@@ -12,7 +12,7 @@ from fabtui_probes.engines.cuda_api import CudaError
 from fabtui_probes.engines.nccl_api import MAX, NcclError
 
 if TYPE_CHECKING:
-    from fabtui_probes.engines.nccl import Member
+    from fabtui_probes.engines.nccl_link import Member
 
 BUDGET = 0.3
 """Seconds of timed sums of one size."""

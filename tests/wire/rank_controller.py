@@ -106,7 +106,16 @@ class Controller:
         self._selector.register(ours, selectors.EVENT_READ, host)
         return host
 
-    def init(self, name: str, ranks: list[int], world: int, address: str, engine: str = "gloo", **more: Any) -> None:
+    def init(
+        self,
+        name: str,
+        ranks: list[int],
+        world: int,
+        address: str,
+        engine: str = "gloo",
+        uuids: Any = None,
+        **more: Any,
+    ) -> None:
         for rank in ranks:
             self.rank_host[rank] = name
         message = {
@@ -118,7 +127,9 @@ class Controller:
             "timeout": 10.0,
             "start_deadline": 60.0,
             "library": None,
-            "ranks": [{"rank": rank, "index": index, "uuid": None} for index, rank in enumerate(ranks)],
+            "ranks": [
+                {"rank": rank, "index": index, "uuid": (uuids or {}).get(rank)} for index, rank in enumerate(ranks)
+            ],
             "world": world,
             "faults": [],
         }

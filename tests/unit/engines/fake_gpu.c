@@ -1,0 +1,299 @@
+/* Stands in for libcuda and libnccl on machines without a GPU: devices whose memory is the host's, streams that are
+ * threads, and communicators among the threads of one process. What a test cannot see here is anything about speed.
+ *
+ * FAKE_GPUS=n       how many devices there are (4)
+ * FAKE_CORRUPT=1    every received message longer than 1000 bytes has one byte wrong in its middle
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { COPY, FILL, STAMP, HOLD, SEND, RECV, REDUCE };
+enum { MOST = 64 };
+
+typedef struct event { double at; } event;
+struct comm;
+typedef struct op {
+    int kind, value, peer;
+    void *to;
+    const void *from;
+    size_t size;
+    event *stamp;
+    struct comm *comm;
+    struct op *next;
+} op;
+typedef struct stream {
+    pthread_mutex_t lock;
+    pthread_cond_t some;
+    op *head, *tail;
+    int busy;
+} stream;
+typedef struct {
+    const void *data;
+    size_t size;
+    int full;
+} slot;
+typedef struct group {
+    char id[128];
+    int ranks, joined, arrived, round;
+    float *sum;
+    slot slots[MOST][MOST];
+    struct group *next;
+} group;
+typedef struct comm {
+    group *of;
+    int rank, device, aborted, told;
+} comm;
+typedef struct { char internal[128]; } unique_id;
+typedef struct { size_t size; unsigned magic, version; int blocking; } config;
+
+static pthread_mutex_t all = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
+static group *groups;
+static __thread int device;
+static FILE *log_file;
+static char last_error[256];
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+static void say(int dev, const char *level, const char *text) {
+    if (!log_file) {
+        const char *path = getenv("NCCL_DEBUG_FILE");
+        log_file = path ? fopen(path, "w") : stderr;
+        setlinebuf(log_file);
+    }
+    fprintf(log_file, "fake:%d:%ld [%d] %s%s %s\n", (int)getpid(), syscall(SYS_gettid), dev,
+            strcmp(level, "WARN") ? "NCCL " : "fake/gpu.c:1 NCCL ", level, text);
+}
+
+static void exchange(op *o) {
+    comm *c = o->comm;
+    group *g = c->of;
+    pthread_mutex_lock(&all);
+    if (o->kind == REDUCE) {
+        float *mine = o->to;
+        size_t n = o->size;
+        if (g->arrived == 0) {
+            g->sum = malloc(n * sizeof(float));
+            memcpy(g->sum, mine, n * sizeof(float));
+        } else {
+            for (size_t i = 0; i < n; i++)
+                g->sum[i] = o->value == 2 ? (g->sum[i] > mine[i] ? g->sum[i] : mine[i]) : g->sum[i] + mine[i];
+        }
+        int round = g->round;
+        float *sum = g->sum;
+        if (++g->arrived == g->ranks) {
+            g->arrived = -g->ranks;
+            g->round++;
+            pthread_cond_broadcast(&change);
+        }
+        while (g->round == round && !c->aborted)
+            pthread_cond_wait(&change, &all);
+        if (!c->aborted) {
+            memcpy(mine, sum, n * sizeof(float));
+            if (++g->arrived == 0) {
+                free(sum);
+                pthread_cond_broadcast(&change);
+            }
+            while (g->arrived < 0 && !c->aborted)
+                pthread_cond_wait(&change, &all);
+        }
+    } else if (o->kind == SEND) {
+        slot *s = &g->slots[c->rank][o->peer];
+        while (s->full && !c->aborted)
+            pthread_cond_wait(&change, &all);
+        s->data = o->from, s->size = o->size, s->full = 1;
+        pthread_cond_broadcast(&change);
+        while (s->full && !c->aborted)
+            pthread_cond_wait(&change, &all);
+    } else {
+        slot *s = &g->slots[o->peer][c->rank];
+        while (!s->full && !c->aborted)
+            pthread_cond_wait(&change, &all);
+        if (!c->aborted) {
+            memcpy(o->to, s->data, s->size < o->size ? s->size : o->size);
+            if (o->size > 1000 && getenv("FAKE_CORRUPT"))
+                ((char *)o->to)[o->size / 2] ^= 1;
+            s->full = 0;
+            pthread_cond_broadcast(&change);
+        }
+    }
+    pthread_mutex_unlock(&all);
+}
+
+static void *work(void *arg) {
+    stream *s = arg;
+    for (;;) {
+        pthread_mutex_lock(&s->lock);
+        while (!s->head)
+            pthread_cond_wait(&s->some, &s->lock);
+        op *o = s->head;
+        pthread_mutex_unlock(&s->lock);
+        switch (o->kind) {
+        case COPY: memmove(o->to, o->from, o->size); break;
+        case FILL: memset(o->to, o->value, o->size); break;
+        case STAMP: o->stamp->at = now(); break;
+        case HOLD:
+            while (*(volatile unsigned *)o->from < (unsigned)o->value)
+                usleep(10);
+            break;
+        default: exchange(o);
+        }
+        pthread_mutex_lock(&s->lock);
+        s->head = o->next;
+        if (!s->head)
+            s->tail = NULL;
+        s->busy--;
+        pthread_mutex_unlock(&s->lock);
+        free(o);
+    }
+    return NULL;
+}
+
+static int put(stream *s, op o) {
+    op *copy = malloc(sizeof(op));
+    *copy = o;
+    copy->next = NULL;
+    pthread_mutex_lock(&s->lock);
+    if (s->tail)
+        s->tail->next = copy;
+    else
+        s->head = copy;
+    s->tail = copy;
+    s->busy++;
+    pthread_cond_signal(&s->some);
+    pthread_mutex_unlock(&s->lock);
+    return 0;
+}
+
+static int gpus(void) {
+    const char *text = getenv("FAKE_GPUS");
+    return text ? atoi(text) : 4;
+}
+
+int cuInit(unsigned flags) { return 0; }
+int cuDriverGetVersion(int *version) { return *version = 13000, 0; }
+int cuDeviceGetCount(int *count) { return *count = gpus(), 0; }
+int cuDeviceGet(int *handle, int ordinal) { return *handle = ordinal, 0; }
+int cuDeviceGetUuid(unsigned char *uuid, int dev) { return memset(uuid, 0x10 + dev, 16), 0; }
+int cuDeviceGetPCIBusId(char *text, int size, int dev) { return snprintf(text, size, "0000:%02X:00.0", 16 + dev), 0; }
+int cuDevicePrimaryCtxRetain(void **context, int dev) { return *context = (void *)(long)(dev + 1), 0; }
+int cuCtxSetCurrent(void *context) { return device = (int)(long)context - 1, 0; }
+int cuMemGetInfo_v2(size_t *free_, size_t *total) { return *free_ = *total = 1ul << 30, 0; }
+int cuMemAlloc_v2(void **pointer, size_t size) { return size > 1ul << 30 ? 2 : (*pointer = malloc(size), 0); }
+int cuMemFree_v2(void *pointer) { return free(pointer), 0; }
+int cuMemHostAlloc(void **pointer, size_t size, unsigned flags) { return *pointer = malloc(size), 0; }
+int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t size, stream *s) {
+    return put(s, (op){.kind = COPY, .to = to, .from = from, .size = size});
+}
+int cuMemcpyDtoHAsync_v2(void *to, const void *from, size_t size, stream *s) {
+    return put(s, (op){.kind = COPY, .to = to, .from = from, .size = size});
+}
+int cuMemcpyDtoDAsync_v2(void *to, const void *from, size_t size, stream *s) {
+    return put(s, (op){.kind = COPY, .to = to, .from = from, .size = size});
+}
+int cuMemsetD8Async(void *to, unsigned char value, size_t size, stream *s) {
+    return put(s, (op){.kind = FILL, .to = to, .value = value, .size = size});
+}
+int cuStreamCreate(stream **made, unsigned flags) {
+    stream *s = calloc(1, sizeof(stream));
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->some, NULL);
+    pthread_t thread;
+    pthread_create(&thread, NULL, work, s);
+    return *made = s, 0;
+}
+int cuStreamQuery(stream *s) {
+    pthread_mutex_lock(&s->lock);
+    int busy = s->busy;
+    pthread_mutex_unlock(&s->lock);
+    return busy ? 600 : 0;
+}
+int cuStreamWaitValue32_v2(stream *s, const void *at, unsigned value, unsigned flags) {
+    return put(s, (op){.kind = HOLD, .from = at, .value = (int)value});
+}
+int cuEventCreate(event **made, unsigned flags) { return *made = calloc(1, sizeof(event)), 0; }
+int cuEventRecord(event *e, stream *s) { return put(s, (op){.kind = STAMP, .stamp = e}); }
+int cuEventElapsedTime(float *ms, event *a, event *b) { return *ms = (float)((b->at - a->at) * 1e3), 0; }
+int cuEventDestroy_v2(event *e) { return free(e), 0; }
+int cuGetErrorName(int code, const char **text) { return *text = code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR", 0; }
+int cuGetErrorString(int code, const char **text) { return *text = code == 2 ? "out of memory" : "error", 0; }
+
+int ncclGetVersion(int *version) { return *version = 22809, 0; }
+int ncclGetUniqueId(unique_id *id) {
+    static int count;
+    memset(id, 0x77, sizeof(*id));
+    pthread_mutex_lock(&all);
+    memcpy(id->internal, &count, sizeof(count));
+    count++;
+    pthread_mutex_unlock(&all);
+    return 0;
+}
+int ncclCommInitRankConfig(comm **made, int ranks, unique_id id, int rank, config *how) {
+    if (how->magic != 0xcafebeef || how->blocking != 0 || rank >= ranks || ranks > MOST) {
+        strcpy(last_error, "bad config");
+        return 4;
+    }
+    pthread_mutex_lock(&all);
+    group *g = groups;
+    while (g && memcmp(g->id, id.internal, 128))
+        g = g->next;
+    if (!g) {
+        g = calloc(1, sizeof(group));
+        memcpy(g->id, id.internal, 128);
+        g->ranks = ranks, g->next = groups, groups = g;
+    }
+    g->joined++;
+    comm *c = calloc(1, sizeof(comm));
+    c->of = g, c->rank = rank, c->device = device;
+    *made = c;
+    pthread_mutex_unlock(&all);
+    say(device, "INFO", "NET/Socket : Using [0]fake0:192.0.2.1<0> [1]fake1:192.0.2.2<0>");
+    return 7;
+}
+int ncclCommGetAsyncError(comm *c, int *state) {
+    pthread_mutex_lock(&all);
+    *state = c->of->joined < c->of->ranks ? 7 : 0;
+    pthread_mutex_unlock(&all);
+    return 0;
+}
+int ncclCommFinalize(comm *c) { return 0; }
+int ncclCommDestroy(comm *c) { return free(c), 0; }
+int ncclCommAbort(comm *c) {
+    say(c->device, "INFO", "comm abort");
+    pthread_mutex_lock(&all);
+    c->aborted = 1;
+    pthread_cond_broadcast(&change);
+    pthread_mutex_unlock(&all);
+    return 0;
+}
+const char *ncclGetLastError(comm *c) { return last_error; }
+static void tell(comm *c, int src, int dst, const char *how) {
+    char text[200];
+    snprintf(text, sizeof(text), "Channel 00/1 : %d[%d] -> %d[%d]%s via NET/Socket/%d", src, src, dst, dst, how, c->device % 2);
+    if (!strcmp(how, "") || c->device / 2 == 0)
+        snprintf(text, sizeof(text), "Channel 00/1 : %d[%d] -> %d[%d] via P2P/direct pointer", src, src, dst, dst);
+    say(c->device, "INFO", text);
+}
+int ncclSend(const void *data, size_t count, int type, int peer, comm *c, stream *s) {
+    if (!(c->told & 1))
+        c->told |= 1, tell(c, c->rank, peer, " [send]");
+    return put(s, (op){.kind = SEND, .from = data, .size = count, .peer = peer, .comm = c});
+}
+int ncclRecv(void *data, size_t count, int type, int peer, comm *c, stream *s) {
+    if (!(c->told & 2) && c->device / 2)
+        c->told |= 2, tell(c, peer, c->rank, " [receive]");
+    return put(s, (op){.kind = RECV, .to = data, .size = count, .peer = peer, .comm = c});
+}
+int ncclAllReduce(const void *from, void *to, size_t count, int type, int operation, comm *c, stream *s) {
+    return put(s, (op){.kind = REDUCE, .to = to, .size = count, .value = operation, .comm = c});
+}
