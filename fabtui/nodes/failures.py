@@ -6,7 +6,7 @@ import re
 
 import asyncssh
 
-from fabtui.fabric.text import clean, last_line, one_line
+from fabtui.fabric.text import clean, one_line
 from fabtui.nodes.dial import unreachable
 from fabtui.nodes.hostkeys import Known, refusal
 from fabtui.nodes.keys import Offer
@@ -34,7 +34,6 @@ _OPENSSH: list[tuple[str, UnreachableKind, str | None]] = [
     (r"Connection timed out|Operation timed out|Timeout, server", "timeout", None),
     (r"Connection reset by|Connection closed by|Broken pipe", "closed", None),
 ]
-_WORTH_TELLING = re.compile(r"^(?!.*(Warning: Permanently added|^@+$|^\s*$)).*\S", re.MULTILINE)
 
 
 def classify_openssh(node: str, said: str) -> NodeUnreachable | None:
@@ -121,12 +120,3 @@ def _refused_login(resolved: Resolved, offer: Offer) -> NodeUnreachable:
         return NodeUnreachable("auth", f"{text}: no agent and no identity file has a key to offer", "ssh-add -l")
     text += f" with {len(offer.keys)} key{'s' if len(offer.keys) > 1 else ''}"
     return NodeUnreachable("auth", text, f"try: ssh {resolved.name} true")
-
-
-def last_words(*texts: str) -> str:
-    """Return the last line of the first text that says anything worth telling."""
-    for text in texts:
-        lines = [match[0] for match in _WORTH_TELLING.finditer(clean(text))]
-        if lines:
-            return last_line(lines[-1], 200)
-    return ""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from fabtui.fabric.text import last_line, one_line
 from fabtui.nodes.link import Backend, Link, LinkLost, LostKind, Message, NodeUnreachable
-from fabtui.nodes.noise import Explain, Tail, explain_end, shorten
+from fabtui.nodes.noise import Explain, Tail, explain_end, last_words, shorten
 from fabtui.nodes.pipe import BytePipe, Ending
 from fabtui_probes.protocol import MAX_BANNER, VERSION, Decoder, ProtocolError, encode, marker
 
@@ -126,7 +126,7 @@ class FramedLink(Link):
         stderr = self.stderr_tail()
         detail = "\n".join(part for part in (banner, stderr) if part)
         if isinstance(error, TimeoutError):
-            said = last_line(stderr, 200) or last_line(banner, 200)
+            said = last_words(banner, stderr)
             text = f"the node side did not start within {self._limits.start:g} s (slow login shell or Python?)"
             return NodeUnreachable("timeout", f"{text}; last output: {said}" if said else text, None, detail)
         if isinstance(error, ProtocolError):
@@ -250,13 +250,11 @@ class FramedLink(Link):
     def _verdict(self, ending: Ending) -> tuple[LostKind, str]:
         if self._closing:
             return "closed", "the link was closed"
-        if ending.lost:
-            return "lost", ending.reason or "the connection was lost"
         said = last_line(self._stderr.text(), 300)
-        if "lease" in said:
+        if "no heartbeat" in said:
             return "lease", f"the node side ended itself: {said}"
-        text = f"the node side {ending.describe()}"
-        return "exit", f"{text}: {said}" if said else text
+        text = ending.describe() if ending.lost else f"the node side {ending.describe()}"
+        return "lost" if ending.lost else "exit", f"{text}: {said}" if said else text
 
     async def _beat_loop(self) -> None:
         number = 0

@@ -40,9 +40,14 @@ def shorten(banner: bytes, kept: int = BANNER_KEPT) -> str:
     return f"{clean(banner[:half])}\n[{len(banner) - 2 * half} bytes left out]\n{clean(banner[-half:])}"
 
 
+def last_words(banner: str, stderr: str) -> str:
+    """Return the last lines of what a command printed and of its errors; either may hold the reason."""
+    return " | ".join(line for line in (last_line(stderr, 200), last_line(banner, 200)) if line)
+
+
 def explain_end(ending: Ending, banner: str, stderr: str) -> NodeUnreachable:
     """Return what to say of a command that ended before its start marker."""
-    said = last_line(stderr, 200) or last_line(banner, 200)
+    said = last_words(banner, stderr)
     detail = "\n".join(part for part in (banner, stderr) if part)
     if ending.status == 127:
         return NodeUnreachable(

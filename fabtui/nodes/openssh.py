@@ -9,6 +9,7 @@ from fabtui.nodes.hostkeys import Policy
 from fabtui.nodes.link import NodeUnreachable
 from fabtui.nodes.noise import Explain, explain_end
 from fabtui.nodes.pipe import Ending
+from fabtui.nodes.process_pipe import ProcessPipe
 
 _HOST_KEYS: dict[Policy, tuple[str, ...]] = {
     "strict": ("StrictHostKeyChecking=yes",),
@@ -54,12 +55,22 @@ def argv(ssh: str, ssh_config: Path | None, host: str, command: str, policy: Pol
     return [*words, "--", host, command]
 
 
+class SshPipe(ProcessPipe):
+    """The byte pipe of an ``ssh``."""
+
+    async def ending(self) -> Ending:
+        """Wait for ssh. It ends with 255 when the connection breaks and when a signal ends the command."""
+        ending = await super().ending()
+        if ending.status == 255:
+            return Ending(reason="ssh lost the connection, or the command was killed")
+        return ending
+
+
 def explainer(node: str) -> Explain:
     """Return what makes an error of an ssh that ended early."""
 
     def explain(ending: Ending, banner: str, stderr: str) -> NodeUnreachable:
-        # 255 is ssh's own word for "I failed"; a command that says so itself is not told apart, but rare.
-        if ending.status == 255 and (known := classify_openssh(node, stderr)) is not None:
+        if ending.lost and (known := classify_openssh(node, stderr)) is not None:
             return known
         return explain_end(ending, banner, stderr)
 

@@ -16,11 +16,12 @@ _CHUNK = 64 * 1024
 class ProcessPipe(BytePipe):
     """Standard input, output and error of a process."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, transport: asyncio.SubprocessTransport) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
         self._process = process
+        self._transport = transport
         self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
 
     @classmethod
@@ -30,8 +31,12 @@ class ProcessPipe(BytePipe):
         Raises:
             NodeUnreachable: ``local``.
         """
+        loop = asyncio.get_running_loop()
         try:
-            process = await asyncio.create_subprocess_exec(
+            # What create_subprocess_exec does, but it keeps the transport to itself: without closing that, pipes stay
+            # open that a child of the program inherited.
+            transport, protocol = await loop.subprocess_exec(
+                lambda: asyncio.subprocess.SubprocessStreamProtocol(limit=_CHUNK, loop=loop),
                 *argv,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
@@ -40,7 +45,7 @@ class ProcessPipe(BytePipe):
             )
         except OSError as error:
             raise NodeUnreachable("local", f"cannot start {argv[0]}: {error.strerror or error}") from None
-        return cls(process)
+        return cls(asyncio.subprocess.Process(transport, protocol, loop), transport)
 
     @property
     def pid(self) -> int:
@@ -86,3 +91,4 @@ class ProcessPipe(BytePipe):
         """Wait for the process, a bounded time."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), 2.0)
+        self._transport.close()

@@ -151,7 +151,7 @@ class Reach:
 
     async def _open_openssh(self, host: str, resolved: Resolved | None) -> Link:
         from fabtui.nodes.hostkeys import policy_for
-        from fabtui.nodes.openssh import argv, explainer
+        from fabtui.nodes.openssh import SshPipe, argv, explainer
 
         options = self._options
         if self._resolver is None:
@@ -176,7 +176,7 @@ class Reach:
         async def attempt() -> Link:
             # What ssh does is not seen from here: its place is given back after a moment in any case.
             async with self._gates.login(f"openssh {via}" if via else "", lambda: False):
-                pipe = await ProcessPipe.run(words)
+                pipe = await SshPipe.run(words)
                 return await self._start(pipe, host, "openssh", explainer(host), "")
 
         return await with_retries(attempt)

@@ -321,6 +321,7 @@ class Resolver:
                 raise NodeUnreachable("config", text) from None
             finally:
                 if process.returncode is None:
-                    with contextlib.suppress(ProcessLookupError):
+                    with contextlib.suppress(ProcessLookupError, TimeoutError):
                         process.kill()
+                        await asyncio.wait_for(process.wait(), 1.0)
         return process.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")

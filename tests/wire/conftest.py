@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.wire import sshd
+
+
+@pytest.fixture
+def field(tmp_path: Path) -> Iterator[sshd.Field]:
+    """Servers that are stopped in the end."""
+    reason = sshd.missing()
+    if reason is not None:
+        pytest.skip(reason)
+    made = sshd.Field(tmp_path)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest_asyncio.fixture
+async def reach_for() -> AsyncIterator[Callable[..., Any]]:
+    """A maker of `Reach` objects that keeps their notices and closes them in the end."""
+    from fabtui.nodes.reach import Reach, ReachOptions
+
+    made: list[Reach] = []
+
+    def make(config: Path | None, **options: Any) -> Any:
+        notices: list[str] = []
+        reach = Reach(ReachOptions(ssh_config=config, **options), notices.append)
+        reach.notices = notices  # type: ignore[attr-defined]
+        made.append(reach)
+        return reach
+
+    yield make
+    for reach in made:
+        await reach.close()

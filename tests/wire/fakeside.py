@@ -1,0 +1,58 @@
+"""A node side of a few lines that does what a test tells it: answer, fall silent, flood, talk nonsense, end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fabtui.nodes.bootstrap import node_modules
+
+SOURCE = """
+import os, sys, time
+from fabtui_probes.protocol import Decoder, VERSION, encode, marker
+
+def put(data):
+    while data:
+        data = data[os.write(1, data):]
+
+def main(config):
+    put(marker(config["nonce"]))
+    hello = {"t": "hello", "protocol": VERSION, "pid": os.getpid(), "python": "3", "host": "fake", "config": config}
+    hello.update(config["env"].get("hello") or {})
+    put(encode(hello))
+    decoder = Decoder()
+    beats = 0
+    while True:
+        data = os.read(0, 65536)
+        if not data:
+            return
+        for message in decoder.feed(data):
+            kind = message["t"]
+            if kind == "hb":
+                beats += 1
+                put(encode({"t": "hb", "n": message["n"], "rank": False}))
+            elif kind == "bye":
+                return
+            elif kind == "echo":
+                put(encode(message))
+            elif kind == "beats":
+                put(encode({"t": "beats", "beats": beats}))
+            elif kind == "flood":
+                for number in range(message["count"]):
+                    put(encode({"t": "flood", "number": number, "fill": "x" * message["size"]}))
+            elif kind == "raw":
+                put(message["hex"] and bytes.fromhex(message["hex"]))
+            elif kind == "say":
+                os.write(2, message["text"].encode())
+            elif kind == "exit":
+                os.write(2, message["text"].encode())
+                os._exit(message["status"])
+            elif kind == "deaf":
+                time.sleep(600)
+"""
+
+
+def options(**more: Any) -> dict[str, Any]:
+    """Return the options of a `Reach` that starts this node side."""
+    sent = ("fabtui_probes", "fabtui_probes.boot", "fabtui_probes.protocol")
+    modules = {name: source for name, source in node_modules().items() if name in sent}
+    return {"modules": {**modules, "fake_side": SOURCE}, "entry": "fake_side", **more}
