@@ -119,7 +119,9 @@ class NcclEndpoint(base.Endpoint):
                 if "id" not in told:
                     raise Failed(CONNECT, "rank %d: %s" % (ranks[0], str(told.get("error"))[:2000]))
                 unique = bytes.fromhex(str(told["id"])).ljust(128, b"\0")[:128]
+            member.lap("meet")
             member.comm.join(unique, me, len(ranks), end)
+            member.lap("init")
         except Failed:
             raise
         except (NcclError, CudaError, StoreError, ValueError) as error:

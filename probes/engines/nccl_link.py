@@ -36,6 +36,19 @@ class Member:
         self.me, self.size = me, size
         self.comm = Communicator(endpoint.engine.nccl, lambda: task.cancelled)
         self._mark = endpoint.engine.log.mark()
+        self._laps: List[str] = []
+        self._lap = time.monotonic()
+
+    def lap(self, name: str) -> None:
+        """Note that a phase ends here."""
+        now = time.monotonic()
+        self._laps.append("%s %.3f" % (name, now - self._lap))
+        self._lap = now
+
+    def laps(self) -> str:
+        """Return the seconds of the phases since the last call, in words."""
+        laps, self._laps = self._laps, []
+        return "seconds: " + ", ".join(laps)
 
     def wait(self, end: float) -> None:
         """Wait for the stream, with an eye on the communicator's health."""
@@ -129,7 +142,9 @@ class NcclLink(base.Link):
 
         self._guard("the source's data could not be made", end, fill)
         probe = min(job.bytes, PROBE)
+        self._member.lap("fill")
         self._tell((probe, 0, 0, 0), end, "first byte")
+        self._member.lap("first byte")
         lost = "the data to rank %d did not go out" % peer
         each = self._timed(lost, end, lambda: self._send(data, probe, 1, end))
         size, warmup = self._plan(job, probe, each, end)
@@ -144,7 +159,10 @@ class NcclLink(base.Link):
                 self._guard(lost, end, lambda: self._send(data, size, 1, end))
         else:
             self._guard(lost, end, lambda: self._send(data, size, count, end))
-        return Measured(size, None, self._ping(job.latency_iters, end), self._raw())
+        self._member.lap("data")
+        latency = self._ping(job.latency_iters, end)
+        self._member.lap("ping")
+        return Measured(size, None, latency, self._raw(self._member.me, self._other))
 
     def _plan(self, job: PairJob, probe: int, seconds: float, end: float) -> Tuple[int, int]:
         """Return message size and warm-up count: what was asked, smaller where it would outlast the deadline."""
@@ -163,7 +181,9 @@ class NcclLink(base.Link):
         unclean = "the destination could not be cleared"
         self._guard(unclean, end, lambda: device.fill(data, nccl_data.BLANK, job.bytes))
         lost = "no data came from rank %d" % peer
+        self._member.lap("fill")
         probe = self._hear(end, "first byte")[0]
+        self._member.lap("first byte")
         self._expect(1 <= probe <= job.bytes, "a probe of %d bytes" % probe)
         self._guard(lost, end, lambda: self._receive(data, probe, 1, end))
         size, warmup, pings, _ = self._hear(end, "plan")
@@ -175,11 +195,14 @@ class NcclLink(base.Link):
         count = self._hear(end, "plan")[0]
         self._expect(1 <= count <= job.iters, "%d messages" % count)
         seconds = self._timed(lost, end, lambda: self._receive(data, size, count, end)) / count
+        self._member.lap("data")
         wrong = self._wrong(data, size, end)
+        self._member.lap("check")
         self._pong(pings, end)
+        self._member.lap("ping")
         if wrong:
             raise Failed(VERIFY, wrong, raw=self.log())
-        return Measured(size, size / max(seconds, 1e-9), None, self._raw())
+        return Measured(size, size / max(seconds, 1e-9), None, self._raw(self._other, self._member.me))
 
     def _expect(self, good: bool, what: str) -> None:
         if not good:
@@ -283,10 +306,10 @@ class NcclLink(base.Link):
             own = self._device.bus_id
         return transport.name_way(way, nics), own, None
 
-    def _raw(self) -> Optional[str]:
+    def _raw(self, src: int, dst: int) -> str:
         notes = self._endpoint.engine.notes
-        text = nccl_log.summary(self._member.lines(), 6)
-        return "\n".join(part for part in (text, " ".join(notes)) if part) or None
+        text = nccl_log.summary(self._member.lines(), 6, (src, dst))
+        return "\n".join(part for part in (text, " ".join(notes), self._member.laps()) if part)
 
     def log(self) -> Optional[str]:
         """Return NCCL's warnings and connections of this link."""

@@ -6,7 +6,7 @@ import ctypes
 import os
 import platform
 import threading
-from typing import Dict, List, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from fabtui_probes.engines import transport
 from fabtui_probes.engines.transport import Line, Nics
@@ -141,8 +141,14 @@ class Log:
             return [line for _, line in every[-count:]]
 
 
-def summary(lines: List[Line], most: int = 8) -> str:
-    """Return the warnings and the connections among lines, as few lines as tell them."""
+def summary(lines: List[Line], most: int = 8, way: Optional[Tuple[int, int]] = None) -> str:
+    """Return the warnings and the connections among lines, as few lines as tell them.
+
+    Args:
+        lines: What NCCL printed.
+        most: The most lines to return.
+        way: Source and destination of the only direction to tell of, None for all.
+    """
     chosen: Dict[str, None] = {}
     for line in lines:
         if line.level in ("WARN", "ERROR") and line.text:
@@ -150,7 +156,7 @@ def summary(lines: List[Line], most: int = 8) -> str:
     seen = set()
     for line in lines:
         channel = transport.parse_channel(line.text)
-        if channel is not None:
+        if channel is not None and way in (None, (channel.src, channel.dst)):
             key = (channel.src, channel.dst, channel.direction, channel.via)
             if key not in seen:
                 seen.add(key)

@@ -1,8 +1,8 @@
 """Drive two rank hosts over the GPUs of this host and print all there is to know, without the rest of fabtui.
 
-Stand-alone: needs the checkout and a python3 (3.9+), nothing installed. Two processes stand for two nodes, each with half
-of the GPUs and a host id of its own, so that pairs across them go over the network. Prints a matrix, transports and the
-time of each phase.
+Stand-alone: needs the checkout and a python3 (3.9+), nothing installed. Two processes stand for two nodes, each with
+half of the GPUs and a host id of its own, so that pairs across them go over the network. Prints a matrix, transports
+and the time of each phase.
 
     python3 tests/device/drive_rankhost.py [--gpus 8] [--bytes 256M] [--library PATH] [--one-node] [--faults]
 """
@@ -155,6 +155,12 @@ class Drive:
                 f"rates GB/s: min {values[0] / 1e9:.2f} median {statistics.median(values) / 1e9:.2f} "
                 f"max {values[-1] / 1e9:.2f}"
             )
+        phases: dict[str, list[float]] = collections.defaultdict(list)
+        for m in self.c.of("side", ok=True):
+            for name, seconds in re.findall(r"([a-z][a-z ]*) (\d+\.\d+)", (m["raw"] or "").rpartition("seconds: ")[2]):
+                phases[f"{m['role']} {name}"].append(float(seconds))
+        for name, seconds in sorted(phases.items()):
+            print(f"{name:16s} median {statistics.median(seconds):.4f} max {max(seconds):.4f} sum {sum(seconds):.2f} s")
         print(f"store calls: {self.c.store_calls}", flush=True)
 
     def all_reduce(self, ranks: list[int], label: str) -> None:
@@ -192,7 +198,9 @@ def main() -> None:
     parser.add_argument("--address", default="127.0.0.1", help="address of the rank hosts' listeners")
     parser.add_argument("--one-node", action="store_true", help="all GPUs in one rank host")
     parser.add_argument(
-        "--faults", action="store_true", help="also drop 0>1, refuse 1>0 of the last pair, kill the second rank host"
+        "--faults",
+        action="store_true",
+        help="also drop, refuse and slow one direction each, then kill the second rank host",
     )
     parser.add_argument("--trace", type=float, default=150.0, help="dump all stacks after so many seconds")
     options = parser.parse_args()

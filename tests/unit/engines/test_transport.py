@@ -80,7 +80,7 @@ def test_the_worst_way_of_a_direction_counts() -> None:
     assert transport.worst(transport.ways(lines, 1, 0, sending=True)) is None
     assert transport.worst(transport.ways(lines, 1, 0, sending=False)) == "NET/Socket/1"
     order = ["P2P/CUMEM", "SHM/direct", "NET/IB/0/GDRDMA", "NET/IB/0", "NET/Socket/0", "unheard of"]
-    assert sorted(reversed(order), key=transport.rank_of_way) == order
+    assert sorted(set(order), key=transport.rank_of_way) == order
 
 
 def test_the_root_of_several_warnings() -> None:
