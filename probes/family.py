@@ -19,6 +19,7 @@ TICK = 1.0
 END_PATIENCE = 2.0
 # The keeper never waits for anything for long; one that does not read for so long is broken.
 KEEPER_PATIENCE = 3.0
+UNANSWERED = 10
 
 
 class KeeperGoneError(Exception):
@@ -67,6 +68,7 @@ class Family:
         self._config = config
         self._number = 0
         self._ticked = 0.0
+        self._unanswered = 0
         self._worker: Optional[FrameSocket] = None
         self._worker_number = 0
         self._rank: Optional[RankHost] = None
@@ -107,6 +109,10 @@ class Family:
         if now - self._ticked >= TICK:
             self._ticked = now
             self._ask({"op": "tick"})
+            # Counted, not timed: when both processes were stopped for a while, that is not the keeper's silence.
+            self._unanswered += 1
+            if self._unanswered > UNANSWERED:
+                raise KeeperGoneError("the keeper process hangs")
         for channel in self.writers():
             channel.flush()
         for number, since in list(self._lost.items()):
@@ -243,7 +249,10 @@ class Family:
         if not data:
             raise KeeperGoneError("the keeper process has gone")
         messages: List[Message] = []
+        self._unanswered = 0
         for message in self._decoder.feed(data):
+            if message["op"] == "tick":
+                continue
             if message["op"] == "exit":
                 self._lost.pop(message["id"], None)
             for left in message.get("left", ()):

@@ -128,9 +128,15 @@ class Keeper:
             taken = [self._descriptors.pop(0) for _ in range(message["descriptors"])]
             try:
                 self._start(message, taken)
+            except OSError as error:
+                # Out of processes, most likely. What it would have printed to goes to its exit report.
+                os.write(taken[-1] if message["what"] == "rank" else 2, ("cannot fork: %s\n" % error).encode())
+                self._replies.send({"op": "exit", "id": message["id"], "code": None, "signal": None})
             finally:
                 for fd in taken:
                     os.close(fd)
+        elif message["op"] == "tick":
+            self._replies.send(message)
         elif message["op"] == "kill" and message["id"] in self._children:
             self._children[message["id"]].sweep()
 

@@ -44,7 +44,9 @@ class _Streams(asyncio.SubprocessProtocol):
         self._session.channel.pause_reading()
 
     def resume_writing(self) -> None:
-        self._session.channel.resume_reading()
+        # Not at once: it may bring the end of the input, and asyncio does not expect a pipe that is just being written
+        # to be closed.
+        asyncio.get_running_loop().call_soon(self._session.channel.resume_reading)
 
     def process_exited(self) -> None:
         self._session.exited()
@@ -63,14 +65,14 @@ class CommandSession(asyncssh.SSHServerSession[bytes]):
         self._command: str | None = None
         self._transport: asyncio.SubprocessTransport | None = None
         self._starting: asyncio.Task[None] | None = None
+        self._early: list[bytes] = []
         self._eof = False
         self._lost = False
         self._paused = False
 
     def connection_made(self, chan: asyncssh.SSHServerChannel[bytes]) -> None:
-        """Hold back what the client sends until there is a command to take it."""
+        """Keep the channel."""
         self.channel = chan
-        chan.pause_reading()
 
     def shell_requested(self) -> bool:
         """Run a shell that reads commands."""
@@ -101,11 +103,14 @@ class CommandSession(asyncssh.SSHServerSession[bytes]):
             return
         self._transport = transport
         self._place.started(transport.get_pid())
-        if self._lost or self._eof:
-            self._close_stdin()
+        for data in self._early:
+            self.data_received(data, None)
+        self._early.clear()
         if self._lost:
             self.connection_lost(None)
             return
+        if self._eof:
+            self._close_stdin()
         if self._paused:
             self.pause_writing()
         self.channel.resume_reading()
@@ -126,6 +131,11 @@ class CommandSession(asyncssh.SSHServerSession[bytes]):
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
         """Hand on what the client sent."""
+        if self._transport is None:
+            # asyncssh reads on after a session has started; the command takes a moment longer.
+            self._early.append(data)
+            self.channel.pause_reading()
+            return
         pipe = self._pipe(0)
         if pipe is not None and not pipe.is_closing():
             cast(asyncio.WriteTransport, pipe).write(data)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodeside import NodeSide, living, wait_gone, wait_until
+from nodeside import NodeSide, living, modules, wait_gone, wait_until
 
 from fabtui_probes import protocol, reaping
 
@@ -433,6 +433,31 @@ def test_a_frozen_keeper_is_ended_too() -> None:
     os.kill(keeper_of(node.process.pid), signal.SIGSTOP)
     node.cut()
     wait_gone(node.token)
+
+
+def test_a_supervisor_does_not_wait_for_ever_for_a_frozen_keeper() -> None:
+    node = nasty_everywhere()
+    keeper = keeper_of(node.process.pid)
+    os.kill(keeper, signal.SIGSTOP)
+    assert "keeper process hangs" in node.expect("log", 30)["text"]
+    wait_gone(node.token)
+    node.end()
+
+
+def test_a_node_without_room_for_processes_says_so() -> None:
+    full = "\n\ndef full(*a, **k):\n    raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
+    spawning = modules()["fabtui_probes.spawn"] + full + "start_command = start_function = full\n"
+    node = NodeSide({**EXTRA, "fabtui_probes.spawn": spawning})
+    node.listen()
+    try:
+        node.send({"t": "spawn", "argv": None, "env": {}, "config": {}})
+        assert "cannot fork" in node.expect("exit")["stderr"]
+        node.send(probe(1, "echo"))
+        assert node.expect("result")["error"]["kind"] == "worker-died"
+        node.send({"t": "hb", "n": 1})
+        assert node.expect("hb")["rank"] is False
+    finally:
+        node.end()
 
 
 def test_payload_cut_short_ends_the_first_stage() -> None:

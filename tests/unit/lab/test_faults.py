@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabtui.lab.faults import NodeFault, PairFault, parse_faults, parse_rate
+from fabtui.lab.spec import LabSpec
+
+SPEC = LabSpec((4, 3, 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("n000:1>n001:2=drop", PairFault("n000:1", "n001:2", "drop", None, "n000:1>n001:2=drop")),
+        ("n000:1>n000:2=refuse", PairFault("n000:1", "n000:2", "refuse", None, "n000:1>n000:2=refuse")),
+        ("n002:0>n001:2=slow:10MB", PairFault("n002:0", "n001:2", "slow", 1e7, "n002:0>n001:2=slow:10MB")),
+        (
+            " n002:0 > n001:02=slow:1.5 MiB/s",
+            PairFault("n002:0", "n001:2", "slow", 1.5 * 2**20, " n002:0 > n001:02=slow:1.5 MiB/s"),
+        ),
+        ("n001=dead-after:3", NodeFault("n001", "dead-after", 3.0, "n001=dead-after:3")),
+        ("n001=dead-after:0.5s", NodeFault("n001", "dead-after", 0.5, "n001=dead-after:0.5s")),
+        ("n001=down", NodeFault("n001", "down", None, "n001=down")),
+        ("n001=hang", NodeFault("n001", "hang", None, "n001=hang")),
+    ],
+)
+def test_grammar(text: str, fault: object) -> None:
+    assert parse_faults([text], SPEC) == [fault]
+    assert parse_faults([text], SPEC.nodes) == [fault]
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("1B", 1),
+        ("10kB", 1e4),
+        ("10KB", 1e4),
+        ("2MB", 2e6),
+        ("3GB", 3e9),
+        ("1KiB", 1024),
+        ("1MiB", 2**20),
+        ("1GiB/s", 2**30),
+        ("0.5 MB", 5e5),
+    ],
+)
+def test_rates(text: str, rate: float) -> None:
+    assert parse_rate(text) == rate
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("", "not a fault"),
+        ("n000:1>n001:2", "not a fault"),
+        ("n000:1>n001:2=", "drop, refuse or slow"),
+        ("n000:1>n001:2=lose", "drop, refuse or slow"),
+        ("n000:1>n001:2=drop:1", "drop, refuse or slow"),
+        ("n000:1>n001:2=slow", "needs a rate"),
+        ("n000:1>n001:2=slow:", "not a rate"),
+        ("n000:1>n001:2=slow:0MB", "not a rate"),
+        ("n000:1>n001:2=slow:10", "not a rate"),
+        ("n000:1>n001:2=slow:-1MB", "not a rate"),
+        ("n000:1>n001:2=slow:1e3MB", "not a rate"),
+        ("n000:1>n001:2=slow:10Mbit", "not a rate"),
+        ("n000:4>n001:2=drop", "n000 has no endpoint 4"),
+        ("n000:1>n002:1=drop", "only endpoint 0"),
+        ("n003:1>n001:2=drop", "no node 'n003'"),
+        ("n000>n001=drop", "not an endpoint"),
+        ("n000:1>n000:1=drop", "same endpoint"),
+        ("n000:1>n001:2>n002:0=drop", "n001:2>n002:0"),
+        ("n000:1=drop", "one endpoint"),
+        ("n003=down", "no node 'n003'"),
+        ("n001=drop", "fault of a node"),
+        ("n001=down:3", "fault of a node"),
+        ("n001=dead-after", "fault of a node"),
+        ("n001=dead-after:", "number of seconds"),
+        ("n001=dead-after:-1", "number of seconds"),
+        ("n001=dead-after:999999", "more than a day"),
+    ],
+)
+def test_mistakes_say_what_and_where(text: str, word: str) -> None:
+    with pytest.raises(ValueError, match=word) as caught:
+        parse_faults(["n000:0>n001:0=drop", text], SPEC)
+    assert repr(text[:80]) in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+def test_two_faults_of_one_place_are_refused() -> None:
+    with pytest.raises(ValueError, match="already"):
+        parse_faults(["n000:1>n001:2=drop", "n000:1>n001:2=refuse"], SPEC)
+    with pytest.raises(ValueError, match="already"):
+        parse_faults(["n001=down", "n001=hang"], SPEC)
+    assert len(parse_faults(["n000:1>n001:2=drop", "n001:2>n000:1=drop", "n001=down"], SPEC)) == 3
+
+
+@given(
+    st.text(max_size=60)
+    | st.from_regex(r"n00[0-9](:[0-9])?(>n00[0-9]:[0-9])?=[a-z-]{1,10}(:[0-9kMGiB.]{0,6})?", fullmatch=True)
+)
+def test_any_text_is_faults_or_a_plain_error(text: str) -> None:
+    said = ""
+    try:
+        (fault,) = parse_faults([text], SPEC)
+    except ValueError as error:
+        said = str(error)
+    else:
+        assert fault.text == text
+    assert said.isprintable()

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+
+from fabtui.lab.order import Order
+from fabtui.lab.spec import LabSpec
+
+
+@pytest.mark.parametrize(
+    ("text", "endpoints"),
+    [
+        ("2x4", (4, 4)),
+        (" 2 X 4 ", (4, 4)),
+        ("1x1", (1,)),
+        ("2,3", (2, 3)),
+        ("5", (5,)),
+        ("256x1", (1,) * 256),
+        ("1,64", (1, 64)),
+    ],
+)
+def test_shapes(text: str, endpoints: tuple[int, ...]) -> None:
+    assert LabSpec.parse(text).endpoints == endpoints
+
+
+def test_names() -> None:
+    spec = LabSpec.parse("2,3")
+    assert spec.names == ("n000", "n001")
+    assert spec.nodes == {"n000": 2, "n001": 3}
+    assert LabSpec.parse("256x1").names[-1] == "n255"
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("0x4", "at least one node"),
+        ("4x0", "1 to 64"),
+        ("x", "not the shape"),
+        ("", "not the shape"),
+        ("-1", "not the shape"),
+        ("2x-4", "not the shape"),
+        ("2x4x2", "not the shape"),
+        ("2,,3", "not the shape"),
+        ("2,0", "1 to 64"),
+        ("257x1", "257 nodes"),
+        ("1x65", "not 65"),
+        (",".join(["1"] * 257), "257 nodes"),
+        ("999999999999x1", "not the shape"),
+        ("٢x٢", "not the shape"),
+        ("2x4\n\x1b[2J", "not the shape"),
+    ],
+)
+def test_bad_shapes_are_told_in_one_line(text: str, word: str) -> None:
+    with pytest.raises(ValueError, match=word) as caught:
+        LabSpec.parse(text)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 160
+
+
+def test_order_survives_its_way() -> None:
+    from fabtui.lab.faults import NodeFault
+
+    order = Order(LabSpec((2, 3)), (NodeFault("n001", "dead-after", 1.5, "n001=dead-after:1.5"),))
+    line = order.to_json()
+    assert "\n" not in line
+    assert Order.from_json(line) == order

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fabtui.lab.gpus import divide, visible_gpus
+from fabtui.lab.node import address_of, node_environment
+
+
+def test_addresses_are_on_loopback_and_apart() -> None:
+    addresses = [address_of(number) for number in range(256)]
+    assert addresses[0] == "127.0.60.10"
+    assert len(set(addresses)) == 256
+    assert all(0 <= int(part) <= 255 for address in addresses for part in address.split("."))
+
+
+def test_gpus_are_divided_in_order() -> None:
+    assert divide(list("01234567"), (4, 4)) == ([["0", "1", "2", "3"], ["4", "5", "6", "7"]], None)
+    assert divide(list("01234567"), (2, 3)) == ([["0", "1"], ["2", "3", "4"]], None)
+
+
+def test_too_few_gpus_mean_cpu_ranks_everywhere_and_a_note() -> None:
+    shares, note = divide(["0"], (1, 1))
+    assert shares == [[], []]
+    assert note == "this machine has 1 GPU and the lab 2 endpoints: CPU ranks are used"
+    _, note = divide([], (4, 4))
+    assert note is not None
+    assert "no GPU" in note
+
+
+def test_gpus_are_counted_by_their_device_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fabtui.lab.gpus._nvml_count", lambda: None)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for name in ("nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm"):
+        (tmp_path / name).touch()
+    assert visible_gpus(tmp_path) == ["0", "1", "2"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4, 5")
+    assert visible_gpus(tmp_path) == ["4", "5"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert visible_gpus(tmp_path) == []
+
+
+def test_environment_of_a_node() -> None:
+    base = {"HOME": "/h", "SSH_AUTH_SOCK": "/s", "FABTUI_LAB_NODE": "outer", "CUDA_VISIBLE_DEVICES": "7", "LANG": "C"}
+    found = node_environment(base, "n001", "127.0.60.11", 2, ["2", "3"], "/py", "mark")
+    assert found == {
+        "HOME": "/h",
+        "LANG": "C",
+        "FABTUI_LAB_NODE": "n001",
+        "FABTUI_LAB_ENDPOINTS": "2",
+        "FABTUI_LAB_ADDRESS": "127.0.60.11",
+        "FABTUI_LAB_PYTHON": "/py",
+        "FABTUI_LAB_MARK": "mark",
+        "CUDA_VISIBLE_DEVICES": "2,3",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "NCCL_HOSTID": "fabtui-lab-n001",
+    }
+    without = node_environment(base, "n001", "127.0.60.11", 2, [], "/py", "mark")
+    assert without["CUDA_VISIBLE_DEVICES"] == ""
+    assert "NCCL_HOSTID" not in without
