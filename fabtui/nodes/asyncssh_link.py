@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import asyncssh
-from asyncssh.encryption import get_encryption_algs
+from asyncssh.encryption import get_default_encryption_algs, get_encryption_algs
 from asyncssh.kex import get_kex_algs
 from asyncssh.mac import get_mac_algs
 from asyncssh.public_key import (
@@ -37,6 +37,8 @@ _CHUNK = 64 * 1024
 # Without a handler of its own, its warnings would be printed across the screen.
 logging.getLogger("asyncssh").addHandler(logging.NullHandler())
 
+# Where nothing is chosen: the payload costs a fifth of the time with what processors have instructions for.
+_FAST_CIPHERS = [b"aes128-gcm@openssh.com", b"aes256-gcm@openssh.com"]
 _KINDS = {"kexalgorithms": get_kex_algs, "ciphers": get_encryption_algs, "macs": get_mac_algs}
 
 
@@ -203,6 +205,12 @@ async def log_in(
         raise
 
 
+def _ciphers() -> list[str]:
+    able = get_default_encryption_algs()
+    first = [cipher for cipher in _FAST_CIPHERS if cipher in able]
+    return [cipher.decode() for cipher in (*first, *(cipher for cipher in able if cipher not in first))]
+
+
 def _drop(over: dict[str, Any], client: Client) -> None:
     if client.connection is not None:
         client.connection.abort()
@@ -246,7 +254,7 @@ def _options(
         "x11_forwarding": False,
         "compression_algs": ["none"],
         "kex_algs": common.get("kexalgorithms", ()),
-        "encryption_algs": common.get("ciphers", ()),
+        "encryption_algs": common.get("ciphers") or _ciphers(),
         "mac_algs": common.get("macs", ()),
         "keepalive_interval": KEEPALIVE,
         "keepalive_count_max": KEEPALIVE_COUNT,

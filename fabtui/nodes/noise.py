@@ -49,10 +49,10 @@ def explain_end(ending: Ending, banner: str, stderr: str) -> NodeUnreachable:
     """Return what to say of a command that ended before its start marker."""
     said = last_words(banner, stderr)
     detail = "\n".join(part for part in (banner, stderr) if part)
-    if ending.status == 127:
+    if ending.status in (126, 127):
         return NodeUnreachable(
             "no-python",
-            said or "no python3 was found",
+            last_line(stderr, 300) or said or "no python3 was found",
             "name an interpreter (3.8 or newer) with --remote-python",
             detail,
         )

@@ -154,7 +154,7 @@ def parse_jumps(text: str) -> tuple[Jump, ...]:
     for spec in text.split(","):
         rest = spec.strip().removeprefix("ssh://").rstrip("/")
         user, _, rest = rest.rpartition("@")
-        match = re.fullmatch(r"\[([^\]]+)\](?::(\d+))?|([^:]+)(?::(\d+))?|(.*:.*:.*)", rest)
+        match = re.fullmatch(r"\[([^\]]+)\](?::(\d+))?|([^:]+)(?::(\d+))?|([^\[\]]*:[^\[\]]*:[^\[\]]*)", rest)
         host = match and (match[1] or match[3] or match[5])
         if match is None or not host or not _HOST.match(host) or host.startswith("-"):
             raise ValueError(f"not a jump host: {one_line(spec, 80)!r}")
