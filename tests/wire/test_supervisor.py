@@ -1,4 +1,4 @@
-"""The supervisor over pipes: messages, probes, the rank host, and that nothing is left behind."""
+"""The supervisor over pipes: messages, probes and the rank host."""
 
 from __future__ import annotations
 
@@ -10,96 +10,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from doubles import EXTRA, probe, spawn_rank_host
 from nodeside import NodeSide, living, modules, wait_gone, wait_until
 
 from fabtui_probes import protocol, reaping
-
-REGISTRY = """
-import os, signal, subprocess, sys, time
-class Probe:
-    def __init__(self, run): self.run = run
-def echo(args, emit, deadline):
-    for number in range(args.get("parts", 0)):
-        emit({"part": number})
-    return {"args": args, "deadline": deadline}
-def fails(args, emit, deadline):
-    raise ValueError("no such port")
-def stuck(args, emit, deadline):
-    while True: time.sleep(60)
-def dies(args, emit, deadline):
-    os.kill(os.getpid(), signal.SIGKILL)
-def leaves(args, emit, deadline):
-    child = subprocess.Popen([sys.executable, "-c", "import os,time; os.setsid(); time.sleep(600)"])
-    return {"pid": child.pid, "worker": os.getpid()}
-def prints(args, emit, deadline):
-    for number in range(args["lines"]):
-        print("line", number)
-    print("x" * 100000)
-    sys.stdout.flush()
-    os.write(1, b"\\xff\\x1b[2J odd bytes\\n")
-    return {}
-def reads(args, emit, deadline):
-    return {"stdin": sys.stdin.read(), "fd": os.readlink("/proc/self/fd/0")}
-def odd(args, emit, deadline):
-    return {"value": float("nan")}
-def big(args, emit, deadline):
-    return {"value": "x" * 5000000}
-PROBES = {name: Probe(globals()[name]) for name in "echo fails stuck dies leaves prints reads odd big".split()}
-"""
-
-# Echoes what it is told; some words make it do something first.
-RANKHOST = """
-import os, signal, socket, struct, subprocess, sys, time
-from fabtui_probes.protocol import Decoder, encode
-NASTY = '''
-import os, signal, sys, time
-for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
-    signal.signal(number, signal.SIG_IGN)
-time.sleep(600)
-'''
-def nasty(clean):
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_IGN)
-    token = os.environ["FABTUI_TEST_TOKEN"]
-    if os.fork() == 0:
-        while True: time.sleep(60)
-    if os.fork() == 0:
-        os.setsid()
-        if os.fork() == 0:
-            os.execve(sys.executable, [sys.executable, "-c", NASTY, token], {} if clean else os.environ)
-        os._exit(0)
-    os.wait()
-def main(config):
-    end = socket.socket(fileno=config["fd"])
-    print("rank host starts", flush=True)
-    def send(message): end.sendall(encode(message))
-    send({"op": "started", "config": config, "stdin": os.readlink("/proc/self/fd/0"), "blocking": end.getblocking(),
-          "variable": os.environ.get("NCCL_TEST"), "sid": os.getsid(0), "path": [p for p in sys.path if not p]})
-    decoder = Decoder()
-    while True:
-        data = end.recv(65536)
-        if not data: return
-        for message in decoder.feed(data):
-            op = message.get("op")
-            if op == "quit": sys.exit(message.get("code", 0))
-            if op == "crash":
-                print("e" * 5000 + "the last words", file=sys.stderr)
-                raise RuntimeError("engine broke")
-            if op == "nasty": nasty(message.get("clean", False))
-            if op == "garbage": end.sendall(b"\\xff\\xff\\xff\\xff garbage")
-            if op == "flood":
-                for _ in range(message["count"]): send({"op": "flood", "fill": "x" * 10000})
-            if op == "deaf":
-                while True: time.sleep(60)
-            if op == "chatty":
-                while True: print("chatter " * 20)
-            send(dict(message, echoed=True))
-"""
-
-EXTRA = {"fabtui_probes.registry": REGISTRY, "fabtui_probes.rankhost": RANKHOST}
 
 
 @pytest.fixture
@@ -108,22 +24,6 @@ def node() -> Iterator[NodeSide]:
     side.listen()
     yield side
     side.end()
-
-
-def probe(number: int, name: str, deadline: float = 10.0, **args: Any) -> dict[str, Any]:
-    return {"t": "probe", "id": number, "name": name, "args": args, "deadline": deadline}
-
-
-def spawn_rank_host(node: NodeSide, **fields: Any) -> dict[str, Any]:
-    node.send({"t": "spawn", "argv": None, "env": {}, "config": {}, **fields})
-    spawned = node.expect("spawned")
-    node.expect("rank")
-    return spawned
-
-
-def keeper_of(pid: int) -> int:
-    (child,) = (found for found, (parent, _) in reaping.process_table().items() if parent == pid)
-    return child
 
 
 def test_hello_comes_first_after_the_marker(node: NodeSide) -> None:
@@ -365,83 +265,6 @@ def test_controller_that_does_not_read_gets_back_pressure_then_everything() -> N
         assert sum(m["t"] == "rank" for m in node.before) == 2001
     finally:
         node.end()
-
-
-def nasty_everywhere(clean: bool = False, **config: Any) -> NodeSide:
-    """A node side with a hostile rank host, a stuck probe and a daemonised process of the worker."""
-    node = NodeSide(EXTRA, **config)
-    node.listen()
-    node.expect("hello")
-    spawn_rank_host(node)
-    node.send({"t": "rank", "m": {"op": "nasty", "clean": clean}})
-    node.expect("rank")
-    node.send(probe(1, "leaves"))
-    node.expect("result")
-    node.send(probe(2, "stuck", 3000))
-    # A, B, worker, rank host, two of its children, one of the worker's.
-    wait_until(lambda: len(living(node.token)) == 7, 5, "not all hostile processes came up")
-    return node
-
-
-def test_nothing_is_left_after_the_controller_was_killed() -> None:
-    node = nasty_everywhere()
-    node.cut()
-    wait_gone(node.token)
-
-
-def test_nothing_is_left_after_the_controller_froze() -> None:
-    node = nasty_everywhere(lease=2)
-    begin = time.monotonic()
-    while time.monotonic() - begin < 3:
-        node.send({"t": "hb", "n": 1})
-        node.expect("hb")
-        time.sleep(0.3)
-    assert node.process.poll() is None
-    # No heartbeat from here on, while the pipes stay open.
-    wait_gone(node.token, 10)
-    node.end()
-
-
-@pytest.mark.parametrize("clean", [False, True])
-def test_nothing_is_left_after_the_supervisor_was_killed(clean: bool) -> None:
-    node = nasty_everywhere(clean)
-    os.kill(node.process.pid, signal.SIGKILL)
-    wait_gone(node.token)
-    node.end()
-
-
-@pytest.mark.parametrize("clean", [False, True])
-def test_nothing_is_left_after_the_keeper_was_killed(clean: bool) -> None:
-    node = nasty_everywhere(clean)
-    os.kill(keeper_of(node.process.pid), signal.SIGKILL)
-    assert "keeper" in node.expect("log")["text"]
-    wait_gone(node.token)
-    node.end()
-
-
-def test_nothing_but_the_stopped_supervisor_is_left_after_it_was_frozen() -> None:
-    node = nasty_everywhere(lease=1)
-    os.kill(node.process.pid, signal.SIGSTOP)
-    wait_until(lambda: living(node.token) == [node.process.pid], 12, "the keeper waits for a frozen supervisor")
-    os.kill(node.process.pid, signal.SIGCONT)
-    wait_gone(node.token)
-    node.end()
-
-
-def test_a_frozen_keeper_is_ended_too() -> None:
-    node = nasty_everywhere()
-    os.kill(keeper_of(node.process.pid), signal.SIGSTOP)
-    node.cut()
-    wait_gone(node.token)
-
-
-def test_a_supervisor_does_not_wait_for_ever_for_a_frozen_keeper() -> None:
-    node = nasty_everywhere()
-    keeper = keeper_of(node.process.pid)
-    os.kill(keeper, signal.SIGSTOP)
-    assert "keeper process hangs" in node.expect("log", 30)["text"]
-    wait_gone(node.token)
-    node.end()
 
 
 def test_a_node_without_room_for_processes_says_so() -> None:
