@@ -73,8 +73,13 @@ def _admit_gpus(node: str, inventory: dict[str, Any], first: int, remote_python:
     admission = Admission([], argv=[remote_python] if remote_python else None, library=_nccl_library(inventory))
     for offset, gpu in enumerate(gpus):
         nic = _text(gpu.get("nic"))
-        entry = _data_address(data, nic, nics)
-        rail = entry.get("rail") if entry and nic else None
+        record = nics.get(nic or "") or {}
+        own = next((entry for entry in data if nic and entry.get("nic") in (nic, record.get("name"))), None)
+        if own is None and not record.get("rdma"):
+            # The closest NIC carries no test traffic (a management NIC, a lab): nothing is shared over it.
+            nic = None
+        entry = own or (data[0] if data else None)
+        rail = own.get("rail") if own else None
         admission.endpoints.append(
             Endpoint(
                 first + offset,
@@ -97,14 +102,6 @@ def _admit_gpus(node: str, inventory: dict[str, Any], first: int, remote_python:
 def _user(process: dict[str, Any]) -> str:
     name, owner = _text(process.get("name"), 60) or "a process", _text(process.get("user"), 30)
     return f"{name} (pid {process.get('pid', '?')}{f', user {owner}' if owner else ''})"
-
-
-def _data_address(
-    data: list[dict[str, Any]], nic: str | None, nics: dict[str, dict[str, Any]]
-) -> dict[str, Any] | None:
-    """Return the data address of a NIC named by its RDMA device or its interface; else the node's first."""
-    names = {nic, (nics.get(nic or "") or {}).get("name")}
-    return next((entry for entry in data if nic and entry.get("nic") in names), data[0] if data else None)
 
 
 def _nccl_library(inventory: dict[str, Any]) -> str | None:

@@ -89,6 +89,20 @@ def test_admission_of_gpus_and_of_nodes_without() -> None:
     assert "no Python with torch" in admit("n1", none, 2, "gloo", None, None).note
 
 
+def test_a_nic_that_carries_no_test_traffic_is_not_shared_and_makes_no_rail() -> None:
+    inventory = {
+        "gpus": [{"index": i, "nic": "eth0"} for i in range(2)],
+        "nics": [{"name": "eth0", "rdma": None}],
+        "data_addresses": [{"address": "127.0.60.10", "nic": "lo", "rail": 0, "family": 4}],
+    }
+    ends = admit("n0", inventory, 0, "nccl", None, None).endpoints
+    assert [(e.nic, e.rail, e.address) for e in ends] == [(None, None, "127.0.60.10")] * 2
+    inventory["nics"] = [{"name": "ib0", "rdma": "mlx5_0"}]
+    inventory["gpus"] = [{"index": 0, "nic": "mlx5_0"}]
+    (end,) = admit("n0", inventory, 0, "nccl", None, None).endpoints
+    assert (end.nic, end.rail) == ("mlx5_0", None), "RDMA without an address is shared all the same"
+
+
 def test_cpu_ranks() -> None:
     inventory = {"pythons": [{"path": "/a"}, {"path": "/b", "torch": "2.13.0"}], "endpoints": 3}
     admitted = admit("n0", inventory, 0, "gloo", None, None)
