@@ -200,6 +200,15 @@ class Supervisor:
         except OSError:
             # The controller has gone, as is usual at this point.
             pass
+        self._say_why()
+
+    def _say_why(self) -> None:
+        """Leave the reason on standard error, unless that could block: who reads it may be gone or stuck."""
+        try:
+            if select.select([], [2], [], 0)[1]:
+                os.write(2, ("fabtui: %s\n" % self._why).encode("utf-8", "backslashreplace")[:512])
+        except OSError:
+            pass
 
 
 def _claim(fd: int) -> int:

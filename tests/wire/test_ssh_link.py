@@ -247,6 +247,19 @@ async def test_an_open_that_is_given_up_leaves_nothing(field: sshd.Field, reach_
         await until(lambda: not server.sessions())
 
 
+@pytest.mark.parametrize("transport", BACKENDS)
+async def test_the_lease_of_the_real_node_side(field: sshd.Field, reach_for: Reaching, transport: str) -> None:
+    field.serve("n1")
+    # A controller that sends no heartbeats: as if it had been stopped.
+    limits = Limits(heartbeat=60, frozen=60)
+    link = await reach_for(field.config(), transport=transport, lease=1.0, limits=limits).open("n1")
+    lost = await end_of(link)
+    assert lost.kind == "lease"
+    assert "no heartbeat for 1 s" in lost.text
+    await link.close()
+    await wait_gone(link.hello["pid"])
+
+
 async def test_kill_9_of_the_controller_leaves_no_node_side(field: sshd.Field) -> None:
     """The real node side over real SSH: the controller is killed, the node side goes by itself."""
     field.serve("n1")

@@ -168,6 +168,16 @@ async def test_host_certificates(field: sshd.Field, reach_for: Reaching) -> None
     await (await reach_for(field.config(), **fakeside.options()).open("n1")).close()
 
 
+async def test_a_host_certificate_does_not_hide_a_plain_key(field: sshd.Field, reach_for: Reaching) -> None:
+    authority = field.folder / "ca"
+    sshd.make_key(authority)
+    field.serve("known", certify=authority)
+    field.serve("new", known=False, certify=authority)
+    await (await reach_for(field.config(), **fakeside.options()).open("known")).close()
+    accepting = reach_for(field.config(), host_key_policy="accept-new", **fakeside.options())
+    await (await accepting.open("new")).close()
+
+
 async def test_a_key_that_is_not_authorized(field: sshd.Field, reach_for: Reaching) -> None:
     field.serve("n1")
     other = field.folder / "other"
