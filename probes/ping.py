@@ -1,8 +1,8 @@
-"""Round trip and loss from each of a node's addresses to each given address, by ``fping`` or ``ping``.
+"""Round trip and loss from each of a node's addresses to each given address, by ``fping``, ``ping`` or ourselves.
 
 ``fping`` asks many targets at once from one source. Where it is missing, may not open its socket or says nothing,
-``ping`` does the same, one pair a process. An echo goes there and back: loss cannot say which of the two ways is
-broken.
+``ping`` does the same, one pair a process; without either, ICMP sockets of our own do. An echo goes there and back:
+loss cannot say which of the two ways is broken.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-from fabtui_probes import commands
+from fabtui_probes import commands, icmp
 
 _PINGS_AT_ONCE = 64
 _FPINGS_AT_ONCE = 16
@@ -247,12 +247,21 @@ class _Sweep:
         text = result.stdout + ("\n" + result.stderr if result.stderr else "")
         row = parse_ping(text)
         if result.missing:
-            row = _unknown("no ping on this node")
-        elif result.timed_out and row["sent"] is None:
+            self.echo(target)
+            return
+        if result.timed_out and row["sent"] is None:
             row["error"] = "no time left to ask" if result.returncode is None else "ping did not end in time"
         elif row["sent"] is None and row["error"] == _NO_SUMMARY:
             row["error"] = result.why() or row["error"]
-        self.give([(target, dict(row, raw="" if result.missing else text[:_RAW_LIMIT]))], "ping")
+        self.give([(target, dict(row, raw=text[:_RAW_LIMIT]))], "ping")
+
+    def echo(self, target: Row) -> None:
+        """Ask one target by a socket of our own, where the node has no ping."""
+        try:
+            row = icmp.ask(target["src"], target["dst"], self.plan.echoes, self.plan.wait, self.plan.size, self.end)
+        except icmp.NotPermitted as error:
+            row = _unknown(str(error))
+        self.give([(target, dict(row, raw=""))], "icmp")
 
     def _ping(self, target: Row, plain: bool) -> commands.Result:
         argv = ping_argv(target["src"], target["dst"], self.plan, plain)
@@ -327,11 +336,9 @@ def run(args: Dict[str, Any], emit: Emit, deadline: float) -> Dict[str, Any]:
     if targets and commands.find("fping"):
         with ThreadPoolExecutor(_FPINGS_AT_ONCE) as pool:
             targets = [target for rest in pool.map(sweep.fping, _groups(targets)) for target in rest]
-    if targets and not commands.find("ping"):
-        sweep.give([(target, dict(_unknown("no ping on this node"), raw="")) for target in targets], "none")
-    elif targets:
+    if targets:
         with ThreadPoolExecutor(min(_PINGS_AT_ONCE, len(targets))) as pool:
-            list(pool.map(sweep.ping, targets))
+            list(pool.map(sweep.ping if commands.find("ping") else sweep.echo, targets))
     tools = sorted({row["tool"] for row in sweep.rows})
     # The parts have carried every row with its text; together they would not fit into one message.
     if sum(len(row["raw"]) for row in sweep.rows) > _ALL_RAW_LIMIT:

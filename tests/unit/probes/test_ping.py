@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes import commands, ping
+from fabtui_probes import commands, icmp, ping
 
 from .places import sample
 
@@ -217,11 +217,25 @@ def test_ping_that_hangs_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (row["received"], row["loss"], row["error"]) == (None, None, "ping did not end in time")
 
 
-def test_no_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_tool_and_no_right_to_send_echoes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise icmp.NotPermitted("no ping on this node")
+
     without(monkeypatch, "fping", "ping")
+    monkeypatch.setattr(icmp, "open_socket", refuse)
     value, _ = sweep(LOOPBACK)
-    assert value["tool"] == "none"
     assert [(row["received"], row["error"]) for row in value["rows"]] == [(None, "no ping on this node")] * 3
+
+
+def test_no_tool_but_the_right_to_send_echoes(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "fping", "ping")
+    try:
+        icmp.open_socket("127.0.0.1", "127.0.0.2")[0].close()
+    except icmp.NotPermitted as error:
+        pytest.skip(str(error))
+    value, _ = sweep(LOOPBACK)
+    assert value["tool"] == "icmp"
+    assert {row["id"]: row["loss"] for row in value["rows"]} == {"a": 0.0, "b": 0.0, "c": None}
 
 
 @pytest.mark.parametrize(

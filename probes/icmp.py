@@ -1,0 +1,143 @@
+"""ICMP echoes of our own, for nodes (containers above all) that have no ping.
+
+Linux lets users whose group is in ``net.ipv4.ping_group_range`` open ICMP datagram sockets; root may open raw ones.
+Packet formats: RFC 792 and RFC 4443.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+PERIOD = 0.2
+"""Seconds between the echoes to one target."""
+
+_ECHO = {4: (8, 0), 6: (128, 129)}
+
+
+class NotPermitted(Exception):
+    """This user may not send ICMP echoes by itself."""
+
+
+def open_socket(src: str, dst: str) -> Tuple[socket.socket, bool]:
+    """Return a socket from one address to another, and whether it is raw (and its replies carry an IPv4 header).
+
+    Raises:
+        NotPermitted: The kernel allows neither kind of socket.
+        OSError: The addresses cannot be used.
+    """
+    family, protocol = (socket.AF_INET6, socket.IPPROTO_ICMPV6) if ":" in dst else (socket.AF_INET, socket.IPPROTO_ICMP)
+    for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW):
+        try:
+            sock = socket.socket(family, kind, protocol)
+        except PermissionError:
+            continue
+        except OSError:
+            if kind == socket.SOCK_DGRAM:
+                continue
+            raise
+        try:
+            if src:
+                sock.bind((src, 0))
+            sock.connect((dst, 0))
+            sock.setblocking(False)
+        except OSError:
+            sock.close()
+            raise
+        return sock, kind == socket.SOCK_RAW
+    raise NotPermitted("no ping on this node, and this user may not send ICMP echoes")
+
+
+def checksum(data: bytes) -> int:
+    """Return the Internet checksum of some bytes (RFC 1071)."""
+    if len(data) % 2:
+        data += b"\0"
+    total: int = sum(struct.unpack("!%dH" % (len(data) // 2), data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def request(version: int, ident: int, number: int, payload: bytes) -> bytes:
+    """Return an echo request; the kernel fills in the checksum of IPv6 and the identifier of datagram sockets."""
+    head = struct.pack("!BBHHH", _ECHO[version][0], 0, 0, ident, number)
+    if version == 6:
+        return head + payload
+    return struct.pack("!BBHHH", 8, 0, checksum(head + payload), ident, number) + payload
+
+
+def reply_number(data: bytes, version: int, raw: bool, token: bytes) -> Optional[int]:
+    """Return the sequence number of an echo reply to us, or None for any other packet."""
+    if raw and version == 4:
+        if len(data) < 20:
+            return None
+        data = data[(data[0] & 15) * 4 :]
+    if len(data) < 8 + len(token) or data[0] != _ECHO[version][1] or data[8 : 8 + len(token)] != token:
+        return None
+    return int(struct.unpack("!H", data[6:8])[0])
+
+
+def ask(src: str, dst: str, echoes: int, wait: float, size: int, end: float) -> Dict[str, Any]:
+    """Send echoes and return a row of the ping probe; times are in ms.
+
+    Raises:
+        NotPermitted: This user may not.
+    """
+    version = 6 if ":" in dst else 4
+    try:
+        sock, raw = open_socket(src, dst)
+    except OSError as problem:
+        return _row(0, [], problem.strerror or str(problem))
+    ident = int.from_bytes(os.urandom(2), "big")
+    token = os.urandom(8)
+    payload = (token + b"fabtui" * (size // 6 + 1))[: max(size, len(token))]
+    sent: Dict[int, float] = {}
+    times: List[float] = []
+    error: Optional[str] = None
+    with sock:
+        due = time.monotonic()
+        until = due
+        while time.monotonic() < min(until, end) or len(sent) < echoes:
+            now = time.monotonic()
+            if now >= end:
+                break
+            if len(sent) < echoes and now >= due:
+                number = len(sent) + 1
+                try:
+                    sock.send(request(version, ident, number, payload))
+                except OSError as problem:
+                    error = problem.strerror or str(problem)
+                sent[number] = now
+                due, until = now + PERIOD, now + wait
+            limit = min(end, due if len(sent) < echoes else until)
+            if select.select([sock], [], [], max(0.0, limit - time.monotonic()))[0]:
+                try:
+                    number_back = reply_number(sock.recv(65536), version, raw, token)
+                except OSError as problem:
+                    error = problem.strerror or str(problem)
+                    continue
+                began = sent.get(number_back or 0)
+                if began is not None and number_back is not None:
+                    times.append((time.monotonic() - began) * 1000.0)
+                    sent[number_back] = float("nan")
+                    if len(times) == echoes:
+                        break
+    return _row(len(sent), times, error)
+
+
+def _row(sent: int, times: List[float], error: Optional[str]) -> Dict[str, Any]:
+    good = [value for value in times if value == value]
+    return {
+        "sent": sent,
+        "received": len(good),
+        "loss": 100.0 * (sent - len(good)) / sent if sent else None,
+        "rtt_min": min(good) if good else None,
+        "rtt_avg": sum(good) / len(good) if good else None,
+        "rtt_max": max(good) if good else None,
+        "duplicates": len(times) - len(good),
+        "error": error if len(good) < sent or not sent else None,
+    }
