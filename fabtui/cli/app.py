@@ -6,7 +6,6 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-
 if TYPE_CHECKING:
     from fabtui.session.feed import Feed
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from fabtui.cli.arguments import add_node_arguments, add_output_arguments, add_test_arguments
 
 if TYPE_CHECKING:
+    import signal
+
     from fabtui.cli.progress import Progress
     from fabtui.cli.request import Request
     from fabtui.session.feed import Feed
@@ -72,7 +74,7 @@ async def _session(request: Request, progress: Progress, plain: bool) -> int:
     return code
 
 
-async def _run_until_signal(feed: Feed) -> Any:
+async def _run_until_signal(feed: Feed) -> signal.Signals | None:
     """Run the feed and close it; returns the signal that ended it early, or None."""
     import asyncio
     import signal

@@ -75,10 +75,12 @@ def test_what_runs_on_nodes_stands_on_the_standard_library(path: Path) -> None:
     tree = ast.parse(path.read_bytes(), feature_version=(3, 8))
     top_level = {id(node) for node in tree.body}
     for node in ast.walk(tree):
+        if not isinstance(node, (ast.Import, ast.ImportFrom)):
+            continue
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and not node.level:
+        elif not node.level:
             names = [node.module or ""]
         for name in names:
             root = name.partition(".")[0]
