@@ -1,7 +1,7 @@
 """The framing that both ends of a link speak: a 4-byte big-endian length and a JSON object in UTF-8.
 
-Everything a peer sends is untrusted: frames are capped, only plain JSON objects pass, and NaN, infinities and deep nesting are
-refused.
+Everything a peer sends is untrusted: frames are capped, only plain JSON objects pass, and NaN, infinities and deep
+nesting are refused.
 """
 
 from __future__ import annotations

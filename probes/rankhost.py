@@ -67,7 +67,7 @@ class RankHost:
                     self._store.answer(message)
                 elif op == "quit":
                     return
-                elif op in ("init", "reach", "pair", "all_reduce", "abort"):
+                elif op in ("init", "reach", "pair", "all_reduce", "rest", "abort"):
                     getattr(self, "_on_" + op)(message)
                 else:
                     print("fabtui rank host: unknown op %r" % (op,), file=sys.stderr, flush=True)
@@ -167,6 +167,10 @@ class RankHost:
         for thread in self._local(ranks):
             thread.submit(number, deadline, partial(thread.all_reduce, ranks, sizes, iters, warmup))
 
+    def _on_rest(self, message: Message) -> None:
+        for thread in self._threads.values():
+            thread.submit(int(message["id"]), IDLE_DEADLINE, thread.rest)
+
     def _on_abort(self, message: Message) -> None:
         number = int(message["id"])
         with self._lock:
@@ -244,6 +248,15 @@ class EndpointThread:
             except BaseException as error:  # the methods below report by themselves; this is the last net
                 print("fabtui rank host: %s" % describe(error), file=sys.stderr, flush=True)
             self._host.finish(task, self._rank.rank)
+
+    def rest(self, task: Task) -> None:
+        """Let go of what tests have left."""
+        error: Optional[str] = None
+        try:
+            error = self._endpoint.rest() if self._endpoint is not None else None
+        except Exception as failed:
+            error = describe(failed)
+        self._host.send({"op": "rested", "id": task.id, "rank": self._rank.rank, "error": error})
 
     def pair(self, op: Message, task: Task) -> None:
         """Test both directions of a pair and report them."""

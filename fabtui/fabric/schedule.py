@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence, Set
 
 
@@ -26,10 +27,23 @@ def circle_rounds(count: int) -> list[list[tuple[int, int]]]:
     return rounds
 
 
+def in_parts(pairs: Sequence[tuple[int, int]], most: int) -> list[list[tuple[int, int]]]:
+    """Cut pairs, in their order, into parts in each of which no endpoint has more than ``most`` of them."""
+    parts: list[list[tuple[int, int]]] = []
+    counts: Counter[int] = Counter()
+    for pair in pairs:
+        if not parts or any(counts[end] >= most for end in pair):
+            parts.append([])
+            counts.clear()
+        parts[-1].append(pair)
+        counts.update(pair)
+    return parts
+
+
 class Dispatcher:
     """Hands out pairs as their endpoints and NICs fall free, in the order of the rounds.
 
-    There is no barrier between rounds: a pair that waits for its deadline holds its two endpoints only, the others go on.
+    There is no barrier between rounds: a pair that waits for its deadline holds its two endpoints only.
 
     Args:
         pairs: Unordered pairs of endpoint numbers in the order they are wanted.

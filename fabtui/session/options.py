@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 #: The probes of a whole session, in the order they run.
 ALL_PROBES = ("ping", "ibstat", "nvlink", "p2p", "all_reduce")
@@ -43,10 +43,10 @@ class SessionOptions:
     timeout: float = 10.0
     warmup: int = 2
     iters: int = 20
-    transport: str = "ssh"
+    transport: Literal["ssh", "openssh", "local"] = "ssh"
     ssh_config: Path | None = None
     remote_python: str | None = None
-    host_key_policy: str = "config"
+    host_key_policy: Literal["config", "strict", "accept-new", "off"] = "config"
     env: dict[str, str] = field(default_factory=dict)
     ranks_per_node: int | None = None
     record: Path | None = None

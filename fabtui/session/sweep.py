@@ -12,7 +12,7 @@ from fabtui.fabric.endpoint import Endpoint
 from fabtui.fabric.events import Kind, event
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
-from fabtui.fabric.schedule import circle_rounds
+from fabtui.fabric.schedule import circle_rounds, in_parts
 from fabtui.fabric.text import one_line
 from fabtui.session.admission import Admission, absent, admit, engine_for
 from fabtui.session.collective import ReduceSweep, ReduceTest, groups_of
@@ -23,6 +23,7 @@ from fabtui.session.pump import EventPump
 from fabtui.session.ranks import Engine, RankHost
 from fabtui.session.reach_check import check_reach
 from fabtui.session.remote import ProbeFailed, Remote
+from fabtui.session.rest import rest
 from fabtui.session.store import StoreServer
 
 #: CPU ranks share the cores of their node with each other, so what is normal for them spreads far wider.
@@ -32,6 +33,8 @@ LOOK_DEADLINE = 20.0
 #: Suspects are tested again at most this often; only what stays slow is slow.
 SUSPECT_ROUNDS = 2
 MAX_SUSPECTS = 256
+#: Communicators an endpoint may keep before it lets go of them: each holds some memory of its GPU.
+PAIRS_BEFORE_REST = 32
 
 
 class Sweep:
@@ -237,7 +240,7 @@ class Sweep:
         unreachable = await check_reach([self.hosts[n] for n in self.hosts], self._options.timeout, self._pump)
         if name == "gloo":
             pairs = self._without_unreachable(pairs, unreachable)
-        await self._pair_sweep().run(pairs)
+        await self._run_pairs(pairs)
         await self._suspects({frozenset(pair) for pair in pairs})
 
     def _untestable(self, nodes: list[str]) -> list[tuple[str, str, str]]:
@@ -293,6 +296,17 @@ class Sweep:
             )
         return left
 
+    async def _run_pairs(self, pairs: list[tuple[int, int]], *, alone: bool = False) -> None:
+        """Test pairs, in parts after each of which the ranks let go of what the tests have left."""
+        sweep = self._pair_sweep(alone=alone)
+        for part in in_parts(pairs, PAIRS_BEFORE_REST):
+            await sweep.run(part)
+            await self._rest()
+
+    async def _rest(self) -> None:
+        for trouble in await rest(self.hosts.values(), next(self._ids), len(self.endpoints)):
+            self._pump.log("warning", trouble)
+
     def _pair_sweep(self, *, alone: bool = False) -> PairSweep:
         name = self._engine.name if self._engine else "gloo"
         test = PairTest(
@@ -330,7 +344,7 @@ class Sweep:
             if not slow or len(slow) > MAX_SUSPECTS:
                 return
             self._pump.log("info", f"{len(slow)} slow pairs are tested again, alone")
-            await self._pair_sweep(alone=True).run(sorted(slow))
+            await self._run_pairs(sorted(slow), alone=True)
 
     async def _reduce(self, nodes: list[str]) -> None:
         testable = {n for host in self.hosts.values() for n in host.numbers}
@@ -354,12 +368,13 @@ class Sweep:
             go=self._go,
         )
         await sweep.run(groups)
+        await self._rest()
 
     async def retest(self, pairs: list[tuple[int, int]]) -> None:
         """Test unordered pairs again, one at a time."""
         pairs = [pair for pair in pairs if all(self.endpoints[n].node in self.hosts for n in pair)]
         self._pump.emit(event(Kind.PHASE, name="re-test", total=2 * len(pairs)))
-        await self._pair_sweep(alone=True).run(pairs)
+        await self._run_pairs(pairs, alone=True)
 
     async def close(self) -> None:
         """End the waits of the store."""

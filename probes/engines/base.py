@@ -153,6 +153,14 @@ class Endpoint:
         """
         raise NotImplementedError
 
+    def rest(self) -> Optional[str]:
+        """Let go of what was kept of links and groups; called while no rank of this process is in a test.
+
+        Returns:
+            What went wrong with that, if anything.
+        """
+        return None
+
     def run(self, task: Task, work: Callable[[], Any], phase: str, end: float) -> Any:
         """Run a phase of a task; engines whose waits cannot be called off from outside override it."""
         return work()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import queue
-import threading
 import time
-from typing import List
+from typing import List, Optional
 
 from fabtui_probes.engines import base, nccl_data, nccl_log
 from fabtui_probes.engines.base import CONNECT, Failed, Rank, Task
@@ -16,8 +13,7 @@ from fabtui_probes.engines.nccl_api import Communicator, Library, NcclError, ver
 from fabtui_probes.engines.nccl_link import Member, NcclLink
 
 RETIRE_PATIENCE = 10.0
-RETIRING = 3
-"""Communicators an endpoint may have on their way out before it waits for them: each holds GPU memory."""
+ABORT_PATIENCE = 5.0
 
 SMALL = 256
 
@@ -59,9 +55,8 @@ class NcclEndpoint(base.Endpoint):
         self.note = self.device.pinned(SMALL)
         self.sample = self.device.pinned(nccl_data.SAMPLE)
         self._data, self._size = 0, 0
-        self._leaving: queue.Queue[Communicator] = queue.Queue()
-        self._room = threading.BoundedSemaphore(RETIRING)
-        threading.Thread(target=self._retire, name="retire-%d" % rank.rank, daemon=True).start()
+        self._done: List[Communicator] = []
+        self._broken: List[Communicator] = []
 
     def data(self, size: int) -> int:
         """Return device memory of at least ``size`` bytes; the same at each call that fits."""
@@ -73,21 +68,26 @@ class NcclEndpoint(base.Endpoint):
             self._size = size
         return self._data
 
-    def retire(self, comm: Communicator) -> None:
-        """Let go of a healthy communicator, off the path of the next pair."""
-        self._room.acquire(timeout=RETIRE_PATIENCE)
-        self._leaving.put(comm)
+    def keep(self, comm: Communicator, broken: bool) -> None:
+        """Take a communicator that is of no use any more, to be let go of by `rest`.
 
-    def _retire(self) -> None:
-        self.device.enter()
-        while True:
-            comm = self._leaving.get()
-            try:
-                comm.retire(RETIRE_PATIENCE)
-            finally:
-                # Too often where an entry came in without room, after patience ran out.
-                with contextlib.suppress(ValueError):
-                    self._room.release()
+        Not at once: freeing its memory waits for every GPU of this process that can see that memory, while another
+        thread's launch waits for the driver; with pairs under way both would wait for ever.
+        """
+        (self._broken if broken else self._done).append(comm)
+
+    def rest(self) -> Optional[str]:
+        """Let go of all communicators kept so far; nothing may be under way on any GPU of this process.
+
+        Returns:
+            What to tell when NCCL does not come back from one of them.
+        """
+        stuck = [text for text in [comm.abort(ABORT_PATIENCE) for comm in self._broken] if text]
+        self._broken.clear()
+        done, self._done = self._done, []
+        for comm in done:
+            comm.retire(RETIRE_PATIENCE)
+        return stuck[0] if stuck else None
 
     def connect(self, task: Task, peer: int, peer_address: str, attempt: int, end: float) -> base.Link:
         """Make a communicator of two."""
@@ -126,8 +126,6 @@ class NcclEndpoint(base.Endpoint):
             raise
         except (NcclError, CudaError, StoreError, ValueError) as error:
             failed = member.failed(CONNECT, "no communicator of %d ranks" % len(ranks), error, time.monotonic() - began)
-            stuck = member.leave(broken=True)
-            if stuck:
-                failed.text += "; " + stuck
+            member.leave(broken=True)
             raise failed from None
         return member

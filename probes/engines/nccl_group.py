@@ -134,4 +134,5 @@ class NcclGroup(base.Group):
 
     def close(self, broken: bool) -> Optional[str]:
         """Let go of the communicator."""
-        return self._member.leave(broken)
+        self._member.leave(broken)
+        return None

@@ -23,7 +23,6 @@ BUDGET = 0.05
 PROBE = 4 << 20
 """Bytes of the first message: it tells how long a whole one would take."""
 
-ABORT_PATIENCE = 3.0
 _WORDS = struct.Struct("<4q")
 
 
@@ -66,22 +65,18 @@ class Member:
         said = transport.root(transport.warnings(lines))
         if said and said not in text:
             text += "; NCCL: " + said
-        if late and self.endpoint.engine.notes:
-            text += " [%s]" % " ".join(self.endpoint.engine.notes)
-        return Failed(phase, text, late, nccl_log.summary(lines) or None)
+        notes = "set for this test: " + " ".join(self.endpoint.engine.notes) if self.endpoint.engine.notes else ""
+        raw = "\n".join(part for part in (nccl_log.summary(lines), notes) if part)
+        return Failed(phase, text, late, raw or None)
 
-    def leave(self, broken: bool) -> Optional[str]:
-        """Let go of the communicator: in the background when it is healthy, by force otherwise."""
-        if not broken:
-            self.endpoint.retire(self.comm)
-            return None
-        stuck = self.comm.abort(ABORT_PATIENCE)
-        try:
-            self.endpoint.device.wait(time.monotonic() + 1.0)
-        except CudaError:
-            # What the stream still holds may never end; the next communicator must not queue behind it.
-            self.endpoint.device.renew_stream()
-        return stuck
+    def leave(self, broken: bool) -> None:
+        """Let go of the communicator; what a broken one still has on the stream is left behind with the stream."""
+        self.endpoint.keep(self.comm, broken)
+        if broken:
+            try:
+                self.endpoint.device.wait(time.monotonic() + 0.2)
+            except CudaError:
+                self.endpoint.device.renew_stream()
 
 
 class NcclLink(base.Link):
@@ -317,4 +312,5 @@ class NcclLink(base.Link):
 
     def close(self, broken: bool) -> Optional[str]:
         """Let go of the communicator."""
-        return self._member.leave(broken)
+        self._member.leave(broken)
+        return None

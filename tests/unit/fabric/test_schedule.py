@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.fabric.schedule import Dispatcher, circle_rounds
+from fabtui.fabric.schedule import Dispatcher, circle_rounds, in_parts
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 7, 8, 16])
@@ -69,3 +69,12 @@ def test_dropping_an_endpoint_takes_its_waiting_pairs_out() -> None:
     assert dispatcher.drop(0) == [(0, 1), (0, 2)]
     assert dispatcher.take({1}) == []
     assert dispatcher.take() == [(1, 2)]
+
+
+@given(st.integers(2, 12), st.integers(1, 5))
+def test_parts_keep_the_order_and_bound_each_endpoint(count: int, most: int) -> None:
+    order = [pair for round_ in circle_rounds(count) for pair in round_]
+    parts = in_parts(order, most)
+    assert [pair for part in parts for pair in part] == order
+    for part in parts:
+        assert all(sum(end in pair for pair in part) <= most for end in range(count))

@@ -142,6 +142,34 @@ async def test_refusals_have_different_words(tmp_path: Path) -> None:
     keys.close()
 
 
+async def test_a_file_that_is_mended_is_read_again(tmp_path: Path) -> None:
+    file = write(tmp_path / "f", ("node.example", OLD))
+    keys = HostKeys(lambda text: None)
+    host = resolved(file)
+    assert (await keys.known(host)).trusted() == [OLD.convert_to_public()]
+    write(file, ("node.example", NEW), ("other", OLD))
+    assert (await keys.known(host)).trusted() == [NEW.convert_to_public()]
+    file.unlink()
+    assert (await keys.known(host)).trusted() == []
+    keys.close()
+
+
+async def test_what_we_append_ourselves_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write(tmp_path / "f", ("node.example", OLD))
+    keys = HostKeys(lambda text: None)
+    await keys.known(resolved(file))
+    reads: list[str] = []
+    monkeypatch.setattr("fabtui.nodes.hostkeys.load_file", lambda path: reads.append(path))
+    first, second = resolved(file, port=2), resolved(file, port=3)
+    await keys.remember(first, NEW.convert_to_public())
+    await keys.remember(second, RSA.convert_to_public())
+    assert reads == []
+    assert (await keys.known(first)).keys[0][0] == NEW.convert_to_public()
+    assert (await keys.known(second)).keys[0][0] == RSA.convert_to_public()
+    assert len(file.read_text().splitlines()) == 3
+    keys.close()
+
+
 async def test_many_hashed_names(tmp_path: Path) -> None:
     file = tmp_path / "f"
     key = OLD.convert_to_public()

@@ -138,6 +138,10 @@ class FakeLink(Link):
                 self._say(op="reach", node=peer["node"], ok=True, timeout=False, seconds=0.0, error=None)
         elif op == "pair":
             self._pair(m)
+        elif op == "rest":
+            for rank in self._ranks:
+                self._say(op="rested", id=m["id"], rank=rank, error=None)
+                self._say(op="free", id=m["id"], rank=rank)
         elif op == "all_reduce":
             for rank in set(m["ranks"]) & set(self._ranks):
                 for size in m["sizes"]:
