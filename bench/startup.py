@@ -22,6 +22,7 @@ import tempfile
 import termios
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 BAR_COMMAND = 60.0
@@ -109,9 +110,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as state:
         os.environ["XDG_STATE_HOME"] = state
         bare = best(lambda: of_command([python, "-c", "pass"]), rounds)
-        rows = [("python3 -c pass", bare, None)]
+        rows: list[tuple[str, Times, float | None]] = [("python3 -c pass", bare, None)]
         for option in ("--version", "--help"):
-            rows.append((f"fabtui {option}", best(lambda o=option: of_command([fabtui, o]), rounds), BAR_COMMAND))
+            argv = [fabtui, option]
+            rows.append((f"fabtui {option}", best(partial(of_command, argv), rounds), BAR_COMMAND))
         app = [fabtui, "--lab", "1x2", "--no-record"]
         rows.append(("fabtui, first frame", best(lambda: of_first_frame(app), rounds), BAR_FRAME))
     print(f"{'':22} {'CPU ms':>8} {'wall ms':>8} {'x python':>9} {'bar ms':>7}")
