@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from asyncssh.public_key import (
     get_default_public_key_algs,
     get_public_key_algs,
 )
+from cryptography.utils import CryptographyDeprecationWarning
 
 from fabtui.fabric.text import clean
 from fabtui.nodes.dial import Proxy, proxy_words
@@ -36,6 +38,8 @@ _CHUNK = 64 * 1024
 
 # Without a handler of its own, its warnings would be printed across the screen.
 logging.getLogger("asyncssh").addHandler(logging.NullHandler())
+# The same goes for what the cryptography package thinks of a server's old algorithms.
+warnings.filterwarnings("ignore", category=CryptographyDeprecationWarning)
 
 # Where nothing is chosen: the payload costs a fifth of the time with what processors have instructions for.
 _FAST_CIPHERS = [b"aes128-gcm@openssh.com", b"aes256-gcm@openssh.com"]

@@ -72,6 +72,24 @@ def lookup_name(resolved: Resolved) -> str:
     return host if resolved.port == 22 else f"[{host}]:{resolved.port}"
 
 
+_State = tuple[int, int, int] | None
+
+
+@dataclass(slots=True)
+class _File:
+    state: _State
+    content: asyncio.Future[SSHKnownHosts | None]
+
+
+def state_of(path: str | int) -> _State:
+    """Return what tells whether a file changed, None if it is not there."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def load_file(path: str) -> SSHKnownHosts | None:
     """Return a parsed known hosts file; lines that are no entries are passed over. None if there is no such file.
 
@@ -111,7 +129,7 @@ class HostKeys:
         self._notice = notice
         # Matching hashed names costs milliseconds a host and file: neither in the event loop nor in others' pool.
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="known-hosts")
-        self._files: dict[str, asyncio.Future[SSHKnownHosts | None]] = {}
+        self._files: dict[str, _File] = {}
         self._known: dict[tuple[str, str, tuple[str, ...]], Known] = {}
 
     async def known(self, resolved: Resolved) -> Known:
@@ -119,8 +137,8 @@ class HostKeys:
         paths = (*resolved.user_known_hosts, *resolved.global_known_hosts)
         name = lookup_name(resolved)
         key = (name, resolved.hostname.lower(), paths)
+        files = [(path, file) for path in paths if (file := await self._file(path)) is not None]
         if key not in self._known:
-            files = [(path, file) for path in paths if (file := await self._file(path)) is not None]
             plain = "" if resolved.host_key_alias else resolved.hostname.lower()
             loop = asyncio.get_running_loop()
             found = await loop.run_in_executor(self._threads, match, files, name, plain)
@@ -128,10 +146,15 @@ class HostKeys:
         return self._known[key]
 
     async def _file(self, path: str) -> SSHKnownHosts | None:
-        if path not in self._files:
-            loop = asyncio.get_running_loop()
-            self._files[path] = loop.run_in_executor(self._threads, self._load, path, loop)
-        return await asyncio.shield(self._files[path])
+        """Return a file's content, read again when the file changed: the user may mend it while we run."""
+        loop = asyncio.get_running_loop()
+        state = await loop.run_in_executor(self._threads, state_of, path)
+        known = self._files.get(path)
+        if known is None or known.state != state:
+            content = loop.run_in_executor(self._threads, self._load, path, loop)
+            known = self._files[path] = _File(state, content)
+            self._known.clear()
+        return await asyncio.shield(known.content)
 
     def _load(self, path: str, loop: asyncio.AbstractEventLoop) -> SSHKnownHosts | None:
         try:
@@ -154,7 +177,14 @@ class HostKeys:
         line = entry(known.name, key, resolved.hash_known_hosts)
         loop = asyncio.get_running_loop()
         try:
-            await asyncio.wait_for(loop.run_in_executor(self._threads, append, Path(path), line), 2 * _LOCK_PATIENCE)
+            writing = loop.run_in_executor(self._threads, append, Path(path), line)
+            before, after = await asyncio.wait_for(writing, 2 * _LOCK_PATIENCE)
+            file = self._files.get(path)
+            content = await file.content if file is not None else None
+            if file is not None and content is not None and file.state == before:
+                # Only this line is new: no need to read a long file again for each new host.
+                content.load(line.decode("ascii"))
+                file.state = after
         except (OSError, TimeoutError) as error:
             reason = one_line(str(error) or "no lock in time", 200)
             self._notice(f"the new host key of {resolved.name} is not written to {path}: {reason}")
@@ -197,8 +227,11 @@ def entry(name: str, key: SSHKey, hashed: bool) -> bytes:
     return name.encode() + b" " + algorithm + b" " + blob + b"\n"
 
 
-def append(path: Path, line: bytes) -> None:
+def append(path: Path, line: bytes) -> tuple[_State, _State]:
     """Append a line to a known hosts file, which is made if it is not there, under a lock.
+
+    Returns:
+        The file's state before and after.
 
     Raises:
         OSError: It cannot be written.
@@ -216,10 +249,12 @@ def append(path: Path, line: bytes) -> None:
                 if time.monotonic() > give_up:
                     raise TimeoutError("the file is locked") from None
                 time.sleep(0.05)
+        before = state_of(descriptor)
         size = os.fstat(descriptor).st_size
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
             line = b"\n" + line
         os.write(descriptor, line)
+        return before, state_of(descriptor)
     finally:
         os.close(descriptor)
 
@@ -250,6 +285,10 @@ def refusal(resolved: Resolved, known: Known, key: SSHKey | None, revoked: bool,
     text = f"the host key of {resolved.name} is not known: it shows {shown}"
     if reason:
         text += f" ({reason})"
+    if resolved.jumps or resolved.proxy_command:
+        return NodeUnreachable(
+            "unknown-host-key", text, f"compare the fingerprint, then log in once: ssh {resolved.name}"
+        )
     port = "" if resolved.port == 22 else f"-p {resolved.port} "
     path = next(iter(resolved.user_known_hosts), f"{home()}/.ssh/known_hosts")
     hint = (

@@ -14,7 +14,7 @@ import pwd
 import re
 import shutil
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -39,7 +39,6 @@ _STRICT: dict[str, Strict] = {
 ALGORITHMS = ("kexalgorithms", "ciphers", "macs", "hostkeyalgorithms")
 
 _DEADLINE = 10.0
-_OUTPUT_CAP = 1024 * 1024
 
 
 class ConfigBroken(Exception):
@@ -127,10 +126,20 @@ def expand(text: str, resolved: Resolved) -> str:
     Raises:
         KeyError: A token that is not known here.
     """
-    values = {"%": "%", "h": resolved.hostname, "n": resolved.name, "p": str(resolved.port), "r": resolved.user}
-    values |= {"k": resolved.host_key_alias or resolved.name, "d": home(), "i": str(os.getuid())}
-    values |= {"u": getpass.getuser(), "l": socket.gethostname(), "L": socket.gethostname().partition(".")[0]}
-    return re.sub("%(.?)", lambda match: values[match[1]], text)
+    values: dict[str, Callable[[], str]] = {
+        "%": lambda: "%",
+        "h": lambda: resolved.hostname,
+        "n": lambda: resolved.name,
+        "p": lambda: str(resolved.port),
+        "r": lambda: resolved.user,
+        "k": lambda: resolved.host_key_alias or resolved.name,
+        "d": home,
+        "i": lambda: str(os.getuid()),
+        "u": getpass.getuser,
+        "l": socket.gethostname,
+        "L": lambda: socket.gethostname().partition(".")[0],
+    }
+    return re.sub("%(.?)", lambda match: values[match[1]](), text)
 
 
 def expand_path(text: str, resolved: Resolved) -> Path | None:
@@ -310,7 +319,6 @@ class Resolver:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.PIPE,
-                    limit=_OUTPUT_CAP,
                 )
             except OSError as error:
                 raise NodeUnreachable("local", f"cannot run {self.ssh}: {error.strerror or error}") from None

@@ -88,10 +88,18 @@ class Server:
         return self.log.read_text() if self.log else ""
 
     def sessions(self) -> list[int]:
-        """Return the processes sshd forked for connections."""
+        """Return the processes sshd forked for connections: one each, or a monitor and the process it guards."""
         assert self.process is not None
-        path = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return [int(pid) for pid in path.read_text().split()]
+        found: list[int] = []
+        below = [self.process.pid]
+        while below:
+            pid = below.pop()
+            with contextlib.suppress(FileNotFoundError):
+                children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+                servers = [child for child in children if Path(f"/proc/{child}/comm").read_text().startswith("sshd")]
+                found += map(int, servers)
+                below += map(int, servers)
+        return found
 
     def stop(self) -> None:
         if self.process is None:

@@ -47,6 +47,7 @@ def test_the_payload_is_what_the_first_stage_reads_and_no_more() -> None:
 
 
 def test_everything_a_node_needs_is_sent() -> None:
+    bootstrap.node_modules.cache_clear()
     modules = bootstrap.node_modules()
     here = Path(bootstrap.__file__).parents[2] / "probes"
     if here.is_dir():
