@@ -7,6 +7,7 @@ Every wait polls and has a deadline: a kernel that waits for a dead peer must no
 from __future__ import annotations
 
 import ctypes
+import threading
 import time
 import uuid as uuids
 from ctypes import POINTER, byref, c_char, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_void_p
@@ -15,6 +16,9 @@ from typing import Any, Callable, List, Optional
 SUCCESS, NOT_READY = 0, 600
 STREAM_NON_BLOCKING = 1
 EVENT_DEFAULT = 0
+
+HELD_MOST = 0.1
+"""Seconds after which a stream that is held back goes on by itself."""
 
 DevicePointer = int
 
@@ -170,9 +174,10 @@ class Device:
         self.driver.call("cuStreamCreate", byref(self.stream), STREAM_NON_BLOCKING)
 
     def hold(self) -> Optional[Callable[[], None]]:
-        """Hold back what is queued from now on until the returned function is called, which must happen in any case.
+        """Hold back what is queued from now on until the returned function is called.
 
-        Returns None where the driver cannot do that. Nothing that waits for the device may be called meanwhile.
+        Returns None where the driver cannot do that. A call that waits for the device, in any thread of the process,
+        would wait for the stream and might keep the caller from releasing it: a clock releases it after ``HELD_MOST``.
         """
         if not self.driver.can_hold:
             return None
@@ -184,8 +189,13 @@ class Device:
             return None
 
         def release() -> None:
+            clock.cancel()
             self._gate.value = turn
 
+        # Only memory of the host is written, so no lock of the driver can stop it.
+        clock = threading.Timer(HELD_MOST, release)
+        clock.daemon = True
+        clock.start()
         return release
 
     def allocate(self, size: int) -> DevicePointer:

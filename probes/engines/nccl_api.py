@@ -19,6 +19,9 @@ UNDEFINED = -(2**31)
 CONFIG_VERSION = 21700
 """The config below is the one of NCCL 2.17: older ones read its beginning, newer ones keep defaults for the rest."""
 
+BATCH = 8
+"""Messages queued by one group call; 1 queues each alone."""
+
 OLDEST = 21400
 """Non-blocking communicators came with 2.14."""
 
@@ -122,6 +125,8 @@ class Library:
             ("ncclCommFinalize", [comm]),
             ("ncclCommDestroy", [comm]),
             ("ncclCommAbort", [comm]),
+            ("ncclGroupStart", []),
+            ("ncclGroupEnd", []),
             ("ncclSend", [pointer, c_size_t, c_int, c_int, comm, stream]),
             ("ncclRecv", [pointer, c_size_t, c_int, c_int, comm, stream]),
             ("ncclAllReduce", [pointer, pointer, c_size_t, c_int, c_int, comm, stream]),
@@ -218,6 +223,30 @@ class Communicator:
     def receive(self, pointer: int, size: int, peer: int, stream: c_void_p, end: float) -> None:
         """Queue the receiving of bytes from a rank."""
         self._settle("ncclRecv", self._recv(pointer, size, INT8, peer, self._comm, stream), end)
+
+    def many(self, sending: bool, pointer: int, size: int, count: int, peer: int, stream: c_void_p, end: float) -> None:
+        """Queue several messages in one go: what queues each alone may be held up between two of them."""
+        function = self._send if sending else self._recv
+        while count > 0:
+            batch = min(count, BATCH)
+            count -= batch
+            if batch == 1:
+                code = function(pointer, size, INT8, peer, self._comm, stream)
+            else:
+                code = self._batch(function, pointer, size, batch, peer, stream)
+            self._settle("ncclSend" if sending else "ncclRecv", code, end)
+
+    def _batch(self, function: Any, pointer: int, size: int, count: int, peer: int, stream: c_void_p) -> int:
+        code = int(self._library.function("ncclGroupStart")())
+        if code != SUCCESS:
+            return code
+        worst = SUCCESS
+        for _ in range(count):
+            code = int(function(pointer, size, INT8, peer, self._comm, stream))
+            if code not in (SUCCESS, IN_PROGRESS):
+                worst = code
+        code = int(self._library.function("ncclGroupEnd")())
+        return worst or code
 
     def all_reduce(self, pointer: int, count: int, stream: c_void_p, end: float, operation: int = SUM) -> None:
         """Queue an in-place sum (or ``MAX``) of float32 values over all ranks."""

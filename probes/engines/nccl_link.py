@@ -118,12 +118,10 @@ class NcclLink(base.Link):
         return words
 
     def _send(self, data: int, size: int, count: int, end: float) -> None:
-        for _ in range(count):
-            self._member.comm.send(data, size, self._other, self._device.stream, end)
+        self._member.comm.many(True, data, size, count, self._other, self._device.stream, end)
 
     def _receive(self, data: int, size: int, count: int, end: float) -> None:
-        for _ in range(count):
-            self._member.comm.receive(data, size, self._other, self._device.stream, end)
+        self._member.comm.many(False, data, size, count, self._other, self._device.stream, end)
 
     def send(self, job: PairJob, end: float) -> Measured:
         """Be the source: first byte, probe, warm-up, then as many messages as fit the budget, then ping."""

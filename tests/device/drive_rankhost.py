@@ -132,6 +132,22 @@ class Drive:
                 for line in (message["raw"] or "").splitlines():
                     self.say(f"      {line}")
 
+    def rest(self) -> None:
+        """Have the rank hosts tear down what the tests left; nothing is under way now."""
+        self.number += 1
+        began, live = time.monotonic(), [host for host in self.c.hosts.values() if host.alive]
+        for host in live:
+            host.send({"op": "rest", "id": self.number})
+        ranks = sum(name in {host.name for host in live} for name in self.c.rank_host.values())
+        try:
+            self.c.until(lambda: len(self.c.of("free", id=self.number)) == ranks, 20)
+        except TimeoutError:
+            self.say(f"rest: NOT FINISHED: {len(self.c.of('free', id=self.number))} of {ranks}")
+        self.say(f"rest: {time.monotonic() - began:.3f} s")
+        for message in self.c.of("rested", id=self.number):
+            if message["error"]:
+                self.say(f"  rank {message['rank']}: {message['error']}")
+
     def matrix(self) -> None:
         count = self.options.gpus
         rate = {(m["src"], m["dst"]): m["rate"] for m in self.c.of("side", role="dst", ok=True)}
@@ -217,8 +233,10 @@ def main() -> None:
         drive.start(faults if options.faults else [])
         for number, pairs in enumerate(rounds(options.gpus), 1):
             drive.run_round(pairs, f"round {number}")
+        drive.rest()
         drive.matrix()
         drive.all_reduce(list(range(options.gpus)), "all")
+        drive.rest()
         if options.gpus > 3 and not options.one_node:
             drive.all_reduce(list(range(options.gpus // 2)), "n0 alone")
         drive.run_round([(0, 1)], "one pair again")

@@ -266,6 +266,8 @@ int ncclCommGetAsyncError(comm *c, int *state) {
     pthread_mutex_unlock(&all);
     return 0;
 }
+int ncclGroupStart(void) { return 0; }
+int ncclGroupEnd(void) { return 7; }
 int ncclCommFinalize(comm *c) { return 0; }
 int ncclCommDestroy(comm *c) { return free(c), 0; }
 int ncclCommAbort(comm *c) {

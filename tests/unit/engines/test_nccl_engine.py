@@ -158,6 +158,35 @@ def test_a_gpu_that_is_not_there(controller: Controller, fake_gpu: Path) -> None
     assert all("no device 3" in side["error"] and not side["timeout"] for side in sides.values())
 
 
+def test_rest_lets_go_of_what_tests_left(controller: Controller, fake_gpu: Path) -> None:
+    started(controller, fake_gpu, faults=[{"src": 1, "dst": 0, "kind": "drop", "rate": None}])
+    pair(controller, 1, 0, 1, deadline=2.0)
+    pair(controller, 2, 2, 3)
+    controller.hosts["n0"].send({"op": "rest", "id": 3})
+    controller.until(lambda: len(controller.of("free", id=3)) == 4, 20)
+    assert sorted(m["rank"] for m in controller.of("rested", id=3)) == [0, 1, 2, 3]
+    assert all(m["error"] is None for m in controller.of("rested", id=3))
+    assert all(side["ok"] for side in pair(controller, 4, 0, 2).values())
+
+
+def test_a_held_stream_goes_on_by_itself(fake_gpu: Path) -> None:
+    from fabtui_probes.engines import cuda_api
+
+    device = cuda_api.Device(cuda_api.Driver(str(fake_gpu / "libcuda.so.1")), 0)
+    release = device.hold()
+    assert release is not None
+    event = device.event()
+    device.record(event)
+    with pytest.raises(cuda_api.CudaTimeout):
+        device.wait(time.monotonic() + 0.01)
+    device.wait(time.monotonic() + 20 * cuda_api.HELD_MOST)
+    release()
+    release = device.hold()
+    assert release is not None
+    release()
+    device.wait(time.monotonic() + 5)
+
+
 def test_memory_that_is_not_there(controller: Controller, fake_gpu: Path) -> None:
     started(controller, fake_gpu)
     sides = pair(controller, 1, 0, 1, bytes=2 << 30, deadline=4.0)
