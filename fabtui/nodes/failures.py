@@ -36,6 +36,10 @@ _OPENSSH: list[tuple[str, UnreachableKind, str | None]] = [
 ]
 
 
+class NoCommonAlgorithmError(NodeUnreachable):
+    """The server wants algorithms that asyncssh does not have; OpenSSH may have them."""
+
+
 def classify_openssh(node: str, said: str) -> NodeUnreachable | None:
     """Return what the standard error of an ``ssh`` that ended before the command ran tells, None if that is unknown."""
     text = clean(said)
@@ -98,7 +102,9 @@ def explain_login(
         return refusal(resolved, known, shown, "revoked" in reason, detail)
     if isinstance(error, asyncssh.PermissionDenied) or "authentication failures" in reason:
         return _refused_login(resolved, offer)
-    if isinstance(error, asyncssh.KeyExchangeFailed | asyncssh.ProtocolError | asyncssh.ProtocolNotSupported):
+    if isinstance(error, asyncssh.KeyExchangeFailed):
+        return NoCommonAlgorithmError("protocol", f"{what}: {reason}")
+    if isinstance(error, asyncssh.ProtocolError | asyncssh.ProtocolNotSupported):
         return NodeUnreachable("protocol", f"{what}: {reason}")
     if isinstance(error, asyncssh.ConnectionLost | ConnectionResetError | BrokenPipeError):
         if not greeted:

@@ -12,6 +12,7 @@ import asyncssh
 
 from fabtui.nodes.asyncssh_link import Client, Login, common_algorithms, log_in
 from fabtui.nodes.dial import Dialer, Proxy
+from fabtui.nodes.failures import NoCommonAlgorithmError
 from fabtui.nodes.gates import Gates, with_retries
 from fabtui.nodes.hostkeys import HostKeys, Known, Policy, PolicyOption, policy_for
 from fabtui.nodes.keys import KeyRing, Offer
@@ -84,7 +85,7 @@ class Logins:
     async def _check_fit(self, resolved: Resolved) -> None:
         reason = await self._unfit.reason(resolved)
         if reason is None and common_algorithms(resolved) is None:
-            reason = "the algorithms it asks for"
+            reason = "the algorithms it chooses"
         if reason is not None:
             raise NeedsOpenSSH(reason)
 
@@ -179,6 +180,8 @@ class Logins:
             if isinstance(error, NodeUnreachable) and error.kind == "auth" and client.accepted is not None:
                 # The server proved that it has this key before it refused us.
                 await self._host_keys.remember(resolved, client.accepted)
+            if isinstance(error, NoCommonAlgorithmError):
+                raise NeedsOpenSSH("the algorithms of its server") from None
             raise
         finally:
             offer.close()

@@ -144,7 +144,7 @@ class Reach:
         try:
             login = await self._logins.log_in(resolved)
         except (NeedsOpenSSH, ConfigBroken) as error:
-            self._tell(f"ssh itself is used where the ssh configuration has what asyncssh cannot do: {error}")
+            self._tell(f"ssh itself is used where a host wants what asyncssh cannot do: {error}")
             return await self._open_openssh(host, resolved)
         pipe = await ChannelPipe.run(login, bootstrap.command(options.remote_python), options.connect_timeout)
         return await self._start(pipe, host, "asyncssh", explain_end, login.client.banner)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 from collections.abc import Callable
@@ -229,6 +230,47 @@ async def test_what_asyncssh_cannot_do_goes_through_ssh_with_one_notice(field: s
     assert "KnownHostsCommand" in reach.notices[0]
     for link in links:
         await link.close()
+
+
+async def test_a_shared_connection_is_used_and_none_is_made(field: sshd.Field, reach_for: Reaching) -> None:
+    server = field.serve("n1", config=[f"ControlPath {field.folder}/%n.sock", "ControlMaster auto"])
+    config = field.config()
+    link = await reach_for(config, **fakeside.options()).open("n1")
+    assert link.backend == "asyncssh"
+    await link.close()
+    master = await asyncio.create_subprocess_exec(
+        "ssh", "-F", str(config), "-M", "-N", "n1", stdin=asyncio.subprocess.PIPE
+    )
+    socket = field.folder / "n1.sock"
+    try:
+        await sshd.until(socket.exists)
+        logins = server.logged().count("Accepted publickey")
+        link = await reach_for(config, **fakeside.options()).open("n1")
+        assert link.backend == "openssh"
+        await link.close()
+        assert server.logged().count("Accepted publickey") == logins
+    finally:
+        master.kill()
+        await master.wait()
+    # What it leaves behind is a socket that nobody listens on.
+    assert socket.exists()
+    link = await reach_for(config, **fakeside.options()).open("n1")
+    assert link.backend == "asyncssh"
+    await link.close()
+
+
+@pytest.mark.filterwarnings("ignore:Diffie-Hellman")
+async def test_a_server_with_algorithms_that_asyncssh_lacks(field: sshd.Field, reach_for: Reaching) -> None:
+    field.serve("n1", sshd=["KexAlgorithms sntrup761x25519-sha512@openssh.com"])
+    field.serve("n2", sshd=["KexAlgorithms diffie-hellman-group14-sha256"])
+    reach = reach_for(field.config(), **fakeside.options())
+    link = await reach.open("n1")
+    # asyncssh has this one only where liboqs is installed.
+    assert link.backend == ("openssh" if reach.notices else "asyncssh")
+    await link.close()
+    link = await reach.open("n2")
+    assert link.backend == "asyncssh"
+    await link.close()
 
 
 async def test_a_configuration_that_does_not_parse(field: sshd.Field, reach_for: Reaching) -> None:

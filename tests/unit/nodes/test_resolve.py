@@ -24,7 +24,7 @@ from fabtui.nodes.resolve import (
     split_files,
 )
 from fabtui.nodes.resolve_without_ssh import resolve_without_ssh
-from fabtui.nodes.unfit import unfit_setting
+from fabtui.nodes.unfit import Unfit, unfit_setting
 
 OUTPUT = """\
 host n1
@@ -151,6 +151,21 @@ def test_known_hosts_files_with_blanks(tmp_path: Path) -> None:
 )
 def test_what_asyncssh_cannot_do(line: str, found: str | None) -> None:
     assert unfit_setting(parse("n1", line)) == found
+
+
+async def test_kerberos_counts_only_with_a_ticket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resolved = parse("n1", "gssapiauthentication yes")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/cache")
+    assert await Unfit().reason(resolved) is None
+    (tmp_path / "cache").touch()
+    reason = await Unfit().reason(resolved)
+    assert reason is not None
+    assert "Kerberos" in reason
+    klist = tmp_path / "klist"
+    klist.write_text("#!/bin/sh\nexit 1\n")
+    klist.chmod(0o755)
+    assert await Unfit().reason(resolved) is None
 
 
 @needs_ssh
