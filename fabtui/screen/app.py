@@ -39,6 +39,17 @@ BAD_INPUT = 2
 BROKEN = 3
 
 _SYSTEMS = {"24": ColorSystem.TRUECOLOR, "256": ColorSystem.EIGHT_BIT, "16": ColorSystem.STANDARD}
+_KEY_NAMES = {
+    "enter": "enter",
+    "escape": "esc",
+    "up": "up",
+    "down": "down",
+    "left": "left",
+    "right": "right",
+    "backspace": "backspace",
+    "pageup": "page up",
+    "pagedown": "page down",
+}
 _NO_TEST = "a recording cannot be tested again"
 
 
@@ -353,6 +364,10 @@ class FabricApp(App[int]):
             self.tell(f"the screenshot could not be written: {one_line(str(error), 300)}", bad=True)
         else:
             self.tell(f"screenshot written to {path}")
+
+    def get_key_display(self, binding: Binding) -> str:
+        """Return what a key is called on the screen, in words where Textual would draw an arrow."""
+        return _KEY_NAMES.get(binding.key) or super().get_key_display(binding)
 
     # -- help and commands --------------------------------------------------------------------------------------------
 

@@ -45,6 +45,9 @@ def table(headings: list[str], rows: list[list[str]], styles: dict[tuple[int, in
         return []
     used = [at for at in range(len(headings)) if any(row[at] not in ("", "-") for row in rows)]
     widths = {at: min(_WIDEST_COLUMN, max(len(headings[at]), *(len(row[at]) for row in rows))) for at in used}
+    if used:
+        # What stands last may run on into the next line.
+        widths[used[-1]] = max(len(headings[used[-1]]), *(len(row[used[-1]]) for row in rows))
     lines: Lines = [[("  ", ""), *((f"{headings[at]:<{widths[at]}}  ", MUTED) for at in used)]]
     for number, row in enumerate(rows):
         line: list[Part] = [("  ", "")]

@@ -16,7 +16,6 @@ from textual.widget import Widget
 from fabtui.screen.axis import Seat
 from fabtui.screen.gridlayout import (
     HEADER_LINES,
-    NUMBER_WIDTH,
     WIDEST,
     GridLayout,
     lay_out,
@@ -36,7 +35,7 @@ class _Row:
 
     __slots__ = ("slots", "strip", "texts")
 
-    def __init__(self, slots: bytearray, texts: list[str]) -> None:
+    def __init__(self, slots: bytearray, texts: list[str] | None) -> None:
         self.slots = slots
         self.texts = texts
         self.strip: ReadyStrip | None = None
@@ -83,7 +82,8 @@ class GridView(Widget, can_focus=True):
         self.source = source
         self.glyphs = glyphs
         self.row = 0
-        self.column = min(1, source.axis.size - 1) if source.axis.size else 0
+        self.column = min(1, max(0, source.axis.size - 1))
+        self._moved = False
         self.cell_width: int | None = None
         self.top = 0
         self.left = 0
@@ -110,13 +110,14 @@ class GridView(Widget, can_focus=True):
         """Show another source, or the same one after everything in it may have changed, its axis too."""
         seats = self._cursor_seats()
         self.source = source
-        if seats is not None and seats != self._cursor_seats():
+        size = source.axis.size
+        if not self._moved:
+            # On the first cell that can hold something.
+            self.row, self.column = 0, min(1, max(0, size - 1))
+        elif seats is not None and seats != self._cursor_seats():
             find = source.axis.find
             self.row, self.column = find(seats[0]) or 0, find(seats[1]) or 0
-        size = source.axis.size
         self.row, self.column = max(0, min(self.row, size - 1)), max(0, min(self.column, size - 1))
-        if size > 1 and self.row == self.column == 0 and seats is None:
-            self.column = 1
         self._layout = None
         self.reread()
 
@@ -150,17 +151,18 @@ class GridView(Widget, can_focus=True):
             return
         first, last = self._columns[0][0], self._columns[-1][0]
         width = self.layout_now().cell
-        read, fit = self.source.cell, self._scene.fit
+        read = self.source.cell
         touched = set()
         for at, column in changed:
             row = rows.get(at)
             if row is None or not first <= column <= last:
                 continue
             slot, text = read(at, column, width)
-            text = fit(column, text)
-            if slot != row.slots[column - first] or text != row.texts[column - first]:
-                row.slots[column - first] = slot
-                row.texts[column - first] = text
+            here = column - first
+            if slot != row.slots[here] or (row.texts is not None and text != row.texts[here]):
+                row.slots[here] = slot
+                if row.texts is not None:
+                    row.texts[here] = text
                 row.strip = None
                 touched.add(at)
         self._mark_rows(touched)
@@ -245,11 +247,13 @@ class GridView(Widget, can_focus=True):
         lines = self._lines
         if len(lines) != layout.height:
             lines = self._lines = [None] * layout.height
+        scene: Scene | None = None
         strips: list[Strip] = []
         for y in range(crop.y, crop.bottom):
             strip = lines[y] if y < len(lines) else None
             if strip is None:
-                strip = self._line(y, layout)
+                scene = scene or self._scene
+                strip = self._line(y, layout, scene)
                 if y < len(lines):
                     lines[y] = strip
             strips.append(strip if crop.width == layout.width else strip.crop(crop.x, crop.right))
@@ -264,28 +268,25 @@ class GridView(Widget, can_focus=True):
             self._palette = Palette(self.rich_style, self._ramp, self._system)
         return self._palette
 
-    def _line(self, y: int, layout: GridLayout) -> ReadyStrip:
+    def _line(self, y: int, layout: GridLayout, scene: Scene) -> ReadyStrip:
         palette = self._colors()
         if y < HEADER_LINES:
-            return ReadyStrip(self._scene.names() if y == 0 else self._scene.indices(), layout.width, palette)
+            runs = scene.names() if y == 0 else scene.indices()
+            return ReadyStrip.of_runs(runs, layout.width, palette)
         at = y - HEADER_LINES
         row = self._row_of_line[at] if at < len(self._row_of_line) else None
         if row is None:
-            return ReadyStrip([(Slot.PAD, " " * layout.width)], layout.width, palette)
+            return ReadyStrip.of_runs([(Slot.PAD, " " * layout.width)], layout.width, palette)
         read = self._rows.get(row)
         if read is None:
-            read = self._rows[row] = self._read(row, layout)
+            read = self._rows[row] = self._read(row, scene)
         if read.strip is None:
-            read.strip = ReadyStrip(self._scene.row_runs(row, read.slots, read.texts), layout.width, palette)
+            read.strip = scene.row_strip(row, read.slots, read.texts, palette)
         return read.strip
 
-    def _read(self, row: int, layout: GridLayout) -> _Row:
-        scene = self._scene
+    def _read(self, row: int, scene: Scene) -> _Row:
         first, last = scene.span()
-        slots, texts = self.source.row(row, first, last, layout.cell)
-        if layout.cell < NUMBER_WIDTH:
-            texts = [scene.fit(first + at, text) for at, text in enumerate(texts)]
-        return _Row(slots, texts)
+        return _Row(*self.source.row(row, first, last, scene.layout.cell))
 
     @property
     def _scene(self) -> Scene:
@@ -301,6 +302,7 @@ class GridView(Widget, can_focus=True):
         if size == 0 or (row, column) == (self.row, self.column):
             return
         before = self.row
+        self._moved = True
         self.row, self.column = row, column
         self._after_move(before)
         self.post_message(self.Moved())

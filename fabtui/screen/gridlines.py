@@ -1,19 +1,20 @@
-"""The lines of the grid as runs of equal style: headers, rows."""
+"""The lines of the grid: headers and rows."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple
 
 from fabtui.screen.axis import Axis
 from fabtui.screen.gridlayout import NUMBER_WIDTH, GridLayout, block_of, squeeze
-from fabtui.screen.levels import Glyphs, Slot
-from fabtui.screen.strips import Runs
-
-_SAME = re.compile(rb"(.)\1*", re.DOTALL)
+from fabtui.screen.levels import Glyphs, Slot, cell_text
+from fabtui.screen.strips import RESET, GlyphCells, Palette, ReadyStrip, Runs
 
 
-@dataclass(slots=True)
+@dataclass
 class Scene:
     """What is in sight, and where the cursor is.
 
@@ -35,6 +36,19 @@ class Scene:
     column: int
     glyphs: Glyphs
 
+    def __post_init__(self) -> None:
+        self._span = (self.columns[0][0], self.columns[-1][0] + 1) if self.columns else (0, 0)
+        first, last = self._span
+        gaps = self.layout.column_gap
+        #: The columns without a gap between them, counted from the first in sight.
+        self.stretches = [(a - first, b - first) for a, b in self.blocks()] if gaps else [(0, last - first)]
+        self.padding = max(0, self.layout.width - self.used)
+        self.cells = glyph_cells(self.glyphs, self.layout.cell)
+        #: The first columns of nodes that are marked as such where there is no room for a gap.
+        self.marked: list[int] = []
+        if self.layout.cell in (2, 3) and len(self.axis.starts) < self.axis.size:
+            self.marked = [at - first for at, _ in self.blocks() if at and self.axis.seats[at].first]
+
     @property
     def used(self) -> int:
         """How wide the headers and the columns in sight are."""
@@ -42,13 +56,7 @@ class Scene:
 
     def span(self) -> tuple[int, int]:
         """Return the first column in sight and the one after the last."""
-        return (self.columns[0][0], self.columns[-1][0] + 1) if self.columns else (0, 0)
-
-    def fit(self, column: int, text: str) -> str:
-        """Return a cell's text with the mark of a node's first column, where there is no room for a gap."""
-        if self.layout.cell in (2, 3) and column and self.axis.seats[column].first and len(self.axis.starts) > 1:
-            return self.glyphs.node_edge + text[1:]
-        return text
+        return self._span
 
     def blocks(self) -> list[tuple[int, int]]:
         """Return the columns in sight node by node: first and after the last."""
@@ -66,23 +74,23 @@ class Scene:
             runs.append((Slot.PAD, " " * (self.layout.width - self.used)))
         return runs
 
-    def row_runs(self, row: int, slots: bytearray, texts: list[str]) -> Runs:
-        """Return a row: its header, then its cells, neighbours of one style in one run."""
-        runs: Runs = [self._row_header(row)]
-        first, last = self.span()
-        width = self.layout.cell
+    def row_strip(self, row: int, slots: bytearray, texts: list[str] | None, palette: Palette) -> ReadyStrip:
+        """Return a row: its header, then its cells, which show their slot's glyph where they have no texts."""
+        first, last = self._span
+        shown = None if texts is None else texts.copy()
         if row == self.row and first <= self.column < last:
+            shown = self.glyph_texts(slots) if shown is None else shown
             slots = bytearray(slots)
             slots[self.column - first] = Slot.CURSOR
-        text = "".join(texts)
-        blocks = self.blocks() if self.layout.column_gap else [(first, last)] if last else []
-        for begin, end in blocks:
-            if begin > first:
-                runs.append((Slot.PAD, " "))
-            for same in _SAME.finditer(slots, begin - first, end - first):
-                start, stop = same.span()
-                runs.append((slots[start], text[start * width : stop * width]))
-        return self.padded(runs)
+        picture = _RowPicture(self, self._row_header(row), bytes(slots), shown)
+        return ReadyStrip(picture.ready(palette), self.layout.width, palette, picture.runs)
+
+    def glyph_texts(self, slots: bytes | bytearray) -> list[str]:
+        """Return what cells show that have no texts."""
+        texts = [self.cells.texts[slot] for slot in slots]
+        for at in self.marked:
+            texts[at] = self.cells.edges[slots[at]]
+        return texts
 
     def _row_header(self, row: int) -> tuple[int, str]:
         seat, layout = self.axis.seats[row], self.layout
@@ -132,3 +140,55 @@ class Scene:
             slot = Slot.HEADER_GONE if seat.gone else Slot.HEADER
             runs.append((Slot.HEADER_HERE if column == self.column else slot, text))
         return self.padded(runs)
+
+
+@lru_cache(32)
+def glyph_cells(glyphs: Glyphs, width: int) -> GlyphCells:
+    """Return what cells of a width show where they have no texts."""
+    texts = tuple(cell_text(slot, "", width, glyphs) if slot in glyphs.of_slot else " " * width for slot in Slot)
+    return GlyphCells(texts, tuple(glyphs.node_edge + text[1:] for text in texts))
+
+
+class _RowPicture(NamedTuple):
+    """A row as it is drawn: header, cells in stretches with a gap between them, padding."""
+
+    scene: Scene
+    header: tuple[int, str]
+    slots: bytes
+    texts: list[str] | None
+
+    def ready(self, palette: Palette) -> str:
+        """Return it as terminal text."""
+        scene = self.scene
+        before, text = self.header
+        changes = palette.changes
+        parts = [changes[-1][before], text]
+        if self.texts is None:
+            if self.slots:
+                parts.append(palette.ready_glyphs(self.slots, before, scene.cells, scene.marked))
+                before = self.slots[-1]
+        else:
+            for begin, end in scene.stretches:
+                if begin:
+                    parts += (changes[before][Slot.PAD], " ")
+                    before = Slot.PAD
+                if begin < end:
+                    parts.append(palette.ready_cells(self.slots[begin:end], self.texts[begin:end], before))
+                    before = self.slots[end - 1]
+        if scene.padding:
+            parts += (changes[before][Slot.PAD], " " * scene.padding)
+        parts.append(RESET)
+        return "".join(parts)
+
+    def runs(self) -> Runs:
+        """Return it as runs, neighbours of one style in one."""
+        runs: Runs = [self.header]
+        texts = self.scene.glyph_texts(self.slots) if self.texts is None else self.texts
+        for begin, end in self.scene.stretches:
+            if begin:
+                runs.append((Slot.PAD, " "))
+            for slot, cells in groupby(zip(self.slots[begin:end], texts[begin:end], strict=True), itemgetter(0)):
+                runs.append((slot, "".join(text for _, text in cells)))
+        if self.scene.padding:
+            runs.append((Slot.PAD, " " * self.scene.padding))
+        return runs

@@ -73,8 +73,9 @@ class Glyphs:
         self.ellipsis = "~" if plain else "…"
         self.of_slot: dict[int, str] = {
             Slot.PAD: " ",
-            Slot.UNTESTED: "." if plain else "·",
-            Slot.GOOD: "o" if plain else "•",
+            # What fills most of the screen is one byte each.
+            Slot.UNTESTED: " ",
+            Slot.GOOD: ".",
             Slot.FAIR: "9",
             Slot.LOW: "8",
             Slot.SLOW: "!",
@@ -83,7 +84,7 @@ class Glyphs:
             Slot.INCONCLUSIVE: "?",
             Slot.SKIPPED: "-",
             Slot.RUNNING: ">" if plain else "▸",
-            Slot.DIAGONAL: "\\" if plain else "╲",
+            Slot.DIAGONAL: " ",
             Slot.GONE: "#" if plain else "░",
             Slot.P2P: "p",
             Slot.SHM: "m",

@@ -18,12 +18,12 @@ from fabtui.screen.axis import Seat
 from fabtui.screen.connecting import ConnectingView
 from fabtui.screen.grid import GridView
 from fabtui.screen.pairwords import pair_name, panel_lines, status_parts, summary_text
-from fabtui.screen.panel import ColorKey, KeyBar, LogView, SidePanel, clipped, worst_lines
+from fabtui.screen.panel import PANEL_TEXT, ColorKey, KeyBar, LogView, SidePanel, clipped, worst_lines
 from fabtui.screen.source import ModelSource
 from fabtui.screen.textline import TextLine
 from fabtui.screen.title import LayerTabs, badges_content, title_content
 from fabtui.screen.trouble import Trouble
-from fabtui.screen.words import LAYERS, legend, plain
+from fabtui.screen.words import LAYERS, Part, legend, plain
 from fabtui.screen.worst import MOST, WorstList
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class MainScreen(Screen[None]):
     MainScreen #keys { background: $panel; }
     MainScreen #log { color: $foreground 85%; }
     """
+    # What is behind the widgets is one colour, which need not be drawn anew with each of them.
+    BLANK = True
     BINDING_GROUP_TITLE = "Main"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "pair", "pair", id="main.pair"),
@@ -177,8 +179,9 @@ class MainScreen(Screen[None]):
     def _legend_fits(self) -> bool:
         return self.size.width >= 68 + 2 + len(plain(self._legend()))
 
-    def _legend(self) -> list[tuple[str, str]]:
-        return legend(self.model, self.source.layer, self.source.unit, self.source.bytes)
+    def _legend(self) -> list[Part]:
+        unit, size = self.source.unit()
+        return legend(self.model, self.source.layer, unit, size)
 
     def _log_height(self) -> int:
         height = self.size.height
@@ -289,17 +292,14 @@ class MainScreen(Screen[None]):
             lines = panel_lines(self.model, source, target, self._glyphs)
             count = max(1, min(_PANEL_WORST, self.size.height - 24))
             bad = self.trouble.worst(count)
-            inner = max(10, panel.size.width)
             worst = [
-                clipped(line, inner, self._glyphs.ellipsis)
+                clipped(line, PANEL_TEXT, self._glyphs.ellipsis)
                 for line in worst_lines(self.source.axis, bad, self.trouble.known, done, self._glyphs)
             ]
             panel.put(pair_name(source, target), lines, worst)
         else:
             parts = status_parts(self.model, self.source.layer, source, target, self._glyphs)
-            self.status_line.show(
-                Content.assemble(*clipped(parts, self.size.width, self._glyphs.ellipsis))
-            )
+            self.status_line.show(Content.assemble(*clipped(parts, self.size.width, self._glyphs.ellipsis)))
 
     def _draw_keys(self) -> None:
         self.key_bar.put(self._fabric_app.shown_keys(self), self.size.width)
@@ -351,8 +351,6 @@ class MainScreen(Screen[None]):
             self.source.show(layer)
             self.trouble.forget()
             self.grid.reread()
-        # The unit is known once cells were read.
-        self.call_after_refresh(self.draw)
         self.draw()
 
     def action_pair(self) -> None:

@@ -138,8 +138,8 @@ def _layer_lines(model: Model, layer: Layer, measurement: Measurement | None, gl
         if share:
             line.append((f" {share}", MUTED))
     loss = (measurement.extra or {}).get("loss")
-    if isinstance(loss, (int, float)):
-        line.append((f"  loss {loss:g} %", "" if loss else MUTED))
+    if isinstance(loss, (int, float)) and loss:
+        line.append((f"  loss {loss:g} %", "$warning"))
     lines = [line]
     problem = failure_text(measurement, 500)
     if problem:

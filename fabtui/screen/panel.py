@@ -23,29 +23,24 @@ from fabtui.screen.words import MUTED, Part, failure_text, time_text
 _LEVEL_STYLES = {"info": "", "notice": "$accent", "warning": "$warning", "error": "bold $error"}
 
 
+#: Characters across within the side panel.
+PANEL_TEXT = 45
+
+
 class SidePanel(TextLine):
     """The cursor's pair in short, and under it the worst pairs of the layer."""
 
     DEFAULT_CSS = """
     SidePanel {
-        width: 46; height: 100%; padding: 0 1; margin: 0 0 0 1;
-        border: round $secondary 60%; border-title-color: $accent; border-title-style: bold;
-        text-wrap: wrap; overflow: hidden;
+        width: 48; height: 100%; padding: 0 1; border-left: vkey $secondary 60%; text-wrap: wrap; overflow: hidden;
     }
-    SidePanel.-plain { border: ascii $secondary 60%; }
+    SidePanel.-plain { border: none; padding: 0 1 0 2; }
     """
-
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id, classes=classes)
-        self._title = ""
 
     def put(self, title: str, lines: list[list[Part]], worst: list[list[Part]]) -> None:
         """Show a pair and the worst pairs."""
-        if self._title != title:
-            self._title = title
-            # A text would be read as markup.
-            self.border_title = Content(title)
-        body: list[Content] = [Content.assemble(*line) for line in lines]
+        body: list[Content] = [Content.assemble((title, "bold $accent"))]
+        body.extend(Content.assemble(*line) for line in lines)
         if worst:
             body.append(Content(""))
             body.extend(Content.assemble(*line) for line in worst)
@@ -159,7 +154,7 @@ class ColorKey(Widget):
                 runs.append((Slot.PAD, text[: left - 3]))
                 left -= 3 + len(runs[-1][1])
             runs.append((Slot.PAD, " " * max(0, left)))
-            self._strip = ReadyStrip(runs, width, Palette(self.rich_style, self._ramp, self._system))
+            self._strip = ReadyStrip.of_runs(runs, width, Palette(self.rich_style, self._ramp, self._system))
         strip: Strip = self._strip
         return [strip if crop.width == width else strip.crop(crop.x, crop.right)] * min(1, crop.height)
 

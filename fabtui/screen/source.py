@@ -16,6 +16,9 @@ from fabtui.screen.levels import Glyphs, Slot, cell_text, ratio, short_number, s
 #: How far a median may move before everything drawn against it is drawn anew at once, as a share of it.
 _MEDIAN_STEP = 0.02
 
+#: Cells that are looked at to find the layer's unit.
+_LOOKED_FOR_UNIT = 2000
+
 _CLASSES = (
     PairClass.SAME_NODE,
     PairClass.SAME_RAIL,
@@ -35,14 +38,15 @@ class CellSource(Protocol):
 
     axis: Axis
 
-    def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str]]:
+    def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
         """Return slots and texts of the cells ``first`` to ``last`` (not included) of a row.
 
-        Each text is exactly ``width`` cells wide.
+        Each text is exactly ``width`` cells wide. Below `NUMBER_WIDTH` there are none: the slot's glyph is all there is
+        room for.
         """
 
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
-        """Return slot and text of one cell."""
+        """Return slot and text of one cell; the text is of no matter below `NUMBER_WIDTH`."""
 
 
 class ModelSource:
@@ -61,8 +65,7 @@ class ModelSource:
         self.axis = Axis.of_model(model)
         self._axis_key = self._key()
         self._medians: dict[PairClass, float | None] = {}
-        self.unit = ""
-        self.bytes: int | None = None
+        self._unit: tuple[str, int | None] | None = None
         self.take_medians()
 
     # -- what changed -------------------------------------------------------------------------------------------------
@@ -96,8 +99,7 @@ class ModelSource:
     def show(self, layer: Layer) -> None:
         """Show another layer."""
         self.layer = layer
-        self.unit = ""
-        self.bytes = None
+        self._unit = None
         self.take_medians()
 
     def positions(self, changed: AbstractSet[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -107,9 +109,13 @@ class ModelSource:
 
     # -- cells --------------------------------------------------------------------------------------------------------
 
-    def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str]]:
+    def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
         """Return slots and texts of some cells of a row."""
         slots = bytearray(last - first)
+        if width < NUMBER_WIDTH:
+            for column in range(first, last):
+                slots[column - first], _ = self.look(row, column, width)
+            return slots, None
         texts = []
         for column in range(first, last):
             slots[column - first], text = self.cell(row, column, width)
@@ -125,7 +131,7 @@ class ModelSource:
         """Return slot and number of one cell, the number short enough for a cell of a width."""
         source, target = self.axis.seats[row], self.axis.seats[column]
         if row == column and self.layer is not Layer.BUSBW:
-            return Slot.DIAGONAL, ""
+            return (Slot.GONE if source.gone else Slot.DIAGONAL), ""
         gone = source.gone or target.gone
         if source.number is None or target.number is None:
             return (Slot.GONE if gone else Slot.UNTESTED), ""
@@ -138,8 +144,6 @@ class ModelSource:
             kind, number = transport_of(cell.text) if cell.text else (Slot.OTHER, "")
             number = number[: width - 1]
             slot = kind if slot in (Slot.GOOD, Slot.FAIR, Slot.LOW, Slot.SLOW) and cell.text else slot
-        if cell.measurement is not None and cell.measurement.unit:
-            self.unit, self.bytes = cell.measurement.unit, cell.measurement.bytes
         if cell.running:
             return Slot.RUNNING, number
         if gone and slot in (Slot.UNTESTED, Slot.GOOD, Slot.FAIR, Slot.LOW):
@@ -159,6 +163,19 @@ class ModelSource:
         return pair_class(endpoints[src], endpoints[dst])
 
     # -- words --------------------------------------------------------------------------------------------------------
+
+    def unit(self) -> tuple[str, int | None]:
+        """Return the unit and the message size of the layer's values; "" while there are none."""
+        if self._unit is None:
+            if self.layer in (Layer.HEALTH, Layer.TRANSPORT):
+                return "", None
+            count = len(self.model.endpoints)
+            for at in range(min(_LOOKED_FOR_UNIT, count * count)):
+                found = self.model.measured_for(self.layer, at // count, at % count)
+                if found is not None and found.value is not None:
+                    self._unit = (found.unit, found.bytes)
+                    break
+        return self._unit or ("", None)
 
     def medians(self) -> list[tuple[PairClass, float]]:
         """Return the medians of the layer's classes that have one."""

@@ -7,9 +7,11 @@ style changes, and its segments come into being only if something asks for them 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
+from rich._palettes import EIGHT_BIT_PALETTE
 from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
@@ -19,8 +21,91 @@ from fabtui.screen.levels import Slot
 
 Runs = list[tuple[int, str]]
 
-_RESET = "\x1b[0m"
+RESET = "\x1b[0m"
+_OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "7": "27"}
 _ATTRIBUTES = (("bold", "1"), ("dim", "2"), ("italic", "3"), ("underline", "4"), ("blink", "5"), ("reverse", "7"))
+
+
+class Codes(NamedTuple):
+    """A style as terminal codes: attributes, foreground, background."""
+
+    attributes: frozenset[str]
+    foreground: str
+    background: str
+
+
+#: Colours of the 256-colour palette that are the same everywhere; half as long to name as by red, green and blue.
+_INDEX = {EIGHT_BIT_PALETTE[index]: index for index in range(16, 256)}
+
+#: What a terminal draws with after a reset.
+_PLAIN = Codes(frozenset(), "39", "49")
+
+
+@lru_cache(4096)
+def codes_of(style: Style, system: ColorSystem | None) -> Codes:
+    """Return the codes of a style for a number of colours; None for none at all."""
+    attributes = frozenset(code for name, code in _ATTRIBUTES if getattr(style, name))
+    return Codes(attributes, _color(style, system, True), _color(style, system, False))
+
+
+def _color(style: Style, system: ColorSystem | None, foreground: bool) -> str:
+    color = style.color if foreground else style.bgcolor
+    if color is None or color.is_default or system is None:
+        return "39" if foreground else "49"
+    index = _INDEX.get(color.triplet) if color.triplet is not None and system is ColorSystem.TRUECOLOR else None
+    if index is not None:
+        return f"{38 if foreground else 48};5;{index}"
+    return ";".join(color.downgrade(system).get_ansi_codes(foreground))
+
+
+def change(before: Codes, after: Codes) -> str:
+    """Return the shortest escape sequence from one style to another, "" when nothing changes."""
+    had, want = before.attributes, after.attributes
+    codes = sorted({_OFF[code] for code in had - want})
+    if "22" in codes:
+        # Ends bold and dim alike.
+        had -= {"1", "2"}
+    codes += sorted(want - had)
+    if before.foreground != after.foreground:
+        codes.append(after.foreground)
+    if before.background != after.background:
+        codes.append(after.background)
+    return f"\x1b[{';'.join(codes)}m" if codes else ""
+
+
+def pack(strip: Strip, system: ColorSystem | None) -> None:
+    """Give a strip of segments its terminal text, with codes only for what changes from segment to segment.
+
+    Textual would write every segment's whole style and a reset after it: three times as much. The strip stays as it is
+    otherwise; one that was drawn already, or has links, is left alone.
+    """
+    if strip._render_cache is not None:
+        return
+    parts: list[str] = []
+    now = _PLAIN
+    for text, style, control in strip._segments:
+        if control or (style is not None and style.link):
+            return
+        want = _PLAIN if style is None else codes_of(style, system)
+        if not want.attributes and text.isspace():
+            # Blanks have no foreground.
+            want = Codes(want.attributes, now.foreground, want.background)
+        parts += (change(now, want), text)
+        now = want
+    parts.append(RESET)
+    strip._render_cache = "".join(parts)
+
+
+class GlyphCells(NamedTuple):
+    """What cells too narrow for a number show, by their slot.
+
+    Attributes:
+        texts: The text of a cell.
+        edges: The text of a cell that is the first of its node.
+    """
+
+    texts: tuple[str, ...]
+    edges: tuple[str, ...]
 
 
 class Palette:
@@ -37,69 +122,63 @@ class Palette:
         if system is None:
             base = base.without_color
         self.styles: list[Style] = [base + Style.parse(ramp.get(slot.key) or "none") for slot in Slot]
-        self._changes: dict[tuple[int, int], str] = {}
+        codes = [codes_of(style, system) for style in self.styles]
+        self._glyph_cells: dict[GlyphCells, list[list[str]]] = {}
+        #: From a slot's style to another's; the last row, which is row -1, is from a terminal that was reset.
+        self.changes: list[list[str]] = [[change(before, after) for after in codes] for before in (*codes, _PLAIN)]
 
-    def change(self, before: int, after: int) -> str:
-        """Return the escape sequence from one slot's style to another's; ``before`` -1 is a terminal that was reset."""
-        key = (before, after)
-        known = self._changes.get(key)
-        if known is None:
-            known = self._changes[key] = self._between(None if before < 0 else self.styles[before], self.styles[after])
-        return known
-
-    def _between(self, before: Style | None, after: Style) -> str:
-        had = set() if before is None else _attributes(before)
-        want = _attributes(after)
-        codes: list[str] = []
-        if had - want:
-            codes.append("0")
-            before, had = None, set()
-        codes.extend(code for code in sorted(want - had))
-        for foreground in (True, False):
-            old = self._color(before, foreground)
-            new = self._color(after, foreground)
-            if old != new:
-                codes.extend(new)
-        return f"\x1b[{';'.join(codes)}m" if codes else ""
-
-    def _color(self, style: Style | None, foreground: bool) -> Sequence[str]:
-        color = None if style is None else style.color if foreground else style.bgcolor
-        if color is None or color.is_default or self.system is None:
-            return ("39",) if foreground else ("49",)
-        return color.downgrade(self.system).get_ansi_codes(foreground)
-
-    def ready(self, runs: Runs) -> str:
-        """Return a line as terminal text."""
+    def ready(self, runs: Iterable[tuple[int, str]]) -> str:
+        """Return runs as terminal text, with a code only where the style changes."""
         parts: list[str] = []
-        add = parts.append
-        changes = self._changes
-        before = -1
+        row, before = self.changes[-1], -1
         for slot, text in runs:
             if slot != before:
-                code = changes.get((before, slot))
-                add(self.change(before, slot) if code is None else code)
-                before = slot
-            add(text)
-        add(_RESET)
+                parts.append(row[slot])
+                row, before = self.changes[slot], slot
+            parts.append(text)
+        parts.append(RESET)
         return "".join(parts)
 
+    def ready_cells(self, slots: bytes, texts: Iterable[str], before: int) -> str:
+        """Return cells as terminal text, after something in the style of a slot, five times as fast as `ready`."""
+        changes = self.changes
+        befores = bytes((before,)) + slots[:-1]
+        return "".join([changes[a][b] + text for a, b, text in zip(befores, slots, texts, strict=True)])
 
-def _attributes(style: Style) -> set[str]:
-    return {code for name, code in _ATTRIBUTES if getattr(style, name)}
+    def ready_glyphs(self, slots: bytes, before: int, glyphs: GlyphCells, marked: Iterable[int]) -> str:
+        """Return cells that show their slot's glyph alone as terminal text; twice as fast again.
+
+        Args:
+            slots: The cells.
+            before: The slot of what stands before them.
+            glyphs: What cells show.
+            marked: Which of them are the first of a node.
+        """
+        cells = self._glyph_cells.get(glyphs)
+        if cells is None:
+            cells = self._glyph_cells[glyphs] = [
+                [change + text for change, text in zip(row, glyphs.texts, strict=True)] for row in self.changes
+            ]
+        befores = bytes((before,)) + slots[:-1]
+        parts = [cells[a][b] for a, b in zip(befores, slots, strict=True)]
+        for at in marked:
+            parts[at] = self.changes[befores[at]][slots[at]] + glyphs.edges[slots[at]]
+        return "".join(parts)
 
 
 class ReadyStrip(Strip):
     """A strip that carries its terminal text from the start and makes its segments when they are asked for.
 
     Args:
-        runs: Slots with their texts, left to right, that together fill ``width`` cells.
+        ready: The terminal text.
         width: How many cells wide it is.
-        palette: The palette that the slots are of.
+        palette: The palette that it was made with.
+        runs: Gives the same line as slots with their texts, left to right.
     """
 
     __slots__ = ("_palette", "_plain", "_runs")
 
-    def __init__(self, runs: Runs, width: int, palette: Palette) -> None:
+    def __init__(self, ready: str, width: int, palette: Palette, runs: Callable[[], Runs]) -> None:
         # Strip.__init__ makes seven caches; the plain strip has them if it ever comes to be.
         self._runs = runs
         self._palette = palette
@@ -107,14 +186,19 @@ class ReadyStrip(Strip):
         self._cell_length = width
         self._cell_count = None
         self._link_ids = set()
-        self._render_cache = palette.ready(runs)
+        self._render_cache = ready
+
+    @classmethod
+    def of_runs(cls, runs: Runs, width: int, palette: Palette) -> ReadyStrip:
+        """Return the strip of some runs."""
+        return cls(palette.ready(runs), width, palette, lambda: runs)
 
     @property
     def plain(self) -> Strip:
         """The same line as a strip of segments."""
         if self._plain is None:
             styles = self._palette.styles
-            self._plain = Strip([Segment(text, styles[slot]) for slot, text in self._runs if text], self._cell_length)
+            self._plain = Strip([Segment(text, styles[slot]) for slot, text in self._runs() if text], self._cell_length)
         return self._plain
 
     def divide(self, cuts: Iterable[int]) -> Sequence[Strip]:

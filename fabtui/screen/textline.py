@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from rich.color import ColorSystem
 from textual.content import Content
+from textual.geometry import Region
+from textual.strip import Strip
 from textual.widgets import Static
+
+from fabtui.screen.strips import pack
 
 
 class TextLine(Static):
@@ -17,6 +22,14 @@ class TextLine(Static):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002
         super().__init__("", markup=False, id=id, classes=classes)
         self._shown = Content("")
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return the lines in sight, each with as little terminal text as it needs."""
+        strips = super().render_lines(crop)
+        system = self.app.console._color_system or ColorSystem.TRUECOLOR
+        for strip in strips:
+            pack(strip, system)
+        return strips
 
     @property
     def shown(self) -> Content:
