@@ -10,6 +10,12 @@ from bisect import bisect_left, insort
 
 #: Fewer values than this in a class say nothing about what is normal.
 FEWEST = 3
+#: How many times the usual deviation a value must be below the median of its class to be slow.
+DEVIATIONS = 4.0
+#: A value below this share of the median is slow however widely its class spreads.
+SURELY_SLOW = 0.2
+#: The upper quartile of a normal distribution lies this many standard deviations above its median.
+_QUARTILE = 0.6745
 
 
 class ClassValues:
@@ -44,7 +50,20 @@ class ClassValues:
             return self._sorted[middle]
         return (self._sorted[middle - 1] + self._sorted[middle]) / 2
 
-    def is_slow(self, value: float, slow_below: float) -> bool:
-        """Say whether a value is below ``slow_below`` times the median of enough values."""
+    def limit(self, slow_below: float) -> float | None:
+        """Return the value below which one is slow, or None where there are too few values to tell.
+
+        It is ``slow_below`` times the median, and lower where the class spreads widely by itself, as TCP over shared
+        cores does. The spread is read off the upper half: broken paths are slow, so they cannot hide themselves in it.
+        """
         median = self.median
-        return median is not None and len(self._sorted) >= FEWEST and value < slow_below * median
+        count = len(self._sorted)
+        if median is None or count < FEWEST:
+            return None
+        deviation = (self._sorted[min(count - 1, 3 * count // 4)] - median) / _QUARTILE
+        return max(SURELY_SLOW * median, min(slow_below * median, median - DEVIATIONS * deviation))
+
+    def is_slow(self, value: float, slow_below: float) -> bool:
+        """Say whether a value is slow among the values of its class; see `limit`."""
+        limit = self.limit(slow_below)
+        return limit is not None and value < limit

@@ -317,8 +317,13 @@ class Model:
 
     @property
     def slow_below(self) -> float:
-        """The share of its class median below which a value is slow."""
+        """The share of its class median below which a value of a class that spreads little is slow."""
         return self._slow_below
+
+    def limit(self, layer: Layer, kind: PairClass) -> float | None:
+        """Return the value below which one of a class is slow, or None where there are too few to tell."""
+        values = self._values.get((layer, kind))
+        return None if values is None or layer not in JUDGED else values.limit(self._slow_below)
 
     def measured_for(self, layer: Layer, src: int, dst: int) -> Measurement | None:
         """Return the measurement a cell of the grid stands for, or None; of several pings, the worst."""
