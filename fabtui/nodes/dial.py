@@ -27,7 +27,10 @@ def unreachable(error: OSError, what: str) -> NodeUnreachable:
         error: The failure.
         what: Who was called, ``name (address, port)``.
     """
-    reason = error.strerror or str(error) or type(error).__name__
+    # The number's own words: asyncio puts "Connect call failed" and the address in their place.
+    plain = error.errno is None or error.errno <= 0 or isinstance(error, socket.gaierror)
+    said = error.strerror if plain else os.strerror(error.errno or 0)
+    reason = said or str(error) or type(error).__name__
     if isinstance(error, socket.gaierror):
         text = f"the name of {what} is not known: {reason}"
         return NodeUnreachable("dns", text, "check the spelling, or ask: getent hosts NAME")

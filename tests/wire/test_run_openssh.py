@@ -1,0 +1,97 @@
+"""`fabtui run` against real OpenSSH servers with strict host keys, good nodes and bad ones together."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fabtui.fabric.model import Model
+from fabtui.session.journal import read_events
+from tests.wire import sshd
+
+pytestmark = [
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
+    pytest.mark.timeout(240),
+]
+
+
+def _node(field: sshd.Field, name: str, *lines: str) -> sshd.Server:
+    """Start a server whose logins look like those of a node of its own."""
+    address = f"127.0.1.{len(field.servers) + 10}"
+    return field.serve(name, sshd=[f"SetEnv FABTUI_LAB_NODE={name} FABTUI_LAB_ADDRESS={address}", *lines])
+
+
+def _run(folder: Path, config: Path, nodes: str, *more: str) -> tuple[subprocess.CompletedProcess[str], Model]:
+    record = folder / "recording"
+    argv = [
+        sys.executable,
+        "-m",
+        "fabtui",
+        "run",
+        "--nodes",
+        nodes,
+        "--ssh-config",
+        str(config),
+        "--ranks-per-node",
+        "2",
+    ]
+    argv += ["--remote-python", sys.executable, "--csv", str(folder / "s.csv"), "--record", str(record), *more]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=200, check=False)
+    model = Model()
+    for event in read_events(record):
+        model.apply(event)
+    return done, model
+
+
+def _verdicts(folder: Path, layer: str) -> dict[tuple[str, str], str]:
+    with (folder / "s.csv").open(newline="") as file:
+        return {(r["src"], r["dst"]): r["verdict"] for r in csv.DictReader(file) if r["layer"] == layer}
+
+
+def test_four_nodes_with_strict_host_keys(field: sshd.Field, tmp_path: Path) -> None:
+    for name in ("n060", "n061", "n062", "n063"):
+        _node(field, name)
+    done, model = _run(tmp_path, field.config(), "n[060-063]", "--host-key-policy", "strict")
+    assert done.returncode == 0, done.stderr + done.stdout
+    p2p = _verdicts(tmp_path, "p2p")
+    assert len(p2p) == 56
+    assert set(p2p.values()) == {"ok"}
+    assert len(_verdicts(tmp_path, "ping")) == 12
+    assert {record.backend for record in model.nodes.values()} == {"asyncssh"}
+    assert not any(server.sessions() for server in field.servers.values()), "nothing of ours is left on the nodes"
+
+
+def test_bad_nodes_are_told_apart_and_do_not_hold_the_good_ones(field: sshd.Field, tmp_path: Path) -> None:
+    _node(field, "good1")
+    changed = field.serve("changed", known=False)
+    field.know(changed.known_name, sshd.make_key(field.folder / "old"))
+    field.serve("unknown", known=False)
+    field.nobody("down")
+    field.silent("hangs")
+    noise = "i=0; while [ $i -lt 1000 ]; do echo " + shlex.quote("x" * 99) + "; i=$((i+1)); done\n"
+    script = field.script("chatty.sh", f'#!/bin/sh\n{noise}exec sh -c "$SSH_ORIGINAL_COMMAND"\n')
+    _node(field, "chatty", f"ForceCommand {script}")
+    nodes = "good1,changed,unknown,down,hangs,chatty"
+    done, model = _run(tmp_path, field.config(), nodes, "--connect-timeout", "8")
+    assert done.returncode == 3, done.stderr + done.stdout
+    assert "Traceback" not in done.stderr + done.stdout
+    p2p = _verdicts(tmp_path, "p2p")
+    good = {pair: v for pair, v in p2p.items() if v != "untested"}
+    assert len(good) == 12
+    assert set(good.values()) == {"ok"}
+    texts = {name: record.text for name, record in model.nodes.items()}
+    assert "changed" in texts["changed"].lower()
+    assert "unknown" in texts["unknown"].lower() or "not known" in texts["unknown"].lower()
+    assert texts["changed"] != texts["unknown"]
+    assert "refused" in texts["down"].lower()
+    assert "banner" in texts["hangs"].lower()
+    since = {name: record.since for name, record in model.nodes.items()}
+    measured = [m.time for m in model.measurements() if m.layer == "p2p"]
+    assert max(measured) < since["hangs"], "the good nodes were through before the hanging one was given up"
+    assert not any(server.sessions() for server in field.servers.values() if server.process)
