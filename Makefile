@@ -2,8 +2,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# PyTorch drives CPU ranks. Its build without CUDA is a tenth of the size:
-#   make demo TORCH='torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu'
+# PyTorch drives CPU ranks. Its build without CUDA is a tenth of the size; where pip is set up to find it, it is enough.
 TORCH ?= torch==2.13.0
 ARGS ?=
 
