@@ -101,11 +101,11 @@ class Progress:
         model = self._feed.model
         ready = sum(record.state is NodeState.READY for record in model.nodes.values())
         gone = sum(record.state.gone for record in model.nodes.values())
-        parts = [model.phase.name, f"{ready}/{len(model.nodes)} nodes" + (f", {gone} gone" if gone else "")]
+        parts = [f"{ready}/{len(model.nodes)} nodes" + (f", {gone} gone" if gone else "")]
         if model.phase.total:
             parts.append(f"{model.done}/{model.phase.total} tests")
         parts.append(f"{model.elapsed:.0f} s")
-        return one_line("  ".join(parts))
+        return one_line(f"{model.phase.name}: {', '.join(parts)}")
 
     def _write(self, text: str) -> None:
         try:

@@ -202,3 +202,12 @@ def test_a_reader_that_goes_away_is_no_crash() -> None:
     command = f"{sys.executable} -m fabtui --help | true; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=20)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("argv", [["--lab", "1x2"], ["--nodes", "a"]])
+def test_without_a_terminal_the_app_points_to_run(argv: list[str]) -> None:
+    done = fabtui(*argv, "--no-record", env={**os.environ, "TERM": "xterm"})
+    assert done.returncode == 2
+    assert done.stderr.startswith("fabtui: error: standard input is not a terminal")
+    assert "fabtui run" in done.stderr
+    assert done.stderr.count("\n") == 1
