@@ -99,7 +99,7 @@ def probe(number: int, name: str, deadline: float = 10.0, **args: Any) -> dict[s
 
 def spawn_rank_host(node: NodeSide, **fields: Any) -> dict[str, Any]:
     node.send({"t": "spawn", "argv": None, "env": {}, "config": {}, **fields})
-    spawned = node.expect("spawned")
+    spawned: dict[str, Any] = node.expect("spawned")
     node.expect("rank")
     return spawned
 

@@ -22,7 +22,7 @@ def importable() -> None:
     """Make the folder probes/ importable as fabtui_probes where it is not installed."""
     if "fabtui_probes" not in sys.modules:
         package = types.ModuleType("fabtui_probes")
-        package.__path__ = [str(PROBES)]  # type: ignore[attr-defined]
+        package.__path__ = [str(PROBES)]
         sys.modules["fabtui_probes"] = package
 
 

@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import asyncssh
 import pytest
@@ -29,11 +30,11 @@ def lab_of(text: str, *faults: str) -> Lab:
     return Lab(spec, parse_faults(faults, spec))
 
 
-def reach(lab: Lab, node: str, **options: object) -> asyncssh.connection._SSHConnectionManager:
+def reach(lab: Lab, node: str, **options: Any) -> Any:
     return asyncssh.connect(node, config=[str(lab.ssh_config)], connect_timeout=8, **options)
 
 
-async def ask(lab: Lab, node: str, command: str, given: bytes = b"") -> asyncssh.SSHCompletedProcess:
+async def ask(lab: Lab, node: str, command: str, given: bytes = b"") -> Any:
     async with reach(lab, node) as connection:
         return await connection.run(command, input=given, encoding=None, timeout=15)
 

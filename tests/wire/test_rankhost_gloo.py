@@ -6,6 +6,7 @@ import importlib.util
 import itertools
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from rank_controller import Controller
@@ -36,7 +37,8 @@ def controller() -> Iterator[Controller]:
 
 def run_rounds(controller: Controller, pairs: list[tuple[int, int]], deadline: float, **more: object) -> None:
     """Run pairs, each as soon as both its ranks are free."""
-    todo, busy = list(enumerate(pairs, 100)), {}
+    todo = list(enumerate(pairs, 100))
+    busy: dict[int, list[int]] = {}
     while todo or busy:
         for item in list(todo):
             number, (a, b) = item
@@ -54,7 +56,7 @@ def run_rounds(controller: Controller, pairs: list[tuple[int, int]], deadline: f
                     del busy[free["id"]]
 
 
-def by_direction(controller: Controller) -> dict[tuple[int, int, str], dict]:
+def by_direction(controller: Controller) -> dict[tuple[int, int, str], dict[str, Any]]:
     return {(m["src"], m["dst"], m["role"]): m for m in controller.of("side")}
 
 

@@ -15,7 +15,7 @@ def message(src: int, dst: int, size: int) -> bytearray:
     return bytearray((tile * (size // len(tile) + 1))[:size])
 
 
-def sample(data: bytes, blocks: nccl_data.Blocks) -> bytes:
+def sample(data: bytes | bytearray, blocks: nccl_data.Blocks) -> bytes:
     return b"".join(data[offset : offset + length] for offset, length in blocks)
 
 
