@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.color import ColorSystem
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.dom import DOMNode
+from textual.filter import NoColor
 from textual.screen import Screen
 
 from fabtui.fabric.errors import InputError
 from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
 from fabtui.screen.axis import Seat
-from fabtui.screen.grid import GridView
-from fabtui.screen.help import HelpScreen, bindings_of
+from fabtui.screen.commands import KEY_NAMES, binding_groups, commands
+from fabtui.screen.help import HelpScreen
 from fabtui.screen.levels import Glyphs
 from fabtui.screen.main import MainScreen
 from fabtui.screen.node import NodeScreen
@@ -28,7 +28,6 @@ from fabtui.screen.pair import PairScreen
 from fabtui.screen.pulse import Pulse
 from fabtui.screen.settings import ScreenSettings
 from fabtui.screen.theming import DEFAULT, FEW_COLORS, RAMP_OF_SYSTEM, ramp_of, read_theme, theme_names
-from fabtui.screen.worst import WorstList
 
 if TYPE_CHECKING:
     from fabtui.session.feed import Feed
@@ -39,17 +38,6 @@ BAD_INPUT = 2
 BROKEN = 3
 
 _SYSTEMS = {"24": ColorSystem.TRUECOLOR, "256": ColorSystem.EIGHT_BIT, "16": ColorSystem.STANDARD}
-_KEY_NAMES = {
-    "enter": "enter",
-    "escape": "esc",
-    "up": "up",
-    "down": "down",
-    "left": "left",
-    "right": "right",
-    "backspace": "backspace",
-    "pageup": "page up",
-    "pagedown": "page down",
-}
 _NO_TEST = "a recording cannot be tested again"
 
 
@@ -68,12 +56,19 @@ class FabricApp(App[int]):
     Toast { max-width: 76; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("e", "csv", "CSV", id="app.csv"),
-        Binding("S", "screenshot_svg", "SVG", id="app.svg", show=False),
-        Binding("question_mark", "help", "help", id="app.help"),
-        Binding("ctrl+p", "command_palette", "commands", id="app.commands", priority=True),
-        Binding("q", "quit", "quit", id="app.quit"),
-        Binding("ctrl+c", "quit", "quit", id="app.interrupt", show=False, priority=True),
+        Binding("e", "csv", "CSV", id="app.csv", tooltip="write a CSV snapshot of what was measured"),
+        Binding("S", "screenshot_svg", "SVG", id="app.svg", show=False, tooltip="write the screen as an SVG picture"),
+        Binding("question_mark", "help", "help", id="app.help", tooltip="what every key does"),
+        Binding(
+            "ctrl+p",
+            "command_palette",
+            "commands",
+            id="app.commands",
+            priority=True,
+            tooltip="every command, to be searched",
+        ),
+        Binding("q", "quit", "quit", id="app.quit", tooltip="end what runs on the nodes, and leave"),
+        Binding("ctrl+c", "quit", id="app.interrupt", show=False, priority=True, tooltip="the same as quit"),
     ]
 
     def __init__(
@@ -98,6 +93,9 @@ class FabricApp(App[int]):
         self._trouble_badge: str | None = None
         self._main: MainScreen | None = None
         self._choose_theme()
+        if self.color_count == "none":
+            # Textual alone would leave shades of grey.
+            self._filters = [NoColor()]
 
     # -- colours ------------------------------------------------------------------------------------------------------
 
@@ -367,66 +365,13 @@ class FabricApp(App[int]):
 
     def get_key_display(self, binding: Binding) -> str:
         """Return what a key is called on the screen, in words where Textual would draw an arrow."""
-        return _KEY_NAMES.get(binding.key) or super().get_key_display(binding)
-
-    # -- help and commands --------------------------------------------------------------------------------------------
+        return KEY_NAMES.get(binding.key) or super().get_key_display(binding)
 
     def action_help(self) -> None:
         """Show what every key does."""
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(binding_groups()))
 
-    def shown_keys(self, screen: DOMNode) -> list[tuple[str, str, str]]:
-        """Return key, description and action of what the key bar of a screen shows."""
-        found: list[tuple[str, str, str]] = []
-        if isinstance(screen, MainScreen):
-            found.append(("arrows", "move", ""))
-        kinds = [kind for kind in type(screen).__mro__ if issubclass(kind, DOMNode)] + [FabricApp]
-        for kind in kinds:
-            for binding in bindings_of(kind):
-                if not binding.show or any(action.rpartition(".")[2] == binding.action for _, _, action in found):
-                    continue
-                word = binding.description
-                if binding.action == "pause" and self.model.paused:
-                    word = "go on"
-                key = self.get_key_display(binding.with_key(binding.key.split(",")[0]))
-                action = f"app.{binding.action}" if kind is FabricApp else binding.action
-                found.append((key, word, action))
-        return found
-
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield a command for everything that has a key, and for the themes."""
-        for title, kind in binding_groups():
-            if not (kind is FabricApp or isinstance(screen, kind) or (kind is GridView and screen is self._main)):
-                continue
-            node: DOMNode = self if kind is FabricApp else self.main.grid if kind is GridView else screen
-            for binding in bindings_of(kind):
-                if binding.action in ("command_palette",) or binding.id == "app.interrupt":
-                    continue
-                yield SystemCommand(
-                    f"{title}: {binding.description}",
-                    f"key {self.get_key_display(binding.with_key(binding.key.split(',')[0]))}",
-                    self._doing(binding.action, node),
-                )
-        yield SystemCommand("Theme: change", "colours of the screen", self.action_change_theme)
-
-    def _doing(self, action: str, node: DOMNode) -> Callable[[], None]:
-        def do() -> None:
-            self.call_later(self.run_action, action, node)
-
-        return do
-
-
-def binding_groups() -> list[tuple[str, type[DOMNode]]]:
-    """Return the classes that have bindings, with their titles."""
-    from fabtui.screen.detail import DetailScreen
-
-    return [
-        ("everywhere", FabricApp),
-        ("main screen", MainScreen),
-        ("grid", GridView),
-        ("worst pairs", WorstList),
-        ("pair", PairScreen),
-        ("node", NodeScreen),
-        ("pair, node and help", DetailScreen),
-    ]
+        yield from commands(self, screen)

@@ -10,6 +10,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
 
+from fabtui.screen.commands import shown_keys
 from fabtui.screen.panel import KeyBar
 from fabtui.screen.textline import TextLine
 from fabtui.screen.words import MUTED, Part
@@ -67,13 +68,13 @@ class DetailScreen(Screen[None]):
     DetailScreen #detail-text { height: auto; text-wrap: wrap; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,backspace", "leave", "back", id="detail.back"),
-        Binding("down,j", "scroll(1)", "line down", id="detail.down", show=False),
-        Binding("up,k", "scroll(-1)", "line up", id="detail.up", show=False),
-        Binding("pagedown,ctrl+d", "scroll_page(1)", "page down", id="detail.page-down", show=False),
-        Binding("pageup,ctrl+u", "scroll_page(-1)", "page up", id="detail.page-up", show=False),
-        Binding("home,g", "scroll_edge(False)", "top", id="detail.top", show=False),
-        Binding("end,G", "scroll_edge(True)", "bottom", id="detail.bottom", show=False),
+        Binding("escape,backspace", "leave", "back", id="detail.back", tooltip="back to where one came from"),
+        Binding("down,j", "scroll(1)", id="detail.down", show=False, tooltip="a line down"),
+        Binding("up,k", "scroll(-1)", id="detail.up", show=False, tooltip="a line up"),
+        Binding("pagedown,ctrl+d", "scroll_page(1)", id="detail.page-down", show=False, tooltip="a screen down"),
+        Binding("pageup,ctrl+u", "scroll_page(-1)", id="detail.page-up", show=False, tooltip="a screen up"),
+        Binding("home,g", "scroll_edge(False)", id="detail.top", show=False, tooltip="to the top"),
+        Binding("end,G", "scroll_edge(True)", id="detail.bottom", show=False, tooltip="to the bottom"),
     ]
 
     @property
@@ -115,7 +116,7 @@ class DetailScreen(Screen[None]):
         self.query_one("#detail-title", TextLine).show(Content.assemble(*self.title_parts()))
         body = Content("\n").join(Content.assemble(*line) for line in self.body_lines(width))
         self.query_one("#detail-text", TextLine).show(body, layout=True)
-        self.query_one("#detail-keys", KeyBar).put(self.fabric_app.shown_keys(self), self.size.width)
+        self.query_one("#detail-keys", KeyBar).put(shown_keys(self.fabric_app, self), self.size.width)
 
     def action_leave(self) -> None:
         """Go back to where one came from."""

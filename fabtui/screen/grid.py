@@ -57,18 +57,18 @@ class GridView(Widget, can_focus=True):
     ALLOW_SELECT = False
     BINDING_GROUP_TITLE = "Grid"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1, 0)", "row up", id="grid.up", show=False),
-        Binding("down,j", "move(1, 0)", "row down", id="grid.down", show=False),
-        Binding("left,h", "move(0, -1)", "column left", id="grid.left", show=False),
-        Binding("right", "move(0, 1)", "column right", id="grid.right", show=False),
-        Binding("home,0", "edge('left')", "first column", id="grid.first-column", show=False),
-        Binding("end,dollar_sign", "edge('right')", "last column", id="grid.last-column", show=False),
-        Binding("g,ctrl+home", "edge('top')", "first row", id="grid.first-row", show=False),
-        Binding("G,ctrl+end", "edge('bottom')", "last row", id="grid.last-row", show=False),
-        Binding("pageup,ctrl+u", "page(-1)", "page up", id="grid.page-up", show=False),
-        Binding("pagedown,ctrl+d", "page(1)", "page down", id="grid.page-down", show=False),
-        Binding("plus,equals_sign", "zoom(1)", "wider cells", id="grid.wider", show=False),
-        Binding("minus", "zoom(-1)", "narrower cells", id="grid.narrower", show=False),
+        Binding("up,k", "move(-1, 0)", id="grid.up", show=False, tooltip="a row up"),
+        Binding("down,j", "move(1, 0)", id="grid.down", show=False, tooltip="a row down"),
+        Binding("left,h", "move(0, -1)", id="grid.left", show=False, tooltip="a column to the left"),
+        Binding("right", "move(0, 1)", id="grid.right", show=False, tooltip="a column to the right"),
+        Binding("home,0", "edge('left')", id="grid.first-column", show=False, tooltip="the first column"),
+        Binding("end,dollar_sign", "edge('right')", id="grid.last-column", show=False, tooltip="the last column"),
+        Binding("g,ctrl+home", "edge('top')", id="grid.first-row", show=False, tooltip="the first row"),
+        Binding("G,ctrl+end", "edge('bottom')", id="grid.last-row", show=False, tooltip="the last row"),
+        Binding("pageup,ctrl+u", "page(-1)", id="grid.page-up", show=False, tooltip="a screen up"),
+        Binding("pagedown,ctrl+d", "page(1)", id="grid.page-down", show=False, tooltip="a screen down"),
+        Binding("plus,equals_sign", "zoom(1)", id="grid.wider", show=False, tooltip="wider cells"),
+        Binding("minus", "zoom(-1)", id="grid.narrower", show=False, tooltip="narrower cells"),
     ]
 
     class Moved(Message):

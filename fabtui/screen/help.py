@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 from textual.binding import Binding
 from textual.dom import DOMNode
 
+from fabtui.screen.commands import bindings_of, keys_of
 from fabtui.screen.detail import DetailScreen, Lines, section
 from fabtui.screen.levels import FAIR_FROM, GOOD_FROM, Slot
 from fabtui.screen.words import LAYERS, MUTED, Part, layer_title
-
-
-def bindings_of(kind: type[DOMNode]) -> Iterable[Binding]:
-    """Yield the bindings that a class itself has."""
-    for binding in kind.__dict__.get("BINDINGS", []):
-        if isinstance(binding, Binding):
-            yield binding
 
 
 class HelpScreen(DetailScreen):
@@ -51,10 +42,8 @@ class HelpScreen(DetailScreen):
         return lines + section("glyphs") + self._glyph_lines()
 
     def _key_line(self, binding: Binding) -> list[Part]:
-        keymap: dict[str, Any] = getattr(self.app, "_keymap", {})
-        keys = keymap.get(binding.id or "", binding.key).split(",")
-        shown = ", ".join(self.app.get_key_display(binding.with_key(key.strip())) for key in keys)
-        return [(f"  {shown:<22}", "bold $primary"), (f"{binding.description:<34}", ""), (binding.id or "", MUTED)]
+        shown = ", ".join(keys_of(self.fabric_app, binding))
+        return [(f"  {shown:<22}", "bold $primary"), (f"{binding.tooltip:<42}", ""), (binding.id or "", MUTED)]
 
     def _glyph_lines(self) -> Lines:
         glyphs = self.fabric_app.glyphs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.color import ColorSystem
@@ -12,16 +13,18 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.screen import Screen
 
-from fabtui.fabric.measurement import Layer
+from fabtui.fabric.measurement import Layer, Verdict
 from fabtui.fabric.model import Model
+from fabtui.screen.arrangement import Arrangement, Wishes, arrange
 from fabtui.screen.axis import Seat
+from fabtui.screen.commands import shown_keys
 from fabtui.screen.connecting import ConnectingView
 from fabtui.screen.grid import GridView
 from fabtui.screen.pairwords import pair_name, panel_lines, status_parts, summary_text
 from fabtui.screen.panel import PANEL_TEXT, ColorKey, KeyBar, LogView, SidePanel, clipped, worst_lines
 from fabtui.screen.source import ModelSource
 from fabtui.screen.textline import TextLine
-from fabtui.screen.title import LayerTabs, badges_content, title_content
+from fabtui.screen.title import FULL_TABS, LayerTabs, badges_content, title_content
 from fabtui.screen.trouble import Trouble
 from fabtui.screen.words import LAYERS, Part, legend, plain
 from fabtui.screen.worst import MOST, WorstList
@@ -29,17 +32,11 @@ from fabtui.screen.worst import MOST, WorstList
 if TYPE_CHECKING:
     from fabtui.screen.app import FabricApp
 
-#: From this width on the cursor's pair stands beside the grid, below it in a line under it.
-PANEL_FROM = 110
-#: Up to this size there is no room for a grid: the worst pairs are listed.
-TINY_WIDTH = 60
-TINY_HEIGHT = 15
 #: Seconds a frame may spend on looking for bad cells.
 _SEARCH = 0.004
 #: Seconds between two frames that are drawn anew because a median moved a little.
 _SETTLE = 0.5
 _PANEL_WORST = 12
-_BEFORE_TESTS = ("start", "connect", "look")
 
 
 class MainScreen(Screen[None]):
@@ -59,21 +56,28 @@ class MainScreen(Screen[None]):
     BLANK = True
     BINDING_GROUP_TITLE = "Main"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "pair", "pair", id="main.pair"),
-        Binding("n", "node(0)", "node", id="main.node"),
-        Binding("N", "node(1)", "node of the column", id="main.column-node", show=False),
-        Binding("right_square_bracket", "next_bad(1)", "next bad", id="main.next-bad"),
-        Binding("left_square_bracket", "next_bad(-1)", "previous bad", id="main.previous-bad", show=False),
-        Binding("r", "retest", "re-test", id="main.retest"),
-        Binding("R", "sweep", "sweep", id="main.sweep"),
-        Binding("space", "pause", "pause", id="main.pause"),
+        Binding("enter", "pair", "pair", id="main.pair", tooltip="look into the cursor's pair, both ways"),
+        Binding("n", "node(0)", "node", id="main.node", tooltip="look at the node of the cursor's row"),
+        Binding("N", "node(1)", id="main.column-node", show=False, tooltip="look at the node of the cursor's column"),
+        Binding(
+            "right_square_bracket", "next_bad(1)", "next bad", id="main.next-bad", tooltip="go to the next bad cell"
+        ),
+        Binding(
+            "left_square_bracket", "next_bad(-1)", id="main.previous-bad", show=False, tooltip="the previous bad cell"
+        ),
+        Binding("r", "retest", "re-test", id="main.retest", tooltip="test the cursor's pair again, alone"),
+        Binding("R", "sweep", "sweep", id="main.sweep", tooltip="run the whole sweep again"),
+        Binding("space", "pause", "pause", id="main.pause", tooltip="start no new test, or go on"),
         *(
-            Binding(str(number), f"layer('{layer}')", f"layer {layer}", id=f"main.layer-{layer}", show=False)
+            Binding(
+                str(number), f"layer('{layer}')", id=f"main.layer-{layer}", show=False, tooltip=f"show layer {layer}"
+            )
             for number, layer in enumerate(LAYERS, 1)
         ),
-        Binding("y", "copy", "copy the pair", id="main.copy", show=False),
-        Binding("c", "connecting", "nodes", id="main.connecting"),
-        Binding("L", "log", "log", id="main.log"),
+        Binding("y", "copy", "copy", id="main.copy", tooltip="copy what is known of the cursor's pair"),
+        Binding("c", "connecting", "nodes", id="main.connecting", tooltip="the nodes' states, and back to the grid"),
+        Binding("L", "log", "log", id="main.log", tooltip="make the event log large or small"),
+        Binding("p", "panel", id="main.panel", show=False, tooltip="show or hide the side panel"),
     ]
 
     def __init__(self, app: FabricApp) -> None:
@@ -95,8 +99,9 @@ class MainScreen(Screen[None]):
         self.color_key = ColorKey(app.glyphs, id="color-key")
         self.log_view = LogView(id="log")
         self.key_bar = KeyBar(id="keys")
-        self._connecting: bool | None = None
-        self._log_large = False
+        self.wishes = Wishes()
+        self._arrangement = Arrangement("connecting", {}, 0)
+        self._counts: tuple[int, dict[Verdict, int]] = (-1, {})
         self._settled = 0.0
         self._ending = False
 
@@ -125,12 +130,10 @@ class MainScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Show what is known."""
-        self.fit()
         self.draw()
 
     def on_resize(self) -> None:
         """Lay out anew for another size."""
-        self.fit()
         self.draw()
 
     # -- layout -------------------------------------------------------------------------------------------------------
@@ -138,56 +141,27 @@ class MainScreen(Screen[None]):
     @property
     def view(self) -> str:
         """What the body shows: ``connecting``, ``grid`` or ``worst``."""
-        model = self.model
-        chosen = self._connecting
-        if chosen is None:
-            chosen = not model.endpoints or model.phase.name in _BEFORE_TESTS
-        if chosen:
-            return "connecting"
-        width, height = self.size
-        return "worst" if width <= TINY_WIDTH or height <= TINY_HEIGHT else "grid"
+        return self._arrangement.view
 
     def fit(self) -> None:
-        """Show the widgets that fit the size and the view, and hide the others."""
+        """Show the widgets that fit the size and the session, and hide the others."""
         width, height = self.size
         if not width or not self.is_mounted:
             return
-        view = self.view
-        tests = view != "connecting"
-        panel = view == "grid" and width >= PANEL_FROM
-        shown = {
-            "connecting": not tests,
-            "grid": view == "grid",
-            "worst": view == "worst",
-            "panel": panel,
-            "status": tests and not panel,
-            "tabs-row": tests and height > 10,
-            "legend-below": tests and height > TINY_HEIGHT and not self._legend_fits(),
-            "legend-right": self._legend_fits(),
-            "color-key": view == "grid" and height >= 26,
-            "log": height > 8,
-        }
-        for name, on in shown.items():
-            widget = self.query_one(f"#{name}")
-            if widget.display != on:
-                widget.display = on
-        self.log_view.styles.height = self._log_height()
-        focus = self.query_one(f"#{view}")
+        arranged = arrange(self.model, self.source.axis, width, height, self.wishes)
+        if arranged == self._arrangement:
+            return
+        self._arrangement = arranged
+        for name, on in arranged.shown.items():
+            self.query_one(f"#{name}").display = on
+        self.log_view.styles.height = arranged.log
+        focus = self.query_one(f"#{arranged.view}")
         if self.focused is not focus:
             self.set_focus(focus, scroll_visible=False)
-
-    def _legend_fits(self) -> bool:
-        return self.size.width >= 68 + 2 + len(plain(self._legend()))
 
     def _legend(self) -> list[Part]:
         unit, size = self.source.unit()
         return legend(self.model, self.source.layer, unit, size)
-
-    def _log_height(self) -> int:
-        height = self.size.height
-        if self._log_large:
-            return max(3, height // 2)
-        return 1 if height < 28 else 2 if height < 36 else 4
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
         """Draw cells with a ramp and a number of colours from now on."""
@@ -201,7 +175,6 @@ class MainScreen(Screen[None]):
         self.source = ModelSource(self.model, self.source.layer, self._glyphs)
         self.trouble = Trouble(self.source)
         self.grid.show(self.source)
-        self.fit()
         self.draw()
 
     def draw(self) -> None:
@@ -209,8 +182,7 @@ class MainScreen(Screen[None]):
         if not self.is_mounted or not self.size.width:
             return
         self._draw_cells()
-        if self.view != self._view_shown():
-            self.fit()
+        self.fit()
         self.draw_title()
         badges = badges_content(self.model, self._fabric_app.badges)
         strip = self.badge_line
@@ -222,11 +194,8 @@ class MainScreen(Screen[None]):
         else:
             self._draw_around()
         width = self.size.width
-        self.log_view.put(self.model, self._log_height(), width, self._glyphs.ellipsis)
+        self.log_view.put(self.model, self._arrangement.log, width, self._glyphs.ellipsis)
         self._draw_keys()
-
-    def _view_shown(self) -> str:
-        return next(name for name in ("connecting", "grid", "worst") if self.query_one(f"#{name}").display)
 
     def _draw_cells(self) -> None:
         changed = self.model.drain_changes()
@@ -255,15 +224,16 @@ class MainScreen(Screen[None]):
         if self._ending:
             return
         app = self._fabric_app
-        line = title_content(self.model, app.settings.title, app.elapsed(), self._glyphs, self.size.width)
+        model = self.model
+        if model.exit_code is not None and self._counts[0] != model.version:
+            self._counts = (model.version, model.counts())
+        line = title_content(model, app.settings.title, app.elapsed(), self._glyphs, self.size.width, self._counts[1])
         self.title_line.show(line)
 
     def _draw_around(self) -> None:
         """Bring up to date what stands around the grid."""
-        self.tabs.choose(self.source.layer)
+        self.tabs.choose(self.source.layer, narrow=self.size.width < FULL_TABS)
         parts = self._legend()
-        if self.legend_below.display == self._legend_fits():
-            self.fit()
         right, below = self.legend_right, self.legend_below
         target = right if right.display else below
         room = self.size.width - (70 if target is right else 0)
@@ -302,7 +272,7 @@ class MainScreen(Screen[None]):
             self.status_line.show(Content.assemble(*clipped(parts, self.size.width, self._glyphs.ellipsis)))
 
     def _draw_keys(self) -> None:
-        self.key_bar.put(self._fabric_app.shown_keys(self), self.size.width)
+        self.key_bar.put(shown_keys(self._fabric_app, self), self.size.width)
 
     def show_closing(self, text: str) -> None:
         """Say that the app is about to end."""
@@ -315,6 +285,8 @@ class MainScreen(Screen[None]):
         """Return row and column of the cursor, or None when there is nothing to be on."""
         seats = self.source.axis.seats
         grid = self.grid
+        if self.view == "worst" and (bad := self.worst_list.chosen) is not None:
+            return seats[bad.row], seats[bad.column]
         if grid.row >= len(seats) or grid.column >= len(seats):
             return None
         return seats[grid.row], seats[grid.column]
@@ -326,6 +298,7 @@ class MainScreen(Screen[None]):
     def on_worst_list_moved(self, message: WorstList.Moved) -> None:
         """Take the grid's cursor along with the list's."""
         self.grid.move_to(message.row, message.column)
+        self.draw_cursor()
 
     def on_grid_view_chosen(self) -> None:
         """Look into the pair."""
@@ -344,9 +317,8 @@ class MainScreen(Screen[None]):
     def action_layer(self, name: str) -> None:
         """Show a layer."""
         layer = Layer(name)
-        if self._connecting is not False and self.view == "connecting" and self.model.endpoints:
-            self._connecting = False
-            self.fit()
+        if self.view == "connecting" and self.model.endpoints:
+            self.wishes = replace(self.wishes, connecting=False)
         if layer is not self.source.layer:
             self.source.show(layer)
             self.trouble.forget()
@@ -406,12 +378,15 @@ class MainScreen(Screen[None]):
         if self.view == "connecting" and not self.model.endpoints:
             self._fabric_app.tell("no node has anything to test yet")
             return
-        self._connecting = self.view != "connecting"
-        self.fit()
+        self.wishes = replace(self.wishes, connecting=self.view != "connecting")
+        self.draw()
+
+    def action_panel(self) -> None:
+        """Show or hide the side panel."""
+        self.wishes = replace(self.wishes, panel=not self.panel.display)
         self.draw()
 
     def action_log(self) -> None:
         """Make the event log large or small."""
-        self._log_large = not self._log_large
-        self.fit()
+        self.wishes = replace(self.wishes, log=not self.wishes.log)
         self.draw()

@@ -33,9 +33,15 @@ class NodeScreen(DetailScreen):
 
     BINDING_GROUP_TITLE = "Node"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n,right_square_bracket", "other(1)", "next node", id="node.next"),
-        Binding("p,left_square_bracket", "other(-1)", "previous node", id="node.previous"),
-        Binding("y", "copy", "copy", id="node.copy"),
+        Binding("n,right_square_bracket", "other(1)", "next node", id="node.next", tooltip="look at the next node"),
+        Binding(
+            "p,left_square_bracket",
+            "other(-1)",
+            "previous node",
+            id="node.previous",
+            tooltip="look at the previous node",
+        ),
+        Binding("y", "copy", "copy", id="node.copy", tooltip="copy what is known of the node"),
     ]
 
     def __init__(self, node: str) -> None:

@@ -44,12 +44,12 @@ class PairScreen(DetailScreen):
 
     BINDING_GROUP_TITLE = "Pair"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "retest(False)", "re-test", id="pair.retest"),
-        Binding("R", "retest(True)", "both ways", id="pair.retest-both"),
-        Binding("x", "turn", "other way first", id="pair.turn"),
-        Binding("n", "node(0)", "node", id="pair.node"),
-        Binding("N", "node(1)", "other node", id="pair.other-node"),
-        Binding("y", "copy", "copy", id="pair.copy"),
+        Binding("r", "retest(False)", "re-test", id="pair.retest", tooltip="test this pair again, alone"),
+        Binding("R", "retest(True)", "both ways", id="pair.retest-both", tooltip="test it again both ways"),
+        Binding("x", "turn", "turn", id="pair.turn", tooltip="look from the other end"),
+        Binding("n", "node(0)", "node", id="pair.node", tooltip="look at the first node"),
+        Binding("N", "node(1)", "other node", id="pair.other-node", tooltip="look at the second node"),
+        Binding("y", "copy", "copy", id="pair.copy", tooltip="copy what is known of the pair"),
     ]
 
     def __init__(self, source: Seat, target: Seat) -> None:

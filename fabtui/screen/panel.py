@@ -25,6 +25,8 @@ _LEVEL_STYLES = {"info": "", "notice": "$accent", "warning": "$warning", "error"
 
 #: Characters across within the side panel.
 PANEL_TEXT = 45
+#: Characters across with its edges.
+PANEL_WIDTH = 48
 
 
 class SidePanel(TextLine):
@@ -64,7 +66,7 @@ def bad_line(axis: Axis, bad: BadCell, glyphs: Glyphs) -> list[Part]:
     parts: list[Part] = [(f"{glyphs.of_slot[bad.slot]} ", f"bold {style}"), (f"{name:<18} ", "")]
     parts.append((f"{bad.slot.key:<8}", style))
     if bad.share is not None:
-        parts.append((f" {bad.share:.2f} of its class", MUTED))
+        parts.append((f" {bad.share:.2f} of class", MUTED))
     elif bad.cell.measurement is not None:
         parts.append((f" {failure_text(bad.cell.measurement, 60)}", MUTED))
     return parts
@@ -121,7 +123,6 @@ class ColorKey(Widget):
             (Slot.INCONCLUSIVE, "inconclusive"),
             (Slot.SKIPPED, "skipped"),
             (Slot.RUNNING, "running"),
-            (Slot.UNTESTED, "untested"),
             (Slot.GONE, "node gone"),
         ]
         if self._transport:

@@ -59,7 +59,9 @@ def drawing_terminal() -> Iterator[None]:
         yield
     finally:
         sys.__stderr__ = before  # type: ignore[misc]
-        terminal.close()
+        with contextlib.suppress(OSError):
+            # The terminal may be gone.
+            terminal.close()
 
 
 def prepare(settings: ScreenSettings) -> None:

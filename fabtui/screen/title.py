@@ -13,8 +13,10 @@ from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
 from fabtui.screen.levels import Glyphs
 from fabtui.screen.textline import TextLine
-from fabtui.screen.words import LAYERS, MUTED, Part, about_text, clock_text, plain
+from fabtui.screen.words import LAYERS, MUTED, Part, about_text, clock_text, plain, verdict_style
 
+#: From this width on the layers stand with blanks around them.
+FULL_TABS = 70
 _BAR = 24
 _SHORTEST_BAR = 6
 
@@ -35,7 +37,9 @@ def fabric_text(model: Model) -> str:
     return "  ".join([text, *shown]).strip()
 
 
-def progress(model: Model, elapsed: float, glyphs: Glyphs, room: int) -> list[Part]:
+def progress(
+    model: Model, elapsed: float, glyphs: Glyphs, room: int, counts: dict[Verdict, int] | None = None
+) -> list[Part]:
     """Return how far the sweep is, in at most ``room`` characters where that can be.
 
     Args:
@@ -43,10 +47,11 @@ def progress(model: Model, elapsed: float, glyphs: Glyphs, room: int) -> list[Pa
         elapsed: Seconds since the session began.
         glyphs: The characters to draw with.
         room: Characters there are for it.
+        counts: How many measurements have each verdict, where that is known.
     """
     clock = clock_text(elapsed)
     if model.exit_code is not None:
-        return _ended(model, clock)
+        return _ended(model, clock, counts or {}, room)
     phase = model.phase
     name = one_line(phase.name, 20)
     paused: list[Part] = [(" PAUSED ", "bold reverse")] if model.paused else []
@@ -82,6 +87,14 @@ def progress(model: Model, elapsed: float, glyphs: Glyphs, room: int) -> list[Pa
     return [(f"{name} ", "bold"), *drawn, (tail, ""), *([(" ", ""), *paused] if paused else [])]
 
 
+_WORST_FIRST = (
+    Verdict.FAILED,
+    Verdict.TIMEOUT,
+    Verdict.SLOW,
+    Verdict.INCONCLUSIVE,
+    Verdict.SKIPPED,
+    Verdict.OK,
+)
 _ENDS = {
     0: ("all ok", "bold $primary"),
     1: ("trouble found", "bold $error"),
@@ -90,34 +103,31 @@ _ENDS = {
 }
 
 
-def _ended(model: Model, clock: str) -> list[Part]:
+def _ended(model: Model, clock: str, counts: dict[Verdict, int], room: int) -> list[Part]:
     code = model.exit_code or 0
-    return [_ENDS.get(code, (f"exit {code}", "bold $warning")), (f"  {clock}", "")]
+    word, style = _ENDS.get(code, (f"exit {code}", "bold $warning"))
+    seen = [verdict for verdict in _WORST_FIRST if counts.get(verdict)]
+    counted = [(f"{counts[verdict]} {verdict}  ", verdict_style(verdict)) for verdict in seen]
+    long: list[Part] = [*counted, (word, style), (f"  {clock}", "")]
+    short: list[Part] = [*counted, (clock, "")] if counted else long
+    for parts in (long, short):
+        if len(plain(parts)) <= room:
+            return parts
+    return [(word, style), (f"  {clock}", "")]
 
 
-def counts_text(counts: dict[Verdict, int]) -> str:
-    """Return how many measurements have each verdict, the worst first."""
-    order = (
-        Verdict.FAILED,
-        Verdict.TIMEOUT,
-        Verdict.SLOW,
-        Verdict.INCONCLUSIVE,
-        Verdict.SKIPPED,
-        Verdict.OK,
-    )
-    return "  ".join(f"{counts[verdict]} {verdict}" for verdict in order if counts.get(verdict))
-
-
-def title_content(model: Model, title: str, elapsed: float, glyphs: Glyphs, width: int) -> Content:
+def title_content(
+    model: Model, title: str, elapsed: float, glyphs: Glyphs, width: int, counts: dict[Verdict, int]
+) -> Content:
     """Return the first line: the name, what is looked at, and at its right end how far the sweep is."""
     left: list[Part] = [("fabtui ", "bold $primary"), (one_line(title, 60) or "", "bold")]
     fabric = fabric_text(model)
     if fabric:
         left.append((f"  {fabric}", MUTED))
-    right = progress(model, elapsed, glyphs, width - len(plain(left)) - 3)
+    right = progress(model, elapsed, glyphs, width - len(plain(left)) - 3, counts)
     if len(plain(left)) + len(plain(right)) + 2 > width and fabric:
         left.pop()
-        right = progress(model, elapsed, glyphs, width - len(plain(left)) - 3)
+        right = progress(model, elapsed, glyphs, width - len(plain(left)) - 3, counts)
     room = width - len(plain(left)) - len(plain(right))
     return Content.assemble(*left, " " * max(2, room), *right)
 
@@ -133,24 +143,27 @@ class LayerTabs(TextLine):
             self.layer = layer
 
     DEFAULT_CSS = """
-    LayerTabs { width: auto; min-width: 66; }
+    LayerTabs { width: auto; min-width: 60; }
     """
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._spans: list[tuple[int, int, Layer]] = []
 
-    def choose(self, layer: Layer) -> None:
+    def choose(self, layer: Layer, *, narrow: bool) -> None:
         """Show which layer is chosen."""
         parts: list[Part] = []
         self._spans = []
         at = 0
         for number, one in enumerate(LAYERS, 1):
-            text = f" {number} {one} "
+            text = f"{number} {one}" if narrow else f" {number} {one} "
             parts.append((text, "bold reverse" if one is layer else ""))
             self._spans.append((at, at + len(text), one))
             at += len(text)
-        self.show(Content.assemble(*parts))
+            if narrow:
+                parts.append((" ", ""))
+                at += 1
+        self.show(Content.assemble(*parts), layout=True)
 
     def on_click(self, event: events.Click) -> None:
         """Choose the layer that was clicked."""

@@ -174,7 +174,7 @@ def legend(model: Model, layer: Layer, unit: str, size: int | None) -> list[Part
             parts.append((f"{'  ' if at else ''}{word} ", MUTED))
             parts.append((full_number(median), ""))
     if layer in (Layer.P2P, Layer.WORLD, Layer.BUSBW):
-        parts.append((f"   slow: under {model.slow_below:.0%} of it", MUTED))
+        parts.append((f"   slow: < {model.slow_below:.0%}", MUTED))
     elif layer in (Layer.LATENCY, Layer.PING):
         parts.append(("   less is better", MUTED))
     return parts

@@ -28,12 +28,12 @@ class WorstList(Widget, can_focus=True):
     """
     BINDING_GROUP_TITLE = "Worst pairs"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "line up", id="worst.up", show=False),
-        Binding("down,j", "move(1)", "line down", id="worst.down", show=False),
-        Binding("home,g", "move(-100000)", "first", id="worst.first", show=False),
-        Binding("end,G", "move(100000)", "last", id="worst.last", show=False),
-        Binding("pageup,ctrl+u", "page(-1)", "page up", id="worst.page-up", show=False),
-        Binding("pagedown,ctrl+d", "page(1)", "page down", id="worst.page-down", show=False),
+        Binding("up,k", "move(-1)", id="worst.up", show=False, tooltip="a line up"),
+        Binding("down,j", "move(1)", id="worst.down", show=False, tooltip="a line down"),
+        Binding("home,g", "move(-100000)", id="worst.first", show=False, tooltip="the worst pair"),
+        Binding("end,G", "move(100000)", id="worst.last", show=False, tooltip="the last of the list"),
+        Binding("pageup,ctrl+u", "page(-1)", id="worst.page-up", show=False, tooltip="a screen up"),
+        Binding("pagedown,ctrl+d", "page(1)", id="worst.page-down", show=False, tooltip="a screen down"),
     ]
 
     class Moved(Message):
@@ -63,6 +63,11 @@ class WorstList(Widget, can_focus=True):
         self._axis, self._bad, self._nothing = axis, bad, nothing
         self.cursor = max(0, min(self.cursor, len(bad) - 1))
         self.refresh()
+
+    @property
+    def chosen(self) -> BadCell | None:
+        """The pair under the cursor, or None when there is none."""
+        return self._bad[self.cursor] if self._bad else None
 
     def render(self) -> Content:
         """Return the lines in sight."""
