@@ -1,0 +1,101 @@
+"""Which widgets the main screen shows, by its size and by how far the session is. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fabtui.fabric.model import Model
+from fabtui.screen.axis import Axis
+from fabtui.screen.gridlayout import NUMBER_WIDTH, lay_out
+from fabtui.screen.panel import PANEL_WIDTH
+
+#: From this width on the cursor's pair stands beside the grid, below it in a line under it.
+PANEL_FROM = 110
+#: From this width on the legend stands beside the layers, below it under them.
+LEGEND_RIGHT_FROM = 150
+#: From this height on the colours are explained.
+KEY_FROM = 26
+#: Up to this size there is no room for a grid: the worst pairs are listed.
+TINY_WIDTH = 60
+TINY_HEIGHT = 15
+
+_BEFORE_TESTS = ("start", "connect", "look")
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the user asked for.
+
+    Attributes:
+        connecting: Show the nodes' states, or the grid; None: whatever fits the phase.
+        log: Show much of the event log.
+        panel: Show the side panel, or not; None: where there is room.
+    """
+
+    connecting: bool | None = None
+    log: bool = False
+    panel: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """What the main screen shows.
+
+    Attributes:
+        view: What its body shows: ``connecting``, ``grid`` or ``worst``.
+        shown: The ids of the widgets that come and go, and whether each is shown.
+        log: How many lines of the event log there are.
+    """
+
+    view: str
+    shown: dict[str, bool]
+    log: int
+
+
+def arrange(model: Model, axis: Axis, width: int, height: int, wishes: Wishes) -> Arrangement:
+    """Return what the main screen shows."""
+    view = _view(model, width, height, wishes)
+    tests = view != "connecting"
+    panel = view == "grid" and _panel(axis, width, height, wishes)
+    log = _log(model, height, wishes)
+    return Arrangement(
+        view,
+        {
+            "connecting": not tests,
+            "grid": view == "grid",
+            "worst": view == "worst",
+            "panel": panel,
+            "status": tests and not panel,
+            "tabs-row": tests and height > 10,
+            "legend-below": tests and height > TINY_HEIGHT and width < LEGEND_RIGHT_FROM,
+            "legend-right": width >= LEGEND_RIGHT_FROM,
+            "color-key": view == "grid" and height >= KEY_FROM,
+            "log": log > 0,
+        },
+        log,
+    )
+
+
+def _view(model: Model, width: int, height: int, wishes: Wishes) -> str:
+    connecting = wishes.connecting
+    if connecting is None:
+        connecting = not model.endpoints or model.phase.name in _BEFORE_TESTS
+    if connecting:
+        return "connecting"
+    return "worst" if width <= TINY_WIDTH or height <= TINY_HEIGHT else "grid"
+
+
+def _panel(axis: Axis, width: int, height: int, wishes: Wishes) -> bool:
+    if wishes.panel is not None:
+        return wishes.panel and width >= 2 * PANEL_WIDTH
+    # Numbers in the cells are worth more than the panel.
+    beside = lay_out(axis, width - PANEL_WIDTH, height).cell
+    return width >= PANEL_FROM and not beside < NUMBER_WIDTH <= lay_out(axis, width, height).cell
+
+
+def _log(model: Model, height: int, wishes: Wishes) -> int:
+    if height <= 8:
+        return 0
+    if wishes.log:
+        return max(3, height // 2)
+    return min(len(model.log), 1 if height < 28 else 2 if height < 36 else 4)

@@ -1,0 +1,116 @@
+"""The keys of the app as lists: for the key bar, the help screen and the command palette."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from textual.app import SystemCommand
+from textual.binding import Binding
+from textual.dom import DOMNode
+from textual.screen import Screen
+
+if TYPE_CHECKING:
+    from fabtui.screen.app import FabricApp
+
+KEY_NAMES = {
+    "enter": "enter",
+    "escape": "esc",
+    "up": "up",
+    "down": "down",
+    "left": "left",
+    "right": "right",
+    "backspace": "backspace",
+    "pageup": "page up",
+    "pagedown": "page down",
+}
+
+
+def bindings_of(kind: type[DOMNode]) -> Iterable[Binding]:
+    """Yield the bindings that a class itself has."""
+    for binding in kind.__dict__.get("BINDINGS", []):
+        if isinstance(binding, Binding):
+            yield binding
+
+
+def keys_of(app: FabricApp, binding: Binding) -> list[str]:
+    """Return the names of the keys of a binding, those of the user's keymap where it has some."""
+    keys = app._keymap.get(binding.id or "", binding.key).split(",")
+    return [app.get_key_display(binding.with_key(key.strip())) for key in keys]
+
+
+def binding_groups() -> list[tuple[str, type[DOMNode]]]:
+    """Return the classes that have bindings, with their titles."""
+    from fabtui.screen.app import FabricApp
+    from fabtui.screen.detail import DetailScreen
+    from fabtui.screen.grid import GridView
+    from fabtui.screen.main import MainScreen
+    from fabtui.screen.node import NodeScreen
+    from fabtui.screen.pair import PairScreen
+    from fabtui.screen.worst import WorstList
+
+    return [
+        ("everywhere", FabricApp),
+        ("main screen", MainScreen),
+        ("grid", GridView),
+        ("worst pairs", WorstList),
+        ("pair", PairScreen),
+        ("node", NodeScreen),
+        ("pair, node and help", DetailScreen),
+    ]
+
+
+def shown_keys(app: FabricApp, screen: Screen[None]) -> list[tuple[str, str, str]]:
+    """Return key, description and action of what the key bar of a screen shows, the most important first."""
+    found: list[tuple[str, str, str]] = []
+    if screen is app.main:
+        found.append(("arrows", "move", ""))
+    kinds = [kind for kind in type(screen).__mro__ if issubclass(kind, DOMNode)]
+    for kind in [*kinds, type(app), *type(app).__mro__]:
+        if not issubclass(kind, DOMNode):
+            continue
+        own = issubclass(type(screen), kind)
+        for binding in bindings_of(kind):
+            action = binding.action if own else f"app.{binding.action}"
+            if not binding.show or not binding.id or any(known == action for _, _, known in found):
+                continue
+            word = "go on" if binding.action == "pause" and app.model.paused else binding.description
+            found.append((keys_of(app, binding)[0], word, action))
+    return found
+
+
+def commands(app: FabricApp, screen: Screen[object]) -> Iterable[SystemCommand]:
+    """Yield a command for everything that has a key where the palette was opened, and for the themes."""
+    for title, kind in binding_groups():
+        node = _node_of(app, screen, kind)
+        if node is None:
+            continue
+        for binding in bindings_of(kind):
+            if binding.action == "command_palette" or binding.id == "app.interrupt":
+                continue
+            words = binding.tooltip or binding.description
+            yield SystemCommand(
+                f"{words[:1].upper()}{words[1:]}",
+                f"{title}: {', '.join(keys_of(app, binding))}",
+                _doing(app, binding.action, node),
+            )
+    yield SystemCommand("Change the theme", "the colours of the screen", app.action_change_theme)
+
+
+def _node_of(app: FabricApp, screen: Screen[object], kind: type[DOMNode]) -> DOMNode | None:
+    """Return what a class's actions are to be done by, or None where they are of no use."""
+    if isinstance(app, kind):
+        return app
+    if isinstance(screen, kind):
+        return screen
+    if screen is app.main:
+        shown = app.main.grid if app.main.view == "grid" else app.main.worst_list
+        return shown if isinstance(shown, kind) else None
+    return None
+
+
+def _doing(app: FabricApp, action: str, node: DOMNode) -> Callable[[], None]:
+    def do() -> None:
+        app.call_later(app.run_action, action, node)
+
+    return do
