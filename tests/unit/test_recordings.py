@@ -1,0 +1,44 @@
+"""The recordings that ship: each is told of, and replays to its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fabtui.cli.summary import summary
+from fabtui.data import recordings_folder
+from fabtui.fabric.measurement import Layer
+from fabtui.fabric.model import Model
+from fabtui.session.journal import read_events
+
+FILES = sorted(recordings_folder().glob("*.jsonl.gz"))
+#: What ships in the wheel stays small.
+LARGEST = 512 * 1024
+
+
+def test_the_list_is_complete() -> None:
+    told = (recordings_folder() / "README.md").read_text()
+    for path in FILES:
+        assert f"| {path.name} |" in told
+    for line in told.splitlines():
+        name = line.split("|")[1].strip() if line.startswith("|") else ""
+        if name.endswith(".gz"):
+            assert (recordings_folder() / name).is_file(), name
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_a_recording_replays_to_its_end(path: Path) -> None:
+    assert path.stat().st_size <= LARGEST
+    model = Model()
+    for event in read_events(path):
+        model.apply(event)
+    assert model.exit_code is not None, "it was cut short"
+    ends = [end for end in model.endpoints if end.kind != "none"]
+    assert len(ends) >= 2
+    for src in ends:
+        for dst in ends:
+            if src != dst:
+                pair = str(src), str(dst)
+                assert model.latest(Layer.P2P, *pair) is not None or pair in model.untested
+    assert summary(model).startswith("fabtui ")
