@@ -60,7 +60,7 @@ class GridView(Widget, can_focus=True):
         Binding("up,k", "move(-1, 0)", id="grid.up", show=False, tooltip="a row up"),
         Binding("down,j", "move(1, 0)", id="grid.down", show=False, tooltip="a row down"),
         Binding("left,h", "move(0, -1)", id="grid.left", show=False, tooltip="a column to the left"),
-        Binding("right", "move(0, 1)", id="grid.right", show=False, tooltip="a column to the right"),
+        Binding("right,l", "move(0, 1)", id="grid.right", show=False, tooltip="a column to the right"),
         Binding("home,0", "edge('left')", id="grid.first-column", show=False, tooltip="the first column"),
         Binding("end,dollar_sign", "edge('right')", id="grid.last-column", show=False, tooltip="the last column"),
         Binding("g,ctrl+home", "edge('top')", id="grid.first-row", show=False, tooltip="the first row"),
