@@ -26,7 +26,8 @@ class Kind(StrEnum):
     ``phase``               name (``connect``, ``look``, ``ping``, ``p2p``, ``all_reduce``, ``done``), total (tests)
     ``running``             pairs [[src, dst]] that have just begun (ordered, endpoint names)
     ``measured``            measurements [Measurement.to_json()]
-    ``plan``                layer, pairs total; also cells that were not tested and why: untested [[src, dst, text]]
+    ``plan``                slow_below; arms [text]; cells that will not be tested, untested [[src, dst, text]]; what
+                            was found out about bad ones, suspects [[src, dst, text]]
     ``log``                 level (``info``, ``notice``, ``warning``, ``error``), node or null, text
     ``paused``              on (bool)
     ``end``                 exit (the exit code), text

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Layer(StrEnum):
-    """The N x N quantities of the grid."""
+    """The N x N quantities of the grid, and the collectives besides all_reduce, which have no layer of the grid."""
 
     HEALTH = "health"
     P2P = "p2p"
@@ -17,6 +17,24 @@ class Layer(StrEnum):
     PING = "ping"
     BUSBW = "busbw"
     TRANSPORT = "transport"
+    ALL_GATHER = "all_gather"
+    REDUCE_SCATTER = "reduce_scatter"
+    ALLTOALL = "alltoall"
+    BROADCAST = "broadcast"
+    SENDRECV = "sendrecv"
+
+
+#: The layer of each collective; all_reduce is the one that everybody means by busbw.
+COLLECTIVES = {
+    "all_reduce": Layer.BUSBW,
+    "all_gather": Layer.ALL_GATHER,
+    "reduce_scatter": Layer.REDUCE_SCATTER,
+    "alltoall": Layer.ALLTOALL,
+    "broadcast": Layer.BROADCAST,
+    "sendrecv": Layer.SENDRECV,
+}
+#: The layers that hold a value for each message size.
+SIZED = frozenset(COLLECTIVES.values())
 
 
 class Verdict(StrEnum):
@@ -77,6 +95,7 @@ class Measurement:
         made: Whether a lab fault made it so.
         raw: The text it was read from, or None.
         extra: More of what was learnt (loss of a ping, algbw, wrong elements).
+        arm: The arm of an A/B comparison it belongs to (``NCCL_P2P_DISABLE=1``); None for the first, and without one.
     """
 
     layer: Layer
@@ -96,6 +115,12 @@ class Measurement:
     made: bool = False
     raw: str | None = None
     extra: dict[str, Any] | None = None
+    arm: str | None = None
+
+    @property
+    def asked_bytes(self) -> int | None:
+        """The message size that was asked for; a slow path may have been tested with less."""
+        return (self.extra or {}).get("asked_bytes", self.bytes)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a JSON object, without what is None."""

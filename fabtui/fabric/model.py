@@ -9,7 +9,7 @@ from typing import Any
 from fabtui.fabric.endpoint import Endpoint, PairClass, pair_class
 from fabtui.fabric.events import Kind, NodeState
 from fabtui.fabric.judge import ClassValues
-from fabtui.fabric.measurement import Layer, Measurement, Verdict, worst
+from fabtui.fabric.measurement import COLLECTIVES, SIZED, Layer, Measurement, Verdict, worst
 from fabtui.fabric.records import Cell, LogLine, NodeRecord, Phase
 
 __all__ = ["JUDGED", "PAIR_LAYERS", "Cell", "LogLine", "Model", "NodeRecord", "Phase"]
@@ -17,9 +17,11 @@ __all__ = ["JUDGED", "PAIR_LAYERS", "Cell", "LogLine", "Model", "NodeRecord", "P
 #: Layers that hold one measurement an ordered pair of endpoints.
 PAIR_LAYERS = (Layer.P2P, Layer.WORLD, Layer.LATENCY)
 #: Layers whose values are judged against their class.
-JUDGED = frozenset({Layer.P2P, Layer.WORLD, Layer.BUSBW})
+JUDGED = frozenset({Layer.P2P, Layer.WORLD, *COLLECTIVES.values()})
 #: Layers whose class medians are kept: those that are judged, and those that are only shown against their median.
 MEASURED = JUDGED | {Layer.LATENCY}
+#: Layers whose snapshot holds a row for each message size.
+SIZES_KEPT = SIZED | {Layer.P2P}
 #: More changed cells than this between two looks, and the reader reads everything anew.
 _MOST_CHANGES = 100_000
 LOG_LINES = 5000
@@ -40,6 +42,9 @@ class Model:
         lab: What the lab is (``2x4``), or None on real nodes.
         faults: The lab faults, as text, that were made on purpose.
         options: The options of the session, as recorded.
+        untested: Why ordered pairs were not tested.
+        suspects: What testing bad pairs with other partners told about them.
+        comparison: The arms of an A/B comparison, the first one first; empty without one.
     """
 
     def __init__(self) -> None:
@@ -67,6 +72,9 @@ class Model:
         self._pings: dict[tuple[str, str], dict[tuple[str, str], list[Measurement]]] = {}
         self._values: dict[tuple[Layer, PairClass], ClassValues] = {}
         self._slow_below = DEFAULT_SLOW_BELOW
+        self._arms: dict[tuple[str, Layer, str, str, int | None], Measurement] = {}
+        self.suspects: dict[tuple[str, str], str] = {}
+        self.comparison: list[str] = []
         self._changed: set[tuple[int, int]] | None = None
         self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
             Kind.START: self._on_start,
@@ -164,6 +172,13 @@ class Model:
 
     def _take(self, measurement: Measurement) -> None:
         self._change(measurement.src, measurement.dst)
+        if measurement.arm is not None:
+            self._arms[
+                measurement.arm, measurement.layer, measurement.src, measurement.dst, measurement.asked_bytes
+            ] = measurement
+            self.done += measurement.layer is not Layer.LATENCY
+            self.running.discard((measurement.src, measurement.dst))
+            return
         if measurement.layer is Layer.PING:
             self._take_ping(measurement)
             return
@@ -227,6 +242,8 @@ class Model:
 
     def _on_plan(self, event: dict[str, Any]) -> None:
         self._slow_below = float(event.get("slow_below", self._slow_below))
+        self.comparison = list(event.get("arms", self.comparison))
+        self.suspects.update(((src, dst), text) for src, dst, text in event.get("suspects", []))
         for src, dst, text in event.get("untested", []):
             self.untested[src, dst] = text
             self.running.discard((src, dst))
@@ -292,18 +309,32 @@ class Model:
         for history in self._history.values():
             latest: dict[int | None, Measurement] = {}
             for measurement in history:
-                latest[measurement.bytes if measurement.layer is Layer.BUSBW else None] = measurement
+                size = measurement.asked_bytes if measurement.layer in SIZES_KEPT else None
+                if size is None:
+                    # It failed before there was a message: that says something of all sizes.
+                    latest.clear()
+                latest.pop(None, None)
+                latest[size] = measurement
             yield from latest.values()
         for pair in self._pings.values():
             for rows in pair.values():
                 yield rows[-1]
+
+    def arms(self) -> Iterator[Measurement]:
+        """Yield what was measured in the further arms of an A/B comparison; the first arm's is in `measurements`."""
+        yield from self._arms.values()
+
+    def in_arm(self, arm: str, measurement: Measurement) -> Measurement | None:
+        """Return what another arm measured of the same thing at the same message size, or None."""
+        key = (arm, measurement.layer, measurement.src, measurement.dst, measurement.asked_bytes)
+        return self._arms.get(key)
 
     def verdict(self, measurement: Measurement) -> Verdict:
         """Return the verdict of a measurement, slowness within its class included."""
         if measurement.verdict is not Verdict.OK or measurement.value is None or measurement.layer not in JUDGED:
             return measurement.verdict
         largest = self.latest(measurement.layer, measurement.src, measurement.dst)
-        if largest is None or largest.bytes != measurement.bytes:
+        if measurement.arm is not None or largest is None or largest.asked_bytes != measurement.asked_bytes:
             return measurement.verdict
         values = self._values.get((measurement.layer, self._class_of(measurement)))
         if values is not None and values.is_slow(measurement.value, self._slow_below):
@@ -380,10 +411,10 @@ def _of_largest(history: list[Measurement]) -> Measurement | None:
     """Return the latest measurement, among those of the largest message where sizes were swept."""
     if not history:
         return None
-    if history[-1].layer is not Layer.BUSBW:
+    if history[-1].layer not in SIZES_KEPT or history[-1].asked_bytes is None:
         return history[-1]
-    largest = max(m.bytes or 0 for m in history)
-    return next(m for m in reversed(history) if (m.bytes or 0) == largest)
+    largest = max(m.asked_bytes or 0 for m in history)
+    return next(m for m in reversed(history) if (m.asked_bytes or 0) == largest)
 
 
 def _ping_badness(measurement: Measurement) -> tuple[int, float]:

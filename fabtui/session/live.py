@@ -258,7 +258,7 @@ class LiveFeed:
             await asyncio.gather(looking, return_exceptions=True)
         if name not in self._gone:
             self._state(name, NodeState.LOST, lost.text)
-        if self._sweep is not None and (host := self._sweep.hosts.get(name)) is not None:
+        if self._sweep is not None and (host := self._sweep.bed.hosts.get(name)) is not None:
             host.gone(f"{name} was lost: {lost.text}")
 
     async def _inventory(self, name: str, remote: Remote) -> None:
@@ -275,13 +275,14 @@ class LiveFeed:
         self._state(name, NodeState.READY, backend=remote.link.backend)
 
     def _on_rank(self, name: str, message: dict[str, Any]) -> None:
-        if self._sweep is not None and (host := self._sweep.hosts.get(name)) is not None:
+        if self._sweep is not None and (host := self._sweep.bed.hosts.get(name)) is not None:
             host.take(message)
 
     def _on_exit(self, name: str, message: dict[str, Any]) -> None:
-        if self._sweep is not None and (host := self._sweep.hosts.get(name)) is not None:
+        if self._sweep is not None and (host := self._sweep.bed.hosts.get(name)) is not None:
             text = exit_text(message)
-            self._pump.log("warning", text, name)
+            if not host.stopped:
+                self._pump.log("warning", text, name)
             host.gone(text)
 
     # -- sweeping -----------------------------------------------------------------------------------------------------

@@ -9,6 +9,9 @@ from typing import Any, Literal
 #: The probes of a whole session, in the order they run.
 ALL_PROBES = ("ping", "ibstat", "nvlink", "p2p", "all_reduce")
 
+#: The layers of pairs, in the order they are tested.
+ALL_LAYERS = ("world", "p2p")
+
 MIB = 1024 * 1024
 
 
@@ -34,6 +37,16 @@ class SessionOptions:
         lab_faults: Faults of the lab, as text.
         lease: Seconds without a heartbeat after which a node ends what runs on it.
         connect_timeout: Deadline in seconds of connecting to a node, name lookup to login.
+        layers: Which layers of pairs are tested: ``world``, ``p2p``.
+        mode: Which pairs are tested: ``auto``, ``quick``, ``sampled`` or ``full`` (`fabtui.fabric.plan`).
+        isolated: Whether one pair is tested at a time, with no other traffic.
+        both: Whether pairs are also tested both ways at once.
+        sizes: Message sizes of p2p, ascending; empty: ``bytes`` alone.
+        collectives: Which collectives the ``all_reduce`` probe runs.
+        collective_sizes: Their message sizes, ascending; empty: three up to ``bytes``.
+        compare: A variable and the values under which everything is tested, ``("NCCL_P2P_DISABLE", ("0", "1"))``.
+        engine: ``auto``, ``nccl``, ``torch`` or ``gloo``.
+        keep_warm: Whether the ranks keep their GPUs after a sweep, for quick re-tests.
         force: Whether GPUs that other processes use are tested all the same.
     """
 
@@ -55,6 +68,16 @@ class SessionOptions:
     lease: float = 10.0
     connect_timeout: float = 10.0
     force: bool = False
+    layers: tuple[str, ...] = ALL_LAYERS
+    mode: Literal["auto", "quick", "sampled", "full"] = "auto"
+    isolated: bool = False
+    both: bool = False
+    sizes: tuple[int, ...] = ()
+    collectives: tuple[str, ...] = ("all_reduce",)
+    collective_sizes: tuple[int, ...] = ()
+    compare: tuple[str, tuple[str, ...]] | None = None
+    engine: Literal["auto", "nccl", "torch", "gloo"] = "auto"
+    keep_warm: bool = False
 
     def recorded(self) -> dict[str, Any]:
         """Return what the recording keeps of it: names of variables, not their values, which may be secret."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,6 +45,8 @@ class RankHost:
         port: Where it listens for the reach check, once ready.
         broken: Why it cannot be used, or None.
         bad_ranks: The endpoints that could not be made ready, with the reason.
+        heard: When it last said anything, monotonic seconds.
+        stopped: Whether it was told to end.
     """
 
     def __init__(
@@ -66,12 +69,24 @@ class RankHost:
         self.on_test: Callable[[RankHost, dict[str, Any]], None] | None = None
         self.on_gone: Callable[[RankHost, str], None] | None = None
         self.restarts = 0
+        self.heard = 0.0
+        self.stopped = False
         self._engine = engine
         self._argv = argv
         self._library = library
         self._store = store
         self._ready: asyncio.Future[dict[str, Any]] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def engine(self) -> Engine:
+        """What its ranks run."""
+        return self._engine
+
+    @property
+    def ready(self) -> bool:
+        """Whether it runs and can be used."""
+        return self._ready is not None and self._ready.done() and self.broken is None and not self.stopped
 
     @property
     def epoch(self) -> str:
@@ -86,6 +101,7 @@ class RankHost:
     async def start(self, world: int) -> None:
         """Start it and make its ranks ready; on failure `broken` says why."""
         self.broken = None
+        self.stopped = False
         self._ready = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(START_DEADLINE + 5):
@@ -130,6 +146,7 @@ class RankHost:
 
     def take(self, message: dict[str, Any]) -> None:
         """Take a message of the rank host in."""
+        self.heard = time.monotonic()
         op = message.get("op")
         if op == "store":
             self._store.handle(message, self.remote.rank)
@@ -148,6 +165,8 @@ class RankHost:
     def gone(self, text: str) -> None:
         """Say that the rank host, or its node, has ended."""
         self._settle(lambda ready: ready.set_exception(ProbeFailed("exit", text)))
+        if self.stopped and self.remote.lost is None:
+            return
         if self.on_gone is not None:
             self.on_gone(self, text)
         else:
@@ -161,6 +180,7 @@ class RankHost:
 
     async def stop(self) -> None:
         """End it: its ranks give back what they hold."""
+        self.stopped = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2):
                 await self.remote.rank({"op": "quit"})

@@ -33,6 +33,8 @@ class Side:
     src_addr: str | None
     dst_addr: str | None
     raw: str | None
+    both_rate: float | None = None
+    times: dict[str, float] | None = None
 
     @classmethod
     def read(cls, message: dict[str, Any], names: Sequence[object] = ()) -> Side:
@@ -53,6 +55,8 @@ class Side:
             src_addr=_text(message.get("src_addr"), 80),
             dst_addr=_text(message.get("dst_addr"), 80),
             raw=clean(str(message["raw"]), MAX_RAW) if message.get("raw") else None,
+            both_rate=number(message.get("both_rate")),
+            times=_times(message.get("times")),
         )
 
     @classmethod
@@ -70,6 +74,14 @@ def number(value: Any) -> float | None:
 
 def _whole(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53 else None
+
+
+def _times(value: Any) -> dict[str, float] | None:
+    """Return the times of single messages in seconds: ``count``, ``min``, ``median``, ``p99``, ``max``."""
+    if not isinstance(value, dict):
+        return None
+    names = ("count", "min", "median", "p99", "max")
+    return {name: found for name in names if (found := number(value.get(name))) is not None} or None
 
 
 def _text(value: Any, limit: int) -> str | None:
@@ -95,8 +107,28 @@ def _telling(src: Side, dst: Side) -> Side:
     return min(failed, key=lambda s: (not s.made, (s.error or "").startswith(PEER_FAILED), s.timeout))
 
 
+def _extra(dst_side: Side, asked: int | None) -> dict[str, Any]:
+    """Return what else is known of a direction: the size asked for, both ways at once, the times of messages."""
+    extra: dict[str, Any] = {}
+    if asked is not None and dst_side.bytes is not None and dst_side.bytes != asked:
+        extra["asked_bytes"] = asked
+    if dst_side.both_rate is not None:
+        extra["both_ways"] = dst_side.both_rate / 1e9
+    if dst_side.times is not None:
+        extra["times"] = dst_side.times
+    return extra
+
+
 def direction(
-    src: str, dst: str, src_side: Side, dst_side: Side, *, time: float, how: str, attempts: int
+    src: str,
+    dst: str,
+    src_side: Side,
+    dst_side: Side,
+    *,
+    time: float,
+    how: str,
+    attempts: int,
+    asked: int | None = None,
 ) -> list[Measurement]:
     """Return the measurements of one direction of a pair: its bandwidth, and its latency where there is one."""
     transport = src_side.transport or dst_side.transport
@@ -133,6 +165,7 @@ def direction(
             error=error,
             made=made,
             raw=raw or None,
+            extra=_extra(dst_side, asked) or None,
         )
     ]
     latency = src_side.latency if src_side.latency is not None else dst_side.latency

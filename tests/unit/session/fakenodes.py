@@ -24,6 +24,11 @@ class Script:
         silent: Ordered pairs of ranks that time out.
         hang: Unordered pairs (lower first) of which nothing is ever heard, and which ignore an abort.
         dies_after: Nodes whose link is lost after so many pairs.
+        busy: GPUs (node and index) that another process uses.
+        kills: Nodes whose rank host dies in the test of a pair.
+        spoilers: Ranks with which no world communicator forms.
+        apart: Ranks that no world communicator may have together.
+        stuck: Ordered pairs whose transfer hangs in the world communicator.
     """
 
     gpus: dict[str, int]
@@ -35,6 +40,10 @@ class Script:
     hang: set[tuple[int, int]] = field(default_factory=set)
     dies_after: dict[str, int] = field(default_factory=dict)
     busy: set[tuple[str, int]] = field(default_factory=set)
+    kills: set[tuple[str, int, int]] = field(default_factory=set)
+    spoilers: set[int] = field(default_factory=set)
+    apart: set[frozenset[int]] = field(default_factory=set)
+    stuck: set[tuple[int, int]] = field(default_factory=set)
 
 
 class FakeNodes:
@@ -142,16 +151,47 @@ class FakeLink(Link):
             for rank in self._ranks:
                 self._say(op="rested", id=m["id"], rank=rank, error=None)
                 self._say(op="free", id=m["id"], rank=rank)
-        elif op == "all_reduce":
+        elif op == "alive":
+            self._say(op="alive", n=m["n"])
+        elif op == "collective":
             for rank in set(m["ranks"]) & set(self._ranks):
                 for size in m["sizes"]:
                     self._say(
                         op="reduced", id=m["id"], rank=rank, bytes=size, ok=True, timeout=False, seconds=size / 1e9
                     )
                 self._say(op="free", id=m["id"], rank=rank)
+        elif op == "world":
+            self._world(m)
+
+    def _world(self, m: dict[str, Any]) -> None:
+        """Form unless a spoiler is among the ranks; break at the transfers that are stuck."""
+        ranks = set(m["ranks"])
+        spoilers = ranks & self.script.spoilers
+        apart = any(pair <= ranks for pair in self.script.apart)
+        for rank in ranks & set(self._ranks):
+            report: dict[str, Any] = {"op": "worlded", "id": m["id"], "rank": rank, "ok": True, "phase": "verify"}
+            if spoilers or apart:
+                own = rank in spoilers
+                error = "Bootstrap : no socket interface found" if own else "not all ranks came within 0.5 s"
+                report |= {"ok": False, "timeout": not own, "phase": "connect", "error": error}
+            else:
+                mine = [(s, d) for round_ in m["rounds"] for s, d in round_ if rank in (s, d)]
+                stuck = next((pair for pair in mine if pair in self.script.stuck), None)
+                done = mine if stuck is None else mine[: mine.index(stuck)]
+                if self.script.stuck:
+                    stuck = stuck or (mine[-1] if mine else None)
+                    report |= {"ok": False, "timeout": True, "phase": "transfer", "error": "stuck", "at": stuck}
+                    done = [pair for pair in done if pair != stuck]
+                report["at"] = list(stuck) if stuck else None
+                report["rows"] = [[s, d, m["bytes"], 40e9, True, None, "NET/IB/0"] for s, d in done if d == rank]
+            self._say(**report)
+            self._say(op="free", id=m["id"], rank=rank)
 
     def _pair(self, m: dict[str, Any]) -> None:
         self.pairs += 1
+        if (self.node, m["a"], m["b"]) in self.script.kills or (self.node, m["b"], m["a"]) in self.script.kills:
+            self._queue.put_nowait({"t": "exit", "code": None, "signal": 9, "stderr": ""})
+            return
         if self.pairs > self.script.dies_after.get(self.node, 1 << 30):
             self.lose("lost", "the connection broke")
             return

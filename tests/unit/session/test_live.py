@@ -133,7 +133,8 @@ async def test_a_pair_that_hangs_is_ended_from_outside(monkeypatch: pytest.Monke
     assert {p for p, v in cells.items() if v is not Verdict.OK} == {("a:0", "b:1"), ("b:1", "a:0")}
     assert cells["a:0", "b:1"] is Verdict.TIMEOUT
     assert any(m["t"] == "rank" and m["m"]["op"] == "abort" for m in nodes.links["a"].sent)
-    assert nodes.links["a"].spawns == 2, "its rank host was killed and started anew"
+    assert nodes.links["a"].spawns == 3, "its rank host was killed and started anew, and once more when tested alone"
+    assert model.suspects["a:0", "b:1"].startswith("both ends pass with others")
 
 
 async def test_gpus_in_use_are_left_alone_unless_forced() -> None:
@@ -193,3 +194,100 @@ async def test_closing_in_the_middle_is_quick_and_twice_is_harmless() -> None:
         await feed.close()
     await asyncio.gather(running, return_exceptions=True)
     assert all(link.closed for link in nodes.links.values())
+
+
+def _world(model: Model) -> dict[tuple[str, str], Verdict]:
+    return {(m.src, m.dst): model.verdict(m) for m in model.measurements() if m.layer is Layer.WORLD}
+
+
+async def test_the_world_layer_is_filled_beside_the_pairs() -> None:
+    model, _ = await _run(Script({"a": 2, "b": 2}))
+    assert set(_world(model).values()) == {Verdict.OK}
+    assert len(_world(model)) == 12
+    model, _ = await _run(Script({"a": 2, "b": 2}), layers=("p2p",))
+    assert not _world(model)
+    model, _ = await _run(Script({"a": 2, "b": 2}), layers=("world",))
+    assert not _p2p(model)
+
+
+async def test_a_rank_that_spoils_the_world_is_found_by_halves_and_the_rest_is_tested() -> None:
+    model, _ = await _run(Script({"a": 4, "b": 4}, spoilers={6}))
+    bad = {pair for pair, verdict in _world(model).items() if verdict is not Verdict.OK}
+    assert all("b:2" in pair for pair in bad)
+    assert len(bad) == 14
+    assert len(_world(model)) == 56
+    latest = model.latest(Layer.WORLD, "a:0", "b:2")
+    assert latest is not None
+    assert "does not form with b:2" in (latest.error or "")
+    assert "no socket interface found" in (latest.error or "")
+    assert set(_p2p(model).values()) == {Verdict.OK}, "the pair layer goes on"
+
+
+async def test_two_parts_that_do_not_form_together_leave_the_smaller_out() -> None:
+    model, _ = await _run(Script({"a": 3, "b": 2}, apart={frozenset((0, 4)), frozenset((1, 3))}))
+    cells = _world(model)
+    assert len(cells) == 20
+    good = {pair for pair, verdict in cells.items() if verdict is Verdict.OK}
+    assert good == {(s, d) for s in ("a:2", "b:0", "b:1") for d in ("a:2", "b:0", "b:1") if s != d}
+    assert all(cells[pair] is Verdict.FAILED for pair in cells.keys() - good)
+
+
+async def test_a_transfer_that_hangs_in_the_world_is_one_bad_cell() -> None:
+    model, _ = await _run(Script({"a": 2, "b": 2}, stuck={(0, 3)}))
+    cells = _world(model)
+    assert cells["a:0", "b:1"] is Verdict.TIMEOUT
+    assert {v for pair, v in cells.items() if pair != ("a:0", "b:1")} <= {Verdict.OK, Verdict.INCONCLUSIVE}
+
+
+async def test_a_rank_host_that_dies_in_a_test_takes_no_innocent_pair_along() -> None:
+    model, nodes = await _run(Script({"a": 4, "b": 4}, kills={("a", 1, 6)}))
+    bad = {pair: v for pair, v in _p2p(model).items() if v is not Verdict.OK}
+    assert set(bad) == {("a:1", "b:2"), ("b:2", "a:1")}
+    latest = model.latest(Layer.P2P, "a:1", "b:2")
+    assert latest is not None
+    assert "signal 9" in (latest.error or "")
+    assert len(_p2p(model)) == 56
+    assert nodes.links["a"].spawns >= 3
+
+
+async def test_suspects_are_told_apart_by_partners_that_pass() -> None:
+    slow = {(0, n): 5e9 for n in (4, 5, 6, 7)} | {(n, 0): 5e9 for n in (4, 5, 6, 7)}
+    model, _ = await _run(Script({"a": 4, "b": 4}, rates={**slow, (1, 6): 1e9}))
+    assert model.suspects["a:1", "b:2"].startswith("both ends pass with others")
+    assert set(model.suspects) >= {("a:0", "b:0"), ("b:0", "a:0"), ("a:1", "b:2")}
+
+
+async def test_quick_mode_tests_few_pairs() -> None:
+    model, _ = await _run(Script({"a": 4, "b": 4}), mode="quick")
+    assert len(_p2p(model)) == 2 * (4 + 4 + 4)
+    assert len(_world(model)) == 24
+    assert model.exit_code == 0
+
+
+async def test_a_comparison_runs_everything_under_each_value() -> None:
+    model, nodes = await _run(
+        Script({"a": 2, "b": 2}), compare=("NCCL_P2P_DISABLE", ("0", "1")), env={"NCCL_DEBUG": "INFO"}
+    )
+    assert model.comparison == ["NCCL_P2P_DISABLE=0", "NCCL_P2P_DISABLE=1"]
+    spawned = [m["env"] for m in nodes.links["a"].sent if m["t"] == "spawn"]
+    assert spawned == [{"NCCL_DEBUG": "INFO", "NCCL_P2P_DISABLE": value} for value in "01"]
+    first = model.latest(Layer.P2P, "a:0", "b:0")
+    assert first is not None
+    assert first.arm is None
+    second = model.in_arm("NCCL_P2P_DISABLE=1", first)
+    assert second is not None
+    assert second.value == 50.0
+    assert len(model.history(Layer.P2P, "a:0", "b:0")) == 1, "the other arm has its own history"
+
+
+async def test_several_sizes_give_a_row_each() -> None:
+    model, _ = await _run(Script({"a": 2}), sizes=(1024, 1 << 20))
+    rows = [(m.bytes, m.src) for m in model.measurements() if m.layer is Layer.P2P]
+    assert sorted(rows) == [(1024, "a:0"), (1024, "a:1"), (1 << 20, "a:0"), (1 << 20, "a:1")]
+
+
+async def test_gpus_are_given_back_unless_they_are_to_be_kept() -> None:
+    _, nodes = await _run(Script({"a": 2}))
+    assert any(m["t"] == "rank" and m["m"]["op"] == "quit" for m in nodes.links["a"].sent)
+    _, nodes = await _run(Script({"a": 2}), keep_warm=True)
+    assert not any(m["t"] == "rank" and m["m"]["op"] == "quit" for m in nodes.links["a"].sent)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fabtui.fabric.endpoint import Endpoint
 from fabtui.fabric.measurement import Layer, Verdict
 from fabtui.session.admission import admit, engine_for
-from fabtui.session.collective import busbw, groups_of
+from fabtui.session.collective import factor, groups_of
 from fabtui.session.mesh import addresses_of, read_row, targets_of
 from fabtui.session.sides import Side, direction
 
@@ -148,4 +148,12 @@ def test_groups_and_busbw() -> None:
         ("all", "all", (0, 1, 2, 3)),
     ]
     assert groups_of(ends[:1], ["n0"]) == []
-    assert busbw(1_000_000_000, 1.0, 8) == pytest.approx(1.75)
+    assert factor("all_reduce", 8) == pytest.approx(1.75)
+    assert factor("all_gather", 8) == factor("alltoall", 8) == factor("reduce_scatter", 8) == pytest.approx(0.875)
+    assert factor("broadcast", 8) == factor("sendrecv", 8) == 1.0
+
+
+def test_rails_of_three_nodes_are_groups() -> None:
+    ends = [Endpoint(i, f"n{i // 2}", i % 2) for i in range(6)]
+    groups = {g.src: g.ranks for g in groups_of(ends, ["n0", "n1", "n2"]) if g.src.startswith("rail")}
+    assert groups == {"rail0": (0, 2, 4), "rail1": (1, 3, 5)}

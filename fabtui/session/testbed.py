@@ -1,0 +1,74 @@
+"""What all tests of a session share: the endpoints, the rank hosts, the store, the way results go."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fabtui.fabric.endpoint import Endpoint
+from fabtui.fabric.measurement import Measurement
+from fabtui.session.ranks import RankHost
+from fabtui.session.store import StoreServer
+
+
+@dataclass(slots=True)
+class TestBed:
+    """The state that tests work on.
+
+    Attributes:
+        endpoints: All endpoints, by number.
+        hosts: The rank host of each node that has something to test.
+        store: Where ranks meet.
+        go: Cleared while the session is paused: no new test starts.
+        report: Called with finished measurements.
+        began: Called with the pairs (ordered, by name) that have just begun.
+        untested: Called with ``(src, dst, why)`` of what will not be tested.
+        say: Called with a level and a line for the event log.
+        ids: Numbers for tests, never used twice in a session.
+        attempts: How often each thing was tested.
+        arm: Which arm of an A/B comparison runs, or None.
+    """
+
+    #: Not a test, whatever its name makes pytest believe.
+    __test__ = False
+
+    report: Callable[[list[Measurement]], None]
+    began: Callable[[list[tuple[str, str]]], None]
+    untested: Callable[[list[tuple[str, str, str]]], None]
+    say: Callable[[str, str], None]
+    go: asyncio.Event
+    endpoints: list[Endpoint] = field(default_factory=list)
+    hosts: dict[str, RankHost] = field(default_factory=dict)
+    store: StoreServer = field(default_factory=StoreServer)
+    ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    attempts: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    arm: str | None = None
+
+    def attempt(self, *key: str) -> int:
+        """Count one more attempt at something, and return how many there were."""
+        full = (*key, self.arm or "")
+        self.attempts[full] += 1
+        return self.attempts[full]
+
+    def host_of(self, rank: int) -> RankHost:
+        """Return the rank host that runs an endpoint."""
+        return self.hosts[self.endpoints[rank].node]
+
+    def ready(self) -> set[int]:
+        """Return the endpoints that can be tested."""
+        return {rank for host in self.hosts.values() for rank in host.numbers}
+
+    def why_not(self, rank: int) -> str:
+        """Say why an endpoint cannot be tested."""
+        host = self.hosts.get(self.endpoints[rank].node)
+        if host is None:
+            return "it has no ranks"
+        return host.broken or host.bad_ranks.get(rank, "not ready")
+
+    def forget(self, number: int) -> None:
+        """Drop what a test that has ended left in the store."""
+        for epoch in {host.epoch for host in self.hosts.values()}:
+            self.store.forget(f"{epoch}/{number}/")

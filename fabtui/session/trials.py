@@ -1,0 +1,211 @@
+"""All tests of endpoints in one sweep: reach, world layer, pairs, suspects, collectives."""
+
+from __future__ import annotations
+
+from fabtui.fabric.events import Kind, event
+from fabtui.fabric.measurement import Layer, Measurement, Verdict
+from fabtui.fabric.model import Model
+from fabtui.fabric.plan import mode_for, pairs_for
+from fabtui.fabric.schedule import in_parts
+from fabtui.session.collective import CollectiveTest, groups_of, run_collectives
+from fabtui.session.options import MIB, SessionOptions
+from fabtui.session.p2p import PairSweep, PairTest
+from fabtui.session.pump import EventPump
+from fabtui.session.reach_check import check_reach
+from fabtui.session.rest import rest
+from fabtui.session.suspects import MAX_SUSPECTS, bad_pairs, retest
+from fabtui.session.testbed import TestBed
+from fabtui.session.world import WorldSweep, WorldTest
+
+Pair = tuple[int, int]
+
+#: CPU ranks share the cores of their node with each other, so what is normal for them spreads far wider.
+SLOW_BELOW = {"gloo": 0.2}
+USUAL_SLOW_BELOW = 0.7
+DEFAULT_BYTES = {"gloo": 4 * MIB}
+USUAL_BYTES = 256 * MIB
+LATENCY_ITERS = 20
+#: Communicators an endpoint may keep before it lets go of them: each holds some memory of its GPU.
+PAIRS_BEFORE_REST = 32
+#: Slow pairs are tested again at most this often; only what stays slow is slow.
+SLOW_ROUNDS = 2
+
+
+class Trials:
+    """Runs the tests that a session was asked for.
+
+    Args:
+        options: What is asked for.
+        pump: Where events go.
+        model: What is known so far.
+        bed: What tests share.
+    """
+
+    def __init__(self, options: SessionOptions, pump: EventPump, model: Model, bed: TestBed) -> None:
+        self._options = options
+        self._pump = pump
+        self._model = model
+        self._bed = bed
+        #: Pairs whose failure was seen twice already.
+        self._proven: set[frozenset[int]] = set()
+
+    async def run(self, new: list[str], old: list[str], busy: dict[int, str]) -> None:
+        """Test all that involves a node of ``new``; endpoints in ``busy`` are left alone."""
+        self._proven.clear()
+        if "p2p" in self._options.probes:
+            await self._pairs(new, old, busy)
+        if "all_reduce" in self._options.probes:
+            await self._collectives([*old, *new], busy)
+
+    @property
+    def _engine(self) -> str:
+        return next((host.engine.name for host in self._bed.hosts.values()), "gloo")
+
+    @property
+    def _bytes(self) -> int:
+        return self._options.bytes or DEFAULT_BYTES.get(self._engine, USUAL_BYTES)
+
+    # -- pairs --------------------------------------------------------------------------------------------------------
+
+    async def _pairs(self, new: list[str], old: list[str], busy: dict[int, str]) -> None:
+        here = [e for e in self._bed.endpoints if e.node in {*old, *new} and e.node in self._bed.hosts]
+        mode = mode_for(self._options.mode, len(here))
+        fresh = {e.number for e in here if e.node in new}
+        pairs = [(a, b) for a, b in pairs_for(mode, here) if a in fresh or b in fresh]
+        self._pump.emit(event(Kind.PLAN, slow_below=SLOW_BELOW.get(self._engine, USUAL_SLOW_BELOW)))
+        if mode != "full":
+            self._pump.log("notice", f"{mode}: {len(pairs)} of {len(here) * (len(here) - 1) // 2} pairs are tested")
+        pairs = self._without_busy(pairs, busy)
+        if not pairs:
+            return
+        self._pump.emit(event(Kind.PHASE, name="reach", total=0))
+        dead = await check_reach(list(self._bed.hosts.values()), self._options.timeout, self._pump)
+        if "world" in self._options.layers:
+            await self._world([e.number for e in here if e.number not in busy], {frozenset(pair) for pair in pairs})
+        if "p2p" not in self._options.layers:
+            return
+        self._pump.emit(event(Kind.PHASE, name="p2p", total=2 * len(pairs) * max(1, len(self._options.sizes))))
+        if self._engine == "gloo":
+            pairs = self._without_dead(pairs, dead)
+        for size in self._options.sizes or (self._bytes,):
+            await self._run_pairs(pairs, size, alone=self._options.isolated)
+        if self._bed.arm is None:
+            await self._suspects({frozenset(pair) for pair in pairs})
+
+    async def _world(self, ranks: list[int], wanted: set[frozenset[int]]) -> None:
+        ready = self._bed.ready()
+        ranks = [rank for rank in ranks if rank in ready]
+        if len(ranks) < 2:
+            return
+        self._pump.emit(event(Kind.PHASE, name="world", total=2 * len(wanted)))
+        test = WorldTest(self._bytes, self._options.iters, self._options.warmup, self._options.timeout)
+        await WorldSweep(self._bed, test).run(ranks, wanted)
+        await self._rest()
+
+    def _without_busy(self, pairs: list[Pair], busy: dict[int, str]) -> list[Pair]:
+        """Take out the pairs of GPUs that other processes use: their jobs are not to be disturbed."""
+        lines = []
+        for a, b in pairs:
+            for n in {a, b} & busy.keys():
+                why = f"{self._bed.endpoints[n]} is in use by {busy[n]}; --force tests it all the same"
+                lines += [(self._name(s), self._name(d), why) for s, d in ((a, b), (b, a))]
+        if lines:
+            self._bed.untested(lines)
+        return [(a, b) for a, b in pairs if not {a, b} & busy.keys()]
+
+    def _name(self, rank: int) -> str:
+        return str(self._bed.endpoints[rank])
+
+    def _without_dead(self, pairs: list[Pair], dead: dict[tuple[str, str], tuple[str, bool]]) -> list[Pair]:
+        """Report the pairs whose path the TCP check found dead, so that they cost one deadline in all."""
+        left = []
+        for a, b in pairs:
+            ends = self._bed.endpoints[a], self._bed.endpoints[b]
+            found = {(s, d): dead.get((s.node, d.node)) for s, d in (ends, ends[::-1])}
+            first = next((result for result in found.values() if result), None)
+            if first is None:
+                left.append((a, b))
+                continue
+            self._bed.report(
+                [
+                    Measurement(
+                        Layer.P2P,
+                        str(s),
+                        str(d),
+                        Verdict.TIMEOUT if (result or first)[1] else Verdict.FAILED,
+                        unit="GB/s",
+                        bytes=self._bytes,
+                        how="TCP check before the test",
+                        src_addr=s.address,
+                        dst_addr=d.address,
+                        attempts=self._bed.attempt("p2p", str(s), str(d)),
+                        error=f"connect: {result[0]}" if result else f"connect: the way back is dead: {first[0]}",
+                    )
+                    for (s, d), result in found.items()
+                ]
+            )
+        return left
+
+    async def _run_pairs(self, pairs: list[Pair], size: int, *, alone: bool = False) -> None:
+        """Test pairs, in parts after each of which the ranks let go of what the tests have left."""
+        test = PairTest(
+            bytes=size,
+            iters=self._options.iters,
+            warmup=self._options.warmup,
+            latency_iters=LATENCY_ITERS,
+            deadline=self._options.timeout,
+            both=self._options.both,
+            engine=self._engine,
+        )
+        for part in in_parts(pairs, PAIRS_BEFORE_REST):
+            sweep = PairSweep(self._bed, test, one_at_a_time=alone)
+            await sweep.run(part)
+            self._proven |= sweep.tested_alone
+            await self._rest()
+
+    async def _rest(self) -> None:
+        for trouble in await rest(self._bed.hosts.values(), next(self._bed.ids), len(self._bed.endpoints)):
+            self._pump.log("warning", trouble)
+
+    async def pairs_alone(self, pairs: list[Pair]) -> None:
+        """Test pairs one at a time."""
+        await self._run_pairs(pairs, max(self._options.sizes, default=self._bytes), alone=True)
+
+    async def _suspects(self, swept: set[frozenset[int]]) -> None:
+        """Test what came out bad again, alone, then its ends with others."""
+        await self._pump.flush()
+        dead = bad_pairs(self._model, swept - self._proven, (Verdict.FAILED, Verdict.TIMEOUT))
+        for _ in range(SLOW_ROUNDS):
+            slow = bad_pairs(self._model, swept, (Verdict.SLOW,))
+            if not slow or len(slow) > MAX_SUSPECTS:
+                break
+            self._pump.log("info", f"{len(slow)} slow pairs are tested again, alone")
+            await self.pairs_alone(slow)
+            await self._pump.flush()
+        if dead and len(dead) <= MAX_SUSPECTS:
+            # Dead pairs move no data, so those that share no endpoint are alone even when they run at once.
+            self._pump.log("info", f"{len(dead)} dead pairs are tested again, with no other traffic")
+            await self._run_pairs(dead, max(self._options.sizes, default=self._bytes))
+            await self._pump.flush()
+        bad = bad_pairs(self._model, swept, (Verdict.FAILED, Verdict.TIMEOUT, Verdict.SLOW))
+        if bad and len(bad) <= MAX_SUSPECTS:
+            lines = await retest(self._model, bad, self.pairs_alone, self._pump.flush)
+            self._pump.emit(event(Kind.PLAN, suspects=lines))
+
+    # -- collectives --------------------------------------------------------------------------------------------------
+
+    async def _collectives(self, nodes: list[str], busy: dict[int, str]) -> None:
+        usable = self._bed.ready() - busy.keys()
+        groups = groups_of([e for e in self._bed.endpoints if e.number in usable], nodes)
+        if not groups:
+            return
+        largest = self._bytes
+        three = tuple(sorted({max(4, largest // part // 4 * 4) for part in (64, 8, 1)}))
+        sizes = self._options.collective_sizes or three
+        test = CollectiveTest(
+            self._options.collectives, sizes, self._options.iters, self._options.warmup, self._options.timeout
+        )
+        name = test.kinds[0] if len(test.kinds) == 1 else "collectives"
+        self._pump.emit(event(Kind.PHASE, name=name, total=len(groups) * len(sizes) * len(test.kinds)))
+        await run_collectives(self._bed, test, groups)
+        await self._rest()

@@ -1,0 +1,233 @@
+"""The world layer: the same transfers as the pair tests, inside one communicator of all ranks, where NCCL may relay."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fabtui.fabric.measurement import Layer, Measurement, Verdict
+from fabtui.fabric.schedule import circle_rounds
+from fabtui.fabric.text import clean, one_line
+from fabtui.session.gather import Errand, Gathering, failure
+from fabtui.session.sides import MAX_RAW, name_ranks, number
+from fabtui.session.testbed import TestBed
+
+#: When looking for the ranks that keep a communicator from forming, one that can form takes far less than this.
+FORM_DEADLINE = 6.0
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class WorldTest:
+    """How the world layer is tested: message size, timed messages at most, warm-up, deadline of each phase (s)."""
+
+    bytes: int
+    iters: int
+    warmup: int
+    deadline: float
+
+
+class WorldSweep:
+    """One pass of the world layer.
+
+    Args:
+        bed: What tests share.
+        test: How it is tested.
+    """
+
+    def __init__(self, bed: TestBed, test: WorldTest) -> None:
+        self._bed = bed
+        self._test = test
+
+    async def run(self, ranks: Sequence[int], wanted: set[frozenset[int]] | None = None) -> None:
+        """Test all ordered pairs of ranks, or those of ``wanted``; ranks without which it forms are found and told."""
+        good, why = list(ranks), ""
+        errand = await self._go(good, wanted)
+        if not self._formed(errand):
+            text, _ = self._failure(errand)
+            self._bed.say("warning", f"the world communicator does not form: {text}")
+            good, reasons = await self._formable(list(ranks))
+            why = text
+            self._tell_left_out(ranks, good, reasons, wanted, why)
+            if len(good) < 2:
+                return
+            self._bed.say("info", f"the world communicator forms without {self._names(set(ranks) - set(good))}")
+            errand = await self._go(good, wanted)
+        self._report(errand, good, wanted)
+
+    # -- one attempt --------------------------------------------------------------------------------------------------
+
+    async def _go(self, ranks: Sequence[int], wanted: set[frozenset[int]] | None) -> Errand:
+        rounds = [
+            [[ranks[i], ranks[j]] for i, j in turned if wanted is None or frozenset((ranks[i], ranks[j])) in wanted]
+            for round_ in circle_rounds(len(ranks))
+            for turned in (round_, [(j, i) for i, j in round_])
+        ]
+        self._bed.began([(self._name(s), self._name(d)) for round_ in rounds for s, d in round_])
+        errand = self._errand(ranks, [round_ for round_ in rounds if round_], self._test.deadline)
+        await Gathering(self._bed).run([errand])
+        return errand
+
+    def _errand(self, ranks: Sequence[int], rounds: list[list[list[int]]], deadline: float) -> Errand:
+        message = {
+            "op": "world",
+            "ranks": list(ranks),
+            "rounds": rounds,
+            "bytes": self._test.bytes,
+            "iters": self._test.iters,
+            "warmup": self._test.warmup,
+            "deadline": deadline,
+        }
+        return Errand(tuple(ranks), message, 2 * deadline)
+
+    def _worlded(self, errand: Errand) -> dict[int, dict[str, Any] | None]:
+        found = {}
+        for rank in errand.ranks:
+            reports = [m for m in errand.reports.get(rank, []) if m.get("op") == "worlded"]
+            found[rank] = reports[-1] if reports else None
+        return found
+
+    def _formed(self, errand: Errand) -> bool:
+        """Say whether the communicator came about, whatever happened in it then."""
+        reports = self._worlded(errand)
+        return all(report is not None and report.get("phase") != "connect" for report in reports.values())
+
+    def _failure(self, errand: Errand) -> tuple[str, bool]:
+        return failure(errand, self._worlded(errand), self._bed.endpoints)
+
+    # -- which ranks it forms without ---------------------------------------------------------------------------------
+
+    async def _formable(self, ranks: list[int]) -> tuple[list[int], dict[int, str]]:
+        """Find by halves a large set of ranks whose communicator forms; returns it, and why others are left out."""
+        parts: list[list[int]] = [ranks]
+        good: list[list[int]] = []
+        reasons: dict[int, str] = {}
+        while parts:
+            halves = [half for part in parts for half in (part[: len(part) // 2], part[len(part) // 2 :]) if half]
+            errands = [self._errand(half, [], min(FORM_DEADLINE, self._test.deadline)) for half in halves]
+            # Ranks of different halves form their communicators at once, so a level costs one deadline in all.
+            await Gathering(self._bed).run(errands)
+            parts = []
+            for half, errand in zip(halves, errands, strict=True):
+                if self._formed(errand):
+                    good.append(half)
+                elif len(half) > 1:
+                    parts.append(half)
+                else:
+                    reasons[half[0]] = self._failure(errand)[0]
+        return await self._joined(good, reasons)
+
+    async def _joined(self, good: list[list[int]], reasons: dict[int, str]) -> tuple[list[int], dict[int, str]]:
+        """Put parts together that form by themselves, the largest first; those that spoil it stay out."""
+        good.sort(key=len, reverse=True)
+        whole = sorted(itertools.chain.from_iterable(good))
+        if len(good) > 1 and not self._formed(await self._form(whole)):
+            whole = list(good[0])
+            for part in good[1:]:
+                errand = await self._form(sorted(whole + part))
+                if self._formed(errand):
+                    whole = sorted(whole + part)
+                else:
+                    reasons.update(dict.fromkeys(part, self._failure(errand)[0]))
+        return whole, reasons
+
+    async def _form(self, ranks: list[int]) -> Errand:
+        errand = self._errand(ranks, [], min(FORM_DEADLINE, self._test.deadline))
+        await Gathering(self._bed).run([errand])
+        return errand
+
+    # -- reporting ----------------------------------------------------------------------------------------------------
+
+    def _name(self, rank: int) -> str:
+        return str(self._bed.endpoints[rank])
+
+    def _names(self, ranks: Iterable[int]) -> str:
+        return ", ".join(self._name(rank) for rank in sorted(ranks))
+
+    def _tell_left_out(
+        self,
+        ranks: Sequence[int],
+        good: Sequence[int],
+        reasons: dict[int, str],
+        wanted: set[frozenset[int]] | None,
+        why: str,
+    ) -> None:
+        """Report the pairs of ranks that the world communicator does not form with."""
+        out = set(ranks) - set(good)
+        found = []
+        for src, dst in itertools.permutations(ranks, 2):
+            if not out & {src, dst} or (wanted is not None and frozenset((src, dst)) not in wanted):
+                continue
+            rank = src if src in out else dst
+            text = f"the world communicator does not form with {self._name(rank)}: {reasons.get(rank, why)}"
+            found.append(self._measurement(src, dst, Verdict.FAILED, error=text))
+        self._bed.report(found)
+
+    def _measurement(self, src: int, dst: int, verdict: Verdict, **more: Any) -> Measurement:
+        names = self._name(src), self._name(dst)
+        ends = self._bed.endpoints[src], self._bed.endpoints[dst]
+        return Measurement(
+            layer=Layer.WORLD,
+            src=names[0],
+            dst=names[1],
+            verdict=verdict,
+            unit="GB/s",
+            time=time.time(),
+            how=f"{self._bed.host_of(dst).version}, within the communicator of all ranks, one way, data verified",
+            src_addr=ends[0].address,
+            dst_addr=ends[1].address,
+            attempts=self._bed.attempt("world", *names),
+            **more,
+        )
+
+    def _report(self, errand: Errand, ranks: Sequence[int], wanted: set[frozenset[int]] | None) -> None:
+        found: dict[Pair, Measurement] = {}
+        reports = self._worlded(errand)
+        for rank, report in reports.items():
+            rows = (report or {}).get("rows")
+            for row in rows if isinstance(rows, list) else []:
+                if (made := self._row(row, rank, set(ranks), report or {})) is not None:
+                    found[made[0]] = made[1]
+        missing = [
+            pair
+            for pair in itertools.permutations(ranks, 2)
+            if pair not in found and (wanted is None or frozenset(pair) in wanted)
+        ]
+        if missing:
+            self._report_missing(errand, reports, missing, found)
+        self._bed.report(list(found.values()))
+
+    def _row(self, row: Any, rank: int, ranks: set[int], report: dict[str, Any]) -> tuple[Pair, Measurement] | None:
+        """Return the measurement of a row ``[src, dst, bytes, rate, ok, error, transport]``; None if it is none."""
+        if not isinstance(row, list) or len(row) < 7 or row[1] != rank or row[0] not in ranks or row[0] == rank:
+            return None
+        src, size, rate, transport = row[0], number(row[2]), number(row[3]), row[6]
+        more: dict[str, Any] = {
+            "bytes": int(size) if size is not None else None,
+            "transport": one_line(str(transport), 120) if transport else None,
+        }
+        if row[4] is True and rate:
+            return (src, rank), self._measurement(src, rank, Verdict.OK, value=rate / 1e9, **more)
+        error = name_ranks(one_line(str(row[5] or "failed without a reason"), 500), self._bed.endpoints)
+        raw = clean(str(report["raw"]), MAX_RAW) if report.get("raw") else None
+        return (src, rank), self._measurement(src, rank, Verdict.FAILED, error=error, raw=raw, **more)
+
+    def _report_missing(
+        self,
+        errand: Errand,
+        reports: dict[int, dict[str, Any] | None],
+        missing: list[Pair],
+        found: dict[Pair, Measurement],
+    ) -> None:
+        """Report transfers that did not come about: those in which both ranks were stuck, and those never begun."""
+        stuck = {rank: report.get("at") for rank, report in reports.items() if report}
+        text, timeout = self._failure(errand)
+        for src, dst in missing:
+            if stuck.get(src) == [src, dst] and stuck.get(dst) == [src, dst]:
+                verdict, why = (Verdict.TIMEOUT if timeout else Verdict.FAILED), text
+            else:
+                verdict, why = Verdict.INCONCLUSIVE, f"the world communicator broke before it: {text}"
+            found[src, dst] = self._measurement(src, dst, verdict, error=why)
