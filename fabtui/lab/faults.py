@@ -1,8 +1,8 @@
 """Faults that a lab makes on purpose, and how they are written.
 
-``n000:1>n001:2=drop`` (or ``refuse``, or ``slow:10MB``) is a fault of an ordered pair of endpoints; the rank hosts
-make it.
-``n001=dead-after:3`` (or ``down``, or ``hang``) is a fault of a node; the lab's own server makes it.
+``n000:1>n001:2=drop`` (or ``refuse``, ``slow:10MB``, ``absent``, ``corrupt``, ``kill``, ``stop``) is a fault of an
+ordered pair of endpoints; the rank hosts make it.
+``n001=dead-after:3`` (or ``down``, ``hang``, ``env:NAME=VALUE``) is a fault of a node; the lab's own server makes it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,14 @@ from dataclasses import dataclass
 
 from fabtui.lab.spec import LabSpec
 
-PAIR_KINDS = ("drop", "refuse", "slow")
-NODE_KINDS = ("dead-after", "down", "hang")
+PAIR_KINDS = ("drop", "refuse", "slow", "absent", "corrupt", "kill", "stop")
 LONGEST_LIFE = 86400.0
+LONGEST_VALUE = 1000
+#: The lab itself finds and counts what is its own by these.
+RESERVED_NAMES = frozenset({"FABTUI_LAB_MARK", "FABTUI_LAB_NODE", "FABTUI_LAB_ENDPOINTS"})
+
+_PAIR_FAULTS = "drop, refuse, slow:10MB, absent, corrupt, kill or stop"
+_NODE_FAULTS = "dead-after:3, down, hang or env:NAME=VALUE"
 
 _UNITS = {
     unit + ending: factor
@@ -39,7 +44,8 @@ class PairFault:
     Attributes:
         src: The source, as ``n000:1``.
         dst: The destination.
-        kind: ``drop`` (nothing arrives), ``refuse`` (an error at once) or ``slow``.
+        kind: ``drop`` (nothing arrives), ``refuse`` (an error at once), ``slow``, ``absent`` (the source stays away),
+            ``corrupt`` (it sends a wrong byte), ``kill`` or ``stop`` (in mid-transfer its process is ended or stopped).
         rate: Bytes per second of ``slow``, else None.
         text: What the user wrote.
     """
@@ -57,16 +63,18 @@ class NodeFault:
 
     Attributes:
         node: The node's name.
-        kind: ``dead-after`` (dies so many seconds after its first command), ``down`` (refuses connections) or ``hang``
-            (takes connections and never says a word).
+        kind: ``dead-after`` (dies so many seconds after its first command), ``down`` (refuses connections), ``hang``
+            (takes connections and never says a word) or ``env`` (all that runs there has a wrong variable).
         after: Seconds of ``dead-after``, else None.
         text: What the user wrote.
+        variable: Name and value of ``env``, else None.
     """
 
     node: str
     kind: str
     after: float | None
     text: str
+    variable: tuple[str, str] | None = None
 
 
 Fault = PairFault | NodeFault
@@ -116,7 +124,7 @@ def _pair_fault(text: str, where: str, what: str, nodes: Mapping[str, int]) -> P
         return PairFault(src, dst, kind, parse_rate(value), text)
     if kind in PAIR_KINDS and not colon:
         return PairFault(src, dst, kind, None, text)
-    raise ValueError(f"{what[:40]!r} is not a fault of a pair; expected drop, refuse or slow:10MB")
+    raise ValueError(f"{what[:40]!r} is not a fault of a pair; expected {_PAIR_FAULTS}")
 
 
 def _node_fault(text: str, where: str, what: str, nodes: Mapping[str, int]) -> NodeFault:
@@ -131,9 +139,29 @@ def _node_fault(text: str, where: str, what: str, nodes: Mapping[str, int]) -> N
         if after > LONGEST_LIFE:
             raise ValueError(f"{after:g} s are more than a day")
         return NodeFault(node, kind, after, text)
-    if kind in NODE_KINDS and kind != "dead-after" and not colon:
+    if kind == "env" and colon:
+        return NodeFault(node, kind, None, text, _variable(value))
+    if kind in ("down", "hang") and not colon:
         return NodeFault(node, kind, None, text)
-    raise ValueError(f"{what[:40]!r} is not a fault of a node; expected dead-after:3, down or hang")
+    raise ValueError(f"{what[:40]!r} is not a fault of a node; expected {_NODE_FAULTS}")
+
+
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", name, re.ASCII):
+        raise ValueError(f"{text[:40]!r} is not NAME=VALUE; expected env:NCCL_SOCKET_IFNAME=nosuch")
+    if name in RESERVED_NAMES:
+        raise ValueError(f"{name} belongs to the lab itself")
+    if not value.isprintable() or len(value) > LONGEST_VALUE:
+        raise ValueError(f"the value of {name} is too long or not printable")
+    return name, value
+
+
+def _place(fault: Fault) -> tuple[str, ...]:
+    """Return what there may be one fault of: a pair, a node, a variable of a node."""
+    if isinstance(fault, PairFault):
+        return fault.src, fault.dst
+    return (fault.node,) if fault.variable is None else (fault.node, fault.variable[0])
 
 
 def parse_faults(texts: Sequence[str], nodes: LabSpec | Mapping[str, int]) -> list[Fault]:
@@ -159,9 +187,10 @@ def parse_faults(texts: Sequence[str], nodes: LabSpec | Mapping[str, int]) -> li
             fault: Fault = read(text, where, what.strip(), known)
         except ValueError as error:
             raise ValueError(f"{shown}: {error}") from None
-        place = (fault.src, fault.dst) if isinstance(fault, PairFault) else (fault.node,)
+        place = _place(fault)
         if place in seen:
-            raise ValueError(f"{shown}: there is a fault for {'>'.join(place)} already, {seen[place][:80]!r}")
+            where = (">" if isinstance(fault, PairFault) else " ").join(place)
+            raise ValueError(f"{shown}: there is a fault for {where} already, {seen[place][:80]!r}")
         seen[place] = text
         faults.append(fault)
     return faults

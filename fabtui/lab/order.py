@@ -18,11 +18,15 @@ class Order:
 
     def to_json(self) -> str:
         """Return the line that says this."""
-        faults = [[fault.node, fault.kind, fault.after, fault.text] for fault in self.faults]
+        faults = [[f.node, f.kind, f.after, f.text, f.variable] for f in self.faults]
         return json.dumps({"endpoints": self.spec.endpoints, "faults": faults})
 
     @classmethod
     def from_json(cls, line: str) -> Order:
         """Return what a line of ``to_json`` says."""
         given = json.loads(line)
-        return cls(LabSpec(tuple(given["endpoints"])), tuple(NodeFault(*fault) for fault in given["faults"]))
+        faults = [
+            NodeFault(node, kind, after, text, None if variable is None else (variable[0], variable[1]))
+            for node, kind, after, text, variable in given["faults"]
+        ]
+        return cls(LabSpec(tuple(given["endpoints"])), tuple(faults))

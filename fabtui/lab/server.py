@@ -43,19 +43,19 @@ class LabServer:
         self._folder = folder
         self._lab = uuid.uuid4().hex
         self._shares, self._note = divide(visible_gpus(), order.spec.endpoints)
-        faults = {fault.node: fault for fault in order.faults}
         self._nodes = [
-            self._node(name, number, count, faults.get(name))
+            self._node(name, number, count, [fault for fault in order.faults if fault.node == name])
             for number, (name, count) in enumerate(order.spec.nodes.items())
         ]
         self._endpoints = order.spec.endpoints
 
-    def _node(self, name: str, number: int, endpoints: int, fault: NodeFault | None) -> LabNode:
+    def _node(self, name: str, number: int, endpoints: int, faults: list[NodeFault]) -> LabNode:
         mark = f"{self._lab}-{name}"
         environment = node_environment(
             os.environ, name, address_of(number), endpoints, self._shares[number], sys.executable, mark
         )
-        return LabNode(name, number, environment, fault)
+        environment.update(fault.variable for fault in faults if fault.variable is not None)
+        return LabNode(name, number, environment, next((fault for fault in faults if fault.variable is None), None))
 
     async def listen(self) -> dict[str, Any]:
         """Open all nodes and write the client's files; returns what the controller has to know."""

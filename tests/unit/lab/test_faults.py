@@ -24,6 +24,16 @@ SPEC = LabSpec((4, 3, 1))
         ("n001=dead-after:0.5s", NodeFault("n001", "dead-after", 0.5, "n001=dead-after:0.5s")),
         ("n001=down", NodeFault("n001", "down", None, "n001=down")),
         ("n001=hang", NodeFault("n001", "hang", None, "n001=hang")),
+        *(
+            (f"n000:1>n001:2={kind}", PairFault("n000:1", "n001:2", kind, None, f"n000:1>n001:2={kind}"))
+            for kind in ("absent", "corrupt", "kill", "stop")
+        ),
+        (
+            "n001=env:NCCL_SOCKET_IFNAME=nosuch",
+            NodeFault("n001", "env", None, "n001=env:NCCL_SOCKET_IFNAME=nosuch", ("NCCL_SOCKET_IFNAME", "nosuch")),
+        ),
+        ("n001=env:A==b>c", NodeFault("n001", "env", None, "n001=env:A==b>c", ("A", "=b>c"))),
+        ("n001=env:A=", NodeFault("n001", "env", None, "n001=env:A=", ("A", ""))),
     ],
 )
 def test_grammar(text: str, fault: object) -> None:
@@ -54,9 +64,9 @@ def test_rates(text: str, rate: float) -> None:
     [
         ("", "not a fault"),
         ("n000:1>n001:2", "not a fault"),
-        ("n000:1>n001:2=", "drop, refuse or slow"),
-        ("n000:1>n001:2=lose", "drop, refuse or slow"),
-        ("n000:1>n001:2=drop:1", "drop, refuse or slow"),
+        ("n000:1>n001:2=", "drop, refuse, slow"),
+        ("n000:1>n001:2=lose", "drop, refuse, slow"),
+        ("n000:1>n001:2=drop:1", "drop, refuse, slow"),
         ("n000:1>n001:2=slow", "needs a rate"),
         ("n000:1>n001:2=slow:", "not a rate"),
         ("n000:1>n001:2=slow:0MB", "not a rate"),
@@ -78,6 +88,19 @@ def test_rates(text: str, rate: float) -> None:
         ("n001=dead-after:", "number of seconds"),
         ("n001=dead-after:-1", "number of seconds"),
         ("n001=dead-after:999999", "more than a day"),
+        ("n000:1>n001:2=kill:9", "kill or stop"),
+        ("n000:1>n001:2=env:A=b", "fault of a pair"),
+        ("n001=kill", "fault of a node"),
+        ("n001=env", "fault of a node"),
+        ("n001=env:", "not NAME=VALUE"),
+        ("n001=env:A", "not NAME=VALUE"),
+        ("n001=env:=b", "not NAME=VALUE"),
+        ("n001=env:1A=b", "not NAME=VALUE"),
+        ("n001=env:A B=c", "not NAME=VALUE"),
+        ("n001=env:Ä=b", "not NAME=VALUE"),
+        ("n001=env:A=b\x00c", "not printable"),
+        ("n001=env:A=" + 1001 * "b", "too long"),
+        ("n001=env:FABTUI_LAB_MARK=b", "belongs to the lab"),
     ],
 )
 def test_mistakes_say_what_and_where(text: str, word: str) -> None:
@@ -92,7 +115,10 @@ def test_two_faults_of_one_place_are_refused() -> None:
         parse_faults(["n000:1>n001:2=drop", "n000:1>n001:2=refuse"], SPEC)
     with pytest.raises(ValueError, match="already"):
         parse_faults(["n001=down", "n001=hang"], SPEC)
+    with pytest.raises(ValueError, match="for n001 A already"):
+        parse_faults(["n001=env:A=1", "n001=env:A=1"], SPEC)
     assert len(parse_faults(["n000:1>n001:2=drop", "n001:2>n000:1=drop", "n001=down"], SPEC)) == 3
+    assert len(parse_faults(["n001=env:A=1", "n001=env:B=1", "n000=env:A=1", "n001=dead-after:3"], SPEC)) == 4
 
 
 @given(

@@ -59,7 +59,11 @@ def test_bad_shapes_are_told_in_one_line(text: str, word: str) -> None:
 def test_order_survives_its_way() -> None:
     from fabtui.lab.faults import NodeFault
 
-    order = Order(LabSpec((2, 3)), (NodeFault("n001", "dead-after", 1.5, "n001=dead-after:1.5"),))
+    faults = (
+        NodeFault("n001", "dead-after", 1.5, "n001=dead-after:1.5"),
+        NodeFault("n000", "env", None, "n000=env:A=b", ("A", "b")),
+    )
+    order = Order(LabSpec((2, 3)), faults)
     line = order.to_json()
     assert "\n" not in line
     assert Order.from_json(line) == order

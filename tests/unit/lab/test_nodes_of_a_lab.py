@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fabtui.lab import server
+from fabtui.lab.faults import NodeFault, parse_faults
 from fabtui.lab.gpus import divide, visible_gpus
 from fabtui.lab.node import address_of, node_environment
+from fabtui.lab.order import Order
+from fabtui.lab.spec import LabSpec
 
 
 def test_addresses_are_on_loopback_and_apart() -> None:
@@ -59,3 +64,16 @@ def test_environment_of_a_node() -> None:
     without = node_environment(base, "n001", "127.0.60.11", 2, [], "/py", "mark")
     assert without["CUDA_VISIBLE_DEVICES"] == ""
     assert "NCCL_HOSTID" not in without
+
+
+def test_variables_are_those_of_their_node_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: dict[str, tuple[Any, Any]] = {}
+    monkeypatch.setattr(server, "LabNode", lambda name, number, env, fault: made.update({name: (env, fault)}))
+    spec = LabSpec((1, 1))
+    faults = parse_faults(["n001=env:A=1", "n001=dead-after:3", "n001=env:FABTUI_LAB_ADDRESS=192.0.2.1"], spec)
+    server.LabServer(Order(spec, tuple(fault for fault in faults if isinstance(fault, NodeFault))), tmp_path)
+    assert "A" not in made["n000"][0]
+    assert made["n000"][1] is None
+    assert made["n001"][0]["A"] == "1"
+    assert made["n001"][0]["FABTUI_LAB_ADDRESS"] == "192.0.2.1"
+    assert made["n001"][1] == faults[1]
