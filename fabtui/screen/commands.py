@@ -25,6 +25,9 @@ KEY_NAMES = {
     "pagedown": "page down",
 }
 
+#: What only moves about is found when it is searched for.
+_MOVES = ("grid.", "worst.", "detail.", ".layer-")
+
 
 def bindings_of(kind: type[DOMNode]) -> Iterable[Binding]:
     """Yield the bindings that a class itself has."""
@@ -93,6 +96,7 @@ def commands(app: FabricApp, screen: Screen[object]) -> Iterable[SystemCommand]:
                 f"{words[:1].upper()}{words[1:]}",
                 f"{title}: {', '.join(keys_of(app, binding))}",
                 _doing(app, binding.action, node),
+                discover=not any(part in (binding.id or "") for part in _MOVES),
             )
     yield SystemCommand("Change the theme", "the colours of the screen", app.action_change_theme)
 

@@ -84,6 +84,7 @@ class GridView(Widget, can_focus=True):
         self.row = 0
         self.column = min(1, max(0, source.axis.size - 1))
         self._moved = False
+        self._seats: tuple[Seat, Seat] | None = None
         self.cell_width: int | None = None
         self.top = 0
         self.left = 0
@@ -108,16 +109,18 @@ class GridView(Widget, can_focus=True):
 
     def show(self, source: CellSource) -> None:
         """Show another source, or the same one after everything in it may have changed, its axis too."""
-        seats = self._cursor_seats()
+        seats = self._seats
         self.source = source
         size = source.axis.size
         if not self._moved:
             # On the first cell that can hold something.
             self.row, self.column = 0, min(1, max(0, size - 1))
         elif seats is not None and seats != self._cursor_seats():
+            # The same pair may stand elsewhere now.
             find = source.axis.find
             self.row, self.column = find(seats[0]) or 0, find(seats[1]) or 0
         self.row, self.column = max(0, min(self.row, size - 1)), max(0, min(self.column, size - 1))
+        self._seats = self._cursor_seats()
         self._layout = None
         self.reread()
 
@@ -304,6 +307,7 @@ class GridView(Widget, can_focus=True):
         before = self.row
         self._moved = True
         self.row, self.column = row, column
+        self._seats = self._cursor_seats()
         self._after_move(before)
         self.post_message(self.Moved())
 

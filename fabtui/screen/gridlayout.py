@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fabtui.screen.axis import Axis
 
 #: The widest cell; wider ones would only spread the grid.
-WIDEST = 5
+WIDEST = 6
 #: A cell of this width or more holds a number.
 NUMBER_WIDTH = 4
 #: Where not even cells of width 1 all fit, this width is used and the grid scrolls.

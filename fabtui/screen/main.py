@@ -26,7 +26,7 @@ from fabtui.screen.source import ModelSource
 from fabtui.screen.textline import TextLine
 from fabtui.screen.title import FULL_TABS, LayerTabs, badges_content, title_content
 from fabtui.screen.trouble import Trouble
-from fabtui.screen.words import LAYERS, Part, legend, plain
+from fabtui.screen.words import LAYERS, Part, legend
 from fabtui.screen.worst import MOST, WorstList
 
 if TYPE_CHECKING:
@@ -238,9 +238,10 @@ class MainScreen(Screen[None]):
         target = right if right.display else below
         room = self.size.width - (70 if target is right else 0)
         where = self.grid.scrolled_text if self.view == "grid" else ""
-        if where and len(plain(parts)) + len(where) + 3 <= room:
-            parts = [*parts, ("   " + where, "bold")]
-        target.show(Content.assemble(*clipped(parts, room, self._glyphs.ellipsis)))
+        parts = clipped(parts, room - len(where) - 2 if where else room, self._glyphs.ellipsis)
+        if where:
+            parts.append(("  " + where, "bold"))
+        target.show(Content.assemble(*parts))
         self.color_key.show_transports(self.source.layer is Layer.TRANSPORT)
         self.draw_cursor()
 
@@ -249,11 +250,11 @@ class MainScreen(Screen[None]):
         done = self.trouble.step(_SEARCH)
         if not done:
             self._fabric_app.draw_again(0.05)
-        seats = self.cursor_seats()
         if self.view == "worst":
             bad = self.trouble.worst(MOST)
             nothing = f"no bad pair in layer {self.source.layer}" if done else "looking for bad pairs"
             self.worst_list.put(self.source.axis, bad, nothing)
+        seats = self.cursor_seats()
         if seats is None:
             return
         source, target = seats

@@ -75,7 +75,7 @@ class PairScreen(DetailScreen):
         model, glyphs = self.fabric_app.model, self.fabric_app.glyphs
         there = direction_lines(model, self.source, self.target, glyphs)
         back = direction_lines(model, self.target, self.source, glyphs)
-        lines = beside(there, back, width) if width >= _SIDE_BY_SIDE else [*there, [], *back]
+        lines = beside(there, back, width) if width >= _SIDE_BY_SIDE else stacked([*there, [], *back], width)
         lines += _ends_lines(model, (self.source, self.target))
         lines += _next_lines(model, self.source, self.target)
         lines += _history_lines(model, self.source, self.target, glyphs)
@@ -158,6 +158,11 @@ def beside(left: Lines, right: Lines, width: int) -> Lines:
         other = b[at] if at < len(b) else []
         lines.append([*one, (" " * (half - len(plain(one)) + 3), ""), *other])
     return lines
+
+
+def stacked(lines: Lines, width: int) -> Lines:
+    """Return lines of which none is longer than a width."""
+    return [piece for line in lines for piece in wrapped(line, width)]
 
 
 def wrapped(line: list[Part], width: int) -> Lines:

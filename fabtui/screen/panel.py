@@ -185,6 +185,9 @@ def log_parts(line: LogLine) -> list[Part]:
     ]
 
 
+_ALWAYS = ("app.help", "app.quit")
+
+
 class KeyBar(TextLine):
     """The keys that do something here; a click on one presses it."""
 
@@ -200,7 +203,7 @@ class KeyBar(TextLine):
         self._spans: list[tuple[int, int, str]] = []
 
     def put(self, keys: list[tuple[str, str, str]], width: int) -> None:
-        """Show keys with what they do, as many as fit.
+        """Show keys with what they do, as many as fit; help and quit always.
 
         Args:
             keys: Key, description and action of each, the most important first.
@@ -209,9 +212,12 @@ class KeyBar(TextLine):
         parts: list[Part] = []
         self._spans = []
         at = 0
+        kept = sum(len(key) + len(word) + 3 for key, word, action in keys if action in _ALWAYS)
         for key, word, action in keys:
             text = f" {word}  "
-            if at + len(key) + len(text.rstrip()) > width:
+            if action in _ALWAYS:
+                kept -= len(key) + len(text)
+            if at + len(key) + len(text.rstrip()) + kept > width:
                 continue
             parts += [(key, "bold $primary"), (text, MUTED)]
             self._spans.append((at, at + len(key) + len(text) - 2, action))

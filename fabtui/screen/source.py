@@ -19,6 +19,9 @@ _MEDIAN_STEP = 0.02
 #: Cells that are looked at to find the layer's unit.
 _LOOKED_FOR_UNIT = 2000
 
+#: The layers in which a pair that could not be tested has no value.
+_OF_PAIRS = frozenset({Layer.HEALTH, Layer.P2P, Layer.WORLD, Layer.LATENCY, Layer.TRANSPORT})
+
 _CLASSES = (
     PairClass.SAME_NODE,
     PairClass.SAME_RAIL,
@@ -140,6 +143,8 @@ class ModelSource:
             return Slot.DIAGONAL, ""
         number = "" if cell.value is None or width < NUMBER_WIDTH else short_number(cell.value, min(width - 1, 4))
         slot = self._slot(cell, source.number, target.number)
+        if slot is Slot.UNTESTED and self.model.untested and self._could_not(source.number, target.number):
+            slot = Slot.SKIPPED
         if self.layer is Layer.TRANSPORT and cell.measurement is not None:
             kind, number = transport_of(cell.text) if cell.text else (Slot.OTHER, "")
             number = number[: width - 1]
@@ -149,6 +154,11 @@ class ModelSource:
         if gone and slot in (Slot.UNTESTED, Slot.GOOD, Slot.FAIR, Slot.LOW):
             return Slot.GONE, number
         return slot, number
+
+    def _could_not(self, src: int, dst: int) -> bool:
+        """Whether it is known why a pair was not tested."""
+        endpoints = self.model.endpoints
+        return self.layer in _OF_PAIRS and (str(endpoints[src]), str(endpoints[dst])) in self.model.untested
 
     def _slot(self, cell: Cell, src: int, dst: int) -> Slot:
         if cell.measurement is None or cell.value is None:

@@ -108,6 +108,8 @@ def _ended(model: Model, clock: str, counts: dict[Verdict, int], room: int) -> l
     word, style = _ENDS.get(code, (f"exit {code}", "bold $warning"))
     seen = [verdict for verdict in _WORST_FIRST if counts.get(verdict)]
     counted = [(f"{counts[verdict]} {verdict}  ", verdict_style(verdict)) for verdict in seen]
+    if model.untested:
+        counted.append((f"{len(model.untested)} not tested  ", "$warning"))
     long: list[Part] = [*counted, (word, style), (f"  {clock}", "")]
     short: list[Part] = [*counted, (clock, "")] if counted else long
     for parts in (long, short):

@@ -74,8 +74,10 @@ def verdict_style(verdict: Verdict) -> str:
 
 
 def verdict_part(verdict: Verdict, glyphs: Glyphs) -> Part:
-    """Return a verdict's glyph and word."""
-    return f"{glyphs.of_slot[_VERDICT_SLOTS[verdict]]} {verdict}", verdict_style(verdict)
+    """Return a verdict's glyph and word; what is ok needs no glyph."""
+    if verdict is Verdict.OK:
+        return str(verdict), verdict_style(verdict)
+    return f"{glyphs.of_slot[_VERDICT_SLOTS[verdict]]} {verdict}".lstrip(), verdict_style(verdict)
 
 
 def state_style(state: NodeState) -> str:
@@ -158,14 +160,10 @@ _TITLES = {
 
 def legend(model: Model, layer: Layer, unit: str, size: int | None) -> list[Part]:
     """Return the legend of a layer: its unit, message size, class medians."""
-    parts: list[Part] = []
-    head = unit
-    if unit and size:
-        head = f"{unit} at {bytes_text(size)}"
-    if layer in (Layer.HEALTH, Layer.TRANSPORT):
-        head = _TITLES[layer]
-    if head:
-        parts.append((head, "bold"))
+    head = f"{unit} at {bytes_text(size)}" if unit and size else unit
+    if not head:
+        head = _TITLES[layer] if layer in (Layer.HEALTH, Layer.TRANSPORT) else "no values yet"
+    parts: list[Part] = [(head, "bold" if unit else MUTED)]
     medians = [(kind, model.median(layer, kind)) for kind in CLASS_WORDS if kind is not PairClass.ALL]
     known = [(CLASS_WORDS[kind], median) for kind, median in medians if median is not None]
     if known:

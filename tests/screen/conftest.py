@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from fabtui.screen.app import FabricApp
+from fabtui.screen.settings import ScreenSettings
+from tests.screen.fakefeed import FakeFeed
+
+Opened = Callable[..., AbstractAsyncContextManager[tuple[FabricApp, Pilot[int]]]]
+
+
+@pytest.fixture(autouse=True)
+def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The same clock, colours and terminal wherever the tests run."""
+    for name in ("NO_COLOR", "COLORTERM", "TEXTUAL_THEME", "TEXTUAL_COLOR_SYSTEM", "COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def make_app(feed: Any, **settings: Any) -> FabricApp:
+    """An app on a feed whose clock stands still."""
+    settings.setdefault("colors", "24")
+    settings.setdefault("title", "n[000-002]")
+    return FabricApp(lambda: feed, ScreenSettings(**settings), clock=lambda: 0.0)
+
+
+async def settled(app: FabricApp, pilot: Pilot[int]) -> None:
+    """Wait until what the feed has told is on the screen."""
+    await pilot.pause()
+    for _ in range(100):
+        if app.feed is not None and app.main.is_mounted:
+            break
+        await pilot.pause(0.02)
+    await pilot.pause(0.1)
+    app.main.draw()
+    await pilot.pause()
+
+
+@pytest.fixture
+def opened() -> Opened:
+    """Open the app on a feed, at a size, and wait until it shows what the feed has told."""
+
+    @asynccontextmanager
+    async def run(feed: FakeFeed, size: tuple[int, int] = (120, 40), **settings: Any) -> Any:
+        app = make_app(feed, **settings)
+        async with app.run_test(size=size) as pilot:
+            await settled(app, pilot)
+            yield app, pilot
+
+    return run
+
+
+def screen_text(app: FabricApp) -> str:
+    """What is on the screen, as text."""
+    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())

@@ -1,0 +1,300 @@
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import pytest
+from textual.geometry import Offset
+
+from fabtui.fabric.events import Kind, NodeState, event
+from fabtui.fabric.measurement import Layer, Measurement, Verdict
+from fabtui.screen.grid import GridView
+from fabtui.screen.levels import Slot
+from fabtui.screen.source import ModelSource
+from tests.screen.conftest import Opened, screen_text
+from tests.screen.fakefeed import SLOW, FakeFeed, Story, big_sweep, sweep_of_two
+
+
+def cursor(grid: GridView) -> str:
+    seats = grid.source.axis.seats
+    return f"{seats[grid.row].name}>{seats[grid.column].name}"
+
+
+def lines_of(grid: GridView) -> list[str]:
+    return [strip.text for strip in grid.render_lines(grid.size.region)]
+
+
+def slot_at(source: Any, src: str, dst: str) -> Slot:
+    model = source.model
+    at = source.axis.position
+    return Slot(source.cell(at[model.number(src)], at[model.number(dst)], 5)[0])
+
+
+async def test_values_stand_under_their_endpoints(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, _):
+        lines = lines_of(app.main.grid)
+        row = next(line for line in lines if line.startswith("n000 0"))
+        assert row.split() == ["n000", "0", "349", "350", "352", "46.4", "44.4", "43.6", "43.8", "░"]
+        begin = lines[1].index("1")
+        assert lines[2][begin - 2 : begin + 1] == "349"
+        assert "12.4!" in lines[3]
+
+
+async def test_what_is_drawn_is_what_the_model_says(opened: Opened) -> None:
+    """Every cell of every layer, fast path and all, against the model asked cell by cell."""
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        grid = app.main.grid
+        for key in "1234567":
+            await pilot.press(key)
+            await pilot.pause()
+            width = grid.layout_now().cell
+            for row in range(grid.source.axis.size):
+                drawn = lines_of(grid)[grid._line_of_row[row]]
+                for column, begin in grid._columns:
+                    slot, text = grid.source.cell(row, column, width)
+                    assert drawn[begin : begin + width] == text, (key, row, column, slot)
+
+
+async def test_lines_drawn_again_are_the_lines_drawn_from_nothing(opened: Opened) -> None:
+    """Whatever order cells, cursor and scrolling change in, kept lines never go stale."""
+    story = big_sweep(12, 8, part=0.5)
+    random.seed(4)
+    async with opened(FakeFeed(story.events), size=(90, 30)) as (app, pilot):
+        grid = app.main.grid
+        pairs = story.ordered_pairs()
+        keys = ["down", "right", "up", "left", "pagedown", "end", "home", "plus", "minus", "G"]
+        for _ in range(30):
+            await pilot.press(random.choice(keys))
+            some = random.sample(pairs, 5)
+            story.events.clear()
+            story.measured(*(m for pair in some for m in story.good(*pair)))
+            app.feed.play(story.events)  # type: ignore[union-attr]
+            app.main.draw()
+            await pilot.pause()
+            kept = lines_of(grid)
+            grid.reread()
+            assert lines_of(grid) == kept
+
+
+@pytest.mark.parametrize(
+    ("keys", "where"),
+    [
+        (["down"], "n000:1>n000:1"),
+        (["j", "j", "k"], "n000:1>n000:1"),
+        (["right", "right", "h"], "n000:0>n000:2"),
+        (["left", "left", "left"], "n000:0>n000:0"),
+        (["end"], "n000:0>n002:-"),
+        (["end", "home"], "n000:0>n000:0"),
+        (["G"], "n002:->n000:1"),
+        (["G", "g"], "n000:0>n000:1"),
+        (["pagedown"], "n002:->n000:1"),
+        (["pagedown", "pageup"], "n000:0>n000:1"),
+        (["right_square_bracket"], "n000:1>n001:1"),
+        (["right_square_bracket", "right_square_bracket"], "n000:1>n001:2"),
+        (["left_square_bracket"], "n000:3>n001:2"),
+    ],
+)
+async def test_keys_move_the_cursor(opened: Opened, keys: list[str], where: str) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        assert cursor(app.main.grid) == "n000:0>n000:1"
+        await pilot.press(*keys)
+        assert cursor(app.main.grid) == where
+
+
+async def test_the_cursor_is_marked_in_cell_and_headers(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        grid = app.main.grid
+        await pilot.press("down", "right", "right")
+        await pilot.pause()
+        styles = grid._colors().styles
+        marked = {
+            (y, segment.text.strip())
+            for y, strip in enumerate(grid.render_lines(grid.size.region))
+            for segment in strip
+            if segment.style in (styles[Slot.HEADER_HERE], styles[Slot.CURSOR])
+        }
+        assert marked == {(0, "n000"), (1, "3"), (3, "n000 1"), (3, "349")}
+
+
+async def test_headers_stay_when_it_scrolls(opened: Opened) -> None:
+    async with opened(FakeFeed(big_sweep(20, 8).events), size=(80, 24)) as (app, pilot):
+        grid = app.main.grid
+        assert grid.layout_now().cell == 2
+        await pilot.press("G", "end")
+        await pilot.pause(0.1)
+        lines = lines_of(grid)
+        assert "n019" in lines[0]
+        assert lines[-1].startswith("n019 7")
+        assert cursor(grid) == "n019:7>n019:7"
+        assert "of 160" in screen_text(app)
+        await pilot.press("up", "left")
+        assert cursor(grid) == "n019:6>n019:6"
+
+
+async def test_a_click_moves_and_another_looks_into_it(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        grid = app.main.grid
+        column, begin = grid._columns[5]
+        line = grid._line_of_row[1]
+        await pilot.click(GridView, offset=Offset(begin + 1, line))
+        assert (grid.row, grid.column) == (1, column)
+        assert len(app.screen_stack) == 1
+        await pilot.click(GridView, offset=Offset(begin + 1, line), times=2)
+        await pilot.pause()
+        assert type(app.screen).__name__ == "PairScreen"
+
+
+async def test_new_endpoints_leave_the_cursor_on_its_pair(opened: Opened) -> None:
+    story = Story(["a", "b", "c"], 4)
+    for node in ("a", "c"):
+        story.connect(node)
+    story.endpoints("a", "c")
+    story.phase("p2p", 10)
+    feed = FakeFeed(story.events)
+    async with opened(feed) as (app, pilot):
+        grid = app.main.grid
+        while cursor(grid) != "c:2>c:0":
+            await pilot.press("down" if grid.source.axis.seats[grid.row].name != "c:2" else "right")
+        story.events.clear()
+        story.connect("b")
+        story.endpoints("b")
+        story.measured(*story.good("a:0", "b:3"))
+        feed.play(story.events)
+        app.main.draw()
+        await pilot.pause()
+        assert cursor(grid) == "c:2>c:0"
+        names = [seat.name for seat in grid.source.axis.seats]
+        assert names == [f"{node}:{index}" for node in "abc" for index in range(4)]
+        assert slot_at(grid.source, "a:0", "b:3") is Slot.GOOD
+
+
+async def test_only_cells_that_changed_are_read_again(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    story = big_sweep(4, 8)
+    feed = FakeFeed(story.events)
+    async with opened(feed) as (app, pilot):
+        await pilot.pause(0.7)
+        app.main.draw()
+        read: list[tuple[int, int]] = []
+        look = ModelSource.look
+
+        def counted(self: ModelSource, row: int, column: int, width: int) -> Any:
+            read.append((row, column))
+            return look(self, row, column, width)
+
+        monkeypatch.setattr(ModelSource, "look", counted)
+        story.events.clear()
+        story.measured(*story.good("n000:1", "n002:3"))
+        feed.play(story.events)
+        app.main.draw()
+        await pilot.pause()
+        assert read == [(1, 19)]
+
+
+async def test_a_moved_median_is_drawn_in_the_end(opened: Opened) -> None:
+    """What was fine against the first values is slow against all: it must not stay fine on the screen."""
+    story = Story(["a", "b"], 4)
+    for node in ("a", "b"):
+        story.connect(node)
+    story.endpoints("a", "b")
+    story.phase("p2p", 56)
+    feed = FakeFeed(story.events)
+    async with opened(feed) as (app, pilot):
+        story.events.clear()
+        pairs = [pair for pair in story.ordered_pairs() if pair[0][0] != pair[1][0] and pair[0][2] != pair[1][2]]
+
+        def value(pair: tuple[str, str], size: float) -> Measurement:
+            return Measurement(Layer.P2P, *pair, Verdict.OK, size, "GB/s", 1 << 20, story.now)
+
+        story.measured(value(pairs[0], 10.0))
+        feed.play(story.events)
+        app.main.draw()
+        assert slot_at(app.main.source, *pairs[0]) is Slot.GOOD
+        story.events.clear()
+        story.measured(*(value(pair, 40.0) for pair in pairs[1:]))
+        feed.play(story.events)
+        app.main.draw()
+        await pilot.pause()
+        assert slot_at(app.main.source, *pairs[0]) is Slot.SLOW
+        assert any("10.0!" in line for line in lines_of(app.main.grid))
+
+
+async def test_a_lost_node_keeps_its_values_but_not_its_colours(opened: Opened) -> None:
+    story = sweep_of_two(failed_node=False, end=False)
+    feed = FakeFeed(story.events)
+    async with opened(feed) as (app, pilot):
+        assert slot_at(app.main.source, "n000:0", "n001:0") is Slot.GOOD
+        story.events.clear()
+        story.state("n001", NodeState.LOST, "the connection was cut")
+        feed.play(story.events)
+        app.main.draw()
+        await pilot.pause()
+        assert slot_at(app.main.source, "n000:0", "n001:0") is Slot.GONE
+        assert slot_at(app.main.source, *SLOW) is Slot.SLOW
+        lines = lines_of(app.main.grid)
+        assert any(line.startswith("n001 0x") for line in lines)
+        assert any("46.4░" in line for line in lines)
+
+
+async def test_cells_under_test_are_marked(opened: Opened) -> None:
+    story = sweep_of_two(end=False)
+    story.running(("n000:0", "n000:1"), ("n000:1", "n000:0"))
+    async with opened(FakeFeed(story.events)) as (app, _):
+        assert slot_at(app.main.source, "n000:0", "n000:1") is Slot.RUNNING
+        assert any("349▸" in line for line in lines_of(app.main.grid))
+
+
+async def test_layers_show_their_own_values(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        seen = {}
+        for key in "1234567":
+            await pilot.press(key)
+            await pilot.pause()
+            seen[key] = (lines_of(app.main.grid)[3], screen_text(app))
+        assert "x" in seen["1"][0]
+        assert "12.4!" in seen["2"][0]
+        assert "352" not in seen["3"][0]
+        assert "4.18" in seen["4"][0]
+        assert ".08" in seen["5"][0]
+        assert "41.0" in seen["6"][0]
+        assert "P2P" in seen["7"][0]
+        assert "GB/s at 256 MiB" in seen["2"][1]
+        assert "median: node 351  rail 45.9  cross 44.1" in seen["2"][1]
+        assert "us at 8 B" in seen["4"][1]
+        assert "ms at 56 B" in seen["5"][1]
+
+
+async def test_a_big_fabric_does_not_make_a_key_slow(opened: Opened) -> None:
+    """A frame costs what is in sight: 64 times as many cells may not take anywhere near 64 times as long."""
+
+    async def cost(nodes: int) -> float:
+        async with opened(FakeFeed(big_sweep(nodes, 8, part=0.02).events), size=(100, 30)) as (app, _):
+            grid = app.main.grid
+            best = 9.0
+            for _ in range(10):
+                began = time.process_time()
+                grid.reread()
+                lines_of(grid)
+                best = min(best, time.process_time() - began)
+            return best
+
+    assert await cost(32) < 12 * await cost(4) + 0.05
+
+
+async def test_what_could_not_be_tested_is_not_just_empty(opened: Opened) -> None:
+    story = Story(["a", "b"], 2)
+    for node in ("a", "b"):
+        story.connect(node)
+    story.endpoints("a", "b")
+    story.phase("p2p", 12)
+    story.add(event(Kind.PLAN, layer="p2p", untested=[["a:0", "b:1", "the ranks of b did not start"]]))
+    story.end(3)
+    async with opened(FakeFeed(story.events)) as (app, pilot):
+        assert slot_at(app.main.source, "a:0", "b:1") is Slot.SKIPPED
+        assert slot_at(app.main.source, "a:0", "b:0") is Slot.UNTESTED
+        await pilot.press("end")
+        await pilot.pause()
+        assert "the ranks of b did not start" in screen_text(app)
+        assert "1 not tested" in screen_text(app)
+        await pilot.press("5")
+        assert slot_at(app.main.source, "a:0", "b:1") is Slot.UNTESTED

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabtui.screen.axis import Axis, Seat
+from fabtui.screen.gridlayout import NUMBER_WIDTH, block_of, lay_out, scrolled, squeeze
+
+
+def axis_of(nodes: int, per_node: int) -> Axis:
+    return Axis(
+        [
+            Seat(f"n{node:03}", f"n{node:03}", str(index), node * per_node + index, index == 0, False)
+            for node in range(nodes)
+            for index in range(per_node)
+        ]
+    )
+
+
+def test_two_nodes_of_eight_show_numbers_on_80_columns() -> None:
+    layout = lay_out(axis_of(2, 8), 80, 18)
+    assert layout.cell >= NUMBER_WIDTH
+    assert len(layout.shown(axis_of(2, 8), 0)) == 16
+    assert len([row for row in layout.lines(axis_of(2, 8), 0) if row is not None]) == 16
+
+
+def test_cells_narrow_before_anything_is_out_of_sight() -> None:
+    widths = [lay_out(axis_of(nodes, 8), 120, 40).cell for nodes in (1, 2, 3, 4, 6, 8, 13, 14, 500)]
+    assert widths == [6, 6, 4, 3, 2, 1, 1, 1, 2]
+
+
+@given(st.integers(1, 40), st.integers(1, 9), st.integers(10, 250), st.integers(5, 70), st.integers(0, 400))
+def test_what_is_shown_fits(nodes: int, per_node: int, width: int, height: int, left: int) -> None:
+    axis = axis_of(nodes, per_node)
+    layout = lay_out(axis, width, height)
+    left %= axis.size
+    columns = layout.shown(axis, left)
+    assert all(at + layout.cell <= width for _, at in columns)
+    assert [column for column, _ in columns] == list(range(left, left + len(columns)))
+    assert all(later - earlier >= layout.cell for (_, earlier), (_, later) in itertools.pairwise(columns))
+    lines = layout.lines(axis, 0)
+    assert len(lines) <= max(0, height - 2)
+
+
+@given(st.integers(0, 300), st.integers(0, 299), st.integers(0, 60), st.integers(1, 300))
+def test_scrolling_keeps_the_cursor_in_sight_and_moves_little(first: int, cursor: int, fit: int, size: int) -> None:
+    cursor %= size
+    now = scrolled(first, cursor, fit, size)
+    if 0 < fit < size:
+        assert now <= cursor < now + fit
+    if first <= cursor < first + fit and first + fit <= size:
+        assert now == first
+
+
+def test_blocks_and_names() -> None:
+    axis = axis_of(3, 4)
+    assert block_of(axis, 5) == (4, 8)
+    assert block_of(axis, 11) == (8, 12)
+    assert squeeze("gpu-node-0123", 6, "~") == "~-0123"
+    assert squeeze("n001", 4, "~") == "n001"
+    assert squeeze("n001", 2, "~") == "01"

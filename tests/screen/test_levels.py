@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from fabtui.fabric.measurement import Layer, Verdict
+from fabtui.screen.levels import Glyphs, Slot, bytes_text, cell_text, ratio, short_number, slot_of, transport_of
+
+
+@pytest.mark.parametrize(
+    ("value", "three", "four"),
+    [
+        (351.2, "351", "351"),
+        (46.12, "46", "46.1"),
+        (9.96, "10", "10.0"),
+        (4.5, "4.5", "4.50"),
+        (0.5, ".50", ".500"),
+        (0.045, ".04", ".045"),
+        (0.0, "0.0", "0.00"),
+        (999.4, "999", "999"),
+        (999.6, "1k", "1000"),
+        (12_345, "12k", "12k"),
+        (1_500_000, "2M", "2M"),
+    ],
+)
+def test_numbers_keep_as_many_digits_as_fit(value: float, three: str, four: str) -> None:
+    assert short_number(value, 3) == three
+    assert short_number(value, 4) == four
+
+
+@given(st.floats(min_value=0, max_value=1e15, allow_nan=False), st.sampled_from([3, 4]))
+def test_a_number_fits(value: float, width: int) -> None:
+    assert 0 < len(short_number(value, width)) <= width
+
+
+@given(st.floats(min_value=0.001, max_value=1e8, allow_nan=False))
+def test_a_short_number_is_near_its_value(value: float) -> None:
+    text = short_number(value, 4)
+    if text.startswith("<"):
+        return
+    scale = {"k": 1e3, "M": 1e6, "G": 1e9}.get(text[-1], 1.0)
+    assert float(text.rstrip("kMG")) * scale == pytest.approx(value, rel=0.5, abs=0.0006)
+
+
+@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize("width", range(1, 6))
+def test_every_cell_is_exactly_as_wide_as_it_should_be(width: int, plain: bool) -> None:
+    glyphs = Glyphs(plain)
+    for slot in glyphs.of_slot:
+        for number in ("", "351"[: width - 1]):
+            text = cell_text(slot, number, width, glyphs)
+            assert cell_len(text) == width
+            assert not plain or text.isascii()
+
+
+def test_every_verdict_has_its_own_glyph() -> None:
+    for plain in (True, False):
+        glyphs = Glyphs(plain)
+        slots = {slot_of(verdict, None) for verdict in Verdict}
+        assert len({glyphs.of_slot[slot] for slot in slots}) == len(slots) == len(Verdict)
+
+
+def test_less_is_better_where_it_is() -> None:
+    assert ratio(Layer.P2P, 50, 100) == 0.5
+    assert ratio(Layer.LATENCY, 50, 100) == 2
+    assert ratio(Layer.PING, 0, 100) == 1
+    assert ratio(Layer.P2P, None, 100) is ratio(Layer.P2P, 5, None) is ratio(Layer.P2P, 5, 0) is None
+
+
+def test_ok_cells_are_graded_and_others_are_not() -> None:
+    grades = [slot_of(Verdict.OK, share) for share in (1.2, 0.95, 0.9, 0.84, None)]
+    assert grades == [Slot.GOOD, Slot.GOOD, Slot.FAIR, Slot.LOW, Slot.GOOD]
+    assert slot_of(Verdict.TIMEOUT, 1.0) is Slot.TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("text", "slot", "short"),
+    [
+        ("P2P/CUMEM", Slot.P2P, "P2P"),
+        ("SHM/direct/direct", Slot.SHM, "SHM"),
+        ("NET/IB/0/GDRDMA", Slot.RDMA, "GDR"),
+        ("NET/IB/0", Slot.RDMA, "IB"),
+        ("NET/Socket/0", Slot.SOCKET, "SOCK"),
+        ("gloo tcp", Slot.SOCKET, "TCP"),
+        ("\x1b[31mpigeon", Slot.OTHER, "[31m"),
+    ],
+)
+def test_transports_are_told_apart(text: str, slot: Slot, short: str) -> None:
+    assert transport_of(text) == (slot, short)
+
+
+def test_sizes() -> None:
+    assert [bytes_text(size) for size in (None, 8, 4096, 256 << 20, 3 << 30)] == [
+        "",
+        "8 B",
+        "4 KiB",
+        "256 MiB",
+        "3 GiB",
+    ]

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.color import ColorSystem
+from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from fabtui.screen.gridlayout import lay_out
+from fabtui.screen.gridlines import Scene
+from fabtui.screen.levels import Glyphs, Slot, cell_text
+from fabtui.screen.strips import Palette, ReadyStrip, pack
+from fabtui.screen.theming import ramp_of, theme_names
+from tests.screen.ansi import cells_of, strip_codes
+from tests.screen.test_gridlayout import axis_of
+
+SYSTEMS = {
+    "24": ColorSystem.TRUECOLOR,
+    "256": ColorSystem.EIGHT_BIT,
+    "16": ColorSystem.STANDARD,
+    "none": None,
+}
+BASE = Style.parse("#dadada on #121212")
+
+
+def palette_of(count: str, theme: str = "dark") -> Palette:
+    return Palette(BASE, ramp_of(theme, True, count), SYSTEMS[count])
+
+
+def drawn_plainly(strip: ReadyStrip, system: ColorSystem | None) -> str:
+    """The same line as Textual would write it, from its segments."""
+    console = Console(color_system="truecolor" if system is None else None, force_terminal=True)
+    console._color_system = system or ColorSystem.TRUECOLOR
+    segments = []
+    for text, style, _ in strip.plain._segments:
+        assert style is not None
+        fresh = style.copy()
+        # Textual keeps the codes with the style, whatever the number of colours was.
+        fresh._ansi = None
+        segments.append(Segment(text, fresh))
+    return Strip(segments, strip.cell_length).render(console)
+
+
+def scene_of(width: int, nodes: int, row: int, column: int, plain: bool = False) -> Scene:
+    axis = axis_of(nodes, 8)
+    layout = lay_out(axis, width, 40)
+    return Scene(axis, layout, layout.shown(axis, 0), 0, row, column, Glyphs(plain))
+
+
+@pytest.mark.parametrize("count", list(SYSTEMS))
+@pytest.mark.parametrize(("width", "nodes"), [(120, 2), (80, 2), (120, 4), (120, 8), (60, 40)])
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_a_ready_line_is_what_its_segments_are(count: str, width: int, nodes: int, data: st.DataObject) -> None:
+    palette = palette_of(count)
+    row = data.draw(st.integers(0, 3))
+    scene = scene_of(width, nodes, 1, data.draw(st.integers(0, 15)))
+    slots = bytearray(data.draw(st.lists(st.integers(0, 17), min_size=len(scene.columns), max_size=len(scene.columns))))
+    texts = None
+    if scene.layout.cell >= 4:
+        texts = [
+            cell_text(slot, data.draw(st.sampled_from(["", "351", "4.5"])), scene.layout.cell, scene.glyphs)
+            for slot in slots
+        ]
+    strip = scene.row_strip(row, slots, texts, palette)
+    assert strip.text == strip_codes(strip._render_cache or "")
+    assert strip.cell_length == len(strip.text) == width
+    assert cells_of(strip._render_cache or "") == cells_of(drawn_plainly(strip, SYSTEMS[count]))
+
+
+@pytest.mark.parametrize("theme", theme_names())
+@pytest.mark.parametrize("count", list(SYSTEMS))
+def test_every_change_of_style_is_complete(theme: str, count: str) -> None:
+    palette = palette_of(count, theme)
+    for before in Slot:
+        for after in Slot:
+            line = ReadyStrip.of_runs([(before, "a"), (after, "b")], 2, palette)
+            assert cells_of(line._render_cache or "") == cells_of(drawn_plainly(line, SYSTEMS[count])), (before, after)
+
+
+def test_no_colour_is_no_colour() -> None:
+    palette = palette_of("none")
+    for slot in Slot:
+        cell = cells_of(palette.ready([(slot, "x")]))[0]
+        assert (cell.foreground, cell.background) == ("default", "default")
+
+
+def test_a_strip_can_be_cut_like_any_other() -> None:
+    line = ReadyStrip.of_runs([(Slot.HEADER, "n000 "), (Slot.GOOD, "351 "), (Slot.SLOW, "212!")], 13, palette_of("24"))
+    assert line.divide([13]) == [line]
+    assert [part.text for part in line.divide([5, 13])] == ["n000 ", "351 212!"]
+    assert line.crop(2, 8).text == "00 351"
+    assert Strip.join([line, line]).text == "n000 351 212!" * 2
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.text("ab ", min_size=1, max_size=4),
+            st.sampled_from(
+                ["none", "bold", "#ff0000", "on #005f87", "bold reverse #dadada on #121212", "dim", "underline"]
+            ),
+        ),
+        max_size=6,
+    )
+)
+def test_packing_changes_nothing_that_is_seen(parts: list[tuple[str, str]]) -> None:
+    console = Console(color_system="truecolor", force_terminal=True)
+    segments = [Segment(text, Style.parse(style)) for text, style in parts]
+    plain, packed = Strip(segments), Strip(segments)
+    pack(packed, ColorSystem.TRUECOLOR)
+    assert cells_of(packed.render(console)) == cells_of(plain.render(console))
+
+
+def test_packing_leaves_out_what_does_not_change() -> None:
+    console = Console(color_system="truecolor", force_terminal=True)
+    style = Style.parse("#dadada on #121212")
+    words = [Segment(text, style) for text in ("back", " ", "43.6", " GB/s", " " * 30)]
+    plain, packed = Strip(words), Strip(words)
+    pack(packed, ColorSystem.TRUECOLOR)
+    assert len(packed.render(console)) < len(plain.render(console)) / 2
+
+
+def test_a_healthy_frame_fits_a_slow_line() -> None:
+    """120 x 40 of good cells in 24-bit colour is at most 8 KB, moves of the cursor not counted."""
+    palette = palette_of("24")
+    axis = axis_of(100, 8)
+    layout = lay_out(axis, 120, 40)
+    scene = Scene(axis, layout, layout.shown(axis, 0), 0, 0, 1, Glyphs(False))
+    lines = [scene.row_strip(row, bytearray([Slot.GOOD] * len(scene.columns)), None, palette) for row in range(40)]
+    assert sum(len((line._render_cache or "").encode()) for line in lines) <= 8192 - 40 * 9
