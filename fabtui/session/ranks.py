@@ -96,7 +96,9 @@ class RankHost:
     @property
     def numbers(self) -> list[int]:
         """The endpoint numbers that can be tested."""
-        return [] if self.broken else [e.number for e in self.endpoints if e.number not in self.bad_ranks]
+        if self.broken or self.stopped:
+            return []
+        return [e.number for e in self.endpoints if e.number not in self.bad_ranks]
 
     async def start(self, world: int) -> None:
         """Start it and make its ranks ready; on failure `broken` says why."""

@@ -291,3 +291,13 @@ async def test_gpus_are_given_back_unless_they_are_to_be_kept() -> None:
     assert any(m["t"] == "rank" and m["m"]["op"] == "quit" for m in nodes.links["a"].sent)
     _, nodes = await _run(Script({"a": 2}), keep_warm=True)
     assert not any(m["t"] == "rank" and m["m"]["op"] == "quit" for m in nodes.links["a"].sent)
+
+
+async def test_a_retest_after_the_gpus_were_given_back_starts_only_the_nodes_it_needs() -> None:
+    feed, nodes = _feed(Script({"a": 2, "b": 2, "c": 2}))
+    await feed.run()
+    async with asyncio.timeout(5):
+        await feed.retest([("a:0", "b:0")])
+    await feed.close()
+    assert [nodes.links[name].spawns for name in "abc"] == [2, 2, 1]
+    assert [m.attempts for m in feed.model.history(Layer.P2P, "a:0", "b:0")] == [1, 2]
