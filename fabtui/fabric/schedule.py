@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence, Set
+from itertools import permutations
 
 
 def circle_rounds(count: int) -> list[list[tuple[int, int]]]:
@@ -61,7 +62,8 @@ class Dispatcher:
         width: int | None = None,
     ) -> None:
         self._width = width
-        self._waiting = list(pairs)
+        # Each with its place in the order.
+        self._waiting = {pair: place for place, pair in enumerate(pairs)}
         self._resources = resources
         self._node = node
         self._busy: set[int] = set()
@@ -85,20 +87,33 @@ class Dispatcher:
 
     def take(self, held: Set[int] = frozenset()) -> list[tuple[int, int]]:
         """Return the pairs that may start now, and mark them as running; not those of the endpoints in ``held``."""
-        started = []
-        later = []
-        for a, b in self._waiting:
-            needs = self._needs(a, b)
-            full = self._width is not None and len(self._running) >= self._width
-            if full or a in self._busy or b in self._busy or a in held or b in held or needs & self._held:
-                later.append((a, b))
+        started: list[tuple[int, int]] = []
+        free = set(range(len(self._node))) - self._busy - held
+        if len(free) < 2:
+            return started
+        for a, b in self._candidates(free):
+            if self._width is not None and len(self._running) >= self._width:
+                break
+            if a not in free or b not in free:
                 continue
+            needs = self._needs(a, b)
+            if needs & self._held:
+                continue
+            free -= {a, b}
             self._busy |= {a, b}
             self._held |= needs
             self._running[a, b] = needs
+            del self._waiting[a, b]
             started.append((a, b))
-        self._waiting = later
         return started
+
+    def _candidates(self, free: Set[int]) -> list[tuple[int, int]]:
+        """Return the waiting pairs that might start, in their order."""
+        if len(free) ** 2 >= len(self._waiting):
+            return list(self._waiting)
+        # Few endpoints are free, as a rule: looking at each two of them is less than looking at all that waits.
+        found = [pair for pair in permutations(free, 2) if pair in self._waiting]
+        return sorted(found, key=self._waiting.__getitem__)
 
     def done(self, a: int, b: int) -> None:
         """Say that a running pair ended; its endpoints and NICs are free again."""
@@ -110,5 +125,6 @@ class Dispatcher:
     def drop(self, endpoint: int) -> list[tuple[int, int]]:
         """Take out the waiting pairs of an endpoint, and return them."""
         dropped = [pair for pair in self._waiting if endpoint in pair]
-        self._waiting = [pair for pair in self._waiting if endpoint not in pair]
+        for pair in dropped:
+            del self._waiting[pair]
         return dropped

@@ -20,6 +20,8 @@ class StoreServer:
         self._values: dict[str, str | int] = {}
         self._size = 0
         self._changed: dict[str, asyncio.Event] = {}
+        # The keys of each pair or group, kept or waited for: there are thousands of keys when many pairs run at once.
+        self._groups: dict[str, set[str]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def handle(self, request: dict[str, Any], answer: Answer) -> None:
@@ -81,6 +83,7 @@ class StoreServer:
             raise ValueError("the store is full")
         self._delete(key)
         self._values[key] = value
+        self._groups.setdefault(_group(key), set()).add(key)
         self._size += size
         if (changed := self._changed.pop(key, None)) is not None:
             changed.set()
@@ -96,17 +99,23 @@ class StoreServer:
         async with asyncio.timeout(seconds):
             for key in keys:
                 while key not in self._values:
+                    self._groups.setdefault(_group(key), set()).add(key)
                     await self._changed.setdefault(key, asyncio.Event()).wait()
 
     def forget(self, prefix: str) -> None:
-        """Drop all keys that begin with a prefix: their pair or group has ended."""
-        for key in [key for key in self._values if key.startswith(prefix)]:
+        """Drop all keys that begin with a prefix ``epoch/id/``: their pair or group has ended."""
+        for key in self._groups.pop(prefix, ()):
             self._delete(key)
-        for key in [key for key in self._changed if key.startswith(prefix)]:
-            del self._changed[key]
+            self._changed.pop(key, None)
 
     async def close(self) -> None:
         """Stop all waits."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _group(key: str) -> str:
+    """Return the prefix of a pair or group that a key begins with: ``epoch/id/``, or all of a key without one."""
+    end = key.find("/", key.find("/") + 1)
+    return key if end < 0 else key[: end + 1]

@@ -1,0 +1,164 @@
+"""Nodes played over real pipes, for the benchmarks: one process plays many, each over a socket of its own.
+
+They speak the protocol as real nodes do, with the store traffic of a meeting (who is there, the communicator's id, how
+each direction went) and with reports as long as real ones. What they measure is made up and takes no time, so that
+what is left is the cost of the controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import socket
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from fabtui_probes import protocol
+from tests.unit.session.fakenodes import FakeLink, Script
+
+Message = dict[str, Any]
+Steps = Generator[Message, Message, None]
+
+NONCE = "played"
+GPUS = 8
+_RAW = (
+    "NCCL INFO Channel 00/1 : {a}[{x}] -> {b}[{y}] [{role}] via NET/IB/{x}/GDRDMA\n"
+    "NCCL_SOCKET_RETRY_CNT=5 NCCL_IB_TIMEOUT=17\n"
+    "seconds: meet 0.001, init 0.098, fill 0.003, first byte 0.049, data 0.283, ping 0.028"
+)
+
+
+def node_name(number: int) -> str:
+    """Return the name of a played node."""
+    return f"n{number:03d}"
+
+
+def _packed(value: Message | bytes) -> str:
+    return base64.b64encode(value if isinstance(value, bytes) else json.dumps(value).encode()).decode()
+
+
+class Player(FakeLink):
+    """The node's end of a link: supervisor, probes and ranks of a node with eight GPUs and a NIC for each."""
+
+    def __init__(self, number: int, script: Script, writer: asyncio.StreamWriter) -> None:
+        super().__init__(node_name(number), script)
+        self._number = number
+        self._writer = writer
+        self._waiting: dict[int, Steps] = {}
+        self._asked = 0
+        self._epoch = ""
+
+    def say_hello(self) -> None:
+        """Say what a supervisor says first."""
+        self._writer.write(protocol.marker(NONCE))
+        hello = {"t": "hello", "protocol": protocol.VERSION, "pid": 1, "python": "3.11.0", "host": self.node}
+        self._writer.write(protocol.encode(hello))
+
+    async def take(self, message: Message) -> None:
+        """Do what the controller asks, and send what comes of it."""
+        if message["t"] == "hb":
+            self._queue.put_nowait({"t": "hb", "n": message["n"], "rank": True})
+        else:
+            await self.send(message)
+            self.sent.clear()
+        while not self._queue.empty():
+            if isinstance(said := self._queue.get_nowait(), dict):
+                self._writer.write(protocol.encode(said))
+
+    def _probe(self, message: Message) -> Message:
+        value = super()._probe(message)
+        if message["name"] == "inventory":
+            net = f"10.{self._number >> 8}.{self._number & 255}"
+            nics = range(len(value["gpus"]))
+            value["nics"] = [{"name": f"ib{i}", "rdma": f"mlx5_{i}"} for i in nics]
+            value["data_addresses"] = [
+                {"address": f"{net}.{1 + i}", "nic": f"mlx5_{i}", "rail": i, "family": 4} for i in nics
+            ]
+            for gpu in value["gpus"]:
+                gpu["nic"] = f"mlx5_{gpu['index']}"
+        return value
+
+    # -- ranks --------------------------------------------------------------------------------------------------------
+
+    def _rank(self, m: Message) -> None:
+        if m["op"] == "store":
+            if (steps := self._waiting.pop(m["q"], None)) is not None:
+                self._go(steps, m)
+            return
+        if m["op"] == "init":
+            self._epoch = m["epoch"]
+        super()._rank(m)
+
+    def _go(self, steps: Steps, answer: Message | None) -> None:
+        try:
+            asked = next(steps) if answer is None else steps.send(answer)
+        except StopIteration:
+            return
+        self._waiting[self._store(**asked)] = steps
+
+    def _store(self, **request: Any) -> int:
+        self._asked += 1
+        self._say(op="store", q=self._asked, **{"value": None, "expected": None, "timeout": 10.0, **request})
+        return self._asked
+
+    def _pair(self, m: Message) -> None:
+        for rank in {m["a"], m["b"]} & set(self._ranks):
+            self._go(self._meeting(m, rank), None)
+
+    def _meeting(self, m: Message, rank: int) -> Steps:
+        """Go through what one side of a pair says to the store and reports; yields what it waits for."""
+        prefix = f"{self._epoch}/{m['id']}/"
+        peer = m["a"] + m["b"] - rank
+        address = f"10.{self._number >> 8}.{self._number & 255}.{1 + rank % GPUS}"
+        mine = {"node": self.node, "address": address, "closed_port": 40000, "faults": []}
+        self._store(cmd="set", key=f"{prefix}hello/{rank}", value=_packed(mine))
+        yield {"cmd": "get", "key": f"{prefix}hello/{peer}"}
+        if rank < peer:
+            self._store(cmd="set", key=f"{prefix}link1/id", value=_packed(bytes(128)))
+        else:
+            yield {"cmd": "get", "key": f"{prefix}link1/id"}
+        for src, dst in ((m["a"], m["b"]), (m["b"], m["a"])):
+            roles = ("src", "dst") if rank == src else ("dst", "src")
+            verdict = {"ok": True, "timeout": False, "phase": "transfer", "error": None, "transport": "NET/IB/0/GDRDMA"}
+            self._store(cmd="set", key=f"{prefix}{src}>{dst}/end/{roles[0]}", value=_packed(verdict))
+            yield {"cmd": "get", "key": f"{prefix}{src}>{dst}/end/{roles[1]}"}
+            self._side(m, src, dst, roles[0])
+        self._say(op="free", id=m["id"], rank=rank)
+
+    def _say(self, **message: Any) -> None:
+        if message.get("op") == "side":
+            src, dst = message["src"], message["dst"]
+            raw = _RAW.format(a=src, b=dst, x=src % GPUS, y=dst % GPUS, role=message["role"])
+            times = {"count": 20, "min": 4.9e-3, "median": 5.0e-3, "p99": 5.2e-3, "max": 5.2e-3}
+            message.update(raw=raw, src_addr=f"10.0.{src // GPUS}.1", dst_addr=f"10.0.{dst // GPUS}.1", times=times)
+        super()._say(**message)
+
+
+async def _play(number: int, script: Script, fd: int) -> None:
+    reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=fd))
+    player = Player(number, script, writer)
+    player.say_hello()
+    decoder = protocol.Decoder()
+    while data := await reader.read(1 << 18):
+        for message in decoder.feed(data):
+            if message["t"] == "bye":
+                writer.close()
+                return
+            await player.take(message)
+        await writer.drain()
+
+
+async def _play_all(first: int, nodes: int, fds: list[int]) -> None:
+    script = Script({node_name(number): GPUS for number in range(nodes)})
+    async with asyncio.TaskGroup() as group:
+        for at, fd in enumerate(fds):
+            group.create_task(_play(first + at, script, fd))
+
+
+if __name__ == "__main__":
+    asyncio.run(_play_all(int(sys.argv[1]), int(sys.argv[2]), [int(word) for word in sys.argv[3].split(",")]))

@@ -1,0 +1,256 @@
+"""What a session costs its controller, by the number of endpoints: nodes played over real pipes, eight GPUs each.
+
+    python bench/scale.py [--cases 64:full,256:full,1024:sampled] [--layers p2p] [--profile] [--json]
+
+Each case runs in a process of its own, so that its memory is its own; the nodes are played by others. Everything of a
+session but SSH is real: framing, heartbeats, store, dispatching, events, the recording on disk, the model, judging.
+CPU is that of the controller alone, user and system. Rounds are counted by handing out the pairs in steps, each as
+many as may run at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import json
+import os
+import pstats
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from played import GPUS, NONCE, node_name
+
+import fabtui.nodes.reach  # noqa: F401  (what a real controller has loaded counts)
+from fabtui.fabric.endpoint import Endpoint
+from fabtui.fabric.measurement import Layer, Verdict
+from fabtui.fabric.plan import pairs_for
+from fabtui.fabric.schedule import Dispatcher
+from fabtui.nodes.framed import FramedLink, Limits
+from fabtui.nodes.link import Link
+from fabtui.nodes.pipe import BytePipe, Ending
+from fabtui.session.live import LiveFeed
+from fabtui.session.options import SessionOptions
+
+CASES = "64:full,256:full,1024:sampled"
+#: Nodes that one process plays.
+NODES_A_PROCESS = 32
+BAR_MEMORY = 60e6
+BAR_NODE = 50e3
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class SocketPipe(BytePipe):
+    """A byte pipe over a connected socket."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._over = asyncio.Event()
+
+    async def read(self) -> bytes:
+        data = await self._reader.read(1 << 16)
+        if not data:
+            self._over.set()
+        return data
+
+    async def read_error(self) -> bytes:
+        await self._over.wait()
+        return b""
+
+    async def write(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    def write_eof(self) -> None:
+        return
+
+    async def ending(self) -> Ending:
+        await self._over.wait()
+        return Ending(status=0)
+
+    def abort(self) -> None:
+        self._over.set()
+        self._writer.close()
+
+    async def wait_closed(self) -> None:
+        return
+
+
+class PlayedNodes:
+    """Opens links to played nodes."""
+
+    def __init__(self, nodes: int) -> None:
+        self._sockets: dict[str, socket.socket] = {}
+        self._players: list[subprocess.Popen[bytes]] = []
+        for first in range(0, nodes, NODES_A_PROCESS):
+            numbers = range(first, min(nodes, first + NODES_A_PROCESS))
+            pairs = [socket.socketpair() for _ in numbers]
+            fds = [theirs.fileno() for _, theirs in pairs]
+            played = Path(__file__).with_name("played.py")
+            argv = [sys.executable, str(played), str(first), str(nodes), ",".join(map(str, fds))]
+            self._players.append(subprocess.Popen(argv, pass_fds=fds, stdin=subprocess.DEVNULL))
+            for number, (ours, theirs) in zip(numbers, pairs, strict=True):
+                theirs.close()
+                self._sockets[node_name(number)] = ours
+
+    async def open(self, host: str) -> Link:
+        """Return the link to a played node."""
+        reader, writer = await asyncio.open_connection(sock=self._sockets[host])
+        return await FramedLink.start(SocketPipe(reader, writer), host, "local", b"", NONCE, Limits(frozen=60.0))
+
+    def close(self) -> None:
+        """End the processes that play."""
+        for player in self._players:
+            player.terminate()
+        for player in self._players:
+            player.wait()
+
+
+def resident() -> int:
+    """Return the bytes of memory this process holds now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
+
+
+def rounds_of(endpoints: Sequence[Endpoint], mode: str) -> tuple[int, int]:
+    """Return the number of pairs of a mode, and in how many steps they are handed out."""
+    pairs = pairs_for(mode, endpoints)
+    dispatcher = Dispatcher(pairs, [e.nic for e in endpoints], [e.node for e in endpoints])
+    steps = 0
+    while dispatcher.waiting:
+        for pair in dispatcher.take():
+            dispatcher.done(*pair)
+        steps += 1
+    return len(pairs), steps
+
+
+async def sweep(options: SessionOptions, opener: PlayedNodes, profile: cProfile.Profile | None) -> dict[str, Any]:
+    """Run a session and return what it cost."""
+    found: dict[str, Any] = {"memory_start": resident()}
+    feed = LiveFeed(options, opener)
+    marks: dict[str, tuple[float, float]] = {}
+
+    def look() -> None:
+        name = feed.model.phase.name
+        if name not in marks:
+            marks[name] = (time.perf_counter(), time.process_time())
+            if name == "reach":
+                found["memory_ready"] = resident()
+        # Kept by the model anyway; the peak is seen well enough by looking after each batch.
+        found["memory_peak"] = max(found.get("memory_peak", 0), resident())
+
+    feed.listen(look)
+    began = time.perf_counter(), time.process_time()
+    if profile is not None:
+        profile.enable()
+    try:
+        await feed.run()
+        ended = time.perf_counter(), time.process_time()
+    finally:
+        if profile is not None:
+            profile.disable()
+        await feed.close()
+    tests = marks["world" if "world" in options.layers else "p2p"]
+    layer = Layer(options.layers[-1])
+    good = sum(1 for m in feed.model.measurements() if m.layer is layer and feed.model.verdict(m) is Verdict.OK)
+    found |= {
+        "connect_s": tests[0] - began[0],
+        "connect_cpu_s": tests[1] - began[1],
+        "wall_s": ended[0] - tests[0],
+        "cpu_s": ended[1] - tests[1],
+        "directions_ok": good,
+        "memory_end": resident(),
+        "recording_bytes": options.record.stat().st_size if options.record else 0,
+    }
+    return found
+
+
+def run_case(count: int, mode: Any, layers: tuple[str, ...], profiled: bool) -> dict[str, Any]:
+    """Run one case in this process."""
+    nodes = count // GPUS
+    profile = cProfile.Profile() if profiled else None
+    opener = PlayedNodes(nodes)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            options = SessionOptions(
+                hosts=tuple(node_name(number) for number in range(nodes)),
+                probes=("p2p",),
+                layers=layers,
+                mode=mode,
+                timeout=60.0,
+                record=Path(folder) / "r.jsonl.gz",
+            )
+            found = asyncio.run(sweep(options, opener, profile))
+    finally:
+        opener.close()
+    if profile is not None:
+        stats = pstats.Stats(profile, stream=sys.stderr)
+        stats.sort_stats("tottime").print_stats(28)
+    endpoints = [Endpoint(n, node_name(n // GPUS), n % GPUS, kind="gpu", nic=f"mlx5_{n % GPUS}") for n in range(count)]
+    pairs, rounds = rounds_of(endpoints, mode)
+    return {"endpoints": count, "nodes": nodes, "mode": mode, "pairs": pairs, "rounds": rounds, **found}
+
+
+def show(cases: list[dict[str, Any]]) -> None:
+    """Print the table and what it comes to against the bars."""
+    print(
+        f"{'endpoints':>9} {'nodes':>5} {'mode':>7} {'pairs':>7} {'rounds':>6} {'rounds/N':>8} {'wall s':>7} "
+        f"{'CPU s':>7} {'ms CPU/pair':>11} {'pairs/s':>7} {'ready MB':>8} {'bar MB':>6} {'end MB':>7} {'B/pair':>7}"
+    )
+    for case in cases:
+        nodes, pairs = case["nodes"], case["pairs"]
+        print(
+            f"{case['endpoints']:9d} {nodes:5d} {case['mode']:>7} {pairs:7d} {case['rounds']:6d} "
+            f"{case['rounds'] / case['endpoints']:8.2f} {case['wall_s']:7.2f} {case['cpu_s']:7.2f} "
+            f"{case['cpu_s'] / pairs * 1e3:11.3f} {pairs / case['wall_s']:7.0f} {case['memory_ready'] / 1e6:8.1f} "
+            f"{(BAR_MEMORY + nodes * BAR_NODE) / 1e6:6.1f} {case['memory_end'] / 1e6:7.1f} "
+            f"{(case['memory_end'] - case['memory_ready']) / pairs:7.0f}"
+        )
+        if case["directions_ok"] != 2 * pairs:
+            print(f"  only {case['directions_ok']} of {2 * pairs} directions came out ok")
+    for case in cases:
+        bar = BAR_MEMORY + case["nodes"] * BAR_NODE
+        each = (case["memory_ready"] - case["memory_start"]) / case["nodes"]
+        print(
+            f"{case['endpoints']} endpoints: {case['memory_start'] / 1e6:.1f} MB before the first node, "
+            f"{each / 1e3:.0f} kB and {case['connect_cpu_s'] / case['nodes'] * 1e3:.1f} ms CPU a node until ready; "
+            f"{case['memory_ready'] / bar:.2f} of the bar (60 MB + 50 kB a node) then, {case['memory_end'] / bar:.2f} "
+            f"with all results; recording {case['recording_bytes'] / 1e6:.1f} MB"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", default=CASES, help=f"endpoints:mode, several with commas ({CASES})")
+    parser.add_argument("--layers", default="p2p", help="layers of pairs, with commas (p2p)")
+    parser.add_argument("--profile", action="store_true", help="print where the controller's time goes (slows it down)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    layers = tuple(options.layers.split(","))
+    if options.one:
+        count, _, mode = options.one.partition(":")
+        print(json.dumps(run_case(int(count), mode, layers, options.profile)))
+        return
+    cases = []
+    for case in options.cases.split(","):
+        argv = [sys.executable, __file__, "--one", case, "--layers", options.layers]
+        done = subprocess.run([*argv, *["--profile"] * options.profile], stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            sys.exit(f"{case} failed")
+        cases.append(json.loads(done.stdout.splitlines()[-1]))
+    if options.json:
+        print(json.dumps(cases, indent=2))
+    else:
+        show(cases)
+
+
+if __name__ == "__main__":
+    main()
