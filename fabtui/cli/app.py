@@ -34,7 +34,7 @@ def execute(args: argparse.Namespace) -> int:
     record = request.options.record
     if feeds and record is not None and record.exists():
         print(f"recorded in {record}", file=sys.stderr)
-    if feeds and (request.csv or request.json):
+    if feeds and (request.csv or request.json or request.table):
         from fabtui.cli.written import write_outputs
 
         for line in write_outputs(feeds[-1].model, request):

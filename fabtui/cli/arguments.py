@@ -12,6 +12,8 @@ from typing import NoReturn
 TRANSPORTS = ("ssh", "openssh", "local")
 HOST_KEY_POLICIES = ("config", "strict", "accept-new", "off")
 COLORS = ("auto", "24", "256", "16", "none")
+MODES = ("auto", "quick", "sampled", "full")
+ENGINES = ("auto", "nccl", "torch", "gloo")
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -53,13 +55,28 @@ def add_test_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what is tested, and how."""
     tests = parser.add_argument_group("tests")
     tests.add_argument("--probes", action="append", metavar="LIST", help="ping,ibstat,nvlink,p2p,all_reduce (all)")
-    tests.add_argument("--bytes", metavar="SIZE", help="message size: 256M, 4MiB, 1G (256M on GPUs, 4M on CPUs)")
     tests.add_argument("--timeout", metavar="SECONDS", help="deadline of one test (10)")
     tests.add_argument("--iters", metavar="N", help="timed iterations of one test, at most (20)")
     tests.add_argument("--warmup", metavar="N", help="iterations before the clock runs (2)")
-    tests.add_argument("--env", action="append", metavar="K=V", help="variable for the ranks, such as NCCL_DEBUG=INFO")
-    tests.add_argument("--ranks-per-node", metavar="N", help="CPU ranks of a node without GPUs (1)")
-    tests.add_argument("--force", action="store_true", help="test GPUs that other processes use as well")
+    tests.add_argument("--ab", metavar="VAR=A,B", help="everything twice: NCCL_P2P_DISABLE=0,1, side by side")
+
+    pairs = parser.add_argument_group("pairs")
+    pairs.add_argument("--layers", action="append", metavar="LIST", help="world,p2p: within all, and alone (both)")
+    pairs.add_argument("--mode", choices=MODES, help="which pairs: all, or fewer (auto: all below 128)")
+    pairs.add_argument("--bytes", metavar="SIZES", help="message sizes: 256M or 8M,256M (256M; 4M on CPUs)")
+    pairs.add_argument("--isolated", action="store_true", help="one pair at a time, with no other traffic")
+    pairs.add_argument("--bidirectional", action="store_true", help="also both ways at once")
+
+    collectives = parser.add_argument_group("collectives")
+    collectives.add_argument("--collectives", action="append", metavar="LIST", help="which ones, or all (all_reduce)")
+    collectives.add_argument("--sizes", metavar="SIZES", help="1M,64M or 8-1G or 8-1G:4 (three up to --bytes)")
+
+    ranks = parser.add_argument_group("ranks")
+    ranks.add_argument("--engine", choices=ENGINES, help="what drives the ranks (auto: nccl on GPUs, else gloo)")
+    ranks.add_argument("--env", action="append", metavar="K=V", help="variable for the ranks, such as NCCL_DEBUG=INFO")
+    ranks.add_argument("--ranks-per-node", metavar="N", help="CPU ranks of a node without GPUs (1)")
+    ranks.add_argument("--force", action="store_true", help="test GPUs that other processes use as well")
+    ranks.add_argument("--keep-warm", action="store_true", help="keep the GPUs after a sweep, for quick re-tests")
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,6 +84,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     outputs = parser.add_argument_group("output")
     outputs.add_argument("--csv", metavar="FILE", help="write the measurements as CSV at the end")
     outputs.add_argument("--json", metavar="FILE", help="write everything that is known as JSON at the end")
+    outputs.add_argument("--table", metavar="FILE", help="write the tables of the collectives as CSV at the end")
     record = outputs.add_mutually_exclusive_group()
     record.add_argument("--record", metavar="FILE", help="where the recording goes (a new file in the state folder)")
     record.add_argument("--no-record", action="store_true", help="keep no recording")

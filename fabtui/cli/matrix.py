@@ -1,4 +1,4 @@
-"""The p2p grid in text."""
+"""The grid of a layer of pairs in text."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ _LEGEND = {
 }
 
 
-def matrix(model: Model, diagonal: str) -> list[str]:
-    """Return the lines of the p2p grid: a head of two lines, a row an endpoint, and what the signs in it mean.
+def matrix(model: Model, diagonal: str, layer: Layer = Layer.P2P) -> list[str]:
+    """Return the lines of the grid: a head of two lines, a row an endpoint, and what the signs in it mean.
 
     Args:
         model: All that is known.
         diagonal: What stands where an endpoint meets itself.
+        layer: Whose values it shows.
     """
     ends = model.endpoints
-    cells = [[_cell(model, src.number, dst.number, diagonal) for dst in ends] for src in ends]
+    cells = [[_cell(model, layer, src.number, dst.number, diagonal) for dst in ends] for src in ends]
     width = max(3, *(len(cell.removesuffix(SLOW_MARK)) for row in cells for cell in row))
     label = max(len(one_line(str(end))) for end in ends)
     # The mark of a slow value stands in the gap after its column, so that the digits line up.
@@ -50,10 +51,10 @@ def matrix(model: Model, diagonal: str) -> list[str]:
     return lines + (["  " + "   ".join(used)] if used else [])
 
 
-def _cell(model: Model, src: int, dst: int, diagonal: str) -> str:
+def _cell(model: Model, layer: Layer, src: int, dst: int, diagonal: str) -> str:
     if src == dst:
         return diagonal
-    cell = model.cell(Layer.P2P, src, dst)
+    cell = model.cell(layer, src, dst)
     if cell.verdict in GLYPHS:
         return GLYPHS[cell.verdict]
     return value_text(cell.value) + (SLOW_MARK if cell.verdict is Verdict.SLOW else "")

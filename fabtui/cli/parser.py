@@ -20,6 +20,7 @@ examples:
   fabtui --nodes 'n[060-067]' --exclude n063   seven nodes
   fabtui --hostfile hosts --csv pairs.csv      nodes of a file; a CSV at the end
   fabtui --lab 2x4                             try it here, without any node
+  fabtui --nodes @rack1 --mode quick           few pairs, but every endpoint and rail
   fabtui run --nodes @rack1 --csv pairs.csv    without a screen, for scripts
   fabtui replay session.jsonl.gz               a session again
 

@@ -12,6 +12,7 @@ _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 #: Messages are of 4-byte floats.
 SMALLEST = 4
 LARGEST = 1 << 36
+HOUR = 3600.0
 
 
 def size(text: str, option: str) -> int:
@@ -31,6 +32,44 @@ def size(text: str, option: str) -> int:
     if not SMALLEST <= count <= LARGEST:
         raise InputError(f"{option}: {text[:40]!r} is out of range; from {SMALLEST} bytes to {LARGEST >> 30}G")
     return int(count)
+
+
+def sizes(text: str, option: str, most: int) -> tuple[int, ...]:
+    """Return message sizes, ascending: ``8M,256M``, ``8-1G`` (each twice the one before) or ``8-1G:4`` (four times).
+
+    A range begins with its first size and ends with the last that is not above its end, as nccl-tests does it.
+
+    Args:
+        text: Sizes and ranges, separated by commas.
+        option: What to call it when it is wrong.
+        most: How many sizes there may be.
+
+    Raises:
+        InputError: It is not that, or there are too many.
+    """
+    found: set[int] = set()
+    for part in text.split(","):
+        if not part.strip():
+            raise InputError(f"{option}: an empty size in {text[:40]!r}; expected 8M,256M or 8-1G:4")
+        found.update(_range(part, option) if "-" in part or ":" in part else [size(part, option)])
+        if len(found) > most:
+            raise InputError(f"{option}: more than {most} sizes; use fewer, or a larger factor, such as 8-1G:4")
+    return tuple(sorted(found))
+
+
+def _range(text: str, option: str) -> list[int]:
+    ends, colon, by = text.partition(":")
+    first, dash, last = ends.partition("-")
+    if not dash or not first.strip() or not last.strip():
+        raise InputError(f"{option}: {text[:40]!r} is not a range of sizes; expected 8-1G or 8-1G:4")
+    low, high = size(first, option), size(last, option)
+    if low > high:
+        raise InputError(f"{option}: {text[:40]!r} ends before it begins")
+    factor = count(by, option, 2, 1024) if colon else 2
+    found = [low]
+    while found[-1] * factor <= high:
+        found.append(found[-1] * factor)
+    return found
 
 
 def seconds(text: str, option: str, least: float, most: float) -> float:

@@ -36,6 +36,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--text", action="store_true", help="no app: print the summary; exit codes as of run")
     parser.add_argument("--csv", metavar="FILE", help="with --text: write the measurements as CSV")
     parser.add_argument("--json", metavar="FILE", help="with --text: write everything as JSON")
+    parser.add_argument("--table", metavar="FILE", help="with --text: write the tables of the collectives as CSV")
     add_display_arguments(parser)
     parser.set_defaults(execute=execute)
 
@@ -52,8 +53,8 @@ def execute(args: argparse.Namespace) -> int:
     _check(path)
     if "text" in args:
         return _as_text(path, args)
-    if "csv" in args or "json" in args:
-        raise InputError("--csv and --json of replay go with --text; in the app, press e")
+    if "csv" in args or "json" in args or "table" in args:
+        raise InputError("--csv, --json and --table of replay go with --text; in the app, press e")
     from fabtui.cli.display import screen_settings, show
 
     def make_feed() -> Feed:
@@ -79,7 +80,7 @@ def _check(path: Path) -> None:
 
 
 def _as_text(path: Path, args: argparse.Namespace) -> int:
-    from fabtui.cli.request import Request, output_path
+    from fabtui.cli.request import Request, output_paths
     from fabtui.cli.summary import summary, takes_unicode
     from fabtui.cli.written import write_outputs
     from fabtui.fabric.model import Model
@@ -87,8 +88,7 @@ def _as_text(path: Path, args: argparse.Namespace) -> int:
     from fabtui.session.journal import read_events
     from fabtui.session.options import SessionOptions
 
-    given = vars(args)
-    request = Request(SessionOptions(), output_path(given, "csv"), output_path(given, "json"))
+    request = Request(SessionOptions(), *output_paths(vars(args)))
     model = Model()
     for event in read_events(path):
         try:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fabtui.cli import quantities
+from fabtui.cli.tested import tests_from
 from fabtui.fabric.errors import InputError
-from fabtui.session.options import ALL_PROBES, SessionOptions
+from fabtui.session.options import SessionOptions
 
 NO_NODES = "no nodes given; use --nodes n060,n061 or --hostfile FILE, or try --lab 2x4 on this machine (fabtui --help)"
-_HOUR = 3600.0
+_HOUR = quantities.HOUR
 
 
 class Request(NamedTuple):
@@ -24,6 +24,7 @@ class Request(NamedTuple):
     options: SessionOptions
     csv: Path | None
     json: Path | None
+    table: Path | None = None
 
 
 def request_from(args: argparse.Namespace) -> Request:
@@ -46,12 +47,10 @@ def request_from(args: argparse.Namespace) -> Request:
         changes["hosts"] = _hosts(given, transport)
     changes["transport"] = transport
     changes |= _reach(given)
-    changes |= _tests(given)
-    csv, json = output_path(given, "csv"), output_path(given, "json")
-    if csv is not None and csv == json:
-        raise InputError(f"--csv and --json both name {csv}")
+    changes |= tests_from(given)
+    outputs = output_paths(given)
     names = changes.get("hosts") or (f"lab-{lab}",)
-    return Request(SessionOptions(**changes, record=_record(given, names)), csv, json)
+    return Request(SessionOptions(**changes, record=_record(given, names)), *outputs)
 
 
 def _check_lab(lab: str, faults: Sequence[str], given: dict[str, Any]) -> None:
@@ -114,43 +113,21 @@ def _reach(given: dict[str, Any]) -> dict[str, Any]:
     return changes
 
 
-def _tests(given: dict[str, Any]) -> dict[str, Any]:
-    changes: dict[str, Any] = {}
-    if "probes" in given:
-        changes["probes"] = _probes(",".join(given["probes"]))
-    if "bytes" in given:
-        changes["bytes"] = quantities.size(given["bytes"], "--bytes")
-    if "timeout" in given:
-        changes["timeout"] = quantities.seconds(given["timeout"], "--timeout", 0.5, _HOUR)
-    for name, least, most in (("iters", 1, 100_000), ("warmup", 0, 100_000), ("ranks_per_node", 1, 64)):
-        if name in given:
-            changes[name] = quantities.count(given[name], f"--{name.replace('_', '-')}", least, most)
-    if "force" in given:
-        changes["force"] = True
-    if "env" in given:
-        changes["env"] = _environment(given["env"])
-    return changes
+def output_paths(given: dict[str, Any]) -> tuple[Path | None, Path | None, Path | None]:
+    """Return the paths of ``--csv``, ``--json`` and ``--table``, those that were given; no two are the same.
 
-
-def _probes(text: str) -> tuple[str, ...]:
-    wanted = [name.strip() for name in text.split(",")]
-    for name in wanted:
-        if name not in ALL_PROBES:
-            what = f"unknown probe {name[:40]!r}" if name else "an empty name"
-            raise InputError(f"--probes: {what}; there are {', '.join(ALL_PROBES)} (fabtui probes tells more)")
-    return tuple(name for name in ALL_PROBES if name in wanted)
-
-
-def _environment(texts: Sequence[str]) -> dict[str, str]:
-    variables: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            # Not the value: it may be a secret.
-            raise InputError(f"--env: {name[:40]!r} is not NAME=VALUE; expected something like NCCL_DEBUG=INFO")
-        if variables.setdefault(name, value) != value:
-            raise InputError(f"--env: {name} is given twice with different values")
-    return variables
+    Raises:
+        InputError: One cannot be written, or two name the same file.
+    """
+    names: dict[Path, str] = {}
+    found: list[Path | None] = []
+    for name in ("csv", "json", "table"):
+        path = output_path(given, name)
+        found.append(path)
+        if path is not None and names.setdefault(path, name) != name:
+            raise InputError(f"--{names[path]} and --{name} both name {path}")
+    csv, json, table = found
+    return csv, json, table
 
 
 def output_path(given: dict[str, Any], name: str) -> Path | None:

@@ -19,6 +19,8 @@ _EXAMPLES = """\
 examples:
   fabtui run --nodes n060,n061 --csv pairs.csv
   fabtui run --nodes @rack1 --probes p2p --bytes 64M --quiet && echo fabric is well
+  fabtui run --nodes n060,n061 --collectives all --sizes 1M-1G:4 --table collectives.csv
+  fabtui run --nodes n060,n061 --ab NCCL_IB_DISABLE=0,1
   fabtui run --lab 2x4 --lab-fault 'n000:1>n001:2=drop'
 
 exit codes: 0 all ok; 1 something is slow, failed or timed out; 2 bad usage or input;

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
-from typing import NamedTuple, TextIO
+from collections.abc import Callable
+from typing import TextIO
 
+from fabtui.cli.capped import capped
+from fabtui.cli.collectives import collective_tables
+from fabtui.cli.comparison import comparison
 from fabtui.cli.matrix import matrix
 from fabtui.cli.numbers import size_text, value_text
+from fabtui.cli.trouble import Signs, trouble
+from fabtui.diagnosis.layers import differing
 from fabtui.fabric.endpoint import PairClass
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model, NodeRecord
@@ -16,16 +21,7 @@ from fabtui.fabric.text import one_line
 
 #: The matrix is printed up to this many endpoints; more do not fit a line.
 WIDEST = 32
-#: Lines of one list; the rest is counted.
-_MOST_LINES = 60
 _PAIR_CLASSES = (PairClass.SAME_NODE, PairClass.SAME_RAIL, PairClass.CROSS_RAIL)
-
-
-class Signs(NamedTuple):
-    """The characters beyond letters and digits that a summary uses."""
-
-    to: str
-    dot: str
 
 
 _UNICODE = Signs("\u2192", "\u00b7")
@@ -45,8 +41,9 @@ def summary(model: Model, plain: bool = False) -> str:
         plain: ASCII only.
     """
     signs = _ASCII if plain else _UNICODE
-    parts = [_head(model), _nodes(model), _grid(model, signs), _medians(model), _pings(model), _all_reduce(model)]
-    parts += [_bad(model, signs), _not_tested(model), _verdict(model)]
+    parts = [_head(model), _nodes(model), *_grids(model, signs), _medians(model), _pings(model)]
+    parts += [*collective_tables(model), comparison(model), *trouble(model, signs)]
+    parts += [_not_tested(model), _verdict(model)]
     text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
     return text.encode("ascii", "replace").decode("ascii") if plain else text
 
@@ -72,7 +69,7 @@ def _head(model: Model) -> list[str]:
 def _nodes(model: Model) -> list[str]:
     width = max((len(name) for name in model.nodes), default=0)
     lines = [_node(model, record, width) for record in model.nodes.values()]
-    return _capped(["nodes"], lines, "nodes")
+    return capped(["nodes"], lines, "nodes")
 
 
 def _node(model: Model, record: NodeRecord, width: int) -> str:
@@ -88,34 +85,85 @@ def _node(model: Model, record: NodeRecord, width: int) -> str:
     return f"  {one_line(record.name):<{width}}  {record.state:<9}  {'; '.join(about)}".rstrip()
 
 
-def _grid(model: Model, signs: Signs) -> list[str]:
-    if not any(m.layer is Layer.P2P for m in model.measurements()):
+def _grids(model: Model, signs: Signs) -> list[list[str]]:
+    """The grid of p2p, and that of world where the two differ; where they do not, a line says so."""
+    tested = {m.layer for m in model.measurements()}
+    parts = [_grid(model, layer, signs) for layer in (Layer.P2P,) if layer in tested]
+    if Layer.WORLD in tested:
+        whole = _world_line(model) if Layer.P2P in tested else []
+        parts.append(whole or _grid(model, Layer.WORLD, signs))
+    return parts
+
+
+def _grid(model: Model, layer: Layer, signs: Signs) -> list[str]:
+    count = len(model.endpoints)
+    if count > WIDEST:
+        return [f"{layer}: {count} x {count} cells, too many to print; --csv has them all, the app shows them"]
+    sizes = _sizes(model, layer)
+    size = f" at {size_text(sizes[-1])}" if sizes else ""
+    return [f"{layer}, GB/s{size}; a row sends, a column receives", *matrix(model, signs.dot, layer)]
+
+
+def _sizes(model: Model, layer: Layer) -> list[int]:
+    """Return the message sizes that were asked for in a layer, ascending."""
+    return sorted({size for m in model.measurements() if m.layer is layer and (size := m.asked_bytes)})
+
+
+def _world_line(model: Model) -> list[str]:
+    """Say in a line what world is where every pair has the verdict it has in p2p; nothing where one differs."""
+    if differing(model):
         return []
-    sizes = {m.bytes for m in model.measurements() if m.layer is Layer.P2P and m.bytes}
-    size = f" at {size_text(max(sizes))}" if sizes else ""
-    if len(model.endpoints) > WIDEST:
-        count = len(model.endpoints)
-        return [f"p2p: {count} x {count} cells, too many to print; --csv has them all, the app shows them"]
-    return [f"p2p, GB/s{size}; a row sends, a column receives", *matrix(model, signs.dot)]
+    found = [model.verdict(m) for m in model.measurements() if m.layer is Layer.WORLD]
+    bad = sum(verdict is not Verdict.OK for verdict in found)
+    medians = ", ".join(f"{kind} {value_text(value)} GB/s" for kind, value in _of_classes(model, Layer.WORLD))
+    what = f"{bad} of {len(found)} pairs are not ok, as in p2p" if bad else f"whole, all {len(found)} pairs are ok"
+    return [f"world: {what}" + (f"; medians {medians}" if medians else "")]
+
+
+def _of_classes(model: Model, layer: Layer) -> list[tuple[PairClass, float]]:
+    return [(kind, value) for kind in _PAIR_CLASSES if (value := model.median(layer, kind)) is not None]
 
 
 def _medians(model: Model) -> list[str]:
-    rows = []
-    for layer, unit in ((Layer.P2P, "GB/s"), (Layer.WORLD, "GB/s")):
-        found = [(kind, model.median(layer, kind)) for kind in _PAIR_CLASSES]
-        rows.append((layer.value, unit, [(kind, value) for kind, value in found if value is not None]))
-    latencies: dict[PairClass, list[float]] = {}
-    for m in model.measurements():
-        if m.layer is Layer.LATENCY and m.verdict is Verdict.OK and m.value is not None:
-            latencies.setdefault(model.class_between(m.src, m.dst), []).append(m.value)
-    medians = [(kind, statistics.median(latencies[kind])) for kind in _PAIR_CLASSES if kind in latencies]
-    rows.append(("latency", "us", medians))
+    tested = {m.layer for m in model.measurements()}
+    sizes = _sizes(model, Layer.P2P)
+    rows = [(f"p2p {size_text(size)}", "GB/s", _medians_at(model, size)) for size in sizes[:-1]]
+    name = f"p2p {size_text(sizes[-1])}" if len(sizes) > 1 else "p2p"
+    rows.append((name, "GB/s", _of_classes(model, Layer.P2P)))
+    rows.append(("both ways", "GB/s each", _medians_of(model, Layer.P2P, lambda m: _both_ways(model, m))))
+    if Layer.P2P not in tested or differing(model):
+        rows.append(("world", "GB/s", _of_classes(model, Layer.WORLD)))
+    rows.append(("latency", "us", _medians_of(model, Layer.LATENCY, lambda m: m.value)))
+    rows = [row for row in rows if row[2]]
+    width = max((len(name) for name, _, _ in rows), default=0)
     lines = [
-        f"  {name:<8}" + "   ".join(f"{kind} {value_text(value)} {unit}" for kind, value in values)
+        f"  {name:<{width}}  " + "   ".join(f"{kind} {value_text(value)} {unit}" for kind, value in values)
         for name, unit, values in rows
-        if values
     ]
     return ["medians", *lines] if lines else []
+
+
+def _medians_at(model: Model, size: int) -> list[tuple[PairClass, float]]:
+    return _medians_of(model, Layer.P2P, lambda m: m.value if m.asked_bytes == size else None)
+
+
+def _both_ways(model: Model, m: Measurement) -> float | None:
+    """Return the rate of a pair's direction while the other ran as well, of the largest message."""
+    latest = model.latest(m.layer, m.src, m.dst)
+    value = (m.extra or {}).get("both_ways")
+    same = latest is not None and latest.asked_bytes == m.asked_bytes
+    return value if same and isinstance(value, (int, float)) else None
+
+
+def _medians_of(
+    model: Model, layer: Layer, value_of: Callable[[Measurement], float | None]
+) -> list[tuple[PairClass, float]]:
+    """Return the median for each class of what a function takes out of the good measurements of a layer."""
+    found: dict[PairClass, list[float]] = {}
+    for m in model.measurements():
+        if m.layer is layer and m.verdict is Verdict.OK and (value := value_of(m)) is not None:
+            found.setdefault(model.class_between(m.src, m.dst), []).append(value)
+    return [(kind, statistics.median(found[kind])) for kind in _PAIR_CLASSES if kind in found]
 
 
 def _pings(model: Model) -> list[str]:
@@ -131,67 +179,12 @@ def _pings(model: Model) -> list[str]:
     return [f"ping: {len(good)} of {len(found)} address pairs answer{times}"]
 
 
-def _all_reduce(model: Model) -> list[str]:
-    found = [m for m in model.measurements() if m.layer is Layer.BUSBW]
-    whole = sorted((m for m in found if m.src == m.dst == "all"), key=lambda m: m.bytes or 0)
-    places = {name: number for number, name in enumerate(model.nodes)}
-    parts = [m for m in found if not m.src == m.dst == "all"]
-    parts.sort(key=lambda m: (m.src != m.dst, places.get(m.src, -1), places.get(m.dst, -1), m.bytes or 0))
-    lines = [_reduced(model, "all", m) for m in whole]
-    for m in parts:
-        name = m.src if m.src == m.dst else f"{m.src}+{m.dst}"
-        lines.append(_reduced(model, name, m))
-    return _capped(["all_reduce, bus bandwidth"], lines, "rows") if lines else []
-
-
-def _reduced(model: Model, name: str, m: Measurement) -> str:
-    verdict = model.verdict(m)
-    value = f"{value_text(m.value)} {m.unit}" if m.value is not None else "-"
-    told = "" if verdict is Verdict.OK else f"  {verdict}" + (f": {one_line(m.error, 200)}" if m.error else "")
-    return f"  {one_line(name):<16} {size_text(m.bytes or 0):>8}  {value:>12}{told}"
-
-
-def _bad(model: Model, signs: Signs) -> list[str]:
-    bad = [
-        (m, verdict) for m in model.measurements() if (verdict := model.verdict(m)).bad and m.layer is not Layer.BUSBW
-    ]
-    # A pair that fails in bandwidth fails in latency as well; once is enough.
-    failed = {(m.src, m.dst) for m, _ in bad if m.layer is Layer.P2P}
-    bad = [(m, v) for m, v in bad if not (m.layer is Layer.LATENCY and (m.src, m.dst) in failed)]
-    lines = [_bad_line(model, m, verdict, signs) for m, verdict in bad]
-    return _capped([f"not ok: {len(lines)}"], lines, "rows") if lines else []
-
-
-def _bad_line(model: Model, m: Measurement, verdict: Verdict, signs: Signs) -> str:
-    ends = f"{m.src} {signs.to} {m.dst}"
-    if m.layer is Layer.PING and m.src_addr and m.dst_addr:
-        ends += f" ({m.src_addr} {signs.to} {m.dst_addr})"
-    kind = model.class_between(m.src, m.dst)
-    about = [f"{m.layer} {verdict}", str(kind)]
-    if m.value is not None:
-        median = model.median(m.layer, kind)
-        of = f" of {value_text(median)}" if median is not None else ""
-        about.append(f"{value_text(m.value)}{of} {m.unit}")
-    if m.error:
-        about.append(one_line(m.error, 300))
-    if m.made and "made by the lab" not in (m.error or ""):
-        about.append("made by the lab")
-    return f"  {one_line(ends)}  {one_line('; '.join(about))}"
-
-
 def _not_tested(model: Model) -> list[str]:
     lines = [f"  {one_line(text, 300)}" for text in not_tested(model)]
-    return _capped(["not tested"], lines, "reasons") if lines else []
+    return capped(["not tested"], lines, "reasons") if lines else []
 
 
 def _verdict(model: Model) -> list[str]:
     counts = model.counts()
     told = [f"{counts[verdict]} {verdict}" for verdict in Verdict if counts.get(verdict)]
     return ["measured: " + (", ".join(told) or "nothing")]
-
-
-def _capped(head: list[str], lines: Iterable[str], what: str) -> list[str]:
-    kept = list(lines)
-    if len(kept) > _MOST_LINES:
-        kept = [*kept[:_MOST_LINES], f"  and {len(kept) - _MOST_LINES} more {what}; --csv and --json have them all"]
-    return head + kept

@@ -7,34 +7,46 @@ from typing import TYPE_CHECKING
 from fabtui.fabric.errors import InputError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fabtui.cli.request import Request
     from fabtui.fabric.model import Model
 
 
 def write_outputs(model: Model, request: Request) -> list[str]:
-    """Write the CSV and the JSON of a request; returns a line for each.
+    """Write the files of a request; returns a line for each.
 
     Raises:
-        InputError: One of them cannot be written any more (disk full); the other is.
+        InputError: One of them cannot be written any more (disk full); the others are.
     """
     lines = []
     problems = []
-    try:
-        if request.csv is not None:
-            from fabtui.export.csv import write_csv
-
-            rows = write_csv(model, request.csv)
-            lines.append(f"wrote {request.csv} ({rows} rows)")
-    except OSError as error:
-        problems.append(f"cannot write {request.csv}: {error.strerror}")
-    try:
-        if request.json is not None:
-            from fabtui.export.json import write_json
-
-            write_json(model, request.json)
-            lines.append(f"wrote {request.json}")
-    except OSError as error:
-        problems.append(f"cannot write {request.json}: {error.strerror}")
+    for path, write in ((request.csv, _csv), (request.json, _json), (request.table, _table)):
+        if path is None:
+            continue
+        try:
+            lines.append(f"wrote {path}{write(model, path)}")
+        except OSError as error:
+            problems.append(f"cannot write {path}: {error.strerror}")
     if problems:
         raise InputError("; ".join(problems))
     return lines
+
+
+def _csv(model: Model, path: Path) -> str:
+    from fabtui.export.csv import write_csv
+
+    return f" ({write_csv(model, path)} rows)"
+
+
+def _json(model: Model, path: Path) -> str:
+    from fabtui.export.json import write_json
+
+    write_json(model, path)
+    return ""
+
+
+def _table(model: Model, path: Path) -> str:
+    from fabtui.export.table import write_table
+
+    return f" ({write_table(model, path)} rows)"

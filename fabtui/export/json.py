@@ -7,8 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fabtui.diagnosis.layers import relayed, words
 from fabtui.export.atomic import write_atomically
 from fabtui.export.snapshot import when
+from fabtui.fabric.measurement import Measurement
 from fabtui.fabric.model import Model, NodeRecord
 from fabtui.fabric.outcome import exit_code, not_tested
 from fabtui.fabric.text import clean
@@ -29,15 +31,11 @@ def as_json(model: Model) -> dict[str, Any]:
         "options": model.options,
         "nodes": [_node(record) for record in model.nodes.values()],
         "endpoints": [{**asdict(end), "id": str(end)} for end in model.endpoints],
-        "measurements": [
-            {
-                **measurement.to_json(),
-                "time": when(measurement.time),
-                "class": model.class_between(measurement.src, measurement.dst),
-                "verdict": model.verdict(measurement),
-            }
-            for measurement in model.measurements()
-        ],
+        "measurements": [_measured(model, measurement) for measurement in model.measurements()],
+        "suspects": [{"src": src, "dst": dst, "text": text} for (src, dst), text in model.suspects.items()],
+        "relayed": [{"src": src, "dst": dst, "text": words(model, src, dst)} for src, dst in relayed(model)],
+        "comparison": model.comparison,
+        "arms": [_measured(model, measurement) for measurement in model.arms()],
         "untested": [{"src": src, "dst": dst, "error": why} for (src, dst), why in model.untested.items()],
         "not_tested": not_tested(model),
         "log": [{**line._asdict(), "time": when(line.time)} for line in model.log],
@@ -55,6 +53,15 @@ def write_json(model: Model, path: Path) -> None:
     text = json.dumps(as_json(model), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     data = text.encode("utf-8", "backslashreplace")
     write_atomically(path, lambda file: file.write(data))
+
+
+def _measured(model: Model, measurement: Measurement) -> dict[str, Any]:
+    return {
+        **measurement.to_json(),
+        "time": when(measurement.time),
+        "class": model.class_between(measurement.src, measurement.dst),
+        "verdict": model.verdict(measurement),
+    }
 
 
 def _node(record: NodeRecord) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from fabtui.export.formula import unescaped
-from fabtui.export.snapshot import COLUMNS, INTEGERS, NUMBERS
+from fabtui.export.snapshot import ARM_MARK, COLUMNS, INTEGERS, NUMBERS
 from fabtui.fabric.errors import InputError
 from fabtui.fabric.measurement import Layer
 
@@ -25,27 +25,38 @@ class SnapshotFrame(pd.DataFrame):
     def _constructor(self) -> type[SnapshotFrame]:
         return SnapshotFrame
 
-    def pivot_layer(self, layer: str) -> pd.DataFrame:
+    def pivot_layer(self, layer: str, bytes: int | None = None) -> pd.DataFrame:  # noqa: A002 - as the column
         """Return a layer as a matrix: a row a source, a column a destination, both in the order of the grid.
 
         Where a pair has several rows, the largest message counts for bandwidths and the longest round trip for pings.
-        The row for all endpoints together (``all``) is left out.
+        What is not between two endpoints or two nodes (``all``, a rail) is left out.
 
         Args:
-            layer: ``p2p``, ``world``, ``latency``, ``ping`` or ``busbw``.
+            layer: ``p2p``, ``world``, ``latency``, ``ping``, ``busbw`` or another collective; of a further arm of an
+                A/B comparison with the arm behind it: ``p2p@NCCL_P2P_DISABLE=1``.
+            bytes: Only messages of this size. A pair so slow that it was tested with less has no value then.
 
         Returns:
             The values; NaN where there is none.
 
         Raises:
-            InputError: There is no such layer.
+            InputError: There is no such layer, no such arm of it, or nothing in it of that size.
         """
-        if layer not in tuple(Layer):
+        if layer.partition(ARM_MARK)[0] not in tuple(Layer):
             raise InputError(f"there is no layer {layer!r}; there are {', '.join(Layer)}")
-        chosen = pd.DataFrame(self[(self["layer"] == layer) & (self["src"] != "all") & (self["dst"] != "all")])
+        mine = self[self["layer"] == layer]
+        if ARM_MARK in layer and mine.empty:
+            arms = sorted({name for name in self["layer"] if name and ARM_MARK in name})
+            raise InputError(f"nothing was measured in {layer!r}; there are {', '.join(arms) or 'no further arms'}")
+        between = mine["src_node"].notna() & mine["dst_node"].notna()
+        chosen = pd.DataFrame(mine[between])
+        wanted = chosen if bytes is None else pd.DataFrame(chosen[(chosen["bytes"] == bytes).fillna(False)])
+        if bytes is not None and wanted.empty:
+            sizes = ", ".join(str(size) for size in sorted(set(chosen["bytes"].dropna())))
+            raise InputError(f"no message of {bytes} bytes in {layer}; there are {sizes or 'none'}")
         order = self._order(chosen)
-        by = "value" if layer == Layer.PING else "bytes"
-        latest = chosen.sort_values(by, na_position="first", kind="stable").drop_duplicates(["src", "dst"], keep="last")
+        by = "value" if layer.partition(ARM_MARK)[0] == Layer.PING else "bytes"
+        latest = wanted.sort_values(by, na_position="first", kind="stable").drop_duplicates(["src", "dst"], keep="last")
         table = latest.pivot(index="src", columns="dst", values="value").reindex(index=order, columns=order)
         return pd.DataFrame(table.astype("float64"))
 

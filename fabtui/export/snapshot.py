@@ -31,6 +31,8 @@ COLUMNS = (
     "attempts",
     "error",
 )
+#: Between a layer and the arm of an A/B comparison.
+ARM_MARK = "@"
 #: The columns that hold numbers; the others hold text.
 INTEGERS = ("src_index", "dst_index", "bytes", "attempts")
 NUMBERS = ("value", *INTEGERS)
@@ -39,21 +41,24 @@ Row = dict[str, Any]
 
 
 def rows(model: Model) -> list[Row]:
-    """Return the rows of a snapshot, by layer, source and destination in the order of the grid.
+    """Return the rows of a snapshot, by layer, source, destination and message size in the order of the grid.
 
-    A value that is not known is None, never 0. All text is on one line and without control characters.
+    A value that is not known is None, never 0. All text is on one line and without control characters. What a further
+    arm of an A/B comparison measured comes last, and its layer names the arm: ``p2p@NCCL_P2P_DISABLE=1``.
     """
-    found = [_measured(model, measurement) for measurement in model.measurements()]
+    found = [_measured(model, measurement) for measurement in (*model.measurements(), *model.arms())]
     found += _untested(model)
     layers = {layer.value: number for number, layer in enumerate(Layer)}
     nodes = {name: number for number, name in enumerate(model.nodes)}
+    arms = {"": 0} | {one_line(arm): number for number, arm in enumerate(model.comparison) if number}
 
     def place(row: Row) -> tuple[int, ...]:
         ends = []
         for side in ("src", "dst"):
             index = row[f"{side}_index"]
             ends += [nodes.get(row[f"{side}_node"], -1), -1 if index is None else index]
-        return (layers[row["layer"]], *ends, row["bytes"] or 0)
+        layer, _, arm = row["layer"].partition(ARM_MARK)
+        return (arms.get(arm, len(arms)), layers[layer], *ends, row["bytes"] or 0)
 
     found.sort(key=place)
     return found
@@ -62,7 +67,7 @@ def rows(model: Model) -> list[Row]:
 def _measured(model: Model, m: Measurement) -> Row:
     return _row(
         model,
-        m.layer,
+        m.layer if m.arm is None else f"{m.layer}{ARM_MARK}{m.arm}",
         m.src,
         m.dst,
         time=when(m.time),
@@ -103,9 +108,9 @@ def _why_not(model: Model, end: Endpoint) -> str | None:
     return None
 
 
-def _row(model: Model, layer: Layer, src: str, dst: str, **more: Any) -> Row:
+def _row(model: Model, layer: str, src: str, dst: str, **more: Any) -> Row:
     row: Row = dict.fromkeys(COLUMNS)
-    row["layer"] = layer.value
+    row["layer"] = str(layer)
     for side, name in (("src", src), ("dst", dst)):
         number = model.number(name)
         end = None if number is None else model.endpoints[number]

@@ -29,6 +29,54 @@ def test_what_is_no_size_is_told(text: str) -> None:
         quantities.size(text, "--bytes")
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("8M", (8 << 20,)),
+        ("256M,8M", (8 << 20, 256 << 20)),
+        ("8M,8MiB", (8 << 20,)),
+        ("8-64", (8, 16, 32, 64)),
+        ("8-100", (8, 16, 32, 64)),
+        ("8-1K:4", (8, 32, 128, 512)),
+        ("1G-1G", (1 << 30,)),
+        ("8-32,1M", (8, 16, 32, 1 << 20)),
+        ("8-64G", tuple(1 << n for n in range(3, 37))),
+    ],
+)
+def test_lists_and_ranges_of_sizes(text: str, found: tuple[int, ...]) -> None:
+    assert quantities.sizes(text, "--sizes", 40) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ",",
+        "8,",
+        "8-",
+        "-8",
+        "8-4",
+        "8-16-32",
+        "8-16:",
+        "8-16:1",
+        "8-16:x",
+        "8:2",
+        "8-x",
+        "3-9",
+        "8-16:1.5",
+        "8-99T",
+    ],
+)
+def test_what_is_no_list_of_sizes_is_told(text: str) -> None:
+    with pytest.raises(InputError, match="--sizes"):
+        quantities.sizes(text, "--sizes", 40)
+
+
+def test_there_are_not_too_many_sizes() -> None:
+    with pytest.raises(InputError, match="more than 3 sizes"):
+        quantities.sizes("8-1G", "--sizes", 3)
+
+
 @pytest.mark.parametrize("text", ["", "nan", "inf", "-1", "0", "x", "1e9"])
 def test_what_is_no_time_is_told(text: str) -> None:
     with pytest.raises(InputError, match="--timeout"):

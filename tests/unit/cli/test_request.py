@@ -25,16 +25,20 @@ def test_all_options_reach_the_session(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.touch()
     record, csv = tmp_path / "r.jsonl.gz", tmp_path / "s.csv"
+    table = tmp_path / "t.csv"
     argv = (
-        f"--nodes n[1-3] --exclude n2 --probes p2p,ping --bytes 64M --timeout 5 --iters 3 --warmup 0 --lease 4 --force \
+        f"--nodes n[1-3] --exclude n2 --probes p2p,ping,all_reduce --bytes 64M --timeout 5 --iters 3 --warmup 0 --lease 4 --force \
         --transport openssh --ssh-config {config} --host-key-policy strict --remote-python /opt/py --ranks-per-node 2 \
-        --connect-timeout 7 --env NCCL_DEBUG=INFO --env A= --record {record} --csv {csv}".split()
+        --connect-timeout 7 --env NCCL_DEBUG=INFO --env A= --record {record} --csv {csv} \
+        --layers p2p --mode sampled --isolated --bidirectional --collectives alltoall,all_reduce --sizes 1M-4M \
+        --ab NCCL_ALGO=Ring,Tree --engine torch --keep-warm --table {table}".split()
     )
-    options, found, json = asked("run", *argv)
-    assert (found, json) == (csv, None)
+    request = asked("run", *argv)
+    options = request.options
+    assert (request.csv, request.json, request.table) == (csv, None, table)
     assert options == SessionOptions(
         hosts=("n1", "n3"),
-        probes=("ping", "p2p"),
+        probes=("ping", "p2p", "all_reduce"),
         bytes=64 << 20,
         timeout=5,
         iters=3,
@@ -49,6 +53,15 @@ def test_all_options_reach_the_session(tmp_path: Path) -> None:
         connect_timeout=7,
         env={"NCCL_DEBUG": "INFO", "A": ""},
         record=record,
+        layers=("p2p",),
+        mode="sampled",
+        isolated=True,
+        both=True,
+        collectives=("all_reduce", "alltoall"),
+        collective_sizes=(1 << 20, 2 << 20, 4 << 20),
+        compare=("NCCL_ALGO", ("Ring", "Tree")),
+        engine="torch",
+        keep_warm=True,
     )
     assert list(tmp_path.iterdir()) == [config], "nothing but the check may touch the folder"
 
@@ -102,6 +115,26 @@ def test_local_alone_means_this_host() -> None:
         (["--nodes", "a", "--csv", "a\x00b"], "--csv"),
         (["--nodes", "a", "--record", "/nowhere/r.jsonl.gz"], "--record: cannot write"),
         (["--hostfile", "/nowhere"], "--hostfile: cannot read"),
+        (["--nodes", "a", "--layers", "p2p,ring"], "--layers: unknown layer 'ring'; there are world, p2p"),
+        (["--nodes", "a", "--layers", ""], "--layers: an empty name"),
+        (["--nodes", "a", "--layers", "world", "--isolated"], "--isolated is about the layer p2p"),
+        (["--nodes", "a", "--collectives", "all_to_all"], "unknown collective 'all_to_all'"),
+        (["--nodes", "a", "--collectives", "all,alltoall"], "unknown collective 'all'"),
+        (["--nodes", "a", "--sizes", "8-"], "--sizes: '8-' is not a range"),
+        (["--nodes", "a", "--bytes", ",".join(f"{n}M" for n in range(1, 20))], "--bytes: more than 8 sizes"),
+        (["--nodes", "a", "--ab", "NCCL_ALGO"], "--ab: 'NCCL_ALGO' is not VARIABLE=A,B"),
+        (["--nodes", "a", "--ab", "=0,1"], "--ab: '' is not VARIABLE=A,B"),
+        (["--nodes", "a", "--ab", "A-B=0,1"], "--ab: 'A-B' is not"),
+        (["--nodes", "a", "--ab", "A=1"], "nothing to compare"),
+        (["--nodes", "a", "--ab", "A=1,1"], "given twice"),
+        (["--nodes", "a", "--ab", "A=1,"], "empty"),
+        (["--nodes", "a", "--ab", "A=1,\x1b[2J"], "not printable"),
+        (["--nodes", "a", "--ab", "A=1,2,3,4,5,6,7,8,9"], "at most 8"),
+        (["--nodes", "a", "--ab", "A=1,2", "--env", "A=3"], "--ab and --env both set A"),
+        (["--nodes", "a", "--probes", "ping", "--ab", "A=1,2"], "--ab needs the probe p2p or all_reduce"),
+        (["--nodes", "a", "--probes", "p2p", "--sizes", "1M"], "--sizes needs the probe all_reduce"),
+        (["--nodes", "a", "--probes", "ping", "--layers", "p2p"], "--layers needs the probe p2p"),
+        (["--nodes", "a", "--table", "/nowhere/t.csv"], "--table: cannot write"),
     ],
 )
 def test_mistakes_are_told_in_one_line(argv: list[str], words: str) -> None:
@@ -133,6 +166,8 @@ def test_two_outputs_do_not_share_a_file(tmp_path: Path) -> None:
     path = str(tmp_path / "x")
     with pytest.raises(InputError, match="both name"):
         asked("--nodes", "a", "--csv", path, "--json", path)
+    with pytest.raises(InputError, match="--csv and --table both name"):
+        asked("--nodes", "a", "--csv", path, "--table", path)
 
 
 def test_a_recording_is_never_overwritten(tmp_path: Path) -> None:
@@ -145,3 +180,24 @@ def test_a_recording_is_never_overwritten(tmp_path: Path) -> None:
 
 def test_probes_run_in_their_order() -> None:
     assert asked("--nodes", "a", "--no-record", "--probes", ",".join(reversed(ALL_PROBES))).options.probes == ALL_PROBES
+
+
+def test_one_size_is_no_sweep_and_several_are_ascending() -> None:
+    one = asked("--nodes", "a", "--no-record", "--bytes", "8M").options
+    assert (one.bytes, one.sizes) == (8 << 20, ())
+    several = asked("--nodes", "a", "--no-record", "--bytes", "256M,8M,64M").options
+    assert (several.bytes, several.sizes) == (256 << 20, (8 << 20, 64 << 20, 256 << 20))
+
+
+def test_all_collectives_are_all_there_are() -> None:
+    options = asked("--nodes", "a", "--no-record", "--collectives", "all", "--sizes", "8-1G:4").options
+    assert options.collectives == ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv")
+    assert options.collective_sizes == tuple(8 * 4**n for n in range(14))
+
+
+@pytest.mark.parametrize("option", ["mode", "engine"])
+def test_a_choice_that_is_none_is_one_line(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        asked("--nodes", "a", f"--{option}", "mpi")
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -62,4 +62,7 @@ def test_an_interrupted_run_writes_what_it_has(tmp_path: Path, number: signal.Si
     assert f"interrupted by {number.name}" in err
     assert "the session was not finished: it ended in p2p" in out
     assert ",p2p," in csv.read_text()
-    assert fabtui("replay", "--text", str(record)).returncode == 3
+    again = fabtui("replay", "--text", str(record))
+    # What was measured of this machine's cores until then may well be slow.
+    assert again.returncode in (1, 3)
+    assert "the session was not finished: it ended in p2p" in again.stdout

@@ -1,0 +1,46 @@
+"""The tables of the collectives in text, in the shape of nccl-tests."""
+
+from __future__ import annotations
+
+from fabtui.cli.capped import capped
+from fabtui.cli.columns import aligned
+from fabtui.cli.numbers import size_text, value_text
+from fabtui.export.table import TableRow, table_rows
+from fabtui.fabric.measurement import Verdict
+from fabtui.fabric.model import Model
+
+_HEAD = ["group", "ranks", "size", "time us", "algbw GB/s", "busbw GB/s", "wrong", "algorithm", ""]
+_ALGORITHM = 7
+
+
+def collective_tables(model: Model) -> list[list[str]]:
+    """Return a table for each collective: a row for each group and message size, the group of all ranks first.
+
+    Of an A/B comparison this is the first arm; `fabtui.cli.comparison` shows the arms side by side.
+    """
+    rows = [row for row in table_rows(model) if row.arm is None]
+    tables = []
+    for kind in dict.fromkeys(row.kind for row in rows):
+        mine = [row for row in rows if row.kind == kind]
+        cells = [_HEAD, *(_cells(row, mine[at - 1] if at else None) for at, row in enumerate(mine))]
+        if not any(row.algorithm for row in mine):
+            cells = [[*row[:_ALGORITHM], "", row[-1]] for row in cells]
+        lines = aligned(cells, (0, _ALGORITHM, _ALGORITHM + 1))
+        tables.append(capped([kind, lines[0]], lines[1:], "rows"))
+    return tables
+
+
+def _cells(row: TableRow, before: TableRow | None) -> list[str]:
+    same = before is not None and before.group == row.group
+    trouble = "" if row.verdict is Verdict.OK else str(row.verdict)
+    return [
+        "" if same else row.group,
+        "" if same else "-" if row.ranks is None else str(row.ranks),
+        "-" if row.bytes is None else size_text(row.bytes),
+        value_text(row.time_us),
+        value_text(row.algbw),
+        value_text(row.busbw),
+        "-" if row.wrong is None else str(row.wrong),
+        row.algorithm or "",
+        f"{trouble}: {row.error[:200]}" if trouble and row.error else trouble,
+    ]
