@@ -31,12 +31,14 @@ class Partners:
         return [(min(pair), max(pair)) for pair in found]
 
 
-def bad_pairs(model: Model, swept: set[frozenset[int]], verdicts: Iterable[Verdict]) -> list[Pair]:
-    """Return the unordered pairs of which a direction has one of some verdicts."""
+def bad_pairs(
+    model: Model, swept: set[frozenset[int]], verdicts: Iterable[Verdict], layer: Layer = Layer.P2P
+) -> list[Pair]:
+    """Return the unordered pairs of which a direction has one of some verdicts in a layer."""
     wanted = set(verdicts)
     found: set[Pair] = set()
     for measurement in model.measurements():
-        if measurement.layer is Layer.P2P and model.verdict(measurement) in wanted:
+        if measurement.layer is layer and model.verdict(measurement) in wanted:
             a, b = model.number(measurement.src), model.number(measurement.dst)
             if a is not None and b is not None and frozenset((a, b)) in swept:
                 found.add((min(a, b), max(a, b)))
