@@ -6,19 +6,19 @@ Whatever goes wrong in an endpoint becomes a report; whatever hangs for good is 
 from __future__ import annotations
 
 import os
-import queue
 import socket
 import sys
 import threading
 import time
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Set
+from typing import Any, Dict, List, Optional, Set
 
 from fabtui_probes import protocol
-from fabtui_probes.engines import base, reach
-from fabtui_probes.engines.base import CONNECT, TRANSFER, Failed, Fault, Rank, Task, describe
-from fabtui_probes.engines.channel import Channel, Message, Store, StoreTimeout
-from fabtui_probes.engines.meeting import Meeting, Site
+from fabtui_probes.engines import base, collecting, reach, world
+from fabtui_probes.engines.base import Fault, Rank, Task, describe
+from fabtui_probes.engines.channel import Channel, Message, Store
+from fabtui_probes.engines.meeting import Site
+from fabtui_probes.engines.thread import EndpointThread, Host
 
 IDLE_DEADLINE = 60.0
 
@@ -44,7 +44,7 @@ def main(config: Dict[str, Any]) -> None:
     os._exit(code)
 
 
-class RankHost:
+class RankHost(Host):
     """Dispatches the controller's messages to the endpoints of this process."""
 
     def __init__(self, channel: Channel) -> None:
@@ -54,7 +54,7 @@ class RankHost:
         self._tasks: Dict[int, List[Task]] = {}
         self._called_off: Set[int] = set()
         self._lock = threading.Lock()
-        self._site: Optional[Site] = None
+        self._address: Optional[str] = None
         self._epoch = ""
         self._begun = False
 
@@ -67,8 +67,12 @@ class RankHost:
                     self._store.answer(message)
                 elif op == "quit":
                     return
-                elif op in ("init", "reach", "pair", "all_reduce", "rest", "abort"):
+                elif op == "alive":
+                    self.send({"op": "alive", "n": int(message["n"])})
+                elif op in ("init", "reach", "pair", "collective", "world", "rest", "abort"):
                     getattr(self, "_on_" + op)(message)
+                elif op == "all_reduce":
+                    self._on_collective(message)
                 else:
                     print("fabtui rank host: unknown op %r" % (op,), file=sys.stderr, flush=True)
             except (KeyError, TypeError, ValueError) as error:
@@ -108,7 +112,8 @@ class RankHost:
                 listener = reach.Listener(address, self._epoch)
             except OSError as error:
                 raise OSError("cannot listen on %s: %s" % (address, error.strerror or error)) from None
-            self._site = Site(str(message["node"]), address, listener.closed_port, faults)
+            self._address = address
+            self.site = Site(str(message["node"]), address, listener.closed_port, faults)
             kind = "import"
             engine = make_engine(str(message["engine"]), address, self._store, message.get("library"))
             version = engine.load()
@@ -142,30 +147,35 @@ class RankHost:
     # -- work
 
     def _on_reach(self, message: Message) -> None:
-        if self._site is None:
+        if self._address is None:
             raise ValueError("reach before init")
         peers = [peer for peer in message["peers"] if isinstance(peer, dict)]
-        args = (peers, self._site.address, float(message["deadline"]), self.send)
+        args = (peers, self._address, float(message["deadline"]), self.send)
         threading.Thread(target=reach.check_all, args=args, name="reach", daemon=True).start()
 
-    def _local(self, ranks: List[int]) -> List["EndpointThread"]:
+    def _local(self, ranks: List[int]) -> List[EndpointThread]:
         return [self._threads[rank] for rank in ranks if rank in self._threads]
 
     def _on_pair(self, message: Message) -> None:
         op = {key: int(message[key]) for key in ("id", "a", "b", "bytes", "iters", "warmup", "latency_iters")}
+        op["both"] = int(message.get("both") is True)
         if op["a"] == op["b"] or op["bytes"] < 1 or op["iters"] < 1:
             raise ValueError("not a pair: %r" % (op,))
         deadline = float(message["deadline"])
         for thread in self._local([op["a"], op["b"]]):
             thread.submit(op["id"], deadline, partial(thread.pair, op))
 
-    def _on_all_reduce(self, message: Message) -> None:
-        ranks = [int(rank) for rank in message["ranks"]]
-        sizes = [int(size) for size in message["sizes"]]
-        iters, warmup = int(message["iters"]), int(message["warmup"])
+    def _on_collective(self, message: Message) -> None:
+        op = collecting.parse(message)
         number, deadline = int(message["id"]), float(message["deadline"])
-        for thread in self._local(ranks):
-            thread.submit(number, deadline, partial(thread.all_reduce, ranks, sizes, iters, warmup))
+        for thread in self._local(op["ranks"]):
+            thread.submit(number, deadline, partial(thread.collective, op))
+
+    def _on_world(self, message: Message) -> None:
+        op = world.parse(message)
+        number, deadline = int(message["id"]), float(message["deadline"])
+        for thread in self._local(op["ranks"]):
+            thread.submit(number, deadline, partial(thread.world, op))
 
     def _on_rest(self, message: Message) -> None:
         for thread in self._threads.values():
@@ -198,141 +208,6 @@ class RankHost:
             if not tasks:
                 self._tasks.pop(task.id, None)
         self.send({"op": "free", "id": task.id, "rank": rank})
-
-    @property
-    def store(self) -> Store:
-        """The controller's key-value store."""
-        return self._store
-
-    @property
-    def site(self) -> Site:
-        """What this rank host tells others about itself."""
-        assert self._site is not None
-        return self._site
-
-
-class EndpointThread:
-    """One rank and the thread that does all its work, in the order in which it was asked for."""
-
-    def __init__(self, host: RankHost, engine: base.Engine, rank: Rank) -> None:
-        self._host = host
-        self._engine = engine
-        self._rank = rank
-        self._endpoint: Optional[base.Endpoint] = None
-        self._error: Optional[str] = None
-        self._attached = threading.Event()
-        self._queue: queue.Queue[Any] = queue.Queue()
-        threading.Thread(target=self._loop, name="rank-%d" % rank.rank, daemon=True).start()
-
-    def attached(self, end: float) -> Optional[str]:
-        """Wait until the rank is ready; return its error, if it has one."""
-        if not self._attached.wait(base.remaining(end)):
-            return "not ready at the start deadline"
-        return self._error
-
-    def submit(self, number: int, deadline: float, work: Callable[[Task], None]) -> None:
-        """Queue a piece of work."""
-        self._queue.put((number, deadline, work))
-
-    def _loop(self) -> None:
-        try:
-            self._endpoint = self._engine.attach(self._rank)
-        except BaseException as error:
-            self._error = describe(error)
-        self._attached.set()
-        while True:
-            number, deadline, work = self._queue.get()
-            task = self._host.begin(number, deadline)
-            try:
-                work(task)
-            except BaseException as error:  # the methods below report by themselves; this is the last net
-                print("fabtui rank host: %s" % describe(error), file=sys.stderr, flush=True)
-            self._host.finish(task, self._rank.rank)
-
-    def rest(self, task: Task) -> None:
-        """Let go of what tests have left."""
-        error: Optional[str] = None
-        try:
-            error = self._endpoint.rest() if self._endpoint is not None else None
-        except Exception as failed:
-            error = describe(failed)
-        self._host.send({"op": "rested", "id": task.id, "rank": self._rank.rank, "error": error})
-
-    def pair(self, op: Message, task: Task) -> None:
-        """Test both directions of a pair and report them."""
-        endpoint = self._endpoint or base.Endpoint(self._rank)
-        meeting = Meeting(endpoint, self._host.site, task, op, self._host.send)
-        if self._endpoint is None:
-            meeting.decline(Failed(CONNECT, "this rank is not ready: %s" % self._error))
-            return
-        meeting.run()
-
-    def all_reduce(self, ranks: List[int], sizes: List[int], iters: int, warmup: int, task: Task) -> None:
-        """Measure a collective of several sizes and report each."""
-        group: Optional[base.Group] = None
-        failed: Optional[Failed] = None
-        phase = CONNECT
-        for size in sizes:
-            result: Optional[base.Reduced] = None
-            try:
-                if failed is None and group is None:
-                    group = self._join(task, ranks)
-                if failed is None:
-                    phase = TRANSFER
-                    result = self._reduce(task, group, size, iters, warmup)
-            except Failed as error:
-                failed = error
-            except Exception as error:
-                failed = Failed(phase, describe(error))
-            self._host.send(self._reduced(task, size, result, failed))
-        if group is not None:
-            try:
-                group.close(failed is not None)
-            except Exception as error:
-                print("fabtui rank host: teardown: %s" % describe(error), file=sys.stderr, flush=True)
-
-    def _join(self, task: Task, ranks: List[int]) -> base.Group:
-        """Meet the others of a group, then connect to all of them."""
-        if self._endpoint is None:
-            raise Failed(CONNECT, "this rank is not ready: %s" % self._error)
-        endpoint, store, me = self._endpoint, self._host.store, self._rank.rank
-        end = time.monotonic() + task.deadline / 2
-        store.post("%shere/%d" % (task.prefix, me), b"{}")
-        try:
-            store.wait(["%shere/%d" % (task.prefix, rank) for rank in ranks], base.remaining(end), task)
-        except StoreTimeout:
-            text = "not all of %d ranks came within %.1f s" % (len(ranks), task.deadline / 2)
-            raise Failed(CONNECT, text, timeout=True) from None
-        group: base.Group = endpoint.run(task, lambda: endpoint.join(task, ranks, task.end), CONNECT, task.end)
-        return group
-
-    def _reduce(self, task: Task, group: Optional[base.Group], size: int, iters: int, warmup: int) -> base.Reduced:
-        assert group is not None
-        assert self._endpoint is not None
-        work = partial(group.all_reduce, size, iters, warmup, task.end)
-        result: base.Reduced = self._endpoint.run(task, work, TRANSFER, task.end)
-        return result
-
-    def _reduced(self, task: Task, size: int, result: Optional[base.Reduced], failed: Optional[Failed]) -> Message:
-        message = {
-            "op": "reduced",
-            "id": task.id,
-            "rank": self._rank.rank,
-            "bytes": size,
-            "ok": failed is None,
-            "timeout": failed is not None and failed.timeout,
-            "seconds": None,
-            "wrong": 0,
-            "phase": TRANSFER if failed is None else failed.phase,
-            "error": None if failed is None else failed.text,
-            "transport": None,
-        }  # type: Message
-        if result is not None:
-            message.update(seconds=result.seconds, wrong=result.wrong, transport=result.transport)
-            if result.wrong:
-                error = "%d values are wrong" % result.wrong
-                message.update(ok=False, seconds=None, phase=base.VERIFY, error=error)
-        return message
 
 
 def make_engine(name: str, address: str, store: Store, library: Optional[str]) -> base.Engine:

@@ -84,6 +84,13 @@ _PROBES: List[Probe] = [
         "for each GPU and link: state, speed in GB/s, replay, recovery and CRC counters",
         "nvlink",
     ),
+    Probe(
+        "counters",
+        "counters of RDMA ports, network interfaces and NVLinks, before, between and after tests",
+        "/sys/class/infiniband and /sys/class/net; the NVIDIA driver's NVML for NVLinks",
+        "for each port, interface and link: the traffic and the errors counted so far",
+        "counters",
+    ),
 ]
 
 PROBES: Dict[str, Probe] = {probe.name: probe for probe in _PROBES}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import statistics
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from fabtui_probes.engines.channel import Board, Store
 
@@ -33,22 +36,65 @@ Fault = NamedTuple("Fault", [("src", int), ("dst", int), ("kind", str), ("rate",
 
 Rank = NamedTuple("Rank", [("rank", int), ("index", int), ("uuid", Optional[str])])
 
-Measured = NamedTuple(
-    "Measured",
-    [
-        ("bytes", int),  # of one message, as sent
-        ("rate", Optional[float]),  # bytes per second, at the receiving end
-        ("latency", Optional[float]),  # seconds, half a round trip, at the sending end
-        ("raw", Optional[str]),  # anything worth a line beside the numbers
-    ],
-)
 
-Reduced = NamedTuple("Reduced", [("seconds", float), ("wrong", int), ("transport", Optional[str])])
+class Measured(NamedTuple):
+    """What one direction of a pair came to.
 
-PairJob = NamedTuple(
-    "PairJob", [("bytes", int), ("iters", int), ("warmup", int), ("latency_iters", int), ("rate", Optional[float])]
-)
-"""What to send in one direction; ``rate`` throttles the sending side (a fault made by the lab)."""
+    Attributes:
+        bytes: Of one message, as sent.
+        rate: Bytes per second, at the receiving end.
+        latency: Seconds, half a round trip, at the sending end.
+        raw: Anything worth a line beside the numbers.
+        times: Seconds of the timed messages, each, at the receiving end.
+        told: What the sending end said about the way the data went, at the receiving end.
+    """
+
+    bytes: int
+    rate: Optional[float] = None
+    latency: Optional[float] = None
+    raw: Optional[str] = None
+    times: Tuple[float, ...] = ()
+    told: Optional[str] = None
+
+
+class Collected(NamedTuple):
+    """What one size of a collective came to.
+
+    Attributes:
+        sent: Bytes of the message that was really sent: what was asked, rounded as the ranks divide it.
+        seconds: Of one iteration, on average.
+        fastest: Of the fastest iteration.
+        wrong: Values that are not what they should be, among those looked at.
+        transport: The ways the data went, in words.
+        algorithm: What the library chose, in its own words, where it said so.
+    """
+
+    sent: int
+    seconds: float
+    fastest: float
+    wrong: int
+    transport: Optional[str] = None
+    algorithm: Optional[str] = None
+
+
+class PairJob(NamedTuple):
+    """What to send in one direction.
+
+    Attributes:
+        bytes: Of one message.
+        iters: Timed messages at most.
+        warmup: Messages before them.
+        latency_iters: Round trips of a small message; none: the latency is not measured.
+        rate: Bytes per second to throttle the sending side to (a fault made by the lab).
+        deed: ``corrupt``, ``kill`` or ``stop``: what the sending side does (a fault made by the lab).
+    """
+
+    bytes: int
+    iters: int
+    warmup: int
+    latency_iters: int
+    rate: Optional[float] = None
+    deed: Optional[str] = None
 
 
 class Task:
@@ -70,7 +116,7 @@ class Task:
 
 
 class Link:
-    """A connection of two endpoints, made for a pair, over which one direction at a time is tested."""
+    """A connection of two endpoints, over which one direction at a time is tested."""
 
     def send(self, job: PairJob, end: float) -> Measured:
         """Be the source of one direction.
@@ -85,6 +131,20 @@ class Link:
 
     def receive(self, job: PairJob, end: float) -> Measured:
         """Be the destination of one direction.
+
+        Raises:
+            Failed: It did not work out, or what came is not what was sent. After phase ``verify`` the link still works.
+        """
+        raise NotImplementedError
+
+    def both(self, size: int, count: int, leading: bool, end: float) -> float:
+        """Send and receive at once; return bytes received per second.
+
+        Args:
+            size: Bytes of a message; both ends name the same.
+            count: Messages each way, as the leading end says it.
+            leading: Whether this end tells the other one the count.
+            end: Monotonic time at which to give up.
 
         Raises:
             Failed: It did not work out, or what came is not what was sent.
@@ -105,10 +165,21 @@ class Link:
 
 
 class Group:
-    """A connection of several endpoints for collectives."""
+    """A connection of several endpoints."""
 
-    def all_reduce(self, size: int, iters: int, warmup: int, end: float) -> Reduced:
-        """Measure one size in bytes, in place, float32.
+    def meet(self, peers: List[int], end: float) -> None:
+        """Make the connections to these ranks, all at once; each of them does the same.
+
+        Raises:
+            Failed: With phase ``connect``.
+        """
+
+    def link(self, peer: int) -> Link:
+        """Return a link to another rank inside of this group; closing it is not needed."""
+        raise NotImplementedError
+
+    def collective(self, kind: str, size: int, iters: int, warmup: int, end: float) -> Collected:
+        """Measure one size in bytes of a collective of float32 values, in place where nccl-tests does that.
 
         Raises:
             Failed: It did not work out.
@@ -144,6 +215,13 @@ class Endpoint:
             Failed: With phase ``connect``.
         """
         raise NotImplementedError
+
+    def prepare(self, size: int, second: bool) -> None:
+        """Make sure that there is memory for messages of a size, once or twice, before others rely on this rank.
+
+        Raises:
+            Failed: There is not.
+        """
 
     def join(self, task: Task, ranks: List[int], end: float) -> Group:
         """Connect to all ranks of a group, which do the same.
@@ -210,6 +288,31 @@ def describe(error: BaseException) -> str:
     text = " ".join(str(error).split())
     name = type(error).__name__
     return (("%s: %s" % (name, text)) if text else name)[:MAX_TEXT]
+
+
+def tidy(text: str, most: int = 300) -> str:
+    """Return a text on one line and no longer than ``most`` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 3] + "..."
+
+
+def summed_up(times: Sequence[float]) -> Optional[Dict[str, Any]]:
+    """Return count, minimum, median, 99th percentile and maximum of some seconds, None of none."""
+    if not times:
+        return None
+    ordered = sorted(times)
+    return {
+        "count": len(ordered),
+        "min": ordered[0],
+        "median": statistics.median(ordered),
+        "p99": ordered[min(len(ordered) - 1, (99 * len(ordered) + 99) // 100 - 1)],
+        "max": ordered[-1],
+    }
+
+
+def strike(deed: str) -> None:
+    """End or stop this very process: a fault made by the lab, which nothing of ours shall soften."""
+    os.kill(os.getpid(), signal.SIGKILL if deed == "kill" else signal.SIGSTOP)
 
 
 def bounded_sums(ranks: int, count: int) -> int:

@@ -11,7 +11,7 @@ import threading
 import time
 import uuid as uuids
 from ctypes import POINTER, byref, c_char, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_void_p
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List, Optional, Tuple
 
 SUCCESS, NOT_READY = 0, 600
 STREAM_NON_BLOCKING = 1
@@ -44,7 +44,6 @@ _SIGNATURES = {
     "cuEventCreate": (POINTER(c_void_p), c_uint),
     "cuEventRecord": (c_void_p, c_void_p),
     "cuEventElapsedTime": (POINTER(c_float), c_void_p, c_void_p),
-    "cuEventDestroy_v2": (c_void_p,),
     "cuGetErrorName": (c_int, POINTER(c_char_p)),
     "cuGetErrorString": (c_int, POINTER(c_char_p)),
 }
@@ -161,6 +160,7 @@ class Device:
         self.enter()
         self.stream = c_void_p()
         driver.call("cuStreamCreate", byref(self.stream), STREAM_NON_BLOCKING)
+        self._events: List[c_void_p] = []
         self._gate = c_uint.from_buffer(self.pinned(4))
         self._gate.value = 0
 
@@ -169,7 +169,8 @@ class Device:
         self.driver.call("cuCtxSetCurrent", self._context)
 
     def renew_stream(self) -> None:
-        """Leave a stream with stuck work behind and take a new one."""
+        """Leave a stream with stuck work behind, and its time stamps, and take a new one."""
+        self._events = []
         self.stream = c_void_p()
         self.driver.call("cuStreamCreate", byref(self.stream), STREAM_NON_BLOCKING)
 
@@ -204,15 +205,22 @@ class Device:
         Raises:
             CudaError: Names what was asked for and what is free.
         """
+        free, total = self.memory()
+        wanted = "%s of GPU memory are needed, %s of %s are free" % (_gib(size), _gib(free), _gib(total))
+        if size > free:
+            raise CudaError(wanted)
         pointer = c_void_p()
         try:
             self.driver.call("cuMemAlloc_v2", byref(pointer), size)
         except CudaError as error:
-            free, total = c_size_t(), c_size_t()
-            self.driver.call("cuMemGetInfo_v2", byref(free), byref(total))
-            text = "%s (wanted %d bytes, %d of %d are free)" % (error, size, free.value, total.value)
-            raise CudaError(text) from None
+            raise CudaError("%s (%s)" % (error, wanted)) from None
         return int(pointer.value or 0)
+
+    def memory(self) -> Tuple[int, int]:
+        """Return the bytes of device memory that are free, and all of them."""
+        free, total = c_size_t(), c_size_t()
+        self.driver.call("cuMemGetInfo_v2", byref(free), byref(total))
+        return free.value, total.value
 
     def free(self, pointer: DevicePointer) -> None:
         """Give device memory back; waits for the device, so only when it is idle."""
@@ -272,19 +280,13 @@ class Device:
             if turn > 256:
                 time.sleep(0.0001)
 
-    def event(self) -> c_void_p:
-        """Return a new event."""
-        event = c_void_p()
-        self.driver.call("cuEventCreate", byref(event), EVENT_DEFAULT)
-        return event
-
-    def forget(self, events: List[c_void_p]) -> None:
-        """Destroy events; a device that is in trouble keeps them."""
-        for event in events:
-            try:
-                self.driver.call("cuEventDestroy_v2", event)
-            except CudaError:
-                return
+    def events(self, count: int) -> List[c_void_p]:
+        """Return so many events, the same ones at each call: whoever calls is through with those of the last."""
+        while len(self._events) < count:
+            event = c_void_p()
+            self.driver.call("cuEventCreate", byref(event), EVENT_DEFAULT)
+            self._events.append(event)
+        return self._events[:count]
 
     def record(self, event: c_void_p) -> None:
         """Queue a time stamp."""
@@ -295,3 +297,12 @@ class Device:
         milliseconds = c_float()
         self.driver.call("cuEventElapsedTime", byref(milliseconds), first, second)
         return float(milliseconds.value) / 1000.0
+
+    def laps(self, events: List[c_void_p]) -> List[float]:
+        """Return the seconds from each of some time stamps to the next."""
+        return [self.between(events[turn], events[turn + 1]) for turn in range(len(events) - 1)]
+
+
+def _gib(size: int) -> str:
+    """Return bytes in GiB, or in MiB where they are few, as people read them."""
+    return "%.1f GiB" % (size / 2**30) if size >= 2**30 else "%.1f MiB" % (size / 2**20)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set
+from functools import partial
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from fabtui_probes.engines import reach
 from fabtui_probes.engines.base import (
@@ -19,9 +20,17 @@ from fabtui_probes.engines.base import (
     PairJob,
     Task,
     describe,
+    fitting,
     remaining,
+    summed_up,
+    tidy,
 )
 from fabtui_probes.engines.channel import Cancelled, StoreError, StoreTimeout
+
+DEEDS = ("corrupt", "kill", "stop")
+
+BOTH_BUDGET = 0.05
+"""Seconds of timed messages both ways at once."""
 
 VERDICT_GRACE = 1.0
 """Seconds that one side waits for the other's verdict after its own deadline: the two do not start at one instant."""
@@ -41,7 +50,8 @@ class Outcome:
         self.phase = CONNECT
         self.error: Optional[str] = None
         self.made = False
-        self.measured = Measured(0, None, None, None)
+        self.measured = Measured(0)
+        self.both_rate: Optional[float] = None
         self.transport: Optional[str] = None
         self.own: Optional[str] = None
         self.other: Optional[str] = None
@@ -93,8 +103,12 @@ class Meeting:
     def run(self) -> None:
         """Test both directions and report each; never raises, whatever happens."""
         a, b = self._op["a"], self._op["b"]
+        if self._absent(self._me):
+            self._stay_away()
+            return
         share = self._task.deadline / 2
         lasting: Optional[Failed] = None
+        outcomes: List[Tuple[int, int, Outcome]] = []
         try:
             try:
                 self._hello = self._meet(time.monotonic() + share)
@@ -104,13 +118,32 @@ class Meeting:
                 outcome = Outcome()
                 if lasting is not None:
                     outcome.fail(lasting)
+                    if self._absent(self._peer):
+                        outcome.made = True
+                        outcome.error = "%s (made by the lab: absent)" % outcome.error
                 else:
                     lasting = self._direction(src, dst, outcome, time.monotonic() + share)
+                outcomes.append((src, dst, outcome))
+                if not self._op.get("both"):
+                    self._report(src, dst, outcome)
+            if self._op.get("both") and all(outcome.ok and not outcome.made for _, _, outcome in outcomes):
+                self._both([outcome for _, _, outcome in outcomes], time.monotonic() + share)
+            for src, dst, outcome in outcomes:
                 self._report(src, dst, outcome)
         except Exception as error:
             self.report_rest(Failed(CONNECT if not self._reported else TRANSFER, describe(error)))
         finally:
             self._drop_link(broken=False)
+
+    def _absent(self, rank: int) -> bool:
+        """Return whether a fault of the lab keeps a rank away from this meeting."""
+        other = self._peer if rank == self._me else self._me
+        return any((f.src, f.dst, f.kind) == (rank, other, "absent") for f in self._site.faults)
+
+    def _stay_away(self) -> None:
+        """Be as a rank that never joins: do nothing and say nothing until the deadline, or until called off."""
+        while remaining(self._task.end) > 0 and not self._task.cancelled:
+            time.sleep(0.02)
 
     def decline(self, failed: Failed) -> None:
         """Tell the other side that this one cannot take part, and report both directions as failed."""
@@ -154,7 +187,7 @@ class Meeting:
         except StoreError as error:
             raise Failed(CONNECT, describe(error)) from None
         if hello.get("declined") is not None:
-            raise Failed(CONNECT, "rank %d: %s" % (self._peer, str(hello["declined"])[:2000]))
+            raise Failed(CONNECT, tidy(str(hello["declined"])))
         return hello
 
     def _fault(self, src: int, dst: int) -> Optional[Fault]:
@@ -167,9 +200,8 @@ class Meeting:
                 return Fault(src, dst, str(item[2]), item[3] if isinstance(item[3], (int, float)) else None)
         return None
 
-    def _agree(self, key: str, outcome: Outcome, end: float) -> None:
+    def _agree(self, key: str, role: str, outcome: Outcome, end: float) -> None:
         """Tell the other side how it went here, and fold in how it went there."""
-        role = "src" if key.startswith("%d>" % self._me) else "dst"
         board = self._task.board
         board.put("%s/end/%s" % (key, role), outcome.verdict())
         try:
@@ -177,22 +209,55 @@ class Meeting:
         except StoreError as error:
             if outcome.ok:
                 gone = isinstance(error, Cancelled)
-                text = "is gone" if gone else "did not say how it went (%s)" % describe(error)
+                text = "is gone" if gone else "did not say how it went"
                 outcome.fail(Failed(TRANSFER, "%s %s" % (self._name(self._peer), text), not gone))
             return
         outcome.complete(theirs)
         if theirs.get("ok") is True:
             return
-        said = str(theirs.get("error") or "failed without a word")[:2000]
-        if outcome.ok:
-            outcome.ok = False
+        said = tidy(str(theirs.get("error") or "failed without a word"), 1000)
+        late = theirs.get("timeout") is True
+        # Who only waited in vain, or only saw the other one go, knows less than who can say why.
+        if outcome.ok or (not late and (outcome.timeout or _consequence(outcome.error, said))):
             outcome.error = "%s: %s" % (self._name(self._peer), said)
-            outcome.timeout = theirs.get("timeout") is True
-        elif said != outcome.error:
-            outcome.error = "%s; %s: %s" % (outcome.error, self._name(self._peer), said)
-            outcome.timeout = outcome.timeout and theirs.get("timeout") is True
+            outcome.timeout = late
+        outcome.ok = False
         phases = (outcome.phase, theirs.get("phase"))
         outcome.phase = CONNECT if CONNECT in phases else VERIFY if VERIFY in phases else TRANSFER
+
+    # -- both directions at once
+
+    def _both(self, outcomes: List[Outcome], end: float) -> None:
+        """Measure both directions at once; when that fails, the link is not good although each way alone was."""
+        link, op = self._link, self._op
+        leading = self._me == op["a"]
+        size = min(outcome.measured.bytes or op["bytes"] for outcome in outcomes)
+        known = [size / outcome.measured.rate for outcome in outcomes if outcome.measured.rate]
+        count = fitting(2 * max(known, default=1.0), BOTH_BUDGET, op["iters"]) if leading else op["iters"]
+        outcome, rate = Outcome(), None
+        outcome.phase = TRANSFER
+        try:
+            assert link is not None
+            both = partial(link.both, size, count, leading, end)
+            rate = self._endpoint.run(self._task, both, TRANSFER, end)
+            outcome.ok = True
+        except Failed as failed:
+            outcome.fail(failed)
+        except Exception as error:
+            outcome.fail(Failed(TRANSFER, describe(error)))
+        if not outcome.ok:
+            self._drop_link(broken=True, outcome=outcome)
+        self._agree("both", "src" if leading else "dst", outcome, end)
+        for number, one in enumerate(outcomes):
+            if outcome.ok:
+                incoming = (number == 0) != leading
+                one.both_rate = rate if incoming else None
+            else:
+                one.ok, one.timeout, one.phase = False, outcome.timeout, outcome.phase
+                one.error = "each way alone is good, both at once are not: %s" % outcome.error
+                one.raw = outcome.raw or one.raw
+        if not outcome.ok:
+            self._drop_link(broken=True)
 
     # -- one direction
 
@@ -215,7 +280,7 @@ class Meeting:
         if not outcome.ok:
             # At once, not after the agreement: a peer in the middle of a wait sees the connection close.
             self._drop_link(broken=True, outcome=outcome)
-        self._agree(key, outcome, end)
+        self._agree(key, "src" if self._me == src else "dst", outcome, end)
         if outcome.ok:
             return None
         self._drop_link(broken=True, outcome=outcome)
@@ -243,7 +308,8 @@ class Meeting:
         outcome.phase = TRANSFER
         op = self._op
         rate = fault.rate if fault is not None and fault.kind == "slow" else None
-        job = PairJob(op["bytes"], op["iters"], op["warmup"], op["latency_iters"], rate)
+        deed = fault.kind if fault is not None and fault.kind in DEEDS else None
+        job = PairJob(op["bytes"], op["iters"], op["warmup"], op["latency_iters"], rate, deed)
         if self._me != src:
             outcome.measured = run(task, lambda: link.receive(job, end), TRANSFER, end)
         elif fault is not None and fault.kind == "drop":
@@ -265,7 +331,7 @@ class Meeting:
         else:
             try:
                 told = board.take(key + "/refused", end)
-                text = "%s: %s" % (self._name(src), str(told.get("error"))[:2000])
+                text = "%s: %s" % (self._name(src), tidy(str(told.get("error"))))
                 outcome.fail(Failed(CONNECT, text, told.get("timeout") is True))
             except StoreError as error:
                 outcome.fail(Failed(CONNECT, describe(error), isinstance(error, StoreTimeout)))
@@ -320,5 +386,18 @@ class Meeting:
                 "src_addr": own if role == "src" else other,
                 "dst_addr": other if role == "src" else own,
                 "raw": outcome.raw,
+                "both_rate": outcome.both_rate if outcome.ok else None,
+                "times": summed_up(measured.times) if outcome.ok else None,
             }
         )
+
+
+def _consequence(mine: Optional[str], theirs: str) -> bool:
+    """Return whether one side's words only tell that the other side let go, and the other side's tell more."""
+    return _echo(mine or "") and not _echo(theirs)
+
+
+def _echo(text: str) -> bool:
+    return any(
+        mark in text for mark in ("called off", "is gone", "onnection closed", "onnection reset", "remote error")
+    )

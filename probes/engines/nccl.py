@@ -10,7 +10,8 @@ from fabtui_probes.engines.base import CONNECT, Failed, Rank, Task
 from fabtui_probes.engines.channel import StoreError
 from fabtui_probes.engines.cuda_api import CudaError, Device, Driver
 from fabtui_probes.engines.nccl_api import Communicator, Library, NcclError, version_text
-from fabtui_probes.engines.nccl_link import Member, NcclLink
+from fabtui_probes.engines.nccl_link import NcclLink
+from fabtui_probes.engines.nccl_member import Member
 
 RETIRE_PATIENCE = 10.0
 ABORT_PATIENCE = 5.0
@@ -55,18 +56,49 @@ class NcclEndpoint(base.Endpoint):
         self.note = self.device.pinned(SMALL)
         self.sample = self.device.pinned(nccl_data.SAMPLE)
         self._data, self._size = 0, 0
+        self._source, self._source_size = 0, 0
+        self._outgrown: List[int] = []
         self._done: List[Communicator] = []
         self._broken: List[Communicator] = []
 
+    def prepare(self, size: int, second: bool) -> None:
+        """Take memory for what comes in, and with ``second`` for what goes out."""
+        try:
+            self.data(size)
+            if second:
+                self.source(size)
+        except CudaError as error:
+            raise Failed(CONNECT, "rank %d: %s" % (self.rank.rank, error)) from None
+
     def data(self, size: int) -> int:
-        """Return device memory of at least ``size`` bytes; the same at each call that fits."""
+        """Return device memory of at least ``size`` bytes; the same at each call that fits.
+
+        Raises:
+            CudaError: There is not that much.
+        """
         if size > self._size:
-            if self._data:
-                old, self._data, self._size = self._data, 0, 0
-                self.device.free(old)
-            self._data = self.device.allocate(size)
-            self._size = size
+            pointer = self.device.allocate(size)
+            # Freeing waits for other GPUs as well, see `keep`.
+            self._outgrown.append(self._data)
+            self._data, self._size = pointer, size
         return self._data
+
+    def source(self, size: int) -> int:
+        """Return device memory that repeats the pattern of `nccl_data.base`, a period longer than ``size`` bytes.
+
+        So every message of that size to any rank lies in it, at the offset that `nccl_data.shift` names.
+
+        Raises:
+            CudaError: There is not that much.
+        """
+        if size > self._source_size:
+            whole = size + nccl_data.PERIOD
+            pointer = self.device.allocate(whole)
+            self._outgrown.append(self._source)
+            self._source, self._source_size = pointer, size
+            self.device.upload(pointer, nccl_data.base(), nccl_data.PERIOD)
+            self.device.spread(pointer, nccl_data.PERIOD, whole)
+        return self._source
 
     def keep(self, comm: Communicator, broken: bool) -> None:
         """Take a communicator that is of no use any more, to be let go of by `rest`.
@@ -77,7 +109,7 @@ class NcclEndpoint(base.Endpoint):
         (self._broken if broken else self._done).append(comm)
 
     def rest(self) -> Optional[str]:
-        """Let go of all communicators kept so far; nothing may be under way on any GPU of this process.
+        """Let go of all communicators and memory kept so far; nothing may be under way on any GPU of this process.
 
         Returns:
             What to tell when NCCL does not come back from one of them.
@@ -87,6 +119,10 @@ class NcclEndpoint(base.Endpoint):
         done, self._done = self._done, []
         for comm in done:
             comm.retire(RETIRE_PATIENCE)
+        if not stuck:
+            outgrown, self._outgrown = self._outgrown, []
+            for pointer in filter(None, outgrown):
+                self.device.free(pointer)
         return stuck[0] if stuck else None
 
     def connect(self, task: Task, peer: int, peer_address: str, attempt: int, end: float) -> base.Link:
@@ -99,7 +135,7 @@ class NcclEndpoint(base.Endpoint):
         """Make a communicator of many."""
         from fabtui_probes.engines.nccl_group import NcclGroup
 
-        return NcclGroup(self.member(task, "group/id", ranks, end))
+        return NcclGroup(self.member(task, "group/id", ranks, end), ranks)
 
     def member(self, task: Task, key: str, ranks: List[int], end: float) -> Member:
         """Become a member of a communicator whose first rank makes its id."""
@@ -125,7 +161,8 @@ class NcclEndpoint(base.Endpoint):
         except Failed:
             raise
         except (NcclError, CudaError, StoreError, ValueError) as error:
-            failed = member.failed(CONNECT, "no communicator of %d ranks" % len(ranks), error, time.monotonic() - began)
+            what = "no communicator of %d ranks came about" % len(ranks)
+            failed = member.failed(CONNECT, what, error, time.monotonic() - began)
             member.leave(broken=True)
             raise failed from None
         return member

@@ -9,18 +9,15 @@ import sys
 import threading
 import time
 from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_int, c_size_t, c_uint, c_void_p
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Iterable, List, NamedTuple, Optional
 
 SUCCESS, IN_PROGRESS = 0, 7
 INT8, FLOAT32 = 0, 7
-SUM, MAX = 0, 2
+SUM, MAX, MIN = 0, 2, 3
 MAGIC = 0xCAFEBEEF
 UNDEFINED = -(2**31)
 CONFIG_VERSION = 21700
 """The config below is the one of NCCL 2.17: older ones read its beginning, newer ones keep defaults for the rest."""
-
-BATCH = 8
-"""Messages queued by one group call; 1 queues each alone."""
 
 OLDEST = 21400
 """Non-blocking communicators came with 2.14."""
@@ -130,6 +127,9 @@ class Library:
             ("ncclSend", [pointer, c_size_t, c_int, c_int, comm, stream]),
             ("ncclRecv", [pointer, c_size_t, c_int, c_int, comm, stream]),
             ("ncclAllReduce", [pointer, pointer, c_size_t, c_int, c_int, comm, stream]),
+            ("ncclAllGather", [pointer, pointer, c_size_t, c_int, comm, stream]),
+            ("ncclReduceScatter", [pointer, pointer, c_size_t, c_int, c_int, comm, stream]),
+            ("ncclBroadcast", [pointer, pointer, c_size_t, c_int, c_int, comm, stream]),
         ):
             function = getattr(self._handle, name)
             function.argtypes = arguments
@@ -160,6 +160,10 @@ class Library:
         if last:
             text += ": " + " ".join(last.decode("utf-8", "replace").split())
         return text
+
+
+Transfer = NamedTuple("Transfer", [("sending", bool), ("pointer", int), ("size", int), ("peer", int)])
+"""A message to or from a rank of a communicator."""
 
 
 class Communicator:
@@ -224,34 +228,41 @@ class Communicator:
         """Queue the receiving of bytes from a rank."""
         self._settle("ncclRecv", self._recv(pointer, size, INT8, peer, self._comm, stream), end)
 
-    def many(self, sending: bool, pointer: int, size: int, count: int, peer: int, stream: c_void_p, end: float) -> None:
-        """Queue several messages in one go: what queues each alone may be held up between two of them."""
-        function = self._send if sending else self._recv
-        while count > 0:
-            batch = min(count, BATCH)
-            count -= batch
-            if batch == 1:
-                code = function(pointer, size, INT8, peer, self._comm, stream)
-            else:
-                code = self._batch(function, pointer, size, batch, peer, stream)
-            self._settle("ncclSend" if sending else "ncclRecv", code, end)
-
-    def _batch(self, function: Any, pointer: int, size: int, count: int, peer: int, stream: c_void_p) -> int:
+    def together(self, transfers: Iterable[Transfer], stream: c_void_p, end: float) -> None:
+        """Queue several transfers as one: they go at once, and connections that they need are made at once."""
         code = int(self._library.function("ncclGroupStart")())
         if code != SUCCESS:
-            return code
+            raise NcclError("ncclGroupStart: %s" % self._library.explain(code))
         worst = SUCCESS
-        for _ in range(count):
-            code = int(function(pointer, size, INT8, peer, self._comm, stream))
+        for transfer in transfers:
+            function = self._send if transfer.sending else self._recv
+            code = int(function(transfer.pointer, transfer.size, INT8, transfer.peer, self._comm, stream))
             if code not in (SUCCESS, IN_PROGRESS):
                 worst = code
         code = int(self._library.function("ncclGroupEnd")())
-        return worst or code
+        self._settle("ncclGroupEnd", worst or code, end)
 
     def all_reduce(self, pointer: int, count: int, stream: c_void_p, end: float, operation: int = SUM) -> None:
-        """Queue an in-place sum (or ``MAX``) of float32 values over all ranks."""
+        """Queue an in-place sum (or ``MAX``, ``MIN``) of float32 values over all ranks."""
         code = self._reduce(pointer, pointer, count, FLOAT32, operation, self._comm, stream)
         self._settle("ncclAllReduce", code, end)
+
+    def all_gather(self, pointer: int, count: int, rank: int, stream: c_void_p, end: float) -> None:
+        """Queue the in-place gathering of ``count`` float32 values of each rank at every rank."""
+        function = self._library.function("ncclAllGather")
+        code = function(pointer + 4 * count * rank, pointer, count, FLOAT32, self._comm, stream)
+        self._settle("ncclAllGather", code, end)
+
+    def reduce_scatter(self, pointer: int, count: int, rank: int, stream: c_void_p, end: float) -> None:
+        """Queue the in-place sum of float32 values, of which each rank gets its ``count``."""
+        function = self._library.function("ncclReduceScatter")
+        code = function(pointer, pointer + 4 * count * rank, count, FLOAT32, SUM, self._comm, stream)
+        self._settle("ncclReduceScatter", code, end)
+
+    def broadcast(self, pointer: int, count: int, stream: c_void_p, end: float) -> None:
+        """Queue the in-place copy of rank 0's float32 values to every rank."""
+        function = self._library.function("ncclBroadcast")
+        self._settle("ncclBroadcast", function(pointer, pointer, count, FLOAT32, 0, self._comm, stream), end)
 
     def abort(self, patience: float) -> Optional[str]:
         """Tear it down without waiting for peers.

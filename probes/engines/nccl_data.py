@@ -5,20 +5,22 @@ from __future__ import annotations
 import array
 import hashlib
 import threading
-from typing import List, Optional, Tuple
+from typing import List, NamedTuple, Optional, Tuple
 
 PERIOD = 16 * 65521
 """Bytes after which the pattern repeats: no multiple of any chunk NCCL cuts, so a chunk in the wrong place is seen."""
 
 BLOCK = 65536
-BLOCKS = 16
-SAMPLE = BLOCK * BLOCKS
+SAMPLE = 16 * BLOCK
 BLANK = 0xA5
 
 STEPS = 61
 """Values of the all_reduce pattern: small integers, whose sums float32 holds exactly."""
 
 Blocks = List[Tuple[int, int]]
+
+Piece = NamedTuple("Piece", [("offset", int), ("length", int), ("src", int), ("dst", int)])
+"""Bytes of a buffer that came from one rank: what ``src`` sends to ``dst``."""
 
 _lock = threading.Lock()
 _base = b""
@@ -44,13 +46,57 @@ def tile(src: int, dst: int) -> bytes:
     return _pattern()[start : start + PERIOD]
 
 
-def blocks(size: int) -> Blocks:
-    """Return offset and length of what to look at: all of a small message, both ends and strides of a large one."""
-    if size <= SAMPLE:
-        return [(offset, min(BLOCK, size - offset)) for offset in range(0, size, BLOCK)]
-    last = size - BLOCK
-    inner = [last * number // (BLOCKS - 1) // 16 * 16 for number in range(BLOCKS - 1)]
-    return [(offset, BLOCK) for offset in [*inner, last]]
+def base() -> bytes:
+    """Return bytes that begin with a whole period and stay where they are.
+
+    Where memory repeats that period, what ``src`` sends to ``dst`` begins at ``shift`` of it.
+    """
+    return _pattern()
+
+
+def shift(src: int, dst: int) -> int:
+    """Return where in the pattern a message begins; a multiple of 16."""
+    return _shift(src, dst)
+
+
+def blocks(size: int, most: int = SAMPLE) -> Blocks:
+    """Return offset and length of what to look at: all of a small message, both ends and strides of a large one.
+
+    Args:
+        size: Bytes of the message.
+        most: Bytes to look at, at most; at least 64.
+    """
+    block = min(BLOCK, most // 2 // 16 * 16)
+    if size <= most:
+        return [(offset, min(block, size - offset)) for offset in range(0, size, block)]
+    number = most // block
+    last = size - block
+    inner = [last * turn // (number - 1) // 16 * 16 for turn in range(number - 1)]
+    return [(offset, block) for offset in [*inner, last]]
+
+
+def piece_blocks(pieces: List[Piece]) -> List[Tuple[Piece, Blocks]]:
+    """Return what to look at of each piece of a message, within the sample in all."""
+    most = max(64, SAMPLE // max(1, len(pieces)))
+    return [(piece, blocks(piece.length, most)) for piece in pieces]
+
+
+def words_wrong(sample: bytes, looked: List[Tuple[Piece, Blocks]]) -> int:
+    """Return how many 4-byte values of a sample are not what their sources sent.
+
+    Args:
+        sample: The blocks of all pieces, one behind the other.
+        looked: The pieces and their blocks, as ``piece_blocks`` returned them.
+    """
+    pattern, wrong, at = _pattern(), 0, 0
+    for piece, where in looked:
+        for offset, length in where:
+            start = (offset + _shift(piece.src, piece.dst)) % PERIOD
+            got, sent = sample[at : at + length], pattern[start : start + length]
+            at += length
+            if got != sent:
+                wrong += sum(got[i : i + 4] != sent[i : i + 4] for i in range(0, length, 4))
+    return wrong
 
 
 def compare(sample: bytes, where: Blocks, src: int, dst: int) -> Optional[str]:
@@ -78,17 +124,27 @@ def reduce_tile(rank: int) -> bytes:
     return array.array("f", [float(step + rank) for step in range(STEPS)] * 64).tobytes()
 
 
-def count_wrong(sample: bytes, where: Blocks, ranks: int, rounds: int) -> int:
-    """Return how many float32 values of a sample are not what so many sums in a row over all ranks give.
+def sums(ranks: int, rounds: int) -> List[float]:
+    """Return what the all_reduce pattern has become after so many in-place sums in a row over all ranks."""
+    factor = float(ranks) ** (rounds - 1)
+    return [(step * ranks + ranks * (ranks - 1) // 2) * factor for step in range(STEPS)]
+
+
+def scattered(ranks: int, rounds: int, me: int) -> List[float]:
+    """Return what a rank's own part has become after so many in-place reduce_scatters in a row."""
+    others = [step * (ranks - 1) + ranks * (ranks - 1) // 2 - me for step in range(STEPS)]
+    return [float(step + me + rounds * others[step]) for step in range(STEPS)]
+
+
+def count_wrong(sample: bytes, where: Blocks, total: List[float], rounding: float = 0.0) -> int:
+    """Return how many float32 values of a sample are not what they should be.
 
     Args:
         sample: The blocks, one behind the other.
-        where: Their offsets and lengths in bytes, multiples of 4.
-        ranks: How many ranks took part.
-        rounds: How many in-place sums followed each other.
+        where: Their offsets and lengths in bytes, multiples of 4, within the buffer that the pattern began in.
+        total: What the values of one period of the pattern have become.
+        rounding: The relative error to allow where float32 cannot hold the values exactly.
     """
-    factor = float(ranks) ** (rounds - 1)
-    total = [(step * ranks + ranks * (ranks - 1) // 2) * factor for step in range(STEPS)]
     wanted = array.array("f", total * (BLOCK // 4 // STEPS + 2)).tobytes()
     wrong, at = 0, 0
     for offset, length in where:
@@ -97,9 +153,8 @@ def count_wrong(sample: bytes, where: Blocks, ranks: int, rounds: int) -> int:
         at += length
         if got == wanted[start * 4 : start * 4 + length]:
             continue
-        # Sums over a number of ranks that is no power of two round a little more with each round.
         for index, value in enumerate(array.array("f", got)):
             right = total[(start + index) % STEPS]
-            if not abs(value - right) <= 1e-4 * abs(right):
+            if not abs(value - right) <= rounding * abs(right):
                 wrong += 1
     return wrong

@@ -1,128 +1,216 @@
-"""all_reduce over a communicator of many GPUs, with a sum that is checked."""
+"""Collectives over a communicator of GPUs, with results that are checked, and links within it."""
 
 from __future__ import annotations
 
 import array
 import time
-from typing import TYPE_CHECKING, Callable, Optional
+from typing import Callable, Dict, List, Optional
 
 from fabtui_probes.engines import base, nccl_data, nccl_log, transport
-from fabtui_probes.engines.base import TRANSFER, Failed, Reduced
+from fabtui_probes.engines.base import CONNECT, TRANSFER, Collected, Failed
+from fabtui_probes.engines.collectives import ADDING, TWICE, Shape, arrived, shape
 from fabtui_probes.engines.cuda_api import CudaError
-from fabtui_probes.engines.nccl_api import MAX, NcclError
-
-if TYPE_CHECKING:
-    from fabtui_probes.engines.nccl_link import Member
+from fabtui_probes.engines.nccl_api import MIN, NcclError, Transfer
+from fabtui_probes.engines.nccl_link import NcclLink
+from fabtui_probes.engines.nccl_member import Member
 
 BUDGET = 0.3
-"""Seconds of timed sums of one size."""
+"""Seconds of timed iterations of one size."""
+
+MOST = 1000
+"""Timed iterations at most: their number is agreed upon as a float32."""
+
+HELLO = 64
+"""Bytes of the message that makes a connection."""
 
 
 class NcclGroup(base.Group):
     """A communicator of many ranks."""
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, ranks: List[int]) -> None:
         self._member = member
         self._endpoint = member.endpoint
         self._device = member.endpoint.device
+        self._ranks = ranks
+        self._mark = 0
 
-    def _guard(self, what: str, end: float, work: Callable[[], None]) -> None:
+    def _guard(self, what: str, end: float, work: Callable[[], None], phase: str = TRANSFER) -> None:
         began = time.monotonic()
         try:
             work()
             self._member.wait(end)
         except (NcclError, CudaError) as error:
-            raise self._member.failed(TRANSFER, what, error, time.monotonic() - began) from None
+            raise self._member.failed(phase, what, error, time.monotonic() - began) from None
 
-    def _reduce(self, data: int, count: int, times: int, end: float) -> None:
-        for _ in range(times):
-            self._member.comm.all_reduce(data, count, self._device.stream, end)
+    # -- links
 
-    def _largest(self, seconds: float, end: float) -> float:
-        """Return the largest of what all ranks bring; also a barrier."""
-        note, small, device = self._endpoint.note, self._endpoint.small, self._device
-        note[:4] = array.array("f", [seconds]).tobytes()
-
-        def work() -> None:
-            device.upload(small, note, 4)
-            self._member.comm.all_reduce(small, 1, device.stream, end, MAX)
-            device.download(note, small, 4)
-
-        self._guard("the ranks did not come together", end, work)
-        return float(array.array("f", bytes(note[:4]))[0])
-
-    def _timed(self, data: int, count: int, times: int, end: float) -> float:
-        device = self._device
-        first, second = device.event(), device.event()
+    def meet(self, peers: List[int], end: float) -> None:
+        """Make all connections by one group call: NCCL makes each by itself when it is first used otherwise."""
         try:
+            data = self._endpoint.data(HELLO * len(self._ranks))
+        except CudaError as error:
+            raise Failed(CONNECT, str(error)) from None
+        transfers = []
+        for peer in peers:
+            other = self._ranks.index(peer)
+            transfers.append(Transfer(True, self._endpoint.small, HELLO, other))
+            transfers.append(Transfer(False, data + HELLO * other, HELLO, other))
+        what = "the connections to %d ranks did not all come about" % len(peers)
+        self._guard(what, end, lambda: self._member.comm.together(transfers, self._device.stream, end), CONNECT)
+        self._member.survey()
 
-            def work() -> None:
-                device.record(first)
-                self._reduce(data, count, times, end)
-                device.record(second)
+    def link(self, peer: int) -> NcclLink:
+        """Return a link to another rank within this communicator."""
+        return NcclLink(self._member, peer, self._ranks.index(peer), alone=False)
 
-            self._guard("all_reduce of %d bytes did not finish" % (4 * count), end, work)
-            return device.between(first, second) / times
-        finally:
-            device.forget([first, second])
+    # -- collectives
 
-    def _fill(self, data: int, size: int, end: float) -> None:
-        tile = nccl_data.reduce_tile(self._member.me)
+    def collective(self, kind: str, size: int, iters: int, warmup: int, end: float) -> Collected:
+        """Check one result exactly, warm up, then time as many as fit the budget and check what they come to."""
+        form = shape(kind, size, self._member.size)
+        self._mark = self._endpoint.engine.log.mark()
+        try:
+            data = self._endpoint.data(form.bytes)
+            source = self._endpoint.source(form.bytes) if kind in TWICE else 0
+        except CudaError as error:
+            raise Failed(TRANSFER, str(error)) from None
+        run = self._queue(form, data, source, end)
+        self._fill(form, data, end)
+        each = max(self._timed(form, 1, run, end))
+        wrong = self._wrong(form, data, 1, end)
+        for _ in range(warmup - 1):
+            each = max(self._timed(form, 1, run, end))
+        timed = min(MOST, base.fitting(each, min(BUDGET, base.remaining(end) / 3), iters))
+        if kind == "all_reduce":
+            # Every sum multiplies by the number of ranks: never so many that it overflows.
+            timed = base.bounded_sums(self._member.size, timed + 1) - 1
+        timed = max(1, self._least(timed, end))
+        self._fill(form, data, end)
+        self._least(timed, end)
+        # One more goes first, untimed: the ranks do not begin at one instant.
+        laps = self._timed(form, timed + 1, run, end)[1:]
+        wrong += self._wrong(form, data, timed + 1, end)
+        lines = self._endpoint.engine.log.since(self._mark, self._device.ordinal)
+        chosen = None if kind in TWICE else transport.choice(lines)
+        return Collected(form.bytes, sum(laps) / len(laps), min(laps), wrong, self._ways(), chosen)
+
+    def _queue(self, form: Shape, data: int, source: int, end: float) -> Callable[[], None]:
+        """Return what queues one iteration."""
+        comm, me, stream = self._member.comm, self._member.me, self._device.stream
+        if form.kind in TWICE:
+            transfers = self._transfers(form, data, source)
+            return lambda: comm.together(transfers, stream, end)
+        calls: Dict[str, Callable[[], None]] = {
+            "all_reduce": lambda: comm.all_reduce(data, form.values, stream, end),
+            "all_gather": lambda: comm.all_gather(data, form.values, me, stream, end),
+            "reduce_scatter": lambda: comm.reduce_scatter(data, form.values, me, stream, end),
+            "broadcast": lambda: comm.broadcast(data, form.values, stream, end),
+        }
+        return calls[form.kind]
+
+    def _transfers(self, form: Shape, data: int, source: int) -> List[Transfer]:
+        me, ranks, chunk = self._member.me, self._member.size, form.chunk
+        if form.kind == "sendrecv":
+            after, before = (me + 1) % ranks, (me - 1) % ranks
+            begin = source + nccl_data.shift(me, after)
+            return [Transfer(True, begin, form.bytes, after), Transfer(False, data, form.bytes, before)]
+        transfers = []
+        for rank in range(ranks):
+            # Every rank's chunk lies in memory of its own, at the place where the pattern is the one for that rank.
+            offset = rank * chunk
+            offset += (nccl_data.shift(me, rank) - offset) % nccl_data.PERIOD
+            transfers.append(Transfer(True, source + offset, chunk, rank))
+            transfers.append(Transfer(False, data + rank * chunk, chunk, rank))
+        return transfers
+
+    def _fill(self, form: Shape, data: int, end: float) -> None:
+        """Queue the making of what this rank contributes; the rest is blank."""
+        device, me = self._device, self._member.me
+        if form.kind in ADDING:
+            at, length, tile = data, form.bytes, nccl_data.reduce_tile(me)
+        else:
+            device.fill(data, nccl_data.BLANK, form.bytes)
+            if form.kind == "all_gather":
+                at, length, tile = data + me * form.chunk, form.chunk, nccl_data.tile(me, me)
+            elif form.kind == "broadcast" and me == 0:
+                at, length, tile = data, form.bytes, nccl_data.tile(0, 0)
+            else:
+                return
 
         def work() -> None:
-            self._device.upload(data, tile, min(len(tile), size))
-            self._device.spread(data, len(tile), size)
+            device.upload(at, tile, min(len(tile), length))
+            device.spread(at, len(tile), length)
 
         self._guard("the data could not be made", end, work)
 
-    def _wrong(self, data: int, size: int, rounds: int, end: float) -> int:
-        blocks = nccl_data.blocks(size)
+    def _least(self, number: int, end: float) -> int:
+        """Return the least of the numbers that all ranks bring; also a barrier."""
+        note, small, device = self._endpoint.note, self._endpoint.small, self._device
+        note[:4] = array.array("f", [number]).tobytes()
 
+        def work() -> None:
+            device.upload(small, note, 4)
+            self._member.comm.all_reduce(small, 1, device.stream, end, MIN)
+            device.download(note, small, 4)
+
+        self._guard("the ranks did not come together", end, work)
+        return int(array.array("f", bytes(note[:4]))[0])
+
+    def _timed(self, form: Shape, times: int, run: Callable[[], None], end: float) -> List[float]:
+        """Return the seconds of so many iterations in a row."""
+        device = self._device
+        events = device.events(times + 1)
+
+        def work() -> None:
+            # NCCL takes longer to queue a small message than a GPU to send it.
+            release = device.hold() if times > 1 else None
+            try:
+                device.record(events[0])
+                for event in events[1:]:
+                    run()
+                    device.record(event)
+            finally:
+                if release is not None:
+                    release()
+
+        self._guard("%s of %d bytes did not finish" % (form.kind, form.bytes), end, work)
+        return device.laps(events)
+
+    def _wrong(self, form: Shape, data: int, rounds: int, end: float) -> int:
+        """Return how many values are wrong among those looked at, after so many iterations."""
+        me, ranks = self._member.me, self._member.size
+        if form.kind == "all_reduce":
+            where, total = nccl_data.blocks(form.bytes), nccl_data.sums(ranks, rounds)
+        elif form.kind == "reduce_scatter":
+            inner = nccl_data.blocks(form.chunk)
+            where = [(offset + me * form.chunk, length) for offset, length in inner]
+            total = nccl_data.scattered(ranks, rounds, me)
+        else:
+            looked = nccl_data.piece_blocks(arrived(form, me))
+            where = [(piece.offset + offset, length) for piece, blocks in looked for offset, length in blocks]
+            return nccl_data.words_wrong(self._fetch(data, where, end), looked)
+        # Sums over a number of ranks that is no power of two round a little more with each iteration.
+        rounding = 0.0 if max(total) < 2**24 or ranks & (ranks - 1) == 0 else 2.0**-22 * ranks * rounds
+        return nccl_data.count_wrong(self._fetch(data, where, end), where, total, rounding)
+
+    def _fetch(self, data: int, where: nccl_data.Blocks, end: float) -> bytes:
         def fetch() -> None:
             at = 0
-            for offset, length in blocks:
+            for offset, length in where:
                 self._device.download(self._endpoint.sample, data + offset, length, at)
                 at += length
 
-        self._guard("the sums could not be read back", end, fetch)
-        return nccl_data.count_wrong(bytes(self._endpoint.sample), blocks, self._member.size, rounds)
-
-    def all_reduce(self, size: int, iters: int, warmup: int, end: float) -> Reduced:
-        """Check one sum exactly, warm up, then time as many as fit the budget and check what they add up to."""
-        size = max(4, size - size % 4)
-        count = size // 4
-        try:
-            data = self._endpoint.data(size)
-        except CudaError as error:
-            raise Failed(TRANSFER, str(error)) from None
-        self._fill(data, size, end)
-        each = self._timed(data, count, 1, end)
-        wrong = self._wrong(data, size, 1, end)
-        if warmup > 1:
-            times = base.bounded_sums(self._member.size, warmup - 1)
-            self._fill(data, size, end)
-            each = self._timed(data, count, times, end)
-        longest = self._largest(each, end)
-        timed = base.fitting(longest, min(BUDGET, base.remaining(end) / 3), iters)
-        timed = base.bounded_sums(self._member.size, timed)
-        self._fill(data, size, end)
-        self._largest(0.0, end)
-        seconds = self._timed(data, count, timed, end)
-        wrong += self._wrong(data, size, timed, end)
-        return Reduced(seconds, wrong, self._ways())
+        self._guard("the result could not be read back", end, fetch)
+        return bytes(self._endpoint.sample)
 
     def _ways(self) -> Optional[str]:
         """Return the ways out of this GPU that NCCL named, the worst first."""
-        lines = self._member.lines()
+        self._member.survey()
         nics = self._endpoint.engine.log.nics()
-        found = set()
-        for line in lines:
-            channel = transport.parse_channel(line.text)
-            if channel is not None and channel.src == self._member.me and channel.direction != "receive":
-                found.add(channel.via)
-        ordered = sorted(found, key=lambda via: (-transport.rank_of_way(via), via))
-        names = []
-        for via in ordered:
+        me = self._member.me
+        found = {via for (src, _, sending), vias in self._member.ways.items() if src == me and sending for via in vias}
+        names: List[str] = []
+        for via in sorted(found, key=lambda via: (-transport.rank_of_way(via), via)):
             name = transport.name_way(via, nics)
             if name not in names:
                 names.append(name)

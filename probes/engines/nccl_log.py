@@ -11,7 +11,7 @@ from typing import Dict, List, Optional, Tuple
 from fabtui_probes.engines import transport
 from fabtui_probes.engines.transport import Line, Nics
 
-SUBSYSTEMS = "INIT,BOOTSTRAP,ENV,NET,P2P,SHM"
+SUBSYSTEMS = "INIT,BOOTSTRAP,ENV,NET,P2P,SHM,TUNING"
 KEEP = 4000
 """Lines remembered of each GPU; those of a pair are looked up within seconds of their printing."""
 

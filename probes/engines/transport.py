@@ -24,6 +24,13 @@ _VIA = re.compile(
 _USING = re.compile(r"^NET/(?P<plugin>\S+?)\s*: Using(?P<list>(?: \[\d+\]\S+)+)")
 _ENTRY = re.compile(r"\[(\d+)\]([^\s:]+):(\S+)")
 
+_CHOICE = re.compile(
+    r"^(?:(?P<function>\w+): )?(?P<bytes>\d+) Bytes -> Algo (?P<algorithm>\w+) [Pp]roto (?P<protocol>\w+)"
+)
+# NCCL before 2.22 prints their numbers.
+_ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
+_PROTOCOLS = ("LL", "LL128", "SIMPLE")
+
 # Consequences of something that another line names.
 _LATER = (
     "Connection closed by remote peer",
@@ -161,3 +168,21 @@ def root(found: List[str]) -> Optional[str]:
         if not any(mark in text for mark in _LATER):
             return text
     return found[0] if found else None
+
+
+def choice(lines: Iterable[Line]) -> Optional[str]:
+    """Return the algorithm and protocol that NCCL chose for the last collective of some lines, None if untold.
+
+    Only the first rank of a communicator prints it.
+    """
+    found = None
+    for line in lines:
+        match = _CHOICE.match(line.text)
+        if match:
+            found = match
+    if found is None:
+        return None
+    names = []
+    for text, known in ((found.group("algorithm"), _ALGORITHMS), (found.group("protocol"), _PROTOCOLS)):
+        names.append(known[int(text)] if text.isdigit() and int(text) < len(known) else text.upper()[:40])
+    return "/".join(names)

@@ -152,6 +152,18 @@ class Controller:
         message.update(more)
         self.to_ranks(ranks, message)
 
+    def collective(self, number: int, kind: str, ranks: list[int], sizes: list[int], **more: Any) -> None:
+        message: Message = {"op": "collective", "id": number, "kind": kind, "ranks": ranks, "sizes": sizes}
+        message.update({"iters": 5, "warmup": 2, "deadline": 20.0})
+        message.update(more)
+        self.to_ranks(ranks, message)
+
+    def world(self, number: int, ranks: list[int], rounds: list[list[tuple[int, int]]], **more: Any) -> None:
+        message: Message = {"op": "world", "id": number, "ranks": ranks, "rounds": rounds}
+        message.update({"bytes": 1 << 20, "iters": 5, "warmup": 1, "deadline": 10.0})
+        message.update(more)
+        self.to_ranks(ranks, message)
+
     def of(self, op: str, **fields: Any) -> list[Message]:
         return [m for m in self.messages if m["op"] == op and all(m.get(k) == v for k, v in fields.items())]
 
@@ -191,7 +203,7 @@ class Controller:
         if message["op"] != "store":
             if message["op"] == "ready":
                 host.ready = message
-            self.messages.append({**message, "from": host.name, "at": time.monotonic()})
+            self.messages.append({**message, "from": host.name, "came": time.monotonic()})
             return
         self.store_calls += 1
         cmd, key = message["cmd"], message["key"]

@@ -2,7 +2,8 @@
  * threads, and communicators among the threads of one process. What a test cannot see here is anything about speed.
  *
  * FAKE_GPUS=n       how many devices there are (4)
- * FAKE_CORRUPT=1    every received message longer than 1000 bytes has one byte wrong in its middle
+ * FAKE_CORRUPT=1    every message longer than 1000 bytes arrives with one byte wrong in its middle
+ * FAKE_LOSE=a>b     messages of rank a of a communicator to its rank b never arrive, but for those that make connections
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -13,13 +14,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { COPY, FILL, STAMP, HOLD, SEND, RECV, REDUCE };
+enum { COPY, FILL, STAMP, HOLD, SEND, RECV, TOGETHER, REDUCE, GATHER, SCATTER, BROADCAST };
 enum { MOST = 64 };
 
 typedef struct event { double at; } event;
 struct comm;
 typedef struct op {
-    int kind, value, peer;
+    int kind, value, peer, state;
+    struct op *parts;
     void *to;
     const void *from;
     size_t size;
@@ -37,17 +39,18 @@ typedef struct {
     const void *data;
     size_t size;
     int full;
+    struct op *owner;
 } slot;
 typedef struct group {
     char id[128];
     int ranks, joined, arrived, round;
-    float *sum;
+    const float *given[MOST];
     slot slots[MOST][MOST];
     struct group *next;
 } group;
 typedef struct comm {
     group *of;
-    int rank, device, aborted, told;
+    int rank, device, aborted, told[MOST];
 } comm;
 typedef struct { char internal[128]; } unique_id;
 typedef struct { size_t size; unsigned magic, version; int blocking; } config;
@@ -75,58 +78,110 @@ static void say(int dev, const char *level, const char *text) {
             strcmp(level, "WARN") ? "NCCL " : "fake/gpu.c:1 NCCL ", level, text);
 }
 
-static void exchange(op *o) {
+/* Waits until all ranks of a group have come here; returns 0 when the communicator was aborted. */
+static int barrier(comm *c) {
+    group *g = c->of;
+    int round = g->round;
+    if (++g->arrived == g->ranks) {
+        g->arrived = 0;
+        g->round++;
+        pthread_cond_broadcast(&change);
+    }
+    while (g->round == round && !c->aborted)
+        pthread_cond_wait(&change, &all);
+    return !c->aborted;
+}
+
+static float combined(group *g, int operation, size_t at) {
+    float sum = g->given[0][at];
+    for (int r = 1; r < g->ranks; r++) {
+        float one = g->given[r][at];
+        sum = operation == 0 ? sum + one : operation == 2 ? (sum > one ? sum : one) : (sum < one ? sum : one);
+    }
+    return sum;
+}
+
+/* What one rank gets of what all ranks gave; `size` counts values, of one rank where the message is cut by ranks. */
+static void collect(op *o) {
     comm *c = o->comm;
     group *g = c->of;
-    pthread_mutex_lock(&all);
-    if (o->kind == REDUCE) {
-        float *mine = o->to;
-        size_t n = o->size;
-        if (g->arrived == 0) {
-            g->sum = malloc(n * sizeof(float));
-            memcpy(g->sum, mine, n * sizeof(float));
-        } else {
-            for (size_t i = 0; i < n; i++)
-                g->sum[i] = o->value == 2 ? (g->sum[i] > mine[i] ? g->sum[i] : mine[i]) : g->sum[i] + mine[i];
+    size_t n = o->size, total = o->kind == GATHER ? n * g->ranks : n;
+    g->given[c->rank] = o->from;
+    if (!barrier(c))
+        return;
+    float *result = malloc(total * sizeof(float));
+    for (size_t i = 0; i < total; i++)
+        switch (o->kind) {
+        case REDUCE: result[i] = combined(g, o->value, i); break;
+        case SCATTER: result[i] = combined(g, o->value, c->rank * n + i); break;
+        case GATHER: ((int *)result)[i] = ((const int *)g->given[i / n])[i % n]; break;
+        default: ((int *)result)[i] = ((const int *)g->given[0])[i];
         }
-        int round = g->round;
-        float *sum = g->sum;
-        if (++g->arrived == g->ranks) {
-            g->arrived = -g->ranks;
-            g->round++;
-            pthread_cond_broadcast(&change);
-        }
-        while (g->round == round && !c->aborted)
-            pthread_cond_wait(&change, &all);
-        if (!c->aborted) {
-            memcpy(mine, sum, n * sizeof(float));
-            if (++g->arrived == 0) {
-                free(sum);
-                pthread_cond_broadcast(&change);
-            }
-            while (g->arrived < 0 && !c->aborted)
-                pthread_cond_wait(&change, &all);
-        }
-    } else if (o->kind == SEND) {
-        slot *s = &g->slots[c->rank][o->peer];
-        while (s->full && !c->aborted)
-            pthread_cond_wait(&change, &all);
-        s->data = o->from, s->size = o->size, s->full = 1;
-        pthread_cond_broadcast(&change);
-        while (s->full && !c->aborted)
-            pthread_cond_wait(&change, &all);
-    } else {
-        slot *s = &g->slots[o->peer][c->rank];
-        while (!s->full && !c->aborted)
-            pthread_cond_wait(&change, &all);
-        if (!c->aborted) {
-            memcpy(o->to, s->data, s->size < o->size ? s->size : o->size);
-            if (o->size > 1000 && getenv("FAKE_CORRUPT"))
-                ((char *)o->to)[o->size / 2] ^= 1;
-            s->full = 0;
-            pthread_cond_broadcast(&change);
-        }
+    if (barrier(c)) {
+        memcpy(o->to, result, total * sizeof(float));
+        if (total > 250 && getenv("FAKE_CORRUPT"))
+            ((char *)o->to)[total * 2 + 2] ^= 64;
+        barrier(c);
     }
+    free(result);
+}
+
+static int lost(int src, const op *o) {
+    const char *which = getenv("FAKE_LOSE");
+    int a, b;
+    return which && o->size != 64 && sscanf(which, "%d>%d", &a, &b) == 2 && a == src && b == o->peer;
+}
+
+/* One step of a send or receive, as far as it can go now; returns whether it got anywhere. */
+static int step(comm *c, op *o) {
+    group *g = c->of;
+    slot *s = o->kind == SEND ? &g->slots[c->rank][o->peer] : &g->slots[o->peer][c->rank];
+    if (o->state == 2 || (o->kind == SEND && lost(c->rank, o)))
+        return 0;
+    if (o->kind == RECV) {
+        if (!s->full)
+            return 0;
+        memcpy(o->to, s->data, s->size < o->size ? s->size : o->size);
+        if (o->size > 1000 && getenv("FAKE_CORRUPT"))
+            ((char *)o->to)[o->size / 2] ^= 1;
+        s->full = 0, s->owner = NULL;
+        return o->state = 2;
+    }
+    if (o->state == 0) {
+        if (s->full || s->owner)
+            return 0;
+        s->data = o->from, s->size = o->size, s->owner = o, s->full = 1;
+        return o->state = 1;
+    }
+    return s->owner == o ? 0 : (o->state = 2);
+}
+
+/* All sends and receives of a group at once, each pair's in order. */
+static void transfer(op *o) {
+    comm *c = o->comm;
+    for (;;) {
+        int left = 0, moved = 0;
+        for (op *part = o->parts; part; part = part->next) {
+            moved |= step(c, part);
+            left += part->state != 2;
+        }
+        if (moved)
+            pthread_cond_broadcast(&change);
+        if (!left || c->aborted)
+            break;
+        if (!moved)
+            pthread_cond_wait(&change, &all);
+    }
+    for (op *part = o->parts, *next; part; part = next)
+        next = part->next, free(part);
+}
+
+static void exchange(op *o) {
+    pthread_mutex_lock(&all);
+    if (o->kind == TOGETHER)
+        transfer(o);
+    else
+        collect(o);
     pthread_mutex_unlock(&all);
 }
 
@@ -266,8 +321,27 @@ int ncclCommGetAsyncError(comm *c, int *state) {
     pthread_mutex_unlock(&all);
     return 0;
 }
-int ncclGroupStart(void) { return 0; }
-int ncclGroupEnd(void) { return 7; }
+/* What a thread has queued since ncclGroupStart; like NCCL, this goes off as one piece at ncclGroupEnd. */
+static __thread struct { int open; op *head, *tail; stream *on; } queued;
+
+static int flush(void) {
+    if (queued.head)
+        put(queued.on, (op){.kind = TOGETHER, .parts = queued.head, .comm = queued.head->comm});
+    queued.head = queued.tail = NULL;
+    return 7;
+}
+static int queue(stream *s, op o) {
+    op *copy = malloc(sizeof(op));
+    *copy = o;
+    if (queued.tail)
+        queued.tail->next = copy;
+    else
+        queued.head = copy;
+    queued.tail = copy, queued.on = s;
+    return queued.open ? 0 : flush();
+}
+int ncclGroupStart(void) { return queued.open++, 0; }
+int ncclGroupEnd(void) { return --queued.open ? 0 : flush(); }
 int ncclCommFinalize(comm *c) { return 0; }
 int ncclCommDestroy(comm *c) { return free(c), 0; }
 int ncclCommAbort(comm *c) {
@@ -287,15 +361,35 @@ static void tell(comm *c, int src, int dst, const char *how) {
     say(c->device, "INFO", text);
 }
 int ncclSend(const void *data, size_t count, int type, int peer, comm *c, stream *s) {
-    if (!(c->told & 1))
-        c->told |= 1, tell(c, c->rank, peer, " [send]");
-    return put(s, (op){.kind = SEND, .from = data, .size = count, .peer = peer, .comm = c});
+    if (!(c->told[peer] & 1))
+        c->told[peer] |= 1, tell(c, c->rank, peer, " [send]");
+    return queue(s, (op){.kind = SEND, .from = data, .size = count, .peer = peer, .comm = c});
 }
 int ncclRecv(void *data, size_t count, int type, int peer, comm *c, stream *s) {
-    if (!(c->told & 2) && c->device / 2)
-        c->told |= 2, tell(c, peer, c->rank, " [receive]");
-    return put(s, (op){.kind = RECV, .to = data, .size = count, .peer = peer, .comm = c});
+    if (!(c->told[peer] & 2) && c->device / 2)
+        c->told[peer] |= 2, tell(c, peer, c->rank, " [receive]");
+    return queue(s, (op){.kind = RECV, .to = data, .size = count, .peer = peer, .comm = c});
 }
-int ncclAllReduce(const void *from, void *to, size_t count, int type, int operation, comm *c, stream *s) {
-    return put(s, (op){.kind = REDUCE, .to = to, .size = count, .value = operation, .comm = c});
+static int collective(comm *c, stream *s, op o, const char *name, size_t bytes) {
+    char text[100];
+    snprintf(text, sizeof(text), "%s: %zu Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..1}", name, bytes);
+    if (c->rank == 0)
+        say(c->device, "INFO", text);
+    o.comm = c;
+    return put(s, o);
+}
+int ncclAllReduce(const void *from, void *to, size_t n, int type, int operation, comm *c, stream *s) {
+    op o = {.kind = REDUCE, .from = from, .to = to, .size = n, .value = operation};
+    return collective(c, s, o, "AllReduce", 4 * n);
+}
+int ncclAllGather(const void *from, void *to, size_t n, int type, comm *c, stream *s) {
+    return collective(c, s, (op){.kind = GATHER, .from = from, .to = to, .size = n}, "AllGather", 4 * n * c->of->ranks);
+}
+int ncclReduceScatter(const void *from, void *to, size_t n, int type, int operation, comm *c, stream *s) {
+    op o = {.kind = SCATTER, .from = from, .to = to, .size = n, .value = operation};
+    return collective(c, s, o, "ReduceScatter", 4 * n * c->of->ranks);
+}
+int ncclBroadcast(const void *from, void *to, size_t n, int type, int root, comm *c, stream *s) {
+    op o = {.kind = BROADCAST, .from = from, .to = to, .size = n};
+    return root ? 4 : collective(c, s, o, "Broadcast", 4 * n);
 }
