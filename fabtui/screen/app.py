@@ -275,7 +275,7 @@ class FabricApp(App[int]):
 
     def tell(self, text: str, *, bad: bool = False) -> None:
         """Say something for a moment."""
-        self.notify(text, severity="warning" if bad else "information", timeout=5, markup=False)
+        self.notify(text, severity="warning" if bad else "information", timeout=4, markup=False)
 
     def copy(self, text: str) -> None:
         """Copy a text to the terminal's clipboard."""

@@ -192,6 +192,8 @@ class MainScreen(Screen[None]):
         if self.view == "connecting":
             self.nodes_view.put(self.model, self._fabric_app.settings.title)
         else:
+            if not self.trouble.step(_SEARCH):
+                self._fabric_app.draw_again(0.05)
             self._draw_around()
         width = self.size.width
         self.log_view.put(self.model, self._arrangement.log, width, self._glyphs.ellipsis)
@@ -247,9 +249,7 @@ class MainScreen(Screen[None]):
 
     def draw_cursor(self) -> None:
         """Bring up to date what is said of the cursor's pair, and the worst pairs."""
-        done = self.trouble.step(_SEARCH)
-        if not done:
-            self._fabric_app.draw_again(0.05)
+        done = self.trouble.complete
         if self.view == "worst":
             bad = self.trouble.worst(MOST)
             nothing = f"no bad pair in layer {self.source.layer}" if done else "looking for bad pairs"

@@ -14,7 +14,7 @@ from fabtui.fabric.text import clean, one_line
 from fabtui.screen.axis import Seat
 from fabtui.screen.detail import DetailScreen, Lines, pairs, section, table
 from fabtui.screen.levels import Glyphs, bytes_text
-from fabtui.screen.pairwords import of_layer, pair_name, summary_text, why_untested
+from fabtui.screen.pairwords import of_layer, pair_name, summary_text, what_partners_told, why_untested
 from fabtui.screen.words import (
     MEASURED_LAYERS,
     MUTED,
@@ -119,6 +119,9 @@ def direction_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) ->
             ("when", f"{time_text(p2p.time)}, attempt {p2p.attempts}"),
         ]
         lines += pairs(rows, 9)
+    told = what_partners_told(model, source, target)
+    if told:
+        lines.append([(f"  {told}", "$accent")])
     why = why_untested(model, source, target)
     if why:
         lines.append([(f"  {why}", "$warning")])

@@ -44,6 +44,14 @@ def why_untested(model: Model, source: Seat, target: Seat) -> str:
     return ""
 
 
+def what_partners_told(model: Model, source: Seat, target: Seat) -> str:
+    """Return what testing a bad pair's ends with other partners told, or ""."""
+    if source.number is None or target.number is None:
+        return ""
+    names = (str(model.endpoints[source.number]), str(model.endpoints[target.number]))
+    return one_line(model.suspects.get(names, ""), 300)
+
+
 def of_layer(model: Model, layer: Layer, source: Seat, target: Seat) -> Measurement | None:
     """Return the measurement that a cell of a layer stands for."""
     if source.number is None or target.number is None:
@@ -97,6 +105,9 @@ def panel_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) -> lis
         if back is not None:
             lines.append([("back    ", MUTED), *_short(model, back, glyphs)])
     lines.extend(_errors(known))
+    told = what_partners_told(model, source, target)
+    if told:
+        lines.append([(told, "$accent")])
     why = why_untested(model, source, target)
     if why:
         lines.append([(why, "$warning")])
@@ -163,8 +174,13 @@ def status_parts(model: Model, layer: Layer, source: Seat, target: Seat, glyphs:
     if measurement is None:
         why = why_untested(model, source, target)
         same = source.number is not None and source.number == target.number
-        parts.append(("itself" if same else "untested", MUTED))
-        return [*parts, (f"  {why}", "$warning")] if why and not same else parts
+        if same:
+            return [*parts, ("itself", MUTED)]
+        parts.append((f"no {layer} value", MUTED))
+        p2p = of_layer(model, Layer.P2P, source, target)
+        if p2p is not None and layer is not Layer.P2P:
+            parts += [("  p2p: ", MUTED), verdict_part(model.verdict(p2p), glyphs)]
+        return [*parts, (f"  {why}", "$warning")] if why else parts
     kind = class_of(model, measurement)
     if measurement.value is not None:
         parts += [
@@ -185,6 +201,8 @@ def summary_text(model: Model, source: Seat, target: Seat) -> str:
         lines.append(f"  {why}")
     for here, there, title in ((source, target, "there"), (target, source, "back")):
         lines.append(f"{title}: {pair_name(here, there)}")
+        told = what_partners_told(model, here, there)
+        lines += [f"  {told}"] if told else []
         for layer in MEASURED_LAYERS:
             measurement = of_layer(model, layer, here, there)
             if measurement is not None:

@@ -68,7 +68,9 @@ class ModelSource:
         self.axis = Axis.of_model(model)
         self._axis_key = self._key()
         self._medians: dict[PairClass, float | None] = {}
+        self._drawn_with: list[float | None] = []
         self._unit: tuple[str, int | None] | None = None
+        self._unit_looked = -1
         self.take_medians()
 
     # -- what changed -------------------------------------------------------------------------------------------------
@@ -86,23 +88,32 @@ class ModelSource:
         return True
 
     def read_medians(self) -> tuple[bool, bool]:
-        """Compare the class medians with those that were drawn with; say whether they moved much, and at all.
+        """Compare the class medians and limits with those drawn with; say whether they moved much, and at all.
 
         What was drawn against them stays true to them until `take_medians`.
         """
-        latest = {kind: self.model.median(self.layer, kind) for kind in _CLASSES}
-        moved = latest != self._medians
-        much = moved and any(_far(self._medians.get(kind), value) for kind, value in latest.items())
-        return much, moved
+        latest = self._measures()
+        if latest == self._drawn_with:
+            return False, False
+        pairs = zip(latest, self._drawn_with, strict=True)
+        return any(_far(before, now) for now, before in pairs), True
 
     def take_medians(self) -> None:
         """Draw against the medians of now."""
-        self._medians = {kind: self.model.median(self.layer, kind) for kind in _CLASSES}
+        self._drawn_with = self._measures()
+        self._medians = dict(zip(_CLASSES, self._drawn_with, strict=False))
+
+    def _measures(self) -> list[float | None]:
+        """Return what every cell's colour depends on: the median of each class, then the limit to slow of each."""
+        layer = self.layer
+        medians = [self.model.median(layer, kind) for kind in _CLASSES]
+        return medians + [self.model.limit(layer, kind) for kind in _CLASSES]
 
     def show(self, layer: Layer) -> None:
         """Show another layer."""
         self.layer = layer
         self._unit = None
+        self._unit_looked = -1
         self.take_medians()
 
     def positions(self, changed: AbstractSet[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -176,7 +187,8 @@ class ModelSource:
 
     def unit(self) -> tuple[str, int | None]:
         """Return the unit and the message size of the layer's values; "" while there are none."""
-        if self._unit is None:
+        if self._unit is None and self._unit_looked != self.model.version:
+            self._unit_looked = self.model.version
             if self.layer in (Layer.HEALTH, Layer.TRANSPORT):
                 return "", None
             count = len(self.model.endpoints)

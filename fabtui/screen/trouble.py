@@ -40,14 +40,17 @@ class Trouble:
         self._source = source
         self._rows: dict[int, tuple[BadCell, ...]] = {}
         self._next = 0
+        self._sorted: list[BadCell] | None = None
 
     def forget(self) -> None:
         """Look at everything anew."""
         self._rows.clear()
         self._next = 0
+        self._sorted = None
 
     def forget_rows(self, rows: set[int]) -> None:
         """Look at some rows anew."""
+        self._sorted = None
         for row in rows:
             self._rows.pop(row, None)
         if rows:
@@ -58,6 +61,7 @@ class Trouble:
         known = self._rows.get(row)
         if known is None:
             known = self._rows[row] = tuple(self._read(row))
+            self._sorted = None
         return known
 
     def _read(self, row: int) -> list[BadCell]:
@@ -88,17 +92,27 @@ class Trouble:
             self._next += 1
             if time.perf_counter() > end:
                 break
-        return self._next >= size
+        return self.complete
 
     def worst(self, count: int) -> list[BadCell]:
         """Return the worst of the rows looked at so far."""
-        found = [bad for row in self._rows.values() for bad in row]
-        return sorted(found, key=lambda bad: bad.badness)[:count]
+        return self._all()[:count]
 
     @property
     def known(self) -> int:
         """How many bad cells there are in the rows looked at so far."""
-        return sum(len(row) for row in self._rows.values())
+        return len(self._all())
+
+    @property
+    def complete(self) -> bool:
+        """Whether all rows were looked at."""
+        return self._next >= self._source.axis.size
+
+    def _all(self) -> list[BadCell]:
+        if self._sorted is None:
+            found = [bad for row in self._rows.values() for bad in row]
+            self._sorted = sorted(found, key=lambda bad: bad.badness)
+        return self._sorted
 
     def following(self, row: int, column: int, step: int) -> tuple[int, int] | None:
         """Return the next bad cell after (``step`` 1) or before (-1) a cell, going round; None when there is none."""

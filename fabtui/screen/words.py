@@ -164,17 +164,18 @@ def legend(model: Model, layer: Layer, unit: str, size: int | None) -> list[Part
     if not head:
         head = _TITLES[layer] if layer in (Layer.HEALTH, Layer.TRANSPORT) else "no values yet"
     parts: list[Part] = [(head, "bold" if unit else MUTED)]
-    medians = [(kind, model.median(layer, kind)) for kind in CLASS_WORDS if kind is not PairClass.ALL]
-    known = [(CLASS_WORDS[kind], median) for kind, median in medians if median is not None]
-    if known:
-        parts.append(("   median: ", MUTED))
-        for at, (word, median) in enumerate(known):
-            parts.append((f"{'  ' if at else ''}{word} ", MUTED))
-            parts.append((full_number(median), ""))
-    if layer in (Layer.P2P, Layer.WORLD, Layer.BUSBW):
-        parts.append((f"   slow: < {model.slow_below:.0%}", MUTED))
+    kinds = [kind for kind in CLASS_WORDS if kind is not PairClass.ALL and model.median(layer, kind) is not None]
+    if kinds:
+        parts.append(("  median ", MUTED))
+    for at, kind in enumerate(kinds):
+        parts.append((f"{'  ' if at else ''}{CLASS_WORDS[kind]} ", MUTED))
+        parts.append((full_number(model.median(layer, kind) or 0.0), ""))
+    limits = [model.limit(layer, kind) for kind in kinds]
+    if any(limits):
+        shown = ", ".join("-" if limit is None else full_number(limit) for limit in limits)
+        parts.append((f"  slow < {shown}", MUTED))
     elif layer in (Layer.LATENCY, Layer.PING):
-        parts.append(("   less is better", MUTED))
+        parts.append(("  less is better", MUTED))
     return parts
 
 
