@@ -26,13 +26,11 @@ def test_all_options_reach_the_session(tmp_path: Path) -> None:
     config.touch()
     record, csv = tmp_path / "r.jsonl.gz", tmp_path / "s.csv"
     table = tmp_path / "t.csv"
-    argv = (
-        f"--nodes n[1-3] --exclude n2 --probes p2p,ping,all_reduce --bytes 64M --timeout 5 --iters 3 --warmup 0 --lease 4 --force \
-        --transport openssh --ssh-config {config} --host-key-policy strict --remote-python /opt/py --ranks-per-node 2 \
-        --connect-timeout 7 --env NCCL_DEBUG=INFO --env A= --record {record} --csv {csv} \
+    argv = f"--nodes n[1-3] --exclude n2 --probes p2p,ping,all_reduce --bytes 64M --timeout 5 --iters 3 --warmup 0 \
+        --lease 4 --force --transport openssh --ssh-config {config} --host-key-policy strict --remote-python /opt/py \
+        --ranks-per-node 2 --connect-timeout 7 --env NCCL_DEBUG=INFO --env A= --record {record} --csv {csv} \
         --layers p2p --mode sampled --isolated --bidirectional --collectives alltoall,all_reduce --sizes 1M-4M \
         --ab NCCL_ALGO=Ring,Tree --engine torch --keep-warm --table {table}".split()
-    )
     request = asked("run", *argv)
     options = request.options
     assert (request.csv, request.json, request.table) == (csv, None, table)

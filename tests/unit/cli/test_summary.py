@@ -81,6 +81,122 @@ def test_bad_pairs_are_listed_with_their_error(make_model: Maker) -> None:
     assert "not ok: 1\n  n0:1 > n1:0  p2p failed; cross-rail; connect: refused; made by the lab\n" in text
 
 
+def world(maker: Any, names: list[str] = NAMES) -> Any:
+    for src in names:
+        for dst in names:
+            if src != dst:
+                maker.measured("world", src, dst, value=1.9, unit="GB/s", bytes=4 << 20)
+    return maker
+
+
+def test_a_world_like_p2p_is_one_line(make_model: Maker) -> None:
+    text = summary(world(whole(make_model)).model())
+    told = "world: whole, all 12 pairs are ok; medians same-node 1.90 GB/s, same-rail 1.90 GB/s, cross-rail 1.90 GB/s"
+    assert f"\n\n{told}\n\n" in text
+    assert text.count("a row sends") == 1
+    assert "\n  world " not in text, "the line has its medians"
+    both = world(whole(make_model)).measured("p2p", "n0:0", "n0:1", "failed", error="x")
+    both.measured("world", "n0:0", "n0:1", "failed", error="x")
+    assert "world: 1 of 12 pairs are not ok, as in p2p; medians" in summary(both.model())
+
+
+def test_a_world_unlike_p2p_has_its_grid_and_the_pair_is_named(make_model: Maker) -> None:
+    maker = world(whole(make_model)).measured("p2p", "n0:1", "n1:0", "failed", error="connect: refused", unit="GB/s")
+    maker.add("plan", suspects=[["n0:1", "n1:0", "both ends pass with others (...): it is the path between them"]])
+    text = summary(maker.model(), plain=True)
+    assert "\np2p, GB/s at 4 MiB; a row" in text
+    assert "\nworld, GB/s at 4 MiB; a row" in text
+    assert "\n  world  same-node 1.90 GB/s" in text
+    (line,) = [line for line in text.splitlines() if line.startswith("  n0:1 > n1:0")]
+    assert line.endswith(
+        "connect: refused; fails alone, passes inside the communicator of all; "
+        "both ends pass with others (...): it is the path between them"
+    )
+
+
+def test_a_world_without_p2p_is_a_grid(make_model: Maker) -> None:
+    maker = world(make_model().start(["n0", "n1"]).endpoints({"n0": 2, "n1": 2}))
+    text = summary(maker.model())
+    assert "\nworld, GB/s at 4 MiB; a row" in text
+    assert "p2p" not in text
+
+
+def test_isolated_rails_are_told_before_the_list(make_model: Maker) -> None:
+    maker = world(whole(make_model))
+    for src, dst in (("n0:0", "n1:1"), ("n0:1", "n1:0"), ("n1:1", "n0:0"), ("n1:0", "n0:1")):
+        maker.measured("p2p", src, dst, "timeout", error="no answer", unit="GB/s")
+    told = "rail-isolated fabric: all 4 pairs across rails fail, all 4 within a rail pass; inside the communicator"
+    assert f"\n\n{told} of all they pass, so jobs that use collectives can still run\n\nnot ok: 4\n" in summary(
+        maker.model()
+    )
+
+
+def test_both_ways_and_sizes_have_their_medians(make_model: Maker) -> None:
+    maker = make_model().start(["n0"]).endpoints({"n0": 2})
+    for src, dst in (("n0:0", "n0:1"), ("n0:1", "n0:0")):
+        for size, value in ((8 << 20, 3.0), (256 << 20, 5.0)):
+            maker.measured("p2p", src, dst, value=value, unit="GB/s", bytes=size, extra={"both_ways": value - 1})
+    lines = summary(maker.model()).splitlines()
+    at = lines.index("medians")
+    assert lines[at + 1 : at + 4] == [
+        "  p2p 8 MiB    same-node 3.00 GB/s",
+        "  p2p 256 MiB  same-node 5.00 GB/s",
+        "  both ways    same-node 4.00 GB/s each",
+    ]
+    assert "p2p, GB/s at 256 MiB;" in lines[5]
+
+
+def test_a_pair_that_is_bad_at_several_sizes_is_one_line(make_model: Maker) -> None:
+    maker = make_model().start(["n0"]).endpoints({"n0": 2})
+    for size in (8 << 20, 64 << 20, 256 << 20):
+        maker.measured("p2p", "n0:0", "n0:1", value=1.0, unit="GB/s", bytes=size)
+        verdict = "ok" if size == 8 << 20 else "failed"
+        maker.measured("p2p", "n0:1", "n0:0", verdict, error="wrong data", unit="GB/s", bytes=size)
+    text = summary(maker.model(), plain=True)
+    assert "not ok: 1\n  n0:1 > n0:0  p2p failed; same-node; at 64 MiB, 256 MiB; wrong data\n" in text
+
+
+def test_messages_that_take_far_longer_are_notable(make_model: Maker) -> None:
+    maker = whole(make_model)
+    times = {"count": 20, "min": 1e-4, "median": 1e-4, "p99": 9.1e-4, "max": 1e-3}
+    assert "notable" not in summary(maker.model())
+    maker.measured("p2p", "n0:0", "n0:1", value=2.0, unit="GB/s", bytes=4 << 20, extra={"times": times})
+    text = summary(maker.model(), plain=True)
+    assert "\n  n0:0 > n0:1  p2p at 4 MiB: p99 910 us, 9.10 x the median of 100 us\n" in text
+    assert "not ok" not in text
+
+
+def test_collectives_have_a_table_each(make_model: Maker) -> None:
+    maker = make_model().start(["n0", "n1"]).endpoints({"n0": 2, "n1": 2})
+    for layer in ("sendrecv", "busbw"):
+        for size in (1 << 20, 1 << 24):
+            extra = {"ranks": 4, "seconds": 123.4e-6, "algbw": 8.5, "wrong": 0, "algorithm": "RING/LL128"}
+            maker.measured(layer, "all", "all", value=12.75, unit="GB/s", bytes=size, extra=extra)
+    maker.measured("busbw", "all", "all", "failed", bytes=1 << 30, unit="GB/s", error="4 elements are wrong")
+    text = summary(maker.model())
+    assert text.split("\n\n")[2:4] == [
+        "all_reduce\n"
+        "  group  ranks    size  time us  algbw GB/s  busbw GB/s  wrong  algorithm\n"
+        "  all        4   1 MiB      123        8.50        12.8      0  RING/LL128\n"
+        "                16 MiB      123        8.50        12.8      0  RING/LL128\n"
+        "                 1 GiB        -           -           -      -              failed: 4 elements are wrong",
+        "sendrecv\n"
+        "  group  ranks    size  time us  algbw GB/s  busbw GB/s  wrong  algorithm\n"
+        "  all        4   1 MiB      123        8.50        12.8      0  RING/LL128\n"
+        "                16 MiB      123        8.50        12.8      0  RING/LL128",
+    ]
+    assert "not ok" not in text, "the table has it"
+
+
+def test_arms_are_in_the_summary_and_not_in_the_count(make_model: Maker) -> None:
+    maker = whole(make_model).add("plan", arms=["A=0", "A=1"])
+    maker.measured("p2p", "n0:0", "n0:1", "failed", error="x", unit="GB/s", arm="A=1")
+    text = summary(maker.model())
+    assert "\nA/B, medians; the ratio is that to A=0\n" in text
+    assert "1 of 1 not ok" in text
+    assert text.endswith("measured: 17 ok\n")
+
+
 def test_what_could_not_be_tested_is_told_with_the_reason(make_model: Maker) -> None:
     maker = make_model().start(["n0", "n1"]).endpoints({"n0": 2, "n1": 0}).pairs(["n0:0", "n0:1"])
     maker.add("plan", layer="p2p", untested=[["n0:0", "n1:-", "n1 is down"], ["n1:-", "n0:0", "n1 is down"]])
@@ -125,6 +241,10 @@ def test_hostile_text_does_not_reach_the_terminal(make_model: Maker, plain: bool
     maker.add("node", node="n1", state="lost", text=evil, hint=evil)
     maker.add("look", node="n0", probe="ibstat", error=evil)
     maker.add("plan", layer="p2p", untested=[["n0:0", "n1:0", evil]])
+    maker.add("plan", suspects=[["n0:0", "n0:1", evil]], arms=[evil, "A=1"])
+    extra = {"algorithm": evil, "ranks": evil, "both_ways": evil, "times": {"count": evil}}
+    maker.measured("alltoall", evil, evil, "failed", error=evil, transport=evil, extra=extra)
+    maker.measured("p2p", "n0:0", "n0:1", value=1.0, unit=evil, transport=evil, arm="A=1", extra=extra)
     maker.add("start", version=evil, nodes=[], lab=evil, faults=[evil], options={})
     text = summary(maker.model(), plain=plain)
     assert not set(text) & {"\x1b", "\x07", "\x9b", "\u202e", "\r"}

@@ -177,6 +177,81 @@ def test_a_layer_is_a_matrix_in_the_order_of_the_grid(make_model: Maker, tmp_pat
         frame.pivot_layer("nope")
 
 
+ARM = "NCCL_P2P_DISABLE=1"
+
+
+def swept(make_model: Maker) -> Any:
+    """Two sizes of p2p and, in a further arm, a slower one; all_gather over a rail, a node and all."""
+    maker = (
+        make_model().start(["n10", "n9"]).endpoints({"n10": 1, "n9": 1}).add("plan", arms=["NCCL_P2P_DISABLE=0", ARM])
+    )
+    for src, dst in (("n10:0", "n9:0"), ("n9:0", "n10:0")):
+        maker.measured("p2p", src, dst, value=9.0, unit="GB/s", bytes=256 << 20, extra={"both_ways": 8.5})
+        maker.measured("p2p", src, dst, value=4.0, unit="GB/s", bytes=8 << 20)
+        maker.measured("p2p", src, dst, value=1.0, unit="GB/s", bytes=8 << 20, transport="SHM/direct", arm=ARM)
+        maker.measured("world", src, dst, value=7.0, unit="GB/s", bytes=256 << 20)
+    maker.measured("p2p", "n9:0", "n10:0", "failed", error="x", unit="GB/s", bytes=256 << 20, attempts=2)
+    for group in ("all", "n9", "rail0"):
+        maker.measured("all_gather", group, group, value=3.0, unit="GB/s", bytes=1 << 20, extra={"algbw": 4.0})
+    maker.add("plan", suspects=[["n9:0", "n10:0", "both ends pass with others"]])
+    return maker
+
+
+def test_sizes_and_arms_have_rows_of_their_own(make_model: Maker, tmp_path: Path) -> None:
+    path = tmp_path / "s.csv"
+    write_csv(swept(make_model).model(), path)
+    found = [(row["layer"], row["src"], row["bytes"], row["value"]) for row in read(path)]
+    small, large = str(8 << 20), str(256 << 20)
+    assert found == [
+        ("p2p", "n10:0", small, "4.0"),
+        ("p2p", "n10:0", large, "9.0"),
+        ("p2p", "n9:0", small, "4.0"),
+        ("p2p", "n9:0", large, ""),
+        ("world", "n10:0", large, "7.0"),
+        ("world", "n9:0", large, "7.0"),
+        ("all_gather", "all", str(1 << 20), "3.0"),
+        ("all_gather", "rail0", str(1 << 20), "3.0"),
+        ("all_gather", "n9", str(1 << 20), "3.0"),
+        (f"p2p@{ARM}", "n10:0", small, "1.0"),
+        (f"p2p@{ARM}", "n9:0", small, "1.0"),
+    ]
+
+
+def test_a_matrix_is_of_one_size_and_one_arm(make_model: Maker, tmp_path: Path) -> None:
+    path = tmp_path / "s.csv"
+    write_csv(swept(make_model).model(), path)
+    frame = fabtui.load_snapshot(path)
+    largest = frame.pivot_layer("p2p")
+    assert largest.loc["n10:0", "n9:0"] == 9.0
+    assert largest.isna().loc["n9:0", "n10:0"], "it failed at that size, whatever it did at others"
+    assert frame.pivot_layer("p2p", bytes=8 << 20).loc["n9:0", "n10:0"] == 4.0
+    assert frame.pivot_layer(f"p2p@{ARM}").loc["n9:0", "n10:0"] == 1.0
+    assert frame.pivot_layer("world", bytes=256 << 20).loc["n9:0", "n10:0"] == 7.0
+    gathered = frame.pivot_layer("all_gather")
+    assert list(gathered.index) == ["n9"], "rails and the whole are no cells"
+    with pytest.raises(InputError, match=f"no message of 5 bytes in p2p; there are {8 << 20}, {256 << 20}"):
+        frame.pivot_layer("p2p", bytes=5)
+    with pytest.raises(InputError, match=f"nothing was measured in 'p2p@X=1'; there are p2p@{ARM}"):
+        frame.pivot_layer("p2p@X=1")
+    with pytest.raises(InputError, match="no layer"):
+        frame.pivot_layer(f"nope@{ARM}")
+
+
+def test_the_json_has_suspects_arms_and_what_else_was_learnt(make_model: Maker) -> None:
+    value = json.loads(json.dumps(as_json(swept(make_model).model())))
+    assert value["comparison"] == ["NCCL_P2P_DISABLE=0", ARM]
+    assert [(m["arm"], m["src"], m["transport"]) for m in value["arms"]] == [
+        (ARM, "n10:0", "SHM/direct"),
+        (ARM, "n9:0", "SHM/direct"),
+    ]
+    assert value["suspects"] == [{"src": "n9:0", "dst": "n10:0", "text": "both ends pass with others"}]
+    (relayed,) = value["relayed"]
+    assert (relayed["src"], relayed["dst"]) == ("n9:0", "n10:0")
+    assert "passes inside the communicator of all" in relayed["text"]
+    assert any(m.get("extra") == {"both_ways": 8.5} for m in value["measurements"])
+    assert not any("arm" in m for m in value["measurements"])
+
+
 def test_part_of_a_snapshot_pivots_as_well(make_model: Maker, tmp_path: Path) -> None:
     path = tmp_path / "s.csv"
     write_csv(whole(make_model).model(), path)

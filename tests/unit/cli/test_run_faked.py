@@ -1,0 +1,123 @@
+"""``fabtui run`` from its arguments to its exit code, over nodes that are played."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabtui.cli import main as entry
+from fabtui.nodes.link import Link
+from fabtui.session import live
+from fabtui.session.options import SessionOptions
+from tests.unit.session.fakenodes import FakeLink, FakeNodes, Script
+
+
+class ArmLink(FakeLink):
+    """Ranks that are slower, over another transport, once a variable forbids the fast one."""
+
+    slower = False
+
+    async def send(self, message: dict[str, Any]) -> None:
+        if message["t"] == "spawn":
+            self.slower = message["env"].get("NCCL_P2P_DISABLE") == "1"
+        await super().send(message)
+
+    def _say(self, **message: Any) -> None:
+        if message["op"] == "side" and self.slower:
+            message |= {"transport": "SHM/direct", "rate": 10e9 if message["rate"] else None}
+        super()._say(**message)
+
+
+class ArmNodes(FakeNodes):
+    async def open(self, host: str) -> Link:
+        link = self.links[host] = ArmLink(host, self.script)
+        return link
+
+
+def run(monkeypatch: pytest.MonkeyPatch, nodes: FakeNodes, *argv: str) -> int:
+    real = live.LiveFeed
+    monkeypatch.setattr(live, "LiveFeed", lambda options: real(options, nodes))
+    hosts = ",".join(nodes.script.gpus)
+    return entry.main(["run", "--nodes", hosts, "--no-record", "--timeout", "0.5", "--quiet", "--ascii", *argv])
+
+
+def test_a_comparison_shows_both_arms_and_writes_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    paths = {name: tmp_path / name for name in ("csv", "json", "table")}
+    files = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
+    nodes = ArmNodes(Script({"a": 2, "b": 2}))
+    asked = ("--ab", "NCCL_P2P_DISABLE=0,1", "--collectives", "all_reduce,alltoall", "--sizes", "1M-4M:4")
+    assert run(monkeypatch, nodes, *asked, *files) == 0
+    out = capsys.readouterr().out
+    assert "\nworld: whole, all 12 pairs are ok; medians same-node 40.0 GB/s" in out
+    assert "P2P/CUMEM 50.0 GB/s  SHM/direct 10.0 GB/s  0.20x" in out
+    assert "\nall_reduce\n  group  ranks   size  time us" in out
+    assert "\nalltoall\n  group" in out
+    assert f"wrote {paths['table']} (32 rows)" in out
+    rows = list(csv.DictReader(paths["csv"].open(newline="")))
+    assert sum(row["layer"] == "p2p" for row in rows) == 12
+    assert sum(row["layer"] == "p2p@NCCL_P2P_DISABLE=1" for row in rows) == 12
+    table = list(csv.DictReader(paths["table"].open(newline="")))
+    assert {(row["kind"], row["group"], row["bytes"]) for row in table if not row["arm"]} == {
+        (kind, group, str(size))
+        for kind in ("all_reduce", "alltoall")
+        for group in ("all", "a", "b", "a+b")
+        for size in (1 << 20, 4 << 20)
+    }
+    value = json.loads(paths["json"].read_text())
+    assert value["comparison"] == ["NCCL_P2P_DISABLE=0", "NCCL_P2P_DISABLE=1"]
+    assert len([m for m in value["arms"] if m["layer"] == "p2p"]) == 12
+
+
+def test_a_pair_that_fails_alone_and_passes_inside_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = FakeNodes(Script({"a": 2, "b": 2}, silent={(0, 3)}))
+    assert run(monkeypatch, nodes) == 1
+    out = capsys.readouterr().out
+    (line,) = [line for line in out.splitlines() if line.startswith("  a:0 > b:1")]
+    assert (
+        "p2p timeout; cross-rail; transfer: no message came from a:0 within 5.0 s; fails alone, passes inside" in line
+    )
+    assert "(NCCL relays); both ends pass with others" in line
+    assert "\nworld, GB/s at 256 MiB; a row sends" in out
+
+
+@pytest.mark.parametrize(
+    ("argv", "layers"),
+    [(("--layers", "world"), {"world"}), (("--layers", "p2p"), {"p2p"}), ((), {"world", "p2p"})],
+)
+def test_layers_are_chosen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, argv: tuple[str, ...], layers: set[str]
+) -> None:
+    path = tmp_path / "s.csv"
+    nodes = FakeNodes(Script({"a": 2, "b": 1}))
+    assert run(monkeypatch, nodes, "--probes", "p2p", "--csv", str(path), *argv) == 0
+    assert {row["layer"] for row in csv.DictReader(path.open(newline=""))} - {"latency"} == layers
+
+
+def test_what_is_asked_of_pairs_reaches_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = FakeNodes(Script({"a": 4}))
+    asked = ("--bytes", "1M,8M", "--bidirectional", "--mode", "quick", "--isolated", "--probes", "p2p", "--keep-warm")
+    assert run(monkeypatch, nodes, *asked) == 0
+    sent = [m["m"] for m in nodes.links["a"].sent if m["t"] == "rank"]
+    pairs = [m for m in sent if m["op"] == "pair"]
+    assert [m["bytes"] for m in pairs] == [1 << 20] * 4 + [8 << 20] * 4, "a ring of four, twice"
+    assert all(m["both"] is True for m in pairs)
+
+
+def test_the_options_are_those_that_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[SessionOptions] = []
+
+    def stop(options: SessionOptions) -> None:
+        seen.append(options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(live, "LiveFeed", stop)
+    assert entry.main(["run", "--nodes", "a", "--no-record", "--engine", "gloo"]) == 130
+    assert [options.engine for options in seen] == ["gloo"]
