@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -41,8 +42,9 @@ class Reading(threading.Thread):
         self.given_up = False
 
     def run(self) -> None:
-        """Read."""
-        self._value = self._function()
+        """Read; what fails in a way that nobody foresaw is absent, as is all that cannot be read."""
+        with contextlib.suppress(Exception):
+            self._value = self._function()
 
     def value(self, until: float) -> Any:
         """Return what was read, None if that is not there by ``until`` (monotonic seconds)."""

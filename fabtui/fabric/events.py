@@ -28,6 +28,8 @@ class Kind(StrEnum):
     ``measured``            measurements [Measurement.to_json()]
     ``plan``                slow_below; arms [text]; cells that will not be tested, untested [[src, dst, text]]; what
                             was found out about bad ones, suspects [[src, dst, text]]
+    ``counters``            node, since, until (epoch seconds), deltas (`fabtui.fabric.counters`): what the counters of
+                            a node moved by between two looks; no event where nothing moved
     ``log``                 level (``info``, ``notice``, ``warning``, ``error``), node or null, text
     ``paused``              on (bool)
     ``end``                 exit (the exit code), text
@@ -43,6 +45,7 @@ class Kind(StrEnum):
     RUNNING = "running"
     MEASURED = "measured"
     PLAN = "plan"
+    COUNTERS = "counters"
     LOG = "log"
     PAUSED = "paused"
     END = "end"

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from fabtui.fabric.counters import CounterLog, Deltas
 from fabtui.fabric.endpoint import Endpoint, PairClass, pair_class
 from fabtui.fabric.events import Kind, NodeState
 from fabtui.fabric.judge import ClassValues
@@ -76,6 +77,7 @@ class Model:
         self.suspects: dict[tuple[str, str], str] = {}
         self.comparison: list[str] = []
         self._changed: set[tuple[int, int]] | None = None
+        self._counters = CounterLog()
         self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
             Kind.START: self._on_start,
             Kind.NODE: self._on_node,
@@ -86,6 +88,7 @@ class Model:
             Kind.RUNNING: self._on_running,
             Kind.MEASURED: self._on_measured,
             Kind.PLAN: self._on_plan,
+            Kind.COUNTERS: self._on_counters,
             Kind.LOG: self._on_log,
             Kind.PAUSED: self._on_paused,
             Kind.END: self._on_end,
@@ -159,16 +162,23 @@ class Model:
         self.done = 0
         self._change_all(self.running)
         self.running.clear()
+        self._counters.phase(self.phase.name, self.phase.since)
         self.exit_code = None
 
     def _on_running(self, event: dict[str, Any]) -> None:
         pairs = [(src, dst) for src, dst in event["pairs"]]
         self.running.update(pairs)
+        self._counters.began(pairs, float(event.get("time", 0.0)))
         self._change_all(pairs)
 
     def _on_measured(self, event: dict[str, Any]) -> None:
         for value in event["measurements"]:
-            self._take(Measurement.from_json(value))
+            measurement = Measurement.from_json(value)
+            self._counters.ended(measurement)
+            self._take(measurement)
+
+    def _on_counters(self, event: dict[str, Any]) -> None:
+        self._counters.take(event["node"], float(event["since"]), float(event["until"]), dict(event["deltas"]))
 
     def _take(self, measurement: Measurement) -> None:
         self._change(measurement.src, measurement.dst)
@@ -328,6 +338,21 @@ class Model:
         """Return what another arm measured of the same thing at the same message size, or None."""
         key = (arm, measurement.layer, measurement.src, measurement.dst, measurement.asked_bytes)
         return self._arms.get(key)
+
+    def counters_between(self, node: str, since: float, until: float) -> Deltas:
+        """Return what a node's counters moved by, over all looks that overlap a time (epoch seconds); {} for nothing.
+
+        The shape is that of `fabtui.fabric.counters`.
+        """
+        return self._counters.between(node, since, until)
+
+    def counters_for(self, measurement: Measurement) -> dict[str, Deltas]:
+        """Return what the counters of the nodes of a pair's measurement moved by while it was made.
+
+        They are those of whole nodes, so that what else was tested at that time is in them. A node is left out where
+        nothing moved or nothing is known.
+        """
+        return self._counters.of(measurement)
 
     def verdict(self, measurement: Measurement) -> Verdict:
         """Return the verdict of a measurement, slowness within its class included."""

@@ -64,6 +64,10 @@ class _Running:
     def ends(self) -> set[int]:
         return {self.a.number, self.b.number}
 
+    @property
+    def nodes(self) -> set[str]:
+        return {self.a.node, self.b.node}
+
 
 class PairSweep:
     """One pass over pairs.
@@ -158,7 +162,9 @@ class PairSweep:
                 "deadline": self._test.deadline,
                 "both": self._test.both,
             }
-            for node in {pair.a.node, pair.b.node}:
+            if self._alone:
+                self._bed.lone(pair.nodes)
+            for node in pair.nodes:
                 self._bed.hosts[node].send(message)
         if begun:
             self._bed.began(begun)
@@ -225,6 +231,8 @@ class PairSweep:
         del self._running[pair.number]
         self._dispatcher.done(pair.a.number, pair.b.number)
         self._bed.forget(pair.number)
+        if self._alone:
+            self._bed.lone(pair.nodes)
         if pair.void is not None and not {(s.number, d.number) for s, d in pair.directions} <= self._told:
             self._again.append((pair.a.number, pair.b.number))
         self._wake.set()

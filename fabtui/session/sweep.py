@@ -139,6 +139,7 @@ class Sweep:
         async with asyncio.TaskGroup() as group:
             for node in self._alive([*old, *new]):
                 group.create_task(self._look(node, only=("nvlink",)))
+            group.create_task(self._trials.counting.settle(1.0))
 
     def _arms(self) -> list[tuple[str, dict[str, str]]]:
         """Return the arms of the comparison that was asked for, each with its name and variables; else one without."""
@@ -270,5 +271,6 @@ class Sweep:
             await self.give_back()
 
     async def close(self) -> None:
-        """End the waits of the store."""
+        """End the waits of the store, and looks at counters."""
+        await self._trials.counting.close()
         await self.bed.store.close()

@@ -29,6 +29,7 @@ class TestBed:
         say: Called with a level and a line for the event log.
         ids: Numbers for tests, never used twice in a session.
         attempts: How often each thing was tested.
+        lone: Called with the nodes of a pair that runs with no other traffic, when it begins and when it ends.
         arm: Which arm of an A/B comparison runs, or None.
     """
 
@@ -45,6 +46,7 @@ class TestBed:
     store: StoreServer = field(default_factory=StoreServer)
     ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     attempts: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    lone: Callable[[set[str]], None] = lambda nodes: None
     arm: str | None = None
 
     def attempt(self, *key: str) -> int:

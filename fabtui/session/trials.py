@@ -8,6 +8,7 @@ from fabtui.fabric.model import Model
 from fabtui.fabric.plan import mode_for, pairs_for
 from fabtui.fabric.schedule import in_parts
 from fabtui.session.collective import CollectiveTest, groups_of, run_collectives
+from fabtui.session.counting import Counting
 from fabtui.session.options import MIB, SessionOptions
 from fabtui.session.p2p import PairSweep, PairTest
 from fabtui.session.pump import EventPump
@@ -39,6 +40,9 @@ class Trials:
         pump: Where events go.
         model: What is known so far.
         bed: What tests share.
+
+    Attributes:
+        counting: Reads the counters of the nodes while pairs are tested.
     """
 
     def __init__(self, options: SessionOptions, pump: EventPump, model: Model, bed: TestBed) -> None:
@@ -46,6 +50,8 @@ class Trials:
         self._pump = pump
         self._model = model
         self._bed = bed
+        self.counting = Counting(bed, pump, model)
+        bed.lone = self.counting.look
         #: Pairs whose failure was seen twice already.
         self._proven: set[frozenset[int]] = set()
 
@@ -53,7 +59,8 @@ class Trials:
         """Test all that involves a node of ``new``; endpoints in ``busy`` are left alone."""
         self._proven.clear()
         if "p2p" in self._options.probes:
-            await self._pairs(new, old, busy)
+            with self.counting.over():
+                await self._pairs(new, old, busy)
         if "all_reduce" in self._options.probes:
             await self._collectives([*old, *new], busy)
 
@@ -100,6 +107,13 @@ class Trials:
         self._pump.emit(event(Kind.PHASE, name="world", total=2 * len(wanted)))
         test = WorldTest(self._bytes, self._options.iters, self._options.warmup, self._options.timeout)
         await WorldSweep(self._bed, test).run(ranks, wanted)
+        for _ in range(SLOW_ROUNDS if self._bed.arm is None else 0):
+            await self._pump.flush()
+            slow = bad_pairs(self._model, wanted, (Verdict.SLOW,), Layer.WORLD)
+            if not slow or len(slow) > MAX_SUSPECTS:
+                break
+            self._pump.log("info", f"{len(slow)} slow pairs of the world layer are tested again")
+            await WorldSweep(self._bed, test).run(ranks, {frozenset(pair) for pair in slow})
         await self._rest()
 
     def _without_busy(self, pairs: list[Pair], busy: dict[int, str]) -> list[Pair]:
@@ -169,7 +183,8 @@ class Trials:
 
     async def pairs_alone(self, pairs: list[Pair]) -> None:
         """Test pairs one at a time."""
-        await self._run_pairs(pairs, max(self._options.sizes, default=self._bytes), alone=True)
+        with self.counting.over():
+            await self._run_pairs(pairs, max(self._options.sizes, default=self._bytes), alone=True)
 
     async def _suspects(self, swept: set[frozenset[int]]) -> None:
         """Test what came out bad again, alone, then its ends with others."""

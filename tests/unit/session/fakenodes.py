@@ -29,6 +29,9 @@ class Script:
         spoilers: Ranks with which no world communicator forms.
         apart: Ranks that no world communicator may have together.
         stuck: Ordered pairs whose transfer hangs in the world communicator.
+        counters: What each look at the counters of a node gives, one after the other, then the last one for ever;
+            None: no answer.
+        takes: Seconds that a pair takes before its ranks report.
     """
 
     gpus: dict[str, int]
@@ -44,6 +47,8 @@ class Script:
     spoilers: set[int] = field(default_factory=set)
     apart: set[frozenset[int]] = field(default_factory=set)
     stuck: set[tuple[int, int]] = field(default_factory=set)
+    counters: dict[str, list[dict[str, Any] | None]] = field(default_factory=dict)
+    takes: float = 0.0
 
 
 class FakeNodes:
@@ -96,7 +101,8 @@ class FakeLink(Link):
         self.sent.append(message)
         kind = message["t"]
         if kind == "probe":
-            self._queue.put_nowait({"t": "result", "id": message["id"], "ok": True, "value": self._probe(message)})
+            if (value := self._probe(message)) is not None:
+                self._queue.put_nowait({"t": "result", "id": message["id"], "ok": True, "value": value})
         elif kind == "spawn":
             if self.spawns:
                 self._queue.put_nowait({"t": "exit", "code": None, "signal": 9, "stderr": ""})
@@ -108,7 +114,7 @@ class FakeLink(Link):
     def _say(self, **message: Any) -> None:
         self._queue.put_nowait({"t": "rank", "m": message})
 
-    def _probe(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _probe(self, message: dict[str, Any]) -> dict[str, Any] | None:
         if message["name"] == "inventory":
             count = self.script.gpus[self.node]
             gpus = [
@@ -134,6 +140,9 @@ class FakeLink(Link):
                 for target in message["args"]["targets"]
             ]
             return {"rows": rows}
+        if message["name"] == "counters" and self.node in self.script.counters:
+            values = self.script.counters[self.node]
+            return values.pop(0) if len(values) > 1 else values[0]
         return {"gpus": []}
 
     def _rank(self, m: dict[str, Any]) -> None:
@@ -146,7 +155,10 @@ class FakeLink(Link):
             for peer in m["peers"]:
                 self._say(op="reach", node=peer["node"], ok=True, timeout=False, seconds=0.0, error=None)
         elif op == "pair":
-            self._pair(m)
+            if self.script.takes:
+                asyncio.get_running_loop().call_later(self.script.takes, self._pair, m)
+            else:
+                self._pair(m)
         elif op == "rest":
             for rank in self._ranks:
                 self._say(op="rested", id=m["id"], rank=rank, error=None)

@@ -1,0 +1,135 @@
+"""Counters read beside the tests of whole sessions over played nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabtui.fabric.events import Kind
+from fabtui.fabric.measurement import Layer, Verdict
+from fabtui.fabric.model import Model
+from fabtui.session import counting
+from fabtui.session.journal import read_events
+from fabtui.session.live import LiveFeed
+from fabtui.session.options import SessionOptions
+from tests.unit.session.fakenodes import FakeNodes, Script
+
+Counts = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "PERIOD", 0.05)
+    monkeypatch.setattr(counting, "SHORTEST", 0.005)
+
+
+def looks(*steps: dict[str, int]) -> list[Counts | None]:
+    """What looks at one port give, one after the other, then the last one for ever."""
+    return [{"hca": {"mlx5_0/1": step}, "net": {}, "nvlink": {}, "time": 1.0} for step in steps]
+
+
+async def _run(script: Script, record: Path | None = None, **options: Any) -> tuple[Model, FakeNodes]:
+    nodes = FakeNodes(script)
+    asked = {"probes": ("p2p",), "layers": ("p2p",), "timeout": 0.5, **options}
+    feed = LiveFeed(SessionOptions(hosts=tuple(script.gpus), record=record, **asked), nodes)
+    try:
+        async with asyncio.timeout(40):
+            await feed.run()
+    finally:
+        await feed.close()
+    return feed.model, nodes
+
+
+def asked(nodes: FakeNodes, node: str) -> list[dict[str, Any]]:
+    return [m for m in nodes.links[node].sent if m["t"] == "probe" and m["name"] == "counters"]
+
+
+async def test_what_moved_is_recorded_and_the_replay_knows_it(tmp_path: Path) -> None:
+    record = tmp_path / "r.jsonl.gz"
+    steps = looks(*({"port_xmit_data": 10 * n, "symbol_error": n // 4} for n in range(8)))
+    script = Script({"a": 2, "b": 2}, counters={"a": steps}, takes=0.1)
+    model, nodes = await _run(script, record)
+    events = [e for e in read_events(record) if e["kind"] == Kind.COUNTERS]
+    assert events
+    assert {e["node"] for e in events} == {"a"}
+    assert all(e["since"] < e["until"] for e in events)
+    assert all(earlier["until"] == later["since"] for earlier, later in itertools.pairwise(events))
+    total = model.counters_between("a", 0.0, 1e12)
+    assert total["hca"]["mlx5_0/1"]["port_xmit_data"] == 10 * 4 * min(7, len(asked(nodes, "a")) - 1)
+    again = Model()
+    for event in read_events(record):
+        again.apply(event)
+    assert again.counters_between("a", 0.0, 1e12) == total
+    first, second = (model.latest(Layer.P2P, *pair) for pair in (("a:0", "b:0"), ("b:0", "a:0")))
+    assert first is not None
+    assert second is not None
+    assert set(model.counters_for(first)) <= {"a"}
+
+
+async def test_where_nothing_moves_there_is_no_event(tmp_path: Path) -> None:
+    record = tmp_path / "r.jsonl.gz"
+    script = Script({"a": 2}, counters={"a": looks({"port_xmit_data": 5})}, takes=0.2)
+    _, nodes = await _run(script, record)
+    assert len(asked(nodes, "a")) > 2, "it is looked at again and again"
+    assert not [e for e in read_events(record) if e["kind"] == Kind.COUNTERS]
+
+
+async def test_a_node_without_counters_is_asked_once() -> None:
+    _, nodes = await _run(Script({"a": 2, "b": 2}, takes=0.15))
+    assert [len(asked(nodes, node)) for node in "ab"] == [1, 1]
+
+
+async def test_the_interfaces_with_data_addresses_are_asked_for() -> None:
+    _, nodes = await _run(Script({"a": 2}))
+    assert asked(nodes, "a")[0]["args"] == {"nics": ["eth0"]}
+
+
+async def test_pairs_that_run_alone_each_have_their_own_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "PERIOD", 60.0)
+    record = tmp_path / "r.jsonl.gz"
+    steps = looks(*({"port_xmit_data": n} for n in range(40)))
+    script = Script({"a": 1, "b": 1, "c": 1}, counters={"a": steps}, takes=0.1)
+    model, _ = await _run(script, record, isolated=True)
+    events = [e for e in read_events(record) if e["kind"] == Kind.COUNTERS]
+    spans = []
+    for pair in (("a:0", "b:0"), ("a:0", "c:0")):
+        measurement = model.latest(Layer.P2P, *pair)
+        assert measurement is not None
+        assert measurement.verdict is Verdict.OK
+        assert set(model.counters_for(measurement)) == {"a"}
+        spans += [(e["since"], e["until"]) for e in events if e["since"] < measurement.time <= e["until"]]
+    assert len(spans) == len(set(spans)) == 2
+
+
+async def test_a_node_that_does_not_answer_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "DEADLINE", 30.0)
+    script = Script({"a": 2, "b": 2}, counters={"a": [None], "b": looks({"x": 1}, {"x": 2})}, takes=0.1)
+    async with asyncio.timeout(15):
+        model, nodes = await _run(script)
+    assert len(asked(nodes, "a")) == 1, "nothing is asked while a look is under way"
+    cells = {(m.src, m.dst): model.verdict(m) for m in model.measurements() if m.layer is Layer.P2P}
+    assert len(cells) == 12
+    assert set(cells.values()) == {Verdict.OK}
+    assert model.exit_code == 0
+    assert model.counters_between("b", 0.0, 1e12) == {"hca": {"mlx5_0/1": {"x": 1}}}
+
+
+async def test_a_node_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "DEADLINE", 0.02)
+    script = Script({"a": 2}, counters={"a": [None]}, takes=0.5)
+    _, nodes = await _run(script, timeout=5.0)
+    assert len(asked(nodes, "a")) == counting.MOST_FAILURES
+
+
+async def test_a_node_lost_meanwhile_is_passed_over() -> None:
+    steps = looks(*({"x": n} for n in range(50)))
+    script = Script({"a": 2, "b": 2}, counters={"a": steps, "b": list(steps)}, dies_after={"b": 1}, takes=0.1)
+    model, _ = await _run(script)
+    assert model.counters_between("a", 0.0, 1e12)
+    assert model.exit_code == 1
