@@ -280,7 +280,7 @@ class LiveFeed:
 
     def _on_exit(self, name: str, message: dict[str, Any]) -> None:
         if self._sweep is not None and (host := self._sweep.bed.hosts.get(name)) is not None:
-            text = exit_text(message)
+            text = exit_text(name, message)
             if not host.stopped:
                 self._pump.log("warning", text, name)
             host.gone(text)

@@ -198,13 +198,13 @@ class PairSweep:
         elif message.get("op") == "free" and message.get("rank") in mine & pair.ends:
             self._freed(pair, int(message["rank"]), "it ended without a report")
 
-    def _freed(self, pair: _Running, rank: int, text: str, *, timeout: bool = False) -> None:
+    def _freed(self, pair: _Running, rank: int, text: str, *, timeout: bool = False, gone: bool = False) -> None:
         """Take note that an endpoint is through with a pair, and stand in for what it did not report."""
         pair.free.add(rank)
         for src, dst in pair.directions:
             key = (src.number, dst.number, "src" if src.number == rank else "dst")
             if key not in pair.sides and pair.void is None:
-                pair.sides[key] = Side.failed(text, timeout=timeout)
+                pair.sides[key] = Side.failed(text, timeout=timeout, gone=gone)
         self._tell(pair)
         if len(pair.free) == 2:
             self._end(pair)
@@ -291,7 +291,7 @@ class PairSweep:
             if not final and not self._last_chance:
                 pair.void = text
             for rank in pair.ends & mine - pair.free:
-                self._freed(pair, rank, text, timeout=timeout)
+                self._freed(pair, rank, text, timeout=timeout, gone=True)
             if pair.number in self._running and pair.aborted is None:
                 self._abort(pair)
 

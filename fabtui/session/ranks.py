@@ -188,9 +188,9 @@ class RankHost:
                 await self.remote.rank({"op": "quit"})
 
 
-def exit_text(message: dict[str, Any]) -> str:
-    """Return one line on how a rank host ended, from its ``exit`` message."""
+def exit_text(node: str, message: dict[str, Any]) -> str:
+    """Return one line on how the rank host of a node ended, from its ``exit`` message."""
     how = f"signal {message['signal']}" if message.get("signal") else f"exit code {message.get('code')}"
     printed = str(message.get("stderr") or "").strip().splitlines()
     last = f": {one_line(printed[-1], 300)}" if printed else ""
-    return f"the rank host ended with {how}{last}"
+    return f"the rank host of {node} ended with {how}{last}"

@@ -19,7 +19,11 @@ PEER_FAILED = "peer: "
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What one side of a direction reported; every field was checked."""
+    """What one side of a direction reported, where every field was checked, or what stands in for its report.
+
+    Attributes:
+        gone: Whether it gave no report because its rank host or node was lost; the error says how.
+    """
 
     ok: bool
     timeout: bool
@@ -35,6 +39,7 @@ class Side:
     raw: str | None
     both_rate: float | None = None
     times: dict[str, float] | None = None
+    gone: bool = False
 
     @classmethod
     def read(cls, message: dict[str, Any], names: Sequence[object] = ()) -> Side:
@@ -60,9 +65,9 @@ class Side:
         )
 
     @classmethod
-    def failed(cls, text: str, *, timeout: bool = False) -> Side:
+    def failed(cls, text: str, *, timeout: bool = False, gone: bool = False) -> Side:
         """Return a side that could not report by itself."""
-        return cls(False, timeout, "", text, False, None, None, None, None, None, None, None)
+        return cls(False, timeout, "", text, False, None, None, None, None, None, None, None, gone=gone)
 
 
 def number(value: Any) -> float | None:
@@ -145,6 +150,9 @@ def direction(
         error = (told.error or "failed").removeprefix(PEER_FAILED)
         if told.phase and not error.startswith(f"{told.phase}:"):
             error = f"{told.phase}: {error}"
+        if cause := next((side.error for side in (src_side, dst_side) if side.gone and side is not told), None):
+            # What a side saw of a peer that went away is not why it went.
+            error = f"{error}; {cause}"
         made = told.made
     rate = dst_side.rate if verdict is Verdict.OK else None
     found = [

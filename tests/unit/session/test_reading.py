@@ -42,6 +42,15 @@ def test_the_side_that_knows_more_tells_the_error() -> None:
     assert (p2p.verdict, p2p.error) == (Verdict.TIMEOUT, "transfer: no data in 5.0 s")
 
 
+def test_why_a_rank_host_went_is_told_with_what_its_peer_saw() -> None:
+    gone = Side.failed("the rank host of a ended with signal 9", gone=True)
+    saw = Side.read({"ok": False, "phase": "transfer", "error": "connection closed by peer", "made": True})
+    (p2p,) = direction("a:0", "b:0", gone, saw, time=1.0, how="gloo", attempts=1)
+    assert p2p.error == "transfer: connection closed by peer; the rank host of a ended with signal 9"
+    (p2p,) = direction("a:0", "b:0", gone, Side.read({"ok": True, "rate": 1e9}), time=1.0, how="gloo", attempts=1)
+    assert p2p.error == "the rank host of a ended with signal 9"
+
+
 def test_a_pass_without_a_rate_is_inconclusive_never_zero() -> None:
     for rate in (None, 0, float("nan"), float("inf"), -1, "fast", True):
         (p2p,) = _both({"ok": True}, {"ok": True, "rate": rate})
