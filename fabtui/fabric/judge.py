@@ -6,7 +6,7 @@ tables differ by a factor of two for the same GPU.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 
 #: Fewer values than this in a class say nothing about what is normal.
 FEWEST = 3
@@ -14,7 +14,7 @@ FEWEST = 3
 DEVIATIONS = 4.0
 #: A value below this share of the median is slow however widely its class spreads.
 SURELY_SLOW = 0.2
-#: The upper quartile of a normal distribution lies this many standard deviations above its median.
+#: Half of a normal distribution lies within this many standard deviations of its median.
 _QUARTILE = 0.6745
 
 
@@ -54,14 +54,27 @@ class ClassValues:
         """Return the value below which one is slow, or None where there are too few values to tell.
 
         It is ``slow_below`` times the median, and lower where the class spreads widely by itself, as TCP over shared
-        cores does. The spread is read off the upper half: broken paths are slow, so they cannot hide themselves in it.
+        cores does. The spread is read off the middle half of the values, so that broken paths, as long as they are
+        fewer than the good ones, cannot hide themselves in it.
         """
         median = self.median
         count = len(self._sorted)
         if median is None or count < FEWEST:
             return None
-        deviation = (self._sorted[min(count - 1, 3 * count // 4)] - median) / _QUARTILE
+        deviation = self._middle_deviation(median) / _QUARTILE
         return max(SURELY_SLOW * median, min(slow_below * median, median - DEVIATIONS * deviation))
+
+    def _middle_deviation(self, median: float) -> float:
+        """Return the distance from the median within which half of the values lie."""
+        values = self._sorted
+        near, far = 0.0, max(median - values[0], values[-1] - median)
+        for _ in range(40):
+            middle = (near + far) / 2
+            if 2 * (bisect_right(values, median + middle) - bisect_left(values, median - middle)) < len(values):
+                near = middle
+            else:
+                far = middle
+        return far
 
     def is_slow(self, value: float, slow_below: float) -> bool:
         """Say whether a value is slow among the values of its class; see `limit`."""
