@@ -124,8 +124,8 @@ def deltas(before: dict[str, Any], after: dict[str, Any]) -> Deltas:
     return _built(counts, [path for path in counts if is_error(path[-1])], reset)
 
 
-def _paths(value: Any) -> frozenset[Path]:
-    """Return the paths listed in recorded deltas."""
+def paths_of(value: Any) -> frozenset[Path]:
+    """Return the paths that deltas list under ``errors`` or ``reset``; whatever is not a path is passed over."""
     listed = value if isinstance(value, list) else []
     return frozenset(
         tuple(path)
@@ -172,7 +172,7 @@ class CounterLog:
     def take(self, node: str, since: float, until: float, found: Deltas) -> None:
         """Take the deltas of a node over an interval, in seconds since the epoch."""
         counts = {path: count for path, count in flatten(found).items() if count < 1 << 63}
-        shape = _Shape(tuple(counts), _paths(found.get("errors")), _paths(found.get("reset")))
+        shape = _Shape(tuple(counts), paths_of(found.get("errors")), paths_of(found.get("reset")))
         if len(self._shapes) > self._most:
             self._shapes.clear()
         shape = self._shapes.setdefault(shape, shape)

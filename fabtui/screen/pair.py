@@ -12,6 +12,7 @@ from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
 from fabtui.fabric.text import clean, one_line
 from fabtui.screen.axis import Seat
+from fabtui.screen.countertable import counter_lines
 from fabtui.screen.detail import DetailScreen, Lines, pairs, section, table
 from fabtui.screen.levels import Glyphs, bytes_text
 from fabtui.screen.pairwords import of_layer, pair_name, summary_text, what_partners_told, why_untested
@@ -78,6 +79,7 @@ class PairScreen(DetailScreen):
         lines = beside(there, back, width) if width >= _SIDE_BY_SIDE else stacked([*there, [], *back], width)
         lines += _ends_lines(model, (self.source, self.target))
         lines += _next_lines(model, self.source, self.target)
+        lines += counter_lines(model, _tested(model, self.source, self.target))
         lines += _history_lines(model, self.source, self.target, glyphs)
         lines += _raw_lines(model, self.source, self.target)
         return lines
@@ -101,6 +103,13 @@ class PairScreen(DetailScreen):
     def action_copy(self) -> None:
         """Copy what is known, as plain text."""
         self.fabric_app.copy(summary_text(self.fabric_app.model, self.source, self.target))
+
+
+def _tested(model: Model, source: Seat, target: Seat) -> Measurement | None:
+    """Return the measurement of a pair whose time is the one to ask counters about."""
+    ways = ((source, target), (target, source))
+    found = (of_layer(model, layer, *way) for layer in (Layer.P2P, Layer.WORLD) for way in ways)
+    return next((one for one in found if one is not None), None)
 
 
 def direction_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) -> Lines:

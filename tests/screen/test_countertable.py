@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from typing import Any
+
+from fabtui.fabric.events import Kind, event
+from fabtui.fabric.measurement import Layer
+from fabtui.screen.countertable import counter_lines
+from fabtui.screen.words import plain
+from tests.screen.conftest import Opened, screen_text
+from tests.screen.fakefeed import FakeFeed, Story
+
+TROUBLE: dict[str, Any] = {
+    "hca": {
+        "mlx5_0/1": {"port_xmit_data": 3 << 30, "port_xmit_packets": 812345, "symbol_error": 17, "out_of_buffer": 2}
+    },
+    "nvlink": {"0": {"3": {"crc": 5}, "all": {"tx_bytes": 1 << 20}}},
+    "errors": [["hca", "mlx5_0/1", "symbol_error"], ["hca", "mlx5_0/1", "out_of_buffer"], ["nvlink", "0", "3", "crc"]],
+    "reset": [["net", "eth0", "rx_bytes"]],
+}
+TRAFFIC: dict[str, Any] = {"net": {"eth0": {f"c{n}": n for n in range(1, 31)}}}
+
+
+def story(*counted: tuple[str, dict[str, Any]]) -> Story:
+    made = Story(["n000", "n001"], 1)
+    for node in made.nodes:
+        made.connect(node)
+    made.endpoints(*made.nodes)
+    made.phase("p2p", 2)
+    since = made.now
+    made.measured(*made.good("n000:0", "n001:0"), *made.good("n001:0", "n000:0"))
+    for node, deltas in counted:
+        made.add(event(Kind.COUNTERS, node=node, since=since - 1, until=since + 1, deltas=deltas))
+    made.end(0)
+    return made
+
+
+def lines(made: Story) -> list[str]:
+    measurement = made.shadow.latest(Layer.P2P, "n000:0", "n001:0")
+    return [plain(line).rstrip() for line in counter_lines(made.shadow, measurement)]
+
+
+def test_trouble_first_then_resets_then_traffic() -> None:
+    rows = [line.split(maxsplit=1)[1] for line in lines(story(("n000", TROUBLE)))[3:]]
+    assert [" ".join(row.split()) for row in rows] == [
+        "mlx5_0/1 symbol_error 17",
+        "GPU 0, NVLink 3 crc 5",
+        "mlx5_0/1 out_of_buffer 2",
+        "eth0 rx_bytes was reset",
+        "mlx5_0/1 port_xmit_data 3 GiB",
+        "GPU 0, all NVLinks tx_bytes 1 MiB",
+        "mlx5_0/1 port_xmit_packets 812,345",
+    ]
+
+
+def test_both_nodes_and_no_more_than_can_be_read() -> None:
+    shown = lines(story(("n000", TROUBLE), ("n001", TRAFFIC)))
+    assert sum(line.startswith("  n000") for line in shown) == 7
+    assert sum(line.startswith("  n001") for line in shown) == 16
+    assert shown[-1] == "  and 14 more; the recording has them all"
+
+
+def test_nothing_is_said_where_nothing_is_known() -> None:
+    assert lines(story()) == []
+    assert counter_lines(story().shadow, None) == []
+
+
+async def test_the_pair_screen_shows_them(opened: Opened) -> None:
+    async with opened(FakeFeed(story(("n001", TROUBLE)).events), (120, 50)) as (app, pilot):
+        await pilot.press("right", "enter")
+        await pilot.pause()
+        text = screen_text(app)
+    assert "counters" in text
+    assert "symbol_error" in text
