@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fabtui.cli.capped import capped
+from fabtui.cli.capped import MOST_LINES
 from fabtui.cli.columns import aligned
 from fabtui.cli.numbers import size_text, value_text
 from fabtui.export.table import TableRow, table_rows
@@ -21,13 +21,22 @@ def collective_tables(model: Model) -> list[list[str]]:
     rows = [row for row in table_rows(model) if row.arm is None]
     tables = []
     for kind in dict.fromkeys(row.kind for row in rows):
-        mine = [row for row in rows if row.kind == kind]
+        found = [row for row in rows if row.kind == kind]
+        mine = _most_telling(found)
         cells = [_HEAD, *(_cells(row, mine[at - 1] if at else None) for at, row in enumerate(mine))]
         if not any(row.algorithm for row in mine):
             cells = [[*row[:_ALGORITHM], "", row[-1]] for row in cells]
         lines = aligned(cells, (0, _ALGORITHM, _ALGORITHM + 1))
-        tables.append(capped([kind, lines[0]], lines[1:], "rows"))
+        if len(found) > len(mine):
+            lines.append(f"  and {len(found) - len(mine)} more rows; --table has them all")
+        tables.append([kind, *lines])
     return tables
+
+
+def _most_telling(rows: list[TableRow]) -> list[TableRow]:
+    """Return as many rows as a summary has room for, in their order: those that are not ok, then the first ones."""
+    places = sorted(range(len(rows)), key=lambda at: (rows[at].verdict is Verdict.OK, at))
+    return [rows[at] for at in sorted(places[:MOST_LINES])]
 
 
 def _cells(row: TableRow, before: TableRow | None) -> list[str]:

@@ -69,7 +69,7 @@ def _head(model: Model) -> list[str]:
 def _nodes(model: Model) -> list[str]:
     width = max((len(name) for name in model.nodes), default=0)
     lines = [_node(model, record, width) for record in model.nodes.values()]
-    return capped(["nodes"], lines, "nodes")
+    return capped(["nodes"], lines, "nodes", where="--json has them all")
 
 
 def _node(model: Model, record: NodeRecord, width: int) -> str:
@@ -181,7 +181,7 @@ def _pings(model: Model) -> list[str]:
 
 def _not_tested(model: Model) -> list[str]:
     lines = [f"  {one_line(text, 300)}" for text in not_tested(model)]
-    return capped(["not tested"], lines, "reasons") if lines else []
+    return capped(["not tested"], lines, "reasons", where="--json has them all") if lines else []
 
 
 def _verdict(model: Model) -> list[str]:

@@ -13,8 +13,9 @@ from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
 
 _IN_TABLES = frozenset(COLLECTIVES.values())
-#: Widely spread times are listed up to this many; one busy node makes many of them.
+#: Widely spread times are listed up to this many; one busy node makes many of them, and CPU ranks are always busy.
 _MOST_NOTABLE = 8
+_MOST_NOTABLE_ON_CPUS = 1
 
 
 class Signs(NamedTuple):
@@ -74,7 +75,8 @@ def _notable(model: Model, signs: Signs) -> list[str]:
     found = [one for one in notable(model) if model.verdict(one.measurement) is Verdict.OK]
     lines = [_spread_line(one, signs) for one in found]
     head = "notable: ok, but some messages took far longer than others (a link that flaps, or a busy node)"
-    return capped([head], lines, "pairs", _MOST_NOTABLE) if lines else []
+    most = _MOST_NOTABLE if any(end.kind == "gpu" for end in model.endpoints) else _MOST_NOTABLE_ON_CPUS
+    return capped([head], lines, "such times", most, "--json has them all") if lines else []
 
 
 def _spread_line(found: Spread, signs: Signs) -> str:

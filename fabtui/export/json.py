@@ -56,11 +56,13 @@ def write_json(model: Model, path: Path) -> None:
 
 
 def _measured(model: Model, measurement: Measurement) -> dict[str, Any]:
+    counters = model.counters_for(measurement)
     return {
         **measurement.to_json(),
         "time": when(measurement.time),
         "class": model.class_between(measurement.src, measurement.dst),
         "verdict": model.verdict(measurement),
+        **({"counters": counters} if counters else {}),
     }
 
 

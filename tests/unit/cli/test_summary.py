@@ -166,6 +166,14 @@ def test_messages_that_take_far_longer_are_notable(make_model: Maker) -> None:
     assert "not ok" not in text
 
 
+def test_cpu_ranks_are_busy_and_one_line_is_enough(make_model: Maker) -> None:
+    times = {"count": 20, "min": 1e-4, "median": 1e-4, "p99": 9.1e-4, "max": 1e-3}
+    maker = whole(make_model)
+    for dst in NAMES[1:]:
+        maker.measured("p2p", "n0:0", dst, value=2.0, unit="GB/s", bytes=4 << 20, extra={"times": times})
+    assert "\n  and 2 more such times; --json has them all\n" in summary(maker.model())
+
+
 def test_collectives_have_a_table_each(make_model: Maker) -> None:
     maker = make_model().start(["n0", "n1"]).endpoints({"n0": 2, "n1": 2})
     for layer in ("sendrecv", "busbw"):
@@ -186,6 +194,18 @@ def test_collectives_have_a_table_each(make_model: Maker) -> None:
         "                16 MiB      123        8.50        12.8      0  RING/LL128",
     ]
     assert "not ok" not in text, "the table has it"
+
+
+def test_a_long_table_keeps_what_is_not_ok(make_model: Maker) -> None:
+    nodes = [f"n{number:02}" for number in range(70)]
+    maker = make_model().start(nodes).endpoints(dict.fromkeys(nodes, 2))
+    for node in nodes[:-1]:
+        maker.measured("busbw", node, node, value=1.0, unit="GB/s", bytes=1024)
+    text = summary(maker.measured("busbw", "n69", "n69", "failed", error="wrong data", bytes=1024).model())
+    text = text[text.index("\nall_reduce\n") :]
+    assert "\n  n58 " in text
+    assert "\n  n59 " not in text
+    assert "failed: wrong data\n  and 10 more rows; --table has them all\n" in text
 
 
 def test_arms_are_in_the_summary_and_not_in_the_count(make_model: Maker) -> None:

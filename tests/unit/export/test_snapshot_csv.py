@@ -252,6 +252,18 @@ def test_the_json_has_suspects_arms_and_what_else_was_learnt(make_model: Maker) 
     assert not any("arm" in m for m in value["measurements"])
 
 
+def test_the_json_has_what_counters_moved_by(make_model: Maker) -> None:
+    maker = make_model().start(["a"]).endpoints({"a": 2}).add("running", pairs=[["a:0", "a:1"]])
+    began = maker.events[-1]["time"]
+    maker.add(
+        "measured", measurements=[{"layer": "p2p", "src": "a:0", "dst": "a:1", "verdict": "ok", "time": began + 1}]
+    )
+    moved = {"hca": {"mlx5_0/1": {"symbol_error": 3}}, "errors": [["hca", "mlx5_0/1", "symbol_error"]]}
+    maker.add("counters", node="a", since=began - 1, until=began + 2, deltas=moved)
+    (measurement,) = as_json(maker.model())["measurements"]
+    assert measurement["counters"] == {"a": moved}
+
+
 def test_part_of_a_snapshot_pivots_as_well(make_model: Maker, tmp_path: Path) -> None:
     path = tmp_path / "s.csv"
     write_csv(whole(make_model).model(), path)
