@@ -4,7 +4,8 @@ Stand-alone: needs the checkout and a python3 (3.9+), nothing installed. Two pro
 half of the GPUs and a host id of its own, so that pairs across them go over the network. Prints a matrix, transports
 and the time of each phase.
 
-    python3 tests/device/drive_rankhost.py [--gpus 8] [--bytes 256M] [--library PATH] [--one-node] [--faults]
+    python3 tests/device/drive_rankhost.py [--gpus 8] [--bytes 256M] [--library PATH] [--one-node] [--engine torch]
+        [--world] [--pairs] [--both] [--collectives] [--faults] [--fatal]
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Drive:
                 ranks,
                 count,
                 options.address,
-                engine="nccl",
+                engine=options.engine,
                 library=options.library,
                 faults=faults,
                 start_deadline=90.0,
@@ -113,6 +114,7 @@ class Drive:
                 warmup=2,
                 latency_iters=20,
                 deadline=self.options.deadline,
+                both=self.options.both,
                 **more,
             )
         ids = range(first, self.number + 1)
@@ -171,6 +173,11 @@ class Drive:
                 f"rates GB/s: min {values[0] / 1e9:.2f} median {statistics.median(values) / 1e9:.2f} "
                 f"max {values[-1] / 1e9:.2f}"
             )
+        both = sorted(m["both_rate"] for m in self.c.of("side", role="dst", ok=True) if m["both_rate"])
+        if both:
+            print(f"both ways at once, each way GB/s: min {both[0] / 1e9:.2f} max {both[-1] / 1e9:.2f}")
+        for m in self.c.of("side", role="dst", ok=True)[:4]:
+            print(f"times {m['src']}>{m['dst']}: " + ", ".join(f"{k} {v:.6g}" for k, v in (m["times"] or {}).items()))
         phases: dict[str, list[float]] = collections.defaultdict(list)
         for m in self.c.of("side", ok=True):
             for name, seconds in re.findall(r"([a-z][a-z ]*) (\d+\.\d+)", (m["raw"] or "").rpartition("seconds: ")[2]):
@@ -179,29 +186,72 @@ class Drive:
             print(f"{name:16s} median {statistics.median(seconds):.4f} max {max(seconds):.4f} sum {sum(seconds):.2f} s")
         print(f"store calls: {self.c.store_calls}", flush=True)
 
-    def all_reduce(self, ranks: list[int], label: str) -> None:
+    def collective(self, kind: str, ranks: list[int], sizes: list[int], label: str) -> None:
         self.number += 1
         began = time.monotonic()
-        self.c.all_reduce(self.number, ranks, [64 << 20, 256 << 20, 1 << 30], iters=20, warmup=3, deadline=60.0)
+        self.c.collective(self.number, kind, ranks, sizes, iters=20, warmup=3, deadline=60.0)
         try:
             self.c.until(lambda: len(self.c.of("free", id=self.number)) == len(ranks), 75)
         except TimeoutError as error:
-            self.say(f"all_reduce {label}: NOT FINISHED: {error}")
-        self.say(f"all_reduce {label}: {time.monotonic() - began:.3f} s")
-        for bytes_ in (64 << 20, 256 << 20, 1 << 30):
+            self.say(f"{kind} {label}: NOT FINISHED: {error}")
+        self.say(f"{kind} {label}: {time.monotonic() - began:.3f} s")
+        share = (len(ranks) - 1) / len(ranks)
+        factor = {"all_reduce": 2 * share, "broadcast": 1.0, "sendrecv": 1.0}.get(kind, share)
+        for bytes_ in sizes:
             got = self.c.of("reduced", id=self.number, bytes=bytes_)
-            good = [m["seconds"] for m in got if m["ok"]]
+            good = [m for m in got if m["ok"]]
             if good:
-                factor = 2 * (len(ranks) - 1) / len(ranks)
+                mean, fastest = (statistics.mean(m[name] for m in good) for name in ("seconds", "fastest"))
+                sent = good[0]["sent"]
                 self.say(
-                    f"  {bytes_ >> 20:5d} MiB: busbw {bytes_ / statistics.mean(good) * factor / 1e9:7.2f} GB/s, "
-                    f"{statistics.mean(good) * 1e3:.3f} ms, wrong {sum(m['wrong'] for m in got)}, {got[0]['transport']}"
+                    f"  {bytes_:11d} ({sent}): busbw {sent / mean * factor / 1e9:7.2f} GB/s, {mean * 1e6:.1f} us, "
+                    f"fastest {fastest * 1e6:.1f} us, wrong {sum(m['wrong'] for m in got)}, {got[0]['transport']}, "
+                    f"{next((m['algorithm'] for m in good if m['algorithm']), None)}"
                 )
             for m in got:
                 if not m["ok"]:
                     self.say(
                         f"  FAILED rank {m['rank']} {m['bytes']}: {m['phase']} timeout={m['timeout']}: {m['error']}"
                     )
+                    self.say(f"      {m['raw']}")
+
+    def world(self, ranks: list[int], label: str, iters: int = 4, missing: list[int] | None = None) -> None:
+        """Run the world layer; ranks in ``missing`` take part on paper only."""
+        self.number += 1
+        began = time.monotonic()
+        plan = []
+        for pairs in rounds(len(ranks)):
+            plan.append([(ranks[a], ranks[b]) for a, b in pairs])
+            plan.append([(ranks[b], ranks[a]) for a, b in pairs])
+        for rank in missing or []:
+            self.c.rank_host[rank] = "n0"
+        everyone = ranks + (missing or [])
+        deadline = 3.0 if missing else self.options.deadline
+        self.c.world(self.number, everyone, plan, bytes=self.options.bytes, iters=iters, warmup=1, deadline=deadline)
+        try:
+            self.c.until(lambda: len(self.c.of("free", id=self.number)) == len(ranks), 2 * deadline + 15)
+        except TimeoutError:
+            self.say(f"world {label}: NOT FINISHED: {self.c.of('free', id=self.number)}")
+        for rank in missing or []:
+            del self.c.rank_host[rank]
+        self.say(f"world {label}: {time.monotonic() - began:.3f} s, store calls so far {self.c.store_calls}")
+        reports = self.c.of("worlded", id=self.number)
+        for name in ("meet", "init", "connect", "rounds"):
+            values = [m["seconds"].get(name) for m in reports if m["seconds"].get(name) is not None]
+            if values:
+                self.say(f"  {name}: {min(values):.4f} to {max(values):.4f} s")
+        rows = [row for m in reports for row in m["rows"]]
+        rates = sorted(row[3] for row in rows if row[3])
+        if rates:
+            self.say(
+                f"  {len(rates)} of {len(ranks) * (len(ranks) - 1)} rates GB/s: min {rates[0] / 1e9:.2f} "
+                f"median {statistics.median(rates) / 1e9:.2f} max {rates[-1] / 1e9:.2f}; "
+                f"ways {dict(collections.Counter(str(row[6]) for row in rows))}; first {rows[0]}"
+            )
+        for m in reports:
+            if not m["ok"]:
+                self.say(f"  FAILED rank {m['rank']} {m['phase']} timeout={m['timeout']} at={m['at']}: {m['error']}")
+                self.say(f"      {m['raw']}")
 
 
 def main() -> None:
@@ -213,35 +263,69 @@ def main() -> None:
     parser.add_argument("--library")
     parser.add_argument("--address", default="127.0.0.1", help="address of the rank hosts' listeners")
     parser.add_argument("--one-node", action="store_true", help="all GPUs in one rank host")
+    parser.add_argument("--engine", default="nccl", choices=("nccl", "torch"))
+    parser.add_argument("--pairs", action="store_true", help="all pairs; done as well when nothing else is asked for")
+    parser.add_argument("--world", action="store_true", help="the world layer first, twice")
+    parser.add_argument("--both", action="store_true", help="pairs also both ways at once")
+    parser.add_argument("--collectives", action="store_true", help="all six collectives, not only all_reduce")
     parser.add_argument(
         "--faults",
         action="store_true",
         help="also drop, refuse and slow one direction each, then kill the second rank host",
     )
+    parser.add_argument(
+        "--fatal", action="store_true", help="also absent, corrupt, and at the end a kill in mid-transfer"
+    )
     parser.add_argument("--trace", type=float, default=150.0, help="dump all stacks after so many seconds")
     options = parser.parse_args()
     last = options.gpus - 1
-    faults = [
-        {"src": 0, "dst": last, "kind": "drop", "rate": None},
-        {"src": last, "dst": 1, "kind": "refuse", "rate": None},
-        {"src": 1, "dst": 0, "kind": "slow", "rate": 2e8},
-    ]
+    faults: list[Message] = []
+    if options.faults:
+        faults += [fault(0, last, "drop"), fault(last, 1, "refuse"), {**fault(1, 0, "slow"), "rate": 2e8}]
+    if options.fatal and options.gpus == 2:
+        faults += [fault(0, 1, "corrupt"), fault(1, 0, "kill")]
+    elif options.fatal:
+        faults += [fault(0, 1, "corrupt"), fault(1, 2, "absent"), fault(2, last, "kill")]
     variables = {key: value for key, value in sorted(os.environ.items()) if re.match(r"NCCL|CUDA", key)}
     print(f"python {sys.version.split()[0]}, environment {variables}", flush=True)
     with Controller() as controller:
         drive = Drive(options, controller)
-        drive.start(faults if options.faults else [])
-        for number, pairs in enumerate(rounds(options.gpus), 1):
-            drive.run_round(pairs, f"round {number}")
-        drive.rest()
-        drive.matrix()
-        drive.all_reduce(list(range(options.gpus)), "all")
-        drive.rest()
-        if options.gpus > 3 and not options.one_node:
-            drive.all_reduce(list(range(options.gpus // 2)), "n0 alone")
-        drive.run_round([(0, 1)], "one pair again")
+        drive.start(faults)
+        everyone = list(range(options.gpus))
+        if options.world:
+            drive.world(everyone, "first")
+            drive.rest()
+            drive.world(everyone, "again, 20 messages", iters=20)
+            drive.world(everyone, "with a rank that does not come", missing=[99])
+            drive.rest()
+        if options.pairs or options.both or not (options.world or options.collectives):
+            for number, pairs in enumerate(rounds(options.gpus), 1):
+                drive.run_round(pairs, f"round {number}")
+            drive.rest()
+            drive.matrix()
+        if controller_whole(controller) and not options.fatal:
+            sizes = [8, 1 << 20, 64 << 20, 256 << 20, 1 << 30] if options.collectives else [64 << 20, 1 << 30]
+            for kind in KINDS if options.collectives else KINDS[:1]:
+                drive.collective(kind, everyone, sizes, "all")
+            drive.rest()
+            if options.gpus > 3 and not options.one_node:
+                drive.collective("all_reduce", everyone[: options.gpus // 2], sizes, "n0 alone")
+            drive.run_round([(0, 1)], "one pair again")
         if options.faults and not options.one_node:
             kill(drive, last)
+
+
+KINDS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv")
+
+
+def fault(src: int, dst: int, kind: str) -> Message:
+    """Return a fault of the lab."""
+    return {"src": src, "dst": dst, "kind": kind, "rate": None}
+
+
+def controller_whole(controller: Controller) -> bool:
+    """Return whether all rank hosts are alive."""
+    return all(host.alive for host in controller.hosts.values())
 
 
 def kill(drive: Drive, last: int) -> None:

@@ -38,7 +38,8 @@ def controller() -> Iterator[Controller]:
 
 
 def free(controller: Controller, number: int, ranks: int, seconds: float = 40) -> float:
-    return controller.until(lambda: len(controller.of("free", id=number)) == ranks, seconds)
+    took: float = controller.until(lambda: len(controller.of("free", id=number)) == ranks, seconds)
+    return took
 
 
 def sides(controller: Controller, number: int) -> dict[tuple[int, int, str], dict[str, Any]]:
