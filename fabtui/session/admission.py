@@ -54,6 +54,8 @@ def admit(
     node: str, inventory: dict[str, Any], first: int, engine: str, ranks_per_node: int | None, remote_python: str | None
 ) -> Admission:
     """Return what a node brings in; its endpoints are numbered from ``first``."""
+    if engine == "torch":
+        return _with_torch(_admit_gpus(node, inventory, first, remote_python), node, inventory, first, remote_python)
     if engine == "nccl":
         return _admit_gpus(node, inventory, first, remote_python)
     return _admit_cpu(node, inventory, first, ranks_per_node, remote_python)
@@ -114,17 +116,34 @@ def _nccl_library(inventory: dict[str, Any]) -> str | None:
     return None
 
 
+def _torch_python(inventory: dict[str, Any], remote_python: str | None) -> str | None:
+    """Return the interpreter that has torch: the one that was given, else the first one found."""
+    found = (p for p in dicts(inventory.get("pythons")) if p.get("torch") and isinstance(p.get("path"), str))
+    return remote_python or next((str(python["path"]) for python in found), None)
+
+
+def _no_torch(node: str, inventory: dict[str, Any], first: int, what: str) -> Admission:
+    looked = ", ".join(str(p.get("path")) for p in dicts(inventory.get("pythons"))[:6]) or "nowhere"
+    return absent(node, first, one_line(f"{what} (looked at {looked}); name one with --remote-python", 400))
+
+
+def _with_torch(
+    admission: Admission, node: str, inventory: dict[str, Any], first: int, remote_python: str | None
+) -> Admission:
+    """Give GPUs the interpreter that has torch, or tell that there is none."""
+    python = _torch_python(inventory, remote_python)
+    if python is None and not admission.note:
+        return _no_torch(node, inventory, first, f"no Python with torch on {node} for --engine torch")
+    admission.argv = [python] if python else None
+    return admission
+
+
 def _admit_cpu(
     node: str, inventory: dict[str, Any], first: int, ranks_per_node: int | None, remote_python: str | None
 ) -> Admission:
-    pythons = dicts(inventory.get("pythons"))
-    with_torch = [p for p in pythons if p.get("torch") and isinstance(p.get("path"), str)]
-    python = remote_python or (with_torch[0]["path"] if with_torch else None)
+    python = _torch_python(inventory, remote_python)
     if python is None:
-        looked = ", ".join(str(p.get("path")) for p in pythons[:6]) or "nowhere"
-        return absent(
-            node, first, one_line(f"no GPU on {node}, and no Python with torch for CPU ranks (looked at {looked})", 400)
-        )
+        return _no_torch(node, inventory, first, f"no GPU on {node}, and no Python with torch for CPU ranks")
     count = ranks_per_node or inventory.get("endpoints") or 1
     if not isinstance(count, int) or not 0 < count <= MAX_ENDPOINTS:
         count = 1

@@ -169,4 +169,5 @@ def _failure(bed: TestBed, kind: str, group: Group, size: int, verdict: Verdict,
         how=f"{kind} over {len(group.ranks)} ranks",
         attempts=bed.attempt(kind, group.src, group.dst, str(size)),
         error=text,
+        extra={"ranks": len(group.ranks)},
     )

@@ -166,3 +166,11 @@ def test_rails_of_three_nodes_are_groups() -> None:
     ends = [Endpoint(i, f"n{i // 2}", i % 2) for i in range(6)]
     groups = {g.src: g.ranks for g in groups_of(ends, ["n0", "n1", "n2"]) if g.src.startswith("rail")}
     assert groups == {"rail0": (0, 2, 4), "rail1": (1, 3, 5)}
+
+
+def test_gpus_for_torch_need_a_python_with_torch() -> None:
+    inventory = {"gpus": [{"index": 0}], "pythons": [{"path": "/a"}, {"path": "/b", "torch": "2.11"}]}
+    assert admit("n0", inventory, 0, "torch", None, None).argv == ["/b"]
+    assert admit("n0", inventory, 0, "torch", None, "/c").argv == ["/c"]
+    inventory["pythons"] = [{"path": "/a"}]
+    assert "no Python with torch on n0" in admit("n0", inventory, 0, "torch", None, None).note
