@@ -18,6 +18,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from fabtui.fabric.measurement import Layer, Measurement
@@ -26,7 +27,7 @@ Path = tuple[str, ...]
 Deltas = dict[str, Any]
 
 #: Intervals that are kept of each node; the oldest go.
-MOST_INTERVALS = 2000
+MOST_INTERVALS = 1000
 #: Tests that took longer than this are remembered with their beginning, which lies intervals back.
 LONG = 1.0
 _MOST_LONG = 10_000
@@ -60,6 +61,7 @@ _ERRORS = frozenset(
 _USUAL = frozenset({"req_cqe_error", "req_cqe_flush_error", "resp_cqe_error", "resp_cqe_flush_error"})
 
 
+@lru_cache(maxsize=4096)
 def is_error(name: str) -> bool:
     """Return whether a counter of this name tells of trouble, and not of traffic."""
     lower = re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
@@ -79,9 +81,18 @@ def flatten(value: dict[str, Any]) -> dict[Path, int]:
     return found
 
 
+def counts_anything(value: dict[str, Any]) -> bool:
+    """Return whether a probe's value has any count."""
+    return any(True for part, depth in _PARTS.items() for _ in _leaves(value.get(part), (part,), depth))
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
 def _leaves(value: Any, path: Path, depth: int) -> Iterator[tuple[Path, int]]:
     if depth == 0:
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        if _is_count(value):
             yield path, value
     elif isinstance(value, dict):
         for name, below in value.items():
@@ -109,19 +120,32 @@ def deltas(before: dict[str, Any], after: dict[str, Any]) -> Deltas:
     Data of InfiniBand ports is in bytes. A counter that is in one of the two values only is left out: nothing is known
     of it.
     """
-    old = flatten(before)
     counts: dict[Path, int] = {}
     reset: list[Path] = []
-    for path, now in flatten(after).items():
-        was = old.get(path)
-        if was is None or now == was:
-            continue
-        moved = now - was
-        if not 0 < moved < _IMPLAUSIBLE:
-            reset.append(path)
-        else:
-            counts[path] = moved * 4 if path[0] == "hca" and path[-1] in _WORDS else moved
+    for part, depth in _PARTS.items():
+        for path, was, now in _unlike(before.get(part), after.get(part), (part,), depth):
+            moved = now - was
+            if len(counts) + len(reset) >= _MOST_COUNTERS:
+                break
+            if not 0 < moved < _IMPLAUSIBLE:
+                reset.append(path)
+            else:
+                counts[path] = moved * 4 if path[0] == "hca" and path[-1] in _WORDS else moved
     return _built(counts, [path for path in counts if is_error(path[-1])], reset)
+
+
+def _unlike(old: Any, new: Any, path: Path, depth: int) -> Iterator[tuple[Path, int, int]]:
+    """Yield the counts that both values have and that differ; what is alike, as most is, costs next to nothing."""
+    if old == new:
+        return
+    if depth == 0:
+        if _is_count(old) and _is_count(new):
+            yield path, old, new
+    elif isinstance(old, dict) and isinstance(new, dict):
+        for name, below in new.items():
+            was = old.get(name)
+            if was is not None and was != below and isinstance(name, str) and _NAME.fullmatch(name):
+                yield from _unlike(was, below, (*path, name), depth - 1)
 
 
 def paths_of(value: Any) -> frozenset[Path]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Coroutine, Iterable, Iterator
 from typing import Any
 
-from fabtui.fabric.counters import deltas, flatten
+from fabtui.fabric.counters import counts_anything, deltas
 from fabtui.fabric.events import Kind, event
 from fabtui.fabric.model import Model
 from fabtui.session.pump import EventPump
@@ -124,7 +124,7 @@ class Counting:
                 self._silent.add(node)
             return
         self._failures.pop(node, None)
-        if not flatten(value):
+        if not counts_anything(value):
             self._silent.add(node)
             return
         # The clocks of nodes differ, so that the time of a look is ours: the middle of its way there and back.
