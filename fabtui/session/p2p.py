@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,11 +14,13 @@ from fabtui.fabric.schedule import Dispatcher
 from fabtui.session.pulse import Pulse
 from fabtui.session.ranks import RankHost
 from fabtui.session.remote import GRACE
-from fabtui.session.sides import Side, direction
+from fabtui.session.sides import NO_REPORT, Side, direction
 from fabtui.session.testbed import TestBed
 
 #: How long a rank that was told to stop waiting may take before its rank host is killed.
 ABORT_PATIENCE = 3.0
+#: How long the other side of a pair may take when one is through and nothing worked: it has nothing left to wait for.
+LAG = 1.0
 #: A rank host that hangs or dies more often than this is not started again.
 MAX_RESTARTS = 8
 
@@ -54,6 +57,7 @@ class _Running:
     sides: dict[tuple[int, int, str], Side] = field(default_factory=dict)
     free: set[int] = field(default_factory=set)
     aborted: float | None = None
+    hopeless: float | None = None
     void: str | None = None
 
     @property
@@ -128,11 +132,11 @@ class PairSweep:
         while self._dispatcher.waiting or self._dispatcher.running:
             self._start_some()
             self._wake.clear()
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._next_check()):
                     await self._wake.wait()
-            except TimeoutError:
-                self._check_deadlines()
+            # Also when something else woke it: where many pairs end, something always does.
+            self._check_deadlines()
 
     def _busy(self) -> set[str]:
         """Return the nodes on which something runs."""
@@ -179,7 +183,8 @@ class PairSweep:
     def _due(self, pair: _Running) -> float:
         if pair.aborted is not None:
             return pair.aborted + ABORT_PATIENCE
-        return pair.began + self._test.deadline + GRACE
+        due = pair.began + self._test.deadline + GRACE
+        return due if pair.hopeless is None else min(due, pair.hopeless + LAG)
 
     # -- what comes back ----------------------------------------------------------------------------------------------
 
@@ -196,7 +201,7 @@ class PairSweep:
                 pair.sides.setdefault((src, dst, role), Side.read(message, self._bed.endpoints))
                 self._tell(pair)
         elif message.get("op") == "free" and message.get("rank") in mine & pair.ends:
-            self._freed(pair, int(message["rank"]), "it ended without a report")
+            self._freed(pair, int(message["rank"]), NO_REPORT)
 
     def _freed(self, pair: _Running, rank: int, text: str, *, timeout: bool = False, gone: bool = False) -> None:
         """Take note that an endpoint is through with a pair, and stand in for what it did not report."""
@@ -208,6 +213,9 @@ class PairSweep:
         self._tell(pair)
         if len(pair.free) == 2:
             self._end(pair)
+        elif not any(side.ok for side in pair.sides.values()):
+            pair.hopeless = time.monotonic()
+            self._wake.set()
 
     def _tell(self, pair: _Running) -> None:
         """Report the directions of which both sides are in; of a pair that is tested again, only the good ones."""

@@ -15,6 +15,10 @@ from fabtui.fabric.text import clean, one_line
 MAX_RAW = 8000
 #: Begins the error of a side that only saw its peer fail; the peer's own error says more.
 PEER_FAILED = "peer: "
+#: The error of a side that is through and reported nothing.
+NO_REPORT = "it ended without a report"
+#: Begin errors that say less than that of the other side, whatever that one says.
+SAYS_LITTLE = (PEER_FAILED, NO_REPORT, "called off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,7 @@ def name_ranks(text: str, names: Sequence[object]) -> str:
 def _telling(src: Side, dst: Side) -> Side:
     """Return the failed side whose error says more."""
     failed = [side for side in (dst, src) if not side.ok]
-    return min(failed, key=lambda s: (not s.made, (s.error or "").startswith(PEER_FAILED), s.timeout))
+    return min(failed, key=lambda s: (not s.made, (s.error or "").startswith(SAYS_LITTLE), s.timeout))
 
 
 def _extra(dst_side: Side, asked: int | None) -> dict[str, Any]:

@@ -26,6 +26,7 @@ class Script:
         dies_after: Nodes whose link is lost after so many pairs.
         busy: GPUs (node and index) that another process uses.
         kills: Nodes whose rank host dies in the test of a pair.
+        away: Ranks that never come to a meeting with a peer, ``(rank, peer)``; they come back when it is called off.
         spoilers: Ranks with which no world communicator forms.
         apart: Ranks that no world communicator may have together.
         stuck: Ordered pairs whose transfer hangs in the world communicator.
@@ -44,6 +45,7 @@ class Script:
     dies_after: dict[str, int] = field(default_factory=dict)
     busy: set[tuple[str, int]] = field(default_factory=set)
     kills: set[tuple[str, int, int]] = field(default_factory=set)
+    away: set[tuple[int, int]] = field(default_factory=set)
     spoilers: set[int] = field(default_factory=set)
     apart: set[frozenset[int]] = field(default_factory=set)
     stuck: set[tuple[int, int]] = field(default_factory=set)
@@ -80,6 +82,7 @@ class FakeLink(Link):
         self.pairs = 0
         self._queue: asyncio.Queue[dict[str, Any] | LinkLost] = asyncio.Queue()
         self._ranks: list[int] = []
+        self._away: dict[int, set[int]] = {}
 
     def stderr_tail(self) -> str:
         return ""
@@ -154,6 +157,9 @@ class FakeLink(Link):
         elif op == "reach":
             for peer in m["peers"]:
                 self._say(op="reach", node=peer["node"], ok=True, timeout=False, seconds=0.0, error=None)
+        elif op == "abort":
+            for rank in self._away.pop(m["id"], ()):
+                self._say(op="free", id=m["id"], rank=rank)
         elif op == "pair":
             if self.script.takes:
                 asyncio.get_running_loop().call_later(self.script.takes, self._pair, m)
@@ -209,15 +215,18 @@ class FakeLink(Link):
             return
         if (min(m["a"], m["b"]), max(m["a"], m["b"])) in self.script.hang:
             return
+        mine = {m["a"], m["b"]} & set(self._ranks)
+        here = {rank for rank in mine if (rank, m["a"] + m["b"] - rank) not in self.script.away}
         for src, dst in ((m["a"], m["b"]), (m["b"], m["a"])):
             for role, rank in (("src", src), ("dst", dst)):
-                if rank in self._ranks:
+                if rank in here:
                     self._side(m, src, dst, role)
-        for rank in {m["a"], m["b"]} & set(self._ranks):
+        for rank in here:
             self._say(op="free", id=m["id"], rank=rank)
+        self._away.setdefault(m["id"], mine - here)
 
     def _side(self, m: dict[str, Any], src: int, dst: int, role: str) -> None:
-        silent = (src, dst) in self.script.silent
+        silent = (src, dst) in self.script.silent or bool({(src, dst), (dst, src)} & self.script.away)
         rate = self.script.rates.get((src, dst), self.script.rate)
         if isinstance(rate, list):
             rate = rate.pop(0) if role == "dst" and len(rate) > 1 else rate[0]

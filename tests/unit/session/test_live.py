@@ -24,7 +24,7 @@ def _p2p(model: Model) -> dict[tuple[str, str], Verdict]:
 
 def _feed(script: Script, **options: Any) -> tuple[LiveFeed, FakeNodes]:
     nodes = FakeNodes(script)
-    return LiveFeed(SessionOptions(hosts=tuple(script.gpus), timeout=0.5, **options), nodes), nodes
+    return LiveFeed(SessionOptions(**{"hosts": tuple(script.gpus), "timeout": 0.5, **options}), nodes), nodes
 
 
 async def _run(script: Script, **options: Any) -> tuple[Model, FakeNodes]:
@@ -194,6 +194,22 @@ async def test_closing_in_the_middle_is_quick_and_twice_is_harmless() -> None:
         await feed.close()
     await asyncio.gather(running, return_exceptions=True)
     assert all(link.closed for link in nodes.links.values())
+
+
+async def test_a_rank_that_stays_away_is_not_waited_for_once_its_peer_gave_up() -> None:
+    feed, nodes = _feed(Script({"a": 2, "b": 2}, away={(1, 2)}), layers=("p2p",), timeout=30.0)
+    try:
+        async with asyncio.timeout(20):
+            await feed.run()
+    finally:
+        await feed.close()
+    bad = {pair: verdict for pair, verdict in _p2p(feed.model).items() if verdict is not Verdict.OK}
+    assert bad == {("a:1", "b:0"): Verdict.TIMEOUT, ("b:0", "a:1"): Verdict.TIMEOUT}
+    latest = feed.model.latest(Layer.P2P, "a:1", "b:0")
+    assert latest is not None
+    assert latest.attempts == 2
+    assert "called off" not in (latest.error or "")
+    assert [link.spawns for link in nodes.links.values()] == [1, 1], "no rank host was killed for it"
 
 
 def _world(model: Model) -> dict[tuple[str, str], Verdict]:

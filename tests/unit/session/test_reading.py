@@ -42,6 +42,13 @@ def test_the_side_that_knows_more_tells_the_error() -> None:
     assert (p2p.verdict, p2p.error) == (Verdict.TIMEOUT, "transfer: no data in 5.0 s")
 
 
+@pytest.mark.parametrize("little", ["it ended without a report", "called off: rank 1 is gone", "peer: failed"])
+def test_a_side_that_waited_tells_more_than_one_that_was_called_off(little: str) -> None:
+    waited = {"ok": False, "timeout": True, "phase": "connect", "error": "a:0 did not come within 5.0 s"}
+    (p2p,) = _both({"ok": False, "error": little}, waited)
+    assert (p2p.verdict, p2p.error) == (Verdict.TIMEOUT, "connect: a:0 did not come within 5.0 s")
+
+
 def test_why_a_rank_host_went_is_told_with_what_its_peer_saw() -> None:
     gone = Side.failed("the rank host of a ended with signal 9", gone=True)
     saw = Side.read({"ok": False, "phase": "transfer", "error": "connection closed by peer", "made": True})
