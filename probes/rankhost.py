@@ -17,6 +17,7 @@ from fabtui_probes import protocol
 from fabtui_probes.engines import base, collecting, reach, world
 from fabtui_probes.engines.base import Fault, Rank, Task, describe
 from fabtui_probes.engines.channel import Channel, Message, Store
+from fabtui_probes.engines.crew import ENGINES, Crew
 from fabtui_probes.engines.meeting import Site
 from fabtui_probes.engines.thread import EndpointThread, Host
 
@@ -33,7 +34,12 @@ def main(config: Dict[str, Any]) -> None:
     # The engines' libraries fork nothing, but whatever does must not hold the line open.
     os.set_inheritable(sock.fileno(), False)
     sock.setblocking(True)
-    host = RankHost(Channel(sock))
+    _serve(sock, alone=False)
+
+
+def _serve(sock: socket.socket, alone: bool) -> None:
+    """Be a rank host on a socket, or one of its processes; never returns."""
+    host = RankHost(sock, alone)
     code = 0
     try:
         host.serve()
@@ -45,11 +51,19 @@ def main(config: Dict[str, Any]) -> None:
 
 
 class RankHost(Host):
-    """Dispatches the controller's messages to the endpoints of this process."""
+    """Dispatches the controller's messages to the endpoints of this process.
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-        self._store = Store(channel)
+    Args:
+        sock: The line to the controller.
+        alone: Whether this is the process of one rank, and another process the rank host.
+    """
+
+    def __init__(self, sock: socket.socket, alone: bool) -> None:
+        self._line = sock.fileno()
+        self._alone = alone
+        self._crew: Optional[Crew] = None
+        self._channel = Channel(sock)
+        self._store = Store(self._channel)
         self._threads: Dict[int, EndpointThread] = {}
         self._tasks: Dict[int, List[Task]] = {}
         self._called_off: Set[int] = set()
@@ -63,10 +77,12 @@ class RankHost(Host):
         for message in self._channel.messages():
             op = message.get("op")
             try:
-                if op == "store":
-                    self._store.answer(message)
-                elif op == "quit":
+                if op == "quit":
                     return
+                if self._crew is not None:
+                    self._crew.take(message)
+                elif op == "store":
+                    self._store.answer(message)
                 elif op == "alive":
                     self.send({"op": "alive", "n": int(message["n"])})
                 elif op in ("init", "reach", "pair", "collective", "world", "rest", "abort"):
@@ -92,6 +108,13 @@ class RankHost(Host):
         if self._begun:
             raise ValueError("init came twice")
         self._begun = True
+        if message["engine"] in ENGINES and not self._alone:
+            self._crew = Crew(self.send, self._line, partial(_serve, alone=True))
+            try:
+                self._crew.start(message)
+            except OSError as error:
+                self.send({"op": "failed", "kind": "init", "error": "no process a rank: %s" % error})
+            return
         threading.Thread(target=self._start, args=(message,), name="start", daemon=True).start()
 
     def _start(self, message: Message) -> None:
@@ -224,4 +247,13 @@ def make_engine(name: str, address: str, store: Store, library: Optional[str]) -
         from fabtui_probes.engines.nccl import NcclEngine
 
         return NcclEngine(address, store, library)
+    if name == "torch" and library == "gloo":
+        # A process a rank without a GPU, to see that work.
+        from fabtui_probes.engines.gloo import GlooEngine
+
+        return GlooEngine(address, store, None)
+    if name == "torch":
+        from fabtui_probes.engines.torch_nccl import TorchNcclEngine
+
+        return TorchNcclEngine(address, store, None)
     raise ValueError("unknown engine %r" % name)

@@ -50,8 +50,10 @@ def punch(fd: int, size: int) -> None:
         function(fd, 3, 0, size)
 
 
-def set_environment(fd: int) -> List[str]:
+def set_environment(fd: int, blocking: bool = False) -> List[str]:
     """Set NCCL's variables for this process where the user did not; return what shortens NCCL's patience.
+
+    Without ``blocking``, communicators do not block, whatever a job script says: deadlines need that.
 
     NCCL prints to ``fd``. Of the user's own, only a level of ``NCCL_DEBUG`` too low to name transports is raised:
     what it prints goes to us and not to the user.
@@ -61,8 +63,8 @@ def set_environment(fd: int) -> List[str]:
         environ["NCCL_DEBUG"] = "INFO"
     environ.setdefault("NCCL_DEBUG_SUBSYS", SUBSYSTEMS)
     environ.setdefault("NCCL_DEBUG_FILE", "/proc/self/fd/%d" % fd)
-    # Deadlines need communicators that do not block, whatever a job script says.
-    environ["NCCL_COMM_BLOCKING"] = "0"
+    if not blocking:
+        environ["NCCL_COMM_BLOCKING"] = "0"
     # NCCL's own service for asking a running job would listen on the port that the user's job wants.
     environ.setdefault("NCCL_RAS_ENABLE", "0")
     environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")

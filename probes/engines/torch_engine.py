@@ -98,6 +98,13 @@ class TorchEngine(base.Engine):
         """Return a process group; raises what torch raises."""
         raise NotImplementedError
 
+    def begin(self, group: Any, sending: bool, tensor: Any, other: int, tag: int, inside: bool) -> Any:
+        """Begin to send to or receive from a rank of a group, and return the work to wait for.
+
+        ``inside``: in the communicator of the whole group, where the library would make one for two ranks otherwise.
+        """
+        return (group.send if sending else group.recv)([tensor], other, tag)
+
     def finish(self, work: Any, end: float) -> None:
         """Wait until work is done; raises what torch raises."""
         work.wait(timedelta(seconds=base.remaining(end, 0.001)))
@@ -106,8 +113,27 @@ class TorchEngine(base.Engine):
         """Begin to send to one rank and to receive from another at once; return the works to wait for."""
         return [group.recv([into], source, tag), group.send([out], to, tag)]
 
+    def joined(self, group: Any, end: float) -> None:
+        """Have a group of many connect, where making it does not do that yet; raises what torch raises."""
+
+    def way_of(self, src: int, dst: int, sending: bool) -> Optional[str]:
+        """Return how data goes from one rank of the last group to another, as the sending or receiving end tells."""
+        return self.way
+
+    def ways_out(self, me: int) -> Optional[str]:
+        """Return the ways out of a rank of the last group, in words."""
+        return self.way
+
+    def algorithm(self) -> Optional[str]:
+        """Return what the library chose for the last collective, where it says so."""
+        return None
+
     def discard(self, group: Any, broken: bool) -> None:
         """Let go of a process group that is of no use any more."""
+
+    def rest(self) -> Optional[str]:
+        """Let go of what `discard` kept; nothing is under way."""
+        return None
 
     def attach(self, rank: Rank) -> base.Endpoint:
         """Return a rank."""
@@ -144,21 +170,33 @@ class TorchEndpoint(base.Endpoint):
 
         return leavable(task, body, phase, end)
 
+    def rest(self) -> Optional[str]:
+        """Let go of process groups."""
+        return self.engine.rest()
+
     def connect(self, task: Task, peer: int, peer_address: str, attempt: int, end: float) -> base.Link:
         """Make a process group of two."""
         from fabtui_probes.engines.torch_link import TorchLink
 
         me = self.rank.rank
-        group = self.engine.group(task, "link%d/" % attempt, 0 if me < peer else 1, 2, end)
-        return TorchLink(self.engine, group, (me, peer), 1 if me < peer else 0, peer_address)
+        indices = (0, 1) if me < peer else (1, 0)
+        group = self.engine.group(task, "link%d/" % attempt, indices[0], 2, end)
+        return TorchLink(self.engine, group, (me, peer), indices, peer_address)
 
     def join(self, task: Task, ranks: List[int], end: float) -> base.Group:
         """Make a process group of many."""
         from fabtui_probes.engines.torch_group import TorchGroup
 
+        began = time.monotonic()
         group = self.engine.group(task, "group/", ranks.index(self.rank.rank), len(ranks), end)
+        try:
+            self.engine.joined(group, end)
+        except Exception as error:
+            self.engine.discard(group, True)
+            what = "no communicator of %d ranks came about" % len(ranks)
+            raise failure(CONNECT, what, error, time.monotonic() - began) from None
         return TorchGroup(self.engine, group, self.rank.rank, ranks)
 
 
 Ends = Tuple[int, int]
-"""The global numbers of this rank and of its peer."""
+"""The numbers of this rank and of its peer."""

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from fabtui_probes.engines import base, nccl_data
 from fabtui_probes.engines.base import TRANSFER, Collected
-from fabtui_probes.engines.collectives import Shape, arrived, shape
+from fabtui_probes.engines.collectives import TWICE, Shape, arrived, shape
 from fabtui_probes.engines.torch_engine import TorchEngine, failure
 from fabtui_probes.engines.torch_link import TorchLink
 
@@ -47,9 +47,9 @@ class TorchGroup(base.Group):
                 if self._ranks[to] in peers and self._ranks[source] in peers:
                     works = self._engine.exchange(self._group, note, to, heard, source, TAGS - 1)
                 elif self._ranks[to] in peers:
-                    works = [self._group.send([note], to, TAGS - 1)]
+                    works = [self._engine.begin(self._group, True, note, to, TAGS - 1, True)]
                 elif self._ranks[source] in peers:
-                    works = [self._group.recv([heard], source, TAGS - 1)]
+                    works = [self._engine.begin(self._group, False, heard, source, TAGS - 1, True)]
                 for work in works:
                     self._engine.finish(work, end)
             except Exception as error:
@@ -59,8 +59,8 @@ class TorchGroup(base.Group):
     def link(self, peer: int) -> base.Link:
         """Return the link to another rank within this group; both directions share it, and its tags."""
         if peer not in self._links:
-            ends = (self._rank, peer)
-            self._links[peer] = TorchLink(self._engine, self._group, ends, self._ranks.index(peer))
+            ends, indices = (self._rank, peer), (self._me, self._ranks.index(peer))
+            self._links[peer] = TorchLink(self._engine, self._group, ends, indices, inside=True)
         return self._links[peer]
 
     # -- collectives
@@ -84,7 +84,9 @@ class TorchGroup(base.Group):
         # One more goes first, untimed: the ranks do not begin at one instant.
         laps = self._timed(form, timed + 1, run, end)[1:]
         wrong += self._wrong(form, buffer, timed + 1)
-        return Collected(form.bytes, sum(laps) / len(laps), min(laps), wrong, self._engine.way)
+        chosen = None if kind in TWICE else self._engine.algorithm()
+        ways = self._engine.ways_out(self._me)
+        return Collected(form.bytes, sum(laps) / len(laps), min(laps), wrong, ways, chosen)
 
     def _iteration(self, form: Shape, buffer: Any) -> Callable[[], List[Any]]:
         """Return what begins one iteration and returns the works to wait for."""

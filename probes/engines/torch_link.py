@@ -28,18 +28,28 @@ SLOW = 0.01
 
 
 class TorchLink(base.Link):
-    """Two ranks of a process group, which may have more of them."""
+    """Two ranks of a process group, which may have more of them.
+
+    Args:
+        engine: The engine.
+        group: The process group.
+        ends: The global numbers of this rank and of its peer.
+        indices: Their numbers within the group.
+        peer_address: The data address of the peer's node, where known.
+        inside: Whether messages go within the communicator of the whole group.
+    """
 
     def __init__(
-        self, engine: TorchEngine, group: Any, ends: Ends, other: int, peer_address: str = "", tag: int = 0
+        self, engine: TorchEngine, group: Any, ends: Ends, indices: Ends, peer_address: str = "", inside: bool = False
     ) -> None:
         self._engine = engine
         self._torch = engine.torch
         self._group = group
         self._me, self._peer = ends
-        self._other = other
+        self._own, self._other = indices
         self._peer_address = peer_address
-        self._tag = tag
+        self._inside = inside
+        self._tag = 0
         self._wrong: Optional[str] = None
 
     # -- messages
@@ -68,9 +78,8 @@ class TorchLink(base.Link):
         self._wait(self._begin(False, tensor, lost), end, lost)
 
     def _begin(self, sending: bool, tensor: Any, lost: str) -> Any:
-        start = self._group.send if sending else self._group.recv
         try:
-            return start([tensor], self._other, self._tag)
+            return self._engine.begin(self._group, sending, tensor, self._other, self._tag, self._inside)
         except Exception as error:
             raise failure(TRANSFER, lost, error) from None
 
@@ -277,12 +286,13 @@ class TorchLink(base.Link):
                 return
 
     def transport(self, sending: bool) -> Tuple[Optional[str], Optional[str], Optional[str]]:
-        """Return the engine's only way, if it has one, and the two data addresses."""
-        return self._engine.way, self._engine.address, self._peer_address or None
+        """Return how the data went, where the engine knows, and the two data addresses."""
+        src, dst = (self._own, self._other) if sending else (self._other, self._own)
+        return self._engine.way_of(src, dst, sending), self._engine.address, self._peer_address or None
 
     def close(self, broken: bool) -> Optional[str]:
         """Let go of the group; with gloo its sockets close, and a peer that waits on them sees that."""
         group, self._group = self._group, None
-        if group is not None:
+        if group is not None and not self._inside:
             self._engine.discard(group, broken)
         return None

@@ -12,6 +12,7 @@ from fabtui_probes.engines.channel import Store
 
 def carried_store(dist: Any) -> Any:
     """Return the class of a torch store whose keys live with the controller (torch is not there at import time)."""
+    clones: List[Any] = []
 
     class CarriedStore(dist.Store):  # type: ignore[misc]
         def __init__(self, store: Store, prefix: str, task: Task, end: float) -> None:
@@ -46,6 +47,12 @@ def carried_store(dist: Any) -> Any:
 
         def num_keys(self) -> int:
             return self._store.num_keys(self._left(), self._task)
+
+        def clone(self) -> Any:
+            # C++ keeps its half alone: the half in Python must be kept by somebody.
+            clone = CarriedStore(self._store, self._prefix, self._task, self._end)
+            clones.append(clone)
+            return clone
 
         def set_timeout(self, timeout: timedelta) -> None:
             """The deadline of the pair or group holds, whatever the group's own timeout is."""
