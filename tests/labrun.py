@@ -1,0 +1,98 @@
+"""``fabtui run`` over a lab, as a user runs it, and what came out; for tests on CPU ranks and on GPUs alike."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fabtui.session.journal import read_events
+
+Pair = tuple[str, str]
+Row = dict[str, str]
+
+
+class Run(NamedTuple):
+    """A run.
+
+    Attributes:
+        seconds: How long it took.
+        code: Its exit code.
+        printed: What it printed.
+        rows: The rows of its CSV.
+        recording: Where its recording is.
+    """
+
+    seconds: float
+    code: int
+    printed: str
+    rows: list[Row]
+    recording: Path
+
+    def layer(self, name: str) -> dict[Pair, Row]:
+        """Return the rows of a layer by source and destination; of several message sizes the largest."""
+        found = [row for row in self.rows if row["layer"] == name]
+        return {(row["src"], row["dst"]): row for row in sorted(found, key=lambda row: int(row["bytes"] or 0))}
+
+    def bad(self, layer: str = "p2p") -> dict[Pair, tuple[str, str]]:
+        """Return verdict and error of the rows of a layer that are not ok."""
+        found = self.layer(layer).items()
+        return {pair: (row["verdict"], row["error"]) for pair, row in found if row["verdict"] != "ok"}
+
+    def story(self) -> str:
+        """Return what happened when, and what was printed."""
+        return "\n".join([*self._lines(), self.printed])
+
+    def _lines(self) -> Iterable[str]:
+        began = None
+        for event in read_events(self.recording):
+            began = began or event["time"]
+            at = f"{event['time'] - began:8.2f}"
+            if event["kind"] == "phase":
+                yield f"{at} phase {event['name']}"
+            elif event["kind"] == "log":
+                yield f"{at} {event['level']} {event.get('node') or ''} {event['text'][:300]}"
+            for m in event.get("measurements", ()):
+                if m["verdict"] != "ok":
+                    yield f"{at} {m['layer']} {m['src']} > {m['dst']} {m['verdict']}: {m.get('error', '')[:300]}"
+
+
+def run_lab(folder: Path, shape: str, *args: str, faults: Iterable[str] = (), limit: float = 280.0) -> Run:
+    """Run a session over a lab of a shape, with faults."""
+    path, recording = folder / "s.csv", folder / "r.jsonl.gz"
+    argv = [sys.executable, "-m", "fabtui", "run", "--lab", shape, "--csv", str(path), "--record", str(recording)]
+    argv += [word for fault in faults for word in ("--lab-fault", fault)]
+    began = time.monotonic()
+    done = subprocess.run(
+        [*argv, *args], capture_output=True, text=True, timeout=limit, check=False, env={**os.environ, "NO_COLOR": "1"}
+    )
+    seconds = time.monotonic() - began
+    assert path.exists(), done.stderr + done.stdout
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return Run(seconds, done.returncode, done.stderr + done.stdout, rows, recording)
+
+
+def check_cells(run: Run, expected: Mapping[Pair, tuple[str, str]], reasons: Mapping[str, str], pairs: int) -> None:
+    """See that exactly the expected cells of p2p are not ok, each with its verdict and with its own reason alone.
+
+    Args:
+        run: The run.
+        expected: Verdict and name of the reason of each cell that has to be bad.
+        reasons: By name of a reason, a pattern that its text matches and no other's does.
+        pairs: How many ordered pairs there are.
+    """
+    bad = run.bad()
+    assert set(bad) == set(expected), run.story()
+    assert len(run.layer("p2p")) == pairs, run.story()
+    for pair, (verdict, reason) in expected.items():
+        assert bad[pair][0] == verdict, (pair, bad[pair], run.story())
+        names: list[Any] = [name for name, pattern in reasons.items() if re.search(pattern, bad[pair][1])]
+        assert names == [reason], (pair, bad[pair], run.story())
+    assert "Traceback" not in run.printed, run.printed
