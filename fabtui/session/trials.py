@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from fabtui.fabric.events import Kind, event
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
@@ -190,13 +192,8 @@ class Trials:
         """Test what came out bad again, alone, then its ends with others."""
         await self._pump.flush()
         dead = bad_pairs(self._model, swept - self._proven, (Verdict.FAILED, Verdict.TIMEOUT))
-        for _ in range(SLOW_ROUNDS):
-            slow = bad_pairs(self._model, swept, (Verdict.SLOW,))
-            if not slow or len(slow) > MAX_SUSPECTS:
-                break
-            self._pump.log("info", f"{len(slow)} slow pairs are tested again, alone")
-            await self.pairs_alone(slow)
-            await self._pump.flush()
+        alone: Counter[Pair] = Counter()
+        await self._slow_again(swept, alone)
         if dead and len(dead) <= MAX_SUSPECTS:
             # Dead pairs move no data, so those that share no endpoint are alone even when they run at once.
             self._pump.log("info", f"{len(dead)} dead pairs are tested again, with no other traffic")
@@ -206,6 +203,19 @@ class Trials:
         if bad and len(bad) <= MAX_SUSPECTS:
             lines = await retest(self._model, bad, self.pairs_alone, self._pump.flush)
             self._pump.emit(event(Kind.PLAN, suspects=lines))
+        # What was tested alone came out faster, and so moved what is normal.
+        await self._slow_again(swept, alone)
+
+    async def _slow_again(self, swept: set[frozenset[int]], alone: Counter[Pair]) -> None:
+        """Test slow pairs alone, each at most `SLOW_ROUNDS` times in all; ``alone`` counts them."""
+        while True:
+            slow = [p for p in bad_pairs(self._model, swept, (Verdict.SLOW,)) if alone[p] < SLOW_ROUNDS]
+            if not slow or len(slow) > MAX_SUSPECTS:
+                return
+            self._pump.log("info", f"{len(slow)} slow pairs are tested again, alone")
+            alone.update(slow)
+            await self.pairs_alone(slow)
+            await self._pump.flush()
 
     # -- collectives --------------------------------------------------------------------------------------------------
 

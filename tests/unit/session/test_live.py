@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,16 @@ async def test_slow_pairs_are_tested_again_alone_and_only_what_stays_slow_is_slo
     assert len(model.history(Layer.P2P, "a:0", "a:1")) == 2
     assert len(model.history(Layer.P2P, "a:2", "a:3")) == 3
     assert nodes.links["b"].pairs == 22, "pairs of the other node were left alone"
+
+
+async def test_what_is_slow_only_by_what_was_tested_again_is_tested_again_as_well() -> None:
+    # All are ten times as fast when they are alone, which dead pairs and their partners come to be: that moves the median.
+    rates: dict[tuple[int, int], float | list[float]] = {
+        (src, dst): [5e9, 50e9] for src, dst in itertools.permutations(range(4), 2)
+    }
+    model, _ = await _run(Script({"a": 1, "b": 1, "c": 1, "d": 1}, rates=rates, silent={(0, 1), (2, 3)}))
+    bad = {pair for pair, verdict in _p2p(model).items() if verdict is not Verdict.OK}
+    assert bad == {("a:0", "b:0"), ("c:0", "d:0")}
 
 
 async def test_a_node_that_cannot_be_reached_is_a_row_that_says_why() -> None:
