@@ -20,11 +20,8 @@ from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
 from fabtui.screen.axis import Seat
 from fabtui.screen.commands import KEY_NAMES, binding_groups, commands
-from fabtui.screen.help import HelpScreen
 from fabtui.screen.levels import Glyphs
 from fabtui.screen.main import MainScreen
-from fabtui.screen.node import NodeScreen
-from fabtui.screen.pair import PairScreen
 from fabtui.screen.pulse import Pulse
 from fabtui.screen.settings import ScreenSettings
 from fabtui.screen.theming import DEFAULT, FEW_COLORS, RAMP_OF_SYSTEM, ramp_of, read_theme, theme_names
@@ -162,6 +159,8 @@ class FabricApp(App[int]):
     async def _run_feed(self) -> None:
         # The first frame is on its way to the terminal in another thread: it must not wait for imports.
         await asyncio.sleep(0.02)
+        # What the first frame does not need is brought in now, so that no key has to wait for it.
+        binding_groups()
         try:
             feed = self._make_feed()
             self.feed, self.model = feed, feed.model
@@ -285,10 +284,14 @@ class FabricApp(App[int]):
 
     def open_pair(self, source: Seat, target: Seat) -> None:
         """Show a pair."""
+        from fabtui.screen.pair import PairScreen
+
         self.push_screen(PairScreen(source, target))
 
     def open_node(self, node: str) -> None:
         """Show a node."""
+        from fabtui.screen.node import NodeScreen
+
         self.push_screen(NodeScreen(node))
 
     def can_test(self) -> bool:
@@ -369,6 +372,8 @@ class FabricApp(App[int]):
 
     def action_help(self) -> None:
         """Show what every key does."""
+        from fabtui.screen.help import HelpScreen
+
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(binding_groups()))
 

@@ -45,7 +45,9 @@ class MainScreen(Screen[None]):
     DEFAULT_CSS = """
     MainScreen { layout: vertical; overflow: hidden; }
     MainScreen #title { background: $panel; }
-    MainScreen #badges { display: none; }
+    /* What the first frame does not show; the rest comes and goes with the arrangement. */
+    MainScreen #badges, MainScreen #tabs-row, MainScreen #legend-right, MainScreen #legend-below, MainScreen #grid,
+    MainScreen #worst, MainScreen #panel, MainScreen #status, MainScreen #color-key, MainScreen #log { display: none; }
     MainScreen #tabs-row { height: 1; }
     MainScreen #legend-right { padding: 0 0 0 2; }
     MainScreen #body { height: 1fr; }
@@ -153,7 +155,9 @@ class MainScreen(Screen[None]):
             return
         self._arrangement = arranged
         for name, on in arranged.shown.items():
-            self.query_one(f"#{name}").display = on
+            widget = self.query_one(f"#{name}")
+            if widget.display != on:
+                widget.display = on
         self.log_view.styles.height = arranged.log
         focus = self.query_one(f"#{arranged.view}")
         if self.focused is not focus:

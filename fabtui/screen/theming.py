@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,7 @@ def read_theme(name: str) -> ThemeFile:
     return read_theme_file(path)
 
 
+@lru_cache
 def read_theme_file(path: Path) -> ThemeFile:
     """Read a theme file.
 
