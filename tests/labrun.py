@@ -1,4 +1,4 @@
-"""``fabtui run`` over a lab, as a user runs it, and what came out; for tests on CPU ranks and on GPUs alike."""
+"""``fabtui run`` as a user runs it, and what came out; for tests on CPU ranks and on GPUs alike."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,12 +65,27 @@ class Run(NamedTuple):
 
 def run_lab(folder: Path, shape: str, *args: str, faults: Iterable[str] = (), limit: float = 280.0) -> Run:
     """Run a session over a lab of a shape, with faults."""
+    words = [word for fault in faults for word in ("--lab-fault", fault)]
+    return _run(folder, ["--lab", shape, *words, *args], {}, limit)
+
+
+def run_local(folder: Path, gpus: Sequence[str], *args: str, limit: float = 280.0) -> Run:
+    """Run a session over some GPUs of this machine as one node."""
+    env = {"CUDA_VISIBLE_DEVICES": ",".join(gpus), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    return _run(folder, ["--transport", "local", *args], env, limit)
+
+
+def _run(folder: Path, args: list[str], env: dict[str, str], limit: float) -> Run:
     path, recording = folder / "s.csv", folder / "r.jsonl.gz"
-    argv = [sys.executable, "-m", "fabtui", "run", "--lab", shape, "--csv", str(path), "--record", str(recording)]
-    argv += [word for fault in faults for word in ("--lab-fault", fault)]
+    argv = [sys.executable, "-m", "fabtui", "run", "--csv", str(path), "--record", str(recording), *args]
     began = time.monotonic()
     done = subprocess.run(
-        [*argv, *args], capture_output=True, text=True, timeout=limit, check=False, env={**os.environ, "NO_COLOR": "1"}
+        argv,
+        capture_output=True,
+        text=True,
+        timeout=limit,
+        check=False,
+        env={**os.environ, "NO_COLOR": "1", **env},
     )
     seconds = time.monotonic() - began
     assert path.exists(), done.stderr + done.stdout

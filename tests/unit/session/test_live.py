@@ -79,7 +79,7 @@ async def test_slow_pairs_are_tested_again_alone_and_only_what_stays_slow_is_slo
 
 
 async def test_what_is_slow_only_by_what_was_tested_again_is_tested_again_as_well() -> None:
-    # All are ten times as fast when they are alone, which dead pairs and their partners come to be: that moves the median.
+    # All are ten times as fast when they are alone, as dead pairs and their partners come to be: that moves the median.
     rates: dict[tuple[int, int], float | list[float]] = {
         (src, dst): [5e9, 50e9] for src, dst in itertools.permutations(range(4), 2)
     }
