@@ -71,7 +71,7 @@ class Player(FakeLink):
                 self._writer.write(protocol.encode(said))
 
     def _probe(self, message: Message) -> Message:
-        value = super()._probe(message)
+        value = super()._probe(message) or {}
         if message["name"] == "inventory":
             net = f"10.{self._number >> 8}.{self._number & 255}"
             nics = range(len(value["gpus"]))
