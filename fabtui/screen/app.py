@@ -85,6 +85,7 @@ class FabricApp(App[int]):
         self._began = clock()
         self._heard = clock()
         self._pulse = Pulse(self._soon)
+        self._again: asyncio.TimerHandle | None = None
         self._leaving = False
         self._feed_closed = False
         self._trouble_badge: str | None = None
@@ -237,7 +238,13 @@ class FabricApp(App[int]):
 
     def draw_again(self, after: float) -> None:
         """Draw again after some seconds, should nothing else make it before."""
-        self.set_timer(after, self._pulse.beat)
+        loop = asyncio.get_running_loop()
+        when = loop.time() + after
+        if self._again is not None and loop.time() < self._again.when() <= when:
+            return
+        if self._again is not None:
+            self._again.cancel()
+        self._again = loop.call_at(when, self._pulse.beat)
 
     def _draw(self) -> None:
         if self._main is None or not self.is_running:

@@ -97,7 +97,6 @@ class GridView(Widget, can_focus=True):
         self._columns: list[tuple[int, int]] = []
         self._row_of_line: list[int | None] = []
         self._line_of_row: dict[int, int] = {}
-        self._dirty: set[int] = set()
 
     # -- what is drawn, and how ---------------------------------------------------------------------------------------
 
@@ -140,7 +139,6 @@ class GridView(Widget, can_focus=True):
         for row in self._rows.values():
             row.strip = None
         self._lines = []
-        self._dirty.clear()
         self.refresh()
 
     def update_cells(self, changed: Iterable[tuple[int, int]]) -> None:

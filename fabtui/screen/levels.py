@@ -188,6 +188,6 @@ def bytes_text(count: int | None) -> str:
     size = float(count)
     for name in ("B", "KiB", "MiB"):
         if size < 1024:
-            return f"{size:g} {name}"
+            return f"{size:.4g} {name}"
         size /= 1024
-    return f"{size:g} GiB"
+    return f"{size:.4g} GiB"

@@ -24,7 +24,7 @@ from fabtui.screen.pairwords import pair_name, panel_lines, status_parts, summar
 from fabtui.screen.panel import PANEL_TEXT, ColorKey, KeyBar, LogView, SidePanel, clipped, worst_lines
 from fabtui.screen.source import ModelSource
 from fabtui.screen.textline import TextLine
-from fabtui.screen.title import FULL_TABS, LayerTabs, badges_content, title_content
+from fabtui.screen.title import FULL_TABS, LayerTabs, badges, title_content
 from fabtui.screen.trouble import Trouble
 from fabtui.screen.words import LAYERS, Part, legend
 from fabtui.screen.worst import MOST, WorstList
@@ -188,11 +188,10 @@ class MainScreen(Screen[None]):
         self._draw_cells()
         self.fit()
         self.draw_title()
-        badges = badges_content(self.model, self._fabric_app.badges)
-        strip = self.badge_line
-        strip.show(badges)
-        if strip.display != bool(badges.plain):
-            strip.display = bool(badges.plain)
+        warnings = clipped(badges(self.model, self._fabric_app.badges), self.size.width, self._glyphs.ellipsis)
+        self.badge_line.show(Content.assemble(*warnings))
+        if self.badge_line.display != bool(warnings):
+            self.badge_line.display = bool(warnings)
         if self.view == "connecting":
             self.nodes_view.put(self.model, self._fabric_app.settings.title)
         else:

@@ -174,14 +174,14 @@ class LayerTabs(TextLine):
                 self.post_message(self.Chosen(layer))
 
 
-def badges_content(model: Model, badges: list[str]) -> Content:
-    """Return the lasting warnings on one line; empty when there are none."""
-    parts: list[Part | str] = []
+def badges(model: Model, lasting: list[str]) -> list[Part]:
+    """Return the lasting warnings for one line, short ones first; empty when there are none."""
+    parts: list[Part] = []
+    for badge in lasting:
+        parts += [(f" {one_line(badge, 100)} ", "bold reverse"), (" ", "")]
     if model.faults:
         shown = ", ".join(one_line(fault, 80) for fault in model.faults)
-        parts += [(" LAB ", "bold reverse"), (f" faults made on purpose: {shown} ", "$accent")]
+        parts += [(" LAB ", "bold reverse"), (f" faults made on purpose: {shown}", "$accent")]
     elif model.lab:
-        parts += [(" LAB ", "bold reverse"), (f" {one_line(model.lab, 40)}: nodes made on this machine ", "$accent")]
-    for badge in badges:
-        parts += [(f" {one_line(badge, 80)} ", "bold reverse"), " "]
-    return Content.assemble(*parts)
+        parts += [(" LAB ", "bold reverse"), (f" {one_line(model.lab, 40)}: nodes made on this machine", "$accent")]
+    return parts

@@ -82,7 +82,7 @@ async def test_lines_drawn_again_are_the_lines_drawn_from_nothing(opened: Opened
     [
         (["down"], "n000:1>n000:1"),
         (["j", "j", "k"], "n000:1>n000:1"),
-        (["right", "right", "h"], "n000:0>n000:2"),
+        (["right", "l", "h"], "n000:0>n000:2"),
         (["left", "left", "left"], "n000:0>n000:0"),
         (["end"], "n000:0>n002:-"),
         (["end", "home"], "n000:0>n000:0"),
