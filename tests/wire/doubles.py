@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodeside import NodeSide, living, wait_until
-
 from fabtui_probes import reaping
+from tests.wire.nodeside import NodeSide, living, wait_until
 
 REGISTRY = """
 import os, signal, subprocess, sys, time

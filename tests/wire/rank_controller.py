@@ -65,6 +65,16 @@ class Host:
         self.process.send_signal(signal.SIGKILL)
 
 
+def has(controller: Controller, number: int, count: int) -> bool:
+    """Say whether so many ranks are free after a test."""
+    return len(controller.of("free", id=number)) == count
+
+
+def more_free(controller: Controller, before: int) -> bool:
+    """Say whether a rank became free since."""
+    return len(controller.of("free")) > before
+
+
 class Controller:
     """All rank hosts of a test, and the store between them."""
 

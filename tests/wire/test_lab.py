@@ -17,12 +17,12 @@ from typing import Any
 
 import asyncssh
 import pytest
-from nodeside import living, modules, wait_gone, wait_until
 
 from fabtui.lab.faults import parse_faults
 from fabtui.lab.start import Lab, LabError, LabSpec
 from fabtui_probes import protocol
 from fabtui_probes.boot import BOOT, pack
+from tests.wire.nodeside import living, modules, wait_gone, wait_until
 
 
 def lab_of(text: str, *faults: str) -> Lab:

@@ -7,8 +7,9 @@ import signal
 import time
 
 import pytest
-from doubles import keeper_of, nasty_everywhere
-from nodeside import living, wait_gone, wait_until
+
+from tests.wire.doubles import keeper_of, nasty_everywhere
+from tests.wire.nodeside import living, wait_gone, wait_until
 
 
 def test_nothing_is_left_after_the_controller_was_killed() -> None:

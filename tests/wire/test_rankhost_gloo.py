@@ -6,10 +6,12 @@ import importlib.util
 import itertools
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
-from rank_controller import Controller
+
+from tests.wire.rank_controller import Controller, more_free
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
@@ -19,7 +21,7 @@ pytestmark = [
 ADDRESSES = {"n0": "127.0.60.10", "n1": "127.0.60.11"}
 
 
-def started(controller: Controller, layout: dict[str, list[int]], **more: object) -> None:
+def started(controller: Controller, layout: dict[str, list[int]], **more: Any) -> None:
     world = sum(len(ranks) for ranks in layout.values())
     for name in layout:
         controller.spawn(name)
@@ -47,7 +49,7 @@ def run_rounds(controller: Controller, pairs: list[tuple[int, int]], deadline: f
                 todo.remove(item)
                 controller.pair(number, a, b, deadline=deadline, **more)
         before = len(controller.of("free"))
-        controller.until(lambda before=before: len(controller.of("free")) > before, deadline + 5)
+        controller.until(partial(more_free, controller, before), deadline + 5)
         for free in controller.of("free"):
             ranks = busy.get(free["id"], [])
             if free["rank"] in ranks:

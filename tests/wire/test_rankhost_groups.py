@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from rank_controller import Controller
 
 from fabtui_probes.engines import collectives
+from tests.wire.rank_controller import Controller
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),

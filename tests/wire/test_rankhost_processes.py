@@ -7,10 +7,12 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-from rank_controller import Controller
+
+from tests.wire.rank_controller import Controller, has
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
@@ -54,7 +56,7 @@ def test_pairs_collectives_and_worlds(controller: Controller) -> None:
     assert len(processes) == 2
     for number, (a, b) in enumerate([(0, 1), (1, 2)], 1):
         controller.pair(number, a, b, both=True)
-        controller.until(lambda number=number: len(controller.of("free", id=number)) == 2, 30)
+        controller.until(partial(has, controller, number, 2), 30)
         assert len(controller.of("side", id=number)) == 4
         assert all(side["ok"] for side in controller.of("side", id=number)), controller.of("side", id=number)
     controller.collective(3, "all_gather", [0, 1, 2], [1 << 20])

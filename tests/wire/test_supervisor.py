@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from doubles import EXTRA, probe, spawn_rank_host
-from nodeside import NodeSide, living, modules, wait_gone, wait_until
 
 from fabtui_probes import protocol, reaping
+from fabtui_probes.boot import BOOT
+from tests.wire.doubles import EXTRA, probe, spawn_rank_host
+from tests.wire.nodeside import NodeSide, living, modules, wait_gone, wait_until
 
 
 @pytest.fixture
@@ -285,9 +286,7 @@ def test_a_node_without_room_for_processes_says_so() -> None:
 
 def test_payload_cut_short_ends_the_first_stage() -> None:
     node = NodeSide(EXTRA)
-    other = subprocess.Popen(
-        [sys.executable, "-IS", "-c", node.process.args[3]], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    other = subprocess.Popen([sys.executable, "-IS", "-c", BOOT], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     other.communicate(b"00001000 only this", timeout=10)
     assert other.returncode == 3
     node.end()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rank_controller import Controller
+
+from tests.wire.rank_controller import Controller, has
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -75,7 +77,7 @@ def test_all_reduce(controller: Controller, fake_gpu: Path) -> None:
     started(controller, fake_gpu)
     for number, ranks in enumerate([[0, 1, 2, 3], [1, 2, 3]], 1):
         controller.all_reduce(number, ranks, [4, 4096, 3_000_000])
-        controller.until(lambda number=number, ranks=ranks: len(controller.of("free", id=number)) == len(ranks), 30)
+        controller.until(partial(has, controller, number, len(ranks)), 30)
         reduced = controller.of("reduced", id=number)
         assert len(reduced) == 3 * len(ranks)
         assert all(m["ok"] and m["wrong"] == 0 and m["seconds"] > 0 for m in reduced), [

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rank_controller import Controller
 
 from fabtui_probes.engines import collectives
+from tests.wire.rank_controller import Controller
 
 pytestmark = pytest.mark.timeout(90)
 
