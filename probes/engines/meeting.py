@@ -16,7 +16,6 @@ from fabtui_probes.engines.base import (
     Failed,
     Fault,
     Link,
-    Measured,
     PairJob,
     Task,
     describe,
@@ -26,6 +25,7 @@ from fabtui_probes.engines.base import (
     tidy,
 )
 from fabtui_probes.engines.channel import Cancelled, StoreError, StoreTimeout
+from fabtui_probes.engines.outcome import Outcome, consequence
 
 DEEDS = ("corrupt", "kill", "stop")
 
@@ -39,47 +39,6 @@ Message = Dict[str, Any]
 
 Site = NamedTuple("Site", [("node", str), ("address", str), ("closed_port", int), ("faults", List[Fault])])
 """What a rank host knows about itself and tells the ranks it meets."""
-
-
-class Outcome:
-    """How one direction went, as one side saw it."""
-
-    def __init__(self) -> None:
-        self.ok = False
-        self.timeout = False
-        self.phase = CONNECT
-        self.error: Optional[str] = None
-        self.made = False
-        self.measured = Measured(0)
-        self.both_rate: Optional[float] = None
-        self.transport: Optional[str] = None
-        self.own: Optional[str] = None
-        self.other: Optional[str] = None
-        self.raw: Optional[str] = None
-
-    def fail(self, failed: Failed) -> None:
-        """Note what went wrong."""
-        self.ok, self.timeout, self.phase = False, failed.timeout, failed.phase
-        self.error, self.raw = failed.text, failed.raw
-
-    def verdict(self) -> Message:
-        """Return what the other side is told."""
-        return {
-            "ok": self.ok,
-            "timeout": self.timeout,
-            "phase": self.phase,
-            "error": self.error,
-            "transport": self.transport,
-            "address": self.own,
-        }
-
-    def complete(self, theirs: Message) -> None:
-        """Fill in what only the other side knows."""
-        way, address = theirs.get("transport"), theirs.get("address")
-        if self.transport is None and isinstance(way, str):
-            self.transport = way[:80]
-        if self.other is None and isinstance(address, str):
-            self.other = address[:80]
 
 
 class Meeting:
@@ -218,7 +177,7 @@ class Meeting:
         said = tidy(str(theirs.get("error") or "failed without a word"), 1000)
         late = theirs.get("timeout") is True
         # Who only waited in vain, or only saw the other one go, knows less than who can say why.
-        if outcome.ok or (not late and (outcome.timeout or _consequence(outcome.error, said))):
+        if outcome.ok or (not late and (outcome.timeout or consequence(outcome.error, said))):
             outcome.error = "%s: %s" % (self._name(self._peer), said)
             outcome.timeout = late
         outcome.ok = False
@@ -390,14 +349,3 @@ class Meeting:
                 "times": summed_up(measured.times) if outcome.ok else None,
             }
         )
-
-
-def _consequence(mine: Optional[str], theirs: str) -> bool:
-    """Return whether one side's words only tell that the other side let go, and the other side's tell more."""
-    return _echo(mine or "") and not _echo(theirs)
-
-
-def _echo(text: str) -> bool:
-    return any(
-        mark in text for mark in ("called off", "is gone", "onnection closed", "onnection reset", "remote error")
-    )

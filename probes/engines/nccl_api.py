@@ -1,4 +1,7 @@
-"""NCCL's C interface through ctypes: non-blocking communicators whose every step is polled against a deadline."""
+"""NCCL's C interface through ctypes: non-blocking communicators whose every step is polled against a deadline.
+
+AMD's librccl has the same interface, but the memory, streams and events beside it here are CUDA's: it is not tried.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Any, Callable, List, Optional, Tuple
 
 from fabtui_probes.engines import base
 from fabtui_probes.engines.base import CONNECT, Failed, Rank, Task
-from fabtui_probes.engines.channel import StoreError
+from fabtui_probes.engines.channel import Store, StoreError
 from fabtui_probes.engines.torch_store import carried_store
 
 OVERTIME = 1.0
@@ -69,6 +69,14 @@ class TorchEngine(base.Engine):
 
     device = "cpu"
     """Where the messages lie."""
+
+    lasting = False
+    """Whether process groups ask the store for something after they were made."""
+
+    def __init__(self, address: str, store: Store, library: Optional[str]) -> None:
+        super().__init__(address, store, library)
+        # A group in C++ keeps only the C++ half of its store: the half in Python must be kept by somebody.
+        self._stores: List[Any] = []
 
     def load(self) -> str:
         """Import torch."""
@@ -133,6 +141,7 @@ class TorchEngine(base.Engine):
 
     def rest(self) -> Optional[str]:
         """Let go of what `discard` kept; nothing is under way."""
+        self._stores.clear()
         return None
 
     def attach(self, rank: Rank) -> base.Endpoint:
@@ -146,7 +155,9 @@ class TorchEngine(base.Engine):
             Failed: It does not.
         """
         began = time.monotonic()
-        store = self.carried(self.store, task.prefix + prefix, task, end)
+        until = task.end + task.deadline if self.lasting else end
+        store = self.carried(self.store, task.prefix + prefix, task, until)
+        self._stores.append(store)
         try:
             return self.make(store, rank, size, base.remaining(end, 0.05))
         except Exception as error:

@@ -31,6 +31,7 @@ class TorchNcclEngine(TorchEngine):
     """ProcessGroupNCCL over one GPU."""
 
     name = "torch"
+    lasting = True
 
     def load(self) -> str:
         """Import torch and look for NCCL in it."""
@@ -146,7 +147,9 @@ class TorchNcclEngine(TorchEngine):
         end = time.monotonic() + 10.0
         for thread in threads:
             thread.join(base.remaining(end))
-        return "torch does not come back from closing a group" if any(t.is_alive() for t in threads) else None
+        if any(thread.is_alive() for thread in threads):
+            return "torch does not come back from closing a group"
+        return super().rest()
 
     def _closed(self, close: Any) -> None:
         self.enter()
