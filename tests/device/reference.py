@@ -17,10 +17,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from typing import Any
 
 WARMUP = 5
+#: Seconds after which ranks that wait for each other are given up.
+LIMIT = 180.0
 
 
 def timed(torch: Any, work: Callable[[], Any], iters: int) -> float:
@@ -113,8 +116,25 @@ def main() -> None:
             )
             for number in range(len(gpus))
         ]
-        codes = [rank.wait() for rank in ranks]
-    sys.exit(max(abs(code) for code in codes))
+        try:
+            sys.exit(_wait(ranks))
+        finally:
+            for process in ranks:
+                process.kill()
+
+
+def _wait(ranks: list[subprocess.Popen[bytes]]) -> int:
+    """Return 0 when all ranks ended well; as soon as one did not, or all take too long, an exit code."""
+    until = time.monotonic() + LIMIT
+    while time.monotonic() < until:
+        codes = [process.poll() for process in ranks]
+        if any(codes):
+            return 1
+        if None not in codes:
+            return 0
+        # Finer than what is compared with the time of a whole launch.
+        time.sleep(0.02)
+    return 2
 
 
 if __name__ == "__main__":

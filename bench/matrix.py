@@ -1,0 +1,337 @@
+"""All pairs of the GPUs of this host, cold, in one go: ours, the CUDA sample's, a launch a pair, and the floor.
+
+    python bench/matrix.py [--gpus N] [--bytes 256M] [--python PATH] [--json]
+
+- floor: a process that does nothing but make the CUDA contexts of all GPUs, a thread each, as our rank host does; run
+  before and after the others, the mean counts.
+- rank host: one rank host started directly, from the start of its process to the last number of the world layer, and to
+  the last of the pair layer.
+- fabtui run: the whole tool, from the start of its process to the same two numbers.
+- p2pBandwidthLatencyTest, nvbandwidth: where they are found; the sample is built where its source and nvcc are.
+- a launch a pair: torch.distributed with NCCL, two processes, three launches; their mean times the number of ordered
+  pairs. That figure is extrapolated, and said to be.
+
+Nothing that is not there is given a figure. Needs the checkout; torch for the last way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import importlib.util
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "wire"))
+
+from rank_controller import Controller
+
+from fabtui.fabric.schedule import Dispatcher, circle_rounds
+from fabtui.lab.gpus import visible_gpus
+from fabtui.session.journal import read_events
+
+ROOT = Path(__file__).resolve().parents[1]
+UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+LIMIT = 240.0
+DEADLINE = 20.0
+BAR_FLOOR, BAR_SAMPLE, BAR_LAUNCH, BAR_PAIRS = 1.3, 1.7, 150.0, 6.0
+SAMPLE = "p2pBandwidthLatencyTest"
+SAMPLE_PLACES = (
+    "/usr/local/cuda*/samples/**",
+    "/usr/local/cuda*/extras/demo_suite",
+    "/opt/cuda*/**",
+    "/usr/share/cuda-samples/**",
+    os.path.expanduser("~/cuda-samples/**"),
+    os.path.expanduser("~/NVIDIA_CUDA-*_Samples/**"),
+)
+FLOOR = """\
+import ctypes, os, sys, threading
+cuda = ctypes.CDLL("libcuda.so.1")
+count = ctypes.c_int()
+codes = [cuda.cuInit(0), cuda.cuDeviceGetCount(ctypes.byref(count))]
+def make(ordinal):
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    codes.append(cuda.cuDeviceGet(ctypes.byref(device), ordinal))
+    codes.append(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+threads = [threading.Thread(target=make, args=(n,)) for n in range(count.value)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(count.value, max(codes), flush=True)
+sys.stdin.read()
+os._exit(0)
+"""
+
+Found = dict[str, Any]
+
+
+def environment(gpus: list[str]) -> dict[str, str]:
+    return {**os.environ, "CUDA_VISIBLE_DEVICES": ",".join(gpus), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def floor(gpus: list[str]) -> Found:
+    """Make all contexts and nothing else."""
+    began = time.monotonic()
+    process = subprocess.Popen(
+        [sys.executable, "-IS", "-c", FLOOR],
+        env=environment(gpus),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    said = process.stdout.readline().split()
+    seconds = time.monotonic() - began
+    process.communicate(timeout=LIMIT)
+    if said != [str(len(gpus)), "0"]:
+        raise RuntimeError(f"the contexts could not be made: {' '.join(said) or 'no CUDA driver'}")
+    return {"seconds": seconds}
+
+
+def library() -> str | None:
+    """Return the NCCL of this Python, which torch uses as well, or None to let the rank host look."""
+    found = importlib.util.find_spec("nvidia")
+    folders = list(found.submodule_search_locations or ()) if found is not None else []
+    return next((path for folder in folders for path in glob.glob(f"{folder}/nccl/lib/libnccl.so*")), None)
+
+
+def rank_host(gpus: list[str], size: int) -> Found:
+    """Run one rank host over all GPUs: world layer, then pair layer."""
+    count = len(gpus)
+    ranks = list(range(count))
+    began = time.monotonic()
+    found: Found = {}
+    with Controller() as c:
+        c.spawn("n0", env=environment(gpus))
+        c.init("n0", ranks, count, "127.0.0.1", engine="nccl", library=library(), start_deadline=90.0)
+        c.until(lambda: bool(c.of("ready") or c.of("failed")), 100)
+        if c.of("failed"):
+            raise RuntimeError(c.of("failed")[0]["error"])
+        found["version"] = c.of("ready")[0]["version"]
+        found["ready"] = time.monotonic() - began
+        rounds = [turned for one in circle_rounds(count) for turned in (one, [(b, a) for a, b in one])]
+        c.world(1, ranks, rounds, bytes=size, iters=20, warmup=2, deadline=DEADLINE)
+        c.until(lambda: len(c.of("free", id=1)) == count, 2 * DEADLINE + 10)
+        reports = c.of("worlded", id=1)
+        found["world"] = max((m["came"] for m in reports), default=0.0) - began
+        found["world_ok"] = sum(row[4] is True for m in reports for row in m["rows"])
+        c.hosts["n0"].send({"op": "rest", "id": 2})
+        c.until(lambda: len(c.of("free", id=2)) == count, 30)
+        found["pairs"] = _pairs(c, count, size) - began
+        found["pairs_ok"] = len(c.of("side", role="dst", ok=True))
+    return found
+
+
+def _pairs(c: Controller, count: int, size: int) -> float:
+    """Run the pair layer as a session does, and return when its last number came."""
+    pairs = [pair for one in circle_rounds(count) for pair in one]
+    dispatcher = Dispatcher(pairs, [None] * count, ["n0"] * count)
+    running: dict[int, tuple[int, int]] = {}
+    numbers = itertools.count(10)
+    while dispatcher.waiting or running:
+        for a, b in dispatcher.take():
+            number = next(numbers)
+            running[number] = (a, b)
+            c.pair(number, a, b, bytes=size, iters=20, warmup=2, latency_iters=20, deadline=DEADLINE)
+        c.until(lambda: any(len(c.of("free", id=n)) == 2 for n in running), DEADLINE + 15)
+        for number in [n for n in running if len(c.of("free", id=n)) == 2]:
+            dispatcher.done(*running.pop(number))
+    return max(float(m["came"]) for m in c.of("side"))
+
+
+def tool(gpus: list[str], size: int, python: str) -> Found:
+    """Run the whole tool, and read from its recording when numbers came."""
+    with tempfile.TemporaryDirectory() as folder:
+        recording = Path(folder) / "r.jsonl.gz"
+        argv = [python, "-m", "fabtui", "run", "--transport", "local", "--probes", "p2p", "--bytes", str(size)]
+        began = time.time()
+        done = subprocess.run(
+            [*argv, "--quiet", "--record", str(recording)],
+            env=environment(gpus),
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+        )
+        found: Found = {"whole": time.time() - began, "exit": done.returncode, "world_ok": 0, "pairs_ok": 0}
+        for event in read_events(recording):
+            if event["kind"] == "phase":
+                found.setdefault("phases", {}).setdefault(event["name"], event["time"] - began)
+            for m in event.get("measurements", ()):
+                name = {"world": "world", "p2p": "pairs"}.get(m["layer"])
+                if name is not None and m["attempts"] == 1:
+                    found[name] = event["time"] - began
+                    found[f"{name}_ok"] += m["verdict"] == "ok"
+    if "world" not in found:
+        raise RuntimeError(f"no number came: {(done.stderr + done.stdout).strip()[-500:]}")
+    return found
+
+
+def sample(gpus: list[str]) -> Found:
+    """Run the CUDA sample, built from its source where that has to be."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = shutil.which(SAMPLE) or next(iter(_search(SAMPLE)), None)
+        if path is None:
+            source, compiler = next(iter(_search(f"{SAMPLE}.cu")), None), _nvcc()
+            if source is None or compiler is None:
+                missing = "its source" if source is None else "nvcc"
+                raise FileNotFoundError(f"not on this host, and {missing} neither")
+            path = str(Path(folder) / SAMPLE)
+            common = [f"-I{place}" for place in glob.glob(str(Path(source).parents[2] / "Common"))]
+            common += [f"-I{place}" for place in glob.glob(str(Path(source).parents[3] / "Common"))]
+            subprocess.run([compiler, "-O2", *common, source, "-o", path], check=True, capture_output=True, timeout=120)
+        return {"seconds": _timed([path], gpus), "path": path}
+
+
+def _search(name: str) -> list[str]:
+    found = [path for place in SAMPLE_PLACES for path in glob.glob(f"{place}/{name}", recursive=True)]
+    return [path for path in found if os.path.isfile(path) and (name.endswith(".cu") or os.access(path, os.X_OK))]
+
+
+def _nvcc() -> str | None:
+    return shutil.which("nvcc") or next(iter(glob.glob("/usr/local/cuda*/bin/nvcc")), None)
+
+
+def nvbandwidth(gpus: list[str]) -> Found:
+    """Run the two copy-engine tests between devices of nvbandwidth."""
+    path = shutil.which("nvbandwidth")
+    if path is None:
+        raise FileNotFoundError("not on this host")
+    tests = ["device_to_device_memcpy_read_ce", "device_to_device_memcpy_write_ce"]
+    return {"seconds": _timed([path, "-t", *tests], gpus), "path": path}
+
+
+def launches(gpus: list[str], size: int, python: str) -> Found:
+    """Launch three jobs of two GPUs, one after the other."""
+    last = len(gpus) - 1
+    chosen = [(0, 1), (0, last), (last - 1, last)]
+    program = str(ROOT / "tests" / "device" / "reference.py")
+    seconds = [
+        _timed([python, program, "--gpus", f"{gpus[a]},{gpus[b]}", "--bytes", str(size), "--repeats", "1"], gpus)
+        for a, b in chosen
+    ]
+    mean = sum(seconds) / len(seconds)
+    return {"launches": seconds, "mean": mean, "extrapolated": mean * len(gpus) * (len(gpus) - 1)}
+
+
+def _timed(argv: list[str], gpus: list[str]) -> float:
+    began = time.monotonic()
+    done = subprocess.run(argv, env=environment(gpus), capture_output=True, text=True, timeout=LIMIT, check=False)
+    seconds = time.monotonic() - began
+    if done.returncode:
+        raise RuntimeError(f"exit code {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}")
+    return seconds
+
+
+def attempt(what: str, work: Callable[[], Found]) -> Found:
+    """Return what came of it, or why nothing did."""
+    print(f"{what} ...", file=sys.stderr, flush=True)
+    try:
+        return work()
+    except Exception as error:
+        return {"error": " ".join(f"{type(error).__name__}: {error}".split())[:500]}
+
+
+def row(what: str, seconds: float | None, text: str = "") -> None:
+    print(f"{what:48s} {'-' if seconds is None else f'{seconds:9.2f} s':>11}  {text}")
+
+
+def bar(what: str, value: float | None, limit: float, *, most: bool, unit: str) -> None:
+    if value is None:
+        print(f"{what:48s} {'-':>11}  not measured")
+        return
+    met = value <= limit if most else value >= limit
+    sign = "<=" if most else ">="
+    print(f"{what:48s} {f'{value:.2f} {unit}':>11}  {sign} {limit:g} {unit}: {'met' if met else 'MISSED'}")
+
+
+def ratio(a: float | None, b: float | None) -> float | None:
+    return a / b if a is not None and b else None
+
+
+def show(found: Found) -> None:
+    """Print the table and the bars."""
+    count, ordered = found["gpus"], found["gpus"] * (found["gpus"] - 1)
+    host, whole, floors = found["rank_host"], found["fabtui_run"], found["floors"]
+    print(f"{count} GPUs, {ordered} ordered pairs, messages of {found['bytes'] >> 20} MiB; {host.get('version', '')}\n")
+    for name, one in zip(("floor, before", "floor, after"), floors, strict=True):
+        row(name, one.get("seconds"), one.get("error", "CUDA contexts alone"))
+    for name, one in (("rank host", host), ("fabtui run", whole)):
+        if "error" in one:
+            row(name, None, one["error"])
+            continue
+        if "ready" in one:
+            row(f"{name}: ready", one["ready"])
+        row(f"{name}: last number of the world layer", one["world"], f"{one['world_ok']} of {ordered} ok")
+        row(f"{name}: last number of the pair layer", one.get("pairs"), f"{one['pairs_ok']} of {ordered} ok")
+        if "whole" in one:
+            row(f"{name}: its end", one["whole"], "suspects again, GPUs given back, summary")
+    for name, one in ((SAMPLE, found["sample"]), ("nvbandwidth, read and write between devices", found["nvbandwidth"])):
+        row(name, one.get("seconds"), one.get("error", one.get("path", "")))
+    one = found["launches"]
+    if "error" in one:
+        row("a launch a pair", None, one["error"])
+    else:
+        row("a launch a pair: one", one["mean"], "mean of " + ", ".join(f"{s:.2f}" for s in one["launches"]))
+        row(f"a launch a pair: all {ordered}", one["extrapolated"], "extrapolated, not run")
+    print()
+    base, launch, other = found["floor"], one.get("extrapolated"), found["sample"].get("seconds")
+    for name, one in (("rank host", host), ("fabtui run", whole)):
+        world, pairs = one.get("world"), one.get("pairs")
+        bar(f"{name}: world layer to the floor", ratio(world, base), BAR_FLOOR, most=True, unit="x")
+        bar(f"{name}: faster than {SAMPLE}", ratio(other, world), BAR_SAMPLE, most=False, unit="x")
+        bar(f"{name}: faster than a launch a pair", ratio(launch, world), BAR_LAUNCH, most=False, unit="x")
+        more = pairs - world if pairs is not None and world is not None else None
+        bar(f"{name}: pair layer added", more, BAR_PAIRS, most=True, unit="s")
+
+
+def measure(gpus: list[str], size: int, python: str) -> Found:
+    first = attempt("floor", lambda: floor(gpus))
+    found: Found = {
+        "gpus": len(gpus),
+        "bytes": size,
+        "rank_host": attempt("rank host", lambda: rank_host(gpus, size)),
+        "fabtui_run": attempt("fabtui run", lambda: tool(gpus, size, python)),
+        "sample": attempt(SAMPLE, lambda: sample(gpus)),
+        "nvbandwidth": attempt("nvbandwidth", lambda: nvbandwidth(gpus)),
+        "launches": attempt("a launch a pair", lambda: launches(gpus, size, python)),
+    }
+    found["floors"] = [first, attempt("floor", lambda: floor(gpus))]
+    seconds = [one["seconds"] for one in found["floors"] if "seconds" in one]
+    found["floor"] = sum(seconds) / len(seconds) if seconds else None
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gpus", type=int, help="how many GPUs (all)")
+    parser.add_argument("--bytes", default="256M", help="message size (256M)")
+    parser.add_argument("--python", default=sys.executable, help="the Python that has fabtui and torch (this one)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    options = parser.parse_args()
+    text = options.bytes
+    size = int(float(text[:-1]) * UNITS[text[-1].upper()]) if text[-1].upper() in UNITS else int(text)
+    gpus = visible_gpus()[: options.gpus]
+    if len(gpus) < 2:
+        print(f"this host has {len(gpus)} GPUs that may be used; a matrix needs two", file=sys.stderr)
+        return
+    found = measure(gpus, size, options.python)
+    if options.json:
+        print(json.dumps(found, indent=2))
+    else:
+        show(found)
+
+
+if __name__ == "__main__":
+    main()
