@@ -21,10 +21,11 @@ _QUARTILE = 0.6745
 class ClassValues:
     """The good values of one class of one layer, kept sorted so that the median is at hand."""
 
-    __slots__ = ("_sorted",)
+    __slots__ = ("_limits", "_sorted")
 
     def __init__(self) -> None:
         self._sorted: list[float] = []
+        self._limits: dict[float, float | None] = {}
 
     def __len__(self) -> int:
         return len(self._sorted)
@@ -32,12 +33,14 @@ class ClassValues:
     def add(self, value: float) -> None:
         """Take a value in."""
         insort(self._sorted, value)
+        self._limits.clear()
 
     def remove(self, value: float) -> None:
         """Take a value out that a newer attempt replaces; one that is not there is passed over."""
         at = bisect_left(self._sorted, value)
         if at < len(self._sorted) and self._sorted[at] == value:
             del self._sorted[at]
+            self._limits.clear()
 
     @property
     def median(self) -> float | None:
@@ -57,9 +60,14 @@ class ClassValues:
         cores does. The spread is read off the middle half of the values, so that broken paths, as long as they are
         fewer than the good ones, cannot hide themselves in it.
         """
+        if slow_below not in self._limits:
+            # Asked for every cell that is drawn; the values change far less often.
+            self._limits[slow_below] = self._find_limit(slow_below)
+        return self._limits[slow_below]
+
+    def _find_limit(self, slow_below: float) -> float | None:
         median = self.median
-        count = len(self._sorted)
-        if median is None or count < FEWEST:
+        if median is None or len(self._sorted) < FEWEST:
             return None
         deviation = self._middle_deviation(median) / _QUARTILE
         return max(SURELY_SLOW * median, min(slow_below * median, median - DEVIATIONS * deviation))
