@@ -14,13 +14,10 @@ import json
 import os
 import pty
 import random
-import resource
 import select
 import signal
-import statistics
 import struct
 import sys
-import tempfile
 import termios
 import time
 from collections.abc import Awaitable, Callable
@@ -170,7 +167,7 @@ def grid_child(count: int, frames: int) -> dict[str, Any]:
                 grid.move_to(count // 2, count // 2)
                 await self.drawn()
                 found["scroll"] = await cpu_of(frames, lambda: grid.action_move(1, 0), self.drawn)
-            found["memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            found["memory"] = memory()
             self.exit()
 
     Bench().run()
@@ -213,11 +210,18 @@ def table_child(count: int, frames: int) -> dict[str, Any]:
                     table.update_cell_at(at, random.choice(texts))
 
             found["repaint"] = found["updates"] = await cpu_of(max(1, frames // 20), updates, self.drawn)
-            found["memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            found["memory"] = memory()
             self.exit()
 
     Bench().run()
     return found
+
+
+def memory() -> float:
+    """Return the most memory that this process had, in MB."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def count_writes(app: Any) -> Callable[[], int]:
@@ -394,6 +398,8 @@ class Terminal:
 
 def measured(kind: str, count: int, frames: int) -> dict[str, Any]:
     """Run a child on a pseudo-terminal and return what it measured."""
+    import tempfile
+
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
         terminal = Terminal(["--child", kind, "--count", str(count), "--frames", str(frames), "--out", str(out)])
@@ -429,7 +435,7 @@ def watch_app(nodes: int) -> dict[str, Any]:
             terminal.settle(0.6)
         os.write(terminal.fd, b"q")
         terminal.end()
-    return {"first_frame": min(firsts) * 1000, "key": statistics.median(keys), "idle": idle}
+    return {"first_frame": min(firsts) * 1000, "key": sorted(keys)[len(keys) // 2], "idle": idle}
 
 
 def verdict(value: float, bar: float) -> str:
