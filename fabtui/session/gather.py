@@ -26,6 +26,7 @@ class Errand:
     Attributes:
         ranks: The ranks.
         message: What they are asked, without its number.
+        for_node: What of the message is said to one node only, by node.
         seconds: How long they may take by themselves.
         reports: All messages of each rank about it, as they came.
         gone: Why a rank gave no report, where its rank host or node was lost.
@@ -35,6 +36,7 @@ class Errand:
     ranks: tuple[int, ...]
     message: dict[str, Any]
     seconds: float
+    for_node: dict[str, dict[str, Any]] = field(default_factory=dict)
     number: int = 0
     due: float = 0.0
     aborted: bool = False
@@ -121,7 +123,8 @@ class Gathering:
         errand.due = time.monotonic() + errand.seconds + GRACE
         self._running[errand.number] = errand
         for node in {self._bed.endpoints[rank].node for rank in errand.ranks}:
-            self._bed.hosts[node].send({**errand.message, "id": errand.number})
+            own = errand.for_node.get(node, {})
+            self._bed.hosts[node].send({**errand.message, **own, "id": errand.number})
 
     def _take(self, host: RankHost, message: dict[str, Any]) -> None:
         errand = self._running.get(message.get("id", -1))

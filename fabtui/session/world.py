@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,8 @@ from fabtui.session.testbed import TestBed
 
 #: When looking for the ranks that keep a communicator from forming, one that can form takes far less than this.
 FORM_DEADLINE = 6.0
+#: Seconds that a healthy transfer takes at most, waiting for the peer included; a rank makes one after the other.
+TRANSFER = 0.25
 Pair = tuple[int, int]
 
 
@@ -67,21 +70,35 @@ class WorldSweep:
             for turned in (round_, [(j, i) for i, j in round_])
         ]
         self._bed.began([(self._name(s), self._name(d)) for round_ in rounds for s, d in round_])
-        errand = self._errand(ranks, [round_ for round_ in rounds if round_], self._test.deadline)
+        errand = self._errand(ranks, [round_ for round_ in rounds if round_])
         await Gathering(self._bed).run([errand])
         return errand
 
-    def _errand(self, ranks: Sequence[int], rounds: list[list[list[int]]], deadline: float) -> Errand:
+    def _errand(self, ranks: Sequence[int], rounds: list[list[list[int]]]) -> Errand:
+        most = max(Counter(itertools.chain.from_iterable(itertools.chain(*rounds))).values(), default=0)
+        deadline = max(self._test.deadline, most * TRANSFER) if rounds else min(FORM_DEADLINE, self._test.deadline)
         message = {
             "op": "world",
             "ranks": list(ranks),
-            "rounds": rounds,
+            "rounds": [],
             "bytes": self._test.bytes,
             "iters": self._test.iters,
             "warmup": self._test.warmup,
             "deadline": deadline,
         }
-        return Errand(tuple(ranks), message, 2 * deadline)
+        nodes = {self._bed.endpoints[rank].node for rank in ranks}
+        return Errand(tuple(ranks), message, 2 * deadline, {node: {"rounds": r} for node, r in self._of(rounds, nodes)})
+
+    def _of(self, rounds: list[list[list[int]]], nodes: Iterable[str]) -> Iterator[tuple[str, list[list[list[int]]]]]:
+        """Yield the rounds of each node: only its own transfers, for all of a big fabric do not fit into a message."""
+        own: dict[str, list[list[list[int]]]] = {node: [] for node in nodes}
+        for round_ in rounds:
+            for pair in round_:
+                for node in {self._bed.endpoints[rank].node for rank in pair}:
+                    own[node].append([pair])
+        for node, mine in own.items():
+            # None at all would mean a world that is only to be formed; one of others means nothing to these ranks.
+            yield node, mine or [round_[:1] for round_ in rounds[:1]]
 
     def _worlded(self, errand: Errand) -> dict[int, dict[str, Any] | None]:
         found = {}
@@ -107,7 +124,7 @@ class WorldSweep:
         reasons: dict[int, str] = {}
         while parts:
             halves = [half for part in parts for half in (part[: len(part) // 2], part[len(part) // 2 :]) if half]
-            errands = [self._errand(half, [], min(FORM_DEADLINE, self._test.deadline)) for half in halves]
+            errands = [self._errand(half, []) for half in halves]
             # Ranks of different halves form their communicators at once, so a level costs one deadline in all.
             await Gathering(self._bed).run(errands)
             parts = []
@@ -135,7 +152,7 @@ class WorldSweep:
         return whole, reasons
 
     async def _form(self, ranks: list[int]) -> Errand:
-        errand = self._errand(ranks, [], min(FORM_DEADLINE, self._test.deadline))
+        errand = self._errand(ranks, [])
         await Gathering(self._bed).run([errand])
         return errand
 

@@ -237,6 +237,17 @@ async def test_the_world_layer_is_filled_beside_the_pairs() -> None:
     assert not _p2p(model)
 
 
+async def test_a_node_is_told_its_own_transfers_of_the_world_alone() -> None:
+    rates = {"a": 2, "b": 2, "c": 1}
+    _, nodes = await _run(Script(rates), layers=("world",))
+    mine = {"a": {0, 1}, "b": {2, 3}, "c": {4}}
+    for name, link in nodes.links.items():
+        (told,) = (m["m"] for m in link.sent if m["t"] == "rank" and m["m"]["op"] == "world")
+        pairs = [tuple(pair) for round_ in told["rounds"] for pair in round_]
+        assert sorted(pairs) == [p for p in itertools.permutations(range(5), 2) if mine[name] & set(p)]
+        assert told["ranks"] == [0, 1, 2, 3, 4]
+
+
 async def test_a_rank_that_spoils_the_world_is_found_by_halves_and_the_rest_is_tested() -> None:
     model, _ = await _run(Script({"a": 4, "b": 4}, spoilers={6}))
     bad = {pair for pair, verdict in _world(model).items() if verdict is not Verdict.OK}
