@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from sys import intern
 
 
 class PairClass(StrEnum):
@@ -46,7 +47,8 @@ class Endpoint:
     address: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.node}:-" if self.kind == "none" else f"{self.node}:{self.index}"
+        # What is known of N x N pairs is kept by these names: each is kept once.
+        return intern(f"{self.node}:-" if self.kind == "none" else f"{self.node}:{self.index}")
 
 
 def pair_class(a: Endpoint, b: Endpoint) -> PairClass:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from sys import intern
 from typing import Any
 
 
@@ -64,6 +65,9 @@ SEVERITY: tuple[Verdict, ...] = (
     Verdict.TIMEOUT,
     Verdict.FAILED,
 )
+
+#: Texts that thousands of measurements have in common; each is kept once.
+_SHARED = ("src", "dst", "unit", "how", "transport", "src_addr", "dst_addr")
 
 _RANK = {verdict: rank for rank, verdict in enumerate(SEVERITY)}
 
@@ -139,6 +143,9 @@ class Measurement:
         """
         try:
             known = {name: value[name] for name in cls.__slots__ if name in value}
+            for name in _SHARED:
+                if isinstance(text := known.get(name), str):
+                    known[name] = intern(text)
             known["layer"] = Layer(known["layer"])
             known["verdict"] = Verdict(known["verdict"])
             return cls(**known)

@@ -96,6 +96,8 @@ class StoreServer:
         return True
 
     async def _wait(self, keys: list[str], seconds: float) -> None:
+        if all(key in self._values for key in keys):
+            return
         async with asyncio.timeout(seconds):
             for key in keys:
                 while key not in self._values:
