@@ -28,8 +28,6 @@ USUAL_SLOW_BELOW = 0.7
 DEFAULT_BYTES = {"gloo": 4 * MIB}
 USUAL_BYTES = 256 * MIB
 LATENCY_ITERS = 20
-#: All transfers of the world layer are told to the ranks in one message.
-MOST_WORLD_PAIRS = 120_000
 #: Communicators an endpoint may keep before it lets go of them: each holds some memory of its GPU.
 PAIRS_BEFORE_REST = 32
 #: Slow pairs are tested again at most this often; only what stays slow is slow.
@@ -107,9 +105,6 @@ class Trials:
         ready = self._bed.ready()
         ranks = [rank for rank in ranks if rank in ready]
         if len(ranks) < 2:
-            return
-        if len(wanted) > MOST_WORLD_PAIRS:
-            self._pump.log("notice", f"world: not tested, {len(wanted)} pairs are too many at once; try --mode sampled")
             return
         self._pump.emit(event(Kind.PHASE, name="world", total=2 * len(wanted)))
         test = WorldTest(self._bytes, self._options.iters, self._options.warmup, self._options.timeout)
