@@ -17,6 +17,8 @@ from fabtui.session.testbed import TestBed
 
 #: How long ranks that were told to stop waiting may take before their rank host is killed.
 ABORT_PATIENCE = 3.0
+#: How long the others may take when one rank is through and failed.
+LAG = 1.0
 
 
 @dataclass(slots=True)
@@ -49,8 +51,13 @@ class Errand:
 def failure(errand: Errand, reports: dict[int, dict[str, Any] | None], names: Sequence[object]) -> tuple[str, bool]:
     """Return why an errand failed, by the rank that says most, and whether it was a timeout."""
     bad = [(rank, report) for rank, report in reports.items() if report is None or report.get("ok") is not True]
-    # A rank that says why comes before those that only waited for it, and before one that said nothing.
-    rank, report = min(bad, key=lambda found: (found[1] is None, bool(found[1] and found[1].get("timeout"))))
+
+    def knows_less(found: tuple[int, dict[str, Any] | None]) -> tuple[bool, bool, bool]:
+        # A rank that says why comes before those that only waited for it, were called off, or said nothing.
+        said = found[1] or {}
+        return found[1] is None, "called off" in str(said.get("error")), bool(said.get("timeout"))
+
+    rank, report = min(bad, key=knows_less)
     if errand.gone and (report is None or report.get("timeout")):
         rank, report = min(errand.gone), None
     text = one_line(str((report or {}).get("error") or errand.gone.get(rank) or "gave no report"), 1000)
@@ -135,6 +142,9 @@ class Gathering:
             return
         if message.get("op") == "free":
             errand.free.add(rank)
+            if any(report.get("ok") is False for report in errand.reports.get(rank, [])) and not errand.aborted:
+                # What one rank could not do, the others cannot do together with it.
+                errand.due = min(errand.due, time.monotonic() + LAG)
             self._end_if_through(errand)
         else:
             errand.reports.setdefault(rank, []).append(message)

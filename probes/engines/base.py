@@ -283,6 +283,11 @@ def fitting(seconds_each: float, budget: float, most: int) -> int:
     return max(1, min(most, int(budget / seconds_each)))
 
 
+def rounded(size: int) -> int:
+    """Return the largest power of two that is not above a size in bytes; 0 for none."""
+    return 1 << (size.bit_length() - 1) if size > 0 else 0
+
+
 def describe(error: BaseException) -> str:
     """Return an error's type and message on one line, at most ``MAX_TEXT`` characters."""
     text = " ".join(str(error).split())

@@ -163,8 +163,12 @@ class Meeting:
         """Tell the other side how it went here, and fold in how it went there."""
         board = self._task.board
         board.put("%s/end/%s" % (key, role), outcome.verdict())
+        until = end + VERDICT_GRACE
+        if not outcome.ok and outcome.phase == CONNECT and not outcome.timeout:
+            # The other side may wait for this one to its deadline; it is called off when this one is through.
+            until = min(until, time.monotonic() + VERDICT_GRACE / 2)
         try:
-            theirs = board.take("%s/end/%s" % (key, "dst" if role == "src" else "src"), end + VERDICT_GRACE)
+            theirs = board.take("%s/end/%s" % (key, "dst" if role == "src" else "src"), until)
         except StoreError as error:
             if outcome.ok:
                 gone = isinstance(error, Cancelled)

@@ -146,7 +146,7 @@ class NcclLink(base.Link):
             return max(1, min(size, int(job.rate * BUDGET))), 1
         affordable = int(probe / max(seconds, 1e-9) * base.remaining(end) / 8)
         if affordable < size:
-            size = max(min(size, probe), affordable)
+            size = max(min(size, probe), base.rounded(affordable))
         return size, max(1, job.warmup)
 
     def receive(self, job: PairJob, end: float) -> Measured:

@@ -30,6 +30,7 @@ class Script:
         spoilers: Ranks with which no world communicator forms.
         apart: Ranks that no world communicator may have together.
         stuck: Ordered pairs whose transfer hangs in the world communicator.
+        patient: Whether ranks wait, until they are called off, for those that spoil the world.
         counters: What each look at the counters of a node gives, one after the other, then the last one for ever;
             None: no answer.
         takes: Seconds that a pair takes before its ranks report.
@@ -49,6 +50,7 @@ class Script:
     spoilers: set[int] = field(default_factory=set)
     apart: set[frozenset[int]] = field(default_factory=set)
     stuck: set[tuple[int, int]] = field(default_factory=set)
+    patient: bool = False
     counters: dict[str, list[dict[str, Any] | None]] = field(default_factory=dict)
     takes: float = 0.0
 
@@ -82,6 +84,7 @@ class FakeLink(Link):
         self.pairs = 0
         self._queue: asyncio.Queue[dict[str, Any] | LinkLost] = asyncio.Queue()
         self._ranks: list[int] = []
+        self._waiting_ranks: dict[int, list[int]] = {}
         self._away: dict[int, set[int]] = {}
 
     def stderr_tail(self) -> str:
@@ -169,6 +172,12 @@ class FakeLink(Link):
             for rank in self._ranks:
                 self._say(op="rested", id=m["id"], rank=rank, error=None)
                 self._say(op="free", id=m["id"], rank=rank)
+        elif op == "abort":
+            for rank in self._waiting_ranks.pop(m["id"], []):
+                self._say(
+                    op="worlded", id=m["id"], rank=rank, ok=False, timeout=False, phase="connect", error="called off"
+                )
+                self._say(op="free", id=m["id"], rank=rank)
         elif op == "alive":
             self._say(op="alive", n=m["n"])
         elif op == "collective":
@@ -188,6 +197,9 @@ class FakeLink(Link):
         apart = any(pair <= ranks for pair in self.script.apart)
         for rank in ranks & set(self._ranks):
             report: dict[str, Any] = {"op": "worlded", "id": m["id"], "rank": rank, "ok": True, "phase": "verify"}
+            if spoilers and self.script.patient and rank not in spoilers:
+                self._waiting_ranks.setdefault(m["id"], []).append(rank)
+                continue
             if spoilers or apart:
                 own = rank in spoilers
                 error = "Bootstrap : no socket interface found" if own else "not all ranks came within 0.5 s"

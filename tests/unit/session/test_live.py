@@ -339,3 +339,20 @@ async def test_a_retest_after_the_gpus_were_given_back_starts_only_the_nodes_it_
     await feed.close()
     assert [nodes.links[name].spawns for name in "abc"] == [2, 2, 1]
     assert [m.attempts for m in feed.model.history(Layer.P2P, "a:0", "b:0")] == [1, 2]
+
+
+async def test_a_rank_that_fails_at_once_keeps_the_others_no_longer_than_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = Script({"a": 2, "b": 2}, spoilers={3}, patient=True)
+    feed = LiveFeed(SessionOptions(hosts=("a", "b"), timeout=30.0, layers=("world",)), FakeNodes(script))
+    async with asyncio.timeout(25):
+        await feed.run()
+    await feed.close()
+    cells = _world(feed.model)
+    assert {pair for pair, v in cells.items() if v is Verdict.OK} == {
+        (s, d) for s in ("a:0", "a:1", "b:0") for d in ("a:0", "a:1", "b:0") if s != d
+    }
+    latest = feed.model.latest(Layer.WORLD, "a:0", "b:1")
+    assert latest is not None
+    assert "no socket interface found" in (latest.error or "")
