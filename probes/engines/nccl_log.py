@@ -129,6 +129,13 @@ class Log:
                 found.append(line)
             return found[::-1]
 
+    def warned(self, mark: int) -> List[Line]:
+        """Return the warnings since a mark, of all devices: before a communicator has one, NCCL names any or none."""
+        with self._lock:
+            self._read()
+            every = sorted(item for kept in self._lines.values() for item in kept if item[0] > mark)
+            return [line for _, line in every if line.level in ("WARN", "ERROR")]
+
     def nics(self) -> Nics:
         """Return the interfaces that NCCL said it uses."""
         with self._lock:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Dict, List, Set, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Set, Tuple
 
 from fabtui_probes.engines import base, nccl_log, transport
-from fabtui_probes.engines.base import Failed, Task
+from fabtui_probes.engines.base import CONNECT, Failed, Task
 from fabtui_probes.engines.channel import StoreTimeout
 from fabtui_probes.engines.cuda_api import CudaError, CudaTimeout
 from fabtui_probes.engines.nccl_api import Communicator, NcclTimeout
@@ -69,6 +69,8 @@ class Member:
         late = isinstance(error, (NcclTimeout, CudaTimeout, StoreTimeout))
         lines = self.lines()
         said = transport.root(transport.warnings(lines))
+        if said is None and phase == CONNECT:
+            said = self._said_elsewhere()
         text = "%s within %.1f s" % (what, seconds) if late else "%s: %s" % (what, base.tidy(str(error)))
         if said:
             # NCCL's own warning is the reason; its result code would only repeat that there is one.
@@ -76,6 +78,13 @@ class Member:
         notes = "set for this test: " + " ".join(self.endpoint.engine.notes) if self.endpoint.engine.notes else ""
         raw = "\n".join(part for part in (nccl_log.summary(lines), notes) if part)
         return Failed(phase, text, late, raw or None)
+
+    def _said_elsewhere(self) -> Optional[str]:
+        """Return NCCL's reason where it was not told of this GPU: before a communicator has one, or once for all."""
+        log = self.endpoint.engine.log
+        # NCCL sets up its bootstrap once a process; who comes later gets the result without the reason.
+        once = [line for line in log.warned(0) if line.text.startswith("Bootstrap")]
+        return transport.root(transport.warnings(log.warned(self._mark))) or transport.root(transport.warnings(once))
 
     def leave(self, broken: bool) -> None:
         """Let go of the communicator; what a broken one still has on the stream is left behind with the stream."""

@@ -6,7 +6,7 @@ import re
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 _LINE = re.compile(
-    r"^(?:\[[^\]]*\] )?(?P<host>[^\s:]+):(?P<pid>\d+):(?P<tid>\d+) \[(?P<dev>\d+)\] "
+    r"^(?:\[[^\]]*\] )?(?P<host>[^\s:]+):(?P<pid>\d+):(?P<tid>\d+) \[(?P<dev>-?\d+)\] "
     r"(?:\d+\.\d+ )?(?:(?P<where>[\w./-]+:\d+) )?NCCL (?P<level>INFO|WARN|ERROR|TRACE) (?P<text>.*)$"
 )
 _CHANNEL = re.compile(

@@ -114,6 +114,16 @@ def test_the_log_is_read_as_it_grows(tmp_path: Path) -> None:
         assert "Got completion" in nccl_log.summary(log.since(0, 0))
 
 
+def test_warnings_of_no_gpu_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with path.open("wb", buffering=0) as writer, path.open("rb") as reader:
+        log = nccl_log.Log(reader.fileno())
+        writer.write(b"h:1:2 [-1] bootstrap.cc:116 NCCL WARN Bootstrap : no socket interface found\n")
+        assert [line.text for line in log.warned(0)] == ["Bootstrap : no socket interface found"]
+        assert log.since(0, 0) == []
+        assert log.warned(log.mark()) == []
+
+
 def test_a_log_in_memory_gives_its_memory_back() -> None:
     fd = nccl_log.memory_file()
     with open(f"/proc/self/fd/{fd}", "wb", buffering=0) as writer:
