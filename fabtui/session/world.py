@@ -200,9 +200,23 @@ class WorldSweep:
             **more,
         )
 
+    def _tell_times(self, reports: dict[int, dict[str, Any] | None]) -> None:
+        """Log how long the slowest rank took for each part: a communicator that forms slowly is a sign of its own."""
+        times = [report.get("seconds") for report in reports.values() if report]
+        parts = []
+        for name, word in (("init", "init"), ("connect", "connections"), ("rounds", "transfers")):
+            found = [
+                value for part in times if isinstance(part, dict) and (value := number(part.get(name))) is not None
+            ]
+            if found:
+                parts.append(f"{word} {max(found):.2f} s")
+        if parts:
+            self._bed.say("info", f"world communicator of {len(reports)} ranks: {', '.join(parts)}")
+
     def _report(self, errand: Errand, ranks: Sequence[int], wanted: set[frozenset[int]] | None) -> None:
         found: dict[Pair, Measurement] = {}
         reports = self._worlded(errand)
+        self._tell_times(reports)
         for rank, report in reports.items():
             rows = (report or {}).get("rows")
             for row in rows if isinstance(rows, list) else []:

@@ -197,6 +197,7 @@ class FakeLink(Link):
         apart = any(pair <= ranks for pair in self.script.apart)
         for rank in ranks & set(self._ranks):
             report: dict[str, Any] = {"op": "worlded", "id": m["id"], "rank": rank, "ok": True, "phase": "verify"}
+            report["seconds"] = {"init": 0.5, "connect": 0.25, "rounds": 0.125}
             if spoilers and self.script.patient and rank not in spoilers:
                 self._waiting_ranks.setdefault(m["id"], []).append(rank)
                 continue

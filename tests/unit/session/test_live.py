@@ -231,6 +231,8 @@ async def test_the_world_layer_is_filled_beside_the_pairs() -> None:
     model, _ = await _run(Script({"a": 2, "b": 2}))
     assert set(_world(model).values()) == {Verdict.OK}
     assert len(_world(model)) == 12
+    texts = [line.text for line in model.log]
+    assert "world communicator of 4 ranks: init 0.50 s, connections 0.25 s, transfers 0.12 s" in texts
     model, _ = await _run(Script({"a": 2, "b": 2}), layers=("p2p",))
     assert not _world(model)
     model, _ = await _run(Script({"a": 2, "b": 2}), layers=("world",))
