@@ -202,7 +202,7 @@ class WorldSweep:
 
     def _tell_times(self, reports: dict[int, dict[str, Any] | None]) -> None:
         """Log how long the slowest rank took for each part: a communicator that forms slowly is a sign of its own."""
-        times = [report.get("seconds") for report in reports.values() if report]
+        times = [part for report in reports.values() if report and isinstance(part := report.get("seconds"), dict)]
         parts = []
         for name, word in (("init", "init"), ("connect", "connections"), ("rounds", "transfers")):
             found = [
