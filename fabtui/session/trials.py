@@ -28,6 +28,8 @@ USUAL_SLOW_BELOW = 0.7
 DEFAULT_BYTES = {"gloo": 4 * MIB}
 USUAL_BYTES = 256 * MIB
 LATENCY_ITERS = 20
+#: The share of the deadline that a dead pair has when it is tested again: both attempts together cost one deadline.
+DEAD_SHARE = 0.7
 #: Communicators an endpoint may keep before it lets go of them: each holds some memory of its GPU.
 PAIRS_BEFORE_REST = 32
 #: Slow pairs are tested again at most this often; only what stays slow is slow.
@@ -162,14 +164,16 @@ class Trials:
             )
         return left
 
-    async def _run_pairs(self, pairs: list[Pair], size: int, *, alone: bool = False) -> None:
+    async def _run_pairs(
+        self, pairs: list[Pair], size: int, *, alone: bool = False, deadline: float | None = None
+    ) -> None:
         """Test pairs, in parts after each of which the ranks let go of what the tests have left."""
         test = PairTest(
             bytes=size,
             iters=self._options.iters,
             warmup=self._options.warmup,
             latency_iters=LATENCY_ITERS,
-            deadline=self._options.timeout,
+            deadline=deadline or self._options.timeout,
             both=self._options.both,
             engine=self._engine,
         )
@@ -197,7 +201,8 @@ class Trials:
         if dead and len(dead) <= MAX_SUSPECTS:
             # Dead pairs move no data, so those that share no endpoint are alone even when they run at once.
             self._pump.log("info", f"{len(dead)} dead pairs are tested again, with no other traffic")
-            await self._run_pairs(dead, max(self._options.sizes, default=self._bytes))
+            size = max(self._options.sizes, default=self._bytes)
+            await self._run_pairs(dead, size, deadline=DEAD_SHARE * self._options.timeout)
             await self._pump.flush()
         bad = bad_pairs(self._model, swept, (Verdict.FAILED, Verdict.TIMEOUT, Verdict.SLOW))
         if bad and len(bad) <= MAX_SUSPECTS:
