@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fabtui.fabric.text import last_line
 from fabtui.nodes.link import NodeUnreachable
 from fabtui.nodes.noise import Tail
+from fabtui.nodes.process_pipe import kill, wait_gone
 from fabtui.nodes.resolve import Resolved, expand
 
 _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
@@ -68,14 +69,11 @@ class Proxy:
     def abort(self) -> None:
         """End the command."""
         self.sock.close()
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+        kill(self._process)
 
     async def wait_closed(self) -> None:
         """Wait until the command is gone, a bounded time."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), 2.0)
+        await wait_gone(self._process)
         self._reader.cancel()
         await asyncio.gather(self._reader, return_exceptions=True)
 

@@ -13,6 +13,23 @@ from fabtui.nodes.pipe import BytePipe, Ending
 _CHUNK = 64 * 1024
 
 
+#: How long a killed process is waited for.
+_GONE = 2.0
+
+
+def kill(process: asyncio.subprocess.Process) -> None:
+    """Kill a process, if it still runs."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+
+
+async def wait_gone(process: asyncio.subprocess.Process) -> None:
+    """Wait until a process is gone, a bounded time."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), _GONE)
+
+
 class ProcessPipe(BytePipe):
     """Standard input, output and error of a process."""
 
@@ -83,12 +100,9 @@ class ProcessPipe(BytePipe):
     def abort(self) -> None:
         """Kill the process; what it leads to ends by its end of input."""
         self.write_eof()
-        if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+        kill(self._process)
 
     async def wait_closed(self) -> None:
         """Wait for the process, a bounded time."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), 2.0)
+        await wait_gone(self._process)
         self._transport.close()

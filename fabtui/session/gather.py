@@ -13,12 +13,7 @@ from fabtui.session.pulse import Pulse
 from fabtui.session.ranks import RankHost
 from fabtui.session.remote import GRACE
 from fabtui.session.sides import name_ranks
-from fabtui.session.testbed import TestBed
-
-#: How long ranks that were told to stop waiting may take before their rank host is killed.
-ABORT_PATIENCE = 3.0
-#: How long the others may take when one rank is through and failed.
-LAG = 1.0
+from fabtui.session.testbed import ABORT_PATIENCE, LAG, TestBed
 
 
 @dataclass(slots=True)

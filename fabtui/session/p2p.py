@@ -15,12 +15,8 @@ from fabtui.session.pulse import Pulse
 from fabtui.session.ranks import RankHost
 from fabtui.session.remote import GRACE
 from fabtui.session.sides import NO_REPORT, Side, direction
-from fabtui.session.testbed import TestBed
+from fabtui.session.testbed import ABORT_PATIENCE, LAG, TestBed
 
-#: How long a rank that was told to stop waiting may take before its rank host is killed.
-ABORT_PATIENCE = 3.0
-#: How long the other side of a pair may take when one is through and nothing worked: it has nothing left to wait for.
-LAG = 1.0
 #: A rank host that hangs or dies more often than this is not started again.
 MAX_RESTARTS = 8
 

@@ -13,6 +13,11 @@ from fabtui.fabric.measurement import Measurement
 from fabtui.session.ranks import RankHost
 from fabtui.session.store import StoreServer
 
+#: How long ranks that were told to stop waiting may take before their rank host is killed.
+ABORT_PATIENCE = 3.0
+#: How long the other ranks of a test may take when one is through and failed: they have nothing left to wait for.
+LAG = 1.0
+
 
 @dataclass(slots=True)
 class TestBed:
