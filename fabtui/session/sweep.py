@@ -22,6 +22,8 @@ from fabtui.session.testbed import TestBed
 from fabtui.session.trials import Trials
 
 LOOK_DEADLINE = 20.0
+#: How long tests wait for a look that runs beside them: it takes less, unless a node is in trouble.
+LOOK_PATIENCE = 1.0
 
 
 class Sweep:
@@ -116,14 +118,29 @@ class Sweep:
         await self._pump.flush()
         self._pump.emit(event(Kind.PHASE, name="look", total=0))
         self._tell_untestable()
+        async with asyncio.TaskGroup() as looks:
+            looks.create_task(self._look_at(new, "ibstat"))
+            await self._test(new, old, looks)
+        async with asyncio.TaskGroup() as group:
+            # Before the GPUs are given back: without a context anywhere, the driver takes seconds to answer.
+            group.create_task(self._look_at([*old, *new], "nvlink"))
+            group.create_task(self._trials.counting.settle(1.0))
+        if self._wants("p2p", "all_reduce") and not self._options.keep_warm:
+            await self.give_back()
+
+    async def _test(self, new: list[str], old: list[str], looks: asyncio.TaskGroup) -> None:
+        """Ping, start the ranks and run all tests; the NVLinks are looked at as soon as the ranks have started.
+
+        Not sooner: at the same time, each makes the other wait for the driver.
+        """
         arms = self._arms()
         async with asyncio.TaskGroup() as group:
-            for node in self._alive(new):
-                group.create_task(self._look(node))
             if self._wants("ping"):
                 group.create_task(self._mesh(self._alive(new), self._alive(old)))
             if self._wants("p2p", "all_reduce"):
                 group.create_task(self._start_ranks([*old, *new], dict(arms[0][1])))
+        links = looks.create_task(self._look_at(new, "nvlink"))
+        await asyncio.wait({links}, timeout=LOOK_PATIENCE)
         if self._wants("p2p", "all_reduce"):
             for at, (arm, env) in enumerate(arms):
                 if at:
@@ -134,12 +151,6 @@ class Sweep:
                     await self._trials.run(self._alive(new), self._alive(old), self._busy())
                 finally:
                     self.bed.arm = None
-            if not self._options.keep_warm:
-                await self.give_back()
-        async with asyncio.TaskGroup() as group:
-            for node in self._alive([*old, *new]):
-                group.create_task(self._look(node, only=("nvlink",)))
-            group.create_task(self._trials.counting.settle(1.0))
 
     def _arms(self) -> list[tuple[str, dict[str, str]]]:
         """Return the arms of the comparison that was asked for, each with its name and variables; else one without."""
@@ -169,18 +180,22 @@ class Sweep:
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
-    async def _look(self, node: str, only: tuple[str, ...] = ("ibstat", "nvlink")) -> None:
-        remote = self.remotes[node]
-        inventory = self._model.nodes[node].inventory or {}
-        for probe in only:
-            has = inventory.get("gpus") if probe == "nvlink" else inventory.get("ib")
-            if not self._wants(probe) or not has:
-                continue
-            try:
-                value = await remote.probe(probe, {}, LOOK_DEADLINE)
-                self._pump.emit(event(Kind.LOOK, node=node, probe=probe, value=value))
-            except ProbeFailed as failed:
-                self._pump.emit(event(Kind.LOOK, node=node, probe=probe, error=one_line(failed.text, 500)))
+    async def _look_at(self, nodes: list[str], probe: str) -> None:
+        """Run a light probe on those nodes that have what it looks at."""
+        if not self._wants(probe):
+            return
+        async with asyncio.TaskGroup() as group:
+            for node in self._alive(nodes):
+                inventory = self._model.nodes[node].inventory or {}
+                if inventory.get("gpus" if probe == "nvlink" else "ib"):
+                    group.create_task(self._look(node, probe))
+
+    async def _look(self, node: str, probe: str) -> None:
+        try:
+            value = await self.remotes[node].probe(probe, {}, LOOK_DEADLINE)
+            self._pump.emit(event(Kind.LOOK, node=node, probe=probe, value=value))
+        except ProbeFailed as failed:
+            self._pump.emit(event(Kind.LOOK, node=node, probe=probe, error=one_line(failed.text, 500)))
 
     async def _mesh(self, new: list[str], old: list[str]) -> None:
         addresses = {node: addresses_of(self._model.nodes[node].inventory) for node in [*old, *new]}
