@@ -47,6 +47,7 @@ class RankHost:
         bad_ranks: The endpoints that could not be made ready, with the reason.
         heard: When it last said anything, monotonic seconds.
         stopped: Whether it was told to end.
+        starting: Whether its ranks are being made ready.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class RankHost:
         self.restarts = 0
         self.heard = 0.0
         self.stopped = False
+        self.starting = False
         self._engine = engine
         self._argv = argv
         self._library = library
@@ -86,7 +88,7 @@ class RankHost:
     @property
     def ready(self) -> bool:
         """Whether it runs and can be used."""
-        return self._ready is not None and self._ready.done() and self.broken is None and not self.stopped
+        return self._ready is not None and not self.starting and self.broken is None and not self.stopped
 
     @property
     def epoch(self) -> str:
@@ -96,7 +98,7 @@ class RankHost:
     @property
     def numbers(self) -> list[int]:
         """The endpoint numbers that can be tested."""
-        if self.broken or self.stopped:
+        if self.broken or self.stopped or self.starting:
             return []
         return [e.number for e in self.endpoints if e.number not in self.bad_ranks]
 
@@ -104,6 +106,13 @@ class RankHost:
         """Start it and make its ranks ready; on failure `broken` says why."""
         self.broken = None
         self.stopped = False
+        self.starting = True
+        try:
+            await self._start(world)
+        finally:
+            self.starting = False
+
+    async def _start(self, world: int) -> None:
         self._ready = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(START_DEADLINE + 5):
@@ -167,7 +176,7 @@ class RankHost:
     def gone(self, text: str) -> None:
         """Say that the rank host, or its node, has ended."""
         self._settle(lambda ready: ready.set_exception(ProbeFailed("exit", text)))
-        if self.stopped and self.remote.lost is None:
+        if self.starting or (self.stopped and self.remote.lost is None):
             return
         if self.on_gone is not None:
             self.on_gone(self, text)

@@ -24,6 +24,8 @@ from fabtui.session.trials import Trials
 LOOK_DEADLINE = 20.0
 #: How long tests wait for a look that runs beside them: it takes less, unless a node is in trouble.
 LOOK_PATIENCE = 1.0
+#: How long ranks that have started wait for those of slower nodes; these are tested against all others later.
+RANKS_SETTLE = 15.0
 
 
 class Sweep:
@@ -134,23 +136,47 @@ class Sweep:
         Not sooner: at the same time, each makes the other wait for the driver.
         """
         arms = self._arms()
+        starts: dict[str, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
             if self._wants("ping"):
                 group.create_task(self._mesh(self._alive(new), self._alive(old)))
             if self._wants("p2p", "all_reduce"):
-                group.create_task(self._start_ranks([*old, *new], dict(arms[0][1])))
-        links = looks.create_task(self._look_at(new, "nvlink"))
+                starts = self._start_ranks([*old, *new], dict(arms[0][1]), looks)
+                group.create_task(self._ranks_settled(starts))
+        late = [node for node, start in starts.items() if not start.done()]
+        there = [node for node in new if node not in late]
+        links = looks.create_task(self._look_at(there, "nvlink"))
         await asyncio.wait({links}, timeout=LOOK_PATIENCE)
-        if self._wants("p2p", "all_reduce"):
-            for at, (arm, env) in enumerate(arms):
-                if at:
-                    self.bed.arm = arm
-                    self._pump.log("info", f"everything again with {arm}")
-                    await self._start_ranks([*old, *new], env)
-                try:
-                    await self._trials.run(self._alive(new), self._alive(old), self._busy())
-                finally:
-                    self.bed.arm = None
+        if starts:
+            await self._run_arms(arms, there, [node for node in old if node not in late], looks)
+        if late:
+            self._pump.log("info", f"now with {', '.join(late)}, whose ranks were late")
+            await asyncio.wait([starts[node] for node in late])
+            await self._trials.run(
+                self._alive(late), self._alive([n for n in [*old, *new] if n not in late]), self._busy()
+            )
+
+    async def _run_arms(
+        self, arms: list[tuple[str, dict[str, str]]], new: list[str], old: list[str], looks: asyncio.TaskGroup
+    ) -> None:
+        """Run all tests, once in each arm of a comparison; the ranks of the first arm have started."""
+        for at, (arm, env) in enumerate(arms):
+            if at:
+                self.bed.arm = arm
+                self._pump.log("info", f"everything again with {arm}")
+                if starts := self._start_ranks([*old, *new], env, looks):
+                    await asyncio.wait(starts.values())
+            try:
+                await self._trials.run(self._alive(new), self._alive(old), self._busy())
+            finally:
+                self.bed.arm = None
+
+    async def _ranks_settled(self, starts: dict[str, asyncio.Task[None]]) -> None:
+        """Wait until all ranks have started, or some have and waited long enough for the others."""
+        if starts:
+            _, pending = await asyncio.wait(starts.values(), return_when=asyncio.FIRST_COMPLETED)
+            if pending:
+                await asyncio.wait(pending, timeout=RANKS_SETTLE)
 
     def _arms(self) -> list[tuple[str, dict[str, str]]]:
         """Return the arms of the comparison that was asked for, each with its name and variables; else one without."""
@@ -243,14 +269,14 @@ class Sweep:
 
     # -- ranks --------------------------------------------------------------------------------------------------------
 
-    async def _start_ranks(self, nodes: list[str], env: dict[str, str]) -> None:
-        """Start the rank hosts of nodes that have none that could be used as it is."""
+    def _start_ranks(
+        self, nodes: list[str], env: dict[str, str], group: asyncio.TaskGroup
+    ) -> dict[str, asyncio.Task[None]]:
+        """Start the rank hosts of nodes that have none that could be used as it is; a task of the group each."""
         if self._engine is None:
-            return
+            return {}
         engine = replace(self._engine, env={**self._engine.env, **env}, faults=self._numbered_faults())
-        async with asyncio.TaskGroup() as group:
-            for node in self._alive(nodes):
-                group.create_task(self._start_on(node, engine))
+        return {node: group.create_task(self._start_on(node, engine)) for node in self._alive(nodes)}
 
     async def _start_on(self, node: str, engine: Engine) -> None:
         admission = self._admissions[node]
@@ -280,7 +306,8 @@ class Sweep:
         pairs = [pair for pair in pairs if all(self.bed.endpoints[n].node in self.bed.hosts for n in pair)]
         self._pump.emit(event(Kind.PHASE, name="re-test", total=2 * len(pairs)))
         nodes = {self.bed.endpoints[n].node for pair in pairs for n in pair}
-        await self._start_ranks(sorted(nodes), {})
+        async with asyncio.TaskGroup() as group:
+            self._start_ranks(sorted(nodes), {}, group)
         await self._trials.pairs_alone(pairs)
         if not self._options.keep_warm:
             await self.give_back()

@@ -30,6 +30,7 @@ class Script:
         spoilers: Ranks with which no world communicator forms.
         apart: Ranks that no world communicator may have together.
         stuck: Ordered pairs whose transfer hangs in the world communicator.
+        slow_ranks: Nodes whose ranks take so many seconds to be ready.
         patient: Whether ranks wait, until they are called off, for those that spoil the world.
         counters: What each look at the counters of a node gives, one after the other, then the last one for ever;
             None: no answer.
@@ -51,6 +52,7 @@ class Script:
     apart: set[frozenset[int]] = field(default_factory=set)
     stuck: set[tuple[int, int]] = field(default_factory=set)
     patient: bool = False
+    slow_ranks: dict[str, float] = field(default_factory=dict)
     counters: dict[str, list[dict[str, Any] | None]] = field(default_factory=dict)
     takes: float = 0.0
 
@@ -156,7 +158,9 @@ class FakeLink(Link):
         if op == "init":
             self._ranks = [r["rank"] for r in m["ranks"]]
             ranks = [{"rank": r, "ok": True, "error": None} for r in self._ranks]
-            self._say(op="ready", engine=m["engine"], version="fake 1", port=1, seconds={}, ranks=ranks)
+            ready = {"op": "ready", "engine": m["engine"], "version": "fake 1", "port": 1, "ranks": ranks}
+            wait = self.script.slow_ranks.get(self.node, 0.0)
+            asyncio.get_running_loop().call_later(wait, lambda: self._say(**ready))
         elif op == "reach":
             for peer in m["peers"]:
                 self._say(op="reach", node=peer["node"], ok=True, timeout=False, seconds=0.0, error=None)

@@ -12,7 +12,7 @@ import pytest
 from fabtui.fabric.measurement import Layer, Verdict
 from fabtui.fabric.model import Model
 from fabtui.nodes.link import NodeUnreachable
-from fabtui.session import live, p2p
+from fabtui.session import live, p2p, sweep
 from fabtui.session.journal import read_events
 from fabtui.session.live import LiveFeed
 from fabtui.session.options import SessionOptions
@@ -358,3 +358,18 @@ async def test_a_rank_that_fails_at_once_keeps_the_others_no_longer_than_a_momen
     latest = feed.model.latest(Layer.WORLD, "a:0", "b:1")
     assert latest is not None
     assert "no socket interface found" in (latest.error or "")
+
+
+async def test_ranks_that_are_late_hold_no_other_node_and_are_tested_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "RANKS_SETTLE", 0.2)
+    feed, _ = _feed(Script({"a": 2, "b": 2, "c": 2}, slow_ranks={"b": 2.0}))
+    done: list[tuple[int, bool]] = []
+    feed.listen(lambda: done.append((len(_p2p(feed.model)), any("b" in s + d for s, d in _p2p(feed.model)))))
+    async with asyncio.timeout(30):
+        await feed.run()
+    await feed.close()
+    assert (12, False) in done, "the others were through before a cell of b was measured"
+    assert len(_p2p(feed.model)) == 30
+    assert len(_world(feed.model)) == 30
+    assert not feed.model.untested
+    assert feed.model.exit_code == 0
