@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from typing import TYPE_CHECKING
 
@@ -32,12 +33,16 @@ def execute(args: argparse.Namespace) -> int:
 
     code = show(make_feed, settings)
     record = request.options.record
+    lines = []
     if feeds and record is not None and record.exists():
-        print(f"recorded in {record}", file=sys.stderr)
+        lines.append(f"recorded in {record}")
     if feeds and (request.csv or request.json or request.table):
         from fabtui.cli.written import write_outputs
 
-        for line in write_outputs(feeds[-1].model, request):
+        lines += write_outputs(feeds[-1].model, request)
+    for line in lines:
+        # The terminal may be gone by now; the files are not.
+        with contextlib.suppress(OSError):
             print(line, file=sys.stderr)
     return code
 

@@ -20,6 +20,7 @@ from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
 from fabtui.screen.axis import Seat
 from fabtui.screen.commands import KEY_NAMES, binding_groups, commands
+from fabtui.screen.hangup import leave_within, write_no_more
 from fabtui.screen.levels import Glyphs
 from fabtui.screen.main import MainScreen
 from fabtui.screen.pulse import Pulse
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Seconds that a feed may take to end what runs on the nodes.
 CLOSE_DEADLINE = 12.0
+#: Seconds after that in which outputs are written, when the terminal is gone.
+HANGUP_GRACE = 5.0
 BAD_INPUT = 2
 BROKEN = 3
 
@@ -143,13 +146,19 @@ class FabricApp(App[int]):
         """Paint, and once that is on the terminal, start the feed."""
         self._paint()
         self.theme_changed_signal.subscribe(self, self._paint)
-        for name in (signal.SIGTERM, signal.SIGHUP):
+        for name, handler in ((signal.SIGTERM, self._interrupted), (signal.SIGHUP, self._hung_up)):
             try:
-                asyncio.get_running_loop().add_signal_handler(name, self._interrupted)
+                asyncio.get_running_loop().add_signal_handler(name, handler)
             except (NotImplementedError, RuntimeError, ValueError):
                 # Not the main thread, as in tests.
                 break
         self.call_after_refresh(self._start)
+
+    def _hung_up(self) -> None:
+        """End what runs on the nodes, and leave without a word to the terminal, which is gone."""
+        write_no_more(self._driver)
+        leave_within(CLOSE_DEADLINE + HANGUP_GRACE)
+        self._interrupted()
 
     def _interrupted(self) -> None:
         self.call_later(self.action_quit)
