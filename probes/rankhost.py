@@ -87,8 +87,6 @@ class RankHost(Host):
                     self.send({"op": "alive", "n": int(message["n"])})
                 elif op in ("init", "reach", "pair", "collective", "world", "rest", "abort"):
                     getattr(self, "_on_" + op)(message)
-                elif op == "all_reduce":
-                    self._on_collective(message)
                 else:
                     print("fabtui rank host: unknown op %r" % (op,), file=sys.stderr, flush=True)
             except (KeyError, TypeError, ValueError) as error:

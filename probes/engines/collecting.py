@@ -32,7 +32,7 @@ def parse(message: Message) -> Message:
         KeyError: Something is missing.
         ValueError: Something is not what it should be.
     """
-    kind = str(message.get("kind") or "all_reduce")
+    kind = str(message["kind"])
     if kind not in KINDS:
         raise ValueError("no collective %r" % kind)
     ranks = [int(rank) for rank in message["ranks"]]

@@ -157,10 +157,7 @@ class Controller:
         self.to_ranks([a, b], message)
 
     def all_reduce(self, number: int, ranks: list[int], sizes: list[int], **more: Any) -> None:
-        message: Message = {"op": "all_reduce", "id": number, "ranks": ranks, "sizes": sizes}
-        message.update({"iters": 5, "warmup": 1, "deadline": 20.0})
-        message.update(more)
-        self.to_ranks(ranks, message)
+        self.collective(number, "all_reduce", ranks, sizes, **{"warmup": 1, **more})
 
     def collective(self, number: int, kind: str, ranks: list[int], sizes: list[int], **more: Any) -> None:
         message: Message = {"op": "collective", "id": number, "kind": kind, "ranks": ranks, "sizes": sizes}
