@@ -1,0 +1,1 @@
+"""What commands print, one file a command: how to know it, and what its values are. Nothing in here runs anything."""

@@ -1,0 +1,27 @@
+"""The formats by name, each with the module that knows it; a module is imported when it is needed.
+
+A format's module holds ``FORMATS``, a list of `fabtui_probes.formats.base.Format`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Dict, List
+
+from fabtui_probes.formats.base import Format
+
+#: InfiniBand, RoCE and network interfaces.
+_FABRIC: List[str] = []
+#: GPUs, NVLinks and the kernel's log.
+_GPU: List[str] = []
+#: Tests between nodes that probes run.
+_ACTIVE: List[str] = []
+
+
+def formats() -> Dict[str, Format]:
+    """Return all formats of commands that run on nodes, by name."""
+    found: Dict[str, Format] = {}
+    for module in (*_FABRIC, *_GPU, *_ACTIVE):
+        for form in importlib.import_module("fabtui_probes.formats." + module).FORMATS:
+            found[form.name] = form
+    return found
