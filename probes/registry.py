@@ -91,6 +91,27 @@ _PROBES: List[Probe] = [
         "for each port, interface and link: the traffic and the errors counted so far",
         "counters",
     ),
+    Probe(
+        "host",
+        "limits, PCI ACS, IOMMU, GPUDirect, memory, processors: what decides over fast communication",
+        "nothing; root to see ACS",
+        "memlock and open files, ACS, IOMMU, GPUDirect modules, huge pages, NUMA, governor, boot id, library versions",
+        "host",
+    ),
+    Probe(
+        "clock",
+        "the time on the node",
+        "nothing",
+        "seconds since the epoch, and whether something keeps the clock right",
+        "clock",
+    ),
+    Probe(
+        "firewall",
+        "whether a firewall drops what comes in",
+        "root, and nft or iptables",
+        "accept or drop, and the number of rules",
+        "firewall",
+    ),
 ]
 
 PROBES: Dict[str, Probe] = {probe.name: probe for probe in _PROBES}

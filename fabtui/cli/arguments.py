@@ -54,7 +54,7 @@ def add_node_arguments(parser: argparse.ArgumentParser) -> None:
 def add_test_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what is tested, and how."""
     tests = parser.add_argument_group("tests")
-    tests.add_argument("--probes", action="append", metavar="LIST", help="ping,ibstat,nvlink,p2p,all_reduce (all)")
+    tests.add_argument("--probes", action="append", metavar="LIST", help="host,ping,p2p... (all; see fabtui probes)")
     tests.add_argument("--timeout", metavar="SECONDS", help="deadline of one test (10)")
     tests.add_argument("--iters", metavar="N", help="timed iterations of one test, at most (20)")
     tests.add_argument("--warmup", metavar="N", help="iterations before the clock runs (2)")

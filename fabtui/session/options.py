@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 #: The probes of a whole session, in the order they run.
-ALL_PROBES = ("ping", "ibstat", "nvlink", "p2p", "all_reduce")
+ALL_PROBES = ("clock", "host", "firewall", "ping", "ibstat", "nvlink", "p2p", "all_reduce")
 
 #: The layers of pairs, in the order they are tested.
 ALL_LAYERS = ("world", "p2p")
@@ -47,6 +47,7 @@ class SessionOptions:
         compare: A variable and the values under which everything is tested, ``("NCCL_P2P_DISABLE", ("0", "1"))``.
         engine: ``auto``, ``nccl``, ``torch`` or ``gloo``.
         keep_warm: Whether the ranks keep their GPUs after a sweep, for quick re-tests.
+        looks_only: Whether nodes are only looked at, and nothing is tested.
         force: Whether GPUs that other processes use are tested all the same.
     """
 
@@ -78,6 +79,7 @@ class SessionOptions:
     compare: tuple[str, tuple[str, ...]] | None = None
     engine: Literal["auto", "nccl", "torch", "gloo"] = "auto"
     keep_warm: bool = False
+    looks_only: bool = False
 
     def recorded(self) -> dict[str, Any]:
         """Return what the recording keeps of it: names of variables, not their values, which may be secret."""

@@ -11,8 +11,8 @@ from fabtui.fabric.endpoint import Endpoint
 from fabtui.fabric.events import Kind, event
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
-from fabtui.fabric.text import one_line
 from fabtui.session.admission import Admission, absent, admit, engine_for
+from fabtui.session.looks import Looks
 from fabtui.session.mesh import COUNT, WAIT, addresses_of, read_row, targets_of
 from fabtui.session.options import SessionOptions
 from fabtui.session.pump import EventPump
@@ -21,7 +21,6 @@ from fabtui.session.remote import ProbeFailed, Remote
 from fabtui.session.testbed import TestBed
 from fabtui.session.trials import Trials
 
-LOOK_DEADLINE = 20.0
 #: How long tests wait for a look that runs beside them: it takes less, unless a node is in trouble.
 LOOK_PATIENCE = 1.0
 #: How long ranks that have started wait for those of slower nodes; these are tested against all others later.
@@ -62,6 +61,7 @@ class Sweep:
         self._admissions: dict[str, Admission] = {}
         self._engine: Engine | None = None
         self._trials = Trials(options, pump, model, self.bed)
+        self._looks = Looks(options, pump, model, self.remotes)
 
     # -- who takes part -----------------------------------------------------------------------------------------------
 
@@ -120,8 +120,11 @@ class Sweep:
         await self._pump.flush()
         self._pump.emit(event(Kind.PHASE, name="look", total=0))
         self._tell_untestable()
+        if self._options.looks_only:
+            await self._looks.all(self._alive(new))
+            return
         async with asyncio.TaskGroup() as looks:
-            looks.create_task(self._look_at(new, "ibstat"))
+            looks.create_task(self._looks.early(self._alive(new)))
             await self._test(new, old, looks)
         async with asyncio.TaskGroup() as group:
             # Before the GPUs are given back: without a context anywhere, the driver takes seconds to answer.
@@ -207,21 +210,8 @@ class Sweep:
     # -- looking ------------------------------------------------------------------------------------------------------
 
     async def _look_at(self, nodes: list[str], probe: str) -> None:
-        """Run a light probe on those nodes that have what it looks at."""
-        if not self._wants(probe):
-            return
-        async with asyncio.TaskGroup() as group:
-            for node in self._alive(nodes):
-                inventory = self._model.nodes[node].inventory or {}
-                if inventory.get("gpus" if probe == "nvlink" else "ib"):
-                    group.create_task(self._look(node, probe))
-
-    async def _look(self, node: str, probe: str) -> None:
-        try:
-            value = await self.remotes[node].probe(probe, {}, LOOK_DEADLINE)
-            self._pump.emit(event(Kind.LOOK, node=node, probe=probe, value=value))
-        except ProbeFailed as failed:
-            self._pump.emit(event(Kind.LOOK, node=node, probe=probe, error=one_line(failed.text, 500)))
+        if self._wants(probe):
+            await self._looks.look_at(self._alive(nodes), [probe])
 
     async def _mesh(self, new: list[str], old: list[str]) -> None:
         addresses = {node: addresses_of(self._model.nodes[node].inventory) for node in [*old, *new]}

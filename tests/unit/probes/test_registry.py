@@ -11,7 +11,7 @@ from fabtui_probes import registry
 
 
 def test_the_names() -> None:
-    assert list(registry.PROBES) == ["inventory", "ping", "ibstat", "nvlink", "counters"]
+    assert {"inventory", "ping", "ibstat", "nvlink", "counters", "host", "clock", "firewall"} <= set(registry.PROBES)
     assert list(registry.TESTS) == ["p2p", "all_reduce"]
 
 

@@ -6,6 +6,7 @@ What they do wrong is said in a `Script`.
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +36,9 @@ class Script:
         counters: What each look at the counters of a node gives, one after the other, then the last one for ever;
             None: no answer.
         takes: Seconds that a pair takes before its ranks report.
+        inventory: What the inventory of a node says besides its GPUs, or in their place.
+        looks: What the probes of a node give, ``{"fails": text}`` where one fails.
+        ahead: Seconds by which the clock of a node is ahead.
     """
 
     gpus: dict[str, int]
@@ -55,6 +59,9 @@ class Script:
     slow_ranks: dict[str, float] = field(default_factory=dict)
     counters: dict[str, list[dict[str, Any] | None]] = field(default_factory=dict)
     takes: float = 0.0
+    inventory: dict[str, dict[str, Any]] = field(default_factory=dict)
+    looks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    ahead: dict[str, float] = field(default_factory=dict)
 
 
 class FakeNodes:
@@ -109,7 +116,11 @@ class FakeLink(Link):
         self.sent.append(message)
         kind = message["t"]
         if kind == "probe":
-            if (value := self._probe(message)) is not None:
+            value = self._probe(message)
+            if value is not None and isinstance(failed := value.get("fails"), str):
+                error = {"kind": "failed", "text": failed}
+                self._queue.put_nowait({"t": "result", "id": message["id"], "ok": False, "error": error})
+            elif value is not None:
                 self._queue.put_nowait({"t": "result", "id": message["id"], "ok": True, "value": value})
         elif kind == "spawn":
             if self.spawns:
@@ -123,6 +134,11 @@ class FakeLink(Link):
         self._queue.put_nowait({"t": "rank", "m": message})
 
     def _probe(self, message: dict[str, Any]) -> dict[str, Any] | None:
+        mine = self.script.looks.get(self.node, {})
+        if message["name"] in mine:
+            return dict(mine[message["name"]])
+        if message["name"] == "clock":
+            return {"time": time.time() + self.script.ahead.get(self.node, 0.0), "synchronised": True}
         if message["name"] == "inventory":
             count = self.script.gpus[self.node]
             gpus = [
@@ -141,6 +157,7 @@ class FakeLink(Link):
                 "gpus": gpus,
                 "nvml_error": None if gpus else "no driver",
                 "data_addresses": [{"address": address, "nic": "eth0", "family": 4}],
+                **self.script.inventory.get(self.node, {}),
             }
         if message["name"] == "ping":
             rows = [

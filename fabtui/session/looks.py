@@ -1,0 +1,101 @@
+"""Looks at nodes before and between tests: which probes there are for it, on which nodes, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fabtui.fabric.events import Kind, event
+from fabtui.fabric.model import Model
+from fabtui.fabric.text import one_line
+from fabtui.session.options import SessionOptions
+from fabtui.session.pump import EventPump
+from fabtui.session.remote import ProbeFailed, Remote
+from fabtui_probes import registry
+
+LOOK_DEADLINE = 20.0
+CLOCK_DEADLINE = 5.0
+#: The clock is asked so often; the quickest answer is the most exact.
+CLOCK_QUESTIONS = 5
+
+#: What is looked at in a preflight, in the order it is told. Those that the node side does not have are left out.
+PREFLIGHT = (
+    "clock",
+    "host",
+    "firewall",
+    "ibstat",
+    "rdma",
+    "nvlink",
+    "gpus",
+    "topology",
+    "kernel",
+    "ibfabric",
+)
+#: What is looked at as soon as a session has nodes: quick, and without the NVIDIA driver, which has other work then.
+EARLY = ("clock", "host", "firewall", "ibstat")
+#: What a node must have for a probe to be of use: the name of a list of its inventory.
+_NEEDS = {"ibstat": "ib", "rdma": "ib", "ibfabric": "ib", "nvlink": "gpus", "gpus": "gpus", "topology": "gpus"}
+
+
+class Looks:
+    """Runs light probes and tells what they found.
+
+    Args:
+        options: What is asked for.
+        pump: Where events go.
+        model: What is known so far.
+        remotes: The nodes; more come while the session goes on.
+    """
+
+    def __init__(self, options: SessionOptions, pump: EventPump, model: Model, remotes: Mapping[str, Remote]) -> None:
+        self._options = options
+        self._pump = pump
+        self._model = model
+        self._remotes = remotes
+
+    async def early(self, nodes: Iterable[str]) -> None:
+        """Look at what is quick and disturbs no test."""
+        await self.look_at(nodes, [probe for probe in EARLY if probe in self._options.probes])
+
+    async def all(self, nodes: Iterable[str]) -> None:
+        """Look at everything there is to look at."""
+        chosen = [probe for probe in PREFLIGHT if probe in registry.PROBES and probe in self._options.probes]
+        await self.look_at(nodes, chosen)
+
+    async def look_at(self, nodes: Iterable[str], probes: Iterable[str]) -> None:
+        """Run light probes on those nodes that have what they look at."""
+        wanted = list(probes)
+        async with asyncio.TaskGroup() as group:
+            for node in nodes:
+                inventory = self._model.nodes[node].inventory or {}
+                for probe in wanted:
+                    if probe not in _NEEDS or inventory.get(_NEEDS[probe]):
+                        group.create_task(self._clock(node) if probe == "clock" else self._look(node, probe))
+
+    async def _look(self, node: str, probe: str) -> None:
+        try:
+            value = await self._remotes[node].probe(probe, {}, LOOK_DEADLINE)
+            self._pump.emit(event(Kind.LOOK, node=node, probe=probe, value=value))
+        except ProbeFailed as failed:
+            self._pump.emit(event(Kind.LOOK, node=node, probe=probe, error=one_line(failed.text, 500)))
+
+    async def _clock(self, node: str) -> None:
+        """Ask what time it is: the node's clock was somewhere between question and answer."""
+        best: dict[str, Any] | None = None
+        try:
+            for _ in range(CLOCK_QUESTIONS):
+                asked, began = time.time(), time.monotonic()
+                value = await self._remotes[node].probe("clock", {}, CLOCK_DEADLINE)
+                half = (time.monotonic() - began) / 2
+                told = value.get("time")
+                if not isinstance(told, (int, float)) or isinstance(told, bool):
+                    raise ProbeFailed("bad-value", "the clock probe told no time")
+                if best is None or half < best["uncertainty"]:
+                    best = {**value, "offset": round(told - asked - half, 6), "uncertainty": round(half, 6)}
+        except ProbeFailed as failed:
+            if best is None:
+                self._pump.emit(event(Kind.LOOK, node=node, probe="clock", error=one_line(failed.text, 500)))
+                return
+        self._pump.emit(event(Kind.LOOK, node=node, probe="clock", value=best))

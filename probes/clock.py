@@ -1,0 +1,36 @@
+"""What time it is on a node, as quickly as can be said: whoever asks knows when, and so how exact the answer is."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from typing import Any, Dict, List, Optional
+
+_UNSYNCHRONISED = 0x40
+_SIZE = 512
+
+
+def synchronised() -> Optional[bool]:
+    """Return whether the kernel believes its clock to follow a reference, None where it cannot be asked."""
+    try:
+        # struct timex: the modes (0: tell, change nothing), padded to a long, then four longs, then the status.
+        buffer = (ctypes.c_long * (_SIZE // ctypes.sizeof(ctypes.c_long)))()
+        if ctypes.CDLL(None).adjtimex(ctypes.byref(buffer)) < 0:
+            return None
+        status = ctypes.c_int.from_buffer(buffer, 5 * ctypes.sizeof(ctypes.c_long))
+        return not status.value & _UNSYNCHRONISED
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
+    """Return ``{"time", "synchronised"}``: seconds since the epoch; whether something keeps the clock right."""
+    kept = synchronised()
+    return {"time": time.time(), "synchronised": kept}
+
+
+def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
+    """Return what is bad on this node alone."""
+    if value.get("synchronised") is not False:
+        return []
+    return [{"subject": "clock", "verdict": "note", "text": "nothing keeps the clock right (no NTP, no PTP)"}]
