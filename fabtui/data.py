@@ -34,3 +34,15 @@ def theme_folder() -> Path:
 def recordings_folder() -> Path:
     """Return the folder with the recordings of real sessions that ship with fabtui."""
     return data_folder("recordings")
+
+
+def config_folder() -> Path:
+    """Return the folder of the user's settings (``~/.config/fabtui`` on Linux); it may not exist."""
+    import platformdirs
+
+    return Path(platformdirs.user_config_dir("fabtui", appauthor=False))
+
+
+def user_theme_folder() -> Path:
+    """Return the folder of the user's own themes; it may not exist."""
+    return config_folder() / "themes"

@@ -50,8 +50,10 @@ def pytest_make_collect_report(
 
 @pytest.fixture(autouse=True)
 def _own_state_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep recordings and logs of tests out of the state folder of whoever runs them."""
+    """Keep tests out of the state folder of whoever runs them, and their settings out of the tests."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "config"))
+    monkeypatch.delenv("FABTUI_CONFIG", raising=False)
 
 
 class ModelMaker:

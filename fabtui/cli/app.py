@@ -17,11 +17,13 @@ def execute(args: argparse.Namespace) -> int:
     Raises:
         InputError: The arguments are wrong, or there is no terminal to show anything on.
     """
+    from fabtui.cli.configfile import read_config
     from fabtui.cli.display import screen_settings, show
     from fabtui.cli.request import request_from
 
-    request = request_from(args)
-    settings = screen_settings(args, _title(args), request.csv)
+    config = read_config(args)
+    request = request_from(args, config)
+    settings = screen_settings(args, config, _title(args), request.csv)
     feeds: list[Feed] = []
 
     def make_feed() -> Feed:

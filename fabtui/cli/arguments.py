@@ -96,3 +96,9 @@ def add_display_arguments(parser: argparse.ArgumentParser) -> None:
     display.add_argument("--theme", metavar="NAME", help="the colours, one of the files in themes/")
     display.add_argument("--colors", choices=COLORS, help="how many colours the terminal has (auto)")
     display.add_argument("--ascii", action="store_true", help="only ASCII characters")
+
+
+def add_config_argument(parser: argparse.ArgumentParser) -> None:
+    """Add which settings file holds."""
+    settings = parser.add_argument_group("settings")
+    settings.add_argument("--config", metavar="FILE", help="a settings file instead of your own (fabtui config path)")

@@ -8,22 +8,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fabtui.cli.configfile import ConfigFile
     from fabtui.screen.settings import ScreenSettings
     from fabtui.session.feed import Feed
 
 
-def screen_settings(args: argparse.Namespace, title: str, csv: Path | None = None) -> ScreenSettings:
-    """Return the settings of the screen; what was not given is left to the screen's own defaults.
+def screen_settings(
+    args: argparse.Namespace, config: ConfigFile, title: str, csv: Path | None = None
+) -> ScreenSettings:
+    """Return the settings of the screen; what nobody gave is left to the screen's own defaults.
 
     Args:
         args: The arguments.
+        config: The user's settings, which hold where the arguments say nothing.
         title: What is looked at, as the user named it.
         csv: Where the snapshot goes that a key writes; None: a new file in the working folder.
     """
     from fabtui.screen.settings import ScreenSettings
 
-    given = {name: value for name, value in vars(args).items() if name in ("theme", "colors", "ascii")}
-    return ScreenSettings(title=title, csv=csv, **given)
+    names = ("theme", "colors", "ascii")
+    own = {name: config.values[f"screen.{name}"].value for name in names if f"screen.{name}" in config.values}
+    given = {name: value for name, value in vars(args).items() if name in names}
+    return ScreenSettings(
+        title=title,
+        csv=csv,
+        theme_must_be="theme" in given,
+        keys={name: str(found.value) for name, found in config.keys.items()},
+        problems=tuple(config.told(problem) for problem in config.problems),
+        config=config.path,
+        **{**own, **given},
+    )
 
 
 def show(make_feed: Callable[[], Feed], settings: ScreenSettings) -> int:

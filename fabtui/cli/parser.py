@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 
 from fabtui import __version__
-from fabtui.cli import app, completion, info, probes, replay, run
+from fabtui.cli import app, completion, config, info, probes, replay, run
 from fabtui.cli.arguments import (
     OneLineParser,
+    add_config_argument,
     add_display_arguments,
     add_node_arguments,
     add_output_arguments,
@@ -43,9 +44,10 @@ def build_parser() -> argparse.ArgumentParser:
     add_test_arguments(parser)
     add_output_arguments(parser)
     add_display_arguments(parser)
+    add_config_argument(parser)
     commands = parser.add_subparsers(
         title="commands", dest="command", prog="fabtui", metavar="COMMAND", parser_class=OneLineParser
     )
-    for command in (run, replay, info, probes, completion):
+    for command in (run, replay, config, info, probes, completion):
         command.add_command(commands)
     return parser

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import time
@@ -33,6 +34,16 @@ def private_folder(path: Path) -> Path:
         if folder.stat().st_uid == os.getuid():
             folder.chmod(0o700)
     return path
+
+
+def check_folder(path: Path) -> None:
+    """Make sure that files can be made in a folder.
+
+    Raises:
+        OSError: They cannot.
+    """
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
 def recording_name(nodes: Sequence[str], now: float) -> str:

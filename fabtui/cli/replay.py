@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fabtui.cli.arguments import add_display_arguments
+from fabtui.cli.arguments import add_config_argument, add_display_arguments
 from fabtui.fabric.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--json", metavar="FILE", help="with --text: write everything as JSON")
     parser.add_argument("--table", metavar="FILE", help="with --text: write the tables of the collectives as CSV")
     add_display_arguments(parser)
+    add_config_argument(parser)
     parser.set_defaults(execute=execute)
 
 
@@ -55,6 +56,7 @@ def execute(args: argparse.Namespace) -> int:
         return _as_text(path, args)
     if "csv" in args or "json" in args or "table" in args:
         raise InputError("--csv, --json and --table of replay go with --text; in the app, press e")
+    from fabtui.cli.configfile import read_config
     from fabtui.cli.display import screen_settings, show
 
     def make_feed() -> Feed:
@@ -62,7 +64,7 @@ def execute(args: argparse.Namespace) -> int:
 
         return ReplayFeed(path, speed)
 
-    return show(make_feed, screen_settings(args, path.name))
+    return show(make_feed, screen_settings(args, read_config(args), path.name))
 
 
 def _speed(text: str) -> float | None:
@@ -80,6 +82,7 @@ def _check(path: Path) -> None:
 
 
 def _as_text(path: Path, args: argparse.Namespace) -> int:
+    from fabtui.cli.configfile import read_config
     from fabtui.cli.request import Request, output_paths
     from fabtui.cli.summary import summary, takes_unicode
     from fabtui.cli.written import write_outputs
@@ -89,13 +92,14 @@ def _as_text(path: Path, args: argparse.Namespace) -> int:
     from fabtui.session.options import SessionOptions
 
     request = Request(SessionOptions(), *output_paths(vars(args)))
+    plain = "ascii" in args or read_config(args).says("screen.ascii")
     model = Model()
     for event in read_events(path):
         try:
             model.apply(event)
         except (KeyError, ValueError, TypeError) as error:
             raise InputError(f"{path}: event {event.get('seq', '?')} cannot be used ({error})") from None
-    sys.stdout.write(summary(model, plain="ascii" in args or not takes_unicode(sys.stdout)))
+    sys.stdout.write(summary(model, plain=plain or not takes_unicode(sys.stdout)))
     for line in write_outputs(model, request):
         print(line)
     return exit_code(model)

@@ -7,12 +7,15 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabtui.cli import quantities
 from fabtui.cli.tested import tests_from
 from fabtui.fabric.errors import InputError
 from fabtui.session.options import SessionOptions
+
+if TYPE_CHECKING:
+    from fabtui.cli.configfile import ConfigFile
 
 NO_NODES = "no nodes given; use --nodes n060,n061 or --hostfile FILE, or try --lab 2x4 on this machine (fabtui --help)"
 _HOUR = quantities.HOUR
@@ -27,13 +30,21 @@ class Request(NamedTuple):
     table: Path | None = None
 
 
-def request_from(args: argparse.Namespace) -> Request:
+def request_from(args: argparse.Namespace, config: ConfigFile | None = None) -> Request:
     """Return the request of the arguments; files that will be written are known to be writable.
+
+    Args:
+        args: The arguments.
+        config: The user's settings, which hold where the arguments say nothing.
 
     Raises:
         InputError: Something of it is wrong.
     """
     given = vars(args)
+    if config is not None:
+        from fabtui.cli.configfile import lay_under
+
+        given = lay_under(given, config)
     changes: dict[str, Any] = {}
     lab = given.get("lab")
     faults = tuple(given.get("lab_fault", ()))
@@ -46,7 +57,7 @@ def request_from(args: argparse.Namespace) -> Request:
             raise InputError("--lab-fault: faults are only made in a lab; add --lab 2x4")
         changes["hosts"] = _hosts(given, transport)
     changes["transport"] = transport
-    changes |= _reach(given)
+    changes |= reach_from(given)
     changes |= tests_from(given)
     outputs = output_paths(given)
     names = changes.get("hosts") or (f"lab-{lab}",)
@@ -88,7 +99,12 @@ def _hosts(given: dict[str, Any], transport: str) -> tuple[str, ...]:
     return tuple(hosts)
 
 
-def _reach(given: dict[str, Any]) -> dict[str, Any]:
+def reach_from(given: dict[str, Any]) -> dict[str, Any]:
+    """Return what of `SessionOptions` the arguments change about the way to the nodes.
+
+    Raises:
+        InputError: Something of it is wrong.
+    """
     changes: dict[str, Any] = {}
     if "ssh_config" in given:
         path = Path(given["ssh_config"]).expanduser()
@@ -148,7 +164,7 @@ def output_path(given: dict[str, Any], name: str) -> Path | None:
 def _record(given: dict[str, Any], names: Sequence[str]) -> Path | None:
     if "no_record" in given:
         return None
-    from fabtui.cli.places import free_path, private_folder, recording_name, recordings_folder
+    from fabtui.cli.places import check_folder, free_path, private_folder, recording_name, recordings_folder
 
     if "record" in given:
         from fabtui.export.atomic import check_writable
@@ -158,11 +174,15 @@ def _record(given: dict[str, Any], names: Sequence[str]) -> Path | None:
             raise InputError(f"--record: {path} is there already, and is not overwritten; choose another name")
         check_writable(path, "--record")
         return path.absolute()
-    folder = recordings_folder()
+    folder = Path(given["record_folder"]).expanduser() if "record_folder" in given else recordings_folder()
     try:
-        private_folder(folder)
+        # A folder of the user's own choice keeps the permissions that they gave it.
+        if "record_folder" in given and folder.is_dir():
+            check_folder(folder)
+        else:
+            private_folder(folder)
     except OSError as error:
         raise InputError(
-            f"cannot make {folder} for the recording: {error.strerror}; use --record FILE or --no-record"
+            f"cannot use {folder} for the recording: {error.strerror}; use --record FILE or --no-record"
         ) from None
     return free_path(folder / recording_name(names, time.time()))

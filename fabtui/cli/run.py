@@ -6,7 +6,12 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from fabtui.cli.arguments import add_node_arguments, add_output_arguments, add_test_arguments
+from fabtui.cli.arguments import (
+    add_config_argument,
+    add_node_arguments,
+    add_output_arguments,
+    add_test_arguments,
+)
 
 if TYPE_CHECKING:
     import signal
@@ -42,6 +47,7 @@ def add_command(commands: Any) -> None:
     shown = parser.add_argument_group("summary")
     shown.add_argument("--quiet", "-q", action="store_true", help="no progress on stderr")
     shown.add_argument("--ascii", action="store_true", help="only ASCII characters")
+    add_config_argument(parser)
     parser.set_defaults(execute=execute)
 
 
@@ -51,15 +57,19 @@ def execute(args: argparse.Namespace) -> int:
     Raises:
         InputError: The arguments are wrong, or an output could not be written.
     """
+    from fabtui.cli.configfile import read_config
     from fabtui.cli.request import request_from
 
-    request = request_from(args)
+    config = read_config(args)
+    request = request_from(args, config)
     import asyncio
 
     from fabtui.cli.progress import Progress
 
+    for problem in config.problems:
+        print(f"fabtui: {config.told(problem)}; what is wrong there is left out", file=sys.stderr)
     progress = Progress(sys.stderr, quiet="quiet" in args)
-    return asyncio.run(_session(request, progress, plain="ascii" in args))
+    return asyncio.run(_session(request, progress, plain="ascii" in args or config.says("screen.ascii")))
 
 
 async def _session(request: Request, progress: Progress, plain: bool) -> int:

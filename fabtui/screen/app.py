@@ -6,7 +6,6 @@ import asyncio
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.color import ColorSystem
@@ -23,9 +22,11 @@ from fabtui.screen.commands import KEY_NAMES, binding_groups, commands
 from fabtui.screen.hangup import leave_within, write_no_more
 from fabtui.screen.levels import Glyphs
 from fabtui.screen.main import MainScreen
+from fabtui.screen.outputs import write_picture, write_snapshot
 from fabtui.screen.pulse import Pulse
 from fabtui.screen.settings import ScreenSettings
-from fabtui.screen.theming import DEFAULT, FEW_COLORS, RAMP_OF_SYSTEM, ramp_of, read_theme, theme_names
+from fabtui.screen.themekeeper import ThemeKeeper
+from fabtui.screen.theming import RAMP_OF_SYSTEM, ramp_of
 
 if TYPE_CHECKING:
     from fabtui.session.feed import Feed
@@ -93,7 +94,9 @@ class FabricApp(App[int]):
         self._feed_closed = False
         self._trouble_badge: str | None = None
         self._main: MainScreen | None = None
-        self._choose_theme()
+        self._themes = ThemeKeeper(self)
+        problem = self._themes.choose()
+        self._settings_problems = [*settings.problems, *([f"screen.theme: {problem}"] if problem else [])]
         if self.color_count == "none":
             # Textual alone would leave shades of grey.
             self._filters = [NoColor()]
@@ -108,21 +111,6 @@ class FabricApp(App[int]):
         if self.no_color:
             return "none"
         return RAMP_OF_SYSTEM.get(self.console.color_system or "truecolor", "24")
-
-    def _choose_theme(self) -> None:
-        name = self.settings.theme or (FEW_COLORS if self.color_count in ("16", "none") else DEFAULT)
-        if name in theme_names():
-            self.register_theme(read_theme(name).to_textual())
-        elif name not in self.available_themes:
-            raise InputError(
-                f"there is no theme {name!r}; themes: {', '.join([*theme_names(), *sorted(self.available_themes)])}"
-            )
-        self.theme = name
-
-    def _register_themes(self) -> None:
-        for name in theme_names():
-            if name not in self.available_themes:
-                self.register_theme(read_theme(name).to_textual())
 
     def _paint(self, *_: object) -> None:
         count = self.color_count
@@ -176,7 +164,7 @@ class FabricApp(App[int]):
             self.feed, self.model = feed, feed.model
             feed.listen(self._heard_something)
             self.main.take_model()
-            self._register_themes()
+            self._use_settings()
             self.set_interval(1.0, self._tick)
             await feed.run()
         except InputError as error:
@@ -188,6 +176,20 @@ class FabricApp(App[int]):
             self._pulse.beat()
             if self.settings.exit_on_end:
                 await self.action_quit()
+
+    def _use_settings(self) -> None:
+        """Use what of the user's settings the first frame did not need, and tell what is wrong with them."""
+        from fabtui.screen.keymap import check_keys
+
+        usable, wrong = check_keys(self.settings.keys)
+        if usable:
+            self.set_keymap(usable)
+        self._settings_problems += [f'keys."{name}": {text}' for name, text in wrong]
+        for text in self._settings_problems[:3]:
+            self.tell(f"settings: {one_line(text, 300)}", bad=True, seconds=12)
+        self._themes.register_all()
+        self.run_worker(self._themes.follow, name="themes", exit_on_error=False)
+        self._pulse.beat()
 
     def _broke(self, error: Exception) -> None:
         text = one_line(f"{type(error).__name__}: {error}", 300)
@@ -284,13 +286,15 @@ class FabricApp(App[int]):
     def badges(self) -> list[str]:
         """Lasting warnings."""
         badges = list(self.feed.badges) if self.feed is not None else []
+        if count := len(self._settings_problems):
+            badges.append(f"{count} PROBLEM{'S' * (count > 1)} IN SETTINGS: fabtui config validate")
         return [self._trouble_badge, *badges] if self._trouble_badge else badges
 
     # -- what screens ask for -----------------------------------------------------------------------------------------
 
-    def tell(self, text: str, *, bad: bool = False) -> None:
+    def tell(self, text: str, *, bad: bool = False, seconds: float = 4) -> None:
         """Say something for a moment."""
-        self.notify(text, severity="warning" if bad else "information", timeout=4, markup=False)
+        self.notify(text, severity="warning" if bad else "information", timeout=seconds, markup=False)
 
     def copy(self, text: str) -> None:
         """Copy a text to the terminal's clipboard."""
@@ -359,28 +363,11 @@ class FabricApp(App[int]):
 
     async def action_csv(self) -> None:
         """Write a CSV snapshot."""
-        path = self.settings.csv or Path(time.strftime("fabtui-%Y%m%dT%H%M%SZ.csv", time.gmtime()))
-        self.run_worker(self._write_csv(path), name="csv", exit_on_error=False)
-
-    async def _write_csv(self, path: Path) -> None:
-        from fabtui.export.csv import write_csv
-
-        try:
-            rows = await asyncio.to_thread(write_csv, self.model, path)
-        except (InputError, OSError) as error:
-            self.tell(f"the CSV could not be written: {one_line(str(error), 300)}", bad=True)
-        else:
-            self.tell(f"{rows} rows written to {one_line(str(path), 300)}")
+        self.run_worker(write_snapshot(self), name="csv", exit_on_error=False)
 
     def action_screenshot_svg(self) -> None:
         """Write the screen as it is as an SVG picture."""
-        name = time.strftime("fabtui-%Y%m%dT%H%M%SZ.svg", time.gmtime())
-        try:
-            path = self.save_screenshot(name)
-        except OSError as error:
-            self.tell(f"the screenshot could not be written: {one_line(str(error), 300)}", bad=True)
-        else:
-            self.tell(f"screenshot written to {path}")
+        write_picture(self)
 
     def get_key_display(self, binding: Binding) -> str:
         """Return what a key is called on the screen, in words where Textual would draw an arrow."""

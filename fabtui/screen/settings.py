@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -17,6 +18,10 @@ class ScreenSettings:
         title: What is looked at, as the user named it, for example ``n[060-061]``.
         csv: Where `e` writes, or None for ``fabtui-<UTC time>.csv`` in the working folder.
         exit_on_end: Leave the screen when the session's run ends.
+        theme_must_be: Whether a theme that cannot be used is an error, or only told.
+        keys: Keys by the ids of bindings, as the user's settings have them.
+        problems: What is wrong in the user's settings, a line each.
+        config: Where those settings lie.
     """
 
     theme: str | None = None
@@ -25,3 +30,7 @@ class ScreenSettings:
     title: str = ""
     csv: Path | None = None
     exit_on_end: bool = False
+    theme_must_be: bool = True
+    keys: Mapping[str, str] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    config: Path | None = None

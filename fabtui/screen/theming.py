@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import tomllib
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fabtui.data import theme_folder
+from fabtui.data import theme_folder, user_theme_folder
 from fabtui.fabric.errors import InputError
+from fabtui.screen.levels import Slot
 
 if TYPE_CHECKING:
     from textual.theme import Theme
@@ -20,6 +23,7 @@ FEW_COLORS = "ansi"
 
 #: The ramp of each of Rich's colour systems.
 RAMP_OF_SYSTEM = {"truecolor": "24", "256": "256", "standard": "16", "windows": "16"}
+_COUNTS = ("24", "256", "16", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +59,30 @@ def _colors(colors: dict[str, str]) -> dict[str, Any]:
     return dict(colors)
 
 
+def theme_paths() -> dict[str, Path]:
+    """Return the theme files by their names: those that ship with fabtui, and the user's own, which go before them."""
+    paths = {path.stem: path for path in theme_folder().glob("*.toml")}
+    with contextlib.suppress(OSError):
+        paths.update({path.stem: path for path in user_theme_folder().glob("*.toml")})
+    return dict(sorted(paths.items()))
+
+
 def theme_names() -> list[str]:
     """Return the names of the theme files."""
-    return sorted(path.stem for path in theme_folder().glob("*.toml"))
+    return list(theme_paths())
+
+
+def theme_problem(name: str) -> str | None:
+    """Return why a theme cannot be used, or None when it can."""
+    from textual.theme import BUILTIN_THEMES
+
+    if name not in theme_paths() and name in BUILTIN_THEMES:
+        return None
+    try:
+        read_theme(name)
+    except InputError as error:
+        return str(error)
+    return None
 
 
 def read_theme(name: str) -> ThemeFile:
@@ -66,22 +91,37 @@ def read_theme(name: str) -> ThemeFile:
     Raises:
         InputError: There is no such theme, or its file is not one.
     """
-    path = theme_folder() / f"{name}.toml"
-    if name not in theme_names():
-        raise InputError(f"there is no theme {name!r}; themes: {', '.join(theme_names())}")
+    path = theme_paths().get(name)
+    if path is None:
+        near = difflib.get_close_matches(name, theme_names(), 1, 0.5)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise InputError(f"there is no theme {name!r}; themes: {', '.join(theme_names())}{hint}")
     return read_theme_file(path)
 
 
-@lru_cache
+def stamp_of(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes when a file does, or None when it is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 def read_theme_file(path: Path) -> ThemeFile:
-    """Read a theme file.
+    """Read a theme file; one that is as it was is not read again.
 
     Raises:
         InputError: It cannot be read, or is not a theme.
     """
+    return _read(path, stamp_of(path))
+
+
+@lru_cache(64)
+def _read(path: Path, _stamp: tuple[int, int, int] | None) -> ThemeFile:
     try:
         value = tomllib.loads(path.read_text(encoding="utf-8"))
-        return ThemeFile(
+        theme = ThemeFile(
             name=path.stem,
             title=str(value.get("title", path.stem)),
             dark=bool(value.get("dark", True)),
@@ -93,8 +133,58 @@ def read_theme_file(path: Path) -> ThemeFile:
                 for count, ramp in value.get("ramp", {}).items()
             },
         )
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, AttributeError) as error:
+        if path.parent != theme_folder():
+            # Those that ship are checked by the tests, not before each first frame.
+            _check(theme)
+    except OSError as error:
+        raise InputError(f"the theme file {path} cannot be read: {error.strerror}") from None
+    except KeyError as error:
+        raise InputError(f"the theme file {path} cannot be used: it has no {error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError, ValueError, RecursionError) as error:
         raise InputError(f"the theme file {path} cannot be used: {error}") from None
+    return theme
+
+
+#: The colours that Textual knows by name.
+_COLORS = (
+    *("primary", "secondary", "accent", "warning", "error", "success"),
+    *("foreground", "background", "surface", "panel", "boost"),
+)
+
+
+def _check(theme: ThemeFile) -> None:
+    """Make sure that a theme can be drawn with.
+
+    Raises:
+        ValueError: It cannot.
+    """
+    from rich.errors import StyleSyntaxError
+    from rich.style import Style
+    from textual.color import Color, ColorParseError
+
+    for name, text in theme.colors.items():
+        if name not in _COLORS:
+            near = difflib.get_close_matches(name, _COLORS, 1)
+            raise ValueError(f"unknown colour {name!r} in [colors]" + (f"; did you mean {near[0]}?" if near else ""))
+        try:
+            Color.parse(text)
+        except ColorParseError:
+            raise ValueError(f"{name} = {text!r} in [colors] is not a colour") from None
+    if "primary" not in theme.colors:
+        raise ValueError("[colors] has no primary")
+    slots = [slot.key for slot in Slot if slot is not Slot.PAD]
+    for count, ramp in theme.ramps.items():
+        if count not in _COUNTS:
+            raise ValueError(f"unknown ramp [ramp.{count}]; there are {', '.join(_COUNTS)}")
+        for name, text in ramp.items():
+            if name not in slots:
+                near = difflib.get_close_matches(name, slots, 1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise ValueError(f"unknown slot {name!r} in [ramp.{count}]{hint}")
+            try:
+                Style.parse(text or "none")
+            except StyleSyntaxError:
+                raise ValueError(f"{name} = {text!r} in [ramp.{count}] is not a style") from None
 
 
 def ramp_of(theme: str, dark: bool, count: str) -> dict[str, str]:

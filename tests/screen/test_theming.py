@@ -58,8 +58,8 @@ def contrast(style: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-def test_there_is_a_dark_a_light_and_a_high_contrast_one() -> None:
-    assert {"dark", "light", "high-contrast", "ansi"} <= set(theme_names())
+def test_the_themes_that_ship() -> None:
+    assert {"dark", "light", "high-contrast", "mono", "ansi"} <= set(theme_names())
 
 
 @pytest.mark.parametrize("name", theme_names())
@@ -82,7 +82,7 @@ def test_verdicts_are_told_apart_by_eyes_of_every_kind(name: str, count: str, si
         assert distance > 20, f"{one.key} and {other.key}: {distance:.0f}"
 
 
-@pytest.mark.parametrize(("name", "least"), [("dark", 4.5), ("light", 4.5), ("high-contrast", 7.0)])
+@pytest.mark.parametrize(("name", "least"), [("dark", 4.5), ("light", 4.5), ("mono", 4.5), ("high-contrast", 7.0)])
 @pytest.mark.parametrize("count", ["24", "256"])
 def test_what_stands_in_a_cell_can_be_read(name: str, least: float, count: str) -> None:
     ramp = ramp_of(name, read_theme(name).dark, count)
@@ -108,3 +108,35 @@ def test_a_broken_theme_file_is_one_clear_line(tmp_path: Path, text: str) -> Non
     path.write_text(text)
     with pytest.raises(InputError, match=r"theme file .*odd\.toml cannot be used"):
         read_theme_file(path)
+
+
+@pytest.mark.parametrize("name", ["mono"])
+@pytest.mark.parametrize("count", ["24", "256", "16"])
+def test_the_grey_theme_is_grey_and_still_tells_verdicts_apart(name: str, count: str) -> None:
+    ramp = ramp_of(name, True, count)
+    for style in map(Style.parse, ramp.values()):
+        for color in (style.color, style.bgcolor):
+            if color is not None and not color.is_default:
+                red, green, blue = color.get_truecolor()
+                assert red == green == blue
+    kinds = [ramp[slot.key] for slot in TOLD_APART]
+    assert len(set(kinds)) == len(kinds)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[colors]\nprimary = 'bleu3'\n", "primary = 'bleu3' in [colors] is not a colour"),
+        ("[colors]\nprimry = 'red'\n", "unknown colour 'primry' in [colors]; did you mean primary?"),
+        ("[colors]\nsecondary = 'red'\n", "has no primary"),
+        ("[colors]\nprimary = 'red'\n[ramp.24]\ngod = 'red'\n", "unknown slot 'god' in [ramp.24]; did you mean good?"),
+        ("[colors]\nprimary = 'red'\n[ramp.24]\ngood = 'rred on'\n", "good = 'rred on' in [ramp.24] is not a style"),
+        ("[colors]\nprimary = 'red'\n[ramp.12]\ngood = 'red'\n", "unknown ramp [ramp.12]; there are 24, 256, 16, none"),
+    ],
+)
+def test_a_theme_of_the_user_is_checked_before_it_is_drawn_with(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(text)
+    with pytest.raises(InputError) as raised:
+        read_theme_file(path)
+    assert words in str(raised.value)
