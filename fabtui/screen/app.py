@@ -188,7 +188,8 @@ class FabricApp(App[int]):
         for text in self._settings_problems[:3]:
             self.tell(f"settings: {one_line(text, 300)}", bad=True, seconds=12)
         self._themes.register_all()
-        self.run_worker(self._themes.follow, name="themes", exit_on_error=False)
+        follow: Callable[[], Awaitable[None]] = self._themes.follow
+        self.run_worker(follow, name="themes", exit_on_error=False)
         self._pulse.beat()
 
     def _broke(self, error: Exception) -> None:
