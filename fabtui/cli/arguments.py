@@ -58,11 +58,13 @@ def add_test_arguments(parser: argparse.ArgumentParser) -> None:
     tests.add_argument("--timeout", metavar="SECONDS", help="deadline of one test (10)")
     tests.add_argument("--iters", metavar="N", help="timed iterations of one test, at most (20)")
     tests.add_argument("--warmup", metavar="N", help="iterations before the clock runs (2)")
+    tests.add_argument("--watch-rate", metavar="PAIRS", help="pairs a second while watching (2, or endpoints / 8)")
     tests.add_argument("--ab", metavar="VAR=A,B", help="everything twice: NCCL_P2P_DISABLE=0,1, side by side")
 
     pairs = parser.add_argument_group("pairs")
     pairs.add_argument("--layers", action="append", metavar="LIST", help="world,p2p: within all, and alone (both)")
     pairs.add_argument("--mode", choices=MODES, help="which pairs: all, or fewer (auto: all below 128)")
+    pairs.add_argument("--pair", action="append", metavar="A>B", help="only this pair, 'n060:3>n061:5', both ways")
     pairs.add_argument("--bytes", metavar="SIZES", help="message sizes: 256M or 8M,256M (256M; 4M on CPUs)")
     pairs.add_argument("--isolated", action="store_true", help="one pair at a time, with no other traffic")
     pairs.add_argument("--bidirectional", action="store_true", help="also both ways at once")

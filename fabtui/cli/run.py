@@ -26,6 +26,8 @@ examples:
   fabtui run --nodes @rack1 --probes p2p --bytes 64M --quiet && echo fabric is well
   fabtui run --nodes n060,n061 --collectives all --sizes 1M-1G:4 --table collectives.csv
   fabtui run --nodes n060,n061 --ab NCCL_IB_DISABLE=0,1
+  fabtui run --nodes n060,n061 --pair 'n060:3>n061:5' --probes p2p
+  fabtui run --nodes @rack1 --watch 3600       a pair that breaks now and then is told
   fabtui run --lab 2x4 --lab-fault 'n000:1>n001:2=drop'
 
 exit codes: 0 all ok; 1 something is slow, failed or timed out; 2 bad usage or input;
@@ -44,6 +46,7 @@ def add_command(commands: Any) -> None:
     add_node_arguments(parser)
     add_test_arguments(parser)
     add_output_arguments(parser)
+    parser.add_argument("--watch", metavar="SECONDS", help="after the sweep, go on testing in the background so long")
     shown = parser.add_argument_group("summary")
     shown.add_argument("--quiet", "-q", action="store_true", help="no progress on stderr")
     shown.add_argument("--ascii", action="store_true", help="only ASCII characters")
@@ -62,6 +65,7 @@ def execute(args: argparse.Namespace) -> int:
 
     config = read_config(args)
     request = request_from(args, config)
+    seconds = _watched(args)
     import asyncio
 
     from fabtui.cli.progress import Progress
@@ -69,15 +73,24 @@ def execute(args: argparse.Namespace) -> int:
     for problem in config.problems:
         print(f"fabtui: {config.told(problem)}; what is wrong there is left out", file=sys.stderr)
     progress = Progress(sys.stderr, quiet="quiet" in args)
-    return asyncio.run(_session(request, progress, plain="ascii" in args or config.says("screen.ascii")))
+    plain = "ascii" in args or config.says("screen.ascii")
+    return asyncio.run(_session(request, progress, plain, seconds))
 
 
-async def _session(request: Request, progress: Progress, plain: bool) -> int:
+def _watched(args: argparse.Namespace) -> float:
+    if "watch" not in args:
+        return 0.0
+    from fabtui.cli.quantities import seconds
+
+    return seconds(args.watch, "--watch", 1.0, 30 * 86400.0)
+
+
+async def _session(request: Request, progress: Progress, plain: bool, watched: float) -> int:
     from fabtui.session.live import LiveFeed
 
     feed = LiveFeed(request.options)
     progress.watch(feed)
-    interrupted = await _run_until_signal(feed)
+    interrupted = await _run_until_signal(feed, watched)
     progress.end()
     code = _finish(feed, request, plain)
     if interrupted is not None:
@@ -86,14 +99,23 @@ async def _session(request: Request, progress: Progress, plain: bool) -> int:
     return code
 
 
-async def _run_until_signal(feed: Feed) -> signal.Signals | None:
-    """Run the feed and close it; returns the signal that ended it early, or None."""
+async def _run_and_watch(feed: Feed, seconds: float) -> None:
+    import asyncio
+
+    await feed.run()
+    if seconds:
+        feed.watch(True)
+        await asyncio.sleep(seconds)
+
+
+async def _run_until_signal(feed: Feed, watched: float) -> signal.Signals | None:
+    """Run the feed, watch for some seconds, and close it; returns the signal that ended it early, or None."""
     import asyncio
     import signal
 
     loop = asyncio.get_running_loop()
     caught: list[signal.Signals] = []
-    running = asyncio.ensure_future(feed.run())
+    running = asyncio.ensure_future(_run_and_watch(feed, watched))
 
     def end(number: signal.Signals) -> None:
         caught.append(number)

@@ -18,11 +18,13 @@ MOST_COLLECTIVE_SIZES = 40
 MOST_ARMS = 8
 _LONGEST_VALUE = 200
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ENDPOINT = re.compile(r"[^\s:>][^\s>]*:[0-9]{1,4}")
 _SWITCHES = {"force": "force", "isolated": "isolated", "bidirectional": "both", "keep_warm": "keep_warm"}
 #: What an option needs to have any effect.
 _NEEDS = {
     "layers": ("p2p",),
     "mode": ("p2p",),
+    "pair": ("p2p",),
     "isolated": ("p2p",),
     "bidirectional": ("p2p",),
     "collectives": ("all_reduce",),
@@ -46,6 +48,8 @@ def tests_from(given: dict[str, Any]) -> dict[str, Any]:
     for name, least, most in (("iters", 1, 100_000), ("warmup", 0, 100_000), ("ranks_per_node", 1, 64)):
         if name in given:
             changes[name] = quantities.count(given[name], f"--{name.replace('_', '-')}", least, most)
+    if "watch_rate" in given:
+        changes["watch_rate"] = quantities.ratio(given["watch_rate"], "--watch-rate", 0.01, 10_000.0)
     changes |= {field: True for name, field in _SWITCHES.items() if name in given}
     changes |= {name: given[name] for name in ("mode", "engine") if name in given}
     if "env" in given:
@@ -57,6 +61,8 @@ def tests_from(given: dict[str, Any]) -> dict[str, Any]:
 
 def _pairs(given: dict[str, Any]) -> dict[str, Any]:
     changes: dict[str, Any] = {}
+    if "pair" in given:
+        changes["pairs"] = tuple(_pair(text) for text in given["pair"])
     if "layers" in given:
         changes["layers"] = _chosen(given["layers"], ALL_LAYERS, "--layers", "layer")
     if "bytes" in given:
@@ -68,6 +74,14 @@ def _pairs(given: dict[str, Any]) -> dict[str, Any]:
     if alone and "p2p" not in changes.get("layers", ALL_LAYERS):
         raise InputError(f"--{alone[0]} is about the layer p2p, which --layers leaves out")
     return changes
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """Return the two endpoints of a pair as text."""
+    ends = [end.strip() for end in text.split(">")]
+    if len(ends) != 2 or not all(_ENDPOINT.fullmatch(end) for end in ends) or ends[0] == ends[1]:
+        raise InputError(f"--pair: {text[:80]!r} is not a pair of endpoints; expected 'n060:3>n061:5'")
+    return ends[0], ends[1]
 
 
 def _collectives(given: dict[str, Any]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ class Kind(StrEnum):
                             a node moved by between two looks; no event where nothing moved
     ``log``                 level (``info``, ``notice``, ``warning``, ``error``), node or null, text
     ``paused``              on (bool)
+    ``watch``               on (bool): tests go on in the background, from the stalest result on
     ``end``                 exit (the exit code), text
     ======================  ==========================================================================================
     """
@@ -48,6 +49,7 @@ class Kind(StrEnum):
     COUNTERS = "counters"
     LOG = "log"
     PAUSED = "paused"
+    WATCH = "watch"
     END = "end"
 
 

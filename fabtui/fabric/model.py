@@ -9,6 +9,7 @@ from typing import Any
 from fabtui.fabric.counters import CounterLog, Deltas
 from fabtui.fabric.endpoint import Endpoint, PairClass, pair_class
 from fabtui.fabric.events import Kind, NodeState
+from fabtui.fabric.flapping import ATTEMPTS, flapping
 from fabtui.fabric.judge import ClassValues
 from fabtui.fabric.measurement import COLLECTIVES, SIZED, Layer, Measurement, Verdict, worst
 from fabtui.fabric.records import Cell, LogLine, NodeRecord, Phase
@@ -46,6 +47,8 @@ class Model:
         untested: Why ordered pairs were not tested.
         suspects: What testing bad pairs with other partners told about them.
         comparison: The arms of an A/B comparison, the first one first; empty without one.
+        watching: Whether tests go on in the background.
+        flapping: The pairs of a layer that flap, with how often they turned (`fabtui.fabric.flapping`).
     """
 
     def __init__(self) -> None:
@@ -62,6 +65,7 @@ class Model:
         self.started = 0.0
         self.now = 0.0
         self.paused = False
+        self.watching = False
         self.exit_code: int | None = None
         self.end_text = ""
         self.software = ""
@@ -76,6 +80,7 @@ class Model:
         self._arms: dict[tuple[str, Layer, str, str, int | None], Measurement] = {}
         self.suspects: dict[tuple[str, str], str] = {}
         self.comparison: list[str] = []
+        self.flapping: dict[tuple[Layer, str, str], int] = {}
         self._changed: set[tuple[int, int]] | None = None
         self._counters = CounterLog()
         self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
@@ -91,6 +96,7 @@ class Model:
             Kind.COUNTERS: self._on_counters,
             Kind.LOG: self._on_log,
             Kind.PAUSED: self._on_paused,
+            Kind.WATCH: self._on_watch,
             Kind.END: self._on_end,
         }
 
@@ -203,12 +209,21 @@ class Model:
                 values.remove(before)
             if after is not None:
                 values.add(after)
+            if len(history) > 2:
+                self._note_flapping(key, history)
         else:
             history.append(measurement)
         if measurement.layer is not Layer.LATENCY:
             self.done += 1
             self.running.discard((measurement.src, measurement.dst))
             self.untested.pop((measurement.src, measurement.dst), None)
+
+    def _note_flapping(self, key: tuple[Layer, str, str], history: list[Measurement]) -> None:
+        turned = flapping(self.verdict(m) for m in history[-ATTEMPTS:]) if key[0] not in SIZED else 0
+        if turned:
+            self.flapping[key] = turned
+        else:
+            self.flapping.pop(key, None)
 
     def _take_ping(self, measurement: Measurement) -> None:
         pair = self._pings.setdefault((measurement.src, measurement.dst), {})
@@ -264,6 +279,9 @@ class Model:
 
     def _on_paused(self, event: dict[str, Any]) -> None:
         self.paused = bool(event["on"])
+
+    def _on_watch(self, event: dict[str, Any]) -> None:
+        self.watching = bool(event["on"])
 
     def _on_end(self, event: dict[str, Any]) -> None:
         self.exit_code = event.get("exit")

@@ -360,6 +360,12 @@ class FabricApp(App[int]):
         self.feed.pause(not self.model.paused)
         self._pulse.beat()
 
+    def watch(self) -> None:
+        """Test pairs again in the background, or stop that."""
+        if self.can_test() and self.feed is not None:
+            self.feed.watch(not self.model.watching)
+            self._pulse.beat()
+
     # -- files --------------------------------------------------------------------------------------------------------
 
     async def action_csv(self) -> None:

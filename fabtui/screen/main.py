@@ -69,6 +69,7 @@ class MainScreen(Screen[None]):
         ),
         Binding("r", "retest", "re-test", id="main.retest", tooltip="test the cursor's pair again, alone"),
         Binding("R", "sweep", "sweep", id="main.sweep", tooltip="run the whole sweep again"),
+        Binding("w", "watch", "watch", id="main.watch", tooltip="test all again in the background, or stop that"),
         Binding("space", "pause", "pause", id="main.pause", tooltip="start no new test, or go on"),
         *(
             Binding(
@@ -370,6 +371,10 @@ class MainScreen(Screen[None]):
         """Start no new test, or go on."""
         self._fabric_app.pause()
         self._draw_keys()
+
+    def action_watch(self) -> None:
+        """Test pairs again in the background, or stop that."""
+        self._fabric_app.watch()
 
     def action_copy(self) -> None:
         """Copy what is known of the cursor's pair."""

@@ -36,5 +36,8 @@ class Feed(Protocol):
     async def sweep(self) -> None:
         """Run the whole sweep again over the nodes that are left."""
 
+    def watch(self, on: bool) -> None:
+        """Test pairs again in the background while ``on``, suspects and the stalest first; a replay does nothing."""
+
     def pause(self, on: bool) -> None:
         """Start no new test while ``on``; what runs goes on to its end. A replay stops its clock."""

@@ -21,6 +21,7 @@ from fabtui.session.pump import EventPump
 from fabtui.session.ranks import exit_text
 from fabtui.session.remote import ProbeFailed, Remote
 from fabtui.session.sweep import Sweep
+from fabtui.session.watch import Watch
 
 INVENTORY_DEADLINE = 30.0
 #: How long nodes that are ready wait for the others, before the sweep begins without them; they join later.
@@ -73,6 +74,8 @@ class LiveFeed:
         self._gone: dict[str, str] = {}
         self._remotes: dict[str, Remote] = {}
         self._sweep: Sweep | None = None
+        self._watch: Watch | None = None
+        self._sweeping = False
         self._swept: list[str] = []
 
     # -- what a front end calls ---------------------------------------------------------------------------------------
@@ -98,8 +101,17 @@ class LiveFeed:
         if self._life.done():
             self._life.result()
 
+    def watch(self, on: bool) -> None:
+        """Test pairs again in the background while ``on``."""
+        if self._watch is not None:
+            self._watch.turn(on, self._first_done)
+
     async def close(self) -> None:
         """End everything on the nodes and close the journal; bounded in time."""
+        if self._watch is not None and not self._closing.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(2.0):
+                    await self._watch.stop()
         self._closing.set()
         if self._life is None:
             await self._pump.drain()
@@ -118,7 +130,7 @@ class LiveFeed:
             for src, dst in pairs
             if (a := self.model.number(src)) is not None and (b := self.model.number(dst)) is not None and a != b
         }
-        if self._testing.locked():
+        if self._sweeping or not self._first_done.is_set():
             self._pump.log("info", f"{len(numbers)} pairs will be tested again when this sweep is over")
         async with self._testing:
             if numbers:
@@ -127,11 +139,15 @@ class LiveFeed:
 
     async def sweep(self) -> None:
         """Run the whole sweep again over the nodes that are left."""
-        if self._sweep is None or self._testing.locked():
+        if self._sweep is None or self._sweeping or not self._first_done.is_set():
             return
-        async with self._testing:
-            await self._sweep.run(self._swept, [])
-            await self._end()
+        self._sweeping = True
+        try:
+            async with self._testing:
+                await self._sweep.run(self._swept, [])
+                await self._end()
+        finally:
+            self._sweeping = False
 
     # -- the life of the session --------------------------------------------------------------------------------------
 
@@ -141,6 +157,9 @@ class LiveFeed:
             async with contextlib.AsyncExitStack() as stack:
                 reach, faults = await self._open(stack)
                 self._sweep = Sweep(self._options, self._pump, self.model, self._go, faults)
+                self._watch = Watch(
+                    self._sweep, self._pump, self.model, self._go, self._testing, self._options.watch_rate, self._end
+                )
                 stack.push_async_callback(self._leave)
                 try:
                     async with asyncio.TaskGroup() as group:

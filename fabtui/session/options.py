@@ -48,6 +48,8 @@ class SessionOptions:
         engine: ``auto``, ``nccl``, ``torch`` or ``gloo``.
         keep_warm: Whether the ranks keep their GPUs after a sweep, for quick re-tests.
         looks_only: Whether nodes are only looked at, and nothing is tested.
+        watch_rate: Pairs a second that are tested again while the session watches; None: what suits the fabric.
+        pairs: The only pairs that are tested, by their endpoints (``n060:3``), each both ways; none: what ``mode`` says.
         force: Whether GPUs that other processes use are tested all the same.
     """
 
@@ -80,6 +82,8 @@ class SessionOptions:
     engine: Literal["auto", "nccl", "torch", "gloo"] = "auto"
     keep_warm: bool = False
     looks_only: bool = False
+    watch_rate: float | None = None
+    pairs: tuple[tuple[str, str], ...] = ()
 
     def recorded(self) -> dict[str, Any]:
         """Return what the recording keeps of it: names of variables, not their values, which may be secret."""

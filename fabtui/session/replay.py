@@ -57,6 +57,9 @@ class ReplayFeed:
     async def sweep(self) -> None:
         """Do nothing: a recording cannot be tested again."""
 
+    def watch(self, on: bool) -> None:
+        """Do nothing: a recording cannot be tested again."""
+
     async def close(self) -> None:
         """Stop playing."""
         self._closed = True

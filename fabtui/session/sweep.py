@@ -12,6 +12,7 @@ from fabtui.fabric.events import Kind, event
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
 from fabtui.session.admission import Admission, absent, admit, engine_for
+from fabtui.session.counting import Counting
 from fabtui.session.looks import Looks
 from fabtui.session.mesh import COUNT, WAIT, addresses_of, read_row, targets_of
 from fabtui.session.options import SessionOptions
@@ -36,6 +37,9 @@ class Sweep:
         model: What is known so far.
         go: Cleared while the session is paused.
         faults: Lab faults of pairs: ``(src, dst, kind, rate)`` with endpoint names.
+
+    Attributes:
+        warm: Whether the ranks keep their GPUs after tests for now, whatever the options say.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class Sweep:
         faults: list[tuple[str, str, str, float | None]],
     ) -> None:
         self.remotes: dict[str, Remote] = {}
+        self.warm = False
         self.bed = TestBed(
             report=self._report,
             began=lambda pairs: pump.emit(event(Kind.RUNNING, pairs=pairs)),
@@ -130,8 +135,8 @@ class Sweep:
             # Before the GPUs are given back: without a context anywhere, the driver takes seconds to answer.
             group.create_task(self._look_at([*old, *new], "nvlink"))
             group.create_task(self._trials.counting.settle(1.0))
-        if self._wants("p2p", "all_reduce") and not self._options.keep_warm:
-            await self.give_back()
+        if self._wants("p2p", "all_reduce"):
+            await self._done_with_gpus()
 
     async def _test(self, new: list[str], old: list[str], looks: asyncio.TaskGroup) -> None:
         """Ping, start the ranks and run all tests; the NVLinks are looked at as soon as the ranks have started.
@@ -299,7 +304,38 @@ class Sweep:
         async with asyncio.TaskGroup() as group:
             self._start_ranks(sorted(nodes), {}, group)
         await self._trials.pairs_alone(pairs)
-        if not self._options.keep_warm:
+        await self._done_with_gpus()
+
+    # -- watching -----------------------------------------------------------------------------------------------------
+
+    @property
+    def counting(self) -> Counting:
+        """Reads the counters of the nodes."""
+        return self._trials.counting
+
+    async def ready_again(self) -> None:
+        """Start the ranks that were given back; those that run are left as they are."""
+        nodes = [node for node in self._alive(list(self.bed.hosts)) if self.bed.hosts[node].stopped]
+        if nodes:
+            async with asyncio.TaskGroup() as group:
+                self._start_ranks(nodes, {}, group)
+
+    async def again(self, pairs: list[tuple[int, int]], deadline_share: float = 1.0) -> None:
+        """Test unordered pairs again, all at once as far as they share no NIC; the ranks keep what the tests have left.
+
+        Args:
+            pairs: Pairs of endpoint numbers, of which no two share an endpoint.
+            deadline_share: The share of the usual deadline they have.
+        """
+        await self._trials.again(pairs, deadline_share)
+
+    async def cool(self) -> None:
+        """Have the ranks let go of what tests have left, and give the GPUs back unless they are to be kept."""
+        await self._trials.let_go()
+        await self._done_with_gpus()
+
+    async def _done_with_gpus(self) -> None:
+        if not self._options.keep_warm and not self.warm:
             await self.give_back()
 
     async def close(self) -> None:

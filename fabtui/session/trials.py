@@ -58,6 +58,8 @@ class Trials:
         bed.lone = self.counting.look
         #: Pairs whose failure was seen twice already.
         self._proven: set[frozenset[int]] = set()
+        #: Pairs that were tested again since the ranks let go of their communicators.
+        self._kept = 0
 
     async def run(self, new: list[str], old: list[str], busy: dict[int, str]) -> None:
         """Test all that involves a node of ``new``; endpoints in ``busy`` are left alone."""
@@ -80,9 +82,9 @@ class Trials:
 
     async def _pairs(self, new: list[str], old: list[str], busy: dict[int, str]) -> None:
         here = [e for e in self._bed.endpoints if e.node in {*old, *new} and e.node in self._bed.hosts]
-        mode = mode_for(self._options.mode, len(here))
+        mode = "full" if self._options.pairs else mode_for(self._options.mode, len(here))
         fresh = {e.number for e in here if e.node in new}
-        pairs = [(a, b) for a, b in pairs_for(mode, here) if a in fresh or b in fresh]
+        pairs = [(a, b) for a, b in self._wanted(pairs_for(mode, here)) if a in fresh or b in fresh]
         self._pump.emit(event(Kind.PLAN, slow_below=SLOW_BELOW.get(self._engine, USUAL_SLOW_BELOW)))
         if mode != "full":
             self._pump.log("notice", f"{mode}: {len(pairs)} of {len(here) * (len(here) - 1) // 2} pairs are tested")
@@ -92,7 +94,8 @@ class Trials:
         self._pump.emit(event(Kind.PHASE, name="reach", total=0))
         dead = await check_reach(list(self._bed.hosts.values()), self._options.timeout, self._pump)
         if "world" in self._options.layers:
-            await self._world([e.number for e in here if e.number not in busy], {frozenset(pair) for pair in pairs})
+            ends = {end for pair in pairs for end in pair} if self._options.pairs else {e.number for e in here}
+            await self._world(sorted(ends - busy.keys()), {frozenset(pair) for pair in pairs})
         if "p2p" not in self._options.layers:
             return
         self._pump.emit(event(Kind.PHASE, name="p2p", total=2 * len(pairs) * max(1, len(self._options.sizes))))
@@ -102,6 +105,16 @@ class Trials:
             await self._run_pairs(pairs, size, alone=self._options.isolated)
         if self._bed.arm is None:
             await self._suspects({frozenset(pair) for pair in pairs})
+
+    def _wanted(self, pairs: list[Pair]) -> list[Pair]:
+        """Return those pairs that were asked for by name, where any were."""
+        if not self._options.pairs:
+            return pairs
+        there = {str(e) for e in self._bed.endpoints}
+        for name in sorted({end for pair in self._options.pairs for end in pair} - there):
+            self._pump.log("error", f"--pair: there is no endpoint {name}")
+        named = {frozenset(pair) for pair in self._options.pairs}
+        return [(a, b) for a, b in pairs if frozenset((self._name(a), self._name(b))) in named]
 
     async def _world(self, ranks: list[int], wanted: set[frozenset[int]]) -> None:
         ready = self._bed.ready()
@@ -168,19 +181,37 @@ class Trials:
         self, pairs: list[Pair], size: int, *, alone: bool = False, deadline: float | None = None
     ) -> None:
         """Test pairs, in parts after each of which the ranks let go of what the tests have left."""
-        test = PairTest(
-            bytes=size,
-            iters=self._options.iters,
-            warmup=self._options.warmup,
-            latency_iters=LATENCY_ITERS,
-            deadline=deadline or self._options.timeout,
-            both=self._options.both,
-            engine=self._engine,
-        )
+        test = self._pair_test(size, deadline or self._options.timeout)
         for part in in_parts(pairs, PAIRS_BEFORE_REST):
             sweep = PairSweep(self._bed, test, one_at_a_time=alone)
             await sweep.run(part)
             self._proven |= sweep.tested_alone
+            await self._rest()
+
+    def _pair_test(self, size: int, deadline: float) -> PairTest:
+        return PairTest(
+            bytes=size,
+            iters=self._options.iters,
+            warmup=self._options.warmup,
+            latency_iters=LATENCY_ITERS,
+            deadline=deadline,
+            both=self._options.both,
+            engine=self._engine,
+        )
+
+    async def again(self, pairs: list[Pair], deadline_share: float) -> None:
+        """Test a few pairs again; the ranks let go of their communicators only every now and then."""
+        size = max(self._options.sizes, default=self._bytes)
+        test = self._pair_test(size, deadline_share * self._options.timeout)
+        await PairSweep(self._bed, test, one_at_a_time=len(pairs) == 1).run(pairs)
+        self._kept += len(pairs)
+        if self._kept >= PAIRS_BEFORE_REST:
+            await self.let_go()
+
+    async def let_go(self) -> None:
+        """Have the ranks let go of what `again` has left."""
+        if self._kept:
+            self._kept = 0
             await self._rest()
 
     async def _rest(self) -> None:
@@ -205,7 +236,7 @@ class Trials:
             await self._run_pairs(dead, size, deadline=DEAD_SHARE * self._options.timeout)
             await self._pump.flush()
         bad = bad_pairs(self._model, swept, (Verdict.FAILED, Verdict.TIMEOUT, Verdict.SLOW))
-        if bad and len(bad) <= MAX_SUSPECTS:
+        if bad and len(bad) <= MAX_SUSPECTS and not self._options.pairs:
             lines = await retest(self._model, bad, self.pairs_alone, self._pump.flush)
             self._pump.emit(event(Kind.PLAN, suspects=lines))
         # What was tested alone came out faster, and so moved what is normal.

@@ -80,6 +80,9 @@ class FakeFeed:
     async def sweep(self) -> None:
         self.swept += 1
 
+    def watch(self, on: bool) -> None:
+        self.play([event(Kind.WATCH, on=on, time=self.model.now)])
+
     def pause(self, on: bool) -> None:
         self.play([event(Kind.PAUSED, on=on, time=self.model.now)])
 

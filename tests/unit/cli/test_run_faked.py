@@ -11,7 +11,7 @@ import pytest
 
 from fabtui.cli import main as entry
 from fabtui.nodes.link import Link
-from fabtui.session import live
+from fabtui.session import live, watch
 from fabtui.session.options import SessionOptions
 from tests.unit.session.fakenodes import FakeLink, FakeNodes, Script
 
@@ -121,3 +121,35 @@ def test_the_options_are_those_that_were_asked_for(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(live, "LiveFeed", stop)
     assert entry.main(["run", "--nodes", "a", "--no-record", "--engine", "gloo"]) == 130
     assert [options.engine for options in seen] == ["gloo"]
+
+
+def test_only_the_pair_that_is_named_is_tested(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    nodes = FakeNodes(Script({"a": 2, "b": 2}, silent={(0, 3)}))
+    asked = ("--pair", "a:0>b:1", "--probes", "p2p", "--csv", str(tmp_path / "c"))
+    assert run(monkeypatch, nodes, *asked) == 1
+    rows = list(csv.DictReader((tmp_path / "c").open()))
+    assert {(row["src"], row["dst"]) for row in rows} == {("a:0", "b:1"), ("b:1", "a:0")}
+    out = capsys.readouterr().out
+    assert "neither end passes" not in out, "nothing was tested that could tell"
+
+
+def test_a_pair_of_which_an_end_is_not_there_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = FakeNodes(Script({"a": 2, "b": 2}))
+    assert run(monkeypatch, nodes, "--pair", "a:0>b:7", "--probes", "p2p") == 3
+    assert "nothing was measured" in capsys.readouterr().out
+
+
+def test_watching_finds_what_breaks_after_the_sweep(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(watch, "STEP", 0.01)
+    rates: dict[tuple[int, int], float | list[float]] = {(0, 1): [50e9, 1e9]}
+    nodes = FakeNodes(Script({"a": 3, "b": 3}, rates=rates))
+    assert run(monkeypatch, nodes, "--watch", "1.5", "--watch-rate", "100") == 1
+    out = capsys.readouterr().out
+    assert "a:0 > a:1" in " ".join(out.replace("->", ">").split())
+    assert out.rstrip().endswith("1 slow")

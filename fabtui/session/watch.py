@@ -1,0 +1,282 @@
+"""Watching: pairs are tested again in the background at a bounded rate, suspects first, then what is stalest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+
+from fabtui.fabric.events import Kind, event
+from fabtui.fabric.measurement import Layer, Verdict
+from fabtui.fabric.model import Model
+from fabtui.fabric.text import one_line
+from fabtui.session.pump import EventPump
+from fabtui.session.sweep import Sweep
+
+Pair = tuple[int, int]
+
+PHASE = "watch"
+#: Seconds between two steps, each of which tests as many pairs as the rate allows.
+STEP = 0.5
+#: Pairs a second, whatever the size of the fabric.
+LEAST_RATE = 2.0
+#: Endpoints for each further pair a second: an endpoint is in a test about every four seconds.
+ENDPOINTS_A_PAIR = 8
+#: Seconds before a suspect is tested again.
+SUSPECT_REST = 5.0
+#: The share of the deadline that a pair has which was dead when it was tested last.
+DEAD_SHARE = 0.3
+#: Seconds between two looks for something to test while there is nothing.
+IDLE = 1.0
+
+_DEAD = (Verdict.FAILED, Verdict.TIMEOUT)
+
+
+def rate_for(wanted: float | None, endpoints: int) -> float:
+    """Return how many pairs are tested in a second: what is wanted, else what suits so many endpoints."""
+    return wanted if wanted is not None else max(LEAST_RATE, endpoints / ENDPOINTS_A_PAIR)
+
+
+def verdicts_of(model: Model, pair: Pair) -> list[Verdict]:
+    """Return the verdicts of both directions of a pair, as far as it was tested."""
+    names = [str(model.endpoints[number]) for number in pair]
+    found = [model.latest(Layer.P2P, src, dst) for src, dst in (names, names[::-1])]
+    return [model.verdict(one) for one in found if one is not None]
+
+
+def is_suspect(model: Model, pair: Pair) -> bool:
+    """Say whether a pair is bad in a direction, or flaps."""
+    a, b = (str(model.endpoints[number]) for number in pair)
+    flaps = (Layer.P2P, a, b) in model.flapping or (Layer.P2P, b, a) in model.flapping
+    return flaps or any(verdict.bad for verdict in verdicts_of(model, pair))
+
+
+class Round:
+    """The order in which pairs are tested again: the stalest first, round and round; every other turn is a suspect's.
+
+    Args:
+        model: What is known; what was never tested is not tested here either.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._stale: deque[Pair] = deque()
+        self._suspects: deque[Pair] = deque()
+        self._tested: dict[Pair, float] = {}
+        self._turn = 0
+
+    def _begin(self) -> None:
+        """Line up all pairs that were tested, the stalest first, and those of them that are suspects."""
+        times: dict[Pair, float] = {}
+        for measurement in self._model.measurements():
+            if measurement.layer is not Layer.P2P:
+                continue
+            a, b = self._model.number(measurement.src), self._model.number(measurement.dst)
+            if a is not None and b is not None and a != b:
+                pair = (min(a, b), max(a, b))
+                times[pair] = min(times.get(pair, measurement.time), measurement.time)
+        self._stale = deque(sorted(times, key=lambda pair: (times[pair], pair)))
+        known = set(self._suspects)
+        self._suspects.extend(p for p in self._stale if p not in known and is_suspect(self._model, p))
+
+    def take(self, count: int, usable: set[int], now: float) -> list[Pair]:
+        """Return the next pairs, at most ``count``, no two of which share an endpoint.
+
+        Args:
+            count: How many are wanted.
+            usable: The endpoints that can be tested.
+            now: The time, in seconds of any clock that goes on.
+        """
+        if not self._stale:
+            self._begin()
+        taken: list[Pair] = []
+        for _ in range(count):
+            self._turn += 1
+            free = usable - {end for pair in taken for end in pair}
+            pair = self._suspect(free, now) if self._turn % 2 else None
+            pair = pair or self._stalest(free, usable, now) or self._suspect(free, now)
+            if pair is None:
+                break
+            taken.append(pair)
+            self._tested[pair] = now
+        return taken
+
+    def _suspect(self, free: set[int], now: float) -> Pair | None:
+        for _ in range(len(self._suspects)):
+            pair = self._suspects.popleft()
+            if not is_suspect(self._model, pair):
+                continue
+            self._suspects.append(pair)
+            if free.issuperset(pair) and now - self._tested.get(pair, float("-inf")) >= SUSPECT_REST:
+                return pair
+        return None
+
+    def _stalest(self, free: set[int], usable: set[int], now: float) -> Pair | None:
+        passed_over = []
+        found = None
+        while self._stale and found is None:
+            pair = self._stale.popleft()
+            if not usable.issuperset(pair) or now - self._tested.get(pair, float("-inf")) < STEP:
+                # Not in this round: its node is gone, or it was tested as a suspect just now.
+                continue
+            if free.issuperset(pair):
+                found = pair
+            else:
+                passed_over.append(pair)
+        # What has to wait for another pair of this step comes first in the next.
+        self._stale.extendleft(reversed(passed_over))
+        return found
+
+    def ended(self, pairs: Iterable[Pair]) -> list[Pair]:
+        """Take note that pairs were tested; returns those that came to be suspects by it."""
+        new = [pair for pair in pairs if pair not in self._suspects and is_suspect(self._model, pair)]
+        self._suspects.extend(new)
+        return new
+
+
+class Watch:
+    """Tests pairs again while it is on. Tests that a user asks for come between its steps.
+
+    Args:
+        sweep: What tests.
+        pump: Where events go.
+        model: What is known.
+        go: Cleared while the session is paused.
+        testing: Held by whoever tests.
+        rate: Pairs a second, or None for what suits the fabric.
+        end: Closes a session's tests: tells the exit code.
+    """
+
+    def __init__(
+        self,
+        sweep: Sweep,
+        pump: EventPump,
+        model: Model,
+        go: asyncio.Event,
+        testing: asyncio.Lock,
+        rate: float | None,
+        end: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._sweep = sweep
+        self._pump = pump
+        self._model = model
+        self._go = go
+        self._testing = testing
+        self._rate = rate
+        self._end = end
+        self._on = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        #: Whether the tests that run now are its own.
+        self.stepping = False
+
+    @property
+    def on(self) -> bool:
+        """Whether it is on."""
+        return self._on.is_set()
+
+    def turn(self, on: bool, first: asyncio.Event) -> None:
+        """Turn it on or off; what runs is ended.
+
+        Args:
+            on: Whether it is to be on.
+            first: Set when the first sweep is done; it begins after that.
+        """
+        if on == self.on:
+            return
+        self._pump.emit(event(Kind.WATCH, on=on))
+        if not on:
+            self._on.clear()
+            return
+        self._on.set()
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(first))
+
+    async def stop(self) -> None:
+        """End it at once, and what it tests."""
+        task, self._task = self._task, None
+        was, self.stepping = self.on, False
+        self._on.clear()
+        if task is None or task.done():
+            return
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        if was:
+            self._pump.emit(event(Kind.WATCH, on=False))
+        if self._model.phase.name == PHASE:
+            await self._end()
+
+    async def _run(self, first: asyncio.Event) -> None:
+        try:
+            await first.wait()
+            while self.on:
+                await self._watch()
+                # Turned on again while it came to its end.
+        except Exception as error:
+            # The session lives on without it.
+            self._on.clear()
+            text = one_line(f"{type(error).__name__}: {error}", 300)
+            self._pump.log("error", f"watching ended by an error: {text}")
+            self._pump.emit(event(Kind.WATCH, on=False))
+            await self._end()
+
+    async def _watch(self) -> None:
+        rate = rate_for(self._rate, len(self._model.endpoints))
+        self._pump.log("info", f"watching: at most {rate:.3g} pairs a second; the ranks keep their GPUs meanwhile")
+        order = Round(self._model)
+        self._sweep.warm = True
+        loop = asyncio.get_running_loop()
+        credit, most = 1.0, max(1.0, 2 * rate * STEP)
+        last = loop.time()
+        try:
+            with self._sweep.counting.over():
+                while self.on:
+                    now = loop.time()
+                    credit, last = min(credit + rate * (now - last), most), now
+                    if credit < 1:
+                        await self._wait((1 - credit) / rate)
+                        continue
+                    done = await self._step(order, int(credit))
+                    credit -= done
+                    await self._wait(now + (min(STEP, 1 / rate) if done else IDLE) - loop.time())
+        finally:
+            self._sweep.warm = False
+        async with self._testing:
+            await self._sweep.cool()
+            await self._end()
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait, but no longer than it is on."""
+        until = asyncio.get_running_loop().time() + seconds
+        while self.on and (left := until - asyncio.get_running_loop().time()) > 0:
+            await asyncio.sleep(min(left, 0.2))
+
+    async def _step(self, order: Round, count: int) -> int:
+        """Test the next pairs; returns how many there were."""
+        await self._go.wait()
+        async with self._testing:
+            if not self.on or not self._go.is_set():
+                return 0
+            if self._model.phase.name != PHASE:
+                self._pump.emit(event(Kind.PHASE, name=PHASE, total=0))
+            self.stepping = True
+            try:
+                await self._sweep.ready_again()
+                pairs = order.take(count, self._sweep.bed.ready(), asyncio.get_running_loop().time())
+                dead = [pair for pair in pairs if any(v in _DEAD for v in verdicts_of(self._model, pair))]
+                well = [pair for pair in pairs if pair not in dead]
+                if dead:
+                    await self._sweep.again(dead, DEAD_SHARE)
+                if well:
+                    await self._sweep.again(well)
+                await self._pump.flush()
+            finally:
+                self.stepping = False
+            self._tell(order.ended(pairs))
+            return len(pairs)
+
+    def _tell(self, pairs: list[Pair]) -> None:
+        for a, b in pairs:
+            src, dst = self._model.endpoints[a], self._model.endpoints[b]
+            verdict = next((v for v in verdicts_of(self._model, (a, b)) if v.bad), None)
+            what = f"is {verdict} now" if verdict is not None else "is flapping"
+            self._pump.log("warning", f"{src} - {dst} {what}")

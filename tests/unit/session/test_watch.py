@@ -1,0 +1,235 @@
+"""Watch mode over played nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabtui.fabric.endpoint import Endpoint
+from fabtui.fabric.events import Kind, event
+from fabtui.fabric.measurement import Layer, Measurement, Verdict
+from fabtui.fabric.model import Model
+from fabtui.session import watch
+from fabtui.session.journal import read_events
+from fabtui.session.live import LiveFeed
+from fabtui.session.options import SessionOptions
+from fabtui.session.watch import Round, is_suspect, rate_for
+from tests.unit.session.fakenodes import FakeNodes, Script
+
+
+def _model(count: int, **bad: Any) -> Model:
+    """A model of endpoints on one node, whose pairs were all tested, each a second after the one before."""
+    model = Model()
+    model.apply(event(Kind.START, nodes=["a"], time=0.0))
+    ends = [{"number": n, "node": "a", "index": n} for n in range(count)]
+    model.apply(event(Kind.ENDPOINTS, endpoints=ends, time=0.0))
+    at = 0.0
+    for a in range(count):
+        for b in range(count):
+            if a != b:
+                at += 1.0
+                _measure(model, (a, b), Verdict.OK, at)
+    return model
+
+
+def _measure(model: Model, pair: tuple[int, int], verdict: Verdict, at: float) -> None:
+    src, dst = (str(Endpoint(number=n, node="a", index=n)) for n in pair)
+    value = 50.0 if verdict is Verdict.OK else None
+    one = Measurement(Layer.P2P, src, dst, verdict, value, "GB/s", 1 << 20, at)
+    model.apply(event(Kind.MEASURED, measurements=[one.to_json()], time=at))
+
+
+def test_the_stalest_comes_first_and_everything_comes_round() -> None:
+    model = _model(4)
+    order = Round(model)
+    found = [pair for at in range(12) for pair in order.take(1, {0, 1, 2, 3}, float(at))]
+    assert len(found) == 12
+    assert found[:6] == [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)], "oldest first"
+    assert sorted(found[6:]) == sorted(found[:6]), "and once more"
+
+
+def test_every_other_turn_is_a_suspects_but_not_all_the_time() -> None:
+    model = _model(4)
+    _measure(model, (2, 3), Verdict.TIMEOUT, 100.0)
+    order = Round(model)
+    found = [order.take(1, {0, 1, 2, 3}, float(at))[0] for at in range(12)]
+    assert found[0] == (2, 3), "suspects first"
+    assert 2 <= found.count((2, 3)) <= 4, "it rests between its turns"
+    assert {(0, 1), (0, 2), (0, 3), (1, 2), (1, 3)} <= set(found), "nothing else waits for it"
+
+
+def test_what_is_well_again_is_no_suspect_but_what_flaps_is() -> None:
+    model = _model(4)
+    assert not is_suspect(model, (0, 1))
+    _measure(model, (0, 1), Verdict.FAILED, 100.0)
+    assert is_suspect(model, (0, 1))
+    _measure(model, (0, 1), Verdict.OK, 101.0)
+    assert model.flapping == {(Layer.P2P, "a:0", "a:1"): 2}
+    assert is_suspect(model, (0, 1)), "ok, failed, ok"
+    for at in range(10):
+        _measure(model, (0, 1), Verdict.OK, 110.0 + at)
+    assert model.flapping == {}
+    assert not is_suspect(model, (0, 1))
+
+
+def test_pairs_taken_together_share_no_endpoint_and_those_left_out_come_next() -> None:
+    model = _model(4)
+    order = Round(model)
+    assert order.take(2, {0, 1, 2, 3}, 0.0) == [(0, 1), (2, 3)]
+    assert order.take(1, {0, 1, 2, 3}, 1.0) == [(0, 2)]
+
+
+def test_endpoints_that_are_not_there_are_not_taken() -> None:
+    order = Round(_model(4))
+    assert order.take(3, {0, 2}, 0.0) == [(0, 2)]
+    assert order.take(3, set(), 0.0) == []
+
+
+def test_the_rate_grows_with_the_fabric_unless_it_is_given() -> None:
+    assert rate_for(None, 8) == 2.0
+    assert rate_for(None, 1024) == 128.0
+    assert rate_for(0.5, 1024) == 0.5
+
+
+async def _until(done: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not done():
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "STEP", 0.01)
+    monkeypatch.setattr(watch, "SUSPECT_REST", 0.05)
+    monkeypatch.setattr(watch, "IDLE", 0.05)
+
+
+def _feed(script: Script, **options: Any) -> tuple[LiveFeed, FakeNodes]:
+    nodes = FakeNodes(script)
+    given = {"hosts": tuple(script.gpus), "timeout": 0.5, "watch_rate": 100.0, **options}
+    return LiveFeed(SessionOptions(**given), nodes), nodes
+
+
+def _attempts(model: Model) -> int:
+    return sum(m.attempts for m in model.measurements() if m.layer is Layer.P2P)
+
+
+@pytest.mark.usefixtures("quick")
+async def test_watching_goes_round_without_new_ranks_and_ends_with_an_exit_code(tmp_path: Path) -> None:
+    feed, nodes = _feed(Script({"a": 2, "b": 2}), record=tmp_path / "r.jsonl.gz")
+    model = feed.model
+    try:
+        await feed.run()
+        assert model.exit_code == 0
+        assert {link.spawns for link in nodes.links.values()} == {1}
+        feed.watch(True)
+        await _until(lambda: _attempts(model) >= 12 * 4)
+        assert model.watching
+        assert model.phase.name == "watch"
+        assert model.exit_code is None
+        assert {link.spawns for link in nodes.links.values()} == {2}, "started once, and not for each pair"
+        assert all(m.attempts >= 3 for m in model.measurements() if m.layer is Layer.P2P), "all came round"
+        feed.watch(False)
+        await _until(lambda: model.exit_code == 0)
+        assert not model.watching
+        assert nodes.links["a"].sent[-1] == {"t": "rank", "m": {"op": "quit"}}, "the GPUs are given back"
+        done = _attempts(model)
+        await asyncio.sleep(0.1)
+        assert _attempts(model) == done
+    finally:
+        await feed.close()
+    kinds = [(e["kind"], e.get("on")) for e in read_events(tmp_path / "r.jsonl.gz")]
+    assert ("watch", True) in kinds
+    assert ("watch", False) in kinds
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_pair_that_breaks_while_it_is_watched_is_told_and_marked() -> None:
+    script = Script({"a": 2, "b": 2})
+    feed, _ = _feed(script)
+    model = feed.model
+    try:
+        await feed.run()
+        feed.watch(True)
+        await _until(lambda: _attempts(model) >= 12 * 2)
+        script.silent.add((0, 3))
+        await _until(lambda: model.latest(Layer.P2P, "a:0", "b:1").verdict is Verdict.TIMEOUT)  # type: ignore[union-attr]
+        await _until(lambda: any("a:0 - b:1 is timeout now" in line.text for line in model.log))
+        script.silent.clear()
+        await _until(lambda: (Layer.P2P, "a:0", "b:1") in model.flapping)
+    finally:
+        await feed.close()
+    assert model.exit_code == 0, "a session that is left while it watches ends as any other"
+    assert not model.watching
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_dead_pair_has_a_part_of_the_deadline() -> None:
+    feed, nodes = _feed(Script({"a": 1, "b": 1}, silent={(0, 1)}), timeout=1.0)
+    try:
+        await feed.run()
+        feed.watch(True)
+        await _until(lambda: _attempts(feed.model) >= 8)
+    finally:
+        await feed.close()
+    deadlines = [m["m"]["deadline"] for m in nodes.links["a"].sent if m["t"] == "rank" and m["m"]["op"] == "pair"]
+    assert deadlines[-1] == pytest.approx(0.3)
+    assert feed.model.exit_code == 1
+
+
+@pytest.mark.usefixtures("quick")
+async def test_what_the_user_asks_for_comes_between_and_watching_goes_on() -> None:
+    feed, _ = _feed(Script({"a": 2, "b": 2}, takes=0.02))
+    model = feed.model
+    try:
+        await feed.run()
+        feed.watch(True)
+        await _until(lambda: model.phase.name == "watch" and _attempts(model) > 14)
+        phases = []
+        feed.listen(lambda: phases.append(model.phase.name))
+        await feed.retest([("a:0", "b:0")])
+        assert "re-test" in phases
+        await feed.sweep()
+        assert "p2p" in phases
+        done = _attempts(model)
+        await _until(lambda: _attempts(model) > done + 4 and model.phase.name == "watch")
+    finally:
+        await feed.close()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_pause_stops_it_and_a_lost_node_is_left_out() -> None:
+    feed, nodes = _feed(Script({"a": 2, "b": 2, "c": 2}))
+    model = feed.model
+    try:
+        await feed.run()
+        feed.watch(True)
+        await _until(lambda: _attempts(model) > 34)
+        feed.pause(True)
+        await asyncio.sleep(0.1)
+        done = _attempts(model)
+        await asyncio.sleep(0.1)
+        assert _attempts(model) == done
+        nodes.links["c"].lose("lost", "the connection broke")
+        feed.pause(False)
+        await _until(lambda: _attempts(model) > done + 30)
+        assert model.watching
+        assert model.nodes["c"].state == "lost"
+    finally:
+        await feed.close()
+
+
+async def test_watching_that_is_turned_on_early_begins_after_the_sweep() -> None:
+    feed, _ = _feed(Script({"a": 2, "b": 2}, takes=0.02))
+    running = asyncio.create_task(feed.run())
+    try:
+        await _until(lambda: feed.model.phase.name == "p2p")
+        feed.watch(True)
+        await running
+        await _until(lambda: feed.model.phase.name == "watch")
+    finally:
+        await feed.close()
