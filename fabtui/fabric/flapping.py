@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from fabtui.fabric.measurement import Verdict
 
@@ -17,7 +18,7 @@ _SAYS_NOTHING = (Verdict.UNTESTED, Verdict.SKIPPED, Verdict.INCONCLUSIVE)
 def turns(verdicts: Iterable[Verdict]) -> int:
     """Return how often attempts, oldest first, turned from good to bad or back; those that say nothing are left out."""
     found = [verdict.bad for verdict in verdicts if verdict not in _SAYS_NOTHING]
-    return sum(a != b for a, b in zip(found, found[1:], strict=False))
+    return sum(a != b for a, b in pairwise(found))
 
 
 def flapping(verdicts: Iterable[Verdict]) -> int:

@@ -360,7 +360,7 @@ class FabricApp(App[int]):
         self.feed.pause(not self.model.paused)
         self._pulse.beat()
 
-    def watch(self) -> None:
+    def toggle_watch(self) -> None:
         """Test pairs again in the background, or stop that."""
         if self.can_test() and self.feed is not None:
             self.feed.watch(not self.model.watching)

@@ -374,7 +374,7 @@ class MainScreen(Screen[None]):
 
     def action_watch(self) -> None:
         """Test pairs again in the background, or stop that."""
-        self._fabric_app.watch()
+        self._fabric_app.toggle_watch()
 
     def action_copy(self) -> None:
         """Copy what is known of the cursor's pair."""

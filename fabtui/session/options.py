@@ -49,7 +49,7 @@ class SessionOptions:
         keep_warm: Whether the ranks keep their GPUs after a sweep, for quick re-tests.
         looks_only: Whether nodes are only looked at, and nothing is tested.
         watch_rate: Pairs a second that are tested again while the session watches; None: what suits the fabric.
-        pairs: The only pairs that are tested, by their endpoints (``n060:3``), each both ways; none: what ``mode`` says.
+        pairs: The only pairs that are tested, by their endpoints (``n060:3``), both ways; none: what ``mode`` says.
         force: Whether GPUs that other processes use are tested all the same.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 
@@ -164,7 +165,8 @@ class Watch:
         self._testing = testing
         self._rate = rate
         self._end = end
-        self._on = asyncio.Event()
+        self._off = asyncio.Event()
+        self._off.set()
         self._task: asyncio.Task[None] | None = None
         #: Whether the tests that run now are its own.
         self.stepping = False
@@ -172,7 +174,7 @@ class Watch:
     @property
     def on(self) -> bool:
         """Whether it is on."""
-        return self._on.is_set()
+        return not self._off.is_set()
 
     def turn(self, on: bool, first: asyncio.Event) -> None:
         """Turn it on or off; what runs is ended.
@@ -185,9 +187,9 @@ class Watch:
             return
         self._pump.emit(event(Kind.WATCH, on=on))
         if not on:
-            self._on.clear()
+            self._off.set()
             return
-        self._on.set()
+        self._off.clear()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(first))
 
@@ -195,7 +197,7 @@ class Watch:
         """End it at once, and what it tests."""
         task, self._task = self._task, None
         was, self.stepping = self.on, False
-        self._on.clear()
+        self._off.set()
         if task is None or task.done():
             return
         task.cancel()
@@ -213,7 +215,7 @@ class Watch:
                 # Turned on again while it came to its end.
         except Exception as error:
             # The session lives on without it.
-            self._on.clear()
+            self._off.set()
             text = one_line(f"{type(error).__name__}: {error}", 300)
             self._pump.log("error", f"watching ended by an error: {text}")
             self._pump.emit(event(Kind.WATCH, on=False))
@@ -246,9 +248,9 @@ class Watch:
 
     async def _wait(self, seconds: float) -> None:
         """Wait, but no longer than it is on."""
-        until = asyncio.get_running_loop().time() + seconds
-        while self.on and (left := until - asyncio.get_running_loop().time()) > 0:
-            await asyncio.sleep(min(left, 0.2))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, seconds)):
+                await self._off.wait()
 
     async def _step(self, order: Round, count: int) -> int:
         """Test the next pairs; returns how many there were."""

@@ -97,7 +97,7 @@ def test_the_rate_grows_with_the_fabric_unless_it_is_given() -> None:
 
 async def _until(done: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
-        while not done():
+        while not done():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
