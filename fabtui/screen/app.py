@@ -17,9 +17,11 @@ from textual.screen import Screen
 from fabtui.fabric.errors import InputError
 from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
+from fabtui.screen import leaving
 from fabtui.screen.axis import Seat
 from fabtui.screen.commands import KEY_NAMES, binding_groups, commands
 from fabtui.screen.hangup import leave_within, write_no_more
+from fabtui.screen.leaving import Leaving
 from fabtui.screen.levels import Glyphs
 from fabtui.screen.main import MainScreen
 from fabtui.screen.outputs import write_picture, write_snapshot
@@ -31,10 +33,10 @@ from fabtui.screen.theming import RAMP_OF_SYSTEM, ramp_of
 if TYPE_CHECKING:
     from fabtui.session.feed import Feed
 
-#: Seconds that a feed may take to end what runs on the nodes.
-CLOSE_DEADLINE = 12.0
 #: Seconds after that in which outputs are written, when the terminal is gone.
 HANGUP_GRACE = 5.0
+#: The phases in which nothing is measured that would be lost.
+NO_SWEEP = ("start", "connect", "look", "done")
 BAD_INPUT = 2
 BROKEN = 3
 
@@ -68,6 +70,7 @@ class FabricApp(App[int]):
             priority=True,
             tooltip="every command, to be searched",
         ),
+        Binding("ctrl+o", "jump", "jump", id="app.jump", show=False, tooltip="letters on the places one can go to"),
         Binding("q", "quit", "quit", id="app.quit", tooltip="end what runs on the nodes, and leave"),
         Binding("ctrl+c", "quit", id="app.interrupt", show=False, priority=True, tooltip="the same as quit"),
     ]
@@ -90,8 +93,7 @@ class FabricApp(App[int]):
         self._heard = clock()
         self._pulse = Pulse(self._soon)
         self._again: asyncio.TimerHandle | None = None
-        self._leaving = False
-        self._feed_closed = False
+        self.leaving = Leaving(self)
         self._trouble_badge: str | None = None
         self._main: MainScreen | None = None
         self._themes = ThemeKeeper(self)
@@ -145,11 +147,12 @@ class FabricApp(App[int]):
     def _hung_up(self) -> None:
         """End what runs on the nodes, and leave without a word to the terminal, which is gone."""
         write_no_more(self._driver)
-        leave_within(CLOSE_DEADLINE + HANGUP_GRACE)
+        leave_within(leaving.CLOSE_DEADLINE + HANGUP_GRACE)
         self._interrupted()
 
     def _interrupted(self) -> None:
-        self.call_later(self.action_quit)
+        # Whoever sends a signal is not there to answer a question.
+        self.call_later(self.leaving.leave)
 
     def _start(self) -> None:
         self.run_worker(self._run_feed(), name="feed", exit_on_error=False)
@@ -168,14 +171,14 @@ class FabricApp(App[int]):
             self.set_interval(1.0, self._tick)
             await feed.run()
         except InputError as error:
-            self._leave(BAD_INPUT, f"fabtui: {one_line(str(error), 1000)}")
+            self.leave_with(BAD_INPUT, f"fabtui: {one_line(str(error), 1000)}")
         except Exception as error:
             # What is known stays on the screen; what broke is told there and once more at the end.
             self._broke(error)
         else:
             self._pulse.beat()
             if self.settings.exit_on_end:
-                await self.action_quit()
+                self.leaving.leave()
 
     def _use_settings(self) -> None:
         """Use what of the user's settings the first frame did not need, and tell what is wrong with them."""
@@ -199,7 +202,8 @@ class FabricApp(App[int]):
         self._trouble_badge = f"STOPPED BY AN ERROR: {text}"
         self._pulse.beat()
 
-    def _leave(self, code: int, words: str | None = None) -> None:
+    def leave_with(self, code: int, words: str | None = None) -> None:
+        """Leave with an exit code, and a line that is printed when the screen is gone."""
         self.last_words = words or self.last_words
         self.exit(code, return_code=code)
 
@@ -211,33 +215,12 @@ class FabricApp(App[int]):
         return self.model.exit_code or 0
 
     async def action_quit(self) -> None:
-        """End what runs on the nodes, then the app; at once when asked a second time."""
-        if self._leaving:
-            self._leave(self.exit_status)
-            return
-        self._leaving = True
-        if self.feed is not None and not self._feed_closed:
-            while len(self.screen_stack) > 1:
-                self.pop_screen()
-            self.main.show_closing("closing: ending what runs on the nodes (q again: leave at once)")
-        self.run_worker(self._close_and_leave(), name="close", exit_on_error=False)
-
-    async def _close_and_leave(self) -> None:
-        await self.close_feed()
-        self._leave(self.exit_status)
+        """Quit; while a sweep runs, only after a question."""
+        self.leaving.ask()
 
     async def close_feed(self) -> None:
         """Close the feed, once, within a deadline; what goes wrong is told after the screen is gone."""
-        if self.feed is None or self._feed_closed:
-            return
-        self._feed_closed = True
-        try:
-            async with asyncio.timeout(CLOSE_DEADLINE):
-                await self.feed.close()
-        except TimeoutError:
-            self.last_words = f"fabtui: ending the session took more than {CLOSE_DEADLINE:.0f} s and was given up"
-        except Exception as error:
-            self.last_words = f"fabtui: ending the session: {one_line(f'{type(error).__name__}: {error}', 300)}"
+        await self.leaving.close_feed()
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -273,7 +256,13 @@ class FabricApp(App[int]):
     @property
     def running(self) -> bool:
         """Whether the session is doing something, so that its clock goes."""
-        return self.feed is not None and self.feed.can_test and self.model.exit_code is None and not self._leaving
+        return self.feed is not None and self.feed.can_test and self.model.exit_code is None and not self.leaving.begun
+
+    @property
+    def sweeping(self) -> bool:
+        """Whether tests are under way that would be lost."""
+        phase = self.model.phase
+        return self.running and phase.total > 0 and phase.name not in NO_SWEEP
 
     def elapsed(self) -> float:
         """Return the seconds since the session began."""
@@ -381,11 +370,21 @@ class FabricApp(App[int]):
         return KEY_NAMES.get(binding.key) or super().get_key_display(binding)
 
     def action_help(self) -> None:
-        """Show what every key does."""
-        from fabtui.screen.help import HelpScreen
+        """Show what this view is, and what every key does."""
+        from fabtui.screen.help import HelpScreen, views_of
 
         if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen(binding_groups()))
+            self.push_screen(HelpScreen(binding_groups(), views_of(self)))
+
+    def action_jump(self) -> None:
+        """Show letters on the places one can go to."""
+        from fabtui.screen.jump import JumpScreen, targets_of
+
+        targets = targets_of(self, self.screen)
+        if targets:
+            self.push_screen(JumpScreen(targets))
+        else:
+            self.tell("there is nowhere to jump to here")
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield a command for everything that has a key, and for the themes."""

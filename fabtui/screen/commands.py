@@ -45,8 +45,10 @@ def keys_of(app: FabricApp, binding: Binding) -> list[str]:
 def binding_groups() -> list[tuple[str, type[DOMNode]]]:
     """Return the classes that have bindings, with their titles."""
     from fabtui.screen.app import FabricApp
+    from fabtui.screen.confirm import ConfirmScreen
     from fabtui.screen.detail import DetailScreen
     from fabtui.screen.grid import GridView
+    from fabtui.screen.jump import JumpScreen
     from fabtui.screen.main import MainScreen
     from fabtui.screen.node import NodeScreen
     from fabtui.screen.pair import PairScreen
@@ -60,6 +62,8 @@ def binding_groups() -> list[tuple[str, type[DOMNode]]]:
         ("pair", PairScreen),
         ("node", NodeScreen),
         ("pair, node and help", DetailScreen),
+        ("questions", ConfirmScreen),
+        ("jump", JumpScreen),
     ]
 
 

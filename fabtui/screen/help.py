@@ -1,6 +1,9 @@
-"""What every key does, made from the bindings themselves."""
+"""What a view shows and what every key does, made from the bindings themselves."""
 
 from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
 
 from textual.binding import Binding
 from textual.dom import DOMNode
@@ -10,28 +13,70 @@ from fabtui.screen.detail import DetailScreen, Lines, section
 from fabtui.screen.levels import FAIR_FROM, GOOD_FROM, Slot
 from fabtui.screen.words import LAYERS, MUTED, Part, layer_title
 
+if TYPE_CHECKING:
+    from fabtui.screen.app import FabricApp
+
+#: What each view shows, for those who see it for the first time.
+_WORDS = {
+    "GridView": (
+        "A row sends, a column receives. Colour and glyph are the verdict, the number is the value.",
+        "Values are compared within their class only: same node, same rail, across rails.",
+    ),
+    "WorstList": ("The bad pairs of the layer, the worst first. Small terminals get this in place of the grid.",),
+    "ConnectingView": ("The nodes and how far each is; of one that failed, why, and what to try.",),
+    "PairScreen": (
+        "One pair, both ways: values against the median of their class, the path, attempts, the error as it was said.",
+    ),
+    "NodeScreen": ("One node: its GPUs, links, NICs, versions and limits, and what its counters grew by.",),
+}
+
+
+def views_of(app: FabricApp) -> list[type[DOMNode]]:
+    """Return the classes of what is looked at: the widget that has the keys, then its screen."""
+    screen = app.screen
+    focused = screen.focused
+    found: list[type[DOMNode]] = [type(focused)] if focused is not None else []
+    found += [
+        kind for kind in type(screen).__mro__ if issubclass(kind, DOMNode) and kind.__module__.startswith("fabtui.")
+    ]
+    return found
+
+
+def words_of(kind: type[DOMNode]) -> tuple[str, ...]:
+    """Return what a view shows, in a line or two."""
+    own = kind.__dict__.get("HELP") or _WORDS.get(kind.__name__)
+    if own:
+        return (own,) if isinstance(own, str) else tuple(own)
+    return ((inspect.getdoc(kind) or "").split("\n")[0],)
+
 
 class HelpScreen(DetailScreen):
-    """The keys of each screen, the layers, and what the glyphs mean.
+    """What the view below it shows and its keys; then the keys of all others, the layers, and what the glyphs mean.
 
     Args:
         kinds: Classes with bindings, each with its title.
+        views: The classes of what is looked at, the one that has the keys first.
     """
 
     BINDING_GROUP_TITLE = "Help"
 
-    def __init__(self, kinds: list[tuple[str, type[DOMNode]]]) -> None:
+    def __init__(self, kinds: list[tuple[str, type[DOMNode]]], views: list[type[DOMNode]]) -> None:
         super().__init__()
-        self._kinds = kinds
+        self._here = [(title, kind) for view in views for title, kind in kinds if kind is view]
+        self._elsewhere = [(title, kind) for title, kind in kinds if (title, kind) not in self._here]
+        self._about = views[0] if views else None
 
     def title_parts(self) -> list[Part]:
         """Return the title."""
-        return [(" help ", "bold"), ("  keys can be rebound by the names on the right", MUTED)]
+        name = self._here[0][0] if self._here else "this view"
+        return [(f" help: {name} ", "bold"), ("  keys can be rebound by the names on the right, in config.toml", MUTED)]
 
     def body_lines(self, width: int) -> Lines:
-        """Return the keys, the layers and the glyphs."""
+        """Return what the view shows, the keys, the layers and the glyphs."""
         lines: Lines = []
-        for title, kind in self._kinds:
+        if self._about is not None:
+            lines += [[(words, "")] for words in words_of(self._about) if words]
+        for title, kind in self._here:
             lines += section(title)
             lines += [self._key_line(binding) for binding in bindings_of(kind)]
         lines += section("layers")
@@ -39,7 +84,11 @@ class HelpScreen(DetailScreen):
             [(f"  {number}  ", "bold $primary"), (f"{layer:<12}", ""), (layer_title(layer), MUTED)]
             for number, layer in enumerate(LAYERS, 1)
         ]
-        return lines + section("glyphs") + self._glyph_lines()
+        lines += section("glyphs") + self._glyph_lines()
+        for title, kind in self._elsewhere:
+            lines += section(title)
+            lines += [self._key_line(binding) for binding in bindings_of(kind)]
+        return lines
 
     def _key_line(self, binding: Binding) -> list[Part]:
         shown = ", ".join(keys_of(self.fabric_app, binding))

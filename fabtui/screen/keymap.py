@@ -9,7 +9,7 @@ from itertools import pairwise
 from textual.binding import Binding
 from textual.dom import DOMNode
 from textual.keys import Keys, _character_to_key
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 
 from fabtui.screen.commands import binding_groups, bindings_of
 
@@ -104,4 +104,6 @@ def _contexts() -> Iterable[list[Binding]]:
             continue
         own = [base for base in kind.__mro__ if issubclass(base, DOMNode)]
         screen = [] if issubclass(kind, Screen) else [main]
-        yield [binding for one in (*own, *screen, app) for binding in bindings_of(one) if binding.id]
+        # A question or the like lets no key through to what lies below.
+        below = [] if issubclass(kind, ModalScreen) else [app]
+        yield [binding for one in (*own, *screen, *below) for binding in bindings_of(one) if binding.id]

@@ -152,6 +152,11 @@ class LayerTabs(TextLine):
         super().__init__(id=id)
         self._spans: list[tuple[int, int, Layer]] = []
 
+    @property
+    def spans(self) -> list[tuple[int, int, Layer]]:
+        """Where each layer begins and ends, and which it is."""
+        return list(self._spans)
+
     def choose(self, layer: Layer, *, narrow: bool) -> None:
         """Show which layer is chosen."""
         parts: list[Part] = []

@@ -97,6 +97,12 @@ class WorstList(Widget, can_focus=True):
         self.refresh()
         self.post_message(self.Moved(self._bad[at].row, self._bad[at].column))
 
+    def select_pair(self, row: int, column: int) -> None:
+        """Put the cursor on the line of a pair, where it is listed."""
+        for at, bad in enumerate(self._bad):
+            if (bad.row, bad.column) == (row, column):
+                self.select(at)
+
     def action_move(self, by: int) -> None:
         """Move the cursor by lines."""
         self.select(self.cursor + by)

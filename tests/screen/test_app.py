@@ -384,7 +384,7 @@ async def test_closing_is_told_and_a_second_q_does_not_wait() -> None:
     app = make_app(feed)
     async with app.run_test(size=(120, 30)) as pilot:
         await settled(app, pilot)
-        await pilot.press("enter", "q")
+        await pilot.press("enter", "q", "y")
         await pilot.pause(0.1)
         assert "closing: ending what runs on the nodes" in screen_text(app)
         await pilot.press("q")
@@ -393,7 +393,7 @@ async def test_closing_is_told_and_a_second_q_does_not_wait() -> None:
 
 
 async def test_closing_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    import fabtui.screen.app as module
+    import fabtui.screen.leaving as module
 
     monkeypatch.setattr(module, "CLOSE_DEADLINE", 0.1)
     feed = FakeFeed(sweep_of_two().events)

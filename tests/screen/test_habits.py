@@ -1,0 +1,215 @@
+"""The question before quitting, jump mode, help of where one is, the mouse, the clipboard."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from textual import events
+
+from fabtui.screen.confirm import ConfirmScreen
+from fabtui.screen.jump import LETTERS, JumpScreen, targets_of
+from tests.screen.conftest import Opened, make_app, screen_text, settled
+from tests.screen.fakefeed import FAILED, TIMEOUT, FakeFeed, Story, sweep_of_two
+
+
+def letter_at(app: Any, x: int, y: int) -> str:
+    """The letter that jump mode shows at a place."""
+    line: str = screen_text(app).splitlines()[y]
+    return line[x : x + 3].strip()
+
+
+async def test_quitting_asks_only_while_a_sweep_runs() -> None:
+    feed = FakeFeed(sweep_of_two(end=False).events)
+    app = make_app(feed)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(app, pilot)
+        await pilot.press("q")
+        await pilot.pause()
+        assert isinstance(app.screen, ConfirmScreen)
+        text = " ".join(screen_text(app).split())
+        assert "A sweep runs. Quit?" in text
+        assert "56 of 56 tests of p2p are done" in text
+        await pilot.press("n")
+        await pilot.pause()
+        assert len(app.screen_stack) == 1
+        assert feed.closed == 0
+        await pilot.press("q", "escape", "q", "y")
+        await pilot.pause(0.2)
+    assert feed.closed == 1
+    assert app.return_value == 0
+
+
+@pytest.mark.parametrize("keys", [("q", "q"), ("ctrl+c", "ctrl+c"), ("q", "enter"), ("enter", "ctrl+c", "q")])
+async def test_the_key_that_quits_pressed_twice_quits(keys: tuple[str, ...]) -> None:
+    feed = FakeFeed(sweep_of_two(end=False).events)
+    app = make_app(feed)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(app, pilot)
+        await pilot.press(*keys)
+        await pilot.pause(0.2)
+    assert feed.closed == 1
+
+
+async def test_a_replay_and_what_has_ended_are_left_without_a_question() -> None:
+    for feed in (FakeFeed(sweep_of_two(end=False).events, can_test=False), FakeFeed(sweep_of_two().events)):
+        app = make_app(feed)
+        async with app.run_test(size=(100, 30)) as pilot:
+            await settled(app, pilot)
+            await pilot.press("q")
+            await pilot.pause(0.2)
+        assert feed.closed == 1
+
+
+async def test_nothing_is_asked_while_nodes_are_connected() -> None:
+    story = Story(["n000", "n001"], 4)
+    story.connect("n000")
+    app = make_app(FakeFeed(story.events))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(app, pilot)
+        await pilot.press("q")
+        await pilot.pause(0.2)
+    assert app.return_value == 0
+
+
+async def test_a_letter_jumps_to_a_layer_and_to_a_node(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        targets = targets_of(app, app.screen)
+        assert 9 <= len(targets) <= len(LETTERS)
+        await pilot.press("ctrl+o")
+        await pilot.pause()
+        assert isinstance(app.screen, JumpScreen)
+        assert "jump: press a letter" in screen_text(app)
+        start, _, layer = app.main.tabs.spans[3]
+        letter = letter_at(app, start, app.main.tabs.region.y)
+        assert letter in LETTERS
+        await pilot.press(letter)
+        await pilot.pause(0.1)
+        assert len(app.screen_stack) == 1
+        assert app.main.source.layer is layer
+
+        await pilot.press("ctrl+o")
+        await pilot.pause()
+        nodes = [t for t in targets if t.x == app.main.grid.region.x and t.y > app.main.grid.region.y]
+        await pilot.press(letter_at(app, nodes[1].x, nodes[1].y))
+        await pilot.pause(0.1)
+        assert app.main.source.axis.seats[app.main.grid.row].name == "n001:0"
+
+
+async def test_a_letter_jumps_to_a_bad_pair_of_the_panel(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        await pilot.press("ctrl+o")
+        await pilot.pause()
+        panel = app.main.panel.region
+        lines = screen_text(app).splitlines()
+        at = next(y for y, line in enumerate(lines) if "timeout" in line[panel.x :] and y > panel.y + 3)
+        letter = lines[at][app.main.panel.content_region.x :][:3].strip()
+        await pilot.press(letter)
+        await pilot.pause(0.1)
+        assert tuple(seat.name for seat in app.main.cursor_seats() or ()) == TIMEOUT
+
+
+async def test_jumping_in_a_detail_and_leaving_jump_mode(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(100, 30)) as (app, pilot):
+        await pilot.press("n", "ctrl+o")
+        await pilot.pause()
+        assert isinstance(app.screen, JumpScreen)
+        await pilot.press("escape")
+        await pilot.pause()
+        node = app.screen
+        assert type(node).__name__ == "NodeScreen"
+        last = targets_of(app, node)[-1]
+        await pilot.press("ctrl+o")
+        await pilot.pause()
+        await pilot.press(letter_at(app, last.x, last.y))
+        await pilot.pause(0.1)
+        assert node.query_one("#detail-body").scroll_y > 0
+        await pilot.press("ctrl+o", "5")
+        await pilot.pause()
+        assert app.screen is node
+
+
+async def test_a_letter_can_be_clicked(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        start, _, layer = app.main.tabs.spans[5]
+        await pilot.press("ctrl+o")
+        await pilot.pause()
+        await pilot.click(offset=(start + 1, app.main.tabs.region.y))
+        await pilot.pause(0.1)
+        assert app.screen is app.main
+        assert app.main.source.layer is layer
+
+
+@pytest.mark.parametrize(
+    ("keys", "title", "words", "first"),
+    [
+        ((), "help: grid", "A row sends, a column receives.", "grid.up"),
+        (("enter",), "help: pair", "One pair, both ways", "pair.retest"),
+        (("n",), "help: node", "One node: its GPUs", "node."),
+    ],
+)
+async def test_help_begins_with_what_is_looked_at(
+    opened: Opened, keys: tuple[str, ...], title: str, words: str, first: str
+) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(120, 200)) as (app, pilot):
+        await pilot.press(*keys, "question_mark")
+        await pilot.pause()
+        text = screen_text(app)
+        assert title in text.splitlines()[0]
+        assert text.index(words) < text.index(first) < text.index("glyphs")
+        assert text.index("glyphs") < text.index("confirm.yes")
+
+
+async def test_help_of_a_small_terminal_is_that_of_the_list(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(60, 15)) as (app, pilot):
+        await pilot.press("question_mark")
+        await pilot.pause()
+        assert "help: worst pairs" in screen_text(app)
+        assert "the worst first" in screen_text(app)
+
+
+async def test_clicks_and_the_wheel(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        main = app.main
+        place = next(
+            (x, y)
+            for y in range(main.grid.region.height)
+            for x in range(main.grid.region.width)
+            if main.grid.cell_at(x, y) == (1, 6)
+        )
+        await pilot.click("#grid", offset=place)
+        await pilot.pause()
+        assert tuple(seat.name for seat in main.cursor_seats() or ()) == FAILED
+        await pilot._post_mouse_events([events.MouseScrollDown], "#grid", offset=place)
+        await pilot.pause()
+        down = main.grid.row
+        assert down > 1
+        await pilot._post_mouse_events([events.MouseScrollUp], "#grid", offset=place)
+        await pilot.pause()
+        assert main.grid.row < down
+        await pilot.click("#grid", offset=place)
+        await pilot.click("#grid", offset=place, times=2)
+        await pilot.pause()
+        assert type(app.screen).__name__ == "PairScreen"
+        await pilot.press("escape")
+        start, _, layer = main.tabs.spans[2]
+        await pilot.click("#tabs", offset=(start + 1, 0))
+        await pilot.pause()
+        assert main.source.layer is layer
+        line = screen_text(app).splitlines()[-1]
+        await pilot.click("#keys", offset=(line.index("? help"), 0))
+        await pilot.pause(0.1)
+        assert type(app.screen).__name__ == "HelpScreen"
+
+
+async def test_copying_is_osc_52_on_the_wire(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        written: list[str] = []
+        assert app._driver is not None
+        monkeypatch.setattr(app._driver, "write", written.append)
+        await pilot.press("y")
+        await pilot.pause()
+        found = next(text for text in written if text.startswith("\x1b]52;c;"))
+        copied = base64.b64decode(found.removeprefix("\x1b]52;c;").rstrip("\x07\x1b\\")).decode()
+        assert copied.startswith("n000:0 > n000:1\n")
