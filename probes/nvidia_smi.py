@@ -1,56 +1,9 @@
-"""What ``nvidia-smi`` says when it cannot do its work, and which GPUs CUDA will see."""
+"""How GPUs are named: PCI addresses, and which of them CUDA will see."""
 
 from __future__ import annotations
 
 import re
-from typing import Dict, List, Optional, Sequence, Tuple
-
-_BUS = r"(?P<bus>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])"
-_FLAGS = re.ASCII | re.IGNORECASE
-
-# Messages are wrapped by narrow consoles, so they are looked for in text whose space has been squeezed.
-_ERRORS = [
-    (
-        "gpu_lost",
-        re.compile(
-            r"Unable to determine the device handle for GPU ?[0-9]{0,3}:? ?" + _BUS + r": (?P<why>GPU is lost)", _FLAGS
-        ),
-    ),
-    (
-        "device_handle",
-        re.compile(
-            r"Unable to determine the device handle for GPU ?[0-9]{0,3}:? ?"
-            + _BUS
-            + r": (?P<why>(?!GPU is lost)[^.:]{1,80}?)(?=[.:]|$| Unable| NVIDIA| GPU [0-9])",
-            _FLAGS,
-        ),
-    ),
-    (
-        "driver",
-        re.compile(r"(?P<why>NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver)", _FLAGS),
-    ),
-    (
-        "version",
-        re.compile(r"(?P<why>Failed to initialize NVML: (?:Driver/library version mismatch|[A-Za-z ]{1,60}))", _FLAGS),
-    ),
-    ("no_devices", re.compile(r"(?P<why>No devices were found)", _FLAGS)),
-]
-
-
-def parse_errors(text: str) -> List[Dict[str, Optional[str]]]:
-    """Return ``[{"kind", "bus", "reason"}]`` for the failures that ``nvidia-smi`` reports in its output.
-
-    Kinds: ``gpu_lost``, ``device_handle`` (one GPU cannot be asked), ``driver`` (no driver runs), ``version`` (library
-    and driver do not fit, or another failure of NVML as a whole), ``no_devices``. ``bus`` is the PCI address, for the
-    kinds that have one.
-    """
-    squeezed = " ".join(text.split())
-    found = []
-    for kind, pattern in _ERRORS:
-        for match in pattern.finditer(squeezed):
-            groups = match.groupdict()
-            found.append({"kind": kind, "bus": groups.get("bus"), "reason": groups["why"].strip()})
-    return found
+from typing import List, Optional, Sequence, Tuple
 
 
 def bus_id(text: Optional[str]) -> Optional[str]:

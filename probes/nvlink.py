@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 from fabtui_probes import commands, nvidia_smi, nvml
+from fabtui_probes.formats.nvidia_errors import parse_errors
+from fabtui_probes.formats.nvlink import Gpu, new_gpu, new_link, parse_nvlink_errors, parse_nvlink_status
 
 _RAW_LIMIT = 256 * 1024
-_MAX_LINKS = 64
-
-_GPU = re.compile(r"GPU ([0-9]{1,4}): (.{1,120}?)(?: \(UUID: ([^)]{1,80})\))?", re.ASCII)
-_LINK = re.compile(r"Link ([0-9]{1,3}): (.{1,200})", re.ASCII)
-_SPEED = re.compile(r"([0-9]{1,7}(?:\.[0-9]{1,6})?) GB/s", re.ASCII)
-_COUNT = re.compile(r"[0-9]{1,20}", re.ASCII)
-_ALL_INACTIVE = re.compile(r"all links are inactive", re.IGNORECASE)
 
 # NVML also counts CRC errors in data packets, but those move on healthy links too (seen on H200).
 _NVML_COUNTERS = (
@@ -24,100 +18,20 @@ _NVML_COUNTERS = (
     ("crc", "NVML_NVLINK_ERROR_DL_CRC_FLIT"),
 )
 
-_COUNTERS = {"replay_errors": "replay", "recovery_errors": "recovery", "crc_errors": "crc"}
-
-Gpu = Dict[str, Any]
-
-
-def _gpu(index: int, name: Optional[str], uuid: Optional[str]) -> Gpu:
-    return {"index": index, "name": name, "uuid": uuid, "links": [], "message": None}
-
-
-def _walk(text: str) -> Tuple[List[Gpu], List[Tuple[Gpu, int, str]]]:
-    """Return the GPUs named in the text and (gpu, link, what is said of the link) for each line about a link."""
-    found: List[Gpu] = []
-    lines: List[Tuple[Gpu, int, str]] = []
-    for line in text.splitlines():
-        line = line.strip()
-        header = _GPU.fullmatch(line)
-        link = _LINK.fullmatch(line)
-        if header:
-            found.append(_gpu(int(header.group(1)), header.group(2), header.group(3)))
-        elif link and found and int(link.group(1)) < _MAX_LINKS:
-            lines.append((found[-1], int(link.group(1)), link.group(2).strip()))
-        elif found and line.startswith("NVML:"):
-            found[-1]["message"] = line[:300]
-    return found, lines
-
-
-def _link(gpu: Gpu, number: int) -> Dict[str, Any]:
-    for link in gpu["links"]:
-        if link["link"] == number:
-            return link  # type: ignore[no-any-return]
-    link = {"link": number, "state": "unknown", "speed": None, "counters": {}, "other": {}}
-    gpu["links"].append(link)
-    return link
-
-
-def parse_nvlink_status(text: str) -> List[Gpu]:
-    """Return the GPUs and links that ``nvidia-smi nvlink -s`` printed.
-
-    Returns:
-        ``[{"index", "name", "uuid", "links": [{"link", "state", "speed" (GB/s), "counters", "other"}], "message",
-        "all_inactive"}]``. Empty text gives no GPUs: the machine has no NVLink, which is neither good nor bad.
-        ``all_inactive`` is True where the tool says so instead of listing links. What it says of a link and is not
-        known here is kept in ``other["status"]``, with the state ``unknown``.
-    """
-    found, lines = _walk(text)
-    for gpu in found:
-        gpu["all_inactive"] = bool(_ALL_INACTIVE.search(gpu["message"] or ""))
-    for gpu, number, said in lines:
-        speed = _SPEED.fullmatch(said)
-        link = _link(gpu, number)
-        if speed:
-            link.update(state="active", speed=float(speed.group(1)))
-        elif said.strip("<>").strip().lower() == "inactive":
-            link["state"] = "inactive"
-        else:
-            link["other"]["status"] = said
-    return found
-
-
-def parse_nvlink_errors(text: str) -> List[Gpu]:
-    """Return the GPUs and links that ``nvidia-smi nvlink -e`` printed, in the form of ``parse_nvlink_status``.
-
-    Whole numbers are counters, under the name printed in snake case (``replay``, ``recovery`` and ``crc`` for the
-    first three); ``N/A`` and the like are counters of None; everything else, as error rates and byte counts with a
-    unit, is kept as text in ``other``.
-    """
-    found, lines = _walk(text)
-    for gpu, number, said in lines:
-        label, colon, value = said.rpartition(":")
-        name = re.sub("[^a-z0-9]+", "_", label.lower()).strip("_")[:60]
-        if not colon or not name:
-            continue
-        value = value.strip()
-        link = _link(gpu, number)
-        if _COUNT.fullmatch(value):
-            link["counters"][_COUNTERS.get(name, name)] = int(value)
-        elif value.strip("<>").strip().lower() in ("n/a", "not supported", "not available", "unknown", "unknown error"):
-            link["counters"][_COUNTERS.get(name, name)] = None
-        else:
-            link["other"][name] = value[:100]
-    return found
-
 
 def merge(*sources: List[Gpu]) -> List[Gpu]:
     """Return the GPUs of several sources as one list; where two know a thing, the earlier source is believed."""
     merged: Dict[int, Gpu] = {}
     for source in sources:
         for gpu in source:
-            target = merged.setdefault(gpu["index"], _gpu(gpu["index"], None, None))
+            if gpu["index"] is None:
+                continue
+            target = merged.setdefault(gpu["index"], new_gpu(gpu["index"], None, None))
             for key in ("name", "uuid", "message"):
                 target[key] = target[key] if target[key] is not None else gpu.get(key)
             target["all_inactive"] = bool(target.get("all_inactive") or gpu.get("all_inactive"))
             for link in gpu["links"]:
-                _merge_link(_link(target, link["link"]), link)
+                _merge_link(new_link(target, link["link"]), link)
     for gpu in merged.values():
         gpu["links"].sort(key=lambda link: link["link"])
         if gpu["all_inactive"]:
@@ -131,10 +45,11 @@ def _merge_link(target: Dict[str, Any], link: Dict[str, Any]) -> None:
         target["state"] = link["state"]
     if target["speed"] is None:
         target["speed"] = link["speed"]
-    for kind in ("counters", "other"):
-        for name, value in link[kind].items():
-            if target[kind].get(name) is None:
-                target[kind][name] = value
+    for kind in ("counters", "other", "fec", "rates"):
+        for name, value in link.get(kind, {}).items():
+            known = target.setdefault(kind, {})
+            if known.get(name) is None:
+                known[name] = value
 
 
 def visible(found: List[Gpu], setting: Optional[str]) -> List[Gpu]:
@@ -214,14 +129,14 @@ def from_library(library: Any) -> List[Gpu]:
     found = []
     for index in range(nvml.number(nvml.ask(library.nvmlDeviceGetCount)) or 0):
         handle = nvml.ask(library.nvmlDeviceGetHandleByIndex, index)
-        gpu = _gpu(index, None, None)
+        gpu = new_gpu(index, None, None)
         gpu["name"] = nvml.words(nvml.ask(library.nvmlDeviceGetName, handle))
         gpu["uuid"] = nvml.words(nvml.ask(library.nvmlDeviceGetUUID, handle))
         for number in range(getattr(library, "NVML_NVLINK_MAX_LINKS", 18)):
             state = nvml.ask(library.nvmlDeviceGetNvLinkState, handle, number)
             if state is None:
                 continue
-            link = _link(gpu, number)
+            link = new_link(gpu, number)
             link["state"] = "active" if state else "inactive"
             if state:
                 link["speed"] = _speed(library, handle, number)
@@ -276,7 +191,7 @@ def _problem(status: commands.Result, errors: commands.Result, nvml_error: Optio
         return nvml_error and "no nvidia-smi on this node; " + nvml_error
     everything = "\n".join([status.stdout, status.stderr, errors.stdout, errors.stderr])
     said: List[str] = []
-    for problem in nvidia_smi.parse_errors(everything):
+    for problem in parse_errors(everything):
         words = " ".join(filter(None, [problem["bus"], problem["reason"]]))
         if words not in said:
             said.append(words)

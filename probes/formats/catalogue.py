@@ -13,7 +13,16 @@ from fabtui_probes.formats.base import Format
 #: InfiniBand, RoCE and network interfaces.
 _FABRIC: List[str] = []
 #: GPUs, NVLinks and the kernel's log.
-_GPU: List[str] = []
+_GPU: List[str] = [
+    "nvidia_smi",
+    "nvidia_smi_q",
+    "nvidia_csv",
+    "nvidia_topo",
+    "nvlink",
+    "dcgmi_diag",
+    "dcgmi_nvlink",
+    "fabricmanager_log",
+]
 #: Tests between nodes that probes run.
 _ACTIVE: List[str] = []
 

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabtui_probes import ibstat, inventory, libraries, nics, nvidia_smi, nvlink, ping, protocol, pythons, rdma, sysfs
+from fabtui_probes.formats import nvidia_errors
+from fabtui_probes.formats import nvlink as nvlink_format
 
 from .places import SAMPLES
 
@@ -22,9 +24,9 @@ PARSERS: list[Callable[[str], Any]] = [
     nics.parse_if_inet6,
     nics.parse_ip_addr,
     nvidia_smi.bus_id,
-    nvidia_smi.parse_errors,
-    nvlink.parse_nvlink_errors,
-    nvlink.parse_nvlink_status,
+    nvidia_errors.parse_errors,
+    nvlink_format.parse_nvlink_errors,
+    nvlink_format.parse_nvlink_status,
     ping.parse_fping,
     ping.parse_ping,
     pythons.parse_look,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fabtui_probes import nvlink, nvml
+from fabtui_probes.formats import nvlink as nvlink_format
 
 from .places import sample
 
@@ -17,7 +18,7 @@ ERRORS = sample("h200x8/nvlink-e.txt")
 
 
 def test_status_of_a_whole_host() -> None:
-    gpus = nvlink.parse_nvlink_status(STATUS)
+    gpus = nvlink_format.parse_nvlink_status(STATUS)
     assert [gpu["index"] for gpu in gpus] == list(range(8))
     assert gpus[0]["name"] == "NVIDIA H200"
     assert gpus[0]["uuid"] == "GPU-0dd4612e-2829-6556-0dbf-0ce241d29412"
@@ -27,13 +28,13 @@ def test_status_of_a_whole_host() -> None:
 
 
 def test_errors_of_a_whole_host() -> None:
-    gpus = nvlink.parse_nvlink_errors(ERRORS)
+    gpus = nvlink_format.parse_nvlink_errors(ERRORS)
     assert [len(gpu["links"]) for gpu in gpus] == [18] * 8
     assert all(link["counters"] == {"replay": 0, "recovery": 0, "crc": 0} for gpu in gpus for link in gpu["links"])
 
 
 def test_inactive_and_unknown_links() -> None:
-    (gpu,) = nvlink.parse_nvlink_status(
+    (gpu,) = nvlink_format.parse_nvlink_status(
         "GPU 3: NVIDIA X (UUID: GPU-1)\n Link 0: <inactive>\n Link 1: ??\n Link 2: 25 GB/s\n"
     )
     states = [(link["link"], link["state"], link["speed"]) for link in gpu["links"]]
@@ -42,14 +43,14 @@ def test_inactive_and_unknown_links() -> None:
 
 
 def test_no_output_is_no_nvlink() -> None:
-    assert nvlink.parse_nvlink_status("") == []
+    assert nvlink_format.parse_nvlink_status("") == []
 
 
 def test_the_message_that_all_links_are_inactive() -> None:
     text = "GPU 2: NVIDIA B200 (UUID: GPU-x)\nNVML: Unable to retrieve NVLink information as all links are inActive\n"
-    (gpu,) = nvlink.parse_nvlink_status(text)
+    (gpu,) = nvlink_format.parse_nvlink_status(text)
     assert gpu["all_inactive"]
-    (merged,) = nvlink.merge([gpu], nvlink.parse_nvlink_errors("GPU 2: B200\n Link 0: Replay Errors: 0\n"))
+    (merged,) = nvlink.merge([gpu], nvlink_format.parse_nvlink_errors("GPU 2: B200\n Link 0: Replay Errors: 0\n"))
     assert [link["state"] for link in merged["links"]] == ["inactive"]
 
 
@@ -64,7 +65,7 @@ def test_counters_by_any_name() -> None:
         "[...]\n"
         "\t Link 0: CRC Errors: 999999999999999999999999\n"
     )
-    ((link,),) = (gpu["links"] for gpu in nvlink.parse_nvlink_errors(text))
+    ((link,),) = (gpu["links"] for gpu in nvlink_format.parse_nvlink_errors(text))
     assert link["counters"] == {"malformed_packet_errors": 4, "symbol_errors": None, "fec_errors_0": 123}
     assert link["other"] == {"effective_ber": "15e-255", "tx_bytes": "12 KB", "crc_errors": "9" * 24}
 
@@ -111,7 +112,7 @@ def test_deltas_go_by_uuid() -> None:
 
 
 def test_deltas_of_a_whole_host() -> None:
-    start = {"gpus": nvlink.merge(nvlink.parse_nvlink_status(STATUS), nvlink.parse_nvlink_errors(ERRORS))}
+    start = {"gpus": nvlink.merge(nvlink_format.parse_nvlink_status(STATUS), nvlink_format.parse_nvlink_errors(ERRORS))}
     end = copy.deepcopy(start)
     end["gpus"][4]["links"][7]["counters"]["crc"] = 31
     found = [
@@ -125,7 +126,7 @@ def test_deltas_of_a_whole_host() -> None:
 
 
 def test_visible() -> None:
-    gpus = nvlink.parse_nvlink_status(STATUS)
+    gpus = nvlink_format.parse_nvlink_status(STATUS)
     assert [(gpu["index"], gpu["nvml_index"]) for gpu in nvlink.visible(gpus, "5,2")] == [(0, 5), (1, 2)]
     assert [(gpu["index"], gpu["nvml_index"]) for gpu in nvlink.visible(gpus[3:5], None)] == [(3, 3), (4, 4)]
     assert nvlink.visible(gpus, "") == []

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes import ibstat, nvidia_smi, nvlink, ping
+from fabtui_probes import ibstat, ping
+from fabtui_probes.formats import nvidia_errors
+from fabtui_probes.formats import nvlink as nvlink_format
 
 from .places import REAL
 
@@ -103,7 +105,7 @@ def test_ping(name: str, expect: str) -> None:
 
 @pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-nvlink-e"))
 def test_nvlink_errors(name: str, expect: str) -> None:
-    gpus = nvlink.parse_nvlink_errors((REAL / name).read_text())
+    gpus = nvlink_format.parse_nvlink_errors((REAL / name).read_text())
     links = [link for gpu in gpus for link in gpu["links"]]
     equal(len(gpus), expect, r"gpus=(\d+)")
     equal(len(links), expect, r"links(?: listed)?=(\d+)")
@@ -115,7 +117,7 @@ def test_nvlink_errors(name: str, expect: str) -> None:
 
 @pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-nvlink-status"))
 def test_nvlink_status(name: str, expect: str) -> None:
-    gpus = nvlink.parse_nvlink_status((REAL / name).read_text())
+    gpus = nvlink_format.parse_nvlink_status((REAL / name).read_text())
     links = [link for gpu in gpus for link in gpu["links"]]
     equal(len(gpus), expect, r"gpus=(\d+)")
     equal(len(links), expect, r"links(?:_total| listed)?=(\d+)")
@@ -129,7 +131,7 @@ def test_nvlink_status(name: str, expect: str) -> None:
 
 @pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-broken"))
 def test_broken(name: str, expect: str) -> None:
-    found = nvidia_smi.parse_errors((REAL / name).read_text())
+    found = nvidia_errors.parse_errors((REAL / name).read_text())
     assert [error["kind"] for error in found] == [said(expect, r"error=(\w+)")]
     reason, bus = said(expect, r"; reason=([^;]+)"), said(expect, r"; pci=([0-9A-F:.]+)")
     if reason:

@@ -1,0 +1,126 @@
+"""The words NVIDIA's tools write into a field: numbers with units, states, and what they say instead of a value."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, List, Optional, Tuple
+
+#: A field's value that says there is none; it is no fault.
+NOTHING = {"", "n/a", "not supported", "not available", "none", "unknown", "-", "off", "not found", "deprecated"}
+#: Parts of what is written instead of a value when a GPU does not answer.
+TROUBLE = ("err!", "gpu is lost", "requires reset", "unknown error", "fallen off", "insufficient permissions")
+
+_ANSI = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
+_NUMBER = re.compile(r"([+-]?[0-9]{1,18}(?:\.[0-9]{1,9})?)\s{0,4}(.{0,20})", re.ASCII)
+_WHOLE = re.compile(r"[0-9]{1,18}", re.ASCII)
+_HEXADECIMAL = re.compile(r"0x[0-9a-f]{1,16}", re.ASCII | re.IGNORECASE)
+_COMMAND = re.compile(
+    r"\s{0,8}(?:\[?[^\s#$]{0,60}\]?)?\s{0,2}[#$>]\s{0,4}(?:sudo )?(\S{0,60}nvidia-smi|dcgmi)(?: (.{0,4000}))?"
+)
+
+#: What the bits of ``clocks_event_reasons.active`` mean (``clocks_throttle_reasons`` before 535), in NVML's order.
+REASONS: Tuple[Tuple[int, str], ...] = (
+    (0x1, "idle"),
+    (0x2, "applications_clocks_setting"),
+    (0x4, "sw_power_cap"),
+    (0x8, "hw_slowdown"),
+    (0x10, "sync_boost"),
+    (0x20, "sw_thermal_slowdown"),
+    (0x40, "hw_thermal_slowdown"),
+    (0x80, "hw_power_brake_slowdown"),
+    (0x100, "display_clock_setting"),
+)
+
+
+def plain(text: str) -> str:
+    """Return text without the escape sequences with which ``nvidia-smi`` underlines headers."""
+    return _ANSI.sub("", text)
+
+
+def bare(word: str) -> str:
+    """Return a value without the brackets that mark one which is not there: ``[N/A]`` is ``N/A``."""
+    word = word.strip()
+    if len(word) > 2 and (word[0], word[-1]) in (("[", "]"), ("<", ">")):
+        word = word[1:-1].strip()
+    return word
+
+
+def trouble(word: str) -> Optional[str]:
+    """Return the word if it says that the GPU does not answer or may not be asked, None otherwise."""
+    low = word.lower()
+    return bare(word)[:80] if any(part in low for part in TROUBLE) else None
+
+
+def said(word: str) -> Optional[str]:
+    """Return a field's text, None where it says that there is no value."""
+    word = bare(word)
+    return None if word.lower() in NOTHING or trouble(word) else word[:200]
+
+
+def number(word: str) -> Optional[float]:
+    """Return the number a field begins with, whatever its unit; None where it is not a number."""
+    found = _NUMBER.fullmatch(bare(word))
+    if not found or (found.group(2) and found.group(2)[0] in "0123456789.xX:-"):
+        return None
+    return float(found.group(1))
+
+
+def whole(word: str) -> Optional[int]:
+    """Return the whole number a field begins with, whatever its unit; None where it is none."""
+    found = _NUMBER.fullmatch(bare(word))
+    if not found or not _WHOLE.fullmatch(found.group(1)):
+        return None
+    rest = found.group(2)
+    return None if rest and rest[0] in "0123456789.:-" else int(found.group(1))
+
+
+def unit(word: str) -> Optional[str]:
+    """Return the unit after a number, None where there is none."""
+    found = _NUMBER.fullmatch(bare(word))
+    return found.group(2).strip() or None if found else None
+
+
+def truth(word: str) -> Optional[bool]:
+    """Return a yes or no in any of the words used for it, None for anything else."""
+    low = bare(word).lower()
+    if low in ("yes", "enabled", "active", "on", "true"):
+        return True
+    return False if low in ("no", "disabled", "not active", "off", "false") else None
+
+
+def reasons(word: str) -> Optional[List[str]]:
+    """Return the names of the bits in a mask of clock event reasons, None where it is no mask."""
+    word = bare(word)
+    return reason_names(int(word, 16)) if _HEXADECIMAL.fullmatch(word) else None
+
+
+def reason_names(mask: int) -> List[str]:
+    """Return the names of the bits in a mask of clock event reasons."""
+    names = [name for bit, name in REASONS if mask & bit]
+    rest = mask & ~sum(bit for bit, _ in REASONS)
+    return [*names, "0x%x" % rest] if rest else names
+
+
+def snake(label: str) -> str:
+    """Return a printed label as a name: ``SRAM Uncorrectable SEC-DED`` is ``sram_uncorrectable_sec_ded``."""
+    return re.sub("[^a-z0-9]+", "_", label.lower()).strip("_")[:60]
+
+
+def command_line(line: str) -> Optional[str]:
+    """Return the arguments in a line that is a prompt and an NVIDIA command (``$ nvidia-smi topo -m``), else None."""
+    found = _COMMAND.fullmatch(line.rstrip()[:4000])
+    return (found.group(2) or "").strip() if found else None
+
+
+def is_noise(line: str) -> bool:
+    """Whether a line is none of the command's: a prompt, a recorded exit status, dots where somebody left lines out."""
+    word = line.strip()
+    return not word or word in ("[...]", "...", "(...)") or word.startswith("# rc=") or command_line(line) is not None
+
+
+def pick(found: Dict[str, str], *names: str) -> str:
+    """Return the first of several fields that is there, an empty text if none is."""
+    for name in names:
+        if name in found:
+            return found[name]
+    return ""
