@@ -21,6 +21,8 @@ _GPU = re.compile(r"\bGPU ([0-9]{1,4})")
 _FACTS = ("dcgm_version", "driver_version_detected", "gpu_device_ids_detected", "eud_test_version", "hostname")
 _HEADER = ("diagnostic", "result")
 
+Test = Dict[str, Any]
+
 
 class _Line:
     """A row of the table: its label and its text, whose pieces follow in the next lines."""
@@ -43,7 +45,7 @@ class _Table:
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
         self.section: Optional[str] = None
-        self.tests: List[Dict[str, Any]] = []
+        self.tests: List[Test] = []
         self.messages: List[Dict[str, Any]] = []
         self.facts: Dict[str, str] = {}
         self._line: Optional[_Line] = None
@@ -104,11 +106,11 @@ class _Table:
         else:
             self.notes.puzzled("%s: %s" % (line.label, text))
 
-    def _test(self, label: str) -> Dict[str, Any]:
-        for test in reversed(self.tests):
-            if test["test"] == label and test["section"] == self.section:
-                return test
-        test = {"section": self.section, "test": label, "result": None, "entities": []}
+    def _test(self, label: str) -> Test:
+        for known in reversed(self.tests):
+            if (known["test"], known["section"]) == (label, self.section):
+                return known
+        test: Test = {"section": self.section, "test": label, "result": None, "entities": []}
         self.tests.append(test)
         return test
 

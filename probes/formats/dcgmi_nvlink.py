@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from fabtui_probes.formats.base import Format, Notes, Reading
 from fabtui_probes.formats.nvidia_values import is_noise
@@ -26,7 +26,8 @@ def parse_link_status(text: str) -> Reading:
     """
     notes = Notes()
     found: Dict[str, List[Dict[str, Any]]] = {"gpus": [], "switches": []}
-    part, last = "gpus", None  # type: str, Optional[Dict[str, Any]]
+    part = "gpus"
+    last: Optional[Dict[str, Any]] = None
     for line in text.splitlines()[:20000]:
         word = line.strip()[:800]
         head = _HEAD.fullmatch(word)

@@ -6,7 +6,7 @@ import re
 from typing import Any, Dict, List, Optional, Tuple
 
 from fabtui_probes.formats.base import Format, Notes, Reading
-from fabtui_probes.formats.nvidia_errors import complain, parse_errors
+from fabtui_probes.formats.nvidia_errors import complain
 from fabtui_probes.formats.nvidia_values import (
     bare,
     command_line,
@@ -26,6 +26,7 @@ _COLUMN = re.compile(r"([a-z][a-z0-9_.]{1,80})(?: \[([^\]]{1,12})\])?")
 _COMMENT = re.compile(r"\s{1,20}#\s.{0,400}$")
 _ASKED = re.compile(r"--query-[a-z-]{2,20}=([a-z0-9_.,]{1,2000})")
 _NUMBERS = re.compile(r"[+-]?[0-9]{1,18}(?:\.[0-9]{1,9})?(?: ?(?:%|[A-Za-z/]{1,6}))?", re.ASCII)
+_SIMPLE = ("index", "name", "uuid", "count", "timestamp", "serial", "pstate", "pid", "gsp_mode")
 #: Fields whose text looks like a number and is none.
 _TEXTS = ("version", "uuid", "serial", "name", "bus_id", "pci.", "timestamp", "image", "cap", "id", "attr")
 
@@ -36,7 +37,9 @@ def _split(line: str) -> List[str]:
 
 def _is_header(line: str) -> bool:
     cells = _split(line)
-    return all(_HEADER.fullmatch(cell[:100]) for cell in cells) and any(set("._") & set(cell) for cell in cells)
+    if not all(_HEADER.fullmatch(cell[:100]) for cell in cells):
+        return False
+    return any(set("._") & set(cell) for cell in cells) or all(cell in _SIMPLE for cell in cells)
 
 
 def _value(column: str, word: str) -> Any:
@@ -95,6 +98,7 @@ def parse_csv(text: str) -> Reading:
     columns: Optional[List[str]] = None
     units: Dict[str, str] = {}
     rows: List[Dict[str, Any]] = []
+    beside: List[str] = []
     for line in text.splitlines():
         asked = _ASKED.search(line[:3000]) if command_line(line) is not None else None
         if asked:
@@ -108,8 +112,7 @@ def parse_csv(text: str) -> Reading:
         if _is_header(line[:3000]):
             columns, units = _columns(line)
         elif columns is None or ("," not in line and len(columns) > 1):
-            if not parse_errors(line):
-                notes.puzzled(line)
+            beside.append(line)
         elif len(rows) < _MAX_ROWS:
             cells = _split(line)
             if len(cells) != len(columns):
@@ -117,12 +120,14 @@ def parse_csv(text: str) -> Reading:
                 notes.puzzled(line)
             if len(cells) <= len(columns):
                 rows.append(_row(columns, cells, units))
-    if columns is None and text.strip() and not parse_errors(text):
+    errors = complain("\n".join(beside), notes)
+    for line in [] if errors else beside:
+        notes.puzzled(line)
+    if columns is None and beside and not errors:
         notes.warn("no header: which fields these are is not known")
     for number_, row in enumerate(rows):
         for column, word in row.get("errors", {}).items():
             notes.warn("line %d: %s is %s" % (number_ + 1, column, word))
-    errors = [error for error in complain(text, notes) if error["kind"] != "requires_reset" or not rows]
     return notes.reading({"columns": columns or [], "rows": rows, "units": units, "errors": errors})
 
 

@@ -33,8 +33,10 @@ _RULE = re.compile(r"[|+]?[-=+|\s]{3,200}[|+]?")
 _LISTED = re.compile(r"GPU ([0-9]{1,4}): (.{1,120}?)(?: \(UUID: ([^)]{1,80})\))?", re.ASCII)
 _INSTANCE = re.compile(r"MIG (\S{1,24})\s{1,12}Device\s{1,4}([0-9]{1,4}): \(UUID: ([^)]{1,120})\)", re.ASCII)
 
-_FIELDS = ("index", "name", "persistence", "bus", "display", "ecc_uncorrected", "fan", "temperature", "perf", "power")
-_FIELDS += ("power_limit", "memory_used", "memory_total", "utilization", "compute_mode", "mig")
+_FIELDS = (
+    *("index", "name", "persistence", "bus", "display", "ecc_uncorrected", "fan", "temperature", "perf", "power"),
+    *("power_limit", "memory_used", "memory_total", "utilization", "compute_mode", "mig"),
+)
 
 Gpu = Dict[str, Any]
 

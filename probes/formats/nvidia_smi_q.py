@@ -74,7 +74,7 @@ class _Walk:
         found = _LINE.fullmatch(word[:400])
         if found and found.group(2) is not None:
             self._value(found.group(1), found.group(2).strip())
-        elif word and len(word) <= 80 and not parse_errors(word) and (self.gpus or word.endswith("s")):
+        elif word and len(word) <= 80 and not parse_errors(word) and self.gpus:
             name = snake(found.group(1) if found else word)
             self._open.append((depth, _RENAMED.get(name, name)))
         elif not parse_errors(word):

@@ -13,8 +13,12 @@ from fabtui_probes.formats.nvidia_values import said
 #: Words between two devices, nearest first; SOC is what SYS was called before driver 384.
 NEAR = ("PIX", "PXB", "PHB", "NODE", "SYS", "SOC")
 _NVLINKS = re.compile("NV([0-9]{1,3})", re.ASCII)
-_TITLES = (("CPU Affinity", "cpu"), ("Memory Affinity", "memory"), ("NUMA Affinity", "numa"))
-_TITLES += (("GPU NUMA ID", "gpu_numa_id"),)
+_TITLES = (
+    ("CPU Affinity", "cpu"),
+    ("Memory Affinity", "memory"),
+    ("NUMA Affinity", "numa"),
+    ("GPU NUMA ID", "gpu_numa_id"),
+)
 
 _OK = "OK"
 _P2P = ("OK", "CNS", "GNS", "TNS", "NS", "DR", "U")
@@ -91,10 +95,11 @@ def parse_p2p(text: str) -> Reading:
         for column, cell in zip(matrix.columns, row.cells):  # noqa: B905 - Python 3.8 knows no strict=
             if cell is None or cell == "U":
                 unknown = True
+            elif cell not in (*_P2P, "X"):
+                unknown = True
+                notes.puzzled("%s: %s" % (row.name, cell))
             elif cell not in (_OK, "X"):
                 bad.append([row.name, column, cell])
-                if cell not in _P2P:
-                    notes.puzzled("%s: %s" % (row.name, cell))
     if bad:
         notes.warn("%d of the ordered pairs cannot: %s" % (len(bad), ", ".join(sorted({str(line[2]) for line in bad}))))
     asked = re.search(r"-p2p ([rwnap])\b", matrix.command or "")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fabtui_probes import ibstat, inventory, libraries, nics, nvidia_smi, nvlink, ping, protocol, pythons, rdma, sysfs
 from fabtui_probes.formats import nvidia_errors
 from fabtui_probes.formats import nvlink as nvlink_format
+from fabtui_probes.formats.catalogue import formats
 
 from .places import SAMPLES
 
@@ -35,6 +36,8 @@ PARSERS: list[Callable[[str], Any]] = [
     rdma.parse_state,
     rdma.port_guid,
     sysfs.to_integer,
+    *(form.parse for form in formats().values()),
+    *(form.likely for form in formats().values()),
 ]
 
 IP_ADDR = json.dumps(

@@ -1,0 +1,557 @@
+"""The formats of GPU tools on outputs of one whole host, and on the forms that other drivers print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fabtui_probes.formats import (
+    dcgmi_diag,
+    dcgmi_nvlink,
+    fabricmanager_log,
+    nvidia_csv,
+    nvidia_errors,
+    nvidia_smi,
+    nvidia_smi_q,
+    nvidia_topo,
+)
+from fabtui_probes.formats.base import Reading
+from fabtui_probes.formats.catalogue import formats
+
+from .places import sample
+
+GPUS = range(8)
+BUSES = [f"00000000:00:{number:02X}.0" for number in range(6, 14)]
+UUID = "GPU-0dd4612e-2829-6556-0dbf-0ce241d29412"
+
+
+def read(form: str, text: str) -> Reading:
+    reading = formats()[form].parse(text)
+    assert reading.unknown == [], reading.unknown
+    return reading
+
+
+def test_the_table_of_a_whole_host() -> None:
+    reading = read("nvidia-smi", sample("h200x8/smi.txt"))
+    values = reading.values
+    assert reading.warnings == []
+    assert (values["smi"], values["driver"], values["cuda"]) == ("580.159.04", "580.159.04", "13.0")
+    gpus = values["gpus"]
+    assert [gpu["index"] for gpu in gpus] == list(GPUS)
+    assert [gpu["bus"] for gpu in gpus] == BUSES
+    assert [gpu["power"] for gpu in gpus] == [78, 77, 82, 78, 78, 76, 80, 77]
+    assert {(gpu["power_limit"], gpu["memory_total"], gpu["mig"], gpu["persistence"]) for gpu in gpus} == {
+        (700, 143771, "Disabled", True)
+    }
+    assert values["processes_told"] == "none"
+    assert values["any_err"] is False
+
+
+def test_the_list_of_a_whole_host() -> None:
+    gpus = read("nvidia-smi-L", sample("h200x8/smi-L.txt")).values["gpus"]
+    assert [gpu["index"] for gpu in gpus] == list(GPUS)
+    assert gpus[0] == {"index": 0, "name": "NVIDIA H200", "uuid": UUID, "mig": []}
+
+
+def test_everything_of_a_whole_host() -> None:
+    reading = read("nvidia-smi-q", sample("h200x8/nvidia-smi-q.txt"))
+    values = reading.values
+    assert reading.warnings == []
+    assert (values["driver"], values["cuda"], values["attached"]) == ("580.159.04", "13.0", 8)
+    assert [gpu["bus"] for gpu in values["gpus"]] == BUSES
+    gpu = values["gpus"][0]
+    assert (gpu["uuid"], gpu["vbios"], gpu["minor"]) == (UUID, "96.00.A5.00.1A", 0)
+    pcie = gpu["pcie"]
+    assert [pcie[key] for key in ("generation", "generation_max", "width", "width_max")] == [5, 5, 16, 16]
+    assert pcie["generation_host_max"] is None
+    assert gpu["ecc"] == {"current": "Enabled", "pending": "Enabled"}
+    assert gpu["ecc_errors"]["volatile"]["dram_uncorrectable"] == 0
+    assert gpu["ecc_errors"]["unrepairable_memory"] is False
+    assert gpu["remapped_rows"]["banks"] == {"max": 3072, "high": 0, "partial": 0, "low": 0, "none": 0}
+    assert [name for name, active in gpu["clocks_event_reasons"].items() if active] == ["idle"]
+    assert gpu["clocks_event_reasons"]["hw_power_brake_slowdown"] is False
+    assert (gpu["clocks"]["sm"], gpu["max_clocks"]["sm"]) == (345, 1980)
+    assert (gpu["power"]["current_power_limit"], gpu["temperature"]["gpu_current_temp"]) == (700, 34)
+    assert gpu["memory"] == {"total": 143771, "reserved": 616, "used": 0, "free": 143156}
+    assert (gpu["fabric"]["state"], gpu["fabric"]["status"], gpu["fabric"]["clique"]) == ("Completed", "Success", 0)
+    assert gpu["fabric"]["health"]["bandwidth"] is None
+    assert gpu["processes"] == []
+
+
+def test_fields_as_csv() -> None:
+    values = read("nvidia-smi-query", sample("h200x8/qgpu.txt")).values
+    assert len(values["rows"]) == 8
+    assert values["rows"][2] == {
+        "index": 2,
+        "name": "NVIDIA H200",
+        "uuid": "GPU-5bb4d5f7-62b5-3908-1804-8b9915c14107",
+        "pci.bus_id": "00000000:00:08.0",
+        "vbios_version": "96.00.A5.00.1A",
+        "driver_version": "580.159.04",
+        "pcie.link.gen.current": 5,
+        "pcie.link.gen.max": 5,
+        "pcie.link.width.current": 16,
+        "pcie.link.width.max": 16,
+        "temperature.gpu": 34,
+        "utilization.gpu": 0,
+        "memory.used": 0,
+        "memory.total": 143771,
+        "power.draw": 82.44,
+        "ecc.errors.uncorrected.volatile.total": 0,
+    }
+    units = {name: values["units"][name] for name in ("memory.used", "power.draw", "utilization.gpu")}
+    assert units == {"memory.used": "MiB", "power.draw": "W", "utilization.gpu": "%"}
+
+
+def test_remapped_rows_of_a_whole_host() -> None:
+    reading = read("nvidia-smi-remapped-rows", sample("h200x8/remapped.txt"))
+    assert [row["gpu_bus_id"] for row in reading.values["rows"]] == BUSES
+    assert reading.warnings == []
+
+
+def test_the_remote_ends_that_a_virtual_machine_does_not_see() -> None:
+    gpus = read("nvidia-smi-nvlink-R", sample("h200x8/nvlink-R.txt")).values["gpus"]
+    assert [len(gpu["links"]) for gpu in gpus] == [18] * 8
+    assert gpus[7]["links"][17] == {"link": 17, "remote_bus": None, "remote_link": None}
+
+
+def test_remote_ends() -> None:
+    text = "GPU 0: NVIDIA A100 (UUID: GPU-1)\n\t Link 3: Remote Device 00000000:C7:00.0: Link 31\n"
+    (gpu,) = read("nvidia-smi-nvlink-R", text).values["gpus"]
+    assert gpu["links"] == [{"link": 3, "remote_bus": "00000000:C7:00.0", "remote_link": 31}]
+
+
+def test_capabilities() -> None:
+    gpus = read("nvidia-smi-nvlink-c", sample("h200x8/nvlink-c.txt")).values["gpus"]
+    assert [len(gpu["links"]) for gpu in gpus] == [18] * 8
+    assert gpus[0]["links"][17]["supported"] == {
+        "p2p": True,
+        "access_to_system_memory": True,
+        "p2p_atomics": True,
+        "system_memory_atomics": True,
+        "sli": True,
+        "link": True,
+    }
+
+
+def test_topology_of_a_whole_host() -> None:
+    values = read("nvidia-smi-topo-m", sample("h200x8/topo-m.txt")).values
+    assert values["columns"] == [f"GPU{number}" for number in GPUS]
+    assert values["complete"] is True
+    assert {word for at, row in enumerate(values["cells"]) for word in row[at + 1 :]} == {"NV18"}
+    assert values["affinity"]["GPU7"] == {"cpu": "0-127", "numa": "0", "gpu_numa_id": None}
+    assert values["legend"]["NV#"] == "Connection traversing a bonded set of # NVLinks"
+
+
+@pytest.mark.parametrize("letter", nvidia_topo.CAPABILITIES)
+def test_p2p_of_a_whole_host(letter: str) -> None:
+    if letter == "p":
+        text = sample("h200x8/topo-p2p-r.txt").replace("-p2p r", "-p2p p").replace("OK\t", "CNS\t", 1)
+        values = read("nvidia-smi-topo-p2p", text).values
+        assert values["bad"] == [["GPU0", "GPU1", "CNS"]]
+        assert (values["capability"], values["p2p"]) == ("pcie", False)
+        return
+    values = read("nvidia-smi-topo-p2p", sample(f"h200x8/topo-p2p-{letter}.txt")).values
+    assert (values["p2p"], values["bad"]) == (True, [])
+    assert values["capability"] == nvidia_topo.CAPABILITIES[letter]
+
+
+def test_what_is_not_there_is_not_known() -> None:
+    reading = nvidia_smi_q.parse_query(sample("h200x8/fabric.txt"))
+    assert reading.values["gpus"] == []
+    assert reading.warnings == ["no GPU in this text"]
+    assert reading.unknown == ["Failed to parse --display/-d flags"]
+
+
+HANDLE = "Unable to determine the device handle for "
+MISMATCH = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 535.161"
+OLD_TABLE = """\
++------------------------------------------------------+
+| NVIDIA-SMI 352.63     Driver Version: 352.63         |
+|-------------------------------+----------------------+----------------------+
+| GPU  Name        Persistence-M| Bus-Id        Disp.A | Volatile Uncorr. ECC |
+| Fan  Temp  Perf  Pwr:Usage/Cap|         Memory-Usage | GPU-Util  Compute M. |
+|===============================+======================+======================|
+|   0  Tesla K80           Off  | 0000:06:00.0     Off |                    0 |
+| N/A   44C    P0    58W / 149W |     22MiB / 11519MiB |      0%      Default |
++-------------------------------+----------------------+----------------------+
+|   1  ERR!                On   | 0000:0F:00.0     Off |                 ERR! |
+|ERR!  ERR! ERR!    ERR! / ERR! | GPU is lost          | ERR!            ERR! |
++-------------------------------+----------------------+----------------------+
+
++-----------------------------------------------------------------------------+
+| Processes:                                                       GPU Memory |
+|  GPU       PID  Type  Process name                               Usage      |
+|=============================================================================|
+|    0      1234    C   /usr/bin/python -m train                        55MiB |
++-----------------------------------------------------------------------------+
+"""
+
+
+def test_the_table_of_an_old_driver_and_a_dead_gpu() -> None:
+    reading = read("nvidia-smi", OLD_TABLE)
+    healthy, dead = reading.values["gpus"]
+    assert (healthy["name"], healthy["power"], healthy["memory_used"], healthy["mig"]) == ("Tesla K80", 58, 22, None)
+    assert (dead["index"], dead["bus"], dead["name"], dead["perf"]) == (1, "0000:0F:00.0", None, None)
+    assert dead["errors"]["memory"] == "GPU is lost"
+    assert dead["errors"]["power"] == "ERR!"
+    assert reading.values["any_err"] is True
+    (process,) = reading.values["processes"]
+    assert process == {
+        "gpu": 0,
+        "gi": None,
+        "ci": None,
+        "pid": 1234,
+        "type": "C",
+        "name": "/usr/bin/python -m train",
+        "memory": 55,
+    }
+
+
+MIG_TABLE = """\
+| NVIDIA-SMI 610.43.02              KMD Version: 610.43.02     CUDA UMD Version: 13.3     |
++-----------------------------------------+------------------------+----------------------+
+| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
+| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
+|                                         |                        |               MIG M. |
+|=========================================+========================+======================|
+|   0  NVIDIA GB10                    On  |   0000000F:01:00.0 Off |                  N/A |
+| N/A   35C    P8              4W /  N/A  | Not Supported          |      0%      Default |
+|                                         |                        |             Enabled* |
++-----------------------------------------+------------------------+----------------------+
+
++-----------------------------------------------------------------------------------------+
+| MIG devices:                                                                            |
++------------------+----------------------------------+-----------+-----------------------+
+| GPU  GI  CI  MIG |                     Memory-Usage |        Vol|        Shared         |
+|      ID  ID  Dev |                       BAR1-Usage | SM     Unc| CE ENC  DEC  OFA  JPG |
+|                  |                                  |        ECC|                       |
+|==================+==================================+===========+=======================|
+|  0    7   0   0  |              12MiB /  9984MiB    | 14      0 |  1   0    0    0    0 |
+|                  |               0MiB / 16383MiB    |           |                       |
++------------------+----------------------------------+-----------+-----------------------+
+
++-----------------------------------------------------------------------------------------+
+| Processes:                                                                              |
+|  GPU   GI   CI              PID   Type   Process name                        GPU Memory |
+|        ID   ID                                                               Usage      |
+|=========================================================================================|
+|    0    7    0            12345      C   python                                1234MiB |
+|    0   N/A  N/A            2222    C+G   [Insufficient Permissions]                N/A |
++-----------------------------------------------------------------------------------------+
+"""
+
+
+def test_the_table_of_a_new_driver_with_instances() -> None:
+    reading = read("nvidia-smi", MIG_TABLE)
+    values = reading.values
+    assert (values["driver"], values["cuda"]) == ("610.43.02", "13.3")
+    (gpu,) = values["gpus"]
+    assert (gpu["power"], gpu["power_limit"], gpu["memory_total"], gpu["mig"]) == (4, None, None, "Enabled*")
+    assert (gpu["errors"], values["any_err"]) == ({}, False)
+    assert values["instances"] == [
+        {"gpu": 0, "gi": 7, "ci": 0, "device": 0, "memory_used": 12, "memory_total": 9984},
+    ]
+    assert [(process["pid"], process["gi"], process["memory"]) for process in values["processes"]] == [
+        (12345, 7, 1234),
+        (2222, None, None),
+    ]
+
+
+def test_mig_instances_in_the_list() -> None:
+    text = (
+        "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)\n"
+        "  MIG 3g.20gb     Device  0: (UUID: MIG-aa)\n"
+        "  MIG 1g.5gb Device 1: (UUID: MIG-GPU-1/1/0)\n"
+    )
+    (gpu,) = read("nvidia-smi-L", text).values["gpus"]
+    assert gpu["mig"] == [
+        {"profile": "3g.20gb", "device": 0, "uuid": "MIG-aa"},
+        {"profile": "1g.5gb", "device": 1, "uuid": "MIG-GPU-1/1/0"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "bus", "number"),
+    [
+        (HANDLE + "GPU0000:3B:00.0: GPU is lost", "gpu_lost", "0000:3B:00.0", None),
+        (HANDLE + "GPU2: Unknown Error", "device_handle", None, "2"),
+        (
+            HANDLE + "GPU3: 0000:5E:00.0: Not Found",
+            "device_handle",
+            "0000:5E:00.0",
+            "3",
+        ),
+        (
+            HANDLE + "gpu 0000:03:00.0: Unknown Error",
+            "device_handle",
+            "0000:03:00.0",
+            None,
+        ),
+        (
+            "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 535.161",
+            "version",
+            None,
+            None,
+        ),
+        ("Failed to initialize NVML: Driver Not Loaded", "version", None, None),
+        ("NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.", "library", None, None),
+        ("No devices were found", "no_devices", None, None),
+        ("NVML: GPU requires reset", "requires_reset", None, None),
+    ],
+)
+def test_the_wordings_of_what_is_broken(text: str, kind: str, bus: str | None, number: str | None) -> None:
+    (error,) = nvidia_errors.parse_errors(text)
+    assert (error["kind"], error["bus"], error["index"]) == (kind, bus, number)
+    reading = nvidia_smi.parse_nvidia_smi(text)
+    assert reading.values["any_err"] is True
+    assert reading.warnings
+
+
+def test_a_dead_gpu_in_csv() -> None:
+    text = (
+        "index, pci.bus_id, power.draw [W], clocks_event_reasons.active, pcie.link.width.current\n"
+        "0, 00000000:06:00.0, 78.06 W, 0x0000000000000004, 16\n"
+        "1, 00000000:07:00.0, [GPU requires reset], [Unknown Error], [N/A]\n"
+    )
+    reading = read("nvidia-smi-query", text)
+    first, second = reading.values["rows"]
+    assert first["clocks_event_reasons.active"] == ["sw_power_cap"]
+    assert (second["power.draw"], second["pcie.link.width.current"]) == (None, None)
+    assert second["errors"] == {"power.draw": "GPU requires reset", "clocks_event_reasons.active": "Unknown Error"}
+    assert len(reading.warnings) == 2
+
+
+def test_csv_without_a_header() -> None:
+    row = "0, NVIDIA H200, 16\n"
+    assert nvidia_csv.parse_csv(row).values["rows"] == []
+    assert nvidia_csv.parse_csv(row).unknown == [row.strip()]
+    asked = "$ nvidia-smi --query-gpu=index,name,pcie.link.width.current --format=csv,noheader\n"
+    (known,) = read("nvidia-smi-query", asked + row).values["rows"]
+    assert known == {"index": 0, "name": "NVIDIA H200", "pcie.link.width.current": 16}
+
+
+def test_pending_rows() -> None:
+    text = "gpu_bus_id, remapped_rows.pending, remapped_rows.failure\n00000000:06:00.0, Yes, Yes\n"
+    warnings = read("nvidia-smi-remapped-rows", text).warnings
+    assert ["failed" in warnings[0], "reset" in warnings[1]] == [True, True]
+
+
+OLD_QUERY = """\
+==============NVSMI LOG==============
+
+Timestamp                           : Mon Jan  7 10:00:00 2019
+Driver Version                      : 384.111
+
+Attached GPUs                       : 2
+GPU 00000000:04:00.0
+    Product Name                    : Tesla V100-SXM2-16GB
+    PCI
+        Bus Id                      : 00000000:04:00.0
+        GPU Link Info
+            PCIe Generation
+                Max                 : 3
+                Current             : 1
+            Link Width
+                Max                 : 16x
+                Current             : 8x
+    Clocks Throttle Reasons
+        Idle                        : Not Active
+        HW Slowdown                 : Active
+            HW Thermal Slowdown     : Not Active
+            HW Power Brake Slowdown : Active
+    FB Memory Usage
+        Total                       : 16152 MiB
+        Used                        : 5 MiB
+    Ecc Mode
+        Current                     : Enabled
+        Pending                     : Disabled
+    ECC Errors
+        Volatile
+            Single Bit
+                Device Memory       : 3
+                Total               : 3
+            Double Bit
+                Device Memory       : 1
+                Total               : 1
+    Retired Pages
+        Single Bit ECC              : 0
+        Double Bit ECC              : 2
+        Pending                     : Yes
+    Power Readings
+        Power Draw                  : 40.12 W
+        Power Limit                 : 300.00 W
+    Processes
+        Process ID                  : 77
+            Type                    : C
+            Name                    : python
+            Used GPU Memory         : 500 MiB
+        Process ID                  : 78
+            Type                    : G
+            Name                    : /usr/bin/X
+            Used GPU Memory         : 4 MiB
+
+"""
+
+
+def test_everything_by_an_old_driver() -> None:
+    reading = read("nvidia-smi-q", OLD_QUERY)
+    (gpu,) = reading.values["gpus"]
+    assert reading.warnings == ["it counts 2 GPUs and shows 1"]
+    assert [gpu["pcie"][key] for key in ("generation", "generation_max", "width", "width_max")] == [1, 3, 8, 16]
+    active = [name for name, on in gpu["clocks_event_reasons"].items() if on]
+    assert active == ["hw_slowdown", "hw_power_brake_slowdown"]
+    assert (gpu["ecc_errors"]["volatile"]["single_bit"], gpu["ecc_errors"]["volatile"]["double_bit"]) == (3, 1)
+    assert gpu["ecc"] == {"current": "Enabled", "pending": "Disabled"}
+    assert gpu["retired_pending"] is True
+    assert gpu["power"]["power_draw"] == 40.12
+    assert gpu["fabric"] is None
+    assert [(process["pid"], process["memory"]) for process in gpu["processes"]] == [(77, 500), (78, 4)]
+
+
+BLACKWELL = """\
+GPU 00000008:06:00.0
+{link} 0: Tx packets: 12345
+{link} 0: Tx bytes: 4096 KB
+{link} 0: Malformed packet Errors: 0
+{link} 0: Buffer overrun Errors: 0
+{link} 0: Rx Errors: 2
+{link} 0: Link recovery failed events: 0
+{link} 0: Effective Errors: 0
+{link} 0: Effective BER: 15e-255
+{link} 0: Symbol BER: 1.5e-11
+{link} 0: FEC Errors - 0: 36140749276
+{link} 0: FEC Errors - 15: 0
+{link} 0: Raw BER Lane 0: 2061
+""".replace("{link}", "\t Link")
+
+
+def test_the_counters_of_blackwell() -> None:
+    reading = read("nvidia-smi-nvlink-e", BLACKWELL)
+    (gpu,) = reading.values["gpus"]
+    assert (gpu["index"], gpu["bus"]) == (None, "00000008:06:00.0")
+    (link,) = gpu["links"]
+    assert link["fec"] == {"0": 36140749276, "15": 0}
+    assert link["rates"] == {"effective_ber": 15e-255, "symbol_ber": 1.5e-11}
+    assert link["counters"]["malformed_packet_errors"] == 0
+    # Neither traffic nor codewords without an error nor raw bit errors are errors.
+    assert reading.warnings == ["GPU None link 0: rx_errors 2"]
+
+
+def test_no_nvlink_in_words() -> None:
+    text = "GPU 0: NVIDIA RTX A4000 (UUID: GPU-1)\nDevice does not have or support Nvlink\n"
+    (gpu,) = read("nvidia-smi-nvlink-s", text).values["gpus"]
+    assert (gpu["links"], gpu["all_inactive"]) == ([], False)
+    assert "does not have" in gpu["message"]
+
+
+def test_topology_with_device_names_and_one_gpu() -> None:
+    text = (
+        "\tGPU0\tGPU1\tmlx5_0\tmlx5_bond_0\tCPU Affinity\n"
+        "GPU0\t X \tPIX\tSOC\tNODE\t0-13\nGPU1\tPIX\t X \tSOC\tSYS\t0-13\n"
+        "mlx5_0\tSOC\tSOC\t X \tPIX\t\nmlx5_bond_0\tNODE\tSYS\tPIX\t X\n"
+    )
+    values = read("nvidia-smi-topo-m", text).values
+    assert values["nics"] == {"mlx5_0": "mlx5_0", "mlx5_bond_0": "mlx5_bond_0"}
+    assert values["complete"] is True
+    one = "\tGPU0\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \tSYS\t\t0\t\tN/A\nNIC0\tSYS\t X\n"
+    values = read("nvidia-smi-topo-m", one + "\nNIC Legend:\n\n  NIC0: mlx5_3\n").values
+    assert values["affinity"]["GPU0"] == {"cpu": None, "numa": "0", "gpu_numa_id": None}
+    assert values["nics"] == {"NIC0": "mlx5_3"}
+
+
+def test_a_word_of_the_future_is_kept_and_told() -> None:
+    reading = nvidia_topo.parse_topology("\tGPU0\tGPU1\nGPU0\t X \tC2C\nGPU1\tC2C\t X\n")
+    assert reading.values["cells"] == [["X", "C2C"], ["C2C", "X"]]
+    assert reading.unknown == ["GPU0: C2C", "GPU1: C2C"]
+
+
+@pytest.mark.parametrize("cut", range(0, 1100, 37))
+def test_a_cut_matrix_is_never_complete(cut: int) -> None:
+    text = sample("h200x8/topo-p2p-r.txt")
+    body = text.index("Legend")
+    values = nvidia_topo.parse_p2p(text[: min(cut, body - 8)]).values
+    assert values["complete"] is False
+    assert values["p2p"] is None
+
+
+DIAG_4 = """\
+Successfully ran diagnostic for group.
++---------------------------+------------------------------------------------+
+| Diagnostic                | Result                                         |
++===========================+================================================+
+|-----  Metadata  ----------+------------------------------------------------|
+| DCGM Version              | 4.4.2                                          |
+| Driver Version Detected   | 580.95.05                                      |
+| GPU Device IDs Detected   | 2330, 2330                                     |
+|-----  Deployment  --------+------------------------------------------------|
+| software                  | Pass                                           |
+|                           | GPU0: Pass                                     |
+|                           | GPU1: Pass                                     |
++-----  Hardware  ----------+------------------------------------------------+
+| memory                    | Fail                                           |
+|                           | GPU0: Pass                                     |
+|                           | GPU1: Fail                                     |
+| Warning: GPU1             | A volatile double-bit ECC error was seen on G  |
+|                           | PU 1. Drain the GPU and reset it.              |
+| nvbandwidth               | Skip                                           |
+|                           | GPU0: Skip                                     |
++---------------------------+------------------------------------------------+
+"""
+
+
+def test_a_diagnostic_of_dcgm_4() -> None:
+    values = read("dcgmi-diag", DIAG_4).values
+    assert (values["dcgm"], values["driver"], values["devices"]) == ("4.4.2", "580.95.05", "2330, 2330")
+    assert [(test["section"], test["test"], test["result"]) for test in values["tests"]] == [
+        ("Deployment", "software", "Pass"),
+        ("Hardware", "memory", "Fail"),
+        ("Hardware", "nvbandwidth", "Skip"),
+    ]
+    assert values["tests"][1]["entities"] == [["GPU", 0, "Pass"], ["GPU", 1, "Fail"]]
+    (message,) = values["messages"]
+    assert (message["kind"], message["test"], message["gpus"]) == ("warning", "memory", [1])
+    assert message["text"] == "A volatile double-bit ECC error was seen on GPU 1. Drain the GPU and reset it."
+    assert values["failed"] == ["memory"]
+    assert dcgmi_diag.parse_diag("nothing of the kind").warnings == ["no result in this text"]
+
+
+def test_links_of_switches() -> None:
+    text = "GPUs:\n    gpuId 0:\n        U U D X\nNvSwitches:\n    physicalId 8:\n        U D _ _\n"
+    values = dcgmi_nvlink.parse_link_status(text).values
+    assert (values["up"], values["down"], values["disabled"], values["links_total"]) == (2, 1, 1, 4)
+    assert values["switches"] == [{"id": 8, "links": ["up", "down", "unsupported", "unsupported"]}]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("SXid (PCI:0000:c1:00.0): 23001, Fatal, Link 12 x", "nvswitch"),
+        (
+            "fabric manager NVIDIA GPU driver interface version 550.127.05 doesn't match with driver version 550.120",
+            "version",
+        ),
+        ("not all the available links are trained", "topology"),
+        ("something else", "other"),
+    ],
+)
+def test_reports_of_the_fabric_manager(text: str, kind: str) -> None:
+    record = "[Jul 09 2024 18:14:07] [ERROR] [tid 12727] " + text
+    (event,) = fabricmanager_log.parse_log(record).values["events"]
+    assert event["kind"] == kind
+    assert event["time"] == "Jul 09 2024 18:14:07"
+
+
+def test_the_version_of_the_fabric_manager() -> None:
+    assert fabricmanager_log.parse_version("\n\tFabric Manager version is : 535.161.08\n") == "535.161.08"
+    assert fabricmanager_log.parse_version("command not found") is None
+
+
+@pytest.mark.parametrize("name", formats())
+def test_each_format_is_whole(name: str) -> None:
+    form = formats()[name]
+    empty: Any = form.parse("")
+    assert isinstance(empty, Reading)
+    assert form.title
+    assert 0 <= form.likely("") <= 1

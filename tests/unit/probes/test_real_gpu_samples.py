@@ -1,0 +1,280 @@
+"""What people have posted of their GPUs and kernels; these are not ours to ship, so they are read where they lie."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from fabtui_probes.formats import (
+    dcgmi_diag,
+    dcgmi_nvlink,
+    fabricmanager_log,
+    nvidia_csv,
+    nvidia_smi,
+    nvidia_smi_q,
+    nvidia_topo,
+    nvlink,
+)
+from fabtui_probes.formats.base import Reading
+from fabtui_probes.formats.catalogue import formats
+
+from .places import REAL
+
+#: The format of each folder.
+FOLDERS = {
+    "dcgmi-diag": "dcgmi-diag",
+    "dcgmi-nvlink": "dcgmi-nvlink",
+    "fabricmanager-log": "fabricmanager-log",
+    "nvidia-smi": "nvidia-smi",
+    "nvidia-smi-broken": "nvidia-smi",
+    "nvidia-smi-nvlink-e": "nvidia-smi-nvlink-e",
+    "nvidia-smi-nvlink-status": "nvidia-smi-nvlink-s",
+    "nvidia-smi-q": "nvidia-smi-q",
+    "nvidia-smi-remapped-rows": "nvidia-smi-remapped-rows",
+    "nvidia-smi-topo-m": "nvidia-smi-topo-m",
+    "nvidia-smi-topo-p2p": "nvidia-smi-topo-p2p",
+}
+
+
+def index() -> dict[str, str]:
+    if not (REAL / "INDEX.csv").is_file():
+        return {}
+    with (REAL / "INDEX.csv").open(newline="") as file:
+        found = {row["file"]: row["expect"] for row in csv.DictReader(file)}
+    return {name: expect for name, expect in found.items() if name.partition("/")[0] in FOLDERS}
+
+
+pytestmark = pytest.mark.skipif(not index(), reason="no real samples here (FABTUI_REAL_SAMPLES)")
+
+
+def text(name: str) -> str:
+    return (REAL / name).read_text()
+
+
+def rows(folder: str) -> list[Any]:
+    chosen = [(name, expect) for name, expect in index().items() if name.startswith(folder + "/")]
+    return [pytest.param(name, expect, id=name) for name, expect in chosen] or [pytest.param("", "")]
+
+
+def said(expect: str, pattern: str) -> str | None:
+    found = re.search(pattern, expect)
+    return found.group(1) if found else None
+
+
+def joined(words: str) -> str:
+    return " ".join(words.split())
+
+
+def test_every_folder_was_looked_at() -> None:
+    assert {name.partition("/")[0] for name in index()} == set(FOLDERS)
+
+
+@pytest.mark.parametrize("name", index() or [""])
+def test_each_file_is_known_by_its_look(name: str) -> None:
+    if not text(name).strip():
+        pytest.skip("an empty text looks like nothing; real samples")
+    known = formats()
+    wanted = FOLDERS[name.partition("/")[0]]
+    likely = {form: known[form].likely(text(name)[:65536]) for form in known}
+    assert max(likely, key=lambda form: likely[form]) == wanted, likely
+    assert known[wanted].parse(text(name)).values
+
+
+@pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi"))
+def test_table(name: str, expect: str) -> None:
+    values = nvidia_smi.parse_nvidia_smi(text(name)).values
+    gpus = values["gpus"]
+    assert len(gpus) == int(said(expect, r"gpus=(\d+)") or -1)
+    assert values["any_err"] == (said(expect, r"any_err=(\w+)") == "true")
+    if "525" in name:
+        assert gpus[0]["fan"] is None
+        assert gpus[0]["errors"] == {"fan": "ERR!"}
+        assert [gpus[0][key] for key in ("temperature", "power", "power_limit")] == [38, 49, 450]
+        assert (gpus[0]["memory_used"], gpus[0]["memory_total"], gpus[0]["utilization"]) == (2021, 23028, 0)
+        assert gpus[0]["compute_mode"] == "E. Process"
+    else:
+        assert (values["driver"], values["cuda"]) == ("550.90.07", "12.4")
+        assert {gpu["memory_total"] for gpu in gpus} == {81559}
+        assert {gpu["ecc_uncorrected"] for gpu in gpus} == {0}
+        assert gpus[0]["bus"] == "00000000:19:00.0"
+        assert values["processes_told"] == "none"
+
+
+@pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-broken"))
+def test_broken(name: str, expect: str) -> None:
+    values = nvidia_smi.parse_nvidia_smi(text(name)).values
+    (error,) = values["errors"]
+    assert values["gpus"] == []
+    assert error["kind"] == said(expect, r"error=(\w+)")
+    assert error["bus"] == said(expect, r"(?:^|; )pci=([0-9A-F:.]+)")
+    reason = said(expect, r"; reason=([^;]+)")
+    assert reason is None or error["reason"] == reason
+
+
+def links(reading: Reading) -> list[dict[str, Any]]:
+    return [link for gpu in reading.values["gpus"] for link in gpu["links"]]
+
+
+@pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-nvlink-e"))
+def test_nvlink_errors(name: str, expect: str) -> None:
+    reading = formats()["nvidia-smi-nvlink-e"].parse(text(name))
+    assert len(reading.values["gpus"]) == int(said(expect, r"gpus=(\d+)") or -1)
+    assert len(links(reading)) == int(said(expect, r"links(?: listed)?=(\d+)") or -1)
+    wanted = {counter: int(said(expect, rf"{counter}=(\d+)") or -1) for counter in ("replay", "recovery", "crc")}
+    assert all(link["counters"] == wanted for link in links(reading))
+    assert reading.unknown == []
+
+
+@pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-nvlink-status"))
+def test_nvlink_status(name: str, expect: str) -> None:
+    reading = formats()["nvidia-smi-nvlink-s"].parse(text(name))
+    gpus = reading.values["gpus"]
+    assert len(gpus) == int(said(expect, r"\bgpus=(\d+)") or -1)
+    assert len(links(reading)) == int(said(expect, r"links(?:_total| listed)?=(\d+)") or -1)
+    speed = said(expect, r"speed=([0-9.]+) GB/s")
+    assert {link["speed"] for link in links(reading)} == ({float(speed)} if speed else set())
+    assert any(gpu["all_inactive"] for gpu in gpus) == ("all_inactive" in expect)
+    if "all_inactive" in expect:
+        assert gpus[0]["index"] == 2
+        assert any("inActive" in warning for warning in reading.warnings)
+    if not gpus:
+        assert reading.warnings == ["no output: a machine without NVLink prints none"]
+
+
+@pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-q"))
+def test_query(name: str, expect: str) -> None:
+    reading = nvidia_smi_q.parse_query(text(name))
+    (gpu,) = reading.values["gpus"]
+    assert gpu["bus"] == said(expect, r"gpu=([0-9A-F:.]+)")
+    assert gpu["ecc_errors"]["volatile"]["dram_correctable"] == int(said(expect, r"volatile=(\d+)") or -1)
+    remapped = gpu["remapped_rows"]
+    found = (remapped["correctable"], remapped["uncorrectable"], remapped["pending"], remapped["failure"])
+    assert found == (1, 0, True, False)
+    assert any("left out" in warning for warning in reading.warnings)
+    assert reading.unknown == []
+
+
+@pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-remapped-rows"))
+def test_remapped_rows(name: str, expect: str) -> None:
+    reading = nvidia_csv.parse_remapped(text(name))
+    found = reading.values["rows"]
+    assert len(found) == int(said(expect, r"gpus=(\d+)") or -1)
+    assert [row["remapped_rows.uncorrectable"] for row in found] == [0, 1, 0, 0]
+    assert {(row["remapped_rows.pending"], row["remapped_rows.failure"]) for row in found} == {(False, False)}
+    assert ["pending Yes" in line for line in reading.unknown] == [True]
+
+
+def cell(values: dict[str, Any], row: str, column: str) -> Any:
+    return values["cells"][values["rows"].index(row)][values["columns"].index(column)]
+
+
+def device(word: str) -> str:
+    return f"GPU{word}" if word.isdecimal() else word
+
+
+@pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-topo-m"))
+def test_topology(name: str, expect: str) -> None:
+    reading = nvidia_topo.parse_topology(text(name))
+    values = reading.values
+    for row, column, word in re.findall(r"\[(\w+)\]\[(\w+)\]=(\w+)", expect):
+        assert cell(values, device(row), device(column)) == word
+    size = said(expect, r"matrix=(\d)x")
+    if size:
+        assert (len(values["rows"]), len(values["columns"]), values["complete"]) == (int(size), int(size), True)
+    counts = re.search(r"rows(?: shown)?=(\d+)(?: of (\d+))?", expect)
+    if counts:
+        assert len(values["rows"]) == int(counts.group(1))
+        assert not values["complete"]
+        assert any("cut off" in warning for warning in reading.warnings)
+        assert counts.group(2) is None or len(values["columns"]) == int(counts.group(2))
+    for key, pattern in (("gpus", r"(?:\bgpus|GPU columns)=(\d+)"), ("nic_count", r"(?:\bnics|NIC columns)=(\d+)")):
+        wanted = said(expect, pattern)
+        assert wanted is None or values[key] == int(wanted)
+    affinity = values["affinity"]
+    for gpu, cpus in re.findall(r"(?:cpu|cpu_affinity) (?i:gpu)(\d)=([0-9,-]+)", expect):
+        assert affinity[f"GPU{gpu}"]["cpu"] == cpus
+    for gpu, cpus in re.findall(r"cpu_affinity GPU(\d)=([0-9,]+)", expect):
+        assert affinity[f"GPU{gpu}"]["cpu"] == cpus
+    for gpu, numa in re.findall(r"numa (?i:gpu)(\d)=(\d)", expect):
+        assert affinity[f"GPU{gpu}"]["numa"] == numa
+    if "numa=N/A" in expect:
+        assert {row["numa"] for row in affinity.values()} == {None}
+    pairs = Counter(word for at, row in enumerate(values["cells"]) for word in row[at + 1 :])
+    for word, count in re.findall(r"(PIX|NODE|SYS)=(\d+)", expect):
+        assert pairs[word] == int(count)
+    if "all off-diagonal NV18" in expect:
+        assert set(pairs) == {"NV18"}
+    if "NIC rows have no affinity" in expect:
+        assert affinity["NIC0"] == {"cpu": None, "numa": None, "gpu_numa_id": None}
+
+
+@pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-topo-p2p"))
+def test_p2p(name: str, expect: str) -> None:
+    values = nvidia_topo.parse_p2p(text(name)).values
+    size = int(said(expect, r"matrix=(\d)x") or -1)
+    assert (len(values["rows"]), len(values["columns"])) == (size, size)
+    words = Counter(word for row in values["cells"] for word in row if word != "X")
+    if "CNS" in expect:
+        assert words == {"CNS": 2}
+        assert values["p2p"] is False
+    else:
+        assert words == {"OK": 56}
+        assert (values["bad"], values["p2p"]) == ([], True)
+
+
+@pytest.mark.parametrize(("name", "expect"), rows("dcgmi-diag"))
+def test_diag(name: str, expect: str) -> None:
+    reading = dcgmi_diag.parse_diag(text(name))
+    values = reading.values
+    assert reading.unknown == []
+    by_name = {test["test"]: test for test in values["tests"]}
+    if "gpu-memory" in name:
+        entities = by_name["GPU Memory"]["entities"]
+        assert [number for _, number, word in entities if word == "Pass"] == [1, 2, 3, 4, 5, 6, 7]
+        assert [number for _, number, word in entities if word == "Fail"] == [0]
+        (message,) = values["messages"]
+        assert message["text"].startswith("GPU 0 Thermal violations totaling 13.3 seconds started at 9.7 seconds")
+        assert message["text"].endswith("fans, and any other components.")
+    elif "row-remap" in name:
+        (message,) = values["messages"]
+        wanted = joined(said(expect, r'Error="([^"]+)"') or "")
+        assert (message["kind"], message["section"], message["gpus"]) == ("error", "Deployment", [3])
+        assert joined(message["text"]) == wanted
+    elif "nvlink-down" in name:
+        assert (by_name["PCIe"]["result"], by_name["PCIe"]["of"]) == ("Fail", "All")
+        (message,) = values["messages"]
+        assert re.findall(r"NvLink link (\d+) is currently down", message["text"]) == ["0", "1", "2", "3"]
+        assert message["gpus"] == [0]
+    else:
+        assert (values["dcgm"], values["driver"]) == ("3.3.7", "560.35.03")
+        assert by_name["Denylist"]["result"] == "Pass"
+        assert values["failed"] == []
+
+
+@pytest.mark.parametrize(("name", "expect"), rows("dcgmi-nvlink"))
+def test_link_status(name: str, expect: str) -> None:
+    values = dcgmi_nvlink.parse_link_status(text(name)).values
+    wanted = {key: int(count) for key, count in re.findall(r"(\w+)=(\d+)", expect)}
+    found = {"gpus": len(values["gpus"]), "links": values["links_total"], "switches": len(values["switches"])}
+    assert found | {"down": values["down"], "up": values["up"]} == wanted
+
+
+@pytest.mark.parametrize(("name", "expect"), rows("fabricmanager-log"))
+def test_fabric_manager(name: str, expect: str) -> None:
+    assert "continuation" in expect
+    reading = fabricmanager_log.parse_log(text(name))
+    values = reading.values
+    assert values["records"] == sum(1 for line in text(name).splitlines() if line.startswith("["))
+    assert reading.unknown == []
+    (event,) = values["events"]
+    assert (event["kind"], event["code"], event["fatal"], event["port"]) == ("nvswitch", 12028, False, 61)
+    assert event["bus"] == "00000000:86:00.0"
+
+
+def test_the_shared_parsers_are_those_of_the_probe() -> None:
+    name = "nvidia-smi-nvlink-status/a100-8gpu-12links-25.txt"
+    assert nvlink.parse_nvlink_status(text(name)) == formats()["nvidia-smi-nvlink-s"].parse(text(name)).values["gpus"]
