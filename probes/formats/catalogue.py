@@ -11,7 +11,26 @@ from typing import Dict, List
 from fabtui_probes.formats.base import Format
 
 #: InfiniBand, RoCE and network interfaces.
-_FABRIC: List[str] = []
+_FABRIC: List[str] = [
+    "ibstat",
+    "ibstatus",
+    "ibv_devinfo",
+    "rdma_link",
+    "show_gids",
+    "ethtool",
+    "ibnetdiscover",
+    "iblinkinfo",
+    "ibqueryerrors",
+    "perfquery",
+    "sminfo",
+    "saquery",
+    "smpquery",
+    "ibnodes",
+    "ibping",
+    "ibtracert",
+    "ibroute",
+    "ibswinfo",
+]
 #: GPUs, NVLinks and the kernel's log.
 _GPU: List[str] = [
     "nvidia_smi",
