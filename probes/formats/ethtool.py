@@ -38,7 +38,7 @@ def likely(text: str) -> float:
     """Return how sure it is that a text is of ``ethtool`` without options."""
     if _SETTINGS.search(text):
         return 0.97
-    return 0.5 if re.search(r"^\s*(Link detected|Supported link modes):", text, re.MULTILINE) else 0.0
+    return 0.5 if re.search(r"^[ \t]*(Link detected|Supported link modes):", text, re.MULTILINE) else 0.0
 
 
 def likely_pause(text: str) -> float:

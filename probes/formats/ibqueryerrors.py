@@ -29,7 +29,7 @@ TRAFFIC = re.compile(r"Port(Unicast|Multicast)?(Xmit|Rcv)(Data|Pkts)")
 
 def likely(text: str) -> float:
     """Return how sure it is that a text is of ``ibqueryerrors``."""
-    if re.search(r"^\s*GUID 0x[0-9a-f]+ port (\d+|ALL):\s*\[", text, re.MULTILINE):
+    if re.search(r"^[ \t]*GUID 0x[0-9a-f]+ port (\d+|ALL):\s*\[", text, re.MULTILINE):
         return 0.97
     if re.search(r"^## Summary: \d+ nodes checked, \d+ bad nodes", text, re.MULTILINE):
         return 0.97

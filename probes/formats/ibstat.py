@@ -38,7 +38,7 @@ def likely(text: str) -> float:
     """Return how sure it is that a text is of ``ibstat``."""
     if re.search(r"^(CA|Switch|Router|iWARP RNIC):? '[^'\n]+'", text, re.MULTILINE):
         return 0.95
-    if re.search(r"^\s*(Physical state|Base lid|SM lid): ", text, re.MULTILINE):
+    if re.search(r"^[ \t]*(Physical state|Base lid|SM lid): ", text, re.MULTILINE):
         return 0.6
     return 0.3 if "main: " in text and "IB device" in text else 0.0
 

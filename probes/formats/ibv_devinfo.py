@@ -33,7 +33,7 @@ def likely(text: str) -> float:
     """Return how sure it is that a text is of ``ibv_devinfo``."""
     if re.search(r"^hca_id:\s*\S", text, re.MULTILINE):
         return 0.97
-    if re.search(r"^\s*(active_mtu|port_lid|phys_port_cnt):", text, re.MULTILINE):
+    if re.search(r"^[ \t]*(active_mtu|port_lid|phys_port_cnt):", text, re.MULTILINE):
         return 0.7
     return 0.4 if _FOUND.search(text) or "IB devices" in text else 0.0
 

@@ -22,9 +22,9 @@ _NUMBERS = ("lid", "LID", "dlid", "slid", "num_ports", "port_num")
 
 def likely(text: str) -> float:
     """Return how sure it is that a text is of ``saquery``."""
-    if re.search(r"^\s*\w+ ?Record( member| group)? dump:", text, re.MULTILINE):
+    if re.search(r"^[ \t]*\w+ ?Record( member| group)? dump:", text, re.MULTILINE):
         return 0.97
-    if re.search(r"^SA ClassPortInfo:|^\s+LID \"name\"", text, re.MULTILINE):
+    if re.search(r"^SA ClassPortInfo:|^[ \t]+LID \"name\"", text, re.MULTILINE):
         return 0.9
     return 0.5 if "Query SA failed" in text else 0.0
 

@@ -19,7 +19,7 @@ _COUNT = re.compile(r"\s*n_gids_found=([0-9]{1,9})\s*", re.ASCII)
 
 def likely(text: str) -> float:
     """Return how sure it is that a text is of ``show_gids``."""
-    if re.search(r"^\s*DEV\s+PORT\s+INDEX\s+GID", text, re.MULTILINE) or "n_gids_found=" in text:
+    if re.search(r"^[ \t]*DEV\s+PORT\s+INDEX\s+GID", text, re.MULTILINE) or "n_gids_found=" in text:
         return 0.97
     return 0.6 if any(_ROW.fullmatch(line) for line in text.splitlines()[:3]) else 0.0
 

@@ -1,0 +1,145 @@
+"""Whatever text a format is given, it says how likely the text is its own, and makes a reading of it; none raises."""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabtui_probes import protocol
+from fabtui_probes.formats import base, catalogue
+
+from .places import REAL, SAMPLES
+
+FORMATS = catalogue.formats()
+#: Damaged texts in all, over all samples and formats.
+MUTATIONS = 20_000
+_LONGEST = 30_000
+
+
+@functools.cache
+def recorded() -> list[Path]:
+    found = [path for path in sorted(SAMPLES.rglob("*.*")) if path.suffix in (".txt", ".net", ".json", ".log")]
+    return found + [path for path in sorted(REAL.glob("*/*")) if path.is_file()]
+
+
+@functools.cache
+def text_of(path: Path) -> str:
+    return path.read_bytes().decode("utf-8", "replace")[:_LONGEST]
+
+
+def check(form: base.Format, text: str) -> base.Reading:
+    likely = form.likely(text[:65536])
+    assert 0.0 <= likely <= 1.0
+    reading = form.parse(text)
+    protocol.encode({"value": reading})
+    assert len(reading.warnings) <= base.UNKNOWN_LINES
+    assert len(reading.unknown) <= base.UNKNOWN_LINES
+    assert all(len(line) <= base.UNKNOWN_WIDTH for line in (*reading.warnings, *reading.unknown))
+    return reading
+
+
+named = pytest.mark.parametrize("form", FORMATS.values(), ids=FORMATS)
+
+
+@named
+@given(text=st.text())
+def test_any_text(form: base.Format, text: str) -> None:
+    check(form, text)
+
+
+@named
+def test_every_output_in_every_format(form: base.Format) -> None:
+    for path in recorded():
+        check(form, text_of(path))
+
+
+@named
+@pytest.mark.parametrize(
+    "piece", ["9", "9.", "- ", "a: ", "GUID 0x1 port 1:", "[1]", "(", "'", '"', "0x", "\n", "#", "==(", "\t1", " 4X"]
+)
+@pytest.mark.timeout(20)
+def test_long_lines_end_soon(form: base.Format, piece: str) -> None:
+    form.likely((piece * 100_000)[:65536])
+    form.parse(piece * 100_000)
+
+
+def damaged(raw: bytes, chance: random.Random) -> bytes:
+    """Return bytes with some of them changed, left out, doubled or cut off."""
+    text = bytearray(raw)
+    for _ in range(chance.randint(1, 6)):
+        if not text:
+            break
+        at, much = chance.randrange(len(text)), chance.randint(1, 40)
+        what = chance.randrange(6)
+        if what == 0:
+            text[at] = chance.randrange(256)
+        elif what == 1:
+            del text[at : at + much]
+        elif what == 2:
+            text[at:at] = text[at : at + much]
+        elif what == 3:
+            del text[at:]
+        elif what == 4:
+            text[at:at] = bytes(chance.choices(b"0123456789xX.:-'\"()[]{}#|/ \t\r\n\x00\x1b\xff", k=much))
+        else:
+            text[at : at + 1] = chance.choice([b"9" * 400, b"-1", b"nan", b"1e999", b"\xd9\xa3", b"0x", b"\xc2\xbd"])
+    return bytes(text)
+
+
+def ranked(text: str) -> list[base.Format]:
+    return sorted(FORMATS.values(), key=lambda form: -form.likely(text))
+
+
+def test_damaged_bytes() -> None:
+    """Each sample is damaged time and again, and read by the two formats it is most likely of and by one at random."""
+    chance = random.Random(20)
+    tried = 0
+    paths = recorded()
+    best = {path: ranked(text_of(path))[:2] for path in paths}
+    everything = list(FORMATS.values())
+    while tried < MUTATIONS:
+        for path in paths:
+            text = damaged(text_of(path)[:6000].encode(), chance).decode("utf-8", "replace")
+            for form in (*best[path], chance.choice(everything)):
+                try:
+                    check(form, text)
+                except Exception as error:
+                    raise AssertionError(f"{form.name} on damaged {path.name}: {text!r}") from error
+                tried += 1
+    assert tried >= MUTATIONS
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(p, id=f"{p.parent.name}/{p.name}") for p in recorded() if p.parent.name == "ibsim"]
+)
+def test_a_sample_is_known_by_its_command(path: Path) -> None:
+    """The first line of a sample tells the command."""
+    first, _, text = path.read_text().partition("\n")
+    if not first.startswith("# SIM_HOST="):
+        return
+    command = Path(first.partition("libumad2sim.so ")[2].removeprefix("timeout ").lstrip("0123456789 ").split()[0]).name
+    if command == "rdma":
+        command = "rdma-link"
+    if command in ("ibhosts", "ibswitches", "ibnodes"):
+        command = "ibnodes"
+    if command == "ib_write_bw" or path.name in ("ibstat_l.txt", "ibstat_p.txt", "perfquery_clear.txt"):
+        return
+    ranked = sorted(((form.likely(text), name) for name, form in FORMATS.items()), reverse=True)
+    if "Failed to get IB devices" in text:
+        assert ranked[0] == (0.4, "ibv_devinfo")
+    else:
+        assert ranked[0][1] == command, ranked[:3]
+        assert ranked[0][0] > ranked[1][0]
+
+
+def test_names_and_units() -> None:
+    for name, form in FORMATS.items():
+        assert name == form.name
+        assert form.title
+        json.dumps(form.units)
