@@ -151,7 +151,8 @@ Switch\t65 "S-fc6a1c0300000000"\t\t# "MF0;spine 1:MQM9700/U1" enhanced port 0 li
 
 def test_a_topology_with_chassis_and_full_info() -> None:
     reading = ibnetdiscover.parse(GROUPED)
-    node, first, second = reading.values["nodes"][0], *reading.values["links"]
+    node = reading.values["nodes"][0]
+    first, second = reading.values["links"]
     assert reading.unknown == []
     assert (node["name"], node["chassis"], node["lid"]) == ("MF0;spine 1:MQM9700/U1", 1, 7)
     assert (first["peer"]["guid"], first["rate"], first["lid"]) == ("0x946dae0300630bff", 400.0, 7)
