@@ -6,6 +6,7 @@ Packet formats: RFC 792 and RFC 4443.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
@@ -17,6 +18,9 @@ PERIOD = 0.2
 """Seconds between the echoes to one target."""
 
 _ECHO = {4: (8, 0), 6: (128, 129)}
+
+# Of <linux/in.h> and <linux/in6.h>; the socket module of Python 3.8 has none of them.
+_IP_MTU_DISCOVER, _IP_MTU, _IPV6_MTU_DISCOVER, _IPV6_MTU, _PMTUDISC_PROBE = 10, 14, 23, 24, 3
 
 
 class NotPermitted(Exception):
@@ -81,8 +85,26 @@ def reply_number(data: bytes, version: int, raw: bool, token: bytes) -> Optional
     return int(struct.unpack("!H", data[6:8])[0])
 
 
-def ask(src: str, dst: str, echoes: int, wait: float, size: int, end: float) -> Dict[str, Any]:
-    """Send echoes and return a row of the ping probe; times are in ms.
+def forbid_fragments(sock: socket.socket, version: int) -> None:
+    """Have a socket send its packets whole or not at all, whatever the kernel has learnt of the path."""
+    if version == 6:
+        sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_PROBE)
+    else:
+        sock.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _PMTUDISC_PROBE)
+
+
+def path_mtu(sock: socket.socket, version: int) -> Optional[int]:
+    """Return what the kernel knows of the MTU on the way of a connected socket, in bytes, or None."""
+    try:
+        if version == 6:
+            return sock.getsockopt(socket.IPPROTO_IPV6, _IPV6_MTU)
+        return sock.getsockopt(socket.IPPROTO_IP, _IP_MTU)
+    except OSError:
+        return None
+
+
+def ask(src: str, dst: str, echoes: int, wait: float, size: int, end: float, whole: bool = False) -> Dict[str, Any]:
+    """Send echoes, in whole packets alone if so wanted, and return a row of the ping probe; times are in ms.
 
     Raises:
         NotPermitted: This user may not.
@@ -92,12 +114,15 @@ def ask(src: str, dst: str, echoes: int, wait: float, size: int, end: float) -> 
         sock, raw = open_socket(src, dst)
     except OSError as problem:
         return _row(0, [], problem.strerror or str(problem))
+    if whole:
+        forbid_fragments(sock, version)
     ident = int.from_bytes(os.urandom(2), "big")
     token = os.urandom(8)
     payload = (token + b"fabtui" * (size // 6 + 1))[: max(size, len(token))]
     sent: Dict[int, float] = {}
     times: List[float] = []
     error: Optional[str] = None
+    narrow: Optional[int] = None
     with sock:
         due = time.monotonic()
         until = due
@@ -111,6 +136,8 @@ def ask(src: str, dst: str, echoes: int, wait: float, size: int, end: float) -> 
                     sock.send(request(version, ident, number, payload))
                 except OSError as problem:
                     error = problem.strerror or str(problem)
+                    if problem.errno == errno.EMSGSIZE:
+                        narrow = path_mtu(sock, version)
                 sent[number] = now
                 due, until = now + PERIOD, now + wait
             limit = min(end, due if len(sent) < echoes else until)
@@ -126,10 +153,10 @@ def ask(src: str, dst: str, echoes: int, wait: float, size: int, end: float) -> 
                     sent[number_back] = float("nan")
                     if len(times) == echoes:
                         break
-    return _row(len(sent), times, error)
+    return _row(len(sent), times, error, narrow)
 
 
-def _row(sent: int, times: List[float], error: Optional[str]) -> Dict[str, Any]:
+def _row(sent: int, times: List[float], error: Optional[str], narrow: Optional[int] = None) -> Dict[str, Any]:
     good = [value for value in times if value == value]
     return {
         "sent": sent,
@@ -139,5 +166,6 @@ def _row(sent: int, times: List[float], error: Optional[str]) -> Dict[str, Any]:
         "rtt_avg": sum(good) / len(good) if good else None,
         "rtt_max": max(good) if good else None,
         "duplicates": len(times) - len(good),
+        "path_mtu": narrow,
         "error": error if len(good) < sent or not sent else None,
     }

@@ -143,7 +143,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
     Returns:
         ``host``, ``kernel``, ``os``, ``cpus`` (usable ones), ``memory`` (bytes), ``driver``, ``cuda``, ``nvml_error``,
         ``gpus``, ``pci_gpus`` (PCI addresses of NVIDIA GPUs, driver or not), ``nics``, ``ib``, ``data_addresses``,
-        ``pythons``, ``nccl``, ``cuda_libs``, ``limits``, ``tools``, ``endpoints``, ``env``.
+        ``down_addresses``, ``pythons``, ``nccl``, ``cuda_libs``, ``limits``, ``tools``, ``endpoints``, ``env``.
     """
     end = time.monotonic() + deadline
     share = min(deadline * 0.7, 5.0)
@@ -168,6 +168,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
         pci_gpus=gpus.on_pci(root),
         nics=interfaces,
         ib=ports(devices),
+        down_addresses=nics.down_addresses(interfaces, devices),
         data_addresses=nics.data_addresses(interfaces, devices, environ.get("FABTUI_LAB_ADDRESS")),
         nccl=[{"path": path, "version": libraries.version_of(path)} for path in files if "libnccl" in path],
         cuda_libs=[path for path in files if "libnccl" not in path],

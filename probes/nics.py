@@ -229,10 +229,20 @@ def data_addresses(nics: List[Nic], rdma: List[Dict[str, Any]], only: Optional[s
             pass
         else:
             return [{"address": only, "nic": _holder(nics, only), "rail": 0, "family": family}]
+    return _usable(nics, rdma, ("up", "unknown"))
+
+
+def down_addresses(nics: List[Nic], rdma: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Return, as `data_addresses` does, the addresses that a data path could use if their interfaces were up."""
+    states = {nic["state"] for nic in nics} - {"up", "unknown"}
+    return _usable(nics, rdma, tuple(states))
+
+
+def _usable(nics: List[Nic], rdma: List[Dict[str, Any]], states: Tuple[str, ...]) -> List[Dict[str, Any]]:
     places = rails(nics, rdma)
     found: List[Tuple[int, List[Any], Dict[str, Any]]] = []
     for nic in nics:
-        if nic["state"] not in ("up", "unknown") or not carries_data(nic, nics):
+        if nic["state"] not in states or not carries_data(nic, nics):
             continue
         usable = [address for address in nic["addresses"] if not address["flags"] and _routable(address["address"])]
         family = 4 if any(address["family"] == 4 for address in usable) else 6

@@ -34,6 +34,9 @@ _NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)"
 _SUMMARY = re.compile(r"([0-9]{1,9}) packets transmitted, ([0-9]{1,9})(?: packets)? received", re.ASCII)
 _LOSS = re.compile(_NUMBER + "% packet loss", re.ASCII)
 _TIMES = re.compile("min/avg/max(?:/[a-z-]+)? = " + "/".join([_NUMBER] * 3) + r"(?:/[0-9.]+)? ms", re.ASCII)
+_PATH_MTU = re.compile(
+    r"(?:Frag needed and DF set|message too long,?|Packet too big:?).{0,5}mtu ?= ?([0-9]{2,5})", re.I
+)
 _DUPLICATES = re.compile(r"\+([0-9]{1,9}) duplicates", re.ASCII)
 _REPLY_ERROR = re.compile(
     r"(Destination \w+ (?:Unreachable|Prohibited|Unknown)|(?:Packet|Frag) .*(?:needed|filtered)[^,]*"
@@ -61,11 +64,12 @@ Emit = Callable[[Dict[str, Any]], None]
 
 
 class Plan(NamedTuple):
-    """How each pair is asked: echoes, seconds to wait for the last, bytes of payload."""
+    """How each pair is asked: echoes, seconds to wait for the last, bytes of payload, never in fragments."""
 
     echoes: int
     wait: float
     size: int
+    whole: bool = False
 
     @property
     def span(self) -> float:
@@ -82,6 +86,7 @@ def _unknown(error: Optional[str] = None) -> Row:
         "rtt_avg": None,
         "rtt_max": None,
         "duplicates": 0,
+        "path_mtu": None,
         "error": error,
     }
 
@@ -96,8 +101,9 @@ def parse_ping(text: str) -> Row:
     """Return what any common ``ping`` printed (iputils, busybox, BSD; stdout and stderr).
 
     Returns:
-        ``{"sent", "received", "loss" (percent), "rtt_min", "rtt_avg", "rtt_max" (ms), "duplicates", "error"}``; None
-        where the text does not say. ``error`` is the tool's own complaint, or the first reason in the replies.
+        ``{"sent", "received", "loss" (percent), "rtt_min", "rtt_avg", "rtt_max" (ms), "duplicates", "path_mtu"
+        (bytes, what a router or the kernel said), "error"}``; None where the text does not say. ``error`` is the tool's
+        own complaint, or the first reason in the replies.
     """
     row = _unknown()
     summary = _SUMMARY.search(text)
@@ -112,6 +118,8 @@ def parse_ping(text: str) -> Row:
         row["rtt_min"], row["rtt_avg"], row["rtt_max"] = (float(word) for word in times.groups())
     duplicates = _DUPLICATES.search(text)
     row["duplicates"] = int(duplicates.group(1)) if duplicates else text.count("(DUP!)")
+    narrow = _PATH_MTU.search(text)
+    row["path_mtu"] = int(narrow.group(1)) if narrow else None
     row["error"] = _complaint(text, bool(row["received"]))
     if not summary and row["error"] is None:
         row["error"] = _NO_SUMMARY
@@ -181,6 +189,8 @@ def fping_argv(src: str, targets: Iterable[str], plan: Plan) -> List[str]:
     """Return the command that asks all targets (of one address family) from one source."""
     argv = ["fping", "-q", "-C", str(plan.echoes), "-p", str(int(_PERIOD * 1000)), "-i", str(_SPACING_MS)]
     argv += ["-t", str(max(1, int(plan.wait * 1000))), "-b", str(plan.size)]
+    if plan.whole:
+        argv.append("-M")
     if src:
         argv += ["-S", src]
     return [*argv, "--", *targets]
@@ -190,6 +200,8 @@ def ping_argv(src: str, dst: str, plan: Plan, plain: bool = False) -> List[str]:
     """Return the command that asks one target; ``plain`` without the options that not every release has."""
     # Whole seconds: older releases know no others.
     argv = ["ping", "-n", "-c", str(plan.echoes), "-W", str(max(1, math.ceil(plan.wait))), "-s", str(plan.size)]
+    if plan.whole:
+        argv += ["-M", "do"]
     if not plain:
         argv += ["-i", str(_PERIOD)]
     if ":" in dst:
@@ -213,9 +225,13 @@ class _Sweep:
     def left(self) -> float:
         return self.end - time.monotonic()
 
+    def of(self, target: Row) -> Plan:
+        """Return the plan for a target of a size of its own."""
+        return self.plan._replace(size=target["size"])
+
     def give(self, answers: List[Tuple[Row, Row]], tool: str) -> None:
         """Keep and hand out (target, what was found) pairs."""
-        done = [dict(row, id=target["id"], src=target["src"], dst=target["dst"], tool=tool) for target, row in answers]
+        done = [dict(row, **target, tool=tool) for target, row in answers]
         with self._lock:
             self.rows.extend(done)
             if done:
@@ -225,7 +241,8 @@ class _Sweep:
         """Ask a group of targets of one source; return those that fping gave no answer for."""
         wanted = list(dict.fromkeys(target["dst"] for target in group))
         spread = len(wanted) * self.plan.echoes * _SPACING_MS / 1000.0
-        result = commands.run(fping_argv(group[0]["src"], wanted, self.plan), min(self.left(), self.plan.span + spread))
+        argv = fping_argv(group[0]["src"], wanted, self.of(group[0]))
+        result = commands.run(argv, min(self.left(), self.plan.span + spread))
         found = parse_fping(result.stderr + "\n" + result.stdout)
         # The lines of one target, not of all of them.
         raw = dict.fromkeys(wanted, "")
@@ -241,6 +258,10 @@ class _Sweep:
         # Others may find out meanwhile what this ping does not know.
         plain = self._plain
         result = self._ping(target, plain)
+        if result.returncode not in (0, None) and self.plan.whole and _USAGE.search(result.stderr):
+            # A ping that cannot forbid fragments (busybox) would prove nothing.
+            self.echo(target)
+            return
         if result.returncode not in (0, None) and not plain and _USAGE.search(result.stderr):
             result = self._ping(target, True)
             self._plain = self._plain or result.returncode in (0, 1)
@@ -258,24 +279,26 @@ class _Sweep:
     def echo(self, target: Row) -> None:
         """Ask one target by a socket of our own, where the node has no ping."""
         try:
-            row = icmp.ask(target["src"], target["dst"], self.plan.echoes, self.plan.wait, self.plan.size, self.end)
+            plan = self.of(target)
+            row = icmp.ask(target["src"], target["dst"], plan.echoes, plan.wait, plan.size, self.end, plan.whole)
         except icmp.NotPermitted as error:
             row = _unknown(str(error))
         self.give([(target, dict(row, raw=""))], "icmp")
 
     def _ping(self, target: Row, plain: bool) -> commands.Result:
-        argv = ping_argv(target["src"], target["dst"], self.plan, plain)
+        argv = ping_argv(target["src"], target["dst"], self.of(target), plain)
         return commands.run(argv, min(self.left(), self.plan.span))
 
 
-def _targets(args: Dict[str, Any]) -> Tuple[List[Row], List[Row]]:
-    """Return the targets that are pairs of addresses, and the rest."""
+def _targets(args: Dict[str, Any], size: int) -> Tuple[List[Row], List[Row]]:
+    """Return the targets that are pairs of addresses, and the rest, each with its size."""
     good: List[Row] = []
     bad: List[Row] = []
     for target in args.get("targets") or []:
         if not isinstance(target, dict):
             continue
         entry: Row = {"id": target.get("id"), "src": str(target.get("src") or ""), "dst": str(target.get("dst") or "")}
+        entry["size"] = int(_bounded(target.get("size"), size, 0, 65507))
         families = {_family(address) for address in (entry["src"] or entry["dst"], entry["dst"])}
         (good if families in ({4}, {6}) else bad).append(entry)
     return good, bad
@@ -298,10 +321,10 @@ def _bounded(value: Any, default: float, low: float, high: float) -> float:
 
 
 def _groups(targets: List[Row]) -> List[List[Row]]:
-    """Return the targets by source and family, in pieces that one fping asks."""
-    by_source: Dict[Tuple[str, bool], List[Row]] = {}
+    """Return the targets by source, size and family, in pieces that one fping asks."""
+    by_source: Dict[Tuple[str, int, bool], List[Row]] = {}
     for target in targets:
-        by_source.setdefault((target["src"], ":" in target["dst"]), []).append(target)
+        by_source.setdefault((target["src"], target["size"], ":" in target["dst"]), []).append(target)
     size = _TARGETS_A_FPING
     return [found[start : start + size] for found in by_source.values() for start in range(0, len(found), size)]
 
@@ -310,15 +333,16 @@ def run(args: Dict[str, Any], emit: Emit, deadline: float) -> Dict[str, Any]:
     """Ask every pair of addresses.
 
     Args:
-        args: ``targets``: ``[{"id", "src", "dst"}]``; ``count`` of echoes (3), ``wait`` for each in seconds (1.0),
-            ``size`` of the payload in bytes (56).
+        args: ``targets``: ``[{"id", "src", "dst", "size"}]``; ``count`` of echoes (3), ``wait`` for each in seconds
+            (1.0), ``size`` of the payload in bytes (56) where a target has none of its own, ``whole`` to forbid
+            fragments, ``reasons`` to use ``ping`` before ``fping``, which does not say why an echo could not be sent.
         emit: Called with ``{"rows": [...]}`` as answers come.
         deadline: Seconds; pairs not asked by then have an error that says so.
 
     Returns:
-        ``{"rows": [{"id", "src", "dst", "sent", "received", "loss" (percent), "rtt_min", "rtt_avg", "rtt_max" (ms),
-        "duplicates", "error", "tool", "raw"}], "tool"}``; None is unknown, never 0. ``raw`` is left out of a very
-        large result; the parts have it.
+        ``{"rows": [{"id", "src", "dst", "size", "sent", "received", "loss" (percent), "rtt_min", "rtt_avg", "rtt_max"
+        (ms), "duplicates", "path_mtu" (bytes), "error", "tool", "raw"}], "tool"}``; None is unknown, never 0.
+        ``raw`` is left out of a very large result; the parts have it.
 
     Raises:
         ValueError: There are more targets than one message can answer for.
@@ -327,13 +351,14 @@ def run(args: Dict[str, Any], emit: Emit, deadline: float) -> Dict[str, Any]:
         int(_bounded(args.get("count"), 3, 1, _MAX_COUNT)),
         _bounded(args.get("wait"), 1.0, 0.05, 30.0),
         int(_bounded(args.get("size"), 56, 0, 65507)),
+        args.get("whole") is True,
     )
-    targets, bad = _targets(args)
+    targets, bad = _targets(args, plan.size)
     if len(targets) + len(bad) > _MAX_TARGETS:
         raise ValueError("at most %d pairs a request, not %d" % (_MAX_TARGETS, len(targets) + len(bad)))
     sweep = _Sweep(plan, emit, time.monotonic() + deadline - 0.2)
     sweep.give([(target, dict(_unknown("not two addresses of one family"), raw="")) for target in bad], "none")
-    if targets and commands.find("fping"):
+    if targets and commands.find("fping") and not (args.get("reasons") is True and commands.find("ping")):
         with ThreadPoolExecutor(_FPINGS_AT_ONCE) as pool:
             targets = [target for rest in pool.map(sweep.fping, _groups(targets)) for target in rest]
     if targets:

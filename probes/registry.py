@@ -65,10 +65,17 @@ _PROBES: List[Probe] = [
     ),
     Probe(
         "ping",
-        "every data address to every data address",
-        "fping or ping",
-        "round trip in ms (min, avg, max) and loss in percent, for each pair of addresses",
+        "every data address to every data address, with small echoes and with such that fill the MTU",
+        "fping or ping, or leave to send ICMP echoes",
+        "for each pair of addresses: round trip in ms (min, avg, max), loss in percent, the largest packet that passes",
         "ping",
+    ),
+    Probe(
+        "udp",
+        "every data address to every data address, each way alone: datagrams up to the MTU, and TCP connections",
+        "nothing; a port of the kernel's choosing is open on each data address meanwhile",
+        "for each pair of addresses: sent and arrived datagrams, time of a TCP connection in ms",
+        "udp",
     ),
     Probe(
         "ibstat",

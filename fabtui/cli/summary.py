@@ -162,7 +162,7 @@ def _medians_of(
     found: dict[PairClass, list[float]] = {}
     for m in model.measurements():
         if m.layer is layer and m.verdict is Verdict.OK and (value := value_of(m)) is not None:
-            found.setdefault(model.class_between(m.src, m.dst), []).append(value)
+            found.setdefault(model.class_of(m), []).append(value)
     return [(kind, statistics.median(found[kind])) for kind in _PAIR_CLASSES if kind in found]
 
 

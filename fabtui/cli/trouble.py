@@ -52,7 +52,7 @@ def _bad_line(model: Model, group: list[Measurement], signs: Signs, *, swept: bo
     ends = f"{m.src} {signs.to} {m.dst}"
     if m.layer is Layer.PING and m.src_addr and m.dst_addr:
         ends += f" ({m.src_addr} {signs.to} {m.dst_addr})"
-    kind = model.class_between(m.src, m.dst)
+    kind = model.class_of(m)
     about = [f"{m.layer} {model.verdict(m)}", str(kind)]
     if swept and m.layer is Layer.P2P and (sizes := sorted(one.asked_bytes for one in group if one.asked_bytes)):
         about.append("at " + ", ".join(map(size_text, sizes)))

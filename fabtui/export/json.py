@@ -60,7 +60,7 @@ def _measured(model: Model, measurement: Measurement) -> dict[str, Any]:
     return {
         **measurement.to_json(),
         "time": when(measurement.time),
-        "class": model.class_between(measurement.src, measurement.dst),
+        "class": model.class_of(measurement),
         "verdict": model.verdict(measurement),
         **({"counters": counters} if counters else {}),
     }

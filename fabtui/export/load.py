@@ -11,7 +11,9 @@ import pandas as pd
 from fabtui.export.formula import unescaped
 from fabtui.export.snapshot import ARM_MARK, COLUMNS, INTEGERS, NUMBERS
 from fabtui.fabric.errors import InputError
-from fabtui.fabric.measurement import Layer
+from fabtui.fabric.measurement import BY_ADDRESS, Layer
+
+_LESS_IS_WORSE = (Layer.MTU, Layer.IPERF3, Layer.IB_WRITE_BW, Layer.IB_SEND_BW)
 
 
 class SnapshotFrame(pd.DataFrame):
@@ -28,7 +30,7 @@ class SnapshotFrame(pd.DataFrame):
     def pivot_layer(self, layer: str, bytes: int | None = None) -> pd.DataFrame:  # noqa: A002 - as the column
         """Return a layer as a matrix: a row a source, a column a destination, both in the order of the grid.
 
-        Where a pair has several rows, the largest message counts for bandwidths and the longest round trip for pings.
+        Where a pair has several rows, the largest message counts, and of several addresses the worst value.
         What is not between two endpoints or two nodes (``all``, a rail) is left out.
 
         Args:
@@ -55,8 +57,10 @@ class SnapshotFrame(pd.DataFrame):
             sizes = ", ".join(str(size) for size in sorted(set(chosen["bytes"].dropna())))
             raise InputError(f"no message of {bytes} bytes in {layer}; there are {sizes or 'none'}")
         order = self._order(chosen)
-        by = "value" if layer.partition(ARM_MARK)[0] == Layer.PING else "bytes"
-        latest = wanted.sort_values(by, na_position="first", kind="stable").drop_duplicates(["src", "dst"], keep="last")
+        name = layer.partition(ARM_MARK)[0]
+        by = "value" if name in BY_ADDRESS else "bytes"
+        worst_last = wanted.sort_values(by, ascending=name not in _LESS_IS_WORSE, na_position="first", kind="stable")
+        latest = worst_last.drop_duplicates(["src", "dst"], keep="last")
         table = latest.pivot(index="src", columns="dst", values="value").reindex(index=order, columns=order)
         return pd.DataFrame(table.astype("float64"))
 

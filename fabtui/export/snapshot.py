@@ -80,6 +80,7 @@ def _measured(model: Model, m: Measurement) -> Row:
         dst_addr=m.dst_addr,
         attempts=m.attempts,
         error=m.error,
+        **{"class": model.class_of(m).value},
     )
 
 

@@ -9,13 +9,21 @@ from typing import Any
 
 
 class Layer(StrEnum):
-    """The N x N quantities of the grid, and the collectives besides all_reduce, which have no layer of the grid."""
+    """The N x N quantities of the grid, and the collectives besides all_reduce, which have no layer of the grid.
+
+    ``mtu`` is the largest packet that passes whole, up to the MTU of the interfaces; ``udp`` what of one-way datagrams
+    is lost; ``tcp`` whether an ephemeral port can be connected to. The names of tools are layers of what these tools
+    measure between two nodes.
+    """
 
     HEALTH = "health"
     P2P = "p2p"
     WORLD = "world"
     LATENCY = "latency"
     PING = "ping"
+    MTU = "mtu"
+    UDP = "udp"
+    TCP = "tcp"
     BUSBW = "busbw"
     TRANSPORT = "transport"
     ALL_GATHER = "all_gather"
@@ -23,6 +31,10 @@ class Layer(StrEnum):
     ALLTOALL = "alltoall"
     BROADCAST = "broadcast"
     SENDRECV = "sendrecv"
+    IPERF3 = "iperf3"
+    IB_WRITE_BW = "ib_write_bw"
+    IB_SEND_BW = "ib_send_bw"
+    IB_READ_LAT = "ib_read_lat"
 
 
 #: The layer of each collective; all_reduce is the one that everybody means by busbw.
@@ -36,6 +48,12 @@ COLLECTIVES = {
 }
 #: The layers that hold a value for each message size.
 SIZED = frozenset(COLLECTIVES.values())
+#: The layers of the mesh: a value for each address of a node to each address of another.
+MESH = (Layer.PING, Layer.MTU, Layer.UDP, Layer.TCP)
+#: The layers of tools that are run between two nodes: a value for each pair of addresses or RDMA ports of a rail.
+TOOLS = (Layer.IPERF3, Layer.IB_WRITE_BW, Layer.IB_SEND_BW, Layer.IB_READ_LAT)
+#: The layers that hold several values a node pair, by address; a cell shows the worst.
+BY_ADDRESS = frozenset((*MESH, *TOOLS))
 
 
 class Verdict(StrEnum):
@@ -87,13 +105,13 @@ class Measurement:
         dst: Destination, likewise.
         verdict: What the test itself says; slowness is judged against the class later, by the model.
         value: The value in ``unit``, or None when there is none.
-        unit: ``GB/s`` (1e9 bytes a second), ``us``, ``ms``.
+        unit: ``GB/s`` (1e9 bytes a second), ``us``, ``ms``, ``B``, ``%``.
         bytes: The message size, or None.
         time: When it was obtained, seconds since the epoch.
         how: How it was obtained, for example ``nccl 2.28.9, 20 x ncclSend/ncclRecv, CUDA events``.
         transport: The path that was really used, for example ``P2P/CUMEM``, or None when unknown.
-        src_addr: The source's address, or None.
-        dst_addr: The destination's address, or None.
+        src_addr: The source's address, or RDMA port (``mlx5_0:1``), or None.
+        dst_addr: The destination's, likewise.
         attempts: How many attempts there were up to this one.
         error: What went wrong, or None.
         made: Whether a lab fault made it so.

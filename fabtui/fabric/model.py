@@ -6,12 +6,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from fabtui.fabric.addresses import AddressLog, badness
 from fabtui.fabric.counters import CounterLog, Deltas
 from fabtui.fabric.endpoint import Endpoint, PairClass, pair_class
 from fabtui.fabric.events import Kind, NodeState
 from fabtui.fabric.flapping import ATTEMPTS, flapping
 from fabtui.fabric.judge import ClassValues
-from fabtui.fabric.measurement import COLLECTIVES, SIZED, Layer, Measurement, Verdict, worst
+from fabtui.fabric.measurement import BY_ADDRESS, COLLECTIVES, MESH, SIZED, TOOLS, Layer, Measurement, Verdict, worst
 from fabtui.fabric.records import Cell, LogLine, NodeRecord, Phase
 
 __all__ = ["JUDGED", "PAIR_LAYERS", "Cell", "LogLine", "Model", "NodeRecord", "Phase"]
@@ -46,6 +47,7 @@ class Model:
         options: The options of the session, as recorded.
         untested: Why ordered pairs were not tested.
         suspects: What testing bad pairs with other partners told about them.
+        addresses: What was measured between addresses of nodes.
         comparison: The arms of an A/B comparison, the first one first; empty without one.
         watching: Whether tests go on in the background.
         flapping: The pairs of a layer that flap, with how often they turned (`fabtui.fabric.flapping`).
@@ -74,7 +76,7 @@ class Model:
         self._numbers: dict[str, int] = {}
         self._by_node: dict[str, list[int]] = {}
         self._history: dict[tuple[Layer, str, str], list[Measurement]] = {}
-        self._pings: dict[tuple[str, str], dict[tuple[str, str], list[Measurement]]] = {}
+        self.addresses = AddressLog()
         self._values: dict[tuple[Layer, PairClass], ClassValues] = {}
         self._slow_below = DEFAULT_SLOW_BELOW
         self._arms: dict[tuple[str, Layer, str, str, int | None], Measurement] = {}
@@ -141,6 +143,7 @@ class Model:
 
     def _on_inventory(self, event: dict[str, Any]) -> None:
         self._record(event["node"]).inventory = event["value"]
+        self.addresses.place(event["node"], event["value"])
 
     def _on_endpoints(self, event: dict[str, Any]) -> None:
         for value in event["endpoints"]:
@@ -195,13 +198,13 @@ class Model:
             self.done += measurement.layer is not Layer.LATENCY
             self.running.discard((measurement.src, measurement.dst))
             return
-        if measurement.layer is Layer.PING:
-            self._take_ping(measurement)
+        if measurement.layer in BY_ADDRESS:
+            self._take_addressed(measurement)
             return
         key = (measurement.layer, measurement.src, measurement.dst)
         history = self._history.setdefault(key, [])
         if measurement.layer in MEASURED:
-            values = self._values.setdefault((measurement.layer, self._class_of(measurement)), ClassValues())
+            values = self._values.setdefault((measurement.layer, self.class_of(measurement)), ClassValues())
             before = self._judged_value(history)
             history.append(measurement)
             after = self._judged_value(history)
@@ -225,16 +228,15 @@ class Model:
         else:
             self.flapping.pop(key, None)
 
-    def _take_ping(self, measurement: Measurement) -> None:
-        pair = self._pings.setdefault((measurement.src, measurement.dst), {})
-        history = pair.setdefault((measurement.src_addr or "", measurement.dst_addr or ""), [])
-        values = self._values.setdefault((Layer.PING, self._class_of(measurement)), ClassValues())
+    def _take_addressed(self, measurement: Measurement) -> None:
+        history = self.addresses.history(measurement)
+        values = self._values.setdefault((measurement.layer, self.class_of(measurement)), ClassValues())
         if history and history[-1].verdict is Verdict.OK and history[-1].value is not None:
             values.remove(history[-1].value)
         if measurement.verdict is Verdict.OK and measurement.value is not None:
             values.add(measurement.value)
-        history.append(measurement)
         self.done += 1
+        history.append(measurement)
 
     def _change(self, src: str, dst: str) -> None:
         """Note that the cells of a pair, of endpoints or of nodes, are to be read again."""
@@ -261,9 +263,6 @@ class Model:
         """The value of a cell that counts for its class: its latest, of the largest message."""
         latest = _of_largest(history)
         return latest.value if latest is not None and latest.verdict is Verdict.OK else None
-
-    def _class_of(self, measurement: Measurement) -> PairClass:
-        return self.class_between(measurement.src, measurement.dst)
 
     def _on_plan(self, event: dict[str, Any]) -> None:
         self._slow_below = float(event.get("slow_below", self._slow_below))
@@ -317,23 +316,28 @@ class Model:
             return PairClass.ALL if src == "all" else PairClass.ONE_NODE
         return PairClass.NODE_PAIR
 
+    def class_of(self, measurement: Measurement) -> PairClass:
+        """Return the class a measurement is compared within; between addresses it is that of their rails."""
+        if measurement.layer in BY_ADDRESS:
+            return self.addresses.kind(measurement)
+        return self.class_between(measurement.src, measurement.dst)
+
     def history(self, layer: Layer, src: str, dst: str) -> list[Measurement]:
-        """Return all measurements of an ordered pair in a layer, oldest first; for pings those of the two nodes."""
-        if layer is Layer.PING:
-            found = [m for rows in self._pings.get((src, dst), {}).values() for m in rows]
-            return sorted(found, key=lambda m: m.time)
+        """Return all measurements of an ordered pair in a layer, oldest first; by address those of the two nodes."""
+        if layer in BY_ADDRESS:
+            return self.addresses.attempts(layer, src, dst)
         return list(self._history.get((layer, src, dst), []))
 
     def latest(self, layer: Layer, src: str, dst: str) -> Measurement | None:
         """Return the measurement that counts of an ordered pair in a layer: the latest, of the largest message."""
         return _of_largest(self._history.get((layer, src, dst), []))
 
-    def pings(self, src_node: str, dst_node: str) -> list[Measurement]:
-        """Return the latest ping of each address pair of two nodes."""
-        return [rows[-1] for rows in self._pings.get((src_node, dst_node), {}).values()]
+    def by_address(self, layer: Layer, src_node: str, dst_node: str) -> list[Measurement]:
+        """Return the latest measurement of each address pair of two nodes in a layer of those."""
+        return self.addresses.latest(layer, src_node, dst_node)
 
     def measurements(self) -> Iterator[Measurement]:
-        """Yield what a snapshot holds: the latest measurement of each cell and message size, pings last."""
+        """Yield what a snapshot holds: the latest measurement of each cell and message size, those by address last."""
         for history in self._history.values():
             latest: dict[int | None, Measurement] = {}
             for measurement in history:
@@ -344,9 +348,7 @@ class Model:
                 latest.pop(None, None)
                 latest[size] = measurement
             yield from latest.values()
-        for pair in self._pings.values():
-            for rows in pair.values():
-                yield rows[-1]
+        yield from self.addresses.everything()
 
     def arms(self) -> Iterator[Measurement]:
         """Yield what was measured in the further arms of an A/B comparison; the first arm's is in `measurements`."""
@@ -379,7 +381,7 @@ class Model:
         largest = self.latest(measurement.layer, measurement.src, measurement.dst)
         if measurement.arm is not None or largest is None or largest.asked_bytes != measurement.asked_bytes:
             return measurement.verdict
-        values = self._values.get((measurement.layer, self._class_of(measurement)))
+        values = self._values.get((measurement.layer, self.class_of(measurement)))
         if values is not None and values.is_slow(measurement.value, self._slow_below):
             return Verdict.SLOW
         return Verdict.OK
@@ -400,13 +402,12 @@ class Model:
         return None if values is None or layer not in JUDGED else values.limit(self._slow_below)
 
     def measured_for(self, layer: Layer, src: int, dst: int) -> Measurement | None:
-        """Return the measurement a cell of the grid stands for, or None; of several pings, the worst."""
+        """Return the measurement a cell of the grid stands for, or None; of several addresses, the worst."""
         a, b = self.endpoints[src], self.endpoints[dst]
-        if layer is Layer.PING:
-            rows = self.pings(a.node, b.node)
+        if layer in BY_ADDRESS:
+            rows = self.by_address(layer, a.node, b.node)
             own = [row for row in rows if (row.src_addr, row.dst_addr) == (a.address, b.address)]
-            chosen = own or rows
-            return max(chosen, key=_ping_badness, default=None)
+            return max(own or rows, key=badness, default=None)
         if layer is Layer.BUSBW:
             return self.latest(layer, a.node, b.node) or self.latest(layer, b.node, a.node)
         if layer is Layer.TRANSPORT:
@@ -420,7 +421,7 @@ class Model:
         if layer is Layer.HEALTH:
             found = [
                 (m, self.verdict(m))
-                for part in (Layer.P2P, Layer.WORLD, Layer.LATENCY, Layer.PING, Layer.BUSBW)
+                for part in (Layer.P2P, Layer.WORLD, Layer.LATENCY, *MESH, Layer.BUSBW, *TOOLS)
                 if src != dst and (m := self.measured_for(part, src, dst)) is not None
             ]
             verdict = worst([v for _, v in found])
@@ -458,7 +459,3 @@ def _of_largest(history: list[Measurement]) -> Measurement | None:
         return history[-1]
     largest = max(m.asked_bytes or 0 for m in history)
     return next(m for m in reversed(history) if (m.asked_bytes or 0) == largest)
-
-
-def _ping_badness(measurement: Measurement) -> tuple[int, float]:
-    return (0 if measurement.verdict is Verdict.OK else 1, measurement.value or 0.0)

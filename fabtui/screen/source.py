@@ -178,8 +178,8 @@ class ModelSource:
 
     def class_of(self, cell: Cell, src: int, dst: int) -> PairClass:
         """Return the class that a cell's value is compared within."""
-        if self.layer in (Layer.PING, Layer.BUSBW) and cell.measurement is not None:
-            return self.model.class_between(cell.measurement.src, cell.measurement.dst)
+        if self.layer not in _OF_PAIRS and cell.measurement is not None:
+            return self.model.class_of(cell.measurement)
         endpoints = self.model.endpoints
         return pair_class(endpoints[src], endpoints[dst])
 

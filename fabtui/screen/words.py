@@ -139,7 +139,7 @@ def ping_extra(measurement: Measurement) -> str:
 
 def class_of(model: Model, measurement: Measurement) -> PairClass:
     """Return the class a measurement is compared within."""
-    return model.class_between(measurement.src, measurement.dst)
+    return model.class_of(measurement)
 
 
 def layer_title(layer: Layer) -> str:

@@ -9,16 +9,18 @@ from typing import Any
 
 from fabtui.fabric.endpoint import Endpoint
 from fabtui.fabric.events import Kind, event
-from fabtui.fabric.measurement import Layer, Measurement, Verdict
+from fabtui.fabric.measurement import Measurement
 from fabtui.fabric.model import Model
+from fabtui.session.addresses import addresses_of, targets_between
 from fabtui.session.admission import Admission, absent, admit, engine_for
 from fabtui.session.counting import Counting
 from fabtui.session.looks import Looks
-from fabtui.session.mesh import COUNT, WAIT, addresses_of, read_row, targets_of
+from fabtui.session.mesh import Mesh
+from fabtui.session.oneway import OneWay
 from fabtui.session.options import SessionOptions
 from fabtui.session.pump import EventPump
 from fabtui.session.ranks import Engine, RankHost
-from fabtui.session.remote import ProbeFailed, Remote
+from fabtui.session.remote import Remote
 from fabtui.session.testbed import TestBed
 from fabtui.session.trials import Trials
 
@@ -146,7 +148,7 @@ class Sweep:
         arms = self._arms()
         starts: dict[str, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
-            if self._wants("ping"):
+            if self._wants("ping", "udp"):
                 group.create_task(self._mesh(self._alive(new), self._alive(old)))
             if self._wants("p2p", "all_reduce"):
                 starts = self._start_ranks([*old, *new], dict(arms[0][1]), looks)
@@ -219,48 +221,15 @@ class Sweep:
             await self._looks.look_at(self._alive(nodes), [probe])
 
     async def _mesh(self, new: list[str], old: list[str]) -> None:
-        addresses = {node: addresses_of(self._model.nodes[node].inventory) for node in [*old, *new]}
-        wanted = {node: targets_of(node, [*old, *new], addresses) for node in new}
-        wanted |= {node: targets_of(node, new, addresses) for node in old}
-        total = sum(len(targets) for targets in wanted.values())
-        self._pump.emit(event(Kind.PHASE, name="ping", total=total))
-        async with asyncio.TaskGroup() as group:
-            for node, targets in wanted.items():
-                if targets:
-                    group.create_task(self._ping(node, targets))
-
-    async def _ping(self, node: str, targets: list[dict[str, Any]]) -> None:
-        keys = {(t["id"], t["src"], t["dst"]) for t in targets}
-
-        def part(value: dict[str, Any]) -> None:
-            rows = value.get("rows")
-            found = []
-            for row in rows if isinstance(rows, list) else []:
-                if not isinstance(row, dict):
-                    continue
-                attempts = self.bed.attempts["ping", str(row.get("src")), str(row.get("dst")), ""] + 1
-                if (m := read_row(node, row, keys, attempts)) is not None:
-                    keys.discard((m.dst, str(row["src"]), str(row["dst"])))
-                    self.bed.attempt("ping", str(row["src"]), str(row["dst"]))
-                    found.append(m)
-            self._report(found)
-
-        deadline = COUNT * WAIT * (1 + len(targets) / 64) + 10.0
-        args = {"targets": targets, "count": COUNT, "wait": WAIT}
-        why = "the ping probe gave no row for it"
-        try:
-            part(await self.remotes[node].probe("ping", args, deadline, part))
-        except ProbeFailed as failed:
-            why = failed.text
-            self._pump.log("warning", f"ping: {why}", node)
-        self._report(
-            [
-                Measurement(
-                    Layer.PING, node, peer, Verdict.INCONCLUSIVE, unit="ms", src_addr=src, dst_addr=dst, error=why
-                )
-                for peer, src, dst in sorted(keys)
-            ]
-        )
+        """Test every address against every other: echoes, then one way each."""
+        addresses = addresses_of({node: self._model.nodes[node].inventory for node in [*old, *new]})
+        targets = targets_between(new, old, addresses)
+        if not targets:
+            return
+        if self._wants("ping"):
+            await Mesh(self._pump, self._model, self.remotes, self.bed.attempt).run(targets)
+        if self._wants("udp"):
+            await OneWay(self._pump, self.remotes, self.bed.attempt).run(targets)
 
     # -- ranks --------------------------------------------------------------------------------------------------------
 

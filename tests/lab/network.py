@@ -10,6 +10,7 @@ address over the interface that has it, as hosts with several rails are set up.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -55,6 +56,8 @@ class _Host:
             [*argv, "--kill-child=KILL", "sh", "-c", script],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
+            # On its way out it complains of a signal mask.
+            stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
         self.pid = 0
@@ -85,10 +88,8 @@ class _Host:
     def end(self) -> None:
         """Kill everything inside."""
         if self.pid:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         self._process.kill()
         self._process.wait(5)
 
@@ -151,9 +152,9 @@ class Network:
             lines += [f"link add br{rail} mtu {self.mtu} type bridge", f"link set br{rail} up"]
             lines += [f"addr add 10.{rail + 1}.0.254/24 dev br{rail}"]
             for name in self.names:
-                port = f"{name}r{rail}"
+                port, pid = f"{name}r{rail}", self._hosts[name].pid
                 lines += [
-                    f"link add {port} mtu {self.mtu} type veth peer name eth{rail} mtu {self.mtu} netns {self._pid(name)}",
+                    f"link add {port} mtu {self.mtu} type veth peer name eth{rail} mtu {self.mtu} netns {pid}",
                     f"link set {port} master br{rail} up",
                 ]
         self.fabric("ip", "-batch", "-", text="\n".join(lines) + "\n")
@@ -171,9 +172,6 @@ class Network:
                     f"rule add from {self.address(name, rail)} table {table}",
                 ]
             host.run("ip", "-batch", "-", text="\n".join(lines) + "\n", only_net=True)
-
-    def _pid(self, name: str) -> int:
-        return self._hosts[name].pid
 
     def _serve(self) -> None:
         """Write what ssh needs to reach the nodes."""

@@ -66,10 +66,10 @@ def test_latency_and_ping_have_medians_but_are_never_slow() -> None:
         story.measured(*story.good(src, dst))
     story.pings(["a", "b"])
     assert model.median(Layer.LATENCY, PairClass.SAME_NODE) is not None
-    ping = model.median(Layer.PING, PairClass.NODE_PAIR)
+    ping = model.median(Layer.PING, PairClass.SAME_RAIL)
     assert ping is not None
     late = Measurement(Layer.LATENCY, "a:0", "a:1", Verdict.OK, 9999.0, "us")
     story.measured(late)
     assert model.verdict(late) is Verdict.OK
     story.measured(Measurement(Layer.PING, "a", "b", Verdict.TIMEOUT, None, "ms", src_addr="x", dst_addr="y"))
-    assert model.median(Layer.PING, PairClass.NODE_PAIR) == ping
+    assert model.median(Layer.PING, PairClass.SAME_RAIL) == ping

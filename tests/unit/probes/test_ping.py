@@ -26,6 +26,7 @@ def test_answered() -> None:
         "rtt_avg": 0.137,
         "rtt_max": 0.320,
         "duplicates": 0,
+        "path_mtu": None,
         "error": None,
     }
 

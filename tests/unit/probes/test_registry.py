@@ -11,7 +11,9 @@ from fabtui_probes import registry
 
 
 def test_the_names() -> None:
-    assert {"inventory", "ping", "ibstat", "nvlink", "counters", "host", "clock", "firewall"} <= set(registry.PROBES)
+    assert {"inventory", "ping", "udp", "ibstat", "nvlink", "counters", "host", "clock", "firewall"} <= set(
+        registry.PROBES
+    )
     assert list(registry.TESTS) == ["p2p", "all_reduce"]
 
 

@@ -39,6 +39,8 @@ class Script:
         inventory: What the inventory of a node says besides its GPUs, or in their place.
         looks: What the probes of a node give, ``{"fails": text}`` where one fails.
         ahead: Seconds by which the clock of a node is ahead.
+        mail: The datagrams of all nodes: token, destination address, and what its listener says of them.
+        lost: Ordered pairs of addresses whose datagrams are lost.
     """
 
     gpus: dict[str, int]
@@ -62,6 +64,8 @@ class Script:
     inventory: dict[str, dict[str, Any]] = field(default_factory=dict)
     looks: dict[str, dict[str, Any]] = field(default_factory=dict)
     ahead: dict[str, float] = field(default_factory=dict)
+    mail: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    lost: set[tuple[str, str]] = field(default_factory=set)
 
 
 class FakeNodes:
@@ -95,6 +99,7 @@ class FakeLink(Link):
         self._ranks: list[int] = []
         self._waiting_ranks: dict[int, list[int]] = {}
         self._away: dict[int, set[int]] = {}
+        self._listens: dict[str, tuple[int, list[str]]] = {}
 
     def stderr_tail(self) -> str:
         return ""
@@ -165,10 +170,28 @@ class FakeLink(Link):
                 for target in message["args"]["targets"]
             ]
             return {"rows": rows}
+        if message["name"] == "udp":
+            return self._datagrams(message["id"], **message["args"])
         if message["name"] == "counters" and self.node in self.script.counters:
             values = self.script.counters[self.node]
             return values.pop(0) if len(values) > 1 else values[0]
         return {"gpus": []}
+
+    def _datagrams(self, number: int, role: str, token: str, **args: Any) -> dict[str, Any] | None:
+        if role == "listen":
+            self._listens[token] = (number, args["addresses"])
+            ports = [{"address": address, "udp": 1000, "tcp": 1001} for address in args["addresses"]]
+            self._queue.put_nowait({"t": "part", "id": number, "value": {"ports": ports}})
+            return None
+        if role == "send":
+            rows = [{**t, "small": args["small"], "big": args["big"], "connected": 0.1} for t in args["targets"]]
+            self.script.mail += [(token, t["dst"], t) for t in rows if (t["src"], t["dst"]) not in self.script.lost]
+            return {"rows": rows}
+        listening, addresses = self._listens[token]
+        if role == "count":
+            return {"rows": [row for key, dst, row in self.script.mail if key == token and dst in addresses]}
+        self._queue.put_nowait({"t": "result", "id": listening, "ok": True, "value": {}})
+        return {}
 
     def _rank(self, m: dict[str, Any]) -> None:
         op = m["op"]

@@ -12,7 +12,6 @@ from fabtui.fabric.endpoint import Endpoint
 from fabtui.fabric.measurement import Layer, Verdict
 from fabtui.session.admission import admit, engine_for
 from fabtui.session.collective import factor, groups_of
-from fabtui.session.mesh import addresses_of, read_row, targets_of
 from fabtui.session.sides import Side, direction
 
 JSON = st.recursive(
@@ -124,34 +123,6 @@ def test_cpu_ranks() -> None:
     admitted = admit("n0", inventory, 0, "gloo", None, None)
     assert (len(admitted.endpoints), admitted.argv) == (3, ["/b"])
     assert len(admit("n0", inventory, 0, "gloo", 2, None).endpoints) == 2
-
-
-def test_ping_targets_are_every_address_pair_of_a_family() -> None:
-    addresses = {"a": [("10.0.0.1", 4), ("fd00::1", 6)], "b": [("10.0.0.2", 4), ("10.1.0.2", 4)], "c": []}
-    assert targets_of("a", ["a", "b", "c"], addresses) == [
-        {"id": "b", "src": "10.0.0.1", "dst": "10.0.0.2"},
-        {"id": "b", "src": "10.0.0.1", "dst": "10.1.0.2"},
-    ]
-    assert addresses_of({"data_addresses": [{"address": "10.0.0.1"}, {"address": 4}, 3]}) == [("10.0.0.1", 4)]
-
-
-@pytest.mark.parametrize(
-    ("row", "verdict", "value"),
-    [
-        ({"sent": 3, "received": 3, "loss": 0.0, "rtt_avg": 0.1}, Verdict.OK, 0.1),
-        ({"sent": 3, "received": 2, "loss": 33.3, "rtt_avg": 0.1}, Verdict.SLOW, 0.1),
-        ({"sent": 3, "received": 0, "loss": 100.0}, Verdict.TIMEOUT, None),
-        ({"sent": 3, "received": 0, "loss": 100.0, "error": "Destination Host Unreachable"}, Verdict.FAILED, None),
-        ({"sent": None, "received": None, "error": "no ping on this node"}, Verdict.INCONCLUSIVE, None),
-    ],
-)
-def test_ping_rows(row: dict[str, Any], verdict: Verdict, value: float | None) -> None:
-    wanted = {("b", "1.1.1.1", "2.2.2.2")}
-    m = read_row("a", {"id": "b", "src": "1.1.1.1", "dst": "2.2.2.2", **row}, wanted, 1)
-    assert m is not None
-    assert (m.verdict, m.value) == (verdict, value)
-    assert (m.error is None) == (verdict is Verdict.OK)
-    assert read_row("a", {"id": "x", "src": "1.1.1.1", "dst": "2.2.2.2", **row}, wanted, 1) is None
 
 
 def test_groups_and_busbw() -> None:

@@ -1,0 +1,69 @@
+"""Whether TCP connections to many addresses come about, all tried at once."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import time
+from typing import Any, Dict, List, Tuple
+
+_AT_ONCE = 256
+
+Row = Dict[str, Any]
+
+
+def connect(rows: List[Row], end: float) -> None:
+    """Try a connection for each row and set ``connected`` (ms until it was there) or ``connect_error``.
+
+    Args:
+        rows: With ``src``, ``dst`` and ``tcp``, the port.
+        end: When to give up on those that do not answer, by the monotonic clock; those that wait have as long.
+    """
+    patience = max(0.1, end - time.monotonic())
+    for start in range(0, len(rows), _AT_ONCE):
+        _connect_some(rows[start : start + _AT_ONCE], time.monotonic() + patience)
+
+
+def _connect_some(rows: List[Row], end: float) -> None:
+    waiting: Dict[int, Tuple[socket.socket, Row, float]] = {}
+    poll = select.poll()
+    try:
+        for row in rows:
+            began = time.monotonic()
+            try:
+                sock = _start(row["src"], row["dst"], row["tcp"])
+            except OSError as problem:
+                row["connect_error"] = problem.strerror or str(problem)
+                continue
+            waiting[sock.fileno()] = (sock, row, began)
+            poll.register(sock.fileno(), select.POLLOUT)
+        while waiting and time.monotonic() < end:
+            for number, _ in poll.poll(max(1, int(1000 * (end - time.monotonic())))):
+                sock, row, began = waiting.pop(number)
+                poll.unregister(number)
+                failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                if failed:
+                    row["connect_error"] = os.strerror(failed)
+                else:
+                    row["connected"] = round(1000 * (time.monotonic() - began), 3)
+                sock.close()
+    finally:
+        for sock, row, began in waiting.values():
+            row["connect_error"] = "no answer in %.1f s" % (time.monotonic() - began)
+            sock.close()
+
+
+def _start(src: str, dst: str, port: int) -> socket.socket:
+    sock = socket.socket(socket.AF_INET6 if ":" in dst else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.bind((src, 0))
+        failed = sock.connect_ex((dst, port))
+        if failed not in (0, errno.EINPROGRESS):
+            raise OSError(failed, os.strerror(failed))
+    except OSError:
+        sock.close()
+        raise
+    return sock
