@@ -17,8 +17,8 @@ MAX_RAW = 8000
 PEER_FAILED = "peer: "
 #: The error of a side that is through and reported nothing.
 NO_REPORT = "it ended without a report"
-#: Begin errors that say less than that of the other side, whatever that one says.
-SAYS_LITTLE = (PEER_FAILED, NO_REPORT, "called off")
+#: What errors read that say less than that of the other side, whatever that one says.
+SAYS_LITTLE = re.compile(rf"^(?:{re.escape(PEER_FAILED)}|{re.escape(NO_REPORT)})|(?:^|: )called off\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def name_ranks(text: str, names: Sequence[object]) -> str:
 def _telling(src: Side, dst: Side) -> Side:
     """Return the failed side whose error says more."""
     failed = [side for side in (dst, src) if not side.ok]
-    return min(failed, key=lambda s: (not s.made, (s.error or "").startswith(SAYS_LITTLE), s.timeout))
+    return min(failed, key=lambda s: (not s.made, SAYS_LITTLE.search(s.error or "") is not None, s.timeout))
 
 
 def _extra(dst_side: Side, asked: int | None) -> dict[str, Any]:

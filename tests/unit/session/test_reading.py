@@ -41,7 +41,15 @@ def test_the_side_that_knows_more_tells_the_error() -> None:
     assert (p2p.verdict, p2p.error) == (Verdict.TIMEOUT, "transfer: no data in 5.0 s")
 
 
-@pytest.mark.parametrize("little", ["it ended without a report", "called off: rank 1 is gone", "peer: failed"])
+@pytest.mark.parametrize(
+    "little",
+    [
+        "it ended without a report",
+        "called off: rank 1 is gone",
+        "no communicator of 2 ranks came about: called off: a peer is gone",
+        "peer: failed",
+    ],
+)
 def test_a_side_that_waited_tells_more_than_one_that_was_called_off(little: str) -> None:
     waited = {"ok": False, "timeout": True, "phase": "connect", "error": "a:0 did not come within 5.0 s"}
     (p2p,) = _both({"ok": False, "error": little}, waited)
