@@ -4,6 +4,7 @@
 
 - floor: a process that does nothing but make the CUDA contexts of all GPUs, a thread each, as our rank host does; run
   before and after the others, the mean counts.
+- NCCL alone: what NCCL itself takes to make a communicator of all GPUs and its connections (bench/ncclfloor.py).
 - rank host: one rank host started directly, from the start of its process to the last number of the world layer, and to
   the last of the pair layer.
 - fabtui run: the whole tool, from the start of its process to the same two numbers.
@@ -96,6 +97,18 @@ def floor(gpus: list[str]) -> Found:
     if said != [str(len(gpus)), "0"]:
         raise RuntimeError(f"the contexts could not be made: {' '.join(said) or 'no CUDA driver'}")
     return {"seconds": seconds}
+
+
+def nccl_alone(gpus: list[str]) -> Found:
+    """Make the contexts, a communicator of all and its connections, and nothing else."""
+    argv = [sys.executable, str(ROOT / "bench" / "ncclfloor.py"), "--json", "--channels", "16"]
+    argv += ["--library", path] if (path := library()) else []
+    began = time.monotonic()
+    done = subprocess.run(argv, env=environment(gpus), capture_output=True, text=True, timeout=LIMIT, check=False)
+    seconds = time.monotonic() - began
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip()[-300:])
+    return {"seconds": seconds, "steps": json.loads(done.stdout)}
 
 
 def library() -> str | None:
@@ -267,6 +280,10 @@ def show(found: Found) -> None:
     print(f"{count} GPUs, {ordered} ordered pairs, messages of {found['bytes'] >> 20} MiB; {host.get('version', '')}\n")
     for name, one in zip(("floor, before", "floor, after"), floors, strict=True):
         row(name, one.get("seconds"), one.get("error", "CUDA contexts alone"))
+    alone = found["nccl_alone"]
+    steps = alone.get("steps", {})
+    text = ", ".join(f"{name} {steps[name]:.2f} s" for name in ("contexts", "init", "connect") if name in steps)
+    row("NCCL alone", alone.get("seconds"), alone.get("error", text))
     for name, one in (("rank host", host), ("fabtui run", whole)):
         if "error" in one:
             row(name, None, one["error"])
@@ -290,6 +307,8 @@ def show(found: Found) -> None:
     for name, one in (("rank host", host), ("fabtui run", whole)):
         world, pairs = one.get("world"), one.get("pairs")
         bar(f"{name}: world layer to the floor", ratio(world, base), BAR_FLOOR, most=True, unit="x")
+        least = ratio(world, alone.get("seconds"))
+        row(f"{name}: world layer to NCCL alone", None, "-" if least is None else f"{least:.2f} x")
         bar(f"{name}: faster than {SAMPLE}", ratio(other, world), BAR_SAMPLE, most=False, unit="x")
         bar(f"{name}: faster than a launch a pair", ratio(launch, world), BAR_LAUNCH, most=False, unit="x")
         more = pairs - world if pairs is not None and world is not None else None
@@ -301,6 +320,7 @@ def measure(gpus: list[str], size: int, python: str) -> Found:
     found: Found = {
         "gpus": len(gpus),
         "bytes": size,
+        "nccl_alone": attempt("NCCL alone", lambda: nccl_alone(gpus)),
         "rank_host": attempt("rank host", lambda: rank_host(gpus, size)),
         "fabtui_run": attempt("fabtui run", lambda: tool(gpus, size, python)),
         "sample": attempt(SAMPLE, lambda: sample(gpus)),

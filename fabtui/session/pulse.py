@@ -11,7 +11,7 @@ from fabtui.session.ranks import RankHost
 
 PERIOD = 1.0
 #: A rank host answers from a thread that does nothing else; on a crowded node it may still be late.
-PATIENCE = 5.0
+PATIENCE = 3.0
 
 
 class Pulse:

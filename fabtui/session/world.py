@@ -183,7 +183,10 @@ class WorldSweep:
             found.append(self._measurement(src, dst, Verdict.FAILED, error=text))
         self._bed.report(found)
 
-    def _measurement(self, src: int, dst: int, verdict: Verdict, **more: Any) -> Measurement:
+    def _measurement(
+        self, src: int, dst: int, verdict: Verdict, *, channels: float | None = None, **more: Any
+    ) -> Measurement:
+        where = "within the communicator of all ranks" + (f", of {channels:.0f} channels at most" if channels else "")
         names = self._name(src), self._name(dst)
         ends = self._bed.endpoints[src], self._bed.endpoints[dst]
         return Measurement(
@@ -193,7 +196,7 @@ class WorldSweep:
             verdict=verdict,
             unit="GB/s",
             time=time.time(),
-            how=f"{self._bed.host_of(dst).version}, within the communicator of all ranks, one way, data verified",
+            how=f"{self._bed.host_of(dst).version}, {where}, one way, data verified",
             src_addr=ends[0].address,
             dst_addr=ends[1].address,
             attempts=self._bed.attempt("world", *names),
@@ -237,6 +240,7 @@ class WorldSweep:
             return None
         src, size, rate, transport = row[0], number(row[2]), number(row[3]), row[6]
         more: dict[str, Any] = {
+            "channels": number(report.get("channels")),
             "bytes": int(size) if size is not None else None,
             "transport": one_line(str(transport), 120) if transport else None,
         }

@@ -198,6 +198,9 @@ class Group:
 class Endpoint:
     """One rank. All its methods are called from its own thread."""
 
+    world_channels: Optional[int] = None
+    """How many channels a communicator has at most that is made for transfers between many pairs, where that counts."""
+
     def __init__(self, rank: Rank) -> None:
         self.rank = rank
 
@@ -223,8 +226,8 @@ class Endpoint:
             Failed: There is not.
         """
 
-    def join(self, task: Task, ranks: List[int], end: float) -> Group:
-        """Connect to all ranks of a group, which do the same.
+    def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> Group:
+        """Connect to all ranks of a group, which do the same; over so many channels at most where they have some.
 
         Raises:
             Failed: With phase ``connect``.

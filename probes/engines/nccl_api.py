@@ -58,9 +58,10 @@ class Config(Structure):
     ]
 
 
-def non_blocking() -> Config:
-    """Return a config that says non-blocking and leaves the rest to NCCL."""
-    return Config(ctypes.sizeof(Config), MAGIC, CONFIG_VERSION, 0, UNDEFINED, UNDEFINED, UNDEFINED, None)
+def non_blocking(channels: Optional[int] = None) -> Config:
+    """Return a config that says non-blocking, and how many channels there are at most; the rest is left to NCCL."""
+    most = UNDEFINED if channels is None else channels
+    return Config(ctypes.sizeof(Config), MAGIC, CONFIG_VERSION, 0, UNDEFINED, UNDEFINED, most, None)
 
 
 class NcclError(Exception):
@@ -181,15 +182,15 @@ class Communicator:
         self._reduce = library.function("ncclAllReduce")
         self._error = library.function("ncclCommGetAsyncError")
 
-    def join(self, unique: bytes, rank: int, size: int, end: float) -> None:
-        """Become a rank of a communicator.
+    def join(self, unique: bytes, rank: int, size: int, end: float, channels: Optional[int] = None) -> None:
+        """Become a rank of a communicator, of so many channels at most.
 
         Raises:
             NcclError: NCCL could not.
             NcclTimeout: Others did not come, or could not be reached, in time.
         """
         made = UniqueId.from_buffer_copy(unique)
-        config = non_blocking()
+        config = non_blocking(channels)
         init = self._library.function("ncclCommInitRankConfig")
         self._settle("ncclCommInitRankConfig", init(byref(self._comm), size, made, rank, byref(config)), end)
 

@@ -194,7 +194,7 @@ class TorchEndpoint(base.Endpoint):
         group = self.engine.group(task, "link%d/" % attempt, indices[0], 2, end)
         return TorchLink(self.engine, group, (me, peer), indices, peer_address)
 
-    def join(self, task: Task, ranks: List[int], end: float) -> base.Group:
+    def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> base.Group:
         """Make a process group of many."""
         from fabtui_probes.engines.torch_group import TorchGroup
 

@@ -112,7 +112,7 @@ class World:
         assert endpoint is not None
         joined = endpoint
         began = self._lap("meet", began)
-        group: Group = joined.run(task, lambda: joined.join(task, ranks, end), CONNECT, end)
+        group: Group = joined.run(task, lambda: joined.join(task, ranks, end, joined.world_channels), CONNECT, end)
         began = self._lap("init", began)
         try:
             joined.run(task, lambda: group.meet(self._peers(), end), CONNECT, end)
@@ -175,6 +175,7 @@ class World:
             "error": None if failed is None else failed.text,
             "raw": None if failed is None else failed.raw,
             "seconds": seconds,
+            "channels": None if self._endpoint is None else self._endpoint.world_channels,
             "at": list(self._at) if failed is not None and self._at is not None else None,
             "rows": self._rows,
         }
