@@ -97,6 +97,7 @@ def add_display_arguments(parser: argparse.ArgumentParser) -> None:
     display = parser.add_argument_group("screen")
     display.add_argument("--theme", metavar="NAME", help="the colours, one of the files in themes/")
     display.add_argument("--colors", choices=COLORS, help="how many colours the terminal has (auto)")
+    display.add_argument("--baseline", metavar="FILE", help="a recording or --json to compare with, layer 8")
     display.add_argument("--ascii", action="store_true", help="only ASCII characters")
 
 

@@ -23,21 +23,40 @@ def screen_settings(
         config: The user's settings, which hold where the arguments say nothing.
         title: What is looked at, as the user named it.
         csv: Where the snapshot goes that a key writes; None: a new file in the working folder.
+
+    Raises:
+        InputError: The baseline cannot be read.
     """
     from fabtui.screen.settings import ScreenSettings
 
     names = ("theme", "colors", "ascii")
     own = {name: config.values[f"screen.{name}"].value for name in names if f"screen.{name}" in config.values}
+    baseline = _baseline(args)
     given = {name: value for name, value in vars(args).items() if name in names}
     return ScreenSettings(
         title=title,
         csv=csv,
+        baseline=baseline,
         theme_must_be="theme" in given,
         keys={name: str(found.value) for name, found in config.keys.items()},
         problems=tuple(config.told(problem) for problem in config.problems),
         config=config.path,
         **{**own, **given},
     )
+
+
+def _baseline(args: argparse.Namespace) -> Path | None:
+    """Return the path of the baseline, known to be readable, or None."""
+    from fabtui.fabric.errors import InputError
+
+    if "baseline" not in args:
+        return None
+    path = Path(args.baseline).expanduser()
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise InputError(f"--baseline: cannot read {path}: {error.strerror}") from None
+    return path
 
 
 def show(make_feed: Callable[[], Feed], settings: ScreenSettings) -> int:

@@ -26,6 +26,7 @@ class Layer(StrEnum):
     TCP = "tcp"
     BUSBW = "busbw"
     TRANSPORT = "transport"
+    CHANGE = "change"
     ALL_GATHER = "all_gather"
     REDUCE_SCATTER = "reduce_scatter"
     ALLTOALL = "alltoall"

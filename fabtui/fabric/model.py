@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from fabtui.fabric.addresses import AddressLog, badness
+from fabtui.fabric.baseline import Baseline, Change, change
 from fabtui.fabric.counters import CounterLog, Deltas
 from fabtui.fabric.endpoint import Endpoint, PairClass, pair_class
 from fabtui.fabric.events import Kind, NodeState
@@ -50,6 +51,7 @@ class Model:
         addresses: What was measured between addresses of nodes.
         comparison: The arms of an A/B comparison, the first one first; empty without one.
         watching: Whether tests go on in the background.
+        baseline: An earlier session to compare with, or None; whoever shows the model sets it.
         flapping: The pairs of a layer that flap, with how often they turned (`fabtui.fabric.flapping`).
     """
 
@@ -82,6 +84,7 @@ class Model:
         self._arms: dict[tuple[str, Layer, str, str, int | None], Measurement] = {}
         self.suspects: dict[tuple[str, str], str] = {}
         self.comparison: list[str] = []
+        self.baseline: Baseline | None = None
         self.flapping: dict[tuple[Layer, str, str], int] = {}
         self._changed: set[tuple[int, int]] | None = None
         self._counters = CounterLog()
@@ -412,7 +415,17 @@ class Model:
             return self.latest(layer, a.node, b.node) or self.latest(layer, b.node, a.node)
         if layer is Layer.TRANSPORT:
             layer = Layer.P2P
+        if layer is Layer.CHANGE:
+            layer = Layer.P2P if self.baseline is None else self.baseline.layer
         return self.latest(layer, str(a), str(b))
+
+    def change(self, src: int, dst: int) -> Change | None:
+        """Return how a pair of endpoint numbers changed against the baseline, or None when there is none."""
+        if self.baseline is None:
+            return None
+        now = self.measured_for(Layer.CHANGE, src, dst)
+        then = self.baseline.values.get((str(self.endpoints[src]), str(self.endpoints[dst])))
+        return change(then, now, Verdict.UNTESTED if now is None else self.verdict(now))
 
     def cell(self, layer: Layer, src: int, dst: int) -> Cell:
         """Return what the cell of two endpoint numbers shows in a layer. A cell of the diagonal is ``untested``."""
@@ -430,6 +443,8 @@ class Model:
         if src == dst and layer is not Layer.BUSBW:
             return Cell(Verdict.UNTESTED, None, "", "", None, False)
         measurement = self.measured_for(layer, src, dst)
+        if layer is Layer.CHANGE and (changed := self.change(src, dst)) is not None:
+            return Cell(changed.verdict, changed.ratio, "", changed.text, measurement, running)
         if measurement is None:
             return Cell(Verdict.UNTESTED, None, "", "", None, running)
         verdict = self.verdict(measurement)

@@ -169,6 +169,10 @@ class FabricApp(App[int]):
             self.main.take_model()
             self._use_settings()
             self.set_interval(1.0, self._tick)
+            if self.settings.baseline is not None:
+                from fabtui.screen.compare import take_baseline
+
+                await take_baseline(self, self.settings.baseline)
             await feed.run()
         except InputError as error:
             self.leave_with(BAD_INPUT, f"fabtui: {one_line(str(error), 1000)}")

@@ -81,9 +81,18 @@ def shown_keys(app: FabricApp, screen: Screen[None]) -> list[tuple[str, str, str
             action = binding.action if own else f"app.{binding.action}"
             if not binding.show or not binding.id or any(known == action for _, _, known in found):
                 continue
-            word = "go on" if binding.action == "pause" and app.model.paused else binding.description
+            word = _now(app, binding)
             found.append((keys_of(app, binding)[0], word, action))
     return found
+
+
+def _now(app: FabricApp, binding: Binding) -> str:
+    """Return what a binding does as things stand."""
+    if binding.action == "pause" and app.model.paused:
+        return "go on"
+    if binding.action == "watch" and app.model.watching:
+        return "stop watching"
+    return binding.description
 
 
 def commands(app: FabricApp, screen: Screen[object]) -> Iterable[SystemCommand]:

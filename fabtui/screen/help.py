@@ -10,8 +10,9 @@ from textual.dom import DOMNode
 
 from fabtui.screen.commands import bindings_of, keys_of
 from fabtui.screen.detail import DetailScreen, Lines, section
+from fabtui.screen.legends import layer_title
 from fabtui.screen.levels import FAIR_FROM, GOOD_FROM, Slot
-from fabtui.screen.words import LAYERS, MUTED, Part, layer_title
+from fabtui.screen.words import LAYERS, MUTED, Part
 
 if TYPE_CHECKING:
     from fabtui.screen.app import FabricApp
@@ -103,6 +104,8 @@ class HelpScreen(DetailScreen):
             (Slot.SLOW, "slow: under the share of the median that the legend names"),
             (Slot.TIMEOUT, "timeout: no answer within the deadline"),
             (Slot.FAILED, "failed: it said what went wrong"),
+            (Slot.FLAPPING, "ok just now, but flapping: it turned at least twice within its latest ten attempts"),
+            (Slot.FLASH, "another result than before, just now"),
             (Slot.INCONCLUSIVE, "inconclusive: nothing can be said"),
             (Slot.SKIPPED, "skipped"),
             (Slot.RUNNING, "being tested now"),

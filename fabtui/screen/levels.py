@@ -33,6 +33,8 @@ class Slot(IntEnum):
     HEADER_HERE = 20
     HEADER_GONE = 21
     HEADER_NODE = 22
+    FLAPPING = 23
+    FLASH = 24
 
     @property
     def key(self) -> str:
@@ -91,11 +93,19 @@ class Glyphs:
             Slot.RDMA: "i",
             Slot.SOCKET: "s",
             Slot.OTHER: "u",
+            Slot.FLAPPING: "~",
+            Slot.FLASH: "*",
         }
 
 
 def ratio(layer: Layer, value: float | None, median: float | None) -> float | None:
-    """Return how good a value is against its class: 1 is as the median, less is worse. None when it cannot be said."""
+    """Return how good a value is against its class: 1 is as the median, less is worse. None when it cannot be said.
+
+    In the layer ``change`` 1 is as it was.
+    """
+    if layer is Layer.CHANGE:
+        # It is a ratio by itself.
+        return value
     if value is None or median is None or median <= 0 or value < 0:
         return None
     if layer in LOWER_IS_BETTER:
@@ -178,7 +188,7 @@ def cell_text(slot: int, number: str, width: int, glyphs: Glyphs) -> str:
 
 
 #: What is marked beside its number.
-_MARKED = frozenset({Slot.SLOW, Slot.TIMEOUT, Slot.FAILED, Slot.INCONCLUSIVE, Slot.RUNNING, Slot.GONE})
+_MARKED = frozenset({Slot.SLOW, Slot.TIMEOUT, Slot.FAILED, Slot.INCONCLUSIVE, Slot.RUNNING, Slot.GONE, Slot.FLAPPING})
 
 
 def bytes_text(count: int | None) -> str:

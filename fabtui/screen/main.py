@@ -19,14 +19,16 @@ from fabtui.screen.arrangement import Arrangement, Wishes, arrange
 from fabtui.screen.axis import Seat
 from fabtui.screen.commands import shown_keys
 from fabtui.screen.connecting import ConnectingView
+from fabtui.screen.flashes import Flashes
 from fabtui.screen.grid import GridView
+from fabtui.screen.legends import layers_of, legend
 from fabtui.screen.pairwords import pair_name, panel_lines, status_parts, summary_text
 from fabtui.screen.panel import PANEL_TEXT, ColorKey, KeyBar, LogView, SidePanel, clipped, worst_lines
 from fabtui.screen.source import ModelSource
 from fabtui.screen.textline import TextLine
-from fabtui.screen.title import FULL_TABS, LayerTabs, badges, title_content
+from fabtui.screen.title import LayerTabs, badges, title_content
 from fabtui.screen.trouble import Trouble
-from fabtui.screen.words import LAYERS, Part, legend
+from fabtui.screen.words import LAYERS, Part
 from fabtui.screen.worst import MOST, WorstList
 
 if TYPE_CHECKING:
@@ -106,6 +108,7 @@ class MainScreen(Screen[None]):
         self._arrangement = Arrangement("connecting", {}, 0)
         self._counts: tuple[int, dict[Verdict, int]] = (-1, {})
         self._settled = 0.0
+        self._flashes = Flashes()
         self._ending = False
 
     @property
@@ -207,9 +210,15 @@ class MainScreen(Screen[None]):
         changed = self.model.drain_changes()
         if self.source.axis_changed():
             self.source.take_medians()
+            self._flashes.forget(self.source)
             self.grid.show(self.source)
             self.trouble.forget()
             return
+        ended = self._flashes.over(self.source, time.monotonic())
+        if ended:
+            self.grid.update_cells(ended)
+        if self._flashes.lit:
+            self._fabric_app.draw_again(0.2)
         much, moved = self.source.read_medians()
         now = time.monotonic()
         if changed is None or much or (moved and now - self._settled > _SETTLE):
@@ -223,6 +232,8 @@ class MainScreen(Screen[None]):
         if changed:
             positions = self.source.positions(changed)
             self.trouble.forget_rows({row for row, _ in positions})
+            if self._flashes.take(self.source, positions, now):
+                self._fabric_app.draw_again(0.2)
             self.grid.update_cells(positions)
 
     def draw_title(self) -> None:
@@ -238,17 +249,17 @@ class MainScreen(Screen[None]):
 
     def _draw_around(self) -> None:
         """Bring up to date what stands around the grid."""
-        self.tabs.choose(self.source.layer, narrow=self.size.width < FULL_TABS)
+        self.tabs.choose(self.source.layer, layers_of(self.model), self.size.width)
         parts = self._legend()
         right, below = self.legend_right, self.legend_below
         target = right if right.display else below
-        room = self.size.width - (70 if target is right else 0)
+        room = self.size.width - (self.tabs.width + 2 if target is right else 0)
         where = self.grid.scrolled_text if self.view == "grid" else ""
         parts = clipped(parts, room - len(where) - 2 if where else room, self._glyphs.ellipsis)
         if where:
             parts.append(("  " + where, "bold"))
         target.show(Content.assemble(*parts))
-        self.color_key.show_transports(self.source.layer is Layer.TRANSPORT)
+        self.color_key.explain(self.source.layer)
         self.draw_cursor()
 
     def draw_cursor(self) -> None:
@@ -322,6 +333,9 @@ class MainScreen(Screen[None]):
     def action_layer(self, name: str) -> None:
         """Show a layer."""
         layer = Layer(name)
+        if layer not in layers_of(self.model):
+            self._fabric_app.tell("there is no earlier session to compare with: start with --baseline FILE")
+            return
         if self.view == "connecting" and self.model.endpoints:
             self.wishes = replace(self.wishes, connecting=False)
         if layer is not self.source.layer:

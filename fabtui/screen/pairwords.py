@@ -6,7 +6,7 @@ from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
 from fabtui.screen.axis import Seat
-from fabtui.screen.levels import Glyphs, bytes_text
+from fabtui.screen.levels import Glyphs, Slot, bytes_text
 from fabtui.screen.words import (
     CLASS_WORDS,
     MEASURED_LAYERS,
@@ -104,6 +104,7 @@ def panel_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) -> lis
         back = of_layer(model, Layer.P2P, target, source)
         if back is not None:
             lines.append([("back    ", MUTED), *_short(model, back, glyphs)])
+        lines.extend(change_lines(model, source, target))
     lines.extend(_errors(known))
     told = what_partners_told(model, source, target)
     if told:
@@ -113,6 +114,19 @@ def panel_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) -> lis
         lines.append([(why, "$warning")])
     lines.extend(_gone(model, source, target))
     return lines
+
+
+def change_lines(model: Model, source: Seat, target: Seat) -> list[list[Part]]:
+    """Return how a pair changed against the baseline; nothing without one."""
+    if source.number is None or target.number is None or source.number == target.number:
+        return []
+    found = model.change(source.number, target.number)
+    if found is None:
+        return []
+    parts: list[Part] = [(f"{Layer.CHANGE:<8}", MUTED)]
+    if found.ratio is not None:
+        parts += [(f"x {found.ratio:.2f}", "bold"), ("  ", "")]
+    return [[*parts, (found.text, MUTED if found.ratio is not None else "")]]
 
 
 def _head(model: Model, source: Seat, target: Seat, known: list[Measurement], glyphs: Glyphs) -> list[Part]:
@@ -125,9 +139,19 @@ def _head(model: Model, source: Seat, target: Seat, known: list[Measurement], gl
     attempts = max(m.attempts for m in known)
     if attempts > 1:
         parts.append((f"   {attempts} attempts", ""))
+    if flaps(model, source, target):
+        parts.append((f"   {glyphs.of_slot[Slot.FLAPPING]} flapping", "bold $warning"))
     if cell.running:
         parts.append(("   testing now", "bold $accent"))
     return parts
+
+
+def flaps(model: Model, source: Seat, target: Seat) -> int:
+    """Return how often a pair turned from good to bad or back lately where that makes it a flapping one, else 0."""
+    if source.number is None or target.number is None:
+        return 0
+    names = str(model.endpoints[source.number]), str(model.endpoints[target.number])
+    return max(model.flapping.get((layer, *names), 0) for layer in (Layer.P2P, Layer.WORLD))
 
 
 def _short(model: Model, measurement: Measurement, glyphs: Glyphs) -> list[Part]:
@@ -171,6 +195,8 @@ def status_parts(model: Model, layer: Layer, source: Seat, target: Seat, glyphs:
         if cell.measurement is not None:
             measurement = cell.measurement
             parts += [verdict_part(cell.verdict, glyphs), ("  ", "")]
+    if flaps(model, source, target):
+        parts.append((f"{glyphs.of_slot[Slot.FLAPPING]} flapping  ", "bold $warning"))
     if measurement is None:
         why = why_untested(model, source, target)
         same = source.number is not None and source.number == target.number
@@ -182,6 +208,8 @@ def status_parts(model: Model, layer: Layer, source: Seat, target: Seat, glyphs:
             parts += [("  p2p: ", MUTED), verdict_part(model.verdict(p2p), glyphs)]
         return [*parts, (f"  {why}", "$warning")] if why else parts
     kind = class_of(model, measurement)
+    if layer is Layer.CHANGE:
+        return parts + [part for line in change_lines(model, source, target) for part in line[1:]]
     if measurement.value is not None:
         parts += [
             (value_text(measurement), "bold"),

@@ -10,10 +10,12 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from fabtui.fabric.measurement import Layer
 from fabtui.fabric.model import LogLine, Model
 from fabtui.fabric.text import one_line
 from fabtui.screen.axis import Axis
-from fabtui.screen.levels import FAIR_FROM, GOOD_FROM, Glyphs, Slot
+from fabtui.screen.legends import meanings
+from fabtui.screen.levels import Glyphs, Slot
 from fabtui.screen.pairwords import pair_name
 from fabtui.screen.strips import Palette, ReadyStrip, Runs
 from fabtui.screen.textline import TextLine
@@ -99,7 +101,7 @@ class ColorKey(Widget):
         self._glyphs = glyphs
         self._ramp: dict[str, str] = {}
         self._system: ColorSystem | None = None
-        self._transport = False
+        self._layer = Layer.P2P
         self._strip: ReadyStrip | None = None
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
@@ -108,38 +110,12 @@ class ColorKey(Widget):
         self._strip = None
         self.refresh()
 
-    def show_transports(self, on: bool) -> None:
-        """Explain the colours of transports, or those of verdicts."""
-        if on != self._transport:
-            self._transport = on
+    def explain(self, layer: Layer) -> None:
+        """Explain the colours of a layer."""
+        if layer is not self._layer:
+            self._layer = layer
             self._strip = None
             self.refresh()
-
-    def _entries(self) -> list[tuple[Slot, str]]:
-        bad = [
-            (Slot.SLOW, "slow"),
-            (Slot.TIMEOUT, "timeout"),
-            (Slot.FAILED, "failed"),
-            (Slot.INCONCLUSIVE, "inconclusive"),
-            (Slot.SKIPPED, "skipped"),
-            (Slot.RUNNING, "running"),
-            (Slot.GONE, "node gone"),
-        ]
-        if self._transport:
-            good = [
-                (Slot.P2P, "P2P"),
-                (Slot.SHM, "shared memory"),
-                (Slot.RDMA, "IB, RoCE"),
-                (Slot.SOCKET, "sockets"),
-                (Slot.OTHER, "other"),
-            ]
-            return good + bad[1:]
-        good = [
-            (Slot.GOOD, f"{GOOD_FROM:.0%} of median or better"),
-            (Slot.FAIR, f"{FAIR_FROM:.0%}"),
-            (Slot.LOW, "less"),
-        ]
-        return good + bad
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Return the line."""
@@ -147,7 +123,7 @@ class ColorKey(Widget):
         if self._strip is None or self._strip.cell_length != width:
             runs: Runs = []
             left = width
-            for slot, word in self._entries():
+            for slot, word in meanings(self._layer):
                 text = f" {word}  "
                 if 3 + len(text.rstrip()) > left:
                     break

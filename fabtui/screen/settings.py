@@ -21,6 +21,7 @@ class ScreenSettings:
         theme_must_be: Whether a theme that cannot be used is an error, or only told.
         keys: Keys by the ids of bindings, as the user's settings have them.
         problems: What is wrong in the user's settings, a line each.
+        baseline: An earlier session to compare with, or None.
         config: Where those settings lie.
     """
 
@@ -29,6 +30,7 @@ class ScreenSettings:
     ascii: bool = False
     title: str = ""
     csv: Path | None = None
+    baseline: Path | None = None
     exit_on_end: bool = False
     theme_must_be: bool = True
     keys: Mapping[str, str] = field(default_factory=dict)

@@ -20,7 +20,9 @@ _MEDIAN_STEP = 0.02
 _LOOKED_FOR_UNIT = 2000
 
 #: The layers in which a pair that could not be tested has no value.
-_OF_PAIRS = frozenset({Layer.HEALTH, Layer.P2P, Layer.WORLD, Layer.LATENCY, Layer.TRANSPORT})
+_OF_PAIRS = frozenset({Layer.HEALTH, Layer.P2P, Layer.WORLD, Layer.LATENCY, Layer.TRANSPORT, Layer.CHANGE})
+
+_WELL = frozenset({Slot.GOOD, Slot.FAIR, Slot.LOW})
 
 _CLASSES = (
     PairClass.SAME_NODE,
@@ -71,6 +73,8 @@ class ModelSource:
         self._drawn_with: list[float | None] = []
         self._unit: tuple[str, int | None] | None = None
         self._unit_looked = -1
+        #: Cells, by row and column, that have just changed.
+        self.flashing: set[tuple[int, int]] = set()
         self.take_medians()
 
     # -- what changed -------------------------------------------------------------------------------------------------
@@ -154,17 +158,27 @@ class ModelSource:
             return Slot.DIAGONAL, ""
         number = "" if cell.value is None or width < NUMBER_WIDTH else short_number(cell.value, min(width - 1, 4))
         slot = self._slot(cell, source.number, target.number)
+        if self.model.flapping and slot in _WELL and self.flaps(source.number, target.number):
+            slot = Slot.FLAPPING
         if slot is Slot.UNTESTED and self.model.untested and self._could_not(source.number, target.number):
             slot = Slot.SKIPPED
         if self.layer is Layer.TRANSPORT and cell.measurement is not None:
             kind, number = transport_of(cell.text) if cell.text else (Slot.OTHER, "")
             number = number[: width - 1]
             slot = kind if slot in (Slot.GOOD, Slot.FAIR, Slot.LOW, Slot.SLOW) and cell.text else slot
+        if self.flashing and (row, column) in self.flashing:
+            return Slot.FLASH, number
         if cell.running:
             return Slot.RUNNING, number
         if gone and slot in (Slot.UNTESTED, Slot.GOOD, Slot.FAIR, Slot.LOW):
             return Slot.GONE, number
         return slot, number
+
+    def flaps(self, src: int, dst: int) -> bool:
+        """Say whether a pair flaps in the layer, or in health in any."""
+        names = str(self.model.endpoints[src]), str(self.model.endpoints[dst])
+        layers = (Layer.P2P, Layer.WORLD) if self.layer is Layer.HEALTH else (self.layer,)
+        return any((layer, *names) in self.model.flapping for layer in layers)
 
     def _could_not(self, src: int, dst: int) -> bool:
         """Whether it is known why a pair was not tested."""
@@ -174,7 +188,8 @@ class ModelSource:
     def _slot(self, cell: Cell, src: int, dst: int) -> Slot:
         if cell.measurement is None or cell.value is None:
             return slot_of(cell.verdict, None)
-        return slot_of(cell.verdict, ratio(self.layer, cell.value, self._medians.get(self.class_of(cell, src, dst))))
+        median = self._medians.get(self.class_of(cell, src, dst))
+        return slot_of(cell.verdict, ratio(self.layer, cell.value, median))
 
     def class_of(self, cell: Cell, src: int, dst: int) -> PairClass:
         """Return the class that a cell's value is compared within."""
@@ -189,7 +204,7 @@ class ModelSource:
         """Return the unit and the message size of the layer's values; "" while there are none."""
         if self._unit is None and self._unit_looked != self.model.version:
             self._unit_looked = self.model.version
-            if self.layer in (Layer.HEALTH, Layer.TRANSPORT):
+            if self.layer in (Layer.HEALTH, Layer.TRANSPORT, Layer.CHANGE):
                 return "", None
             count = len(self.model.endpoints)
             for at in range(min(_LOOKED_FOR_UNIT, count * count)):

@@ -13,7 +13,7 @@ from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
 from fabtui.screen.levels import Glyphs
 from fabtui.screen.textline import TextLine
-from fabtui.screen.words import LAYERS, MUTED, Part, about_text, clock_text, plain, verdict_style
+from fabtui.screen.words import MUTED, Part, about_text, clock_text, plain, verdict_style
 
 #: From this width on the layers stand with blanks around them.
 FULL_TABS = 70
@@ -151,18 +151,21 @@ class LayerTabs(TextLine):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._spans: list[tuple[int, int, Layer]] = []
+        #: How many characters it takes.
+        self.width = 0
 
     @property
     def spans(self) -> list[tuple[int, int, Layer]]:
         """Where each layer begins and ends, and which it is."""
         return list(self._spans)
 
-    def choose(self, layer: Layer, *, narrow: bool) -> None:
-        """Show which layer is chosen."""
+    def choose(self, layer: Layer, layers: list[Layer], width: int) -> None:
+        """Show which layer is chosen, and the others that there are, in a screen of a width."""
+        narrow = width < FULL_TABS + (len(layers) - 7) * 10
         parts: list[Part] = []
         self._spans = []
         at = 0
-        for number, one in enumerate(LAYERS, 1):
+        for number, one in enumerate(layers, 1):
             text = f"{number} {one}" if narrow else f" {number} {one} "
             parts.append((text, "bold reverse" if one is layer else ""))
             self._spans.append((at, at + len(text), one))
@@ -170,6 +173,7 @@ class LayerTabs(TextLine):
             if narrow:
                 parts.append((" ", ""))
                 at += 1
+        self.width = at
         self.show(Content.assemble(*parts), layout=True)
 
     def on_click(self, event: events.Click) -> None:

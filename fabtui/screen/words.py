@@ -11,7 +11,7 @@ from fabtui.fabric.events import NodeState
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
-from fabtui.screen.levels import Glyphs, Slot, bytes_text, full_number, ratio
+from fabtui.screen.levels import Glyphs, Slot, full_number, ratio
 
 Part = tuple[str, str]
 
@@ -26,6 +26,7 @@ LAYERS: tuple[Layer, ...] = (
     Layer.PING,
     Layer.BUSBW,
     Layer.TRANSPORT,
+    Layer.CHANGE,
 )
 #: The layers that hold measurements of their own.
 MEASURED_LAYERS: tuple[Layer, ...] = (Layer.P2P, Layer.WORLD, Layer.LATENCY, Layer.PING, Layer.BUSBW)
@@ -140,43 +141,6 @@ def ping_extra(measurement: Measurement) -> str:
 def class_of(model: Model, measurement: Measurement) -> PairClass:
     """Return the class a measurement is compared within."""
     return model.class_of(measurement)
-
-
-def layer_title(layer: Layer) -> str:
-    """Return what a layer is, in a few words."""
-    return _TITLES[layer]
-
-
-_TITLES = {
-    Layer.HEALTH: "the worst of all layers",
-    Layer.P2P: "alone, one way",
-    Layer.WORLD: "within the communicator of all",
-    Layer.LATENCY: "half a round trip of a small message; less is better",
-    Layer.PING: "round trip; less is better",
-    Layer.BUSBW: "all_reduce bus bandwidth of two nodes",
-    Layer.TRANSPORT: "the path the library chose",
-}
-
-
-def legend(model: Model, layer: Layer, unit: str, size: int | None) -> list[Part]:
-    """Return the legend of a layer: its unit, message size, class medians."""
-    head = f"{unit} at {bytes_text(size)}" if unit and size else unit
-    if not head:
-        head = _TITLES[layer] if layer in (Layer.HEALTH, Layer.TRANSPORT) else "no values yet"
-    parts: list[Part] = [(head, "bold" if unit else MUTED)]
-    kinds = [kind for kind in CLASS_WORDS if kind is not PairClass.ALL and model.median(layer, kind) is not None]
-    if kinds:
-        parts.append(("  median ", MUTED))
-    for at, kind in enumerate(kinds):
-        parts.append((f"{'  ' if at else ''}{CLASS_WORDS[kind]} ", MUTED))
-        parts.append((full_number(model.median(layer, kind) or 0.0), ""))
-    limits = [model.limit(layer, kind) for kind in kinds]
-    if any(limits):
-        shown = ", ".join("-" if limit is None else full_number(limit) for limit in limits)
-        parts.append((f"  slow < {shown}", MUTED))
-    elif layer in (Layer.LATENCY, Layer.PING):
-        parts.append(("  less is better", MUTED))
-    return parts
 
 
 def plain(parts: list[Part]) -> str:

@@ -1,0 +1,144 @@
+"""What moves while a session is watched: cells that light up, pairs that flap, what changed since a baseline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabtui.export.json import write_json
+from fabtui.fabric.baseline import Baseline
+from fabtui.fabric.measurement import Layer, Measurement, Verdict
+from fabtui.screen import flashes
+from fabtui.screen.app import FabricApp
+from fabtui.screen.legends import legend, meanings
+from fabtui.screen.levels import Slot
+from fabtui.screen.words import LAYERS, plain
+from tests.screen.conftest import Opened, make_app, screen_text
+from tests.screen.fakefeed import FakeFeed, Story, sweep_of_two
+
+PAIR = ("n000:0", "n000:1")
+
+
+def again(story: Story, verdict: Verdict = Verdict.OK, value: float | None = 351.0) -> list[dict[str, Any]]:
+    """The events of one more result of a pair."""
+    story.events.clear()
+    one = Measurement(Layer.P2P, *PAIR, verdict, value, "GB/s", 256 << 20, story.now, attempts=9)
+    story.measured(one)
+    return story.events
+
+
+def cell(app: FabricApp) -> tuple[int, str]:
+    return app.main.source.cell(0, 1, 6)
+
+
+async def test_w_watches_until_it_is_pressed_again(opened: Opened) -> None:
+    feed = FakeFeed(sweep_of_two().events)
+    async with opened(feed) as (app, pilot):
+        await pilot.press("w")
+        assert feed.model.watching
+        await pilot.pause(0.1)
+        assert "w stop watching" in screen_text(app)
+        await pilot.press("w")
+        assert not feed.model.watching
+
+
+async def test_a_recording_cannot_be_watched(opened: Opened) -> None:
+    feed = FakeFeed(sweep_of_two().events, can_test=False)
+    async with opened(feed) as (app, pilot):
+        await pilot.press("w")
+        await pilot.pause(0.1)
+        assert not feed.model.watching
+        assert "cannot be tested again" in "".join(note.message for note in app._notifications)
+
+
+async def test_a_cell_with_another_result_lights_up_and_goes_out(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flashes, "SECONDS", 0.3)
+    story = sweep_of_two()
+    feed = FakeFeed(story.events)
+    async with opened(feed) as (app, pilot):
+        feed.play(again(story, value=347.5))
+        await pilot.pause(0.1)
+        assert cell(app)[0] is Slot.GOOD, "the same within a tenth"
+        feed.play(again(story, value=120.0))
+        await pilot.pause(0.1)
+        assert cell(app) == (Slot.FLASH, "  120 ")
+        assert app.main.grid._rows[0].slots[1] == Slot.FLASH
+        await pilot.pause(0.8)
+        assert cell(app)[0] is Slot.SLOW
+        assert app.main.grid._rows[0].slots[1] == Slot.SLOW
+
+
+async def test_a_flapping_pair_is_marked_though_it_is_well(opened: Opened) -> None:
+    story = sweep_of_two()
+    feed = FakeFeed(story.events)
+    async with opened(feed) as (app, pilot):
+        feed.play(again(story, Verdict.TIMEOUT, None))
+        feed.play(again(story))
+        app.main.source.flashing.clear()
+        assert cell(app) == (Slot.FLAPPING, "  351~")
+        app.main.draw()
+        await pilot.press("home", "right")
+        await pilot.pause(0.1)
+        assert "flapping" in screen_text(app)
+
+
+async def test_the_layer_change_needs_a_baseline(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        assert "8 change" not in screen_text(app)
+        await pilot.press("8")
+        await pilot.pause(0.1)
+        assert app.main.source.layer is Layer.P2P
+        assert "--baseline FILE" in "".join(note.message for note in app._notifications)
+
+
+async def test_the_layer_change_shows_ratios_and_its_own_scale(opened: Opened, tmp_path: Path) -> None:
+    before = sweep_of_two()
+    path = tmp_path / "before.json"
+    write_json(before.shadow, path)
+    story = sweep_of_two()
+    story.measured(Measurement(Layer.P2P, *PAIR, Verdict.OK, 175.0, "GB/s", 256 << 20, story.now))
+    async with opened(FakeFeed(story.events), size=(160, 40), baseline=path) as (app, pilot):
+        await pilot.press("8")
+        await pilot.pause(0.2)
+        text = screen_text(app)
+        assert "8 change" in text
+        assert "p2p now / then" in text
+        assert "before.json of 14 Nov 2023 22:13" in text
+        assert cell(app) == (Slot.SLOW, "  .50!")
+        assert app.main.source.cell(0, 2, 6) == (Slot.GOOD, " 1.00 ")
+        assert app.main.source.cell(3, 6, 6)[0] is Slot.SKIPPED, "dead then, dead now"
+        assert "347 GB/s then, 175 GB/s now" in text
+        assert "95% of what it was or better" in text
+        await pilot.press("right_square_bracket")
+        assert (app.main.grid.row, app.main.grid.column) == (0, 1), "what got worse is what is wrong here"
+
+
+async def test_a_baseline_that_is_none_ends_with_2_and_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text("{}")
+    app = make_app(FakeFeed(sweep_of_two().events), baseline=path)
+    async with app.run_test() as pilot:
+        await pilot.pause(0.5)
+    assert app.return_value == 2
+    assert app.last_words is not None
+    assert app.last_words.startswith(f"fabtui: {path}")
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_each_layer_has_a_legend_with_unit_and_scale(layer: Layer) -> None:
+    model = sweep_of_two().shadow
+    model.baseline = Baseline.of("before", 0.0, model.measurements())
+    unit = {Layer.LATENCY: "us", Layer.PING: "ms", Layer.HEALTH: "", Layer.TRANSPORT: "", Layer.CHANGE: ""}
+    text = plain(legend(model, layer, unit.get(layer, "GB/s"), None))
+    assert text
+    words = " ".join(word for _, word in meanings(layer))
+    if layer in (Layer.P2P, Layer.BUSBW):
+        assert "median" in text
+        assert "95% of class median or better" in words
+    if layer in (Layer.LATENCY, Layer.PING):
+        assert "less is better" in text
+        assert "up to 1.05 x class median 1.18 x more" in words

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from fabtui.export.json import write_json
+from fabtui.fabric.errors import InputError
+from fabtui.fabric.measurement import Layer
+from fabtui.fabric.model import Model
+from fabtui.session.baseline import read_baseline
+from fabtui.session.journal import read_events
+
+RECORDING = Path(__file__).parents[3] / "recordings" / "h200x8-lab-2x4.jsonl.gz"
+
+
+def test_a_recording_and_the_snapshot_of_it_are_the_same_baseline(tmp_path: Path) -> None:
+    model = Model()
+    for event in read_events(RECORDING):
+        model.apply(event)
+    write_json(model, tmp_path / "s.json")
+    (tmp_path / "plain.jsonl").write_bytes(gzip.decompress(RECORDING.read_bytes()))
+    first = read_baseline(RECORDING)
+    assert first.layer is Layer.P2P
+    assert len(first.values) == 56
+    assert first.time == model.started
+    for other in ("s.json", "plain.jsonl"):
+        again = read_baseline(tmp_path / other)
+        assert again.name == other
+        assert again.time == pytest.approx(first.time, abs=0.001)
+        assert {pair: m.value for pair, m in again.values.items()} == {p: m.value for p, m in first.values.items()}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "not a recording"),
+        ("hello", "not a recording"),
+        ("{}", "not a recording"),
+        ('{"measurements": []}', "holds no pair"),
+        ('{"measurements": [1, null, {"layer": "p2p"}, {"layer": "next", "src": "a:0"}]}', "holds no pair"),
+        ('{"kind":"start","nodes":["a"],"seq":0,"time":1.0}\n', "holds no pair"),
+        ('{"kind":"start","seq":0,"time":1.0}\n', "cannot be used"),
+    ],
+)
+def test_what_is_none_is_told_in_a_line(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "x"
+    path.write_text(text)
+    with pytest.raises(InputError, match=told) as caught:
+        read_baseline(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read"):
+        read_baseline(tmp_path / "none.json")
+
+
+def test_a_snapshot_of_the_future_keeps_what_is_known(tmp_path: Path) -> None:
+    good = {"layer": "p2p", "src": "a:0", "dst": "b:0", "verdict": "ok", "value": 5.0, "unit": "GB/s", "bytes": 8}
+    value = {"started": "soon", "measurements": [{**good, "colour": 3}, {**good, "layer": "scatter"}, "?"]}
+    (tmp_path / "s.json").write_text(json.dumps(value))
+    found = read_baseline(tmp_path / "s.json")
+    assert found.time == 0.0
+    assert list(found.values) == [("a:0", "b:0")]
