@@ -89,4 +89,4 @@ def change(then: Measurement | None, now: Measurement | None, verdict: Verdict) 
 
 
 def _text(measurement: Measurement) -> str:
-    return f"{measurement.value:.4g} {measurement.unit}"
+    return f"{measurement.value:.3g} {measurement.unit}"

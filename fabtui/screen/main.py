@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -17,9 +16,9 @@ from fabtui.fabric.measurement import Layer, Verdict
 from fabtui.fabric.model import Model
 from fabtui.screen.arrangement import Arrangement, Wishes, arrange
 from fabtui.screen.axis import Seat
+from fabtui.screen.cellnews import CellNews
 from fabtui.screen.commands import shown_keys
 from fabtui.screen.connecting import ConnectingView
-from fabtui.screen.flashes import Flashes
 from fabtui.screen.grid import GridView
 from fabtui.screen.legends import layers_of, legend
 from fabtui.screen.pairwords import pair_name, panel_lines, status_parts, summary_text
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
 #: Seconds a frame may spend on looking for bad cells.
 _SEARCH = 0.004
-#: Seconds between two frames that are drawn anew because a median moved a little.
-_SETTLE = 0.5
 _PANEL_WORST = 12
 
 
@@ -107,8 +104,7 @@ class MainScreen(Screen[None]):
         self.wishes = Wishes()
         self._arrangement = Arrangement("connecting", {}, 0)
         self._counts: tuple[int, dict[Verdict, int]] = (-1, {})
-        self._settled = 0.0
-        self._flashes = Flashes()
+        self._news = CellNews(self.grid, app.draw_again)
         self._ending = False
 
     @property
@@ -189,7 +185,7 @@ class MainScreen(Screen[None]):
         """Bring everything up to date that shows something else now. Costs what has changed."""
         if not self.is_mounted or not self.size.width:
             return
-        self._draw_cells()
+        self._news.draw(self.source, self.trouble)
         self.fit()
         self.draw_title()
         warnings = clipped(badges(self.model, self._fabric_app.badges), self.size.width, self._glyphs.ellipsis)
@@ -205,36 +201,6 @@ class MainScreen(Screen[None]):
         width = self.size.width
         self.log_view.put(self.model, self._arrangement.log, width, self._glyphs.ellipsis)
         self._draw_keys()
-
-    def _draw_cells(self) -> None:
-        changed = self.model.drain_changes()
-        if self.source.axis_changed():
-            self.source.take_medians()
-            self._flashes.forget(self.source)
-            self.grid.show(self.source)
-            self.trouble.forget()
-            return
-        ended = self._flashes.over(self.source, time.monotonic())
-        if ended:
-            self.grid.update_cells(ended)
-        if self._flashes.lit:
-            self._fabric_app.draw_again(0.2)
-        much, moved = self.source.read_medians()
-        now = time.monotonic()
-        if changed is None or much or (moved and now - self._settled > _SETTLE):
-            self._settled = now
-            self.source.take_medians()
-            self.trouble.forget()
-            self.grid.reread()
-            return
-        if moved:
-            self._fabric_app.draw_again(_SETTLE)
-        if changed:
-            positions = self.source.positions(changed)
-            self.trouble.forget_rows({row for row, _ in positions})
-            if self._flashes.take(self.source, positions, now):
-                self._fabric_app.draw_again(0.2)
-            self.grid.update_cells(positions)
 
     def draw_title(self) -> None:
         """Bring the first line up to date."""
