@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fabtui import __version__
-from fabtui.cli import app, completion, config, info, probes, replay, run
+from fabtui.cli import app, completion, config, info, preflight, probes, replay, run
 from fabtui.cli.arguments import (
     OneLineParser,
     add_config_argument,
@@ -23,6 +23,7 @@ examples:
   fabtui --lab 2x4                             try it here, without any node
   fabtui --nodes @rack1 --mode quick           few pairs, but every endpoint and rail
   fabtui run --nodes @rack1 --csv pairs.csv    without a screen, for scripts
+  fabtui preflight --nodes @rack1              look only: what is wrong, what differs
   fabtui replay session.jsonl.gz               a session again
 
 exit codes of run: 0 all ok; 1 something is slow, failed or timed out; 2 bad usage or input;
@@ -48,6 +49,6 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", dest="command", prog="fabtui", metavar="COMMAND", parser_class=OneLineParser
     )
-    for command in (run, replay, config, info, probes, completion):
+    for command in (run, preflight, replay, config, info, probes, completion):
         command.add_command(commands)
     return parser

@@ -90,7 +90,7 @@ async def _session(request: Request, progress: Progress, plain: bool, watched: f
 
     feed = LiveFeed(request.options)
     progress.watch(feed)
-    interrupted = await _run_until_signal(feed, watched)
+    interrupted = await run_until_signal(feed, watched)
     progress.end()
     code = _finish(feed, request, plain)
     if interrupted is not None:
@@ -108,7 +108,7 @@ async def _run_and_watch(feed: Feed, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
-async def _run_until_signal(feed: Feed, watched: float) -> signal.Signals | None:
+async def run_until_signal(feed: Feed, watched: float = 0.0) -> signal.Signals | None:
     """Run the feed, watch for some seconds, and close it; returns the signal that ended it early, or None."""
     import asyncio
     import signal

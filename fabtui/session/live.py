@@ -349,6 +349,10 @@ class LiveFeed:
         self._pump.emit(event(Kind.PHASE, name="done", total=0))
         await self._pump.flush()
         code = exit_code(self.model)
+        if self._options.looks_only:
+            from fabtui.diagnosis.preflight import preflight
+
+            code = preflight(self.model).exit_code
         text = {0: "all ok", 1: "something is slow, failed or timed out", 3: "something could not be tested"}
         self._pump.emit(event(Kind.END, exit=code, text=text.get(code, "")))
         await self._pump.flush()

@@ -1,0 +1,164 @@
+"""``fabtui preflight``: look at the nodes, test nothing, and tell what is wrong and what differs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fabtui.cli.arguments import add_node_arguments
+
+if TYPE_CHECKING:
+    from fabtui.diagnosis.baseline import Compared, Earlier
+    from fabtui.diagnosis.preflight import Preflight
+    from fabtui.fabric.model import Model
+    from fabtui.session.options import SessionOptions
+
+_EXAMPLES = """\
+examples:
+  fabtui preflight --nodes n[060-067]
+  fabtui preflight --hostfile hosts --all
+  fabtui preflight --nodes @rack1 --json before.json
+  fabtui preflight --nodes @rack1 --baseline before.json
+  fabtui preflight --nodes @rack1 --csv - | column -s, -t | less -S
+
+exit codes: 0 nothing found (notes do not count); 1 something is wrong, differs or has changed;
+2 bad usage or input; 3 something could not be looked at; 130 interrupted
+"""
+#: A pipe or a file gets lines of this width.
+_FILE_WIDTH = 120
+_STDOUT = "-"
+
+
+def add_command(commands: Any) -> None:
+    """Add the command to the sub-parsers of the command line."""
+    parser = commands.add_parser(
+        "preflight",
+        help="look at the nodes, test nothing: what is wrong, what differs",
+        description="Look at the nodes with all light probes, start no rank, and name the odd ones out.",
+        epilog=_EXAMPLES,
+    )
+    add_node_arguments(parser)
+    shown = parser.add_argument_group("what is told")
+    shown.add_argument("--all", action="store_true", help="all facts and all evidence")
+    shown.add_argument("--baseline", metavar="FILE", help="what changed since this: JSON of preflight, or a recording")
+    shown.add_argument("--json", nargs="?", const=_STDOUT, metavar="FILE", help="write everything as JSON (-: stdout)")
+    shown.add_argument("--csv", nargs="?", const=_STDOUT, metavar="FILE", help="write the facts as CSV (-: stdout)")
+    shown.add_argument("--quiet", "-q", action="store_true", help="no progress on stderr")
+    shown.add_argument("--ascii", action="store_true", help="only ASCII characters")
+    record = shown.add_mutually_exclusive_group()
+    record.add_argument("--record", metavar="FILE", help="where the recording goes (a new file in the state folder)")
+    record.add_argument("--no-record", action="store_true", help="keep no recording")
+    parser.set_defaults(execute=execute)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run a preflight; returns the exit code.
+
+    Raises:
+        InputError: The arguments are wrong, or an output could not be written.
+    """
+    given = vars(args)
+    outputs = _outputs(given)
+    options = _options(given)
+    earlier: Earlier | None = None
+    if "baseline" in given:
+        from fabtui.export.preflight import read_earlier
+
+        earlier = read_earlier(Path(given["baseline"]).expanduser())
+    import asyncio
+
+    from fabtui.cli.progress import Progress
+
+    progress = Progress(sys.stderr, quiet="quiet" in given)
+    return asyncio.run(_session(options, outputs, earlier, progress, given))
+
+
+def _outputs(given: dict[str, Any]) -> dict[str, Path | None]:
+    """Return where JSON and CSV go, None for standard output."""
+    from fabtui.cli.request import output_path
+    from fabtui.fabric.errors import InputError
+
+    found = {name: None if given[name] == _STDOUT else output_path(given, name) for name in _FORMATS if name in given}
+    if len(found) == len(_FORMATS) and found["json"] == found["csv"]:
+        raise InputError("--json and --csv go to the same place; name a file for one of them")
+    return found
+
+
+_FORMATS = ("json", "csv")
+
+
+def _options(given: dict[str, Any]) -> SessionOptions:
+    from dataclasses import replace
+
+    from fabtui.cli.request import request_from
+
+    own = (*_FORMATS, "all", "baseline", "quiet", "ascii")
+    request = request_from(argparse.Namespace(**{name: value for name, value in given.items() if name not in own}))
+    # Everything there is; what a node has nothing for is left out there.
+    from fabtui.session.looks import PREFLIGHT
+
+    return replace(request.options, probes=PREFLIGHT, looks_only=True)
+
+
+async def _session(
+    options: SessionOptions,
+    outputs: dict[str, Path | None],
+    earlier: Earlier | None,
+    progress: Any,
+    given: dict[str, Any],
+) -> int:
+    from fabtui.cli.run import run_until_signal
+    from fabtui.diagnosis.baseline import compare
+    from fabtui.diagnosis.preflight import FOUND, preflight
+    from fabtui.session.live import LiveFeed
+
+    feed = LiveFeed(options)
+    progress.watch(feed)
+    interrupted = await run_until_signal(feed)
+    progress.end()
+    found = preflight(feed.model)
+    changed = None if earlier is None else compare(earlier, found.table)
+    written = _write(feed.model, found, outputs)
+    if _STDOUT not in [given.get(name) for name in _FORMATS]:
+        sys.stdout.write(_text(feed.model, found, changed, given))
+        for line in [*written, *([f"recorded in {options.record}"] if options.record else [])]:
+            print(line)
+    sys.stdout.flush()
+    if interrupted is not None:
+        print(f"fabtui: interrupted by {interrupted.name}; the above is what was known by then", file=sys.stderr)
+        return 128 + interrupted.value
+    return FOUND if changed is not None and changed.any else found.exit_code
+
+
+def _write(model: Model, found: Preflight, outputs: dict[str, Path | None]) -> list[str]:
+    from fabtui.export.atomic import write_atomically
+    from fabtui.export.preflight import csv_text, json_text
+    from fabtui.fabric.errors import InputError
+
+    lines = []
+    for name, path in outputs.items():
+        text = json_text(model, found) if name == "json" else csv_text(found)
+        if path is None:
+            sys.stdout.write(text)
+            continue
+        data = text.encode("utf-8", "backslashreplace")
+        try:
+            write_atomically(path, lambda file, data=data: file.write(data))  # type: ignore[misc]
+        except OSError as error:
+            raise InputError(f"cannot write {path}: {error.strerror}") from None
+        lines.append(f"wrote {path}")
+    return lines
+
+
+def _text(model: Model, found: Preflight, changed: Compared | None, given: dict[str, Any]) -> str:
+    import shutil
+
+    from fabtui.cli.preflighttext import preflight_text
+    from fabtui.cli.summary import takes_unicode
+
+    width = shutil.get_terminal_size((_FILE_WIDTH, 24)).columns if sys.stdout.isatty() else _FILE_WIDTH
+    plain = "ascii" in given or not takes_unicode(sys.stdout)
+    color = sys.stdout.isatty()
+    return preflight_text(model, found, changed, given.get("baseline", ""), width, "all" in given, plain, color)

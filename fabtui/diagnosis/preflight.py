@@ -1,0 +1,113 @@
+"""The preflight: what is wrong with nodes, and in what they differ, before anything is tested."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from fabtui.diagnosis.clashes import clashes
+from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.judged import judged
+from fabtui.fabric.factlist import facts_for
+from fabtui.fabric.facts import Compare, FactTable, Odd, fact_table, shown
+from fabtui.fabric.looked import Looked
+from fabtui.fabric.model import Model, NodeRecord
+from fabtui.fabric.nodeset import count, fold
+from fabtui.fabric.text import one_line
+
+ALL_WELL = 0
+FOUND = 1
+NOT_LOOKED_AT = 3
+
+#: So many values of a fact without a majority are told.
+_VALUES_TOLD = 4
+
+
+class Preflight(NamedTuple):
+    """What looking at nodes came to.
+
+    Attributes:
+        findings: What is wrong and what differs, the worst first.
+        table: The facts.
+        missing: What could not be looked at, and why, a line each.
+    """
+
+    findings: list[Finding]
+    table: FactTable
+    missing: list[str]
+
+    @property
+    def exit_code(self) -> int:
+        """1 if something is wrong or differs, notes apart; else 3 if something could not be looked at; else 0."""
+        if any(finding.verdict in ("bad", "warn") for finding in self.findings):
+            return FOUND
+        return NOT_LOOKED_AT if self.missing else ALL_WELL
+
+
+def looked(record: NodeRecord) -> Looked:
+    """Return a node as it was found."""
+    return Looked(record.name, record.inventory or {}, record.looks)
+
+
+def preflight(model: Model) -> Preflight:
+    """Return what looking at the nodes of a session came to, as far as they were looked at."""
+    nodes = [looked(record) for record in model.nodes.values() if record.inventory is not None]
+    table = fact_table(nodes, facts_for(nodes))
+    said = judged(nodes)
+    # The nodes of a lab are one machine, by intent.
+    found = [] if model.lab else clashes(nodes)
+    found += _with_odd(said, table.odd)
+    found.sort(key=lambda finding: (finding.rank, -len(finding.nodes)))
+    return Preflight(found, table, list(_missing(model)))
+
+
+def _with_odd(said: list[Finding], odds: Iterable[Odd]) -> list[Finding]:
+    """Return what probes said and what differs; a difference that a probe has said already is its evidence."""
+    found = list(said)
+    for odd in odds:
+        one = odd_finding(odd)
+        for at, other in enumerate(found):
+            if other.subject == one.subject and set(odd.values) <= set(other.nodes) and not odd.tie:
+                found[at] = other._replace(evidence=(*other.evidence, f"{fold(one.nodes)}: {one.text}"))
+                break
+        else:
+            found.append(one)
+    return found
+
+
+def odd_finding(odd: Odd) -> Finding:
+    """Return the finding of a fact in which nodes differ."""
+    fact = odd.fact
+    by_value: dict[str, list[str]] = {}
+    for name, value in odd.values.items():
+        by_value.setdefault(shown(value, fact.unit), []).append(name)
+    ranked = sorted(by_value.items(), key=lambda item: -len(item[1]))
+    evidence = [f"{value}: {fold(names)}" for value, names in ranked]
+    of_kind = f" with {odd.kind}" if odd.kind else ""
+    if odd.tie:
+        told = ", ".join(f"{value} on {fold(names)}" for value, names in ranked[:_VALUES_TOLD])
+        if len(ranked) > _VALUES_TOLD:
+            told += f", and {len(ranked) - _VALUES_TOLD} more values"
+        text = f"{fact.title} differs, and no value has a majority{of_kind}: {told}"
+    else:
+        told = ", ".join(value for value, _ in ranked[:_VALUES_TOLD])
+        usual = shown(odd.usual, fact.unit)
+        near = "about " if fact.compare in (Compare.NEAR, Compare.NEAR_ALL) else ""
+        others = count(len(odd.agreeing), "other")
+        text = f"{fact.title} is {told}, not {near}{usual} as on {others}{of_kind}"
+        evidence.append(f"{usual}: {fold(odd.agreeing)}")
+    nodes = tuple(odd.values)
+    return Finding(fact.verdict, fact.name, text, nodes, tuple(evidence), fact.next.replace("{node}", nodes[0]))
+
+
+def _missing(model: Model) -> Iterable[str]:
+    failed: dict[str, list[str]] = {}
+    for record in model.nodes.values():
+        if record.state.gone:
+            yield one_line(f"{record.name}: {record.text or record.state}", 400)
+        elif record.inventory is None:
+            yield f"{record.name}: not looked at yet"
+        for probe, look in record.looks.items():
+            if look.keys() == {"error"}:
+                failed.setdefault(f"{probe}: {one_line(str(look['error']), 300)}", []).append(record.name)
+    yield from (f"{fold(names)}: {text}" for text, names in failed.items())

@@ -1,0 +1,136 @@
+"""``fabtui preflight`` from its arguments to its exit code, over nodes that are played."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabtui.cli import main as entry
+from fabtui.nodes.link import NodeUnreachable
+from fabtui.session import live
+from tests.unit.fabric.cluster import host, memlock
+from tests.unit.session.fakenodes import FakeNodes, Script
+
+
+def play(monkeypatch: pytest.MonkeyPatch, nodes: FakeNodes) -> None:
+    real = live.LiveFeed
+    monkeypatch.setattr(live, "LiveFeed", lambda options: real(options, nodes))
+
+
+def preflight(nodes: FakeNodes, *argv: str, record: str = "--no-record") -> int:
+    return entry.main(["preflight", "--nodes", ",".join(nodes.script.gpus), *record.split(), "--quiet", *argv])
+
+
+def script(**looks: dict[str, Any]) -> Script:
+    """Return four nodes of two GPUs each, with other looks of some."""
+    names = [f"n06{i}" for i in range(4)]
+    wanted = {name: {"host": host(name), "firewall": {"input": "accept"}, **looks.get(name, {})} for name in names}
+    return Script(dict.fromkeys(names, 2), looks=wanted)
+
+
+def test_nothing_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    play(monkeypatch, nodes := FakeNodes(script()))
+    assert preflight(nodes) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("preflight: 4 nodes looked at, nothing found\n  n[060-063]  2 x Fake GPU each\n")
+    assert "\n  GPUs                  2 x Fake GPU\n" in out
+    for link in nodes.links.values():
+        sent = {message["name"] for message in link.sent if message["t"] == "probe"}
+        assert {"inventory", "clock", "host", "firewall", "nvlink"} <= sent
+        assert not [message for message in link.sent if message["t"] in ("spawn", "rank")]
+
+
+def test_the_odd_one_is_told_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    play(monkeypatch, nodes := FakeNodes(script(n062={"host": memlock("n062", 65536)})))
+    assert preflight(nodes, "--ascii") == 1
+    out = capsys.readouterr().out
+    head, _, rest = out.partition("\n\n")
+    assert head.startswith("preflight: 4 nodes looked at, 1 bad finding\n")
+    assert rest.startswith("x n062  memlock is 64 KiB in an SSH session: RDMA cannot register memory\n")
+    assert "# memlock unlimited 64 KiB #" in " ".join(out.split())
+    assert out.isascii()
+
+
+def test_json_and_csv_hold_everything(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    play(monkeypatch, nodes := FakeNodes(script(n062={"host": memlock("n062", 65536)})))
+    assert preflight(nodes, "--json", "--csv", str(tmp_path / "facts.csv")) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["kind"] == "fabtui preflight"
+    assert [finding["nodes"] for finding in found["findings"]] == [["n062"]]
+    assert {node["name"]: node["facts"]["memlock"] for node in found["nodes"]}["n062"] == 65536
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "facts.csv").read_text())))
+    (odd,) = [row for row in rows if row["verdict"]]
+    assert (odd["node"], odd["fact"], odd["value"], odd["unit"]) == ("n062", "memlock", "65536", "B")
+
+
+@pytest.mark.parametrize("kind", ["json", "recording"])
+def test_a_baseline_tells_what_changed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "before"
+    with monkeypatch.context() as patched:
+        play(patched, nodes := FakeNodes(script()))
+        kept = ["--json", str(path)] if kind == "json" else []
+        record = "--no-record" if kind == "json" else f"--record {path}"
+        assert preflight(nodes, *kept, record=record) == 0
+    with monkeypatch.context() as patched:
+        play(patched, nodes := FakeNodes(script()))
+        assert preflight(nodes, "--baseline", str(path)) == 0
+        assert f"since {path}: nothing changed" in capsys.readouterr().out
+    # All of them: nobody is the odd one, and only the earlier preflight knows better.
+    less = {f"n06{i}": {"host": host(f"n06{i}", versions={"ofed": "24.10"})} for i in range(4)}
+    play(monkeypatch, nodes := FakeNodes(script(**less)))
+    less["n060"]["host"]["processors"]["model"] = "another"
+    assert preflight(nodes, "--baseline", str(path)) == 1
+    out = capsys.readouterr().out
+    assert "n060  CPU: Xeon -> another" in out
+    assert "OFED" not in out.partition("\nfacts")[0]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"kind": "fabtui preflight", "nodes": [3]}', "rubbish\n"])
+def test_a_file_that_is_no_preflight_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    assert entry.main(["preflight", "--nodes", "a", "--no-record", "--baseline", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "--baseline" in told
+
+
+def test_a_node_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = script()
+    wanted.unreachable["n063"] = NodeUnreachable("refused", "nobody listens on port 22")
+    play(monkeypatch, nodes := FakeNodes(wanted))
+    assert preflight(nodes) == 3
+    assert "could not be looked at\n  n063: nobody listens on port 22\n" in capsys.readouterr().out
+
+
+def test_a_probe_that_fails_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = script()
+    for name in wanted.looks:
+        wanted.looks[name]["firewall"] = {"fails": "boom \x1b[31m"}
+    play(monkeypatch, nodes := FakeNodes(wanted))
+    assert preflight(nodes) == 3
+    out = capsys.readouterr().out
+    assert "  n[060-063]: firewall: boom [31m\n" in out
+    assert "\x1b" not in out
+
+
+def test_a_clock_that_is_off_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = script()
+    wanted.ahead["n061"] = 30.0
+    play(monkeypatch, nodes := FakeNodes(wanted))
+    assert preflight(nodes) == 1
+    assert "! n061  clock, ahead of here is 30 s, not about" in capsys.readouterr().out
+
+
+def test_json_and_csv_do_not_go_to_the_same_place(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["preflight", "--nodes", "a", "--no-record", "--json", "--csv"]) == 2
+    assert "the same place" in capsys.readouterr().err

@@ -1,0 +1,237 @@
+"""From what was found on nodes to findings, and to the lines that tell them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fabtui.diagnosis.baseline import Compared, compare, earlier_of
+from fabtui.diagnosis.clashes import clashes
+from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.judged import judged
+from fabtui.diagnosis.preflight import Preflight, preflight
+from fabtui.diagnosis.preflightlines import (
+    ASCII,
+    UNICODE,
+    chosen_facts,
+    finding_lines,
+    plain,
+    short_lines,
+    table_lines,
+)
+from fabtui.fabric.events import Kind, event
+from fabtui.fabric.factlist import facts_for
+from fabtui.fabric.facts import FactTable, fact_table
+from fabtui.fabric.looked import Looked
+from fabtui.fabric.model import Model
+from tests.unit.fabric.cluster import clock, host, inventory, memlock, node
+
+
+def model_of(*nodes: Looked, lab: str | None = None) -> Model:
+    model = Model()
+    names = [one.name for one in nodes]
+    model.apply(event(Kind.START, format=1, version="0", nodes=names, options={}, lab=lab, faults=[], time=0.0))
+    for one in nodes:
+        model.apply(event(Kind.INVENTORY, node=one.name, value=dict(one.inventory)))
+        for probe, value in one.looks.items():
+            model.apply(event(Kind.LOOK, node=one.name, probe=probe, value=dict(value)))
+    return model
+
+
+def found_on(*nodes: Looked, lab: str | None = None) -> Preflight:
+    return preflight(model_of(*nodes, lab=lab))
+
+
+def four() -> list[Looked]:
+    return [node(f"n06{i}") for i in range(4)]
+
+
+def test_equal_nodes_are_well() -> None:
+    found = found_on(*four())
+    assert (found.findings, found.missing, found.exit_code) == ([], [], 0)
+
+
+def test_memlock_over_ssh_is_found_once_by_its_probe_and_by_its_neighbours() -> None:
+    nodes = four()
+    nodes[2] = node("n062", host=memlock("n062", 65536))
+    found = found_on(*nodes)
+    (finding,) = found.findings
+    assert (finding.verdict, finding.subject, finding.nodes) == ("bad", "memlock", ("n062",))
+    assert finding.text == "memlock is 64 KiB in an SSH session: RDMA cannot register memory"
+    assert "not unlimited as on 3 others" in finding.evidence[0]
+    assert finding.next == "ssh n062 ulimit -l"
+    assert found.exit_code == 1
+
+
+def test_what_is_wrong_everywhere_is_one_finding() -> None:
+    nodes = [node(f"n{i}", host=memlock(f"n{i}", 65536)) for i in range(64)]
+    (finding,) = found_on(*nodes).findings
+    assert len(finding.nodes) == 64
+    assert plain(finding_lines(finding, 100, UNICODE)[0]).startswith("x n[0-63]  memlock is 64 KiB")
+
+
+def test_a_difference_tells_both_sides_and_the_next_command() -> None:
+    nodes = four()
+    nodes[1] = node("n061", inventory(host="n061", driver="550.54.15"))
+    (finding,) = found_on(*nodes).findings
+    assert finding.text == ("driver is 550.54.15, not 570.86.15 as on 3 others with 8 x H200, 8 x InfiniBand device")
+    assert finding.evidence == ("550.54.15: n061", "570.86.15: n[060,062-063]")
+    assert (finding.verdict, finding.next) == ("warn", "ssh n061 nvidia-smi --version")
+
+
+def test_a_tie_is_told_as_such() -> None:
+    (finding,) = found_on(node("a"), node("b", inventory(kernel="6.8"))).findings
+    assert finding.nodes == ("a", "b")
+    assert "no value has a majority" in finding.text
+    assert "5.15.0-105-generic on a, 6.8 on b" in finding.text
+
+
+def test_a_clock_that_is_off() -> None:
+    nodes = four()
+    nodes[3] = node("n063", clock=clock(-3.2))
+    (finding,) = found_on(*nodes).findings
+    assert finding.text == "clock, ahead of here is -3.2 s, not about 0 s as on 3 others"
+    assert finding.verdict == "warn"
+
+
+@pytest.mark.parametrize(
+    ("other", "subject", "verdict"),
+    [
+        # The same machine under two names.
+        ({"hostname": "n060", "boot_id": "boot-n060", "machine_id": "id-n060"}, "machine", "bad"),
+        # Two containers on one machine.
+        ({"hostname": "pod", "boot_id": "boot-n060", "machine_id": "m"}, "machine", "note"),
+        ({"hostname": "n060", "boot_id": "b", "machine_id": "m"}, "hostname", "warn"),
+        ({"hostname": "n061", "boot_id": "b", "machine_id": "id-n060"}, "machine-id", "note"),
+    ],
+)
+def test_clashes_of_identity(other: dict[str, Any], subject: str, verdict: str) -> None:
+    nodes = [node("n060"), node("n061", host=host("n061", identity=other))]
+    (finding,) = clashes(nodes)
+    assert (finding.subject, finding.verdict, finding.nodes) == (subject, verdict, ("n060", "n061"))
+
+
+def test_one_address_on_two_machines() -> None:
+    data = [{"address": "10.0.0.1", "nic": "eth0"}, {"address": "10.0.1.1", "nic": "eth1"}]
+    nodes = [node(name, inventory(host=name, data_addresses=data)) for name in ("a", "b")]
+    (finding,) = clashes(nodes)
+    assert (finding.subject, finding.verdict, finding.evidence) == ("address", "bad", ("10.0.0.1", "10.0.1.1"))
+
+
+def test_one_guid_or_host_id_on_two_machines() -> None:
+    guids: dict[str, Any] = {
+        "cas": [{"ca": "mlx5_0", "node_guid": "0xa088c20300e312f2"}, {"ca": "x", "node_guid": "0x0"}]
+    }
+    nodes = [node(name, inventory(host=name, env={"NCCL_HOSTID": "x"}), ibstat=guids) for name in ("a", "b")]
+    assert [(one.subject, one.evidence) for one in clashes(nodes)] == [
+        ("guid", ("0xa088c20300e312f2",)),
+        ("hostid", ("x",)),
+    ]
+
+
+def test_the_nodes_of_a_lab_are_one_machine_by_intent() -> None:
+    identity = {"identity": {"hostname": "here", "boot_id": "b", "machine_id": "m"}}
+    nodes = [node(f"n{i}", host=host("n", **identity)) for i in range(2)]
+    assert [one.subject for one in found_on(*nodes).findings] == ["machine"]
+    assert found_on(*nodes, lab="2x4").findings == []
+
+
+def test_what_could_not_be_looked_at_is_told_apart() -> None:
+    model = model_of(*four())
+    model.apply(event(Kind.NODE, node="n060", state="failed", text="no route to host"))
+    model.apply(event(Kind.LOOK, node="n061", probe="host", error="worker died"))
+    model.apply(event(Kind.LOOK, node="n062", probe="host", error="worker died"))
+    found = preflight(model)
+    assert found.missing == ["n060: no route to host", "n[061-062]: host: worker died"]
+    assert found.exit_code == 3
+
+
+def test_a_judge_that_stumbles_is_told_and_the_others_go_on() -> None:
+    rubbish = {"devices": {"gpus": 8, "rdma": 8}, "limits": 7, "acs": {"state": "on", "on": 3}}
+    nodes = [node("a", firewall={"input": "drop"}, host=rubbish)]
+    subjects = {one.subject: one for one in judged(nodes)}
+    assert {"acs", "firewall"} <= set(subjects)
+    assert all(isinstance(one, Finding) for one in subjects.values())
+
+
+def test_many_different_texts_of_one_subject_are_one_finding() -> None:
+    nodes = [node(f"n{i}", host=memlock(f"n{i}", 4096 * (i + 1))) for i in range(5)]
+    (finding,) = judged(nodes)
+    assert finding.nodes == ("n0", "n1", "n2", "n3", "n4")
+    assert len(finding.evidence) == 5
+
+
+# -- lines ------------------------------------------------------------------------------------------------------------
+
+
+def table_of(*nodes: Looked) -> FactTable:
+    return fact_table(nodes, facts_for(nodes))
+
+
+def test_equal_nodes_share_a_column() -> None:
+    nodes = [node(f"n{i:03}") for i in range(64)]
+    nodes[7] = node("n007", host=memlock("n007", 65536))
+    table = table_of(*nodes)
+    lines = [plain(line) for line in table_lines(table, chosen_facts(table, False), 100, UNICODE)]
+    assert lines[0].split() == ["n[000-006,008-063]", "n007"]
+    assert lines[1].split() == ["≠", "memlock", "unlimited", "64", "KiB", "≠"]
+    assert all(len(line) <= 100 for line in lines)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_many_different_nodes_are_told_value_by_value(width: int) -> None:
+    nodes = [node(f"n{i:03}", inventory(host=f"n{i:03}", kernel=f"5.{i}")) for i in range(9)]
+    table = table_of(*nodes)
+    lines = [plain(line) for line in table_lines(table, chosen_facts(table, True), width, ASCII)]
+    assert sum("5." in line for line in lines) == 9
+    assert all(line.isascii() for line in lines)
+    if width >= 60:
+        assert all(len(line) <= width for line in lines)
+
+
+def test_short_lines_are_those_that_count() -> None:
+    nodes = four()
+    nodes[2] = node("n062", inventory(host="n062", driver="1", kernel="2"), host=memlock("n062", 65536))
+    lines = [plain(line) for line in short_lines(found_on(*nodes), 60, 2, UNICODE)]
+    assert lines[0].startswith(" x n062 memlock is 64 KiB")
+    assert lines[-1] == "   and 1 more"
+    assert all(len(line) <= 60 for line in lines)
+
+
+# -- an earlier one ---------------------------------------------------------------------------------------------------
+
+
+def changes(before: list[Looked], now: list[Looked]) -> Compared:
+    return compare(earlier_of(table_of(*before)), table_of(*now))
+
+
+def test_nothing_changed() -> None:
+    assert not changes(four(), four()).any
+
+
+def test_what_changed_is_told_by_node() -> None:
+    now = four()
+    now[0] = node("n060", host=memlock("n060", 65536))
+    now[1] = node(
+        "n061", host=host("n061", identity={"hostname": "n061", "boot_id": "another", "machine_id": "id-n061"})
+    )
+    (memory, started) = changes(four(), now).changes
+    assert (memory.title, memory.before, memory.now, memory.nodes) == ("memlock", "unlimited", "64 KiB", ["n060"])
+    assert (started.title, started.nodes) == ("started anew", ["n061"])
+
+
+def test_nodes_come_and_go() -> None:
+    found = changes(four()[:3], four()[1:])
+    assert (found.changes, found.new, found.gone) == ([], ["n063"], ["n060"])
+
+
+def test_what_moves_by_itself_is_no_change() -> None:
+    now = [
+        node(
+            "n060",
+            clock=clock(0.4),
+            host=host("n060", uptime=99.0, memory={"available": 890 << 30, "shm_size": 500 << 30}),
+        )
+    ]
+    assert not changes(four()[:1], now).any

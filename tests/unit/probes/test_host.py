@@ -1,0 +1,258 @@
+"""The probes host, clock and firewall, over folders that look like the kernel's."""
+
+from __future__ import annotations
+
+import struct
+import time
+from typing import Any
+
+import pytest
+
+from fabtui_probes import acs, clock, drivers, firewall, host, machine
+
+from .places import Tree
+
+MIB = 1 << 20
+_BRIDGE = "pci0000:00/0000:00:01.0"
+
+
+def config(control: int | None, size: int = 4096) -> bytes:
+    """Return a configuration space with AER, then ACS with a control word."""
+    data = bytearray(4096)
+    struct.pack_into("<I", data, 0x100, 0x14820001 if control is not None else 0x00020001)
+    if control is not None:
+        struct.pack_into("<IHH", data, 0x148, 0x0001000D, 0x5F, control)
+    return bytes(data[:size])
+
+
+def test_acs_flags_are_read_from_the_configuration_space() -> None:
+    assert acs.parse_config(config(0x1D)) == ["SrcValid", "ReqRedir", "CmpltRedir", "UpstreamFwd"]
+    assert acs.parse_config(config(0)) == []
+    assert acs.parse_config(config(None)) is None
+    with pytest.raises(ValueError, match="only the first 64 bytes"):
+        acs.parse_config(config(0x1D, 64))
+
+
+def test_a_capability_list_that_goes_in_circles_ends() -> None:
+    data = bytearray(4096)
+    struct.pack_into("<I", data, 0x100, 0x10010001)
+    assert acs.parse_config(bytes(data)) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "state"), [(config(0x1D), "on"), (config(0x01), "off"), (config(None), "none"), (b"x" * 64, "unknown")]
+)
+def test_the_bridges_above_devices_are_looked_at(tree: Tree, data: bytes, state: str) -> None:
+    tree.pci(_BRIDGE)
+    gpu = tree.pci(f"{_BRIDGE}/0000:01:00.0")
+    tree.pci("pci0000:00/0000:00:02.0")
+    (tree.root / f"devices/{_BRIDGE}/config").write_bytes(data)
+    found = acs.read([str(tree.root / gpu)], str(tree.root))
+    assert (found["state"], found["bridges"]) == (state, 1)
+    assert [entry["bus"] for entry in found["on"]] == (["0000:00:01.0"] if state == "on" else [])
+
+
+def test_a_virtual_machine_has_no_bridge(tree: Tree) -> None:
+    gpu = tree.pci("pci0000:00/0000:00:05.0")
+    assert acs.read([str(tree.root / gpu)], str(tree.root))["state"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "state"),
+    [
+        (None, "quiet", "off"),
+        ("identity", "", "passthrough"),
+        ("DMA-FQ", "intel_iommu=on", "translating"),
+    ],
+)
+def test_the_iommu(tree: Tree, kind: str | None, words: str, state: str) -> None:
+    tree.pci("pci0000:00/0000:01:00.0")
+    tree.files("proc", cmdline=f"BOOT_IMAGE=/x {words} ro")
+    if kind:
+        tree.files("kernel/iommu_groups/7", type=kind)
+        tree.link("devices/pci0000:00/0000:01:00.0/iommu_group", "kernel/iommu_groups/7")
+    found = drivers.iommu(["0000:01:00.0"], str(tree.root), str(tree.root / "proc"))
+    assert found["state"] == state
+    assert found["cmdline"] == ([words] if words.startswith("intel") else [])
+
+
+def test_gpudirect_by_module_and_by_dma_buf(tree: Tree) -> None:
+    tree.files("proc", sys__kernel__osrelease="5.15.0-105-generic")
+    tree.files("proc/driver/nvidia", version="NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15")
+    ways = str(tree.root), str(tree.root / "proc")
+    assert drivers.gpudirect(["nvidia", "nvidia_peermem"], *ways) == {
+        "peermem": "nvidia_peermem",
+        "registered": None,
+        "open_driver": True,
+        "dma_buf": True,
+    }
+    tree.files("kernel/mm/memory_peers/rubbish", x=1)
+    tree.files("proc/driver/nvidia", version="NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05")
+    found = drivers.gpudirect([], *ways)
+    assert (found["peermem"], found["registered"], found["dma_buf"]) == (None, False, False)
+
+
+def test_modules_are_those_that_matter() -> None:
+    text = "nvidia_uvm 1 0 - Live 0x0\nnvidia 2 1 nvidia_uvm, Live 0x0\nsnd 1 0 - Live 0x0\n"
+    assert drivers.parse_modules(text) == ["nvidia", "nvidia_uvm"]
+
+
+def test_the_machine(tree: Tree) -> None:
+    text = "processor\t: 0\nmodel name\t: Intel(R)  Xeon(R)\nphysical id\t: 0\nflags\t\t: fpu hypervisor\n\n"
+    tree.files("proc", cpuinfo=text + text.replace(": 0", ": 1"), loadavg="1.50 1.0 0.9 1/2 3")
+    tree.files("proc/sys/kernel", numa_balancing=1)
+    for node in ("node0", "node1", "has_cpu"):
+        tree.files(f"devices/system/node/{node}", x=1)
+    tree.files("devices/system/cpu/cpufreq/policy0", scaling_governor="powersave")
+    found = machine.processors(str(tree.root), str(tree.root / "proc"))
+    assert found == {
+        "model": "Intel(R) Xeon(R)",
+        "sockets": 2,
+        "threads": 2,
+        "virtual": True,
+        "governors": {"powersave": 1},
+        "numa_nodes": 2,
+        "numa_balancing": True,
+        "load": 1.5,
+    }
+
+
+def test_memory_and_the_tightest_limit_of_the_control_groups(tree: Tree) -> None:
+    tree.files("proc", meminfo="MemAvailable:  1024 kB\nHugePages_Total:  3\nHugepagesize:  2048 kB\nBad line")
+    tree.files("proc/self", cgroup="0::/system.slice/ssh")
+    tree.files("fs/cgroup/system.slice", **{"cpu.max": "200000 100000", "memory.max": "max"})
+    tree.files("fs/cgroup/system.slice/ssh", **{"cpu.max": "max 100000", "memory.max": 4096, "pids.max": 100})
+    ways = str(tree.root), str(tree.root / "proc")
+    found = machine.memory(*ways, shm=str(tree.root))
+    assert (found["available"], found["huge_total"], found["huge_size"]) == (1 << 20, 3, 2 << 20)
+    assert found["swap"] is found["shm_size"] is None
+    assert machine.cgroup(*ways) == {"cpus": 2.0, "memory": 4096, "tasks": 100}
+
+
+@pytest.mark.parametrize(
+    ("environ", "file", "kind"),
+    [
+        ({"APPTAINER_CONTAINER": "/x.sif"}, None, "apptainer"),
+        ({}, ".dockerenv", "docker"),
+        ({}, None, None),
+    ],
+)
+def test_containers(tree: Tree, environ: dict[str, str], file: str | None, kind: str | None) -> None:
+    if file:
+        (tree.root / file).write_text("")
+    assert machine.container(environ, str(tree.root / "proc"), str(tree.root)) == kind
+
+
+def test_a_bare_root_gives_only_what_is_unknown(tree: Tree) -> None:
+    found = host.run({}, None, 1.0, str(tree.root), str(tree.root / "proc"))
+    assert found["devices"] == {"gpus": 0, "rdma": 0}
+    assert found["processors"]["model"] is found["iommu"]["groups"] or found["iommu"]["state"] == "off"
+    assert host.judge(found) == []
+
+
+def value(**more: Any) -> dict[str, Any]:
+    return {"devices": {"gpus": 8, "rdma": 8}, **more}
+
+
+@pytest.mark.parametrize(
+    ("found", "subject", "verdict"),
+    [
+        (value(limits={"memlock": {"soft": 65536, "hard": 65536}}), "memlock", "bad"),
+        (value(limits={"nofile": {"soft": 1024, "hard": 4096}}), "nofile", "note"),
+        (value(acs={"state": "on", "on": [{"bus": "0000:00:01.0"}]}), "acs", "bad"),
+        (value(iommu={"state": "translating"}), "iommu", "warn"),
+        (value(gpudirect={"peermem": None, "open_driver": False, "dma_buf": False}), "gpudirect", "bad"),
+        (
+            value(gpudirect={"peermem": "nv_peer_mem", "registered": False, "open_driver": False, "dma_buf": False}),
+            "gpudirect",
+            "bad",
+        ),
+        (value(memory={"shm_size": 64 * MIB}), "shm", "warn"),
+        (value(processors={"numa_balancing": True}), "numa", "note"),
+        (value(processors={"governors": {"powersave": 96}}), "governor", "note"),
+        (value(network={"port_range": [32768, 33000]}), "ports", "warn"),
+    ],
+)
+def test_what_is_bad_alone(found: dict[str, Any], subject: str, verdict: str) -> None:
+    (one,) = host.judge(found)
+    assert (one["subject"], one["verdict"]) == (subject, verdict)
+    assert one["text"]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {},
+        {"devices": {"gpus": 0, "rdma": 0}, "limits": {"memlock": {"soft": 65536}}, "memory": {"shm_size": 1}},
+        value(limits={"memlock": {"soft": -1, "hard": -1}}, acs={"state": "unknown", "on": []}),
+        value(limits={"memlock": {"soft": None}}, gpudirect={"peermem": None, "open_driver": None, "dma_buf": None}),
+        value(limits=3, acs=[], iommu=None, network={"port_range": "x"}, processors={"governors": [1]}),
+    ],
+)
+def test_what_is_unknown_or_of_no_matter_is_not_bad(found: dict[str, Any]) -> None:
+    assert host.judge(found) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(65536, "64 KiB"), (-1, "unlimited"), (3 << 30, "3 GiB"), (1.5 * MIB, "1.5 MiB"), (12, "12 B")]
+)
+def test_sizes(number: float, text: str) -> None:
+    assert host.size(number) == text
+
+
+def test_the_clock_is_this_ones() -> None:
+    found = clock.run({}, None, 1.0)
+    assert abs(found["time"] - time.time()) < 60
+    assert found["synchronised"] in (True, False, None)
+    assert clock.judge({"synchronised": False})[0]["verdict"] == "note"
+    assert clock.judge(found | {"synchronised": True}) == clock.judge({}) == []
+
+
+NFT = """table inet filter {
+	chain input {
+		type filter hook input priority filter; policy %s;
+		ct state established,related accept
+		tcp dport 22 accept%s
+	}
+
+	chain forward {
+		type filter hook forward priority filter; policy drop;
+	}
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "rules"),
+    [
+        (NFT % ("accept", ""), "accept", 2),
+        (NFT % ("drop", ""), "drop", 2),
+        (NFT % ("accept", "\n\t\tcounter packets 7 bytes 4711 reject with icmpx host-prohibited"), "drop", 3),
+        (NFT % ("accept", "\n\t\tip saddr 10.0.0.9 drop"), "accept", 3),
+        ("", "accept", 0),
+    ],
+)
+def test_nft(text: str, verdict: str, rules: int) -> None:
+    assert firewall.parse_nft(text) == {"input": verdict, "rules": rules}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("-P INPUT ACCEPT\n", {"input": "accept", "rules": 0}),
+        ("-P INPUT DROP\n-A INPUT -i lo -j ACCEPT\n", {"input": "drop", "rules": 1}),
+        ("-P INPUT ACCEPT\n-A INPUT -j REJECT --reject-with icmp-host-prohibited\n", {"input": "drop", "rules": 1}),
+        ("rubbish", None),
+    ],
+)
+def test_iptables(text: str, found: dict[str, Any] | None) -> None:
+    assert firewall.parse_iptables(text) == found
+
+
+def test_a_user_cannot_see_the_rules(monkeypatch: pytest.MonkeyPatch, tree: Tree) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    found = firewall.run({}, None, 1.0, str(tree.root))
+    assert (found["input"], found["why"]) == ("unknown", "only root may read the rules")
+    assert firewall.judge(found) == []
+    tree.files("ufw", **{"ufw.conf": "# x\nENABLED=yes"})
+    assert firewall.run({}, None, 1.0, str(tree.root))["input"] == "drop"
