@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fabtui.cli.arguments import add_node_arguments
+from fabtui.cli.arguments import add_config_argument, add_node_arguments
 
 if TYPE_CHECKING:
     from fabtui.diagnosis.baseline import Compared, Earlier
@@ -50,6 +50,7 @@ def add_command(commands: Any) -> None:
     record = shown.add_mutually_exclusive_group()
     record.add_argument("--record", metavar="FILE", help="where the recording goes (a new file in the state folder)")
     record.add_argument("--no-record", action="store_true", help="keep no recording")
+    add_config_argument(parser)
     parser.set_defaults(execute=execute)
 
 
@@ -61,7 +62,7 @@ def execute(args: argparse.Namespace) -> int:
     """
     given = vars(args)
     outputs = _outputs(given)
-    options = _options(given)
+    options = _options(args)
     earlier: Earlier | None = None
     if "baseline" in given:
         from fabtui.export.preflight import read_earlier
@@ -89,13 +90,19 @@ def _outputs(given: dict[str, Any]) -> dict[str, Path | None]:
 _FORMATS = ("json", "csv")
 
 
-def _options(given: dict[str, Any]) -> SessionOptions:
+def _options(args: argparse.Namespace) -> SessionOptions:
     from dataclasses import replace
 
+    from fabtui.cli.configfile import read_config
     from fabtui.cli.request import request_from
 
+    config = read_config(args)
+    for problem in config.problems:
+        print(f"fabtui: {config.told(problem)}; what is wrong there is left out", file=sys.stderr)
+
     own = (*_FORMATS, "all", "baseline", "quiet", "ascii")
-    request = request_from(argparse.Namespace(**{name: value for name, value in given.items() if name not in own}))
+    asked = {name: value for name, value in vars(args).items() if name not in own}
+    request = request_from(argparse.Namespace(**asked), config)
     # Everything there is; what a node has nothing for is left out there.
     from fabtui.session.looks import PREFLIGHT
 
