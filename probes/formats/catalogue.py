@@ -41,6 +41,7 @@ _GPU: List[str] = [
     "dcgmi_diag",
     "dcgmi_nvlink",
     "fabricmanager_log",
+    "dmesg",
 ]
 #: Tests between nodes that probes run.
 _ACTIVE: List[str] = []

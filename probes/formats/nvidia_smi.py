@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional
 
 from fabtui_probes.formats.base import Format, Notes, Reading
 from fabtui_probes.formats.nvidia_errors import complain, parse_errors
-from fabtui_probes.formats.nvidia_values import bare, is_noise, number, plain, said, trouble, truth, whole
+from fabtui_probes.formats.nvidia_values import is_noise, number, plain, said, trouble, truth, whole
 
 _MAX_ROWS = 1024
 
@@ -248,8 +248,11 @@ def _likely(text: str) -> float:
         return 0.95
     if re.search(r"^\|\s{1,6}GPU\s{1,4}Name\s", text, re.MULTILINE):
         return 0.9
-    errors = parse_errors(text)
-    return 0.6 if errors and not bare(text).startswith("GPU ") else 0.0
+    # A text of a few lines may be such a complaint and nothing else; others may hold one as well.
+    errors = [error["kind"] for error in parse_errors(text[:4000])]
+    if not set(errors) & {"gpu_lost", "device_handle", "driver", "version", "library", "no_devices"}:
+        return 0.3 if errors else 0.0
+    return 0.92 if len(text.splitlines()) <= 12 else 0.5
 
 
 def _likely_list(text: str) -> float:

@@ -12,6 +12,7 @@ import pytest
 from fabtui_probes.formats import (
     dcgmi_diag,
     dcgmi_nvlink,
+    dmesg,
     fabricmanager_log,
     nvidia_csv,
     nvidia_smi,
@@ -28,6 +29,9 @@ from .places import REAL
 FOLDERS = {
     "dcgmi-diag": "dcgmi-diag",
     "dcgmi-nvlink": "dcgmi-nvlink",
+    "dmesg-mlx5": "dmesg",
+    "dmesg-pcie": "dmesg",
+    "dmesg-xid": "dmesg",
     "fabricmanager-log": "fabricmanager-log",
     "nvidia-smi": "nvidia-smi",
     "nvidia-smi-broken": "nvidia-smi",
@@ -273,6 +277,67 @@ def test_fabric_manager(name: str, expect: str) -> None:
     (event,) = values["events"]
     assert (event["kind"], event["code"], event["fatal"], event["port"]) == ("nvswitch", 12028, False, 61)
     assert event["bus"] == "00000000:86:00.0"
+
+
+def events(name: str, kind: str) -> list[dict[str, Any]]:
+    return [event for event in dmesg.parse_kernel(text(name)).values["events"] if event["kind"] == kind]
+
+
+@pytest.mark.parametrize(("name", "expect"), rows("dmesg-xid"))
+def test_xids(name: str, expect: str) -> None:
+    reading = dmesg.parse_kernel(text(name))
+    values = reading.values
+    assert reading.unknown == []
+    found = events(name, "xid")
+    for number in re.findall(r"(?:\bxid|Xid)=(\d+)", expect):
+        assert found[0]["code"] == int(number)
+    for number, count in re.findall(r"count\((\d+)\)=(\d+)", expect):
+        assert values["xids"][number] == int(count)
+    seen = said(expect, r"xids seen: ([\d,]+)")
+    assert seen is None or set(values["xids"]) == set(seen.split(","))
+    distinct = said(expect, r"distinct events=(\d+)")
+    assert distinct is None or len(found) == int(distinct)
+    bus = said(expect, r"pci=([0-9a-f:.]+)")
+    assert {event["bus"] for event in [*found, *events(name, "gpu_init")]} == {bus}
+    if "pid=" in expect:
+        assert found[0]["pid"] == int(said(expect, r"pid=(\d+)") or -1)
+    assert "name=nvidia-smi" not in expect or found[0]["name"] == "nvidia-smi"
+    serial = said(expect, r"serial[= ](\d+)")
+    assert serial is None or values["boards"][0]["serial"] == serial
+    assert "text contains Row Remapper" not in expect or "Row Remapper" in found[0]["text"]
+    if "AER" in expect:
+        aer = [(event["code"], event["type"], event["detail"]) for event in events(name, "aer")]
+        wanted = [("corrected", "Data Link Layer", "Replay Timer Timeout")]
+        assert aer == [*wanted, ("fatal", "Transaction Layer", "Surprise Down Error")]
+    if "RmInitAdapter" in expect:
+        assert values["xids"] == {}
+        assert [event["code"] for event in events(name, "gpu_init")] == ["0x24:0x72:1568"] * 3
+        assert [event["minor"] for event in events(name, "gpu_init")] == [5] * 3
+
+
+@pytest.mark.parametrize(("name", "expect"), rows("dmesg-pcie"))
+def test_pcie_limited(name: str, expect: str) -> None:
+    found = events(name, "pcie_limited")
+    assert [event["bus"] for event in found] == ["0000:04:00.0", "0000:8b:00.0"]
+    assert {event["ratio"] for event in found} == {float(said(expect, r"ratio=([\d.]+)") or -1)}
+    limits = {(event["available"], event["capable"], event["speed"], event["width"]) for event in found}
+    assert limits == {(252.048, 504.112, 16.0, 16)}
+
+
+@pytest.mark.parametrize(("name", "expect"), rows("dmesg-mlx5"))
+def test_mlx5(name: str, expect: str) -> None:
+    assert "not limited" in expect
+    reading = dmesg.parse_kernel(text(name))
+    (bandwidth,) = events(name, "pcie_bandwidth")
+    assert [bandwidth[key] for key in ("bus", "available", "speed", "width")] == ["0004:01:00.0", 63.008, 8.0, 8]
+    assert [event["code"] for event in events(name, "module")] == ["plugged"]
+    assert (len(reading.values["events"]), reading.warnings) == (2, [])
+    assert reading.values["devices"] == {"0004:01:00.0": {"firmware": "16.27.2048"}}
+
+
+def test_the_kernel_lines_beside_no_devices() -> None:
+    (event,) = events("nvidia-smi-broken/no-devices-found-plus-syslog.txt", "gpu_init")
+    assert (event["bus"], event["code"]) == ("0000:01:00.0", "0x22:0x56:884")
 
 
 def test_the_shared_parsers_are_those_of_the_probe() -> None:
