@@ -32,7 +32,7 @@ $(VENV)/.python:
 
 $(VENV)/.installed: $(VENV)/.python pyproject.toml
 	$(PIP) install --quiet $(TORCH)
-	$(PIP) install --quiet --editable '.[torch]'
+	$(PIP) install --quiet --editable '.[torch,serve]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.installed

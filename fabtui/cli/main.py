@@ -47,5 +47,6 @@ def _dispatch(argv: Sequence[str] | None) -> int:
     if getattr(args, "command", None) not in (None, *words[:1]):
         # argparse would drop the ones before the command where both sides give an option.
         raise InputError(f"options go behind the command: fabtui {args.command} {words[0]} ...")
+    args.words = words
     code: int = args.execute(args)
     return code

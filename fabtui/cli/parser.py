@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fabtui import __version__
-from fabtui.cli import app, completion, config, info, preflight, probes, replay, run
+from fabtui.cli import app, completion, config, info, preflight, probes, replay, run, serve
 from fabtui.cli.arguments import (
     OneLineParser,
     add_config_argument,
@@ -49,6 +49,6 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", dest="command", prog="fabtui", metavar="COMMAND", parser_class=OneLineParser
     )
-    for command in (run, preflight, replay, config, info, probes, completion):
+    for command in (run, preflight, replay, serve, config, info, probes, completion):
         command.add_command(commands)
     return parser

@@ -51,7 +51,7 @@ def execute(args: argparse.Namespace) -> int:
     path = Path(args.file).expanduser()
     speed = _speed(getattr(args, "speed", "1"))
     # Asked now, so that a wrong file is told before the screen is taken.
-    _check(path)
+    check_recording(path)
     if "text" in args:
         return _as_text(path, args)
     if "csv" in args or "json" in args or "table" in args:
@@ -75,10 +75,15 @@ def _speed(text: str) -> float | None:
     return ratio(text, "--speed", 0.01, 10_000.0)
 
 
-def _check(path: Path) -> None:
+def check_recording(path: str | Path) -> None:
+    """Make sure that a file is a recording.
+
+    Raises:
+        InputError: It is not.
+    """
     from fabtui.session.journal import read_events
 
-    next(iter(read_events(path)))
+    next(iter(read_events(Path(path).expanduser())))
 
 
 def _as_text(path: Path, args: argparse.Namespace) -> int:

@@ -136,7 +136,7 @@ class FabricApp(App[int]):
         """Paint, and once that is on the terminal, start the feed."""
         self._paint()
         self.theme_changed_signal.subscribe(self, self._paint)
-        for name, handler in ((signal.SIGTERM, self._interrupted), (signal.SIGHUP, self._hung_up)):
+        for name, handler in ((signal.SIGTERM, self._interrupted), (signal.SIGHUP, self.hung_up)):
             try:
                 asyncio.get_running_loop().add_signal_handler(name, handler)
             except (NotImplementedError, RuntimeError, ValueError):
@@ -144,7 +144,7 @@ class FabricApp(App[int]):
                 break
         self.call_after_refresh(self._start)
 
-    def _hung_up(self) -> None:
+    def hung_up(self) -> None:
         """End what runs on the nodes, and leave without a word to the terminal, which is gone."""
         write_no_more(self._driver)
         leave_within(leaving.CLOSE_DEADLINE + HANGUP_GRACE)

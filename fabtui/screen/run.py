@@ -15,6 +15,8 @@ from fabtui.screen.settings import ScreenSettings
 if TYPE_CHECKING:
     from fabtui.session.feed import Feed
 
+#: The driver that draws on a pipe for a browser, so that no terminal is needed.
+SERVED = ":ServedDriver"
 _COLOR_SYSTEMS = {"24": "truecolor", "256": "256", "16": "standard"}
 
 
@@ -28,6 +30,8 @@ def check_terminal() -> None:
     Raises:
         NoScreen: There is none.
     """
+    if os.environ.get("TEXTUAL_DRIVER", "").endswith(SERVED):
+        return
     if os.environ.get("TERM", "") in ("dumb", ""):
         raise NoScreen(f"TERM is {os.environ.get('TERM') or 'not set'}, which cannot show a screen")
     if sys.__stdin__ is None or not sys.__stdin__.isatty():
@@ -41,7 +45,8 @@ def drawing_terminal() -> Iterator[None]:
     Raises:
         NoScreen: There is no terminal to draw on.
     """
-    if sys.__stderr__ is not None and sys.__stderr__.isatty():
+    served = os.environ.get("TEXTUAL_DRIVER", "").endswith(SERVED)
+    if served or (sys.__stderr__ is not None and sys.__stderr__.isatty()):
         yield
         return
     try:

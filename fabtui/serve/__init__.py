@@ -1,0 +1,1 @@
+"""The screen in a browser: a web server on this machine alone, and the app behind it."""

@@ -1,0 +1,216 @@
+"""The web server: one page with one terminal, for those who know its token, on this machine alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from aiohttp import WSMsgType, web
+
+from fabtui.fabric.errors import InputError
+from fabtui.serve.bridge import Bridge
+from fabtui.serve.page import INDEX, SCRIPT, STYLE
+
+HOST = "127.0.0.1"
+#: What a browser calls this machine; other names in a request are those of a page that wants to reach us through it.
+_NAMES = ("127.0.0.1", "localhost", "::1")
+_MOST_MESSAGE = 1 << 20
+_WIDEST = 1000
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Content-Security-Policy": (
+        "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+        "connect-src 'self' ws://127.0.0.1:* ws://localhost:*; frame-ancestors 'none'"
+    ),
+}
+_WAITING = b"\x1b[2J\x1b[Hfabtui is open in another window; this one begins when that one is closed ...\r\n"
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class WebServer:
+    """Serves the app to one window at a time.
+
+    Args:
+        argv: The command that runs the app.
+        token: What every address has to begin with.
+    """
+
+    def __init__(self, argv: Sequence[str], token: str) -> None:
+        self._argv = list(argv)
+        self._token = token
+        self._one = asyncio.Lock()
+        self._sockets: set[web.WebSocketResponse] = set()
+
+    def application(self) -> web.Application:
+        """Return the web application."""
+        app = web.Application(middlewares=[web.middleware(partial(self._guarded))])
+        base = f"/{self._token}"
+        app.router.add_get(f"{base}/", _text(INDEX, "text/html"))
+        app.router.add_get(f"{base}/page.css", _text(STYLE, "text/css"))
+        app.router.add_get(f"{base}/page.js", _text(SCRIPT, "text/javascript"))
+        app.router.add_get(f"{base}/ws", self._terminal)
+        app.router.add_static(f"{base}/static/", static_folder())
+        app.on_response_prepare.append(_add_headers)
+        app.on_shutdown.append(self._close_all)
+        return app
+
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        self._check(request)
+        return await handler(request)
+
+    def _check(self, request: web.Request) -> None:
+        """Let nobody in who does not know the token, nor another page that the browser has open.
+
+        Raises:
+            aiohttp.web.HTTPForbidden: Not this one.
+        """
+        given = request.path.split("/")[1] if request.path.startswith("/") else ""
+        if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token.encode()):
+            raise web.HTTPForbidden(text="fabtui: this is not the whole address that was printed\n", headers=_HEADERS)
+        origin = request.headers.get("Origin")
+        if _name_of(f"//{request.host}") not in _NAMES or (origin and urlsplit(origin).netloc != request.host):
+            raise web.HTTPForbidden(text="fabtui: asked by another page, or by another name\n", headers=_HEADERS)
+
+    async def _terminal(self, request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse(heartbeat=15, max_msg_size=_MOST_MESSAGE)
+        await socket.prepare(request)
+        self._sockets.add(socket)
+        try:
+            if self._one.locked():
+                await socket.send_bytes(_WAITING)
+            async with self._one:
+                if not socket.closed:
+                    await self._session(socket, _size(request.query))
+        finally:
+            self._sockets.discard(socket)
+            await socket.close()
+        return socket
+
+    async def _session(self, socket: web.WebSocketResponse, size: tuple[int, int]) -> None:
+        async def show(data: bytes) -> None:
+            with contextlib.suppress(ConnectionError, RuntimeError):
+                await socket.send_bytes(data)
+
+        bridge = Bridge(self._argv, show)
+        running = asyncio.create_task(bridge.run(*size))
+        typing = asyncio.create_task(_hand_on(socket, bridge))
+        try:
+            await asyncio.wait((running, typing), return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                await bridge.end()
+            await running
+        finally:
+            typing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await typing
+            if not running.done():
+                # The server itself is being ended in the middle of all this.
+                await bridge.end()
+
+    async def _close_all(self, _: web.Application) -> None:
+        for socket in list(self._sockets):
+            await socket.close(code=1001, message=b"fabtui serve was ended")
+
+
+async def _hand_on(socket: web.WebSocketResponse, bridge: Bridge) -> None:
+    """Hand what the browser's terminal sends to the app, until the window is closed."""
+    async for message in socket:
+        if message.type is not WSMsgType.TEXT:
+            continue
+        try:
+            kind, *rest = json.loads(message.data)
+        except (ValueError, TypeError):
+            continue
+        value = rest[0] if rest else None
+        if kind == "stdin" and isinstance(value, str):
+            await bridge.press(value)
+        elif kind == "resize" and isinstance(value, dict):
+            await bridge.resize(*_size(value))
+        elif kind in ("focus", "blur"):
+            await bridge.focus(kind == "focus")
+        elif kind == "ping":
+            await socket.send_json(["pong", value])
+
+
+def _size(values: object) -> tuple[int, int]:
+    """Return a size of a terminal, as far as it makes sense."""
+    found = []
+    for name, usual in (("width", 80), ("height", 24)):
+        value = values.get(name, usual) if hasattr(values, "get") else usual
+        try:
+            found.append(max(1, min(int(value), _WIDEST)))
+        except (TypeError, ValueError, OverflowError):
+            found.append(usual)
+    return found[0], found[1]
+
+
+def _name_of(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+def _text(text: str, kind: str) -> Handler:
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response(text=text, content_type=kind)
+
+    return answer
+
+
+async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
+    if not isinstance(response, web.WebSocketResponse):
+        response.headers.update(_HEADERS)
+
+
+def static_folder() -> Path:
+    """Return the folder with the browser's terminal, which textual-serve brings."""
+    found = find_spec("textual_serve")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent / "static"
+
+
+async def serve(argv: Sequence[str], token: str, port: int, ready: Callable[[int], None]) -> None:
+    """Serve until a signal ends it.
+
+    Args:
+        argv: The command that runs the app.
+        token: What every address has to begin with.
+        port: The port; 0: a free one.
+        ready: Called with the port once the server answers.
+
+    Raises:
+        InputError: The port cannot be had.
+    """
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, ended.set)
+    # What a window shows goes to that window; nothing is logged, as addresses hold the token.
+    runner = web.AppRunner(WebServer(argv, token).application(), access_log=None, shutdown_timeout=30.0)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, HOST, port)
+        try:
+            await site.start()
+        except OSError as error:
+            raise InputError(f"cannot listen on {HOST}:{port}: {error.strerror}; --port 0 takes a free one") from None
+        server = site._server
+        assert isinstance(server, asyncio.Server)
+        ready(server.sockets[0].getsockname()[1])
+        await ended.wait()
+    finally:
+        await runner.cleanup()

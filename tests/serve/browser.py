@@ -1,0 +1,137 @@
+"""A headless Chromium, driven over its DevTools protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.serve.vt import Terminal
+
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome-headless-shell")
+#: Names of keys in the protocol that are not their own characters.
+KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "ArrowDown": (40, ""), "ArrowRight": (39, "")}
+
+
+def find_browser() -> str | None:
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+class Page:
+    """A page, and the terminal that its websocket feeds."""
+
+    def __init__(self, socket: Any) -> None:
+        self._socket = socket
+        self._ids = itertools.count(1)
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self.terminal = Terminal()
+        self.asked: list[str] = []
+        self.failed: list[str] = []
+
+    async def listen(self) -> None:
+        import json
+
+        async for message in self._socket:
+            value = json.loads(message.data)
+            if (waiting := self._answers.pop(value.get("id", 0), None)) is not None:
+                waiting.set_result(value)
+            elif value.get("method") == "Network.webSocketFrameReceived":
+                frame = value["params"]["response"]
+                if frame["opcode"] == 2:
+                    self.terminal.feed(base64.b64decode(frame["payloadData"]))
+            elif value.get("method") == "Network.requestWillBeSent":
+                self.asked.append(value["params"]["request"]["url"])
+            elif value.get("method") == "Runtime.exceptionThrown":
+                self.failed.append(str(value["params"]["exceptionDetails"])[:500])
+
+    async def call(self, method: str, **params: Any) -> dict[str, Any]:
+        number = next(self._ids)
+        waiting = self._answers[number] = asyncio.get_running_loop().create_future()
+        await self._socket.send_json({"id": number, "method": method, "params": params})
+        async with asyncio.timeout(30):
+            answer = await waiting
+        assert "error" not in answer, answer
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    async def open(self, url: str) -> None:
+        self.terminal = Terminal()
+        await self.call("Page.navigate", url=url)
+
+    async def evaluate(self, code: str) -> Any:
+        answer = await self.call("Runtime.evaluate", expression=code, returnByValue=True)
+        return answer["result"].get("value")
+
+    async def press(self, *keys: str) -> None:
+        for key in keys:
+            code, text = KEYS.get(key, (ord(key.upper()) if len(key) == 1 else 0, key))
+            common = {"key": key, "windowsVirtualKeyCode": code}
+            await self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **common)
+            await self.call("Input.dispatchKeyEvent", type="keyUp", **common)
+
+    async def until(self, what: Callable[[str], bool], seconds: float = 40.0) -> str:
+        assert await eventually(lambda: what(self.terminal.text), seconds), f"it shows:\n{self.terminal.text}"
+        return self.terminal.text
+
+    async def picture(self) -> bytes:
+        return base64.b64decode((await self.call("Page.captureScreenshot"))["data"])
+
+
+@asynccontextmanager
+async def browser(width: int = 1100, height: int = 700) -> AsyncIterator[Callable[[], Any]]:
+    """A browser; what is given makes a new page in it."""
+    import aiohttp
+
+    path = find_browser()
+    assert path is not None
+    with tempfile.TemporaryDirectory(prefix="fabtui-browser-", ignore_cleanup_errors=True) as folder:
+        argv = [path, "--headless", "--remote-debugging-port=0", f"--user-data-dir={folder}", "--no-first-run"]
+        argv += ["--disable-gpu", f"--window-size={width},{height}", "--disable-background-networking"]
+        if os.geteuid() == 0:
+            argv.append("--no-sandbox")
+        devnull = asyncio.subprocess.DEVNULL
+        child = await asyncio.create_subprocess_exec(*argv, "about:blank", stdout=devnull, stderr=devnull)
+        listeners: list[asyncio.Task[None]] = []
+        try:
+            async with aiohttp.ClientSession() as session:
+                port = await _port(Path(folder) / "DevToolsActivePort")
+
+                async def page() -> Page:
+                    async with session.put(f"http://127.0.0.1:{port}/json/new?about:blank") as answer:
+                        address = (await answer.json())["webSocketDebuggerUrl"]
+                    made = Page(await session.ws_connect(address, max_msg_size=0))
+                    listeners.append(asyncio.create_task(made.listen()))
+                    for method in ("Page.enable", "Network.enable", "Runtime.enable"):
+                        await made.call(method)
+                    return made
+
+                yield page
+                for listener in listeners:
+                    listener.cancel()
+        finally:
+            child.terminate()
+            await child.wait()
+
+
+async def _port(file: Path) -> int:
+    def text() -> str:
+        return file.read_text() if file.exists() else ""
+
+    assert await eventually(lambda: "\n" in text(), 30), "the browser does not start"
+    return int(text().split()[0])
+
+
+async def eventually(what: Callable[[], bool], seconds: float) -> bool:
+    """Wait until something is so; say whether it came to that."""
+    for _ in range(int(seconds / 0.05)):
+        if what():
+            return True
+        await asyncio.sleep(0.05)
+    return what()
