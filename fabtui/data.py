@@ -46,3 +46,8 @@ def config_folder() -> Path:
 def user_theme_folder() -> Path:
     """Return the folder of the user's own themes; it may not exist."""
     return config_folder() / "themes"
+
+
+def user_probe_folder() -> Path:
+    """Return the folder of the user's own probes; it may not exist."""
+    return config_folder() / "probes"

@@ -119,6 +119,13 @@ _PROBES: List[Probe] = [
         "accept or drop, and the number of rules",
         "firewall",
     ),
+    Probe(
+        "own",
+        "a probe of your own, see docs/probes.md",
+        "a file in your folder of probes, or a package with an entry point",
+        "what that says",
+        "own",
+    ),
 ]
 
 PROBES: Dict[str, Probe] = {probe.name: probe for probe in _PROBES}

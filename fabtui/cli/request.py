@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabtui.cli import quantities
 from fabtui.cli.tested import tests_from
+from fabtui.data import user_probe_folder
 from fabtui.fabric.errors import InputError
 from fabtui.session.options import SessionOptions
 
@@ -61,7 +62,8 @@ def request_from(args: argparse.Namespace, config: ConfigFile | None = None) -> 
     changes |= tests_from(given)
     outputs = output_paths(given)
     names = changes.get("hosts") or (f"lab-{lab}",)
-    return Request(SessionOptions(**changes, record=_record(given, names)), *outputs)
+    options = SessionOptions(**changes, record=_record(given, names), probe_folder=user_probe_folder())
+    return Request(options, *outputs)
 
 
 def _check_lab(lab: str, faults: Sequence[str], given: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fabtui.diagnosis.finding import VERDICTS, Finding
@@ -50,7 +50,7 @@ def judgements(node: Looked) -> list[dict[str, str]]:
     found: list[dict[str, str]] = []
     for probe, value in [("inventory", node.inventory), *node.looks.items()]:
         judge = judge_of(probe)
-        said: Any = []
+        said: Any = _own(probe, value)
         if judge is not None and value and value.keys() != {"error"}:
             try:
                 said = judge(dict(value))
@@ -61,6 +61,19 @@ def judgements(node: Looked) -> list[dict[str, str]]:
         for one in dicts(said)[:_MOST]:
             found.append({"probe": probe, **{name: one_line(str(one.get(name, "")), 300) for name in _FIELDS}})
     return found
+
+
+def _own(probe: str, value: Mapping[str, Any]) -> list[Any]:
+    """Return what one of the user's own probes said on the node, and that it did not work."""
+    if value.get("own") is not True:
+        return []
+    problem = value.get("problem")
+    told = (
+        [{"subject": probe, "verdict": "note", "text": f"your probe {probe} did not work: {problem}"}]
+        if problem
+        else []
+    )
+    return [*told, *dicts(value.get("judged"))]
 
 
 _FIELDS = ("subject", "verdict", "text")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fabtui.fabric.facts import Compare, Fact
@@ -11,6 +11,8 @@ from fabtui.fabric.interfaces import candidates, chosen
 from fabtui.fabric.looked import Looked, Value, counted, dicts, field, number, spread, text, yes
 
 _GIB = 1 << 30
+#: So many values of one of the user's own probes are compared.
+MOST_OWN = 40
 
 
 def _gpus(node: Looked, *path: str) -> list[tuple[Any, Any]]:
@@ -313,4 +315,34 @@ def facts_for(nodes: Sequence[Looked]) -> list[Fact]:
 
 
 def _own(nodes: Iterable[Looked]) -> list[Fact]:
-    return []
+    """Return a fact for each single value of the user's own probes."""
+    found: dict[str, Fact] = {}
+    for node in nodes:
+        for probe, look in node.looks.items():
+            value = look.get("value")
+            if look.get("own") is not True or not isinstance(value, dict):
+                continue
+            for name, one in list(value.items())[:MOST_OWN]:
+                if isinstance(one, (str, int, float)) and f"{probe}.{name}" not in found:
+                    found[f"{probe}.{name}"] = _own_fact(probe, name, one, look)
+    return list(found.values())
+
+
+def _own_fact(probe: str, name: str, value: Any, look: Mapping[str, Any]) -> Fact:
+    """Texts and truths are compared unless the probe says otherwise; numbers only when it says how."""
+    default = "none" if number(value) is not None else "kind"
+    word = text(field(look.get("compare"), name)) or default
+    compare = Compare(word) if word in _OWN_COMPARED else Compare.NONE
+    unit, title = text(field(look.get("units"), name)) or "", text(f"{probe}: {name}") or probe
+    return Fact(f"{probe}.{name}", title, _taken(probe, name), compare, unit, share=0.2, main=True)
+
+
+_OWN_COMPARED = ("kind", "all", "near", "near-all", "none")
+
+
+def _taken(probe: str, name: str) -> Callable[[Looked], Value]:
+    def find(node: Looked) -> Value:
+        value = node.seen(probe, "value", name) if node.seen(probe, "own") is True else None
+        return text(value) if isinstance(value, str) else yes(value) if isinstance(value, bool) else number(value)
+
+    return find

@@ -118,12 +118,17 @@ def _head(sources: Mapping[str, str]) -> tuple[Any, bytes]:
     return compressor, out + compressor.flush(zlib.Z_SYNC_FLUSH)
 
 
-@functools.cache
-def _node_head() -> tuple[Any, bytes]:
-    return _head(node_modules())
+@functools.lru_cache(maxsize=4)
+def _node_head(more: tuple[tuple[str, str], ...] = ()) -> tuple[Any, bytes]:
+    return _head({**node_modules(), **dict(more)})
 
 
-def payload(config: Mapping[str, Any], entry: str = ENTRY, modules: Mapping[str, str] | None = None) -> bytes:
+def payload(
+    config: Mapping[str, Any],
+    entry: str = ENTRY,
+    modules: Mapping[str, str] | None = None,
+    more: tuple[tuple[str, str], ...] = (),
+) -> bytes:
     """Return what the first stage reads: length and compressed modules, configuration and entry.
 
     The modules are compressed once for all nodes: only the configuration differs.
@@ -132,8 +137,9 @@ def payload(config: Mapping[str, Any], entry: str = ENTRY, modules: Mapping[str,
         config: ``nonce``, ``node``, ``lease``, ``python`` and ``env``, see docs/architecture.md.
         entry: The module whose ``main(config)`` is called.
         modules: Sources by dotted name instead of the node side's own.
+        more: Further modules beside the node side's own: dotted name and source.
     """
-    compressor, head = _node_head() if modules is None else _head(modules)
+    compressor, head = _node_head(more) if modules is None else _head(modules)
     compressor = compressor.copy()
     tail = json.dumps({"config": dict(config), "entry": entry}, separators=(",", ":"))[1:]
     body: bytes = head + compressor.compress(tail.encode("ascii")) + compressor.flush()

@@ -49,6 +49,7 @@ class ReachOptions:
         limits: Bounds of each link.
         entry: The module that is run on the node.
         modules: Sources to send instead of the installed node side, by dotted name (tests).
+        more: Modules to send beside it: dotted name and source.
     """
 
     transport: Transport = "ssh"
@@ -64,6 +65,7 @@ class ReachOptions:
     limits: Limits = field(default_factory=Limits)
     entry: str = bootstrap.ENTRY
     modules: dict[str, str] | None = None
+    more: tuple[tuple[str, str], ...] = ()
 
 
 class Reach:
@@ -194,7 +196,7 @@ class Reach:
         config = {"nonce": nonce, "node": host, "lease": options.lease, "python": python, "env": dict(options.env)}
         try:
             # Off the loop: the first time, half a megabyte is read and compressed.
-            payload = await asyncio.to_thread(bootstrap.payload, config, options.entry, options.modules)
+            payload = await asyncio.to_thread(bootstrap.payload, config, options.entry, options.modules, options.more)
         except BaseException as error:
             pipe.abort()
             await pipe.wait_closed()

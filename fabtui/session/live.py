@@ -15,6 +15,7 @@ from fabtui.fabric.model import Model
 from fabtui.fabric.outcome import exit_code
 from fabtui.fabric.text import one_line
 from fabtui.nodes.link import Link, NodeUnreachable
+from fabtui.session import ownprobes
 from fabtui.session.journal import Journal
 from fabtui.session.options import SessionOptions
 from fabtui.session.pump import EventPump
@@ -74,6 +75,7 @@ class LiveFeed:
         self._gone: dict[str, str] = {}
         self._remotes: dict[str, Remote] = {}
         self._sweep: Sweep | None = None
+        self._own = ownprobes.OwnProbes()
         self._watch: Watch | None = None
         self._sweeping = False
         self._swept: list[str] = []
@@ -157,6 +159,7 @@ class LiveFeed:
             async with contextlib.AsyncExitStack() as stack:
                 reach, faults = await self._open(stack)
                 self._sweep = Sweep(self._options, self._pump, self.model, self._go, faults)
+                self._sweep.looks.own = self._own.probes
                 self._watch = Watch(
                     self._sweep, self._pump, self.model, self._go, self._testing, self._options.watch_rate, self._end
                 )
@@ -204,6 +207,9 @@ class LiveFeed:
             self._start()
         for note in notes:
             self._pump.log("notice", note)
+        self._own = await asyncio.to_thread(ownprobes.find, options.probe_folder)
+        for problem in self._own.problems:
+            self._pump.log("warning", problem)
         if self._opener is not None:
             return self._opener, faults
         # Brings asyncssh in, which is slow to import: not before there is something on the screen.
@@ -218,6 +224,7 @@ class LiveFeed:
                 connect_timeout=options.connect_timeout,
                 lease=options.lease,
                 env=dict(options.env),
+                more=self._own.modules(),
             ),
             notice=lambda text: self._pump.log("notice", one_line(text, 500)),
         )

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fabtui.fabric.events import Kind, event
 from fabtui.fabric.model import Model
+from fabtui.fabric.nodeset import fold
 from fabtui.fabric.text import one_line
 from fabtui.session.options import SessionOptions
+from fabtui.session.ownprobes import OwnProbe
 from fabtui.session.pump import EventPump
 from fabtui.session.remote import ProbeFailed, Remote
 from fabtui_probes import registry
 
 LOOK_DEADLINE = 20.0
 CLOCK_DEADLINE = 5.0
+OWN_DEADLINE = 5.0
+_DIED = "it ended the process that ran it"
 #: The clock is asked so often; the quickest answer is the most exact.
 CLOCK_QUESTIONS = 5
 
@@ -47,6 +51,9 @@ class Looks:
         pump: Where events go.
         model: What is known so far.
         remotes: The nodes; more come while the session goes on.
+
+    Attributes:
+        own: The user's own probes, by name.
     """
 
     def __init__(self, options: SessionOptions, pump: EventPump, model: Model, remotes: Mapping[str, Remote]) -> None:
@@ -54,15 +61,18 @@ class Looks:
         self._pump = pump
         self._model = model
         self._remotes = remotes
+        self.own: Mapping[str, OwnProbe] = {}
 
-    async def early(self, nodes: Iterable[str]) -> None:
+    async def early(self, nodes: Sequence[str]) -> None:
         """Look at what is quick and disturbs no test."""
         await self.look_at(nodes, [probe for probe in EARLY if probe in self._options.probes])
+        await self._look_own(nodes)
 
-    async def all(self, nodes: Iterable[str]) -> None:
+    async def all(self, nodes: Sequence[str]) -> None:
         """Look at everything there is to look at."""
         chosen = [probe for probe in PREFLIGHT if probe in registry.PROBES and probe in self._options.probes]
         await self.look_at(nodes, chosen)
+        await self._look_own(nodes)
 
     async def look_at(self, nodes: Iterable[str], probes: Iterable[str]) -> None:
         """Run light probes on those nodes that have what they look at."""
@@ -80,6 +90,41 @@ class Looks:
             self._pump.emit(event(Kind.LOOK, node=node, probe=probe, value=value))
         except ProbeFailed as failed:
             self._pump.emit(event(Kind.LOOK, node=node, probe=probe, error=one_line(failed.text, 500)))
+
+    async def _look_own(self, nodes: Iterable[str]) -> None:
+        """Run the user's own probes, after the others: one that ends the process it runs in takes none of those along.
+
+        One that does not work is told, as what it is, and is no look that is missing.
+        """
+        wanted = [(node, name) for node in nodes for name in self.own]
+        async with asyncio.TaskGroup() as group:
+            tasks = {one: group.create_task(self._own_value(*one)) for one in wanted}
+        found = {one: task.result() for one, task in tasks.items()}
+
+        async def again(node: str) -> None:
+            for name in self.own:
+                if found[node, name] is None:
+                    found[node, name] = await self._own_value(node, name) or {"own": True, "problem": _DIED}
+
+        # Which of them ended the process that ran them all is found out one by one.
+        async with asyncio.TaskGroup() as group:
+            for node in dict(wanted):
+                group.create_task(again(node))
+        problems: dict[tuple[str, str], list[str]] = {}
+        for (node, name), value in found.items():
+            if value is not None:
+                self._pump.emit(event(Kind.LOOK, node=node, probe=name, value={**value, "title": self.own[name].title}))
+                if problem := value.get("problem"):
+                    problems.setdefault((name, one_line(str(problem), 300)), []).append(node)
+        for (name, problem), names in problems.items():
+            self._pump.log("warning", f"your probe {name} did not work on {fold(names)}: {problem}")
+
+    async def _own_value(self, node: str, name: str) -> dict[str, Any] | None:
+        """Return what one of the user's own probes gave on a node, or None when the process died that ran it."""
+        try:
+            return await self._remotes[node].probe("own", {"name": name}, OWN_DEADLINE)
+        except ProbeFailed as failed:
+            return None if failed.kind == "worker-died" else {"own": True, "problem": failed.text}
 
     async def _clock(self, node: str) -> None:
         """Ask what time it is: the node's clock was somewhere between question and answer."""

@@ -47,6 +47,7 @@ class SessionOptions:
         compare: A variable and the values under which everything is tested, ``("NCCL_P2P_DISABLE", ("0", "1"))``.
         engine: ``auto``, ``nccl``, ``torch`` or ``gloo``.
         keep_warm: Whether the ranks keep their GPUs after a sweep, for quick re-tests.
+        probe_folder: Where the user's own probes lie, or None to run none.
         looks_only: Whether nodes are only looked at, and nothing is tested.
         watch_rate: Pairs a second that are tested again while the session watches; None: what suits the fabric.
         pairs: The only pairs that are tested, by their endpoints (``n060:3``), both ways; none: what ``mode`` says.
@@ -82,6 +83,7 @@ class SessionOptions:
     engine: Literal["auto", "nccl", "torch", "gloo"] = "auto"
     keep_warm: bool = False
     looks_only: bool = False
+    probe_folder: Path | None = None
     watch_rate: float | None = None
     pairs: tuple[tuple[str, str], ...] = ()
 
@@ -91,5 +93,6 @@ class SessionOptions:
         kept["env"] = sorted(self.env)
         kept["ssh_config"] = None if self.ssh_config is None else str(self.ssh_config)
         kept.pop("record")
+        kept.pop("probe_folder")
         kept["hosts"] = list(self.hosts)
         return kept

@@ -68,7 +68,7 @@ class Sweep:
         self._admissions: dict[str, Admission] = {}
         self._engine: Engine | None = None
         self._trials = Trials(options, pump, model, self.bed)
-        self._looks = Looks(options, pump, model, self.remotes)
+        self.looks = Looks(options, pump, model, self.remotes)
 
     # -- who takes part -----------------------------------------------------------------------------------------------
 
@@ -128,10 +128,10 @@ class Sweep:
         self._pump.emit(event(Kind.PHASE, name="look", total=0))
         self._tell_untestable()
         if self._options.looks_only:
-            await self._looks.all(self._alive(new))
+            await self.looks.all(self._alive(new))
             return
         async with asyncio.TaskGroup() as looks:
-            looks.create_task(self._looks.early(self._alive(new)))
+            looks.create_task(self.looks.early(self._alive(new)))
             await self._test(new, old, looks)
         async with asyncio.TaskGroup() as group:
             # Before the GPUs are given back: without a context anywhere, the driver takes seconds to answer.
@@ -218,7 +218,7 @@ class Sweep:
 
     async def _look_at(self, nodes: list[str], probe: str) -> None:
         if self._wants(probe):
-            await self._looks.look_at(self._alive(nodes), [probe])
+            await self.looks.look_at(self._alive(nodes), [probe])
 
     async def _mesh(self, new: list[str], old: list[str]) -> None:
         """Test every address against every other: echoes, then one way each."""
