@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from fabtui import __version__
-from fabtui.cli import app, completion, config, info, preflight, probes, replay, run, serve
+from fabtui.cli import app, completion, config, info, preflight, probes, read, replay, run, serve
 from fabtui.cli.arguments import (
     OneLineParser,
     add_config_argument,
@@ -25,6 +25,7 @@ examples:
   fabtui run --nodes @rack1 --csv pairs.csv    without a screen, for scripts
   fabtui preflight --nodes @rack1              look only: what is wrong, what differs
   fabtui replay session.jsonl.gz               a session again
+  fabtui read nccl.log bw/*.txt                outputs you already have
 
 exit codes of run: 0 all ok; 1 something is slow, failed or timed out; 2 bad usage or input;
 3 something could not be tested; 130 interrupted
@@ -49,6 +50,6 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", dest="command", prog="fabtui", metavar="COMMAND", parser_class=OneLineParser
     )
-    for command in (run, preflight, replay, serve, config, info, probes, completion):
+    for command in (run, preflight, replay, read, serve, config, info, probes, completion):
         command.add_command(commands)
     return parser

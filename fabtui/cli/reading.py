@@ -1,0 +1,52 @@
+"""What was read from a file, as text for people."""
+
+from __future__ import annotations
+
+from fabtui.cli.layout import Layout, wrapped
+from fabtui.cli.summary import summary
+from fabtui.fabric.text import clean, one_line
+from fabtui.reading.result import Result
+
+#: How much of a text that nobody knows is shown.
+_RAW_LINES = 20
+
+
+def text_of(result: Result, width: int, plain: bool = False) -> str:
+    """Return what was read, ending in a newline; what came from the file is cleaned.
+
+    Args:
+        result: What was read.
+        width: The width of the terminal.
+        plain: ASCII only.
+    """
+    lines = [f"{one_line(result.source.name)}: {_about(result)}"]
+    if result.kind.startswith("fabtui-"):
+        from fabtui.reading.as_model import model
+
+        lines += ["", *summary(model([result]), plain).splitlines()]
+    elif result.known:
+        lines += Layout(result.units, width).lines(result.values)
+    lines += _section("warnings", result.warnings, width)
+    lines += _section("not understood", result.unknown, width)
+    if not result.known:
+        lines += _raw(result.source.text, width)
+    text = "\n".join(line.rstrip() for line in lines) + "\n"
+    return text.encode("ascii", "replace").decode("ascii") if plain else text
+
+
+def _about(result: Result) -> str:
+    if not result.known:
+        return result.kind
+    return result.title if result.title.lower().startswith(result.kind.lower()) else f"{result.kind}: {result.title}"
+
+
+def _section(title: str, texts: list[str], width: int) -> list[str]:
+    lines = [line for text in texts for line in wrapped("    ", one_line(text), width)]
+    return ["", f"  {title}", *lines] if texts else []
+
+
+def _raw(text: str, width: int) -> list[str]:
+    every = clean(text[: 64 * 1024]).splitlines()
+    shown = [f"    {line[: max(width - 4, 40)]}" for line in every[:_RAW_LINES]]
+    more = [f"    and {len(every) - _RAW_LINES} more lines"] if len(every) > _RAW_LINES else []
+    return ["", "  text", *shown, *more] if shown else []

@@ -1,0 +1,160 @@
+"""What fabtui itself writes: CSV and JSON snapshots, and recordings."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from fabtui.export.formula import unescaped
+from fabtui.export.snapshot import COLUMNS, INTEGERS, NUMBERS, rows
+from fabtui.fabric.model import Model
+from fabtui.reading.lines import number, whole
+from fabtui_probes.formats.base import Format, Notes, Reading
+
+_HEADING = ",".join(COLUMNS)
+
+
+def csv_rows(text: str, notes: Notes) -> list[dict[str, Any]]:
+    """Return the rows of a CSV snapshot; numbers are numbers, and what is not known is None."""
+    reader = csv.reader(io.StringIO(text.lstrip("\ufeff")))
+    found: list[dict[str, Any]] = []
+    try:
+        if next(reader, None) != list(COLUMNS):
+            notes.warn("the columns are not those of a snapshot")
+            return []
+        for cells in reader:
+            if not cells:
+                continue
+            if len(cells) != len(COLUMNS):
+                notes.warn("a row is cut off")
+                notes.puzzled(",".join(cells))
+                continue
+            found.append(_csv_row(cells, notes))
+    except csv.Error as error:
+        notes.warn(f"the CSV cannot be read further: {error}")
+    return found
+
+
+def _csv_row(cells: list[str], notes: Notes) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for name, cell in zip(COLUMNS, cells, strict=True):
+        if name in NUMBERS:
+            row[name] = whole(cell) if name in INTEGERS else number(cell)
+            if cell and row[name] is None:
+                notes.warn(f"{name}: {cell[:40]!r} is not a number")
+        else:
+            row[name] = unescaped(cell) or None
+    return row
+
+
+def _parse_csv(text: str) -> Reading:
+    notes = Notes()
+    return notes.reading(_summary(csv_rows(text, notes), notes))
+
+
+def _summary(found: list[dict[str, Any]], notes: Notes) -> dict[str, Any]:
+    counts: dict[str, int] = {}
+    for row in found:
+        verdict = str(row.get("verdict"))
+        counts[verdict] = counts.get(verdict, 0) + 1
+    if not found:
+        notes.warn("no measurement")
+    return {"verdicts": counts, "measurements": found}
+
+
+def json_snapshot(text: str) -> dict[str, Any] | None:
+    """Return the object of a JSON snapshot, or None."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    mine = isinstance(value, dict) and str(value.get("software", "")).startswith("fabtui")
+    return value if mine and isinstance(value.get("measurements"), list) else None
+
+
+def _parse_json(text: str) -> Reading:
+    notes = Notes()
+    value = json_snapshot(text)
+    if value is None:
+        notes.warn("not a whole JSON snapshot of fabtui")
+        return notes.reading({})
+    return notes.reading(_finite(value))
+
+
+def _finite(value: Any, depth: int = 0) -> Any:
+    """Return a JSON value without NaN and infinities, which Python's reader lets pass."""
+    if isinstance(value, dict) and depth < 60:
+        return {name: _finite(item, depth + 1) for name, item in value.items()}
+    if isinstance(value, list) and depth < 60:
+        return [_finite(item, depth + 1) for item in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value if isinstance(value, (str, int, float, bool)) else None
+
+
+def events(text: str, notes: Notes) -> Iterator[dict[str, Any]]:
+    """Yield the events of a recording up to where it is cut off."""
+    for line in text.split("\n"):
+        if not line.strip():
+            continue
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            event = None
+        if not isinstance(event, dict) or not isinstance(event.get("kind"), str):
+            notes.warn("the recording is cut off")
+            notes.puzzled(line)
+            return
+        yield event
+
+
+def replayed(text: str, notes: Notes) -> Model:
+    """Return the model that a recording ends with."""
+    model = Model()
+    for event in events(text, notes):
+        try:
+            model.apply(event)
+        except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
+            notes.warn(f"event {str(event.get('seq', '?'))[:20]} cannot be used ({str(error)[:100]})")
+    return model
+
+
+def _parse_recording(text: str) -> Reading:
+    notes = Notes()
+    model = replayed(text, notes)
+    try:
+        found = [_finite(row) for row in rows(model)]
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+        notes.warn(f"the recording does not hold together ({str(error)[:100]})")
+        found = []
+    values = {"nodes": [str(name) for name in model.nodes], "endpoints": [str(end) for end in model.endpoints]}
+    return notes.reading({**values, **_summary(found, notes)})
+
+
+def _likely_json(text: str) -> float:
+    return 0.98 if re.search(r'^\s*\{\s*"format": ?\d+,\s*"software": ?"fabtui', text) else 0.0
+
+
+FORMATS = [
+    Format(
+        "fabtui-csv",
+        "a CSV snapshot of fabtui",
+        (),
+        {},
+        lambda text: 0.99 if text.lstrip("\ufeff").startswith(_HEADING) else 0.0,
+        _parse_csv,
+    ),
+    Format("fabtui-json", "a JSON snapshot of fabtui", (), {}, _likely_json, _parse_json),
+    Format(
+        "fabtui-recording",
+        "a recording of fabtui",
+        (),
+        {},
+        lambda text: 0.98 if re.match(r'\{[^\n]{0,200}"kind": ?"start"', text) else 0.0,
+        _parse_recording,
+    ),
+]

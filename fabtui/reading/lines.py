@@ -1,0 +1,69 @@
+"""The lines of a log without what launchers and terminals put around them, and numbers that are numbers."""
+
+from __future__ import annotations
+
+import math
+import re
+
+#: A line longer than this is cut: no tool read here prints one.
+LONGEST = 20_000
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[@-Z\\^_])")
+# What mpirun --tag-output, torchrun, and container logs put before each line.
+_LABEL = re.compile(
+    r"(?:\[\d{1,6},\d{1,6}\]<(?:std(?:out|err)|\.\.\.)>:?|\[[^\]\s]{1,80}:\d{1,9}\]<std(?:out|err)>:?"
+    r"|\[default\d{1,6}\]:"
+    r"|\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) [FP] )?)\s?",
+    re.ASCII,
+)
+_NUMBER = re.compile(r"[+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+
+
+def plain_lines(text: str) -> list[str]:
+    """Return the lines of a log without escape sequences and launchers' labels (``[1,0]<stdout>:``).
+
+    A carriage return within a line starts it anew, as on a terminal.
+    """
+    if "\x1b" in text:
+        text = _ESCAPES.sub("", text)
+    lines = []
+    for line in text.split("\n"):
+        line = line[:LONGEST].rstrip("\r")
+        if "\r" in line:
+            line = line.rpartition("\r")[2]
+        lines.append(unlabelled(line))
+    return lines
+
+
+def unlabelled(line: str) -> str:
+    """Return a line without a launcher's label; the blanks before a label go with it."""
+    start = len(line) - len(line.lstrip())
+    match = _LABEL.match(line, start)
+    return line[match.end() :] if match else line
+
+
+def number(text: str) -> float | None:
+    """Return a finite number, or None for everything else (``N/A``, ``inf``, ``1e999``)."""
+    if not _NUMBER.fullmatch(text):
+        return None
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def whole(text: str) -> int | None:
+    """Return a whole number of at most 18 digits, or None."""
+    return int(text) if _WHOLE.fullmatch(text) else None
+
+
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*([KMGT]?)(i?)B", re.ASCII)
+
+
+def size(text: str) -> int | None:
+    """Return a size in bytes: ``32KiB`` is 32768, ``4.0GB`` is 4e9; None for what is not a size."""
+    match = _SIZE.fullmatch(text.strip())
+    if not match:
+        return None
+    base = 1024 if match[3] else 1000
+    power = " KMGT".index(match[2] or " ")
+    return round(float(match[1]) * float(base**power))
