@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fabtui.cli.arguments import add_display_arguments
+from fabtui.cli.arguments import add_config_argument, add_display_arguments
 from fabtui.fabric.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--csv", metavar="FILE", help="write the measurements as CSV")
     parser.add_argument("--open", action="store_true", help="show the measurements in the app")
     add_display_arguments(parser)
+    add_config_argument(parser)
     parser.set_defaults(execute=execute)
 
 
@@ -173,6 +174,7 @@ def _open(results: list[Result], args: argparse.Namespace) -> int:
     shown = model(results)
     if not shown.endpoints:
         raise InputError(f"nothing to show in the grid: {_why_not(results)}")
+    from fabtui.cli.configfile import read_config
     from fabtui.cli.display import screen_settings, show
 
     title = Path(results[0].source.name).name if len(results) == 1 else f"{len(results)} files"
@@ -183,4 +185,4 @@ def _open(results: list[Result], args: argparse.Namespace) -> int:
 
         return StillFeed(happened, f"READ {title}")
 
-    return show(make_feed, screen_settings(args, title))
+    return show(make_feed, screen_settings(args, read_config(args), title))

@@ -37,6 +37,9 @@ class StillFeed:
     async def sweep(self) -> None:
         """Do nothing: a file cannot be tested again."""
 
+    def watch(self, on: bool) -> None:
+        """Do nothing: nothing can be tested."""
+
     async def close(self) -> None:
         """Do nothing: nothing is open."""
 
