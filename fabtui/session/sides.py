@@ -113,7 +113,7 @@ def name_ranks(text: str, names: Sequence[object]) -> str:
 def _telling(src: Side, dst: Side) -> Side:
     """Return the failed side whose error says more."""
     failed = [side for side in (dst, src) if not side.ok]
-    return min(failed, key=lambda s: (not s.made, SAYS_LITTLE.search(s.error or "") is not None, s.timeout))
+    return min(failed, key=lambda s: (SAYS_LITTLE.search(s.error or "") is not None, not s.made, s.timeout))
 
 
 def _extra(dst_side: Side, asked: int | None) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def direction(
         if cause := next((side.error for side in (src_side, dst_side) if side.gone and side is not told), None):
             # What a side saw of a peer that went away is not why it went.
             error = f"{error}; {cause}"
-        made = told.made
+        made = src_side.made or dst_side.made
     rate = dst_side.rate if verdict is Verdict.OK else None
     found = [
         Measurement(

@@ -300,11 +300,13 @@ class Sweep:
 
     async def cool(self) -> None:
         """Have the ranks let go of what tests have left, and give the GPUs back unless they are to be kept."""
-        await self._trials.let_go()
         await self._done_with_gpus()
 
     async def _done_with_gpus(self) -> None:
-        if not self._options.keep_warm and not self.warm:
+        if self._options.keep_warm or self.warm:
+            await self._trials.let_go()
+        else:
+            # Their end lets go of everything, which is quicker than doing it piece by piece.
             await self.give_back()
 
     async def close(self) -> None:

@@ -58,7 +58,7 @@ class Trials:
         bed.lone = self.counting.look
         #: Pairs whose failure was seen twice already.
         self._proven: set[frozenset[int]] = set()
-        #: Pairs that were tested again since the ranks let go of their communicators.
+        #: Communicators of ranks that tests have made since the ranks let go of them: pairs, and larger groups.
         self._kept = 0
 
     async def run(self, new: list[str], old: list[str], busy: dict[int, str]) -> None:
@@ -123,6 +123,8 @@ class Trials:
             return
         self._pump.emit(event(Kind.PHASE, name="world", total=2 * len(wanted)))
         test = WorldTest(self._bytes, self._options.iters, self._options.warmup, self._options.timeout)
+        await self.let_go()
+        self._kept += 1
         await WorldSweep(self._bed, test).run(ranks, wanted)
         for _ in range(SLOW_ROUNDS if self._bed.arm is None else 0):
             await self._pump.flush()
@@ -131,7 +133,6 @@ class Trials:
                 break
             self._pump.log("info", f"{len(slow)} slow pairs of the world layer are tested again")
             await WorldSweep(self._bed, test).run(ranks, {frozenset(pair) for pair in slow})
-        await self._rest()
 
     def _without_busy(self, pairs: list[Pair], busy: dict[int, str]) -> list[Pair]:
         """Take out the pairs of GPUs that other processes use: their jobs are not to be disturbed."""
@@ -180,13 +181,14 @@ class Trials:
     async def _run_pairs(
         self, pairs: list[Pair], size: int, *, alone: bool = False, deadline: float | None = None
     ) -> None:
-        """Test pairs, in parts after each of which the ranks let go of what the tests have left."""
+        """Test pairs, in parts before each of which the ranks let go of what tests have left."""
         test = self._pair_test(size, deadline or self._options.timeout)
         for part in in_parts(pairs, PAIRS_BEFORE_REST):
+            await self.let_go()
+            self._kept += len(part)
             sweep = PairSweep(self._bed, test, one_at_a_time=alone)
             await sweep.run(part)
             self._proven |= sweep.tested_alone
-            await self._rest()
 
     def _pair_test(self, size: int, deadline: float) -> PairTest:
         return PairTest(
@@ -209,12 +211,10 @@ class Trials:
             await self.let_go()
 
     async def let_go(self) -> None:
-        """Have the ranks let go of what `again` has left."""
-        if self._kept:
-            self._kept = 0
-            await self._rest()
-
-    async def _rest(self) -> None:
+        """Have the ranks let go of what tests have left, before the next ones; those that end let go by ending."""
+        if not self._kept:
+            return
+        self._kept = 0
         for trouble in await rest(self._bed.hosts.values(), next(self._bed.ids), len(self._bed.endpoints)):
             self._pump.log("warning", trouble)
 
@@ -268,5 +268,6 @@ class Trials:
         )
         name = test.kinds[0] if len(test.kinds) == 1 else "collectives"
         self._pump.emit(event(Kind.PHASE, name=name, total=len(groups) * len(sizes) * len(test.kinds)))
+        await self.let_go()
+        self._kept += 1
         await run_collectives(self._bed, test, groups)
-        await self._rest()

@@ -14,7 +14,7 @@ from fabtui_probes.engines.nccl_link import NcclLink
 from fabtui_probes.engines.nccl_member import Member
 
 RETIRE_PATIENCE = 10.0
-ABORT_PATIENCE = 5.0
+ABORT_PATIENCE = 2.0
 
 SMALL = 256
 

@@ -160,3 +160,16 @@ def test_gpus_for_torch_need_a_python_with_torch() -> None:
     assert admit("n0", inventory, 0, "torch", None, "/c").argv == ["/c"]
     inventory["pythons"] = [{"path": "/a"}]
     assert "no Python with torch on n0" in admit("n0", inventory, 0, "torch", None, None).note
+
+
+def test_a_frozen_source_is_told_rather_than_that_the_other_side_was_called_off() -> None:
+    frozen = Side.failed("the rank host of a is frozen: it answered nothing for 3 s", timeout=True, gone=True)
+    off = {
+        "ok": False,
+        "phase": "transfer",
+        "error": "no data came: called off: a peer is gone (made by the lab: stop)",
+    }
+    saw = Side.read({**off, "made": True})
+    (p2p,) = direction("a:0", "b:0", frozen, saw, time=1.0, how="nccl", attempts=1)
+    assert (p2p.verdict, p2p.made) == (Verdict.TIMEOUT, True)
+    assert p2p.error == "the rank host of a is frozen: it answered nothing for 3 s"
