@@ -335,6 +335,11 @@ class Model:
         """Return the measurement that counts of an ordered pair in a layer: the latest, of the largest message."""
         return _of_largest(self._history.get((layer, src, dst), []))
 
+    def tested_pairs(self) -> list[tuple[str, str]]:
+        """Return the ordered pairs of endpoints that were tested alone or inside the communicator of all."""
+        found = (key for key in self._history if key[0] in (Layer.P2P, Layer.WORLD))
+        return list(dict.fromkeys((src, dst) for _, src, dst in found))
+
     def by_address(self, layer: Layer, src_node: str, dst_node: str) -> list[Measurement]:
         """Return the latest measurement of each address pair of two nodes in a layer of those."""
         return self.addresses.latest(layer, src_node, dst_node)

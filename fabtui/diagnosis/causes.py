@@ -1,0 +1,317 @@
+"""What is wrong, told once: named causes, each with the cells it explains, what says so, and the next command.
+
+The large causes are looked for first, and a cell that one explains is not explained again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from fabtui.diagnosis.layers import RailIsolation
+from fabtui.diagnosis.linkstates import link_causes
+from fabtui.diagnosis.nextsteps import nic_commands, pair_commands, path_commands, within_commands
+from fabtui.diagnosis.reports import Cause
+from fabtui.diagnosis.survey import DEAD, Pair, Survey, Tally
+from fabtui.fabric.endpoint import Endpoint, PairClass
+from fabtui.fabric.measurement import Layer, Verdict
+from fabtui.fabric.model import Model
+from fabtui.fabric.text import one_line
+
+__all__ = ["Cause", "causes", "causes_of"]
+
+#: Of single pairs with the same error so many are told one by one; more are one cause.
+_MOST_SINGLE = 4
+#: Reasons for untested pairs, and pairs with notable times, that are told.
+_MOST_REASONS = 4
+_MOST_SPREADS = 2
+#: The weight of a node that is gone.
+_MOST_OF_ALL = 1 << 30
+#: An endpoint in fewer tests than this is not blamed for all of them.
+_FEWEST = 3
+
+
+def causes(model: Model, tally: Tally) -> list[Cause]:
+    """Return what is wrong, the worst and largest first.
+
+    Args:
+        model: What is known.
+        tally: The verdicts of its pairs.
+    """
+    return _Search(model, tally).run()
+
+
+def causes_of(model: Model) -> list[Cause]:
+    """Return what is wrong with everything that is known now."""
+    return causes(model, Survey(model).finish())
+
+
+class _Search:
+    def __init__(self, model: Model, tally: Tally) -> None:
+        self.model = model
+        self.tally = tally
+        self.left: dict[Pair, Verdict] = dict(tally.bad)
+        self.found: list[Cause] = []
+        self.at: dict[str, list[Pair]] = defaultdict(list)
+        for pair in self.left:
+            for end in pair:
+                self.at[end].append(pair)
+
+    def run(self) -> list[Cause]:
+        self._gone()
+        self._rails()
+        self._nodes()
+        self._endpoints()
+        self._node_pairs()
+        self._singles()
+        self._slow()
+        self._inside()
+        self._flapping()
+        self.found += link_causes(self.model)
+        self._spreads()
+        self._untested()
+        ranks = {"bad": 0, "warn": 1, "note": 2}
+        return sorted(self.found, key=lambda one: (ranks[one.verdict], -len(one.cells) - one.more))
+
+    # -- telling ------------------------------------------------------------------------------------------------------
+
+    def _tell(
+        self,
+        title: str,
+        cells: Iterable[Pair],
+        evidence: Iterable[str] = (),
+        commands: Iterable[str] = (),
+        more: int = 0,
+    ) -> None:
+        explained = frozenset(cells)
+        for pair in explained:
+            self.left.pop(pair, None)
+        told = [*evidence, *self._relayed(explained)]
+        self.found.append(Cause("bad", title, explained, tuple(told), tuple(commands), more))
+
+    def _relayed(self, cells: frozenset[Pair]) -> list[str]:
+        """Say what the communicator of all makes of cells that are bad alone."""
+        if any(self._made(pair) for pair in cells):
+            return ["made on purpose by the lab"]
+        inside = [self.tally.inside[pair] for pair in cells if pair in self.tally.inside]
+        passed = sum(verdict is Verdict.OK for verdict in inside)
+        if not inside or not passed:
+            return []
+        gpus = all(end.kind == "gpu" for end in self.model.endpoints)
+        so = ": jobs that use collectives can run" if gpus and passed == len(cells) else ""
+        return [f"{passed} of {len(cells)} pass inside the communicator of all{so}"]
+
+    def _made(self, pair: Pair) -> bool:
+        latest = self.model.latest(Layer.P2P, *pair)
+        return latest is not None and latest.made
+
+    def _end(self, name: str) -> Endpoint | None:
+        number = self.model.number(name)
+        return None if number is None else self.model.endpoints[number]
+
+    # -- what is dead -------------------------------------------------------------------------------------------------
+
+    def _gone(self) -> None:
+        for record in self.model.nodes.values():
+            if not record.state.gone:
+                continue
+            mine = [p for p in self.left if record.name in (p[0].rpartition(":")[0], p[1].rpartition(":")[0])]
+            mine = [pair for pair in mine if self.left[pair] in DEAD]
+            hint = (one_line(record.hint, 300),) if record.hint else ()
+            title = f"{one_line(record.name, 64)} {record.state}"
+            self._tell(title, mine, [one_line(record.text, 300)], hint, _MOST_OF_ALL)
+
+    def _rails(self) -> None:
+        across = [p for p, kind in self.tally.kinds.items() if kind is PairClass.CROSS_RAIL]
+        dead = [pair for pair in across if self.tally.bad[pair] in DEAD]
+        within = self.tally.of_class[PairClass.SAME_RAIL]
+        if not dead or not within or len(dead) != self.tally.of_class[PairClass.CROSS_RAIL]:
+            return
+        broken = any(
+            kind is PairClass.SAME_RAIL and self.tally.bad[pair] in DEAD for pair, kind in self.tally.kinds.items()
+        )
+        if broken or any(end not in self.tally.alive for pair in dead for end in pair):
+            return
+        inside = [self.tally.inside[pair] for pair in dead if pair in self.tally.inside]
+        passed = sum(verdict in (Verdict.OK, Verdict.SLOW) for verdict in inside) if inside else None
+        text = RailIsolation(within, len(dead), passed).text
+        self._tell("rail-isolated fabric", dead, [text.removeprefix("rail-isolated fabric: ")], self._way(dead))
+
+    def _way(self, cells: Iterable[Pair]) -> list[str]:
+        pair = min(cells)
+        return pair_commands(self.model, *pair)
+
+    def _dead_off(self, end: str) -> bool:
+        tested = self.tally.tested[end, True]
+        return tested >= _FEWEST and self.tally.dead[end, True] == tested
+
+    def _nodes(self) -> None:
+        for record in list(self.model.nodes.values()):
+            ends = [str(e) for e in self.model.endpoints_of(record.name) if self.tally.tested[str(e), True]]
+            if len(ends) < 2 or len(self.model.nodes) < 3 or not all(self._dead_off(end) for end in ends):
+                continue
+            cells = {pair for end in ends for pair in self.at[end] if pair in self.left and self._is_off(pair)}
+            if cells:
+                self._tell(f"{record.name} reaches no other node", cells, self._errors(cells), self._way(cells))
+
+    def _is_off(self, pair: Pair) -> bool:
+        return pair[0].rpartition(":")[0] != pair[1].rpartition(":")[0]
+
+    def _endpoints(self) -> None:
+        """Blame endpoints that fail with all others, the one with the most cells first."""
+        for endpoint in sorted(self.model.endpoints, key=lambda e: -len(self.at.get(str(e), ()))):
+            name = str(endpoint)
+            cells = {pair for pair in self.at.get(name, ()) if self.left.get(pair) in DEAD}
+            everywhere = self.tally.dead[name, False] + self.tally.dead[name, True]
+            tested = self.tally.tested[name, False] + self.tally.tested[name, True]
+            if len(cells) < _FEWEST:
+                continue
+            if everywhere == tested and self.tally.tested[name, False]:
+                what = "look at the GPU" if endpoint.kind == "gpu" else "look at its process"
+                others = self._others(cells, name)
+                title = f"{name} fails with all {others} others: {what}"
+                self._tell(title, cells, self._errors(cells), within_commands(self.model, endpoint)[1:])
+            elif self._dead_off(name) and (off := {pair for pair in cells if self._is_off(pair)}):
+                nic = f": look at its NIC{f' {one_line(endpoint.nic, 40)}' if endpoint.nic else ''}"
+                self._tell(
+                    f"{name} reaches no other node{nic}", off, self._errors(off), nic_commands(self.model, endpoint)
+                )
+
+    @staticmethod
+    def _others(cells: Iterable[Pair], name: str) -> int:
+        return len({end for pair in cells for end in pair} - {name})
+
+    def _node_pairs(self) -> None:
+        by_nodes: dict[Pair, set[Pair]] = defaultdict(set)
+        for pair, verdict in self.left.items():
+            if verdict in DEAD and self._is_off(pair):
+                by_nodes[pair[0].rpartition(":")[0], pair[1].rpartition(":")[0]].add(pair)
+        whole = {
+            nodes
+            for nodes, cells in by_nodes.items()
+            if len(cells) > 1 and self.tally.between.get(nodes, [0, 0])[0] == self.tally.between[nodes][1]
+        }
+        for nodes in sorted(whole):
+            if nodes[::-1] in whole and nodes > nodes[::-1]:
+                continue
+            both = nodes[::-1] in whole
+            cells = by_nodes[nodes] | (by_nodes[nodes[::-1]] if both else set())
+            way = f"between {nodes[0]} and {nodes[1]}" if both else f"from {nodes[0]} to {nodes[1]}"
+            self._tell(
+                f"nothing gets through {way}", cells, [*self._errors(cells), *self._pings(nodes)], self._way(cells)
+            )
+
+    def _pings(self, nodes: Pair) -> list[str]:
+        rows = self.model.by_address(Layer.PING, *nodes)
+        if not rows:
+            return []
+        good = sum(row.verdict is Verdict.OK for row in rows)
+        if good == len(rows):
+            return ["all pings between them are answered: a firewall, an interface, a GID or an MTU"]
+        return [f"{len(rows) - good} of {len(rows)} address pairs answer no ping"]
+
+    def _errors(self, cells: Iterable[Pair]) -> list[str]:
+        """Return the error that most cells have, with how many."""
+        counted: dict[str, int] = defaultdict(int)
+        for pair in cells:
+            latest = self.model.latest(Layer.P2P, *pair) or self.model.latest(Layer.WORLD, *pair)
+            if latest is not None and latest.error:
+                counted[one_line(latest.error, 200)] += 1
+        if not counted:
+            return []
+        text, count = max(counted.items(), key=lambda item: (item[1], item[0]))
+        return [text if len(counted) == 1 else f"{text} ({count} cells; {len(counted) - 1} other errors)"]
+
+    def _singles(self) -> None:
+        """Tell of dead pairs that nothing larger explains; many with one error as one."""
+        by_error: dict[tuple[str, ...], set[Pair]] = defaultdict(set)
+        for pair, verdict in self.left.items():
+            if verdict in DEAD:
+                by_error[tuple(self._errors([pair]))].add(pair)
+        for error, cells in by_error.items():
+            unordered = {(min(p), max(p)) for p in cells}
+            if len(unordered) > _MOST_SINGLE:
+                self._tell(f"{len(cells)} pairs fail alike", cells, error, self._way(cells))
+        for a, b in sorted({(min(p), max(p)) for p, verdict in self.left.items() if verdict in DEAD}):
+            ways = [pair for pair in ((a, b), (b, a)) if self.left.get(pair) in DEAD]
+            name = f"{a} - {b}" if len(ways) == 2 else f"{ways[0][0]} > {ways[0][1]}"
+            word = self.left[ways[0]]
+            told = [one_line(self.model.suspects[pair], 300) for pair in ways if pair in self.model.suspects][:1]
+            self._tell(f"{name} {word}", ways, [*self._errors(ways), *told], self._commands(ways))
+
+    def _commands(self, ways: list[Pair]) -> list[str]:
+        commands = pair_commands(self.model, *ways[0])
+        ends = [self._end(name) for name in ways[0]]
+        if not commands and ends[0] is not None and ends[1] is not None:
+            look = path_commands if self._is_off(ways[0]) else within_commands
+            commands = look(self.model, ends[0], ends[1])
+        return commands
+
+    # -- what is slow -------------------------------------------------------------------------------------------------
+
+    def _slow(self) -> None:
+        for endpoint in sorted(self.model.endpoints, key=lambda e: -len(self.at.get(str(e), ()))):
+            name = str(endpoint)
+            for off in (True, False):
+                tested = self.tally.tested[name, off]
+                cells = {p for p in self.at.get(name, ()) if p in self.left and self._is_off(p) == off}
+                if tested >= _FEWEST and len(cells) >= max(_FEWEST, 0.75 * tested):
+                    where = "other nodes" if off else "its own node"
+                    what = "look at its NIC and PCIe link" if off else "look at its NVLinks"
+                    commands = nic_commands(self.model, endpoint) if off else within_commands(self.model, endpoint)[1:]
+                    self._tell(f"{name} is slow with {where}: {what}", cells, self._shares(cells), commands)
+        single = sorted({(min(p), max(p)) for p in self.left})
+        if len(single) > _MOST_SINGLE:
+            cells = set(self.left)
+            self._tell(f"{len(cells)} pairs are slow", cells, self._shares(cells))
+            return
+        for a, b in single:
+            ways = [pair for pair in ((a, b), (b, a)) if pair in self.left]
+            name = f"{a} - {b}" if len(ways) == 2 else f"{ways[0][0]} > {ways[0][1]}"
+            told = [one_line(self.model.suspects[pair], 300) for pair in ways if pair in self.model.suspects][:1]
+            self._tell(f"{name} slow", ways, [*self._shares(ways), *told], self._commands(ways))
+
+    def _shares(self, cells: Iterable[Pair]) -> list[str]:
+        """Return how slow the slowest of some pairs is."""
+        worst: tuple[float, str] | None = None
+        for pair in cells:
+            latest = self.model.latest(Layer.P2P, *pair) or self.model.latest(Layer.WORLD, *pair)
+            if latest is None or latest.value is None:
+                continue
+            median = self.model.median(latest.layer, self.model.class_of(latest))
+            if median:
+                text = f"{pair[0]} > {pair[1]}: {latest.value:.3g} of {median:.3g} {latest.unit}"
+                worst = min(filter(None, (worst, (latest.value / median, text))))
+        return [] if worst is None else [worst[1]]
+
+    # -- what is worth a word -----------------------------------------------------------------------------------------
+
+    def _inside(self) -> None:
+        cells = frozenset(self.tally.only_inside)
+        if cells:
+            text = "alone they pass: look at what all share, and at what else broke in the communicator"
+            title = f"{len(cells)} pairs pass alone, not inside the communicator of all"
+            self.found.append(Cause("warn", title, cells, (text,)))
+
+    def _flapping(self) -> None:
+        for (layer, src, dst), turned in sorted(self.model.flapping.items()):
+            text = f"turned {turned} times within its latest attempts"
+            self.found.append(Cause("warn", f"{src} > {dst} flaps in {layer}", frozenset({(src, dst)}), (text,)))
+
+    def _spreads(self) -> None:
+        found = sorted(self.tally.spreads, key=lambda one: -one.ratio)
+        most = _MOST_SPREADS if any(end.kind == "gpu" for end in self.model.endpoints) else 0
+        for one in found[:most]:
+            m = one.measurement
+            text = f"p99 {one.p99 * 1e6:.3g} us, {one.ratio:.1f} x the median: a link that flaps, or a busy node"
+            title = f"{m.src} > {m.dst}: some messages take far longer"
+            self.found.append(Cause("note", title, frozenset({(m.src, m.dst)}), (text,)))
+
+    def _untested(self) -> None:
+        reasons: dict[str, set[Pair]] = defaultdict(set)
+        for pair, why in self.model.untested.items():
+            reasons[one_line(why, 300)].add(pair)
+        gone = [one_line(record.text, 300) for record in self.model.nodes.values() if record.state.gone]
+        listed = sorted(reasons.items(), key=lambda item: -len(item[1]))
+        for why, cells in [entry for entry in listed if entry[0] not in gone][:_MOST_REASONS]:
+            self.found.append(Cause("note", f"{len(cells)} pairs not tested", frozenset(cells), (why,)))

@@ -1,0 +1,74 @@
+"""What the looks at nodes tell of links that are not as they should be: NVLinks and the ports of endpoints' NICs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fabtui.diagnosis.nextsteps import on_node
+from fabtui.diagnosis.reports import Cause
+from fabtui.fabric.model import Model, NodeRecord
+from fabtui.fabric.text import one_line
+
+
+def link_causes(model: Model) -> list[Cause]:
+    """Return what is wrong with links, node by node."""
+    found: list[Cause] = []
+    for record in model.nodes.values():
+        found += _nvlinks(model, record)
+        found += _ports(model, record)
+    return found
+
+
+def _dicts(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, list):
+        yield from (entry for entry in value if isinstance(entry, dict))
+
+
+def _nvlinks(model: Model, record: NodeRecord) -> Iterator[Cause]:
+    """Yield the GPUs of which a link is not active while others are, or counted errors since the session began."""
+    before = {
+        (gpu.get("index"), link.get("link")): _counters(link)
+        for gpu in _dicts((record.first_looks.get("nvlink") or {}).get("gpus"))
+        for link in _dicts(gpu.get("links"))
+    }
+    for gpu in _dicts((record.looks.get("nvlink") or {}).get("gpus")):
+        links = list(_dicts(gpu.get("links")))
+        dark = [link for link in links if link.get("state") not in (None, "active")]
+        name = f"{one_line(record.name, 64)} GPU {one_line(str(gpu.get('index')), 8)}"
+        commands = tuple(on_node(record.name, f"nvidia-smi nvlink -{letter}", model) for letter in "se")
+        if dark and len(dark) < len(links):
+            numbers = ", ".join(one_line(str(link.get("link")), 8) for link in dark)
+            title = f"{name}: {len(dark)} of {len(links)} NVLinks not active"
+            yield Cause("warn", title, evidence=(f"link {numbers}",), next=commands, more=1)
+        grown: dict[str, int] = {}
+        for link in links:
+            was = before.get((gpu.get("index"), link.get("link")), {})
+            for counter, value in _counters(link).items():
+                if counter in was and value > was[counter]:
+                    grown[counter] = grown.get(counter, 0) + value - was[counter]
+        if grown:
+            text = ", ".join(f"{counter} +{count}" for counter, count in sorted(grown.items()))
+            yield Cause("warn", f"{name}: NVLink errors", evidence=(f"{text} since the start",), next=commands, more=1)
+
+
+def _counters(link: dict[str, Any]) -> dict[str, int]:
+    found = link.get("counters")
+    if not isinstance(found, dict):
+        return {}
+    return {one_line(str(k), 40): v for k, v in found.items() if isinstance(v, int) and not isinstance(v, bool)}
+
+
+def _ports(model: Model, record: NodeRecord) -> Iterator[Cause]:
+    """Yield the ports that are not up of NICs that are the closest to an endpoint."""
+    used = {endpoint.nic for endpoint in model.endpoints_of(record.name) if endpoint.nic}
+    for port in _dicts((record.inventory or {}).get("ib")):
+        names = {port.get("ca"), port.get("netdev")}
+        state, physical = port.get("state"), port.get("phys_state")
+        if not used & names or state in (None, "Active"):
+            continue
+        device = one_line(f"{port.get('ca')} port {port.get('port')}", 60)
+        text = one_line(f"{state}, {physical}: the endpoints beside it have no other NIC as close", 200)
+        command = on_node(record.name, f"ibstat {one_line(str(port.get('ca')), 40)}", model)
+        title = f"{one_line(record.name, 64)} {device} is not active"
+        yield Cause("bad", title, evidence=(text,), next=(command,), more=1)

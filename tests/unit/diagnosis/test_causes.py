@@ -1,0 +1,238 @@
+"""What is wrong is told once, the largest cause first, with the cells it explains."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fabtui.diagnosis.causes import Cause, causes_of
+from fabtui.diagnosis.nextsteps import by_fabtui, by_hand, pair_commands
+from fabtui.diagnosis.survey import Survey
+from fabtui.fabric.events import Kind, NodeState, event
+from fabtui.fabric.measurement import Layer, Measurement, Verdict
+from fabtui.fabric.model import Model
+from fabtui.session.journal import read_events
+
+RECORDING = Path(__file__).parents[3] / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"
+OK, SLOW, TIMEOUT = Verdict.OK, Verdict.SLOW, Verdict.TIMEOUT
+
+Judge = Callable[[str, str], Verdict | float]
+
+
+def fabric(nodes: str, per_node: int, judge: Judge, world: Verdict | None = OK, kind: str = "gpu") -> Model:
+    """A fabric of which ``judge`` says how each pair does: a verdict, or a share of what is usual."""
+    model = Model()
+    model.apply(event(Kind.START, nodes=list(nodes), time=1.0))
+    ends = [
+        {
+            "number": at * per_node + index,
+            "node": node,
+            "index": index,
+            "kind": kind,
+            "rail": index,
+            "nic": f"mlx5_{index}",
+            "address": f"10.{index}.0.{at + 1}",
+        }
+        for at, node in enumerate(nodes)
+        for index in range(per_node)
+    ]
+    model.apply(event(Kind.ENDPOINTS, endpoints=ends, time=1.0))
+    model.apply(event(Kind.PLAN, slow_below=0.7, time=1.0))
+    for a, b in itertools.permutations(model.endpoints, 2):
+        found = judge(str(a), str(b))
+        verdict, share = (OK, found) if isinstance(found, float) else (found, 1.0)
+        usual = 350.0 if a.node == b.node else 45.0
+        value = usual * share if verdict is OK else None
+        error = None if verdict is OK else "connect: timed out"
+        rows = [Measurement(Layer.P2P, str(a), str(b), verdict, value, "GB/s", 8, 2.0, error=error)]
+        if world is not None:
+            rows.append(Measurement(Layer.WORLD, str(a), str(b), world, usual, "GB/s", 8, 2.0))
+        model.apply(event(Kind.MEASURED, measurements=[m.to_json() for m in rows], time=2.0))
+    return model
+
+
+def dead_if(true: Callable[[str, str], bool]) -> Judge:
+    """Pairs of endpoints (``a:0``) that are dead; all others are well."""
+
+    def judge(src: str, dst: str) -> Verdict | float:
+        return TIMEOUT if true(src, dst) else 1.0
+
+    return judge
+
+
+def titles(found: list[Cause]) -> list[tuple[str, int]]:
+    return [(one.title, len(one.cells)) for one in found]
+
+
+def test_a_healthy_fabric_has_none() -> None:
+    assert causes_of(fabric("ab", 4, dead_if(lambda s, d: False))) == []
+
+
+def test_rails_without_a_route_are_one_cause_and_jobs_can_run() -> None:
+    model = fabric("ab", 4, dead_if(lambda s, d: s[0] != d[0] and s[2] != d[2]))
+    (one,) = causes_of(model)
+    assert (one.title, len(one.cells)) == ("rail-isolated fabric", 24)
+    assert "all 24 pairs across rails fail, all 8 within a rail pass" in one.evidence[0]
+    assert one.evidence[1] == "24 of 24 pass inside the communicator of all: jobs that use collectives can run"
+    assert one.next[0] == "ssh a ping -c3 -I 10.0.0.1 10.1.0.2"
+
+
+def test_a_dead_gpu_a_dead_nic_and_a_dead_way_are_told_apart() -> None:
+    def dead(src: str, dst: str) -> bool:
+        ends = {src, dst}
+        off = src[0] != dst[0]
+        return "a:1" in ends or ("b:2" in ends and off) or {src[0], dst[0]} == {"b", "c"}
+
+    found = causes_of(fabric("abc", 4, dead_if(dead)))
+    assert [title for title, _ in titles(found)] == [
+        "nothing gets through between b and c",
+        "a:1 fails with all 11 others: look at the GPU",
+        "b:2 reaches no other node: look at its NIC mlx5_2",
+    ]
+    cells = [pair for one in found for pair in one.cells]
+    assert len(cells) == len(set(cells)), "no cell is explained twice"
+    model = fabric("abc", 4, dead_if(dead))
+    assert set(cells) == set(Survey(model).finish().bad), "and all are explained"
+
+
+def test_a_node_that_reaches_no_other_is_one_cause() -> None:
+    (one,) = causes_of(fabric("abc", 4, dead_if(lambda s, d: s[0] != d[0] and "b" in (s[0], d[0]))))
+    assert (one.title, len(one.cells)) == ("b reaches no other node", 64)
+
+
+def test_a_way_that_is_dead_in_one_direction_is_told_as_such() -> None:
+    (one,) = causes_of(fabric("ab", 2, dead_if(lambda s, d: s[0] == "a" and d[0] == "b")))
+    assert (one.title, len(one.cells)) == ("nothing gets through from a to b", 4)
+
+
+def test_single_pairs_are_told_one_by_one_and_many_as_one() -> None:
+    (one,) = causes_of(fabric("ab", 4, dead_if(lambda s, d: {s, d} == {"a:0", "b:1"})))
+    assert (one.title, len(one.cells), one.evidence[0]) == ("a:0 - b:1 timeout", 2, "connect: timed out")
+    some = {("a:0", "b:1"), ("a:1", "b:2"), ("a:2", "b:3"), ("a:3", "b:0"), ("a:0", "b:2")}
+    found = causes_of(fabric("ab", 4, dead_if(lambda s, d: (s, d) in some)))
+    assert titles(found) == [("5 pairs fail alike", 5)]
+
+
+def test_a_slow_nic_is_told_as_such_and_a_slow_pair_as_a_pair() -> None:
+    def judge(src: str, dst: str) -> Verdict | float:
+        if "a:3" in (src, dst) and src[0] != dst[0]:
+            return 0.3
+        return 0.4 if {src, dst} == {"a:0", "a:1"} else 1.0
+
+    found = causes_of(fabric("ab", 4, judge))
+    assert titles(found) == [("a:3 is slow with other nodes: look at its NIC and PCIe link", 8), ("a:0 - a:1 slow", 2)]
+    assert found[0].evidence[0].endswith("13.5 of 45 GB/s")
+    assert found[0].next == ("ssh a ibstat mlx5_3",)
+
+
+def test_a_node_that_is_gone_comes_first_with_its_hint_and_its_pairs_are_not_told_again() -> None:
+    model = fabric("ab", 2, dead_if(lambda s, d: "b" in (s[0], d[0])))
+    model.apply(
+        event(Kind.NODE, node="b", state=str(NodeState.LOST), text="no heartbeat", hint="ssh b uptime", time=3.0)
+    )
+    model.apply(event(Kind.PLAN, untested=[["a:0", "b:1", "no heartbeat"]], time=3.0))
+    (one,) = causes_of(model)
+    assert (one.title, one.evidence[0], one.next) == ("b lost", "no heartbeat", ("ssh b uptime",))
+    assert len(one.cells) == 10, "the pairs within it included"
+
+
+def test_flapping_reasons_and_links_are_told() -> None:
+    model = fabric("ab", 2, dead_if(lambda s, d: False))
+    for verdict, at in ((TIMEOUT, 3.0), (OK, 4.0)):
+        one = Measurement(Layer.P2P, "a:0", "b:0", verdict, 45.0 if verdict is OK else None, "GB/s", 8, at)
+        model.apply(event(Kind.MEASURED, measurements=[one.to_json()], time=at))
+    why = "b:1 is in use by train (pid 7)"
+    model.apply(event(Kind.PLAN, untested=[["a:0", "b:1", why], ["b:1", "a:0", why]], time=5.0))
+    links = [{"link": 0, "state": "active", "counters": {"crc": 5}}, {"link": 1, "state": "inactive"}]
+    for crc in (5, 8):
+        links[0]["counters"] = {"crc": crc}
+        look = {"gpus": [{"index": 3, "links": links}]}
+        model.apply(event(Kind.LOOK, node="a", probe="nvlink", value=look, time=6.0))
+            event(Kind.LOOK, node="a", probe="nvlink", value={"gpus": [{"index": 3, "links": links}]}, time=6.0)
+        )
+        links = [dict(link) for link in links]
+    ports = [{"ca": "mlx5_0", "port": 1, "state": "Down", "phys_state": "Polling"}, {"ca": "mlx5_9", "state": "Down"}]
+    model.apply(event(Kind.INVENTORY, node="a", value={"ib": ports}, time=7.0))
+    found = {one.title: one for one in causes_of(model)}
+    assert found["a:0 > b:0 flaps in p2p"].verdict == "warn"
+    assert found["2 pairs not tested"].evidence == (why,)
+    assert found["a GPU 3: 1 of 2 NVLinks not active"].evidence == ("link 1",)
+    assert found["a GPU 3: NVLink errors"].evidence == ("crc +3 since the start",)
+    assert found["a mlx5_0 port 1 is not active"].verdict == "bad"
+    assert not any("mlx5_9" in title for title in found), "no endpoint is beside it"
+
+
+def test_what_is_bad_inside_alone_is_a_warning() -> None:
+    model = fabric("ab", 2, dead_if(lambda s, d: False), world=Verdict.FAILED)
+    (one,) = causes_of(model)
+    assert (one.verdict, one.title) == ("warn", "12 pairs pass alone, not inside the communicator of all")
+
+
+def test_faults_made_in_the_lab_on_real_gpus() -> None:
+    model = Model()
+    for one in read_events(RECORDING):
+        model.apply(one)
+    found = causes_of(model)
+    assert titles(found) == [
+        ("n001:0 > n000:0 failed", 1),
+        ("n000:1 > n001:2 timeout", 1),
+        ("n000:0 > n000:3 slow", 1),
+    ]
+    assert all("made on purpose by the lab" in one.evidence for one in found)
+    assert found[2].next == ("nvidia-smi topo -p2p n", "nvidia-smi nvlink -e -i 0,3"), "the nodes are this machine"
+
+
+def test_a_survey_goes_in_steps_and_begins_anew_when_the_model_changed() -> None:
+    model = fabric("abcd", 4, dead_if(lambda s, d: {s, d} == {"a:0", "b:1"}))
+    survey = Survey(model)
+    steps = 0
+    while not survey.step(0.0):
+        steps += 1
+    assert steps > 2
+    assert len(survey.tally.bad) == 2
+    assert survey.version == 1
+    assert not survey.step(0.0), "nothing changed"
+    good = Measurement(Layer.P2P, "a:0", "b:1", OK, 45.0, "GB/s", 8, 9.0)
+    model.apply(event(Kind.MEASURED, measurements=[good.to_json()], time=9.0))
+    assert list(survey.finish().bad) == [("b:1", "a:0")]
+
+
+def test_hostile_names_stay_words_of_a_shell() -> None:
+    model = Model()
+    model.apply(event(Kind.START, nodes=["a; rm -rf /", "b"], time=1.0))
+    ends = [
+        {"number": at, "node": node, "index": 0, "address": "10.0.0.1", "nic": "$(x)"}
+        for at, node in enumerate(model.nodes)
+    ]
+    model.apply(event(Kind.ENDPOINTS, endpoints=ends, time=1.0))
+    src, dst = (str(end) for end in model.endpoints)
+    one = Measurement(Layer.P2P, src, dst, TIMEOUT, None, "GB/s", 8, 2.0, src_addr="0000:00:07.0", dst_addr="-f\n")
+    model.apply(event(Kind.MEASURED, measurements=[one.to_json()], time=2.0))
+    commands = pair_commands(model, src, dst)
+    assert commands[0] == "ssh 'a; rm -rf /' ping -c3 -I 10.0.0.1 10.0.0.1", "what is no address is not used as one"
+    assert "'a; rm -rf /" in by_hand(model, src, dst)
+    assert by_fabtui(model, src, dst).startswith("fabtui run --nodes 'a; rm -rf /,b' ")
+
+
+def test_a_pair_can_be_tested_by_hand() -> None:
+    pytest.importorskip("torch")
+    model = fabric("ab", 1, dead_if(lambda s, d: False), kind="cpu")
+    model.lab = "2x1"
+    pythons = [{"path": sys.executable, "torch": "2"}]
+    for node in "ab":
+        value = {"pythons": pythons, "data_addresses": [{"address": "10.0.0.1", "nic": "lo"}]}
+        model.apply(event(Kind.INVENTORY, node=node, value=value, time=3.0))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = by_hand(model, "a:0", "b:0").replace("10.0.0.1", "127.0.0.1").replace("29517", str(port))
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120, check=False)
+    lines = sorted(line for line in done.stdout.splitlines() if line.startswith("rank"))
+    assert [line.split()[1] for line in lines] == ["0", "1"], done.stderr[-2000:]
+    assert all(line.endswith("GB/s") for line in lines)
