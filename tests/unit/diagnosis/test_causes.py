@@ -154,8 +154,6 @@ def test_flapping_reasons_and_links_are_told() -> None:
         links[0]["counters"] = {"crc": crc}
         look = {"gpus": [{"index": 3, "links": links}]}
         model.apply(event(Kind.LOOK, node="a", probe="nvlink", value=look, time=6.0))
-            event(Kind.LOOK, node="a", probe="nvlink", value={"gpus": [{"index": 3, "links": links}]}, time=6.0)
-        )
         links = [dict(link) for link in links]
     ports = [{"ca": "mlx5_0", "port": 1, "state": "Down", "phys_state": "Polling"}, {"ca": "mlx5_9", "state": "Down"}]
     model.apply(event(Kind.INVENTORY, node="a", value={"ib": ports}, time=7.0))
