@@ -85,6 +85,20 @@ _PROBES: List[Probe] = [
         "ibstat",
     ),
     Probe(
+        "rdma",
+        "RDMA ports in detail: MTU, GIDs, P_Keys, counters, pause and speed of their interfaces, what to tell NCCL",
+        "/sys/class/infiniband; ibv_devinfo for the MTU of InfiniBand, ethtool for interfaces",
+        "active MTU in bytes, GID table, index of the RoCE v2 IPv4 GID, NCCL_IB_GID_INDEX and NCCL_IB_HCA, errors",
+        "rdmaports",
+    ),
+    Probe(
+        "ibfabric",
+        "the InfiniBand fabric: the leaf of each port, links below what both ends can do, ports with errors",
+        "infiniband-diags and the right to send management packets (root, as a rule)",
+        "for each port: leaf, width, rate in Gb/s now and possible, subnet manager, errors; the same of the fabric",
+        "ibfabric",
+    ),
+    Probe(
         "nvlink",
         "NVLink state, speed and error counters",
         "nvidia-smi, or the NVIDIA driver's NVML",

@@ -169,7 +169,7 @@ FORMATS = [
     Format(
         "ibv_devinfo",
         "ibv_devinfo: devices and ports of verbs, with the active MTU",
-        ("ibv_devinfo", "-v"),
+        ("ibv_devinfo",),
         {"max_mtu": "B", "active_mtu": "B", "lane_rate": "Gb/s"},
         likely,
         parse,
