@@ -7,6 +7,7 @@ when asked for: one node does that for all. Both need the rights that the tools 
 from __future__ import annotations
 
 import concurrent.futures
+import os
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -34,14 +35,15 @@ def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
         "lane_rate", "rate", "could_lanes", "could_lane_rate", "could_rate" (Gb/s), "below": ["width", "speed"]} or
         None, "mtu" (B), "sm": {...} or None, "errors", "saturated", "peer_errors", "peer_saturated", "problem"}],
         "fabric": None or what `fabtui_probes.fabricwalk.walk` returns, "error": text or None}``. ``errors`` are the
-        counters of trouble that are not zero, by their names in sysfs; ``peer_errors`` those of the leaf's port.
+        counters of trouble that are not zero, by their names in sysfs, where sysfs has none; ``peer_errors`` those of
+        the leaf's port.
     """
     end = time.monotonic() + deadline * 0.85
     ports = [(device["ca"], port) for device in rdma.devices(root) for port in device["ports"] if _is_infiniband(port)]
     if not ports:
         return {"ports": [], "fabric": None, "error": None}
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-        asked = [pool.submit(_port, ca, port, end) for ca, port in ports]
+        asked = [pool.submit(_port, ca, port, end, root) for ca, port in ports]
         found = [one.result() for one in asked]
     error = next((port["problem"] for port in found if port["problem"]), None)
     if all(port["leaf"] is not None for port in found):
@@ -91,7 +93,7 @@ class Asker:
         return counted, [names[name] for name in blocks[0]["saturated"] if name in names]
 
 
-def _port(ca: str, port: Value, end: float) -> Value:
+def _port(ca: str, port: Value, end: float, root: str) -> Value:
     asker = Asker(ca, port["port"], end)
     found: Value = {
         "ca": ca,
@@ -116,7 +118,9 @@ def _port(ca: str, port: Value, end: float) -> Value:
             _beyond(found, asker, own)
         if found["state"] == "Active":
             found["sm"] = sminfo.parse(asker.ask("sminfo")).values["sm"]
-            found["errors"], found["saturated"] = asker.errors()
+            # Where sysfs counts, that is what the probe rdma tells.
+            if not os.path.isdir(os.path.join(root, "class/infiniband", ca, "ports", str(port["port"]), "counters")):
+                found["errors"], found["saturated"] = asker.errors()
     found["problem"] = None if found["leaf"] is not None else asker.problem
     return found
 
@@ -177,7 +181,8 @@ def judge(value: Value) -> List[Dict[str, str]]:
     fabric = value.get("fabric")
     if isinstance(fabric, dict):
         own = {port.get("guid") for port in value.get("ports") or []}
-        found += _of_fabric(fabric, own)
+        leaves = [port["leaf"] for port in value.get("ports") or [] if isinstance(port.get("leaf"), dict)]
+        found += _of_fabric(fabric, own, {(leaf.get("guid"), leaf.get("port")) for leaf in leaves})
     return found
 
 
@@ -213,7 +218,7 @@ def told_below(link: Value) -> str:
     return "link below what both ends can do: %s%s" % (" and ".join(parts), ", %g Gb/s" % rate if rate else "")
 
 
-def _of_fabric(fabric: Value, own: Any) -> List[Dict[str, str]]:
+def _of_fabric(fabric: Value, own: Any, theirs: Any) -> List[Dict[str, str]]:
     found: List[Dict[str, str]] = []
     for link in fabric.get("below") or []:
         peer = link.get("peer") or {}
@@ -223,7 +228,7 @@ def _of_fabric(fabric: Value, own: Any) -> List[Dict[str, str]]:
         text = "%s, to %s port %s" % (told_below(link), peer.get("name") or peer.get("guid"), peer.get("port"))
         found.append({"subject": subject, "verdict": "slow", "text": text})
     for port in fabric.get("errors") or []:
-        if port.get("guid") in own:
+        if port.get("guid") in own or (port.get("guid"), port.get("port")) in theirs:
             continue
         subject = "%s/%s" % (port.get("node") or port.get("guid"), port.get("port"))
         for verdict, text in portcounts.judge_counts(port):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
-from fabtui_probes import commands, rdma
+from fabtui_probes import commands, portcounts, rdma
 from fabtui_probes.formats import ibstat as form
 
 _RAW_LIMIT = 64 * 1024
@@ -50,3 +50,27 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
     if cas:
         return {"source": "sysfs", "cas": cas, "raw": raw, "error": error}
     return {"source": "none", "cas": [], "raw": raw, "error": error}
+
+
+def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
+    """Return what is wrong with the states and rates of this node's ports: ``[{"subject", "verdict", "text"}]``.
+
+    ``verdict``: ``failed`` (the port cannot be used), ``slow``, or ``inconclusive`` (may be meant so).
+    """
+    ports = [
+        ("%s/%s" % (ca.get("ca"), port.get("port")), (ca.get("type"), port.get("link_layer")), port)
+        for ca in value.get("cas") or []
+        for port in ca.get("ports") or []
+    ]
+    best: Dict[Tuple[Any, Any], float] = {}
+    for _, kind, port in ports:
+        if port.get("state") == "Active":
+            best[kind] = max(best.get(kind, 0.0), port.get("rate") or 0.0)
+    found = []
+    for subject, kind, port in ports:
+        said = portcounts.judge_state(port, kind in best)
+        rate = port.get("rate")
+        if port.get("state") == "Active" and rate and rate < best[kind]:
+            said.append(("slow", "runs at %g Gb/s, others of its kind on this node at %g" % (rate, best[kind])))
+        found += [{"subject": subject, "verdict": verdict, "text": text} for verdict, text in said]
+    return found

@@ -190,14 +190,13 @@ def _settle(nic: Value, settings: commands.Result, ask: Callable[..., commands.R
 def judge(value: Value) -> List[Dict[str, str]]:
     """Return what is bad on this node alone: ``[{"subject": "mlx5_0/1", "verdict", "text"}]``.
 
-    ``verdict``: ``failed`` (the port cannot be used), ``slow``, ``inconclusive`` (may be meant so) or ``note``.
+    ``verdict``: ``failed``, ``slow``, ``inconclusive`` (may be meant so) or ``note``.
     """
     found: List[Dict[str, str]] = []
     ports = [port for port in value.get("ports") or [] if isinstance(port, dict)]
-    best = _best_rates(ports)
     for port in ports:
         subject = "%s/%s" % (port.get("ca"), port.get("port"))
-        found += [{"subject": subject, "verdict": verdict, "text": text} for verdict, text in _of_port(port, best)]
+        found += [{"subject": subject, "verdict": verdict, "text": text} for verdict, text in _of_port(port)]
     told = {port.get("netdev") for port in ports}
     for nic in value.get("nics") or []:
         said = _of_nic(nic, nic.get("interface") in told)
@@ -205,24 +204,11 @@ def judge(value: Value) -> List[Dict[str, str]]:
     return found + _of_environment(value, ports)
 
 
-def _kind(port: Value) -> Tuple[Any, Any]:
-    return port.get("type"), port.get("link_layer")
-
-
-def _best_rates(ports: List[Value]) -> Dict[Tuple[Any, Any], float]:
-    best: Dict[Tuple[Any, Any], float] = {}
-    for port in ports:
-        if port.get("state") == "Active" and isinstance(port.get("rate"), (int, float)):
-            best[_kind(port)] = max(best.get(_kind(port), 0.0), port["rate"])
-    return best
-
-
-def _of_port(port: Value, best: Dict[Tuple[Any, Any], float]) -> List[Tuple[str, str]]:
-    said: List[Tuple[str, str]] = portcounts.judge_state(port, _kind(port) in best)
+def _of_port(port: Value) -> List[Tuple[str, str]]:
+    # That it is down, or slower than the others, is for ibstat to say.
+    said: List[Tuple[str, str]] = []
     active = port.get("state") == "Active"
-    rate, top = port.get("rate"), best.get(_kind(port))
-    if active and rate and top and rate < top:
-        said.append(("slow", "runs at %g Gb/s, others of its kind on this node at %g" % (rate, top)))
+    rate = port.get("rate")
     mtu, most = port.get("active_mtu"), port.get("max_mtu") or 4096
     if active and port.get("link_layer") == "InfiniBand" and mtu and mtu < most:
         said.append(("slow", "active MTU %d B of %d B: the subnet manager or the other end sets it so" % (mtu, most)))

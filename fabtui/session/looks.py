@@ -23,6 +23,8 @@ OWN_DEADLINE = 5.0
 _DIED = "it ended the process that ran it"
 #: The clock is asked so often; the quickest answer is the most exact.
 CLOCK_QUESTIONS = 5
+#: So many nodes, one after the other, are tried to walk over the whole InfiniBand fabric: not all have the rights.
+WALKERS = 3
 
 #: What is looked at in a preflight, in the order it is told. Those that the node side does not have are left out.
 PREFLIGHT = (
@@ -38,7 +40,7 @@ PREFLIGHT = (
     "ibfabric",
 )
 #: What is looked at as soon as a session has nodes: quick, and without the NVIDIA driver, which has other work then.
-EARLY = ("clock", "host", "firewall", "ibstat")
+EARLY = ("clock", "host", "firewall", "ibstat", "rdma", "ibfabric")
 #: What a node must have for a probe to be of use: the name of a list of its inventory.
 _NEEDS = {"ibstat": "ib", "rdma": "ib", "ibfabric": "ib", "nvlink": "gpus", "gpus": "gpus", "topology": "gpus"}
 
@@ -76,20 +78,48 @@ class Looks:
 
     async def look_at(self, nodes: Iterable[str], probes: Iterable[str]) -> None:
         """Run light probes on those nodes that have what they look at."""
-        wanted = list(probes)
+        names = list(nodes)
         async with asyncio.TaskGroup() as group:
-            for node in nodes:
-                inventory = self._model.nodes[node].inventory or {}
-                for probe in wanted:
-                    if probe not in _NEEDS or inventory.get(_NEEDS[probe]):
-                        group.create_task(self._clock(node) if probe == "clock" else self._look(node, probe))
+            for probe in probes:
+                able = [node for node in names if self._can(node, probe)]
+                if probe == "ibfabric":
+                    group.create_task(self._fabric(able))
+                    continue
+                for node in able:
+                    group.create_task(self._clock(node) if probe == "clock" else self._look(node, probe))
 
-    async def _look(self, node: str, probe: str) -> None:
+    def _can(self, node: str, probe: str) -> bool:
+        return probe not in _NEEDS or bool((self._model.nodes[node].inventory or {}).get(_NEEDS[probe]))
+
+    async def _look(self, node: str, probe: str, args: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        """Run a probe on a node, tell what it found, and return that; nothing where it failed."""
         try:
-            value = await self._remotes[node].probe(probe, {}, LOOK_DEADLINE)
-            self._pump.emit(event(Kind.LOOK, node=node, probe=probe, value=value))
+            value = await self._remotes[node].probe(probe, dict(args or {}), LOOK_DEADLINE)
         except ProbeFailed as failed:
             self._pump.emit(event(Kind.LOOK, node=node, probe=probe, error=one_line(failed.text, 500)))
+            return {}
+        self._pump.emit(event(Kind.LOOK, node=node, probe=probe, value=value))
+        return value
+
+    async def _fabric(self, nodes: list[str]) -> None:
+        """Have each node ask about its own cables; one that may do so walks over the whole fabric, for all of them."""
+        if any(self._walked(self._model.nodes[node].looks.get("ibfabric")) for node in self._model.nodes):
+            first: list[str] = []
+        else:
+            first = nodes[:WALKERS]
+        async with asyncio.TaskGroup() as group:
+            for node in nodes:
+                if node not in first:
+                    group.create_task(self._look(node, "ibfabric", {"whole": False}))
+            for at, node in enumerate(first):
+                if self._walked(await self._look(node, "ibfabric", {"whole": True})):
+                    for other in first[at + 1 :]:
+                        group.create_task(self._look(other, "ibfabric", {"whole": False}))
+                    break
+
+    @staticmethod
+    def _walked(value: Mapping[str, Any] | None) -> bool:
+        return isinstance((value or {}).get("fabric"), dict)
 
     async def _look_own(self, nodes: Iterable[str]) -> None:
         """Run the user's own probes, after the others: one that ends the process it runs in takes none of those along.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 #: The probes of a whole session, in the order they run.
-ALL_PROBES = ("clock", "host", "firewall", "ping", "udp", "ibstat", "nvlink", "p2p", "all_reduce")
+ALL_PROBES = ("clock", "host", "firewall", "ping", "udp", "ibstat", "rdma", "ibfabric", "nvlink", "p2p", "all_reduce")
 
 #: The layers of pairs, in the order they are tested.
 ALL_LAYERS = ("world", "p2p")

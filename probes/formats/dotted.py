@@ -9,6 +9,8 @@ from fabtui_probes.formats import ibwords
 from fabtui_probes.formats.base import Notes
 
 _FIELD = re.compile(r"\s*([A-Za-z][\w ]{0,60}?):\.*\s*(.*)", re.ASCII)
+# What the bits of the mask above stand for, a line each.
+_FLAG = re.compile(r"\t{2,}(Is|Has|No)\w{1,60}|\s{8,}(Is|Has)\w{1,60}", re.ASCII)
 _LID = re.compile(r"Lid ([0-9]{1,6})\b", re.ASCII)
 
 
@@ -35,7 +37,7 @@ class Block(NamedTuple):
 def blocks(text: str, notes: Notes) -> List[Block]:
     """Return the answers in a text; complaints become warnings, and what is none of this is noted as unknown."""
     found: List[Block] = []
-    before = ""
+    before = last = ""
     for line in ibwords.lines(text):
         field = _FIELD.fullmatch(line)
         if line.startswith("#"):
@@ -48,7 +50,11 @@ def blocks(text: str, notes: Notes) -> List[Block]:
         elif field:
             if not found:
                 found.append(Block("", None, None, "", before, {}))
-            found[-1].fields[field.group(1)] = field.group(2).strip()[:200]
+            last = field.group(1)
+            found[-1].fields[last] = field.group(2).strip()[:200]
+        elif found and last and _FLAG.fullmatch(line):
+            flags = found[-1].fields.get(last + " flags", "")
+            found[-1].fields[last + " flags"] = (flags + " " + line.strip()).strip()[:2000]
         else:
             notes.puzzled(line)
     return found

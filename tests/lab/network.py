@@ -197,6 +197,10 @@ class Network:
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
+    def in_fabric(self, argv: Iterable[str]) -> list[str]:
+        """Return the command that runs a command in the network between the nodes."""
+        return self._fabric.enter(argv, only_net=True)
+
     def fabric(self, *argv: str, text: str = "") -> str:
         """Run a command in the network between the nodes."""
         return self._fabric.run(*argv, text=text, only_net=True)
