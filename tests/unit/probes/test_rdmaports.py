@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabtui_probes import gids, ibstat, portcounts, rdmaports
+
+from .places import Tree
+
+MAPPED = "0000:0000:0000:0000:0000:ffff:0a00:{:04x}"
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder that comes first on PATH, with tools of ours that say nothing until they are told to."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    for name in ("ibv_devinfo", "rdma", "ethtool"):
+        say(folder, name, "")
+    for name in ("NCCL_IB_GID_INDEX", "NCCL_IB_HCA"):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+def say(folder: Path, tool: str, text: str, code: int = 0) -> None:
+    (folder / tool).write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\nexit {code}\n")
+    (folder / tool).chmod(0o755)
+
+
+def roce(tree: Tree, name: str, netdev: str, index: int = 3, mtu: int = 9000, **values: object) -> None:
+    """Make a RoCE port whose RoCE v2 GID of an IPv4 address has an index."""
+    tree.nic(netdev, mtu=mtu)
+    types: dict[str, object] = {f"gid_attrs__types__{n}": "IB/RoCE v1" if n % 2 == 0 else "RoCE v2" for n in range(8)}
+    table: dict[str, object] = {
+        "gids__0": "fe80:0000:0000:0000:0e42:a1ff:fe5d:4db8",
+        "gids__1": "fe80:0000:0000:0000:0e42:a1ff:fe5d:4db8",
+        f"gids__{index - 1}": MAPPED.format(1),
+        f"gids__{index}": MAPPED.format(1),
+        "gids__7": "0000:0000:0000:0000:0000:0000:0000:0000",
+    }
+    tree.ca(name, None, netdev, **{"link_layer": "Ethernet", "pkeys__0": "0xffff", **types, **table, **values})
+
+
+def run(tree: Tree, **args: Any) -> dict[str, Any]:
+    return rdmaports.run(args, None, 20.0, str(tree.root))
+
+
+def said(value: dict[str, Any]) -> list[tuple[str, str, str]]:
+    return [(one["subject"], one["verdict"], one["text"]) for one in rdmaports.judge(value)]
+
+
+def test_a_roce_port(tree: Tree, tools: Path) -> None:
+    roce(tree, "mlx5_0", "eth7", index=5)
+    value = run(tree, nics=[])
+    (port,) = value["ports"]
+    assert (port["gid_index"], port["ipv4"], port["pkeys"]) == (5, "10.0.0.1", ["0xffff"])
+    assert (port["active_mtu"], port["mtu_from"], port["netdev_mtu"]) == (4096, "interface", 9000)
+    assert [(gid["index"], gid["type"], gid["ipv4"]) for gid in port["gids"]] == [
+        (0, "RoCE v1", None),
+        (1, "RoCE v2", None),
+        (4, "RoCE v1", "10.0.0.1"),
+        (5, "RoCE v2", "10.0.0.1"),
+    ]
+    assert [nic["interface"] for nic in value["nics"]] == ["eth7"]
+    assert said(value) == []
+
+
+def test_what_verbs_say_comes_first(tree: Tree, tools: Path) -> None:
+    tree.ca("mlx5_0")
+    text = "hca_id:\tmlx5_0\n\t\tport:\t1\n\t\t\tstate:\t\t\tPORT_ACTIVE (4)\n\t\t\tmax_mtu:\t\t4096 (5)\n"
+    say(tools, "ibv_devinfo", text + "\t\t\tactive_mtu:\t\t2048 (4)\n", code=255)
+    value = run(tree)
+    (port,) = value["ports"]
+    assert (port["max_mtu"], port["active_mtu"], port["mtu_from"]) == (4096, 2048, "ibv_devinfo")
+    ((subject, verdict, told),) = said(value)
+    assert (subject, verdict) == ("mlx5_0/1", "slow")
+    assert "2048 B of 4096 B" in told
+
+
+def test_without_tools_little_is_known_and_nothing_said(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fabtui_probes.commands.environment", lambda extra=None: {"PATH": "/nowhere"})
+    tree.ca("mlx5_0")
+    value = run(tree)
+    assert (value["ports"][0]["active_mtu"], value["ports"][0]["mtu_from"]) == (None, None)
+    assert said(value) == []
+
+
+def test_a_small_mtu_counts_on_fast_roce_only(tree: Tree, tools: Path) -> None:
+    roce(tree, "mlx5_0", "eth0", mtu=1500, rate="400 Gb/sec (4X NDR)")
+    roce(tree, "mlx5_1", "eth1", mtu=1500, rate="25 Gb/sec (1X EDR)")
+    value = run(tree, nics=[])
+    assert [port["active_mtu"] for port in value["ports"]] == [1024, 1024]
+    assert [(subject, verdict) for subject, verdict, _ in said(value)] == [("mlx5_0/1", "slow")]
+
+
+def test_an_index_from_the_environment_that_is_wrong(tree: Tree, tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    roce(tree, "mlx5_0", "eth0", index=5)
+    monkeypatch.setenv("NCCL_IB_GID_INDEX", "3")
+    ((subject, verdict, text),) = said(run(tree, nics=[]))
+    assert (subject, verdict) == ("mlx5_0/1", "failed")
+    assert "NCCL_IB_GID_INDEX=3" in text
+    assert "5 is" in text
+    monkeypatch.setenv("NCCL_IB_GID_INDEX", "5")
+    assert said(run(tree, nics=[])) == []
+
+
+def test_limited_members_and_ports_without_ipv4(tree: Tree, tools: Path) -> None:
+    roce(tree, "mlx5_0", "eth0", pkeys__0="0x7fff", gids__2="", gids__3="")
+    verdicts = [(verdict, text.partition(":")[0]) for _, verdict, text in said(run(tree, nics=[]))]
+    assert verdicts == [
+        ("inconclusive", "no RoCE v2 GID of an IPv4 address"),
+        ("inconclusive", "only limited member of its partitions"),
+    ]
+
+
+def test_counters(tree: Tree, tools: Path) -> None:
+    counts = {"counters__symbol_error": 65535, "counters__link_downed": 2, "counters__port_xmit_wait": 7}
+    tree.ca(
+        "mlx5_0",
+        None,
+        None,
+        **counts,
+        hw_counters__lifespan=10,
+        hw_counters__out_of_sequence=4,
+        counters__port_rcv_errors=0,
+    )
+    value = run(tree)
+    (port,) = value["ports"]
+    assert port["errors"] == {"symbol_error": 65535, "link_downed": 2, "port_xmit_wait": 7, "out_of_sequence": 4}
+    assert (port["saturated"], port["refresh"]) == (["symbol_error"], 10)
+    assert [(verdict, text) for _, verdict, text in said(value)] == [
+        ("slow", "errors of the link: symbol_error 65535 or more (it stands at its limit)"),
+        ("inconclusive", "the link went down: link_downed 2"),
+    ]
+
+
+def test_few_errors_are_worth_a_note() -> None:
+    assert [verdict for verdict, _ in portcounts.judge_counts({"errors": {"symbol_error": 3}})] == ["note"]
+    assert [verdict for verdict, _ in portcounts.judge_counts({"errors": {"port_rcv_errors": 11}})] == ["slow"]
+    assert portcounts.judge_counts({"errors": {"port_xmit_wait": 1 << 30}}) == []
+    assert portcounts.judge_counts({"errors": None, "saturated": None}) == []
+
+
+def test_interfaces(tree: Tree, tools: Path) -> None:
+    tree.nic("eth0", speed=25000, operstate="up")
+    (tools / "ethtool").write_text(
+        "#!/bin/sh\ncase $1 in\n"
+        "-i) echo 'driver: mlx5_core'; echo 'firmware-version: 28.39' ;;\n"
+        "-a) echo 'Pause parameters for eth0:'; printf 'RX:\\ton\\nTX:\\toff\\n' ;;\n"
+        "-S) printf 'NIC statistics:\\n     rx_packets: 9\\n     rx_discards_phy: 4\\n     rx_prio3_pause: 6\\n' ;;\n"
+        "*) printf 'Settings for eth0:\\n\\tSupported link modes:   100000baseCR4/Full\\n\\tSpeed: 10000Mb/s\\n"
+        "\\tLink detected: yes\\n' ;;\nesac\n"
+    )
+    value = run(tree, nics=["eth0", "gone", 7])
+    (nic,) = value["nics"]
+    assert nic == {
+        "interface": "eth0",
+        "speed": 10000,
+        "fastest": 100000,
+        "link": "yes",
+        "pause": {"rx": "on", "tx": "off"},
+        "driver": "mlx5_core",
+        "firmware": "28.39",
+        "discards": {"rx_discards_phy": 4, "rx_prio3_pause": 6},
+        "error": None,
+    }
+    assert said(value) == [("eth0", "slow", "runs at 10 Gb/s, can do 100")]
+
+
+def port(ca: str, **values: Any) -> dict[str, Any]:
+    start = {"ca": ca, "port": 1, "state": "Active", "link_layer": "Ethernet", "rate": 400.0, "gid_index": 3}
+    return {**start, **values}
+
+
+@pytest.mark.parametrize(
+    ("ports", "index", "hca", "words"),
+    [
+        ([], None, None, "no RoCE port is active"),
+        ([port("a"), port("b")], 3, None, "NCCL older than 2.21 needs NCCL_IB_GID_INDEX=3"),
+        ([port("a"), port("b", gid_index=5)], None, None, "the index differs (a/1: 3, b/1: 5)"),
+        ([port("a", gid_index=None)], None, None, "no port has a RoCE v2 GID"),
+        ([port("a", link_layer="InfiniBand")], None, None, "leave NCCL_IB_GID_INDEX unset"),
+        ([port("a"), port("b", rate=100.0)], 3, "=a:1", "NCCL older"),
+        ([port("a"), port("b", rate=None)], 3, None, "NCCL older"),
+        ([port("a"), port("b", state="Down", gid_index=9, rate=100.0)], 3, None, "NCCL older"),
+    ],
+)
+def test_what_nccl_should_be_told(ports: list[dict[str, Any]], index: int | None, hca: str | None, words: str) -> None:
+    advice = gids.nccl_advice(ports)
+    assert (advice["gid_index"], advice["hca"]) == (index, hca)
+    assert words in advice["gid_why"]
+
+
+def test_addresses_in_gids() -> None:
+    assert gids.ipv4("0000:0000:0000:0000:0000:ffff:ac13:003c") == "172.19.0.60"
+    assert gids.ipv4("fe80:0000:0000:0000:0e42:a1ff:fe5d:4db8") is None
+    assert gids.ipv4(None) is None
+
+
+def cas(*ports: dict[str, Any]) -> dict[str, Any]:
+    start = {"port": 1, "state": "Active", "physical_state": "LinkUp", "link_layer": "Ethernet", "rate": 400.0}
+    return {
+        "cas": [{"ca": f"m{n}", "type": "MT4129", "ports": [{**start, **port}]} for n, port in enumerate(ports)],
+    }
+
+
+@pytest.mark.parametrize(
+    ("ports", "wanted"),
+    [
+        ([{}, {}], []),
+        ([{}, {"rate": 200.0}], [("m1/1", "slow")]),
+        ([{}, {"state": "Down", "physical_state": "Disabled", "rate": 40.0}], [("m1/1", "failed")]),
+        ([{"state": "Down", "physical_state": "Disabled"}], [("m0/1", "inconclusive")]),
+        ([{"state": "Down", "physical_state": "Polling", "link_layer": "InfiniBand"}], [("m0/1", "failed")]),
+        ([{"state": "Initializing"}], [("m0/1", "failed")]),
+        ([{"state": "unknown", "rate": None}], []),
+        ([{"rate": None}, {}], []),
+    ],
+)
+def test_states_and_rates_are_judged_by_ibstat(ports: list[dict[str, Any]], wanted: list[tuple[str, str]]) -> None:
+    assert [(one["subject"], one["verdict"]) for one in ibstat.judge(cas(*ports))] == wanted

@@ -1,0 +1,77 @@
+"""Who asks about the fabric: each node about its own cables, one about the whole, where there is InfiniBand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fabtui.fabric.model import Model
+from fabtui.session.looks import WALKERS, Looks
+from fabtui.session.options import SessionOptions
+from fabtui.session.remote import ProbeFailed
+
+
+class Asked:
+    """Nodes that note what they are asked."""
+
+    def __init__(self, walks: set[str], fails: set[str] = frozenset()) -> None:  # type: ignore[assignment]
+        self.walks = walks
+        self.fails = fails
+        self.questions: list[tuple[str, str, Any]] = []
+
+    def node(self, name: str) -> Any:
+        asked = self
+
+        class Node:
+            async def probe(self, probe: str, args: dict[str, Any], deadline: float) -> dict[str, Any]:
+                asked.questions.append((name, probe, args.get("whole")))
+                if name in asked.fails:
+                    raise ProbeFailed("failed", "no")
+                return {"fabric": {} if args["whole"] and name in asked.walks else None}
+
+        return Node()
+
+
+class Pump:
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def emit(self, event: dict[str, Any]) -> None:
+        self.model.apply({"time": 1.0, "seq": 0, **event})
+
+
+async def look(asked: Asked, nodes: list[str], model: Model | None = None, without: str = "") -> Model:
+    model = model or Model()
+    for node in nodes:
+        ib = [] if node == without else [{"ca": "mlx5_0"}]
+        model.apply({"kind": "inventory", "node": node, "value": {"ib": ib}})
+    looks = Looks(SessionOptions(), Pump(model), model, {node: asked.node(node) for node in nodes})  # type: ignore[arg-type]
+    await looks.look_at(nodes, ["ibfabric"])
+    return model
+
+
+async def test_one_node_walks_for_all() -> None:
+    asked = Asked({"a", "b", "c"})
+    model = await look(asked, ["a", "b", "c", "d"], without="d")
+    assert sorted(asked.questions) == [
+        ("a", "ibfabric", True),
+        ("b", "ibfabric", False),
+        ("c", "ibfabric", False),
+    ]
+    assert model.nodes["a"].looks["ibfabric"] == {"fabric": {}}
+    await look(asked, ["e"], model)
+    assert asked.questions[-1] == ("e", "ibfabric", False)
+
+
+@pytest.mark.parametrize("fails", [set(), {"n0"}])
+async def test_some_are_tried_and_not_all(fails: set[str]) -> None:
+    nodes = [f"n{number}" for number in range(WALKERS + 3)]
+    asked = Asked({"n1"}, fails)
+    await look(asked, nodes)
+    assert [name for name, _, whole in asked.questions if whole] == ["n0", "n1"]
+    assert {name for name, _, _ in asked.questions} == set(nodes)
+    asked = Asked(set())
+    await look(asked, nodes)
+    assert sum(bool(whole) for _, _, whole in asked.questions) == WALKERS
+    assert len(asked.questions) == len(nodes)
