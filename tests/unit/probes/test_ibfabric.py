@@ -44,7 +44,8 @@ class Tools:
         self.own()
         self.script(
             "smpquery",
-            'case "$*" in\n*"portinfo 0 1") cat own ;;\n*"portinfo 0,1 4") cat peer ;;\n*"portinfo 0,1 0") cat base ;;\n'
+            'case "$*" in\n*"portinfo 0 1") cat own ;;\n*"portinfo 0,1 4") cat peer ;;\n'
+            '*"portinfo 0,1 0") cat base ;;\n'
             "*nodeinfo*) cat node ;;\n*nodedesc*) echo 'Node Description:.......leaf2' ;;\nesac",
         )
         (folder / "node").write_text(NODE)
