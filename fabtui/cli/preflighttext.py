@@ -24,6 +24,8 @@ from fabtui.fabric.model import Model
 from fabtui.fabric.nodeset import count
 from fabtui.fabric.text import one_line
 
+#: Of so many findings the evidence is told without being asked.
+_FEW = 12
 #: SGR parameters of the roles; never red against green, and each has a glyph as well.
 _COLORS = {"bad": "1;35", "warn": "33", "note": "36", "name": "1", "head": "1", "dim": "2"}
 
@@ -52,7 +54,13 @@ def preflight_text(
     """
     glyphs = ASCII if ascii_only else UNICODE
     parts: list[list[Line]] = [[head_line(found), *kind_lines(found.table, width, glyphs)]]
-    parts.append([line for one in found.findings for line in finding_lines(one, width, glyphs, everything)])
+    parts.append(
+        [
+            line
+            for one in found.findings
+            for line in finding_lines(one, width, glyphs, everything or len(found.findings) <= _FEW)
+        ]
+    )
     if found.missing:
         title: Line = [("could not be looked at", "head")]
         parts.append([title, *([(f"  {cut(one_line(line), width - 2, glyphs)}", "warn")] for line in found.missing)])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from fabtui.diagnosis.finding import Finding
 from fabtui.fabric.looked import Looked, dicts, text
+from fabtui.fabric.nodeset import fold
 
 
 def clashes(nodes: Sequence[Looked]) -> list[Finding]:
@@ -82,7 +83,9 @@ def _names(nodes: Sequence[Looked]) -> list[Finding]:
         if len(set(boots)) < 2:
             continue
         told = f"are different machines that all call themselves {name}"
-        evidence = tuple(f"{node.name}: boot id {boot or 'unknown'}" for node, boot in zip(group, boots, strict=True))
+        evidence = tuple(
+            f"{fold([node.name])}: boot id {boot or 'unknown'}" for node, boot in zip(group, boots, strict=True)
+        )
         found.append(Finding("warn", "hostname", told, _names_of(group), evidence, "hostnamectl set-hostname"))
     return found
 

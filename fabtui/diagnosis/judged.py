@@ -9,6 +9,7 @@ from typing import Any
 
 from fabtui.diagnosis.finding import VERDICTS, Finding
 from fabtui.fabric.looked import Looked, dicts
+from fabtui.fabric.nodeset import fold
 from fabtui.fabric.text import one_line
 from fabtui_probes import registry
 
@@ -98,7 +99,7 @@ def judged(nodes: Sequence[Looked]) -> list[Finding]:
             continue
         every = list(dict.fromkeys(name for _, names in texts for name in names))
         order = {node.name: at for at, node in enumerate(nodes)}
-        evidence = tuple(f"{', '.join(names)}: {text}" for text, names in texts)
+        evidence = tuple(f"{fold(names)}: {text}" for text, names in texts)
         more = f"{texts[0][0]}; and {len(texts) - 1} more of the kind"
         found.append(_finding(verdict, subject, more, sorted(every, key=order.__getitem__), evidence))
     return found
@@ -113,5 +114,5 @@ def _verdict(word: str) -> str:
 
 
 def _finding(verdict: str, subject: str, text: str, names: Sequence[str], evidence: tuple[str, ...]) -> Finding:
-    command = _NEXT.get(subject, "").replace("{node}", names[0])
+    command = _NEXT.get(subject, "").replace("{node}", fold(names[:1]))
     return Finding(verdict, subject, text, tuple(names), evidence, command)

@@ -95,9 +95,10 @@ def odd_finding(odd: Odd) -> Finding:
         near = "about " if fact.compare in (Compare.NEAR, Compare.NEAR_ALL) else ""
         others = count(len(odd.agreeing), "other")
         text = f"{fact.title} is {told}, not {near}{usual} as on {others}{of_kind}"
-        evidence.append(f"{usual}: {fold(odd.agreeing)}")
+        # With one value the text says it all.
+        evidence = [*evidence, f"{usual}: {fold(odd.agreeing)}"] if len(ranked) > 1 else []
     nodes = tuple(odd.values)
-    return Finding(fact.verdict, fact.name, text, nodes, tuple(evidence), fact.next.replace("{node}", nodes[0]))
+    return Finding(fact.verdict, fact.name, text, nodes, tuple(evidence), fact.next.replace("{node}", fold(nodes[:1])))
 
 
 def _missing(model: Model) -> Iterable[str]:
@@ -106,7 +107,7 @@ def _missing(model: Model) -> Iterable[str]:
         if record.state.gone:
             yield one_line(f"{record.name}: {record.text or record.state}", 400)
         elif record.inventory is None:
-            yield f"{record.name}: not looked at yet"
+            yield f"{fold([record.name])}: not looked at yet"
         for probe, look in record.looks.items():
             if look.keys() == {"error"}:
                 failed.setdefault(f"{probe}: {one_line(str(look['error']), 300)}", []).append(record.name)

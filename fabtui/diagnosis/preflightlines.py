@@ -90,7 +90,7 @@ def finding_lines(finding: Finding, width: int, glyphs: Glyphs, evidence: bool =
     lines: list[Line] = [[*first, (texts[0], finding.verdict)]]
     for text in textwrap.wrap(" ".join(texts[1:]), max(20, width - 4)):
         lines.append([(indent, ""), (text, finding.verdict)])
-    if evidence and len(finding.evidence) > 1:
+    if evidence and finding.evidence:
         lines += [
             [(indent, ""), (cut(line, max(20, width - 4), glyphs), "dim")] for line in finding.evidence[:_EVIDENCE]
         ]

@@ -167,8 +167,8 @@ def _plugins(node: Looked) -> Value:
 
 def _offset(node: Looked) -> Value:
     offset = number(node.seen("clock", "offset"))
-    # An SSH connection tells no more than milliseconds.
-    return None if offset is None else round(offset, 3)
+    # An SSH connection tells no more than milliseconds; what is added makes 0 of -0.
+    return None if offset is None else round(offset, 3) + 0.0
 
 
 def _uncertainty(node: Looked) -> float:
@@ -286,7 +286,7 @@ FACTS: tuple[Fact, ...] = (
     Fact("bios", "BIOS", _host("identity", "bios"), verdict="note"),
     Fact(
         "clock",
-        "clock, ahead of here",
+        "clock offset",
         _offset,
         Compare.NEAR_ALL,
         "s",

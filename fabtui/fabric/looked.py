@@ -78,7 +78,7 @@ def counted(values: Iterable[Any]) -> str | None:
 
 
 def spread(values: Iterable[tuple[Any, Any]], unit: str = "") -> str | None:
-    """Return what things of a kind have in common, and which differ: ``400; mlx5_3: 200``; None for nothing.
+    """Return what things of a kind have in common, and which differ: ``400, 200 on mlx5_3``; None for nothing.
 
     How many there are is a fact of its own: a node that lost one of them is not to differ in all it has of them.
 
@@ -96,8 +96,8 @@ def spread(values: Iterable[tuple[Any, Any]], unit: str = "") -> str | None:
     parts = [ranked[0][0]]
     for word, names in ranked[1:]:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        parts.append(f"{', '.join(names[:_NAMED])}{more}: {word}")
-    return one_line("; ".join(parts), LONGEST)
+        parts.append(f"{word} on {', '.join(names[:_NAMED])}{more}")
+    return one_line(", ".join(parts), LONGEST)
 
 
 def _word(value: Any, unit: str) -> str:

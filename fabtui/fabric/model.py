@@ -38,6 +38,7 @@ class Model:
     Attributes:
         version: Grows with each applied event.
         layout: Grows when endpoints were added, so that whoever draws knows to lay out anew.
+        looked: Grows with what is found on a node, and with its state.
         nodes: The nodes in the order the user gave them.
         endpoints: The rows and columns of the grid, by number.
         log: The latest lines of the event log.
@@ -58,6 +59,7 @@ class Model:
     def __init__(self) -> None:
         self.version = 0
         self.layout = 0
+        self.looked = 0
         self.nodes: dict[str, NodeRecord] = {}
         self.endpoints: list[Endpoint] = []
         self.log: deque[LogLine] = deque(maxlen=LOG_LINES)
@@ -133,6 +135,7 @@ class Model:
         return self.nodes.setdefault(name, NodeRecord(name))
 
     def _on_node(self, event: dict[str, Any]) -> None:
+        self.looked += 1
         record = self._record(event["node"])
         record.state = NodeState(event["state"])
         record.text = event.get("text") or ""
@@ -145,6 +148,7 @@ class Model:
         self._changed = None
 
     def _on_inventory(self, event: dict[str, Any]) -> None:
+        self.looked += 1
         self._record(event["node"]).inventory = event["value"]
         self.addresses.place(event["node"], event["value"])
 
@@ -162,6 +166,7 @@ class Model:
         self._changed = None
 
     def _on_look(self, event: dict[str, Any]) -> None:
+        self.looked += 1
         record = self._record(event["node"])
         value = event.get("value")
         kept = value if value is not None else {"error": event.get("error", "")}

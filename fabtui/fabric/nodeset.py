@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from fabtui.fabric.text import one_line
+
+_LONGEST = 253
 _NUMBERED = re.compile(r"(.*?)(\d{1,18})(\D*)", re.ASCII | re.DOTALL)
 
 
 def fold(names: Iterable[str]) -> str:
-    """Return nodes as a set in brackets; those with one pattern are together, in the order of their first ones."""
+    """Return nodes as a set in brackets, cleaned; those of one pattern together, in the order of their first ones."""
     groups: dict[tuple[str, str], list[str]] = {}
-    for name in dict.fromkeys(names):
+    for name in dict.fromkeys(one_line(name, _LONGEST) for name in names):
         found = _NUMBERED.fullmatch(name)
         if found is None:
             groups[name, ""] = []

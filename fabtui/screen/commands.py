@@ -52,6 +52,7 @@ def binding_groups() -> list[tuple[str, type[DOMNode]]]:
     from fabtui.screen.main import MainScreen
     from fabtui.screen.node import NodeScreen
     from fabtui.screen.pair import PairScreen
+    from fabtui.screen.preflight import PreflightScreen
     from fabtui.screen.worst import WorstList
 
     return [
@@ -61,6 +62,7 @@ def binding_groups() -> list[tuple[str, type[DOMNode]]]:
         ("worst pairs", WorstList),
         ("pair", PairScreen),
         ("node", NodeScreen),
+        ("preflight", PreflightScreen),
         ("pair, node and help", DetailScreen),
         ("questions", ConfirmScreen),
         ("jump", JumpScreen),

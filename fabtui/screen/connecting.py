@@ -9,6 +9,7 @@ from fabtui.fabric.events import NodeState
 from fabtui.fabric.model import Model, NodeRecord
 from fabtui.fabric.text import one_line
 from fabtui.screen.levels import Glyphs
+from fabtui.screen.preflight import LatestPreflight, short
 from fabtui.screen.textline import TextLine
 from fabtui.screen.words import MUTED, Part, state_style
 
@@ -81,6 +82,7 @@ class ConnectingView(VerticalScroll):
         self._text = TextLine()
         super().__init__(self._text, id=id)
         self._glyphs = glyphs
+        self.latest = LatestPreflight()
 
     def put(self, model: Model | None, title: str) -> None:
         """Show the nodes of a model."""
@@ -88,7 +90,9 @@ class ConnectingView(VerticalScroll):
             self._text.show(Content.assemble((f" starting {one_line(title, 60)}", MUTED)), layout=True)
             return
         width = max(len(one_line(name, 64)) for name in model.nodes)
-        contents = [
+        findings = short(self.latest.of(model)[0], max(40, self.size.width - 2), self._glyphs.plain)
+        contents = [Content.assemble(*line) for line in findings]
+        contents += [
             Content.assemble(*line)
             for record in model.nodes.values()
             for line in node_lines(model, record, self._glyphs, width)

@@ -23,6 +23,7 @@ from fabtui.screen.grid import GridView
 from fabtui.screen.legends import layers_of, legend
 from fabtui.screen.pairwords import pair_name, panel_lines, status_parts, summary_text
 from fabtui.screen.panel import PANEL_TEXT, ColorKey, KeyBar, LogView, SidePanel, clipped, worst_lines
+from fabtui.screen.preflight import PreflightScreen
 from fabtui.screen.source import ModelSource
 from fabtui.screen.textline import TextLine
 from fabtui.screen.title import LayerTabs, badges, title_content
@@ -78,6 +79,7 @@ class MainScreen(Screen[None]):
         ),
         Binding("y", "copy", "copy", id="main.copy", tooltip="copy what is known of the cursor's pair"),
         Binding("c", "connecting", "nodes", id="main.connecting", tooltip="the nodes' states, and back to the grid"),
+        Binding("P", "preflight", "preflight", id="main.preflight", tooltip="what is wrong with nodes, what differs"),
         Binding("L", "log", "log", id="main.log", tooltip="make the event log large or small"),
         Binding("p", "panel", id="main.panel", show=False, tooltip="show or hide the side panel"),
     ]
@@ -323,6 +325,10 @@ class MainScreen(Screen[None]):
             self._fabric_app.open_node(seats[which].node)
         elif self.model.nodes:
             self._fabric_app.open_node(next(iter(self.model.nodes)))
+
+    def action_preflight(self) -> None:
+        """Look at what the nodes were found to be."""
+        self._fabric_app.push_screen(PreflightScreen(self.nodes_view.latest))
 
     def action_next_bad(self, step: int) -> None:
         """Go to the next or the previous bad cell."""

@@ -19,6 +19,7 @@ from fabtui.screen.nodetables import (
     system_lines,
     text_of,
 )
+from fabtui.screen.preflight import own_lines
 from fabtui.screen.words import MUTED, Part, state_style, time_text
 
 _RAW_LIMIT = 60_000
@@ -103,7 +104,7 @@ def node_lines(model: Model, record: NodeRecord) -> Lines:
     lines += ib_lines(record.looks.get("ibstat"), inventory)
     if inventory is not None:
         lines += nic_lines(inventory) + library_lines(inventory)
-    lines += _raw_lines(record)
+    lines += own_lines(record) + _raw_lines(record)
     return lines
 
 

@@ -106,7 +106,7 @@ def test_one_card_that_differs_within_a_node_is_named() -> None:
     nodes = [node(f"n{i}") for i in range(3)]
     nodes[1].inventory["ib"][3]["rate"] = 200.0
     (odd,) = table(*nodes).odd
-    assert odd.values == {"n1": "400 Gb/s; mlx5_3: 200 Gb/s"}
+    assert odd.values == {"n1": "400 Gb/s, 200 Gb/s on mlx5_3"}
 
 
 def test_a_nvlink_that_is_down_shows() -> None:

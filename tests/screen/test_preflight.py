@@ -1,0 +1,135 @@
+"""The preflight on the screen, in short while nodes connect, and what the user's own probes gave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fabtui.fabric.events import Kind, NodeState, event
+from fabtui.screen.node import NodeScreen
+from fabtui.screen.preflight import LatestPreflight, PreflightScreen
+from tests.screen.conftest import make_app, settled
+from tests.screen.fakefeed import FakeFeed, Story
+from tests.screen.test_snapshots import Compare, pressed
+from tests.unit.fabric.cluster import clock, host, inventory, memlock, node
+
+SIZES = [(80, 24), (120, 40)]
+NAMES = [f"n{i:03}" for i in range(60, 76)]
+
+
+def story() -> Story:
+    """Return sixteen nodes of eight H200s: one with memlock, one with an older driver and a slow port, one late."""
+    told = Story(NAMES, 8)
+    for name in NAMES:
+        one = node(name)
+        if name == "n062":
+            one = node(name, host=memlock(name, 65536))
+        elif name == "n067":
+            found = inventory(host=name, driver="550.54.15")
+            found["ib"][3]["rate"] = 200.0
+            one = node(name, found, clock=clock(-3.25))
+        told.state(name, NodeState.CONNECTING)
+        if name == "n070":
+            told.state(name, NodeState.FAILED, "no route to host", "ping n070")
+            continue
+        told.add(event(Kind.INVENTORY, node=name, value=dict(one.inventory)))
+        for probe, value in one.looks.items():
+            told.add(event(Kind.LOOK, node=name, probe=probe, value=dict(value)))
+        told.state(name, NodeState.READY)
+    return told
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_looks(snap_compare: Compare, size: tuple[int, int]) -> None:
+    app = make_app(FakeFeed(story().events))
+    assert snap_compare(app, terminal_size=size, run_before=pressed("P"))
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_while_connecting(snap_compare: Compare, size: tuple[int, int]) -> None:
+    app = make_app(FakeFeed(story().events))
+    assert snap_compare(app, terminal_size=size, run_before=pressed())
+
+
+def test_ascii_and_no_colour(snap_compare: Compare) -> None:
+    app = make_app(FakeFeed(story().events), colors="none", ascii=True)
+    assert snap_compare(app, terminal_size=(80, 24), run_before=pressed("P"))
+
+
+async def test_all_facts_and_the_way_back() -> None:
+    app = make_app(FakeFeed(story().events))
+    async with app.run_test(size=(120, 200)) as pilot:
+        await settled(app, pilot)
+        await pilot.press("P")
+        await pilot.pause()
+        screen = app.screen
+        assert isinstance(screen, PreflightScreen)
+
+        def text() -> str:
+            return "\n".join("".join(part for part, _ in line) for line in screen.body_lines(118))
+
+        assert "≠ memlock" in text()
+        assert "NUMA nodes" not in text()
+        await pilot.press("a")
+        assert "NUMA nodes" in text()
+        await pilot.press("escape")
+        assert app.screen is app.main
+
+
+async def test_it_follows_the_session() -> None:
+    feed = FakeFeed(story().events, hold=True)
+    app = make_app(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(app, pilot)
+        feed.advance(1)
+        await pilot.press("P")
+        await pilot.pause()
+        screen = app.screen
+        assert isinstance(screen, PreflightScreen)
+        assert "0 nodes looked at" in "".join(text for text, _ in screen.title_parts())
+        feed.advance()
+        while "15 nodes looked at" not in "".join(text for text, _ in screen.title_parts()):
+            await pilot.pause(0.05)
+
+
+def test_it_is_not_made_anew_for_what_it_does_not_show() -> None:
+    told = story()
+    latest = LatestPreflight()
+    found, current = latest.of(told.shadow)
+    told.log("something")
+    assert current
+    assert latest.of(told.shadow) == (found, True)
+    assert latest.of(told.shadow)[0] is found
+
+
+async def test_a_probe_of_the_users_own_is_shown_with_its_node() -> None:
+    told = Story(["n000"], 1)
+    told.connect("n000")
+    judged = [{"subject": "scratch", "verdict": "warn", "text": "/scratch is \x1b[31m93 % full"}]
+    value: dict[str, Any] = {"own": True, "title": "scratch", "value": {"used": 93}, "units": {"used": "%"}}
+    told.add(event(Kind.LOOK, node="n000", probe="scratch", value={**value, "judged": judged, "problem": None}))
+    told.add(event(Kind.LOOK, node="n000", probe="bad", value={"own": True, "problem": "a set, which is no value"}))
+    app = make_app(FakeFeed(told.events))
+    async with app.run_test(size=(120, 100)) as pilot:
+        await settled(app, pilot)
+        app.open_node("n000")
+        await pilot.pause()
+        screen = app.screen
+        assert isinstance(screen, NodeScreen)
+        text = "\n".join("".join(part for part, _ in line) for line in screen.body_lines(118))
+        assert "your probe scratch" in text
+        assert "93 %" in text
+        assert "! /scratch is [31m93 % full" in text
+        assert "did not work: a set, which is no value" in text
+
+
+def test_a_host_name_that_is_not_one_node_alone() -> None:
+    """Two nodes that are one machine are told on the screen as they are in text."""
+    told = Story(["a", "b"], 8)
+    for name in ("a", "b"):
+        same = host("x")
+        told.add(event(Kind.INVENTORY, node=name, value=inventory(host="x")))
+        told.add(event(Kind.LOOK, node=name, probe="host", value=same))
+    found, _ = LatestPreflight().of(told.shadow)
+    assert [finding.subject for finding in found.findings] == ["machine"]
