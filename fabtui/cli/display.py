@@ -71,4 +71,4 @@ def show(make_feed: Callable[[], Feed], settings: ScreenSettings) -> int:
     try:
         return run_app(make_feed, settings)
     except NoScreen as error:
-        raise InputError(f"{error}; without a screen: fabtui run") from None
+        raise InputError(f"{error}; without a screen: fabtui run --text") from None

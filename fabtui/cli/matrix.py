@@ -7,6 +7,7 @@ from fabtui.fabric.endpoint import Endpoint
 from fabtui.fabric.measurement import Layer, Verdict
 from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
+from fabtui.screen.levels import transport_of
 
 #: What stands in a cell instead of a number, or after it.
 GLYPHS = {
@@ -17,7 +18,8 @@ GLYPHS = {
     Verdict.UNTESTED: "-",
 }
 SLOW_MARK = "!"
-_LEGEND = {
+#: What the signs mean.
+LEGEND = {
     "x": "x failed",
     "T": "T timed out",
     "!": "! slow",
@@ -47,17 +49,21 @@ def matrix(model: Model, diagonal: str, layer: Layer = Layer.P2P) -> list[str]:
         shown = (" " if slow else "").join(_padded(cell, width) for cell in row)
         lines.append(f"  {one_line(str(end)):{label}} {shown}".rstrip())
     shown_signs = {cell[-1] for row in cells for cell in row}
-    used = [text for sign, text in _LEGEND.items() if sign in shown_signs]
+    used = [text for sign, text in LEGEND.items() if sign in shown_signs]
     return lines + (["  " + "   ".join(used)] if used else [])
 
 
 def _cell(model: Model, layer: Layer, src: int, dst: int, diagonal: str) -> str:
-    if src == dst:
-        return diagonal
     cell = model.cell(layer, src, dst)
+    if src == dst and cell.measurement is None:
+        return diagonal
     if cell.verdict in GLYPHS:
         return GLYPHS[cell.verdict]
-    return value_text(cell.value) + (SLOW_MARK if cell.verdict is Verdict.SLOW else "")
+    if layer is Layer.TRANSPORT:
+        return transport_of(cell.text)[1] if cell.text else "-"
+    # A change that has no ratio is told in a word.
+    text = cell.text if cell.value is None and cell.text else value_text(cell.value)
+    return text + (SLOW_MARK if cell.verdict is Verdict.SLOW else "")
 
 
 def _padded(cell: str, width: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from typing import TYPE_CHECKING, TextIO
@@ -24,12 +25,13 @@ class Progress:
     Args:
         out: Where to.
         quiet: Show nothing.
+        text: Redraw nothing: whole lines alone, also on a terminal.
     """
 
-    def __init__(self, out: TextIO, quiet: bool) -> None:
+    def __init__(self, out: TextIO, quiet: bool, text: bool = False) -> None:
         self._out = out
         self._quiet = quiet
-        self._live = out.isatty()
+        self._live = out.isatty() and not text and os.environ.get("TERM") not in (None, "", "dumb")
         self._drawn = 0.0
         self._phase = ""
         self._states: dict[str, NodeState] = {}

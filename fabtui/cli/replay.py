@@ -34,6 +34,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("file", metavar="FILE", help="the recording")
     parser.add_argument("--speed", metavar="X", help="times faster than it was, or max (1)")
     parser.add_argument("--text", action="store_true", help="no app: print the summary; exit codes as of run")
+    parser.add_argument("--grids", metavar="LIST", help="with --text: the grids of these layers, or all")
     parser.add_argument("--csv", metavar="FILE", help="with --text: write the measurements as CSV")
     parser.add_argument("--json", metavar="FILE", help="with --text: write everything as JSON")
     parser.add_argument("--table", metavar="FILE", help="with --text: write the tables of the collectives as CSV")
@@ -54,8 +55,8 @@ def execute(args: argparse.Namespace) -> int:
     check_recording(path)
     if "text" in args:
         return _as_text(path, args)
-    if "csv" in args or "json" in args or "table" in args:
-        raise InputError("--csv, --json and --table of replay go with --text; in the app, press e")
+    if {"csv", "json", "table", "grids"} & set(vars(args)):
+        raise InputError("--csv, --json, --table and --grids of replay go with --text; in the app, press e")
     from fabtui.cli.configfile import read_config
     from fabtui.cli.display import screen_settings, show
 
@@ -88,6 +89,7 @@ def check_recording(path: str | Path) -> None:
 
 def _as_text(path: Path, args: argparse.Namespace) -> int:
     from fabtui.cli.configfile import read_config
+    from fabtui.cli.grids import shown_from
     from fabtui.cli.request import Request, output_paths
     from fabtui.cli.summary import summary, takes_unicode
     from fabtui.cli.written import write_outputs
@@ -97,6 +99,7 @@ def _as_text(path: Path, args: argparse.Namespace) -> int:
     from fabtui.session.options import SessionOptions
 
     request = Request(SessionOptions(), *output_paths(vars(args)))
+    shown = shown_from(vars(args))
     plain = "ascii" in args or read_config(args).says("screen.ascii")
     model = Model()
     for event in read_events(path):
@@ -104,7 +107,7 @@ def _as_text(path: Path, args: argparse.Namespace) -> int:
             model.apply(event)
         except (KeyError, ValueError, TypeError) as error:
             raise InputError(f"{path}: event {event.get('seq', '?')} cannot be used ({error})") from None
-    sys.stdout.write(summary(model, plain=plain or not takes_unicode(sys.stdout)))
+    sys.stdout.write(summary(model, plain or not takes_unicode(sys.stdout), shown))
     for line in write_outputs(model, request):
         print(line)
     return exit_code(model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabtui.cli.arguments import (
     add_config_argument,
@@ -16,6 +16,7 @@ from fabtui.cli.arguments import (
 if TYPE_CHECKING:
     import signal
 
+    from fabtui.cli.grids import Shown
     from fabtui.cli.progress import Progress
     from fabtui.cli.request import Request
     from fabtui.session.feed import Feed
@@ -28,11 +29,19 @@ examples:
   fabtui run --nodes n060,n061 --ab NCCL_IB_DISABLE=0,1
   fabtui run --nodes n060,n061 --pair 'n060:3>n061:5' --probes p2p
   fabtui run --nodes @rack1 --watch 3600       a pair that breaks now and then is told
+  fabtui run --nodes n060,n061 --text          every layer, for screen readers and logs
   fabtui run --lab 2x4 --lab-fault 'n000:1>n001:2=drop'
 
 exit codes: 0 all ok; 1 something is slow, failed or timed out; 2 bad usage or input;
 3 something could not be tested; 130 interrupted, what was measured until then is written
 """
+
+
+class Look(NamedTuple):
+    """How the summary looks: ASCII only, and with which grids."""
+
+    plain: bool
+    shown: Shown
 
 
 def add_command(commands: Any) -> None:
@@ -48,6 +57,8 @@ def add_command(commands: Any) -> None:
     add_output_arguments(parser)
     parser.add_argument("--watch", metavar="SECONDS", help="after the sweep, go on testing in the background so long")
     shown = parser.add_argument_group("summary")
+    shown.add_argument("--text", action="store_true", help="for screen readers and logs: every layer, no live line")
+    shown.add_argument("--grids", metavar="LIST", help="the grids of these layers (health,p2p,world,...), or all")
     shown.add_argument("--quiet", "-q", action="store_true", help="no progress on stderr")
     shown.add_argument("--ascii", action="store_true", help="only ASCII characters")
     add_config_argument(parser)
@@ -61,20 +72,22 @@ def execute(args: argparse.Namespace) -> int:
         InputError: The arguments are wrong, or an output could not be written.
     """
     from fabtui.cli.configfile import read_config
+    from fabtui.cli.grids import shown_from
     from fabtui.cli.request import request_from
 
     config = read_config(args)
     request = request_from(args, config)
     seconds = _watched(args)
+    shown = shown_from(vars(args), everything="text" in args)
     import asyncio
 
     from fabtui.cli.progress import Progress
 
     for problem in config.problems:
         print(f"fabtui: {config.told(problem)}; what is wrong there is left out", file=sys.stderr)
-    progress = Progress(sys.stderr, quiet="quiet" in args)
-    plain = "ascii" in args or config.says("screen.ascii")
-    return asyncio.run(_session(request, progress, plain, seconds))
+    progress = Progress(sys.stderr, quiet="quiet" in args, text="text" in args)
+    look = Look("ascii" in args or config.says("screen.ascii"), shown)
+    return asyncio.run(_session(request, progress, look, seconds))
 
 
 def _watched(args: argparse.Namespace) -> float:
@@ -85,14 +98,14 @@ def _watched(args: argparse.Namespace) -> float:
     return seconds(args.watch, "--watch", 1.0, 30 * 86400.0)
 
 
-async def _session(request: Request, progress: Progress, plain: bool, watched: float) -> int:
+async def _session(request: Request, progress: Progress, look: Look, watched: float) -> int:
     from fabtui.session.live import LiveFeed
 
     feed = LiveFeed(request.options)
     progress.watch(feed)
     interrupted = await run_until_signal(feed, watched)
     progress.end()
-    code = _finish(feed, request, plain)
+    code = _finish(feed, request, look)
     if interrupted is not None:
         print(f"fabtui: interrupted by {interrupted.name}; the above is what was known by then", file=sys.stderr)
         return 128 + interrupted.value
@@ -137,12 +150,12 @@ async def run_until_signal(feed: Feed, watched: float = 0.0) -> signal.Signals |
     return caught[0] if caught else None
 
 
-def _finish(feed: Feed, request: Request, plain: bool) -> int:
+def _finish(feed: Feed, request: Request, look: Look) -> int:
     from fabtui.cli.summary import summary, takes_unicode
     from fabtui.cli.written import write_outputs
     from fabtui.fabric.outcome import exit_code
 
-    sys.stdout.write(summary(feed.model, plain=plain or not takes_unicode(sys.stdout)))
+    sys.stdout.write(summary(feed.model, look.plain or not takes_unicode(sys.stdout), look.shown))
     for line in write_outputs(feed.model, request):
         print(line)
     if request.options.record is not None:

@@ -9,7 +9,7 @@ from typing import TextIO
 from fabtui.cli.capped import capped
 from fabtui.cli.collectives import collective_tables
 from fabtui.cli.comparison import comparison
-from fabtui.cli.matrix import matrix
+from fabtui.cli.grids import Shown, grid, grids
 from fabtui.cli.numbers import size_text, value_text
 from fabtui.cli.trouble import Signs, trouble
 from fabtui.diagnosis.layers import differing
@@ -19,8 +19,6 @@ from fabtui.fabric.model import Model, NodeRecord
 from fabtui.fabric.outcome import not_tested
 from fabtui.fabric.text import one_line
 
-#: The matrix is printed up to this many endpoints; more do not fit a line.
-WIDEST = 32
 _PAIR_CLASSES = (PairClass.SAME_NODE, PairClass.SAME_RAIL, PairClass.CROSS_RAIL)
 
 
@@ -33,15 +31,16 @@ def takes_unicode(out: TextIO) -> bool:
     return (out.encoding or "").lower().replace("-", "") in ("utf8", "utf16", "utf32")
 
 
-def summary(model: Model, plain: bool = False) -> str:
+def summary(model: Model, plain: bool = False, shown: Shown | None = None) -> str:
     """Return the summary of a session, ending in a newline; what came from nodes is cleaned.
 
     Args:
         model: All that is known.
         plain: ASCII only.
+        shown: Which grids it has.
     """
     signs = _ASCII if plain else _UNICODE
-    parts = [_head(model), _nodes(model), *_grids(model, signs), _medians(model), _pings(model)]
+    parts = [_head(model), _nodes(model), *_grids(model, signs, shown or Shown()), _medians(model), _pings(model)]
     parts += [*collective_tables(model), comparison(model), *trouble(model, signs)]
     parts += [_not_tested(model), _verdict(model)]
     text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
@@ -85,23 +84,16 @@ def _node(model: Model, record: NodeRecord, width: int) -> str:
     return f"  {one_line(record.name):<{width}}  {record.state:<9}  {'; '.join(about)}".rstrip()
 
 
-def _grids(model: Model, signs: Signs) -> list[list[str]]:
-    """The grid of p2p, and that of world where the two differ; where they do not, a line says so."""
+def _grids(model: Model, signs: Signs, shown: Shown) -> list[list[str]]:
+    """The grids that are wanted; by default p2p, and world where the two differ: where they do not, a line says so."""
+    if shown.layers is None or shown.layers:
+        return grids(model, shown.layers, signs.dot, shown.width)
     tested = {m.layer for m in model.measurements()}
-    parts = [_grid(model, layer, signs) for layer in (Layer.P2P,) if layer in tested]
+    parts = [grid(model, layer, signs.dot, shown.width) for layer in (Layer.P2P,) if layer in tested]
     if Layer.WORLD in tested:
         whole = _world_line(model) if Layer.P2P in tested else []
-        parts.append(whole or _grid(model, Layer.WORLD, signs))
+        parts.append(whole or grid(model, Layer.WORLD, signs.dot, shown.width))
     return parts
-
-
-def _grid(model: Model, layer: Layer, signs: Signs) -> list[str]:
-    count = len(model.endpoints)
-    if count > WIDEST:
-        return [f"{layer}: {count} x {count} cells, too many to print; --csv has them all, the app shows them"]
-    sizes = _sizes(model, layer)
-    size = f" at {size_text(sizes[-1])}" if sizes else ""
-    return [f"{layer}, GB/s{size}; a row sends, a column receives", *matrix(model, signs.dot, layer)]
 
 
 def _sizes(model: Model, layer: Layer) -> list[int]:

@@ -13,6 +13,11 @@ from fabtui.fabric.model import Model
 Maker = Callable[[], Any]
 
 
+@pytest.fixture(autouse=True)
+def _a_usual_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -43,9 +48,9 @@ class FakeFeed:
     def watch(self, on: bool) -> None: ...
 
 
-def played(maker: Any, out: io.StringIO, quiet: bool = False) -> str:
+def played(maker: Any, out: io.StringIO, quiet: bool = False, text: bool = False) -> str:
     feed = FakeFeed()
-    shown = Progress(out, quiet=quiet)
+    shown = Progress(out, quiet=quiet, text=text)
     shown.watch(feed)
     feed.play(maker.events)
     shown.end()
@@ -89,6 +94,17 @@ def test_the_live_line_is_drawn_a_few_times_a_second(make_model: Maker, monkeypa
     for _ in range(500):
         maker.add("running", pairs=[])
     assert played(maker, Terminal()).count("\x1b[K") <= 3
+
+
+@pytest.mark.parametrize(("term", "text"), [("dumb", False), ("", False), ("xterm", True)])
+def test_nothing_is_redrawn_where_that_cannot_be_or_is_not_wanted(
+    make_model: Maker, monkeypatch: pytest.MonkeyPatch, term: str, text: bool
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    shown = played(session(make_model), Terminal(), text=text)
+    assert "\x1b" not in shown
+    assert "\r" not in shown
+    assert "p2p: 56 tests\n" in shown
 
 
 def test_quiet_is_quiet(make_model: Maker) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fabtui.cli.grids import Shown
 from fabtui.cli.matrix import matrix
 from fabtui.cli.summary import summary
 
@@ -232,12 +233,13 @@ def test_an_empty_session_is_told_as_such(make_model: Maker) -> None:
     assert "measured: nothing" in text
 
 
-def test_a_large_grid_is_left_to_the_csv(make_model: Maker) -> None:
-    names = [f"n0:{index}" for index in range(33)]
-    maker = make_model().start(["n0"]).endpoints({"n0": 33}).measured("p2p", names[0], names[1], "failed", error="x")
-    text = summary(maker.model())
-    assert "33 x 33 cells, too many to print" in text
-    assert max(map(len, text.splitlines())) < 120
+def test_a_large_grid_has_signs_in_place_of_numbers(make_model: Maker) -> None:
+    names = [f"n0:{index}" for index in range(60)]
+    maker = make_model().start(["n0"]).endpoints({"n0": 60}).measured("p2p", names[0], names[1], "failed", error="x")
+    text = summary(maker.model(), True, Shown((), 140))
+    assert "  n0:0    x - - -" in text
+    assert "x failed   - not tested" in text
+    assert max(map(len, text.splitlines())) <= 140
 
 
 def test_long_lists_are_cut_and_counted(make_model: Maker) -> None:
