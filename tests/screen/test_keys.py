@@ -1,0 +1,241 @@
+"""Every key of every screen is pressed, and what it is for has to happen. A key without a case here fails."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.dom import DOMNode
+from textual.pilot import Pilot
+
+import fabtui.screen
+from fabtui.fabric.baseline import Baseline
+from fabtui.screen.app import FabricApp
+from fabtui.screen.commands import binding_groups, bindings_of
+from tests.screen.conftest import Opened, screen_text
+from tests.screen.fakefeed import FAILED, FakeFeed, Story, big_sweep, sweep_of_two
+
+TO_THE_BAD = ("right_square_bracket", "right_square_bracket")
+
+
+@dataclass
+class World:
+    """The app when a key has been pressed, and what was before."""
+
+    app: FabricApp
+    feed: FakeFeed
+    folder: Path
+    before: dict[str, Any]
+
+    @property
+    def text(self) -> str:
+        return screen_text(self.app)
+
+    @property
+    def told(self) -> str:
+        return "\n".join(note.message for note in self.app._notifications)
+
+    @property
+    def screen(self) -> str:
+        return type(self.app.screen).__name__
+
+    @property
+    def cursor(self) -> tuple[str, ...]:
+        return tuple(seat.name for seat in self.app.main.cursor_seats() or ())
+
+    @property
+    def at(self) -> tuple[int, int]:
+        return self.app.main.grid.row, self.app.main.grid.column
+
+    @property
+    def layer(self) -> str:
+        return str(self.app.main.source.layer)
+
+    @property
+    def scrolled(self) -> float:
+        return self.app.screen.query_one("#detail-body").scroll_y
+
+    @property
+    def line(self) -> int:
+        return self.app.main.worst_list.cursor
+
+    @property
+    def title(self) -> str:
+        return self.text.splitlines()[0]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is done before a key is pressed, and what holds after it."""
+
+    check: Callable[[World], bool]
+    before: tuple[str, ...] = ()
+    story: Callable[[], Story] = sweep_of_two
+    size: tuple[int, int] = (120, 40)
+    prepare: Callable[[FakeFeed], None] = lambda feed: None
+
+
+def layer(name: str, first: str = "2") -> Case:
+    return Case(lambda w: w.layer == name, before=(first,))
+
+
+def moved(down: int, right: int) -> Callable[[World], bool]:
+    return lambda w: w.at == (w.before["at"][0] + down, w.before["at"][1] + right)
+
+
+def running() -> Story:
+    return sweep_of_two(end=False)
+
+
+def large() -> Story:
+    return big_sweep(8, 8)
+
+
+def with_an_earlier_session(feed: FakeFeed) -> None:
+    feed.model.baseline = Baseline.of("earlier", 0.0, sweep_of_two().shadow.measurements())
+
+
+IN_THE_MIDDLE = ("down", "down", "right", "right")
+SMALL = (60, 15)
+DETAIL = (80, 12)
+
+CASES: dict[str, Case] = {
+    "app.csv": Case(lambda w: "rows written to" in w.told and bool(list(w.folder.glob("*.csv")))),
+    "app.svg": Case(lambda w: len(list(w.folder.glob("*.svg"))) == 1),
+    "app.help": Case(lambda w: w.screen == "HelpScreen"),
+    "app.commands": Case(lambda w: w.screen == "CommandPalette"),
+    "app.jump": Case(lambda w: w.screen == "JumpScreen"),
+    "app.quit": Case(lambda w: w.feed.closed == 1),
+    "app.interrupt": Case(lambda w: w.feed.closed == 1),
+    "main.pair": Case(lambda w: w.screen == "PairScreen" and FAILED[0] in w.title, before=TO_THE_BAD),
+    "main.node": Case(lambda w: w.screen == "NodeScreen" and " n000 " in w.title, before=TO_THE_BAD),
+    "main.column-node": Case(lambda w: w.screen == "NodeScreen" and " n001 " in w.title, before=TO_THE_BAD),
+    "main.next-bad": Case(lambda w: w.cursor == FAILED, before=TO_THE_BAD[:1]),
+    "main.previous-bad": Case(lambda w: w.cursor == FAILED, before=(*TO_THE_BAD, "right_square_bracket")),
+    "main.retest": Case(lambda w: w.feed.retested == [FAILED], before=TO_THE_BAD),
+    "main.sweep": Case(lambda w: w.feed.swept == 1),
+    "main.watch": Case(lambda w: w.feed.model.watching),
+    "main.preflight": Case(lambda w: w.screen == "PreflightScreen"),
+    "main.pause": Case(lambda w: w.feed.model.paused),
+    "main.layer-health": layer("health"),
+    "main.layer-p2p": layer("p2p", "3"),
+    "main.layer-world": layer("world"),
+    "main.layer-latency": layer("latency"),
+    "main.layer-ping": layer("ping"),
+    "main.layer-busbw": layer("busbw"),
+    "main.layer-transport": layer("transport"),
+    "main.layer-change": Case(lambda w: w.layer == "change", prepare=with_an_earlier_session),
+    "main.copy": Case(lambda w: w.app.clipboard.startswith(" > ".join(FAILED)), before=TO_THE_BAD),
+    "main.connecting": Case(lambda w: w.app.main.view == "connecting"),
+    "main.log": Case(lambda w: int(w.app.main.log_view.size.height) > w.before["log"]),
+    "main.panel": Case(lambda w: not w.app.main.panel.display),
+    "grid.up": Case(moved(-1, 0), before=IN_THE_MIDDLE),
+    "grid.down": Case(moved(1, 0), before=IN_THE_MIDDLE),
+    "grid.left": Case(moved(0, -1), before=IN_THE_MIDDLE),
+    "grid.right": Case(moved(0, 1), before=IN_THE_MIDDLE),
+    "grid.first-column": Case(lambda w: w.at == (w.before["at"][0], 0), before=IN_THE_MIDDLE),
+    "grid.last-column": Case(lambda w: w.at == (w.before["at"][0], 8), before=IN_THE_MIDDLE),
+    "grid.first-row": Case(lambda w: w.at == (0, w.before["at"][1]), before=IN_THE_MIDDLE),
+    "grid.last-row": Case(lambda w: w.at == (8, w.before["at"][1]), before=IN_THE_MIDDLE),
+    "grid.page-up": Case(lambda w: w.at[0] < w.before["at"][0] - 5, before=("G",), story=large),
+    "grid.page-down": Case(lambda w: w.at[0] > w.before["at"][0] + 5, story=large),
+    "grid.wider": Case(lambda w: w.text != w.before["text"], before=("minus", "minus")),
+    "grid.narrower": Case(lambda w: w.text != w.before["text"]),
+    "worst.up": Case(lambda w: w.line == 1, before=("end",), size=SMALL),
+    "worst.down": Case(lambda w: w.line == 1, size=SMALL),
+    "worst.first": Case(lambda w: w.line == 0, before=("end",), size=SMALL),
+    "worst.last": Case(lambda w: w.line == 2, size=SMALL),
+    "worst.page-up": Case(lambda w: w.line < 2, before=("end",), size=SMALL),
+    "worst.page-down": Case(lambda w: w.line > 0, size=SMALL),
+    "pair.retest": Case(lambda w: w.feed.retested == [FAILED], before=(*TO_THE_BAD, "enter")),
+    "pair.retest-both": Case(lambda w: w.feed.retested == [FAILED, FAILED[::-1]], before=(*TO_THE_BAD, "enter")),
+    "pair.turn": Case(lambda w: w.title.startswith(f" {FAILED[1]} > {FAILED[0]}"), before=(*TO_THE_BAD, "enter")),
+    "pair.node": Case(lambda w: w.screen == "NodeScreen" and " n000 " in w.title, before=(*TO_THE_BAD, "enter")),
+    "pair.other-node": Case(lambda w: w.screen == "NodeScreen" and " n001 " in w.title, before=(*TO_THE_BAD, "enter")),
+    "pair.copy": Case(lambda w: " > ".join(FAILED) in w.app.clipboard, before=(*TO_THE_BAD, "enter")),
+    "node.next": Case(lambda w: " n001 " in w.title, before=("n",)),
+    "node.previous": Case(lambda w: " n002 " in w.title, before=("n",)),
+    "node.copy": Case(lambda w: "n000" in w.app.clipboard, before=("n",)),
+    "preflight.all": Case(lambda w: w.text != w.before["text"], before=("P",), size=(120, 60)),
+    "preflight.copy": Case(lambda w: "memlock" in w.app.clipboard, before=("P",)),
+    "detail.back": Case(lambda w: w.app.screen is w.app.main, before=("enter",)),
+    "detail.down": Case(lambda w: w.scrolled == 1, before=("question_mark",), size=DETAIL),
+    "detail.up": Case(lambda w: w.scrolled == w.before["scrolled"] - 1, before=("question_mark", "end"), size=DETAIL),
+    "detail.page-down": Case(lambda w: w.scrolled > 3, before=("question_mark",), size=DETAIL),
+    "detail.page-up": Case(
+        lambda w: w.scrolled < w.before["scrolled"] - 3, before=("question_mark", "end"), size=DETAIL
+    ),
+    "detail.top": Case(lambda w: w.scrolled == 0, before=("question_mark", "end"), size=DETAIL),
+    "detail.bottom": Case(lambda w: w.scrolled > 20, before=("question_mark",), size=DETAIL),
+    "confirm.yes": Case(lambda w: w.feed.closed == 1, before=("q",), story=running),
+    "confirm.no": Case(lambda w: w.app.screen is w.app.main and w.feed.closed == 0, before=("q",), story=running),
+    "jump.leave": Case(lambda w: w.app.screen is w.app.main, before=("ctrl+o",)),
+}
+
+
+def all_kinds() -> list[type[DOMNode]]:
+    """Every class of the screen that has bindings, whether it is in a list or not."""
+    found: dict[str, type[DOMNode]] = {}
+    for module in pkgutil.iter_modules(fabtui.screen.__path__):
+        for thing in vars(importlib.import_module(f"fabtui.screen.{module.name}")).values():
+            ours = isinstance(thing, type) and issubclass(thing, DOMNode) and thing.__module__.startswith("fabtui.")
+            if ours and thing.__dict__.get("BINDINGS"):
+                found[thing.__qualname__] = thing
+    return list(found.values())
+
+
+KEYS = [(one.id or "", key) for kind in all_kinds() for one in bindings_of(kind) for key in one.key.split(",")]
+
+
+def test_every_binding_has_an_id_words_and_a_place_in_the_help() -> None:
+    listed = [kind for _, kind in binding_groups()]
+    for kind in all_kinds():
+        assert kind in listed, f"{kind.__name__} is not among binding_groups()"
+        for binding in kind.__dict__["BINDINGS"]:
+            assert binding.id, f"a binding of {kind.__name__} has no id: {binding}"
+            assert binding.tooltip, f"{binding.id} has no words"
+
+
+def test_every_binding_has_a_case() -> None:
+    ids = {name for name, _ in KEYS}
+    assert ids - set(CASES) == set(), "these keys are pressed by no test; add a case each"
+    assert set(CASES) - ids == set(), "these cases are of keys that are gone"
+
+
+@pytest.mark.parametrize(("name", "key"), [pytest.param(*one, id=f"{one[0]}-{one[1]}") for one in KEYS])
+async def test_a_key_does_what_it_is_for(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, key: str
+) -> None:
+    case = CASES[name]
+    monkeypatch.chdir(tmp_path)
+    feed = FakeFeed(case.story().events)
+    case.prepare(feed)
+    async with opened(feed, size=case.size) as (app, pilot):
+        await press(pilot, *case.before)
+        body = app.screen.query("#detail-body")
+        world = World(app, feed, tmp_path, {})
+        scrolled = body.first().scroll_y if body else 0
+        world.before.update(at=world.at, text=world.text, scrolled=scrolled, log=int(app.main.log_view.size.height))
+        assert not case.check(world), f"this holds before {key} is pressed"
+        await press(pilot, key)
+        for _ in range(60):
+            if case.check(world):
+                return
+            await pilot.pause(0.05)
+        raise AssertionError(f"{key} ({name}) did not do what it is for; told: {world.told!r}\n{world.text}")
+
+
+async def press(pilot: Pilot[int], *keys: str) -> None:
+    for key in keys:
+        await pilot.press(key)
+        await pilot.pause(0.05)
+
+
+def test_the_working_folder_is_as_it_was() -> None:
+    assert not [name for name in os.listdir() if name.startswith("fabtui-2")]
