@@ -19,7 +19,7 @@ from fabtui.fabric.model import Model, NodeRecord
 from fabtui.fabric.outcome import not_tested
 from fabtui.fabric.text import one_line
 
-_PAIR_CLASSES = (PairClass.SAME_NODE, PairClass.SAME_RAIL, PairClass.CROSS_RAIL)
+_PAIR_CLASSES = (PairClass.SAME_NODE, PairClass.SAME_RAIL, PairClass.CROSS_LEAF, PairClass.CROSS_RAIL)
 
 
 _UNICODE = Signs("\u2192", "\u00b7")

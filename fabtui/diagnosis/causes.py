@@ -13,7 +13,7 @@ from fabtui.diagnosis.linkstates import link_causes
 from fabtui.diagnosis.nextsteps import nic_commands, pair_commands, path_commands, within_commands
 from fabtui.diagnosis.reports import Cause
 from fabtui.diagnosis.survey import DEAD, Pair, Survey, Tally
-from fabtui.fabric.endpoint import Endpoint, PairClass
+from fabtui.fabric.endpoint import WITHIN_RAIL, Endpoint, PairClass
 from fabtui.fabric.measurement import Layer, Verdict
 from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
@@ -124,12 +124,10 @@ class _Search:
     def _rails(self) -> None:
         across = [p for p, kind in self.tally.kinds.items() if kind is PairClass.CROSS_RAIL]
         dead = [pair for pair in across if self.tally.bad[pair] in DEAD]
-        within = self.tally.of_class[PairClass.SAME_RAIL]
+        within = sum(self.tally.of_class[kind] for kind in WITHIN_RAIL)
         if not dead or not within or len(dead) != self.tally.of_class[PairClass.CROSS_RAIL]:
             return
-        broken = any(
-            kind is PairClass.SAME_RAIL and self.tally.bad[pair] in DEAD for pair, kind in self.tally.kinds.items()
-        )
+        broken = any(kind in WITHIN_RAIL and self.tally.bad[pair] in DEAD for pair, kind in self.tally.kinds.items())
         if broken or any(end not in self.tally.alive for pair in dead for end in pair):
             return
         inside = [self.tally.inside[pair] for pair in dead if pair in self.tally.inside]

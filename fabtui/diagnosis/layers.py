@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fabtui.fabric.endpoint import PairClass
+from fabtui.fabric.endpoint import WITHIN_RAIL, PairClass
 from fabtui.fabric.measurement import Layer, Verdict
 from fabtui.fabric.model import Model
 
@@ -92,7 +92,7 @@ def rail_isolation(model: Model) -> RailIsolation | None:
             if verdict not in _DEAD:
                 return None
             across.append((src, dst))
-        elif kind is PairClass.SAME_RAIL:
+        elif kind in WITHIN_RAIL:
             if verdict not in _PASSES:
                 return None
             within.append((src, dst))

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from fabtui.diagnosis.spread import NOTABLE, Spread, spread
-from fabtui.fabric.endpoint import PairClass
+from fabtui.fabric.endpoint import WITHIN_RAIL, PairClass
 from fabtui.fabric.measurement import Layer, Verdict
 from fabtui.fabric.model import Model
 
@@ -126,7 +126,7 @@ class Survey:
                 tally.inside[pair] = world
         elif world is not None and world.bad:
             tally.only_inside.append(pair)
-        if kind is PairClass.SAME_RAIL and verdict in (Verdict.OK, Verdict.SLOW):
+        if kind in WITHIN_RAIL and verdict in (Verdict.OK, Verdict.SLOW):
             tally.alive.update(pair)
         if verdict is Verdict.OK and alone is not None and len(tally.spreads) < _MOST_SPREADS:
             found = spread(alone)

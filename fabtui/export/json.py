@@ -30,7 +30,7 @@ def as_json(model: Model) -> dict[str, Any]:
         "faults": model.faults,
         "options": model.options,
         "nodes": [_node(record) for record in model.nodes.values()],
-        "endpoints": [{**asdict(end), "id": str(end)} for end in model.endpoints],
+        "endpoints": [{**asdict(end), "id": str(end), "leaf": model.leaves.get(end.number)} for end in model.endpoints],
         "measurements": [_measured(model, measurement) for measurement in model.measurements()],
         "suspects": [{"src": src, "dst": dst, "text": text} for (src, dst), text in model.suspects.items()],
         "relayed": [{"src": src, "dst": dst, "text": words(model, src, dst)} for src, dst in relayed(model)],

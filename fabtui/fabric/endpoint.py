@@ -8,10 +8,14 @@ from sys import intern
 
 
 class PairClass(StrEnum):
-    """What two endpoints are to each other; values are compared within a class only."""
+    """What two endpoints are to each other; values are compared within a class only.
+
+    ``cross-leaf`` is ``same-rail`` for endpoints whose NICs are known to hang on different leaf switches.
+    """
 
     SAME_NODE = "same-node"
     SAME_RAIL = "same-rail"
+    CROSS_LEAF = "cross-leaf"
     CROSS_RAIL = "cross-rail"
     NODE_PAIR = "node-pair"
     ONE_NODE = "one-node"
@@ -51,13 +55,24 @@ class Endpoint:
         return intern(f"{self.node}:-" if self.kind == "none" else f"{self.node}:{self.index}")
 
 
-def pair_class(a: Endpoint, b: Endpoint) -> PairClass:
+#: The classes of pairs within a rail.
+WITHIN_RAIL = frozenset({PairClass.SAME_RAIL, PairClass.CROSS_LEAF})
+
+
+def pair_class(a: Endpoint, b: Endpoint, apart: bool = False) -> PairClass:
     """Return the class of the pair of two endpoints.
 
     Where rails are unknown the index on the node stands for the rail, as it does on every rail-aligned machine.
+
+    Args:
+        a: One endpoint.
+        b: The other.
+        apart: Whether their NICs are known to hang on different leaf switches.
     """
     if a.node == b.node:
         return PairClass.SAME_NODE
     rail_a = a.index if a.rail is None else a.rail
     rail_b = b.index if b.rail is None else b.rail
-    return PairClass.SAME_RAIL if rail_a == rail_b else PairClass.CROSS_RAIL
+    if rail_a != rail_b:
+        return PairClass.CROSS_RAIL
+    return PairClass.CROSS_LEAF if apart else PairClass.SAME_RAIL

@@ -7,6 +7,7 @@ tables differ by a factor of two for the same GPU.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
 
 #: Fewer values than this in a class say nothing about what is normal.
 FEWEST = 3
@@ -19,12 +20,16 @@ _QUARTILE = 0.6745
 
 
 class ClassValues:
-    """The good values of one class of one layer, kept sorted so that the median is at hand."""
+    """The good values of one class of one layer, kept sorted so that the median is at hand.
+
+    Args:
+        values: Those there are from the start.
+    """
 
     __slots__ = ("_limits", "_sorted")
 
-    def __init__(self) -> None:
-        self._sorted: list[float] = []
+    def __init__(self, values: Iterable[float] = ()) -> None:
+        self._sorted: list[float] = sorted(values)
         self._limits: dict[float, float | None] = {}
 
     def __len__(self) -> int:

@@ -13,6 +13,7 @@ from fabtui.fabric.endpoint import Endpoint, PairClass, pair_class
 from fabtui.fabric.events import Kind, NodeState
 from fabtui.fabric.flapping import ATTEMPTS, flapping
 from fabtui.fabric.judge import ClassValues
+from fabtui.fabric.leaves import TELLING, leaf_of, walked_leaves
 from fabtui.fabric.measurement import BY_ADDRESS, COLLECTIVES, MESH, SIZED, TOOLS, Layer, Measurement, Verdict, worst
 from fabtui.fabric.records import Cell, LogLine, NodeRecord, Phase
 
@@ -81,7 +82,9 @@ class Model:
         self._by_node: dict[str, list[int]] = {}
         self._history: dict[tuple[Layer, str, str], list[Measurement]] = {}
         self.addresses = AddressLog()
-        self._values: dict[tuple[Layer, PairClass], ClassValues] = {}
+        self.leaves: dict[int, str] = {}
+        self._by_class: dict[tuple[Layer, PairClass], ClassValues] = {}
+        self._regroup = False
         self._slow_below = DEFAULT_SLOW_BELOW
         self._arms: dict[tuple[str, Layer, str, str, int | None], Measurement] = {}
         self.suspects: dict[tuple[str, str], str] = {}
@@ -173,6 +176,37 @@ class Model:
         record.looks[event["probe"]] = kept
         if value is not None:
             record.first_looks.setdefault(event["probe"], value)
+        if event["probe"] in TELLING:
+            # One node walks for all of them.
+            whole = isinstance(kept.get("fabric"), dict)
+            self._place_on_leaves(self.endpoints if whole else self.endpoints_of(record.name))
+
+    def _place_on_leaves(self, endpoints: list[Endpoint]) -> None:
+        walked = walked_leaves(self.nodes.values())
+        leaves = dict(self.leaves)
+        for end in endpoints:
+            leaf = leaf_of(end, self.nodes[end.node], walked)
+            if leaf is not None:
+                leaves[end.number] = leaf
+            else:
+                leaves.pop(end.number, None)
+        if leaves != self.leaves:
+            self.leaves = leaves
+            self._regroup = True
+            self._changed = None
+
+    @property
+    def _values(self) -> dict[tuple[Layer, PairClass], ClassValues]:
+        """The good values by layer and class, grouped anew where classes have changed."""
+        if self._regroup:
+            self._regroup = False
+            found: dict[tuple[Layer, PairClass], list[float]] = {}
+            for (layer, src, dst), history in self._history.items():
+                if layer in MEASURED and (value := self._judged_value(history)) is not None:
+                    found.setdefault((layer, self.class_between(src, dst)), []).append(value)
+            self._by_class = {key: kept for key, kept in self._by_class.items() if key[0] in BY_ADDRESS}
+            self._by_class.update((key, ClassValues(values)) for key, values in found.items())
+        return self._by_class
 
     def _on_phase(self, event: dict[str, Any]) -> None:
         self.phase = Phase(event["name"], int(event.get("total", 0)), float(event.get("time", 0.0)))
@@ -319,7 +353,9 @@ class Model:
         """Return the class of a pair of endpoints, of nodes, or of everything (``all``)."""
         a, b = self._numbers.get(src), self._numbers.get(dst)
         if a is not None and b is not None:
-            return pair_class(self.endpoints[a], self.endpoints[b])
+            leaves = self.leaves
+            apart = a in leaves and b in leaves and leaves[a] != leaves[b]
+            return pair_class(self.endpoints[a], self.endpoints[b], apart)
         if src == dst:
             return PairClass.ALL if src == "all" else PairClass.ONE_NODE
         return PairClass.NODE_PAIR

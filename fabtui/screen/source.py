@@ -27,6 +27,7 @@ _WELL = frozenset({Slot.GOOD, Slot.FAIR, Slot.LOW})
 _CLASSES = (
     PairClass.SAME_NODE,
     PairClass.SAME_RAIL,
+    PairClass.CROSS_LEAF,
     PairClass.CROSS_RAIL,
     PairClass.NODE_PAIR,
     PairClass.ONE_NODE,

@@ -34,6 +34,7 @@ MEASURED_LAYERS: tuple[Layer, ...] = (Layer.P2P, Layer.WORLD, Layer.LATENCY, Lay
 CLASS_WORDS = {
     PairClass.SAME_NODE: "node",
     PairClass.SAME_RAIL: "rail",
+    PairClass.CROSS_LEAF: "leaf",
     PairClass.CROSS_RAIL: "cross",
     PairClass.NODE_PAIR: "between nodes",
     PairClass.ONE_NODE: "within a node",
