@@ -19,6 +19,7 @@ _PACKAGES = (
     "nvidia-ml-py",
     "torch",
     "shtab",
+    "textual-serve",
 )
 _DEADLINE = 5.0
 
@@ -64,14 +65,17 @@ def versions() -> list[tuple[str, str]]:
 
 def paths() -> list[tuple[str, str]]:
     """Return where things lie."""
+    from fabtui.cli.configfile import config_path
     from fabtui.cli.places import recordings_folder, state_folder
-    from fabtui.data import theme_folder
+    from fabtui.data import theme_folder, user_theme_folder
 
     ssh = Path("~/.ssh/config").expanduser()
     return [
         ("state", _path(state_folder())),
         ("recordings", _path(recordings_folder())),
+        ("settings", _path(config_path())),
         ("themes", _path(theme_folder())),
+        ("own themes", _path(user_theme_folder())),
         ("ssh config", _path(ssh)),
         ("temporary", os.environ.get("TMPDIR", "/tmp")),
     ]
