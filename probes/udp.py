@@ -12,6 +12,7 @@ what came so far.
 from __future__ import annotations
 
 import contextlib
+import errno
 import random
 import select
 import socket
@@ -33,9 +34,12 @@ _MAX_COUNTED = 1 << 17
 _RECEIVE_BUFFER = 8 << 20
 _SO_RCVBUFFORCE = 33
 #: Datagrams sent in one go, and the pause after them: a receiver that many send to at once has to keep up.
-_BURST = 8
+_BURST = 4
 _PAUSE = 0.001
-_CONNECT_WAIT = 2.0
+#: How long the kernel's queue of a target may be full, and to how many are sent at once: each has a socket.
+_ROOM_WAIT = 0.02
+_SENT_AT_ONCE = 200
+_CONNECT_WAIT = 1.0
 
 Row = Dict[str, Any]
 Emit = Callable[[Row], None]
@@ -152,56 +156,63 @@ def parse_drops(text: str, ports: Set[int]) -> Optional[int]:
     return found
 
 
-class _Sender:
-    """Sends to targets from a socket for each source address."""
-
-    def __init__(self, token: bytes, end: float) -> None:
-        self._token = token
-        self._end = end
-        self._sockets: Dict[str, socket.socket] = {}
-        self._sent = 0
-
-    def close(self) -> None:
-        for sock in self._sockets.values():
+def _open(row: Row) -> Optional[socket.socket]:
+    """Return a socket of a target's own: what piles up on the way to one that is not there is in nobody's way."""
+    version = 6 if ":" in row["src"] else 4
+    sock = None
+    try:
+        sock = socket.socket(socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_DGRAM)
+        sock.setblocking(False)
+        sock.bind((row["src"], 0))
+        icmp.forbid_fragments(sock, version)
+        sock.connect((row["dst"], row["udp"]))
+    except OSError as problem:
+        row["error"] = problem.strerror or str(problem)
+        if sock is not None:
             sock.close()
+        return None
+    return sock
 
-    def _socket(self, src: str) -> socket.socket:
-        sock = self._sockets.get(src)
-        if sock is None:
-            sock = socket.socket(socket.AF_INET6 if ":" in src else socket.AF_INET, socket.SOCK_DGRAM)
-            try:
-                sock.bind((src, 0))
-                icmp.forbid_fragments(sock, 6 if ":" in src else 4)
-            except OSError:
-                sock.close()
-                raise
-            self._sockets[src] = sock
-        return sock
 
-    def send(self, row: Row, number: int, size: int, field: str) -> None:
-        """Send one datagram and note in the row that it was sent, or why not."""
-        payload = _HEAD.pack(self._token, row["number"], number, size).ljust(size, b"\0")
+def _send_one(sock: socket.socket, row: Row, token: bytes, number: int, field: str) -> None:
+    """Send one datagram and note in the row that it was sent, or why not."""
+    size = row["size"] if field == "big" else _SMALL_BYTES
+    payload = _HEAD.pack(token, row["number"], number, size).ljust(size, b"\0")
+    for _ in range(2):
         try:
-            self._socket(row["src"]).sendto(payload, (row["dst"], row["udp"]))
+            sock.send(payload)
             row[field] += 1
+            return
+        except BlockingIOError:
+            select.select([], [sock], [], _ROOM_WAIT)
         except OSError as problem:
+            # What an earlier datagram met may be told to a later one.
             row["error"] = row["error"] or problem.strerror or str(problem)
-        self._sent += 1
-        if self._sent % _BURST == 0:
-            time.sleep(_PAUSE)
+            if problem.errno == errno.EMSGSIZE:
+                return
 
-    def run(self, rows: List[Row], small: int, big: int) -> None:
-        """Send to all targets in turn, so that what is lost at one moment is not all of one target's."""
-        order = [row for row in rows if row["udp"]]
-        random.shuffle(order)
-        for number in range(max(small, big)):
-            for row in order:
-                if time.monotonic() >= self._end:
-                    return
-                if number < small:
-                    self.send(row, number, _SMALL_BYTES, "small")
-                if number < big and row["size"] > _SMALL_BYTES:
-                    self.send(row, number, row["size"], "big")
+
+def _send_all(rows: List[Row], token: bytes, small: int, big: int, end: float) -> None:
+    """Send to all targets in turn, so that what is lost at one moment is not all of one target's."""
+    random.shuffle(rows)
+    for start in range(0, len(rows), _SENT_AT_ONCE):
+        opened = [(row, sock) for row in rows[start : start + _SENT_AT_ONCE] if (sock := _open(row)) is not None]
+        sent = 0
+        try:
+            for number in range(max(small, big)):
+                for row, sock in opened:
+                    if time.monotonic() >= end:
+                        return
+                    if number < small:
+                        _send_one(sock, row, token, number, "small")
+                    if number < big and row["size"] > _SMALL_BYTES:
+                        _send_one(sock, row, token, number, "big")
+                    sent += 1
+                    if sent % _BURST == 0:
+                        time.sleep(_PAUSE)
+        finally:
+            for _, sock in opened:
+                sock.close()
 
 
 def _whole(value: Any, low: int, high: int) -> Optional[int]:
@@ -234,11 +245,8 @@ def _targets(args: Row) -> List[Row]:
 
 def _send(args: Row, token: bytes, end: float) -> Row:
     rows = _targets(args)
-    sender = _Sender(token, end)
-    try:
-        sender.run(rows, *(_whole(args.get(name), 0, _MAX_DATAGRAMS) or 0 for name in ("small", "big")))
-    finally:
-        sender.close()
+    small, big = (_whole(args.get(name), 0, _MAX_DATAGRAMS) or 0 for name in ("small", "big"))
+    _send_all([row for row in rows if row["udp"]], token, small, big, end)
     tcpreach.connect([row for row in rows if row["tcp"]], min(end, time.monotonic() + _CONNECT_WAIT))
     return {"rows": [{name: row[name] for name in row if name not in ("udp", "tcp")} for row in rows]}
 

@@ -14,7 +14,7 @@ from fabtui.cli.numbers import size_text, value_text
 from fabtui.cli.trouble import Signs, trouble
 from fabtui.diagnosis.layers import differing
 from fabtui.fabric.endpoint import PairClass
-from fabtui.fabric.measurement import Layer, Measurement, Verdict
+from fabtui.fabric.measurement import MESH, Layer, Measurement, Verdict
 from fabtui.fabric.model import Model, NodeRecord
 from fabtui.fabric.outcome import not_tested
 from fabtui.fabric.text import one_line
@@ -22,6 +22,13 @@ from fabtui.fabric.text import one_line
 _PAIR_CLASSES = (PairClass.SAME_NODE, PairClass.SAME_RAIL, PairClass.CROSS_LEAF, PairClass.CROSS_RAIL)
 
 
+#: What the pairs of a layer of the mesh do that are ok.
+_MESH_WORDS = {
+    Layer.PING: "answer",
+    Layer.MTU: "pass packets that fill their MTU",
+    Layer.UDP: "lose nothing one way",
+    Layer.TCP: "let TCP in on an ephemeral port",
+}
 _UNICODE = Signs("\u2192", "\u00b7")
 _ASCII = Signs(">", ".")
 
@@ -40,7 +47,7 @@ def summary(model: Model, plain: bool = False, shown: Shown | None = None) -> st
         shown: Which grids it has.
     """
     signs = _ASCII if plain else _UNICODE
-    parts = [_head(model), _nodes(model), *_grids(model, signs, shown or Shown()), _medians(model), _pings(model)]
+    parts = [_head(model), _nodes(model), *_grids(model, signs, shown or Shown()), _medians(model), _mesh(model)]
     parts += [*collective_tables(model), comparison(model), *trouble(model, signs)]
     parts += [_not_tested(model), _verdict(model)]
     text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
@@ -158,17 +165,29 @@ def _medians_of(
     return [(kind, statistics.median(found[kind])) for kind in _PAIR_CLASSES if kind in found]
 
 
-def _pings(model: Model) -> list[str]:
-    found = [m for m in model.measurements() if m.layer is Layer.PING]
-    if not found:
-        return []
-    good = [m.value for m in found if m.verdict is Verdict.OK and m.value is not None]
-    times = (
-        f", round trip {value_text(statistics.median(good))} ms (median), {value_text(max(good))} ms (worst)"
-        if good
-        else ""
-    )
-    return [f"ping: {len(good)} of {len(found)} address pairs answer{times}"]
+def _mesh(model: Model) -> list[str]:
+    """Say how the mesh of addresses is, a line for each of its layers."""
+    found: dict[Layer, list[Measurement]] = {layer: list(model.addresses.pairs(layer)) for layer in MESH}
+    lines = []
+    for layer, rows in found.items():
+        good = [m for m in rows if m.verdict is Verdict.OK]
+        if rows:
+            lines.append(
+                f"{layer}: {len(good)} of {len(rows)} address pairs {_MESH_WORDS[layer]}{_values(layer, good)}"
+            )
+    return lines
+
+
+def _values(layer: Layer, good: list[Measurement]) -> str:
+    values = [m.value for m in good if m.value is not None]
+    if not values:
+        return ""
+    if layer is Layer.PING:
+        return f", round trip {value_text(statistics.median(values))} ms (median), {value_text(max(values))} ms (worst)"
+    if layer is Layer.MTU:
+        sizes = sorted({int(value) for value in values})
+        return f" ({', '.join(map(str, sizes[:4]))} B)"
+    return ""
 
 
 def _not_tested(model: Model) -> list[str]:

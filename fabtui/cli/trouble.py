@@ -7,14 +7,18 @@ from typing import NamedTuple
 from fabtui.cli.capped import capped
 from fabtui.cli.numbers import size_text, value_text
 from fabtui.diagnosis.layers import rail_isolation, words
+from fabtui.diagnosis.mesh import mesh_findings
+from fabtui.diagnosis.meshways import MeshFinding, key_of
+from fabtui.diagnosis.scopes import Way
 from fabtui.diagnosis.spread import Spread, notable
-from fabtui.fabric.measurement import COLLECTIVES, Layer, Measurement, Verdict
+from fabtui.fabric.measurement import BY_ADDRESS, COLLECTIVES, MESH, Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
 
 _IN_TABLES = frozenset(COLLECTIVES.values())
 #: Widely spread times are listed up to this many; one busy node makes many of them, and CPU ranks are always busy.
 _MOST_NOTABLE = 8
+_MOST_FINDING_LINES = 60
 _MOST_NOTABLE_ON_CPUS = 1
 
 
@@ -29,14 +33,27 @@ def trouble(model: Model, signs: Signs) -> list[list[str]]:
     """Return what is to be told of all pairs together, then the list of what is not ok, then what is notable."""
     isolation = rail_isolation(model)
     told = [isolation.text] if isolation is not None else []
-    return [told, _bad(model, signs), _notable(model, signs)]
+    findings = mesh_findings(model)
+    explained = frozenset(cell for finding in findings for cell in finding.cells)
+    return [told, _findings(findings), _bad(model, signs, explained), _notable(model, signs)]
 
 
-def _bad(model: Model, signs: Signs) -> list[str]:
-    """List what is not ok, a line for each layer of a pair; the tables of the collectives tell of theirs."""
+def _findings(findings: list[MeshFinding]) -> list[str]:
+    lines = []
+    for number, finding in enumerate(findings, 1):
+        lines.append(f"  {number} {one_line(finding.text, 300)}")
+        lines += [f"      {one_line(line, 300)}" for line in finding.evidence]
+        if finding.next:
+            lines.append(f"      next: {one_line(finding.next, 300)}")
+    return capped([f"findings: {len(findings)}"], lines, "lines", _MOST_FINDING_LINES) if lines else []
+
+
+def _bad(model: Model, signs: Signs, explained: frozenset[tuple[Layer, Way]]) -> list[str]:
+    """List what is not ok and no finding tells, a line for each layer of a pair; tables tell of collectives."""
     found: dict[tuple[str | None, ...], list[Measurement]] = {}
     for m in model.measurements():
-        if m.layer not in _IN_TABLES and model.verdict(m).bad:
+        told = m.layer in MESH and key_of(m) in explained
+        if m.layer not in _IN_TABLES and not told and model.verdict(m).bad:
             found.setdefault((m.layer, m.src, m.dst, m.src_addr, m.dst_addr), []).append(m)
     # A pair that fails in bandwidth fails in latency as well; once is enough.
     failed = {(m.src, m.dst) for group in found.values() for m in group if m.layer is Layer.P2P}
@@ -50,7 +67,7 @@ def _bad_line(model: Model, group: list[Measurement], signs: Signs, *, swept: bo
     """Return the line of what is bad with a pair in a layer, at one message size or at several."""
     m = max(group, key=lambda one: one.asked_bytes or 0)
     ends = f"{m.src} {signs.to} {m.dst}"
-    if m.layer is Layer.PING and m.src_addr and m.dst_addr:
+    if m.layer in BY_ADDRESS and m.src_addr and m.dst_addr:
         ends += f" ({m.src_addr} {signs.to} {m.dst_addr})"
     kind = model.class_of(m)
     about = [f"{m.layer} {model.verdict(m)}", str(kind)]

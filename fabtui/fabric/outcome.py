@@ -21,10 +21,13 @@ def exit_code(model: Model) -> int:
 def not_tested(model: Model) -> list[str]:
     """Return what was wanted and could not be tested, a line each; empty when all was."""
     lines = []
+    probes = model.options.get("probes", ["p2p"])
+    # What a node has no endpoints for is no loss to looks and to the mesh.
+    wants_ends = any(probe in ("p2p", "all_reduce") for probe in probes)
     for record in model.nodes.values():
         if record.state.gone:
             lines.append(f"{record.name}: {record.text or record.state}")
-        elif record.note:
+        elif record.note and wants_ends:
             lines.append(f"{record.name}: {record.note}")
         lines.extend(
             f"{record.name}: {probe}: {look['error']}"
@@ -42,7 +45,7 @@ def not_tested(model: Model) -> list[str]:
         of = f", after {model.done} of {model.phase.total} tests" if model.phase.total else ""
         lines.append(f"the session was not finished: it ended in {model.phase.name}{of}")
     looked = any(look.keys() != {"error"} for record in model.nodes.values() for look in record.looks.values())
-    wants_tests = any(probe in ("ping", "p2p", "all_reduce") for probe in model.options.get("probes", ["p2p"]))
+    wants_tests = wants_ends or any(probe in ("ping", "udp") for probe in probes)
     measured = any(counts.get(verdict) for verdict in Verdict if verdict is not Verdict.SKIPPED)
     if not measured and (wants_tests or not looked):
         lines.append("nothing was measured")

@@ -21,10 +21,13 @@ from fabtui.session.remote import ProbeFailed, Remote
 
 COUNT = 3
 WAIT = 1.0
+#: Whoever takes longer for the first echoes is asked again.
+FIRST_WAIT = 0.5
 #: So many echoes tell a path that loses some from one that lost one by chance; so far apart, in seconds.
 LOSS_COUNT = 20
 LOSS_PERIOD = 0.05
 WHOLE_COUNT = 2
+WHOLE_COUNT_AGAIN = 5
 #: Packet sizes to try below the MTU, in bytes: usual MTUs of clouds, InfiniBand, Ethernet, tunnels, and IPv6's least.
 LADDER = (8900, 4096, 2044, 1500, 1450, 1400, 1280)
 #: Where more than so many of a node's large echoes fail, the others have the same cause.
@@ -56,7 +59,9 @@ class Mesh:
 
     async def run(self, targets: list[Target]) -> None:
         """Ask all targets, and again those that did not answer."""
-        await self._small("ping", targets, count=COUNT)
+        self._phase("ping", len(targets))
+        await self._ask_small(targets, count=COUNT, wait=FIRST_WAIT)
+        await self._pump.flush()
         bad = [target for target in targets if (m := self._latest(Layer.PING, target)) is None or m.verdict.bad]
         lossy = [t for t in bad if (m := self._latest(Layer.PING, t)) is not None and m.verdict is Verdict.SLOW]
         silent = [t for t in bad if t not in lossy]
@@ -80,11 +85,6 @@ class Mesh:
         return self._model.addresses.last(layer, target.node, target.peer, target.here.address, target.there.address)
 
     # -- small echoes -------------------------------------------------------------------------------------------------
-
-    async def _small(self, name: str, targets: list[Target], count: int) -> None:
-        self._phase(name, len(targets))
-        await self._ask_small(targets, count=count)
-        await self._pump.flush()
 
     async def _ask_small(self, targets: list[Target], **plan: Any) -> None:
         def read(row: dict[str, Any], target: Target, size: int | None) -> Measurement:
@@ -142,9 +142,9 @@ class Mesh:
 
         async with asyncio.TaskGroup() as group:
             group.create_task(self._ask(smaller, {"wait": WAIT, "whole": True, "count": 1}, read, lambda *_: None))
-            group.create_task(self._ask_whole(chosen, count=WHOLE_COUNT, reasons=True))
+            group.create_task(self._ask_whole(chosen, count=WHOLE_COUNT_AGAIN, reasons=True))
             rest = [pair for pair in bad if pair not in chosen]
-            group.create_task(self._ask_whole(rest, count=WHOLE_COUNT))
+            group.create_task(self._ask_whole(rest, count=WHOLE_COUNT_AGAIN))
         await self._pump.flush()
         found = []
         for target, _ in chosen:

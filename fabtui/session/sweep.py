@@ -96,7 +96,7 @@ class Sweep:
             added += admission.endpoints
             if admission.note and node not in gone:
                 notes[node] = admission.note
-                self._pump.log("warning", admission.note, node)
+                self._pump.log("warning" if self._wants("p2p", "all_reduce") else "info", admission.note, node)
         self.bed.endpoints += added
         self._pump.emit(event(Kind.ENDPOINTS, endpoints=[asdict(e) for e in added], notes=notes))
 

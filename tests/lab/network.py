@@ -147,7 +147,8 @@ class Network:
         return [(node, rail, self.address(node, rail)) for node in self.names for rail in self.rails]
 
     def _wire(self) -> None:
-        lines = ["link set lo up"]
+        # A bridge that is down passes nothing on, not even to the router.
+        lines = ["link set lo up", f"link add elsewhere mtu {self.mtu} type bridge"]
         for rail in self.rails:
             lines += [f"link add br{rail} mtu {self.mtu} type bridge", f"link set br{rail} up"]
             lines += [f"addr add 10.{rail + 1}.0.254/24 dev br{rail}"]
@@ -219,8 +220,8 @@ class Network:
             time.sleep(0.02)
 
     def misplug(self, name: str, rail: int) -> None:
-        """Take a node's port off its bridge, as a port in the wrong VLAN: the node sees a carrier and no one else."""
-        self.fabric("ip", "link", "set", f"{name}r{rail}", "nomaster")
+        """Put a node's port on a bridge of its own, as into the wrong VLAN: the node sees a carrier and no one else."""
+        self.fabric("ip", "link", "set", f"{name}r{rail}", "master", "elsewhere")
 
     def rule(self, match: str, action: str = "drop") -> None:
         """Have the network treat what matches, within a rail and between rails."""

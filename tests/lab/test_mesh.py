@@ -1,0 +1,196 @@
+"""The whole mesh of 8 nodes with 4 rails, over SSH into real network namespaces, with faults made in the network."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from fabtui.diagnosis.mesh import mesh_findings
+from fabtui.diagnosis.meshways import MeshFinding, Subject, key_of
+from fabtui.fabric.measurement import MESH, Layer, Verdict
+from fabtui.fabric.model import Model
+from fabtui.session.journal import read_events
+from tests.lab.network import Network, missing
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network of namespaces: {missing()}")
+
+PAIRS = 8 * 7 * 4 * 4
+
+
+class Run(NamedTuple):
+    """A run of ``fabtui run`` over the network."""
+
+    code: int
+    printed: str
+    model: Model
+    findings: list[MeshFinding]
+
+    def texts(self) -> list[str]:
+        return [finding.text for finding in self.findings]
+
+    def check(self) -> None:
+        """See that all pairs were tested, and that nothing is called bad that no finding explains."""
+        assert {
+            layer: len(list(self.model.addresses.pairs(layer))) for layer in (Layer.PING, Layer.UDP, Layer.TCP)
+        } == {
+            Layer.PING: PAIRS,
+            Layer.UDP: PAIRS,
+            Layer.TCP: PAIRS,
+        }
+        bad = {key_of(m) for m in self.model.measurements() if m.verdict is not Verdict.OK}
+        explained = {cell for finding in self.findings for cell in finding.cells}
+        assert bad == explained, sorted(bad ^ explained)[:20]
+        assert self.code == (1 if bad else 0), self.printed
+        assert all(finding.text in self.printed for finding in self.findings), self.printed
+        assert "Traceback" not in self.printed
+
+
+@pytest.fixture(scope="module")
+def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    with Network(tmp_path_factory.mktemp("mesh")) as network:
+        yield network
+
+
+@pytest.fixture
+def network(wired: Network) -> Iterator[Network]:
+    yield wired
+    wired.heal()
+
+
+def run(network: Network, folder: Path, *args: str) -> Run:
+    recording = folder / f"{len(list(folder.iterdir()))}.jsonl"
+    argv = [sys.executable, "-m", "fabtui", "run", "--nodes", "n[0-7]", "--ssh-config", str(network.ssh_config)]
+    argv += ["--probes", "ping,udp", "--record", str(recording), *args]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    model = Model()
+    for event in read_events(recording):
+        model.apply(event)
+    return Run(done.returncode, done.stdout + done.stderr, model, mesh_findings(model))
+
+
+def rules_between(network: Network, a: tuple[str, int], b: tuple[str, int], match: str) -> None:
+    network.rule(f"ip saddr {network.address(*a)} ip daddr {network.address(*b)} {match}".rstrip())
+
+
+def test_every_address_reaches_every_other(network: Network, tmp_path: Path) -> None:
+    result = run(network, tmp_path, "--csv", str(tmp_path / "s.csv"), "--json", str(tmp_path / "s.json"))
+    result.check()
+    assert (result.code, result.texts()) == (0, [])
+    expected = {
+        (a, network.address(a, r), b, network.address(b, s))
+        for a, b in itertools.permutations(network.names, 2)
+        for r, s in itertools.product(network.rails, network.rails)
+    }
+    for layer in MESH:
+        assert {key_of(m)[1] for m in result.model.addresses.pairs(layer)} == expected
+    assert {m.value for m in result.model.addresses.pairs(Layer.MTU)} == {9000.0}
+    saved: dict[str, Any] = json.loads((tmp_path / "s.json").read_text())
+    pings = [m for m in saved["measurements"] if m["layer"] == "ping"]
+    assert [m["class"] for m in pings].count("same-rail") == 8 * 7 * 4
+    assert [m["class"] for m in pings].count("cross-rail") == 8 * 7 * 12
+    assert (tmp_path / "s.csv").read_text().count(",udp,") == PAIRS
+
+
+@pytest.mark.parametrize("fault", ["pull", "misplug"])
+def test_a_rail_cut_on_one_node(network: Network, tmp_path: Path, fault: str) -> None:
+    getattr(network, fault)("n3", 2)
+    result = run(network, tmp_path)
+    result.check()
+    assert result.texts() == ["n3 rail 2 (eth2 10.3.0.4) is cut"]
+    (found,) = result.findings
+    state = "down" if fault == "pull" else "up: the fault lies beyond it"
+    assert f"n3 says that eth2 is {state}" in found.evidence
+
+
+def test_an_mtu_black_hole(network: Network, tmp_path: Path) -> None:
+    for a, b in itertools.permutations([("n1", 1), ("n6", 1)], 2):
+        rules_between(network, a, b, "ip length > 1500")
+    result = run(network, tmp_path)
+    result.check()
+    told = "MTU black hole between n1 and n6 on rail 1 (10.2.0.2 > 10.2.0.7): 8972 bytes do not pass, 1472 do"
+    assert result.texts() == [told]
+    assert {m.value for m in result.model.by_address(Layer.MTU, "n1", "n6")} == {9000.0, 1500.0}
+
+
+def test_a_one_way_drop_within_a_rail_and_one_across(network: Network, tmp_path: Path) -> None:
+    rules_between(network, ("n1", 0), ("n2", 0), "")
+    rules_between(network, ("n4", 3), ("n5", 1), "")
+    result = run(network, tmp_path)
+    result.check()
+    assert result.texts() == [
+        "one-way: n1 > n2 lost on rail 0 (10.1.0.2 > 10.1.0.3), the other way passes",
+        "one-way: n4 > n5 lost on rail 3 > rail 1 (10.4.0.5 > 10.2.0.6), the other way passes",
+    ]
+
+
+def test_all_three_at_once(network: Network, tmp_path: Path) -> None:
+    network.misplug("n3", 2)
+    for a, b in itertools.permutations([("n1", 1), ("n6", 1)], 2):
+        rules_between(network, a, b, "ip length > 1500")
+    rules_between(network, ("n1", 0), ("n2", 0), "")
+    result = run(network, tmp_path)
+    result.check()
+    assert result.texts() == [
+        "n3 rail 2 (eth2 10.3.0.4) is cut",
+        "one-way: n1 > n2 lost on rail 0 (10.1.0.2 > 10.1.0.3), the other way passes",
+        "MTU black hole between n1 and n6 on rail 1 (10.2.0.2 > 10.2.0.7): 8972 bytes do not pass, 1472 do",
+    ]
+
+
+def test_a_firewall_on_a_node(network: Network, tmp_path: Path) -> None:
+    rules = (
+        "add table inet wall\n"
+        "add chain inet wall input { type filter hook input priority 0; policy accept; }\n"
+        f"add rule inet wall input ip saddr {{ {', '.join(network.address('n1', rail) for rail in network.rails)} }} "
+        "tcp flags & (syn|ack) == syn drop\n"
+    )
+    network.on("n3", "nft", "-f", "-", text=rules)
+    try:
+        result = run(network, tmp_path)
+        result.check()
+    finally:
+        network.on("n3", "nft", "delete", "table", "inet", "wall")
+    assert result.texts() == ["n3 does not let TCP in from n1 on every rail on ephemeral ports (ping passes)"]
+
+
+def test_packets_that_are_lost_by_chance(network: Network, tmp_path: Path) -> None:
+    network.rule("ip saddr 10.2.0.6 numgen random mod 100 < 40")
+    result = run(network, tmp_path)
+    losses = [finding for finding in result.findings if finding.subject is Subject.LOSS]
+    assert result.code == 1
+    assert any("n5 rail 1 (eth1 10.2.0.6), what it sends" in finding.text for finding in losses), result.printed
+    assert all(finding.nodes == ("n5",) or "n5" in finding.nodes for finding in result.findings), result.printed
+
+
+def test_nothing_is_left_of_a_network_whose_maker_is_killed(tmp_path: Path) -> None:
+    script = (
+        "import sys, time; from pathlib import Path; from tests.lab.network import Network\n"
+        f"with Network(Path({str(tmp_path)!r}), 3, 1) as n:\n"
+        "    print(*(host.pid for host in n._hosts.values()), flush=True); time.sleep(60)\n"
+    )
+    maker = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert maker.stdout is not None
+    held = [Path(f"/proc/{pid}") for pid in maker.stdout.readline().split()]
+    assert len(held) == 3
+    assert all(process.exists() for process in held)
+    maker.send_signal(signal.SIGKILL)
+    maker.wait(10)
+    end = time.monotonic() + 10
+    while any(process.exists() for process in held) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(process.exists() for process in held)

@@ -1,0 +1,305 @@
+"""Findings of the mesh on models of 8 nodes with 4 rails, with faults made in every layer that would show them."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fabtui.diagnosis.mesh import mesh_findings
+from fabtui.diagnosis.meshways import MeshFinding, Subject, key_of
+from fabtui.diagnosis.scopes import Way
+from fabtui.fabric.measurement import MESH, Layer, Measurement, Verdict
+from fabtui.fabric.model import Model
+from tests.conftest import ModelMaker
+
+Bad = Callable[..., object]
+
+
+def never(*_: object) -> bool:
+    return False
+
+
+def address(node: str, rail: int) -> str:
+    return f"10.{rail + 1}.0.{int(node[1:]) + 1}"
+
+
+class Net:
+    """A network whose ways are good or bad as functions of (source, rail, destination, rail) say."""
+
+    def __init__(self, nodes: int = 8, rails: int = 4, layers: tuple[Layer, ...] = MESH) -> None:
+        self.nodes = [f"n{n}" for n in range(nodes)]
+        self.rails = range(rails)
+        self.layers = layers
+        self.drops: Bad = never
+        self.swallows: Bad = never
+        self.narrow: Bad = never
+        self.filters: Bad = never
+        self.loses: Bad = never
+        self.slow: Bad = never
+        self.icmp: Bad = never
+
+    def model(self) -> Model:
+        maker = ModelMaker().start(self.nodes, options={"probes": ["ping", "udp"]})
+        for node in self.nodes:
+            entries = [{"address": address(node, r), "nic": f"eth{r}", "rail": r, "family": 4} for r in self.rails]
+            nics = [{"name": f"eth{r}", "state": "up", "mtu": 9000} for r in self.rails]
+            maker.add("inventory", node=node, value={"data_addresses": entries, "nics": nics})
+        maker.add("measured", measurements=[m.to_json() for m in self.measured()])
+        return maker.model()
+
+    def measured(self) -> list[Measurement]:
+        found = []
+        for a, b in itertools.permutations(self.nodes, 2):
+            for r, s in itertools.product(self.rails, self.rails):
+                found += [m for m in self._way(a, r, b, s) if m.layer in self.layers]
+        return found
+
+    def _way(self, *way: Any) -> list[Measurement]:
+        a, r, b, s = way
+        back = (b, s, a, r)
+
+        def made(layer: Layer, bad: object, value: float, unit: str, error: str = "", **extra: Any) -> Measurement:
+            verdict = Verdict.TIMEOUT if bad else Verdict.OK
+            found = None if bad else value
+            here, there = address(a, r), address(b, s)
+            return Measurement(
+                layer, a, b, verdict, found, unit, src_addr=here, dst_addr=there, error=error or None, extra=extra
+            )
+
+        gone = self.drops(*way) or self.drops(*back)
+        hole = self.swallows(*way) or self.swallows(*back)
+        echo = made(Layer.PING, gone or self.icmp(*way) or self.icmp(*back), 20.0 if self.slow(*way) else 0.05, "ms")
+        rows = [echo]
+        if not gone:
+            narrow = self.narrow(*way)
+            large = made(
+                Layer.MTU,
+                hole or narrow,
+                9000,
+                "B",
+                loss=100.0 if hole else 0.0,
+                payload=8972,
+                passes=1472 if hole or narrow else None,
+                path_mtu=1500 if narrow else None,
+            )
+            rows.append(large)
+        small, big = (
+            (0 if self.drops(*way) else 5),
+            (0 if self.drops(*way) or self.swallows(*way) or self.narrow(*way) else 3),
+        )
+        if self.filters(*way) == "udp":
+            small = big = 0
+        udp = made(Layer.UDP, not (small and big), 0.0, "%", sent={"small": 5, "big": 3}, payload=8972)
+        extra = {**(udp.extra or {}), "arrived": {"small": small, "big": big}}
+        lossy = self.loses(*way) and bool(small)
+        verdict = Verdict.SLOW if lossy else udp.verdict
+        rows.append(
+            Measurement(
+                Layer.UDP,
+                a,
+                b,
+                verdict,
+                20.0 if lossy else udp.value,
+                "%",
+                src_addr=address(a, r),
+                dst_addr=address(b, s),
+                extra=extra,
+            )
+        )
+        rows.append(made(Layer.TCP, gone or self.filters(*way) is True, 0.1, "ms", "no answer in 1.0 s"))
+        return rows
+
+    def findings(self) -> list[MeshFinding]:
+        """Return the findings; all that is bad is explained, and nothing that is not."""
+        model = self.model()
+        found = mesh_findings(model)
+        cells = [cell for finding in found for cell in finding.cells]
+        bad = {key_of(m) for m in model.measurements() if m.verdict is not Verdict.OK}
+        assert len(cells) == len(set(cells)), "explained once"
+        assert set(cells) == bad
+        return found
+
+    def texts(self) -> list[str]:
+        return [finding.text for finding in self.findings()]
+
+
+def test_a_healthy_mesh_has_no_findings() -> None:
+    assert Net().texts() == []
+    assert mesh_findings(Model()) == []
+
+
+@pytest.mark.parametrize("layers", [MESH, (Layer.PING, Layer.MTU)])
+def test_a_cut_rail(layers: tuple[Layer, ...]) -> None:
+    net = Net(layers=layers)
+    net.drops = lambda a, r, b, s: ("n3", 2) in ((a, r), (b, s))
+    (found,) = net.findings()
+    assert (found.subject, found.text, found.nodes) == (Subject.CUT, "n3 rail 2 (eth2 10.3.0.4) is cut", ("n3",))
+    assert "n3 says that eth2 is up: the fault lies beyond it" in found.evidence
+    assert found.next == "ssh n3 ip -s link show eth2"
+    assert any("--probes udp" in line for line in found.evidence) == (layers != MESH)
+
+
+def test_a_cut_rail_of_a_host_that_does_not_route_by_source() -> None:
+    net = Net()
+    net.drops = lambda a, r, b, s: ("n3", 2) in ((a, r), (b, s)) or (a == "n3" and s == 2)
+    assert net.texts() == ["n3 rail 2 (eth2 10.3.0.4) is cut"]
+
+
+def test_a_node_a_rail_and_everything() -> None:
+    net = Net()
+    net.drops = lambda a, r, b, s: "n5" in (a, b)
+    assert net.texts() == ["n5 is cut off on every rail"]
+    net.drops = lambda a, r, b, s: 1 in (r, s)
+    assert net.texts() == ["rail 1 is cut on all 8 nodes"]
+    net.drops = lambda *_: True
+    assert net.texts() == ["nothing passes between any two nodes"]
+
+
+def test_one_way() -> None:
+    net = Net()
+    net.drops = lambda *way: way == ("n1", 0, "n2", 0)
+    (found,) = net.findings()
+    assert found.text == "one-way: n1 > n2 lost on rail 0 (10.1.0.2 > 10.1.0.3), the other way passes"
+    assert found.cells == {
+        (Layer.UDP, Way("n1", "10.1.0.2", "n2", "10.1.0.3")),
+        *(
+            (layer, way)
+            for layer in (Layer.PING, Layer.TCP)
+            for way in (Way("n1", "10.1.0.2", "n2", "10.1.0.3"), Way("n2", "10.1.0.3", "n1", "10.1.0.2"))
+        ),
+    }
+    net.drops = lambda a, r, b, s: (b, a) == ("n1", "n2")
+    assert net.texts() == ["one-way: n2 > n1 lost on every rail, the other way passes"]
+
+
+def test_without_datagrams_the_way_is_not_known() -> None:
+    net = Net(layers=(Layer.PING,))
+    net.drops = lambda *way: way == ("n1", 0, "n2", 0)
+    assert net.texts() == ["nothing passes between n1 and n2 on rail 0 (10.1.0.2 > 10.1.0.3)"]
+
+
+def test_an_interface_that_sends_nothing() -> None:
+    net = Net()
+    net.drops = lambda a, r, b, s: (a, r) == ("n3", 2)
+    assert net.texts() == ["n3 rail 2 (eth2 10.3.0.4) sends nothing; what is sent to it arrives"]
+    net.drops = lambda a, r, b, s: b == "n3"
+    assert net.texts() == ["n3 receives nothing on any rail; what it sends arrives"]
+
+
+def test_two_nodes_alone() -> None:
+    net = Net(2, 1)
+    net.drops = lambda a, r, b, s: a == "n0"
+    assert net.texts() == ["one-way: n0 > n1 lost on rail 0 (10.1.0.1 > 10.1.0.2), the other way passes"]
+    net = Net(2, 4)
+    net.drops = lambda a, r, b, s: a == "n0"
+    assert net.texts() == ["one-way: n0 > n1 lost on every rail, the other way passes"]
+    net.drops = lambda a, r, b, s: ("n1", 3) in ((a, r), (b, s))
+    assert net.texts() == ["n1 rail 3 (eth3 10.4.0.2) is cut"]
+
+
+def test_ways_between_rails_and_halves_of_one() -> None:
+    net = Net()
+    net.drops = lambda a, r, b, s: r != s
+    assert net.texts() == ["nothing passes between rails"]
+    net.drops = lambda a, r, b, s: {r, s} == {0, 3}
+    assert net.texts() == ["nothing passes between rails 0 and 3"]
+    net.drops = lambda a, r, b, s: (r, s) == (3, 0)
+    assert net.texts() == ["nothing passes from rail 3 to rail 0"]
+    net.drops = lambda a, r, b, s: s == 0 and r != 0
+    assert net.texts() == ["nothing passes from the other rails to rail 0"]
+    net.drops = lambda a, r, b, s: r == s == 1 and (a < "n4") != (b < "n4")
+    assert net.texts() == ["rail 1 is split: n0, n1, n2, n3 and the other nodes do not reach each other on it"]
+
+
+def test_black_holes() -> None:
+    net = Net()
+    net.swallows = lambda *way: way in (("n1", 0, "n2", 0), ("n2", 0, "n1", 0))
+    (found,) = net.findings()
+    told = "MTU black hole between n1 and n2 on rail 0 (10.1.0.2 > 10.1.0.3): 8972 bytes do not pass, 1472 do"
+    assert (found.subject, found.text) == (Subject.MTU, told)
+    assert found.next == "ssh n1 ping -M do -s 8972 -c 3 -I 10.1.0.2 10.1.0.3"
+    net.swallows = lambda *way: way == ("n1", 0, "n2", 0)
+    assert net.texts() == [told.replace("between n1 and", "from n1 to").replace("to n2 on", "to n2 on")]
+    net.swallows = lambda a, r, b, s: ("n6", 1) in ((a, r), (b, s))
+    assert net.texts() == ["MTU black hole at n6 rail 1 (eth1 10.2.0.7): 8972 bytes do not pass, 1472 do"]
+    net.swallows = lambda a, r, b, s: r != s
+    assert net.texts() == ["MTU black hole between rails: 8972 bytes do not pass, 1472 do"]
+    net.swallows = lambda *_: True
+    assert net.texts() == ["MTU black hole between all nodes: 8972 bytes do not pass, 1472 do"]
+
+
+def test_a_path_that_says_how_narrow_it_is() -> None:
+    net = Net()
+    net.narrow = lambda a, r, b, s: r != s
+    (text,) = net.texts()
+    assert text.startswith("narrow path between rails: its MTU is 1500, the interfaces' is larger: 8972 bytes")
+
+
+def test_firewalls() -> None:
+    net = Net()
+    net.filters = lambda a, r, b, s: (a, b) == ("n1", "n3")
+    assert net.texts() == ["n3 does not let TCP in from n1 on every rail on ephemeral ports (ping passes)"]
+    net.filters = lambda a, r, b, s: b == "n3"
+    (found,) = net.findings()
+    assert found.text == "n3 does not let TCP in from anyone on ephemeral ports (ping passes)"
+    assert (found.subject, found.nodes) == (Subject.FIREWALL, ("n3",))
+    assert "TCP: no answer in 1.0 s" in found.evidence
+    net.filters = lambda a, r, b, s: "udp" if b == "n3" else False
+    assert net.texts() == ["n3 does not let UDP in from anyone on ephemeral ports (ping passes)"]
+
+
+def test_pings_that_are_dropped_while_datagrams_pass() -> None:
+    net = Net()
+    net.icmp = lambda a, r, b, s: "n2" in (a, b)
+    assert net.texts() == ["n2: pings are lost, datagrams pass: something drops ICMP"]
+
+
+def test_loss_by_chance_is_still_one_finding() -> None:
+    net = Net()
+    chance = random.Random(1)
+    net.loses = lambda a, r, b, s: (a, r) == ("n2", 1) and chance.random() < 0.8
+    (found,) = net.findings()
+    assert (found.subject, found.text) == (
+        Subject.LOSS,
+        "n2 rail 1 (eth1 10.2.0.3), what it sends: 20 % of packets are lost",
+    )
+
+
+def test_late_answers_are_told_and_are_not_bad() -> None:
+    net = Net()
+    net.slow = lambda a, r, b, s: {a, b} == {"n1", "n4"} and r == s == 0
+    (found,) = net.findings()
+    assert found.text == "n1 and n4 on rail 0 (10.1.0.2 > 10.1.0.5): a round trip takes up to 20 ms, others 0.05 ms"
+    assert not found.cells
+
+
+def test_several_faults_at_once() -> None:
+    net = Net()
+    net.drops = lambda a, r, b, s: ("n3", 2) in ((a, r), (b, s)) or (a, r, b, s) == ("n0", 1, "n1", 1)
+    net.swallows = lambda a, r, b, s: r != s
+    net.filters = lambda a, r, b, s: b == "n5"
+    assert net.texts() == [
+        "n3 rail 2 (eth2 10.3.0.4) is cut",
+        "one-way: n0 > n1 lost on rail 1 (10.2.0.1 > 10.2.0.2), the other way passes",
+        "MTU black hole between rails: 8972 bytes do not pass, 1472 do",
+        "n5 does not let TCP in from anyone on ephemeral ports (ping passes)",
+    ]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_faults_are_all_explained_once(seed: int) -> None:
+    chance = random.Random(seed)
+    net = Net(5, 3)
+    ways = {
+        (a, r, b, s)
+        for a, b in itertools.permutations(net.nodes, 2)
+        for r, s in itertools.product(net.rails, net.rails)
+        if chance.random() < 0.1
+    }
+    net.drops = lambda *way: way in ways
+    covered = {cell for finding in net.findings() for cell in finding.cells}
+    assert covered
