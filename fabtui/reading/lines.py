@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from typing import Any
 
 #: A line longer than this is cut: no tool read here prints one.
 LONGEST = 20_000
@@ -55,6 +57,32 @@ def whole(text: str) -> int | None:
     """Return a whole number of at most 18 digits, or None."""
     return int(text) if _WHOLE.fullmatch(text) else None
 
+
+def json_value(text: str) -> Any:
+    """Return the first JSON value in a text, whatever follows; None where there is none.
+
+    What JSON has no word for, NaN and numbers beyond a double, is None in it.
+    """
+    starts = [at for at in (text.find("{"), text.find("[")) if at >= 0]
+    if not starts:
+        return None
+    try:
+        value, _ = _DECODER.raw_decode(text, min(starts))
+    except (ValueError, RecursionError):
+        return None
+    return value
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if len(text) <= 19 else None
+
+
+_DECODER = json.JSONDecoder(parse_constant=lambda _: None, parse_float=_finite, parse_int=_integer)
 
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*([KMGT]?)(i?)B", re.ASCII)
 

@@ -76,6 +76,9 @@ def read(source: Source, kind: str | None = None) -> Result:
         guess = recognise(source.text)
         form, others = guess.format, guess.others
     cut = [source.cut] if source.cut else []
+    json = source.text.lstrip()[:1] in ("{", "[") and source.text.endswith(("}", "]"))
+    if source.text.strip() and not json and not source.text.endswith(("\n", "\r")):
+        cut.append("the text does not end in a line end: its last line may be cut off")
     if form is None:
         why = "nothing in it" if not source.text.strip() else "not an output that is known"
         if others:

@@ -116,8 +116,8 @@ def parse(text: str) -> Reading:
             parser.notes.warn(f"{m['title']}: {len(m['rows'])} of {len(m['columns'])} rows; the text is cut off")
     if slower := _slower_enabled(matrices):
         parser.notes.warn(f"{slower} pairs are slower with P2P than without")
-    if not matrices and not parser.devices:
-        parser.notes.warn("no matrix")
+    if not any(m["what"] != "access" for m in matrices):
+        parser.notes.warn("no matrix of bandwidths or latencies")
     gpus = max([len(parser.devices), *(len(m["columns"]) for m in matrices)], default=0) or None
     # The matrix of access says the same in less.
     access = [] if any(m["what"] == "access" for m in matrices) else parser.access

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
-from fabtui.reading.lines import number, plain_lines
+from fabtui.reading.lines import json_value, number, plain_lines
 from fabtui_probes.formats.base import Format, Notes, Reading
 
 _CONNECTED = re.compile(r"local (\S{1,80}) port (\d{1,5}) connected (?:to|with) (\S{1,80}) port (\d{1,5})")
@@ -48,13 +47,7 @@ def _row(found: re.Match[str]) -> dict[str, Any] | None:
 
 
 def _json(text: str) -> dict[str, Any] | None:
-    start = text.find("{")
-    if start < 0:
-        return None
-    try:
-        value, _ = json.JSONDecoder().raw_decode(text[start:])
-    except (ValueError, RecursionError):
-        return None
+    value = json_value(text) if "{" in text else None
     return value if isinstance(value, dict) and ({"start", "end"} <= value.keys() or "error" in value) else None
 
 

@@ -159,6 +159,10 @@ class _Parser:
             if name in _SIDE or name in _PER_ITERATION:
                 names.append(name)
         self.sides.append(tuple(names))
+        if len(set(self.sides)) != 1 or self.sides[0][: len(_SIDE)] != _SIDE or len(set(names)) != len(names):
+            # A heading that was damaged tells nothing; the columns are then those of every version.
+            self.notes.puzzled(line)
+            self.sides = None
         self._new_table()
         assert self.table is not None
         if "cputime" in words:

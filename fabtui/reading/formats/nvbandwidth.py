@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
-from fabtui.reading.lines import number, plain_lines
+from fabtui.reading.lines import json_value, number, plain_lines
 from fabtui.reading.matrix import cells_of, column_numbers, matrix
 from fabtui_probes.formats.base import Format, Notes, Reading
 
@@ -33,7 +32,7 @@ _ERROR = re.compile(
     r"ASSERT|[Ii]nvalid value when checking the pattern|\bERROR\b|CUDA_ERROR\w*|\[\w+\] in expression|NVML_ERROR\w*"
 )
 _NOTHING = re.compile(
-    r"^\s*$|^NOTE:|^Additional system-specific|^Performance can vary|^\.\.\.$|^\[?\S*[$#]\s|^Current offset|^Verbose"
+    r"^NOTE:|^Additional system-specific|^Performance can vary|^\.\.\.$|^\[?\S*[$#]\s|^Current offset|^Verbose"
     r"|^\s*-"
     r"|^ ?Current offset"
 )
@@ -63,8 +62,9 @@ class _Parser:
         words = line.split()
         if self.matrix is not None and words and self._cells(words):
             return
-        if words:
-            self._close()
+        if not words:
+            return
+        self._close()
         if waived := _WAIVED.match(line):
             if waived["name"] and (not self.tests or self.tests[-1]["name"] != waived["name"]):
                 self.tests.append(_new_test(waived["name"]))
@@ -209,13 +209,9 @@ def _list(value: Any) -> list[Any]:
 
 
 def _json(text: str) -> dict[str, Any] | None:
-    start = text.find("{")
-    if start < 0 or '"nvbandwidth"' not in text:
+    if '"nvbandwidth"' not in text:
         return None
-    try:
-        value, _ = json.JSONDecoder().raw_decode(text[start:])
-    except (ValueError, RecursionError):
-        return None
+    value = json_value(text[text.find("{") :])
     found = value.get("nvbandwidth") if isinstance(value, dict) else None
     return found if isinstance(found, dict) else None
 
@@ -242,7 +238,7 @@ def likely(text: str) -> float:
     """Say how sure one can be that a text is of nvbandwidth."""
     if "nvbandwidth Version" in text or '"nvbandwidth"' in text:
         return 0.98
-    if re.search(r"^\s*memcpy (?:CE|SM|local) ?.{0,60}bandwidth \(GB/s\)", text, re.MULTILINE):
+    if re.search(r"^[ \t]*memcpy (?:CE|SM|local) ?.{0,60}bandwidth \(GB/s\)", text, re.MULTILINE):
         return 0.97
     return 0.9 if re.search(r"(?:Running|Waiving) (?:host|device|all|multinode)_\w*memcpy\w*", text) else 0.0
 

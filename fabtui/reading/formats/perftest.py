@@ -6,11 +6,10 @@ not measured.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
-from fabtui.reading.lines import number, plain_lines, whole
+from fabtui.reading.lines import json_value, number, plain_lines, whole
 from fabtui_probes.formats.base import Format, Notes, Reading
 
 _TITLE = re.compile(
@@ -192,13 +191,9 @@ def _convert(row: dict[str, Any], unit: str | None) -> None:
 
 
 def _json_values(text: str) -> dict[str, Any] | None:
-    start = text.find("{")
-    if start < 0 or '"test_info"' not in text:
+    if '"test_info"' not in text:
         return None
-    try:
-        value, _ = json.JSONDecoder().raw_decode(text[start:])
-    except (ValueError, RecursionError):
-        return None
+    value = json_value(text[text.find("{") :])
     return value if isinstance(value, dict) and isinstance(value.get("test_info"), dict) else None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from fabtui.export.formula import unescaped
 from fabtui.export.snapshot import COLUMNS, INTEGERS, NUMBERS, rows
 from fabtui.fabric.model import Model
-from fabtui.reading.lines import number, whole
+from fabtui.reading.lines import json_value, number, whole
 from fabtui_probes.formats.base import Format, Notes, Reading
 
 _HEADING = ",".join(COLUMNS)
@@ -68,12 +67,10 @@ def _summary(found: list[dict[str, Any]], notes: Notes) -> dict[str, Any]:
 
 def json_snapshot(text: str) -> dict[str, Any] | None:
     """Return the object of a JSON snapshot, or None."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+    value = json_value(text) if text.lstrip().startswith("{") else None
+    if not isinstance(value, dict) or not str(value.get("software", "")).startswith("fabtui"):
         return None
-    mine = isinstance(value, dict) and str(value.get("software", "")).startswith("fabtui")
-    return value if mine and isinstance(value.get("measurements"), list) else None
+    return value if isinstance(value.get("measurements"), list) else None
 
 
 def _parse_json(text: str) -> Reading:
@@ -82,18 +79,7 @@ def _parse_json(text: str) -> Reading:
     if value is None:
         notes.warn("not a whole JSON snapshot of fabtui")
         return notes.reading({})
-    return notes.reading(_finite(value))
-
-
-def _finite(value: Any, depth: int = 0) -> Any:
-    """Return a JSON value without NaN and infinities, which Python's reader lets pass."""
-    if isinstance(value, dict) and depth < 60:
-        return {name: _finite(item, depth + 1) for name, item in value.items()}
-    if isinstance(value, list) and depth < 60:
-        return [_finite(item, depth + 1) for item in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    return value if isinstance(value, (str, int, float, bool)) else None
+    return notes.reading(value)
 
 
 def events(text: str, notes: Notes) -> Iterator[dict[str, Any]]:
@@ -101,10 +87,7 @@ def events(text: str, notes: Notes) -> Iterator[dict[str, Any]]:
     for line in text.split("\n"):
         if not line.strip():
             continue
-        try:
-            event = json.loads(line)
-        except (ValueError, RecursionError):
-            event = None
+        event = json_value(line) if line.startswith("{") else None
         if not isinstance(event, dict) or not isinstance(event.get("kind"), str):
             notes.warn("the recording is cut off")
             notes.puzzled(line)
@@ -127,7 +110,7 @@ def _parse_recording(text: str) -> Reading:
     notes = Notes()
     model = replayed(text, notes)
     try:
-        found = [_finite(row) for row in rows(model)]
+        found = rows(model)
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
         notes.warn(f"the recording does not hold together ({str(error)[:100]})")
         found = []

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, NamedTuple
 
 from fabtui.reading import nodelist
 from fabtui.reading.columns import split_table
-from fabtui.reading.lines import plain_lines, whole
+from fabtui.reading.lines import json_value, plain_lines, whole
 from fabtui_probes.formats.base import Format, Notes, Reading
 
 #: What the sign after a node's state means (man sinfo).
@@ -334,13 +333,10 @@ def _json_rows(text: str, tool: _Tool, notes: Notes) -> list[dict[str, Any]] | N
     start = text.find("{")
     if start < 0 or text[:start].strip().count("\n") > 20:
         return None
-    try:
-        value, _ = json.JSONDecoder().raw_decode(text[start:])
-    except (ValueError, RecursionError):
+    value = json_value(text[start:])
+    if not isinstance(value, dict):
         if '"meta"' in text[:2000]:
             notes.warn("the JSON is not whole")
-        return None
-    if not isinstance(value, dict):
         return None
     for name in tool.json_lists:
         if isinstance(value.get(name), list):
