@@ -561,6 +561,6 @@ def test_an_error_rate_beyond_a_double_stays_text() -> None:
     text = "GPU 0: NVIDIA H200 (UUID: GPU-1)\n\t Link 0: Effective BER: 15e-255\n\t Link 1: Effective BER: 15e255\n"
     text += "\t Link 2: Effective BER: 15e999\n"
     first, *others = read("nvidia-smi-nvlink-e", text).values["gpus"][0]["links"]
-    assert first["rates"] == {name: 15e-255 for name in first["other"]}
+    assert first["rates"] == dict.fromkeys(first["other"], 1.5e-254)
     assert [link.get("rates") for link in others] == [None, None]
     assert all(link["other"] for link in others)
