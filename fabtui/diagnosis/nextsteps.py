@@ -18,7 +18,8 @@ _BY_HAND = (
     'd.init_process_group("{backend}"); r = d.get_rank(); t = torch.zeros({count}, device="{device}"); '
     "f = lambda: d.send(t, 1) if r == 0 else d.recv(t, 0); w = {wait}; "
     "f(); w(); s = time.time(); [f() for _ in range({iters})]; w(); "
-    'print("rank", r, round({iters} * t.numel() * 4 / (time.time() - s) / 1e9, 2), "GB/s"); d.destroy_process_group()'
+    'print("rank", r, round({iters} * t.numel() * 4 / (time.time() - s) / 1e9, 2), "GB/s"); '
+    "d.barrier(); d.destroy_process_group()"
 )
 
 

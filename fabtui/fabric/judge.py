@@ -58,6 +58,16 @@ class ClassValues:
             return self._sorted[middle]
         return (self._sorted[middle - 1] + self._sorted[middle]) / 2
 
+    @property
+    def lowest(self) -> float | None:
+        """The lowest value, or None when there is none."""
+        return self._sorted[0] if self._sorted else None
+
+    @property
+    def highest(self) -> float | None:
+        """The highest value, or None when there is none."""
+        return self._sorted[-1] if self._sorted else None
+
     def limit(self, slow_below: float) -> float | None:
         """Return the value below which one is slow, or None where there are too few values to tell.
 

@@ -435,6 +435,10 @@ class Model:
             return Verdict.SLOW
         return Verdict.OK
 
+    def values(self, layer: Layer, kind: PairClass) -> ClassValues | None:
+        """Return the good values of a class in a layer, or None when there are none; not to be changed."""
+        return self._values.get((layer, kind))
+
     def median(self, layer: Layer, kind: PairClass) -> float | None:
         """Return the median of the good values of a class in a layer, or None."""
         values = self._values.get((layer, kind))

@@ -276,6 +276,10 @@ class FabricApp(App[int]):
             return self.model.elapsed
         return self.model.elapsed + self._clock() - self._heard
 
+    def now(self) -> float:
+        """Return the time of the session, seconds since the epoch: that of the recording in a replay."""
+        return self.model.started + self.elapsed()
+
     @property
     def badges(self) -> list[str]:
         """Lasting warnings."""

@@ -10,7 +10,7 @@ from fabtui.screen.gridlayout import NUMBER_WIDTH, lay_out
 from fabtui.screen.panel import PANEL_WIDTH
 
 #: From this width on the cursor's pair stands beside the grid, below it in a line under it.
-PANEL_FROM = 110
+PANEL_FROM = 100
 #: From this width on the legend stands beside the layers, below it under them.
 LEGEND_RIGHT_FROM = 150
 #: From this height on the colours are explained.

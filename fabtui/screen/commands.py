@@ -47,6 +47,7 @@ def binding_groups() -> list[tuple[str, type[DOMNode]]]:
     from fabtui.screen.app import FabricApp
     from fabtui.screen.confirm import ConfirmScreen
     from fabtui.screen.detail import DetailScreen
+    from fabtui.screen.findingsview import FindingsScreen
     from fabtui.screen.grid import GridView
     from fabtui.screen.jump import JumpScreen
     from fabtui.screen.main import MainScreen
@@ -63,6 +64,7 @@ def binding_groups() -> list[tuple[str, type[DOMNode]]]:
         ("pair", PairScreen),
         ("node", NodeScreen),
         ("preflight", PreflightScreen),
+        ("findings", FindingsScreen),
         ("pair, node and help", DetailScreen),
         ("questions", ConfirmScreen),
         ("jump", JumpScreen),

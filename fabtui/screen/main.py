@@ -19,10 +19,13 @@ from fabtui.screen.axis import Seat
 from fabtui.screen.cellnews import CellNews
 from fabtui.screen.commands import shown_keys
 from fabtui.screen.connecting import ConnectingView
+from fabtui.screen.findings import Findings
 from fabtui.screen.grid import GridView
 from fabtui.screen.legends import layers_of, legend
-from fabtui.screen.pairwords import pair_name, panel_lines, status_parts, summary_text
-from fabtui.screen.panel import PANEL_TEXT, ColorKey, KeyBar, LogView, SidePanel, clipped, worst_lines
+from fabtui.screen.pace import Pace
+from fabtui.screen.pairwords import status_parts, summary_text
+from fabtui.screen.panel import PANEL_TEXT, ColorKey, KeyBar, LogView, SidePanel
+from fabtui.screen.panelwords import panel_content
 from fabtui.screen.preflight import PreflightScreen
 from fabtui.screen.source import ModelSource
 from fabtui.screen.textline import TextLine
@@ -30,6 +33,7 @@ from fabtui.screen.title import LayerTabs, badges, title_content
 from fabtui.screen.trouble import Trouble
 from fabtui.screen.words import LAYERS, Part
 from fabtui.screen.worst import MOST, WorstList
+from fabtui.screen.wrapping import clipped
 
 if TYPE_CHECKING:
     from fabtui.screen.app import FabricApp
@@ -81,6 +85,7 @@ class MainScreen(Screen[None]):
         Binding("c", "connecting", "nodes", id="main.connecting", tooltip="the nodes' states, and back to the grid"),
         Binding("P", "preflight", "preflight", id="main.preflight", tooltip="what is wrong with nodes, what differs"),
         Binding("L", "log", "log", id="main.log", tooltip="make the event log large or small"),
+        Binding("F", "findings", "findings", id="main.findings", tooltip="all that is wrong, and what to type next"),
         Binding("p", "panel", id="main.panel", show=False, tooltip="show or hide the side panel"),
     ]
 
@@ -108,6 +113,8 @@ class MainScreen(Screen[None]):
         self._counts: tuple[int, dict[Verdict, int]] = (-1, {})
         self._news = CellNews(self.grid, app.draw_again)
         self._ending = False
+        self.findings = Findings(app.model)
+        self.pace = Pace()
 
     @property
     def model(self) -> Model:
@@ -180,6 +187,7 @@ class MainScreen(Screen[None]):
         """Show another model from now on."""
         self.source = ModelSource(self.model, self.source.layer, self._glyphs)
         self.trouble = Trouble(self.source)
+        self.findings = Findings(self.model)
         self.grid.show(self.source)
         self.draw()
 
@@ -197,7 +205,8 @@ class MainScreen(Screen[None]):
         if self.view == "connecting":
             self.nodes_view.put(self.model, self._fabric_app.settings.title)
         else:
-            if not self.trouble.step(_SEARCH):
+            searching = not self.trouble.step(_SEARCH)
+            if self.findings.step(_SEARCH) or searching:
                 self._fabric_app.draw_again(0.05)
             self._draw_around()
         width = self.size.width
@@ -243,14 +252,10 @@ class MainScreen(Screen[None]):
         source, target = seats
         panel = self.panel
         if panel.display:
-            lines = panel_lines(self.model, source, target, self._glyphs)
-            count = max(1, min(_PANEL_WORST, self.size.height - 24))
-            bad = self.trouble.worst(count)
-            worst = [
-                clipped(line, PANEL_TEXT, self._glyphs.ellipsis)
-                for line in worst_lines(self.source.axis, bad, self.trouble.known, done, self._glyphs)
-            ]
-            panel.put(pair_name(source, target), lines, worst)
+            worst = self.trouble.worst(_PANEL_WORST), self.trouble.known, done
+            app = self._fabric_app
+            self.pace.take(self.model, app.elapsed())
+            panel.put(panel_content(app, self, (source, target), worst, PANEL_TEXT, max(1, panel.size.height)))
         else:
             parts = status_parts(self.model, self.source.layer, source, target, self._glyphs)
             self.status_line.show(Content.assemble(*clipped(parts, self.size.width, self._glyphs.ellipsis)))
@@ -380,6 +385,12 @@ class MainScreen(Screen[None]):
         """Show or hide the side panel."""
         self.wishes = replace(self.wishes, panel=not self.panel.display)
         self.draw()
+
+    def action_findings(self) -> None:
+        """Show all findings."""
+        from fabtui.screen.findingsview import FindingsScreen
+
+        self._fabric_app.push_screen(FindingsScreen())
 
     def action_log(self) -> None:
         """Make the event log large or small."""

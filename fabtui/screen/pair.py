@@ -22,12 +22,12 @@ from fabtui.screen.words import (
     Part,
     class_of,
     failure_text,
-    plain,
     share_text,
     time_text,
     value_text,
     verdict_part,
 )
+from fabtui.screen.wrapping import beside, stacked
 
 #: From this width on the two directions stand side by side.
 _SIDE_BY_SIDE = 100
@@ -157,44 +157,6 @@ def _layer_lines(model: Model, layer: Layer, measurement: Measurement | None, gl
     if problem:
         lines.append([(" " * 12, ""), (problem, "$error" if verdict.bad else "$warning")])
     return lines
-
-
-def beside(left: Lines, right: Lines, width: int) -> Lines:
-    """Return two columns of lines side by side; what is too long for its column goes on in the next line."""
-    half = (width - 3) // 2
-    a = [piece for line in left for piece in wrapped(line, half)]
-    b = [piece for line in right for piece in wrapped(line, half)]
-    lines: Lines = []
-    for at in range(max(len(a), len(b))):
-        one = a[at] if at < len(a) else []
-        other = b[at] if at < len(b) else []
-        lines.append([*one, (" " * (half - len(plain(one)) + 3), ""), *other])
-    return lines
-
-
-def stacked(lines: Lines, width: int) -> Lines:
-    """Return lines of which none is longer than a width."""
-    return [piece for line in lines for piece in wrapped(line, width)]
-
-
-def wrapped(line: list[Part], width: int) -> Lines:
-    """Return a line in pieces of at most ``width`` characters."""
-    pieces: Lines = [[]]
-    room = width
-    for text, style in line:
-        while len(text) > room:
-            cut = text.rfind(" ", 1, room + 1)
-            if cut <= 0 and room < width:
-                cut = 0
-            elif cut <= 0:
-                cut = room
-            pieces[-1].append((text[:cut], style))
-            text = text[cut:].lstrip()
-            pieces.append([(" " * min(12, width // 3), "")])
-            room = width - min(12, width // 3)
-        pieces[-1].append((text, style))
-        room -= len(text)
-    return pieces
 
 
 def _port_words(model: Model, node: str, nic: str | None, address: str | None) -> str:

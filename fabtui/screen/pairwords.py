@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
-from fabtui.fabric.model import Model
+from fabtui.fabric.model import Model, NodeRecord
 from fabtui.fabric.text import one_line
 from fabtui.screen.axis import Seat
 from fabtui.screen.levels import Glyphs, Slot, bytes_text
@@ -13,6 +13,7 @@ from fabtui.screen.words import (
     MUTED,
     Part,
     class_of,
+    clock_text,
     failure_text,
     ping_extra,
     share_text,
@@ -28,8 +29,14 @@ def pair_name(source: Seat, target: Seat) -> str:
     return f"{source.name} > {target.name}"
 
 
-def why_untested(model: Model, source: Seat, target: Seat) -> str:
-    """Return why a pair was not tested, or ""."""
+def gone_text(record: NodeRecord, now: float | None = None) -> str:
+    """Return that a node is gone, for how long, and why: ``n061 lost 2:14 ago: no answer``."""
+    ago = f" {clock_text(now - record.since)} ago" if now is not None and record.since else ""
+    return one_line(f"{record.name} {record.state}{ago}: {record.text}", 300)
+
+
+def why_untested(model: Model, source: Seat, target: Seat, now: float | None = None) -> str:
+    """Return why a pair was not tested, or ""; ``now`` is the time, seconds since the epoch."""
     if source.number is not None and target.number is not None:
         names = (str(model.endpoints[source.number]), str(model.endpoints[target.number]))
         text = model.untested.get(names)
@@ -38,7 +45,7 @@ def why_untested(model: Model, source: Seat, target: Seat) -> str:
     for seat in (source, target):
         record = model.nodes.get(seat.node)
         if record is not None and record.state.gone:
-            return one_line(f"{seat.node} {record.state}: {record.text}", 300)
+            return gone_text(record, now)
         if record is not None and record.note and (seat.number is None or seat.index == "-"):
             return one_line(f"{seat.node}: {record.note}", 300)
     return ""
@@ -81,8 +88,8 @@ def layer_parts(model: Model, layer: Layer, measurement: Measurement | None, gly
     return parts
 
 
-def panel_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) -> list[list[Part]]:
-    """Return the cursor's pair in short, a list of lines."""
+def panel_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs, now: float | None = None) -> list[list[Part]]:
+    """Return the cursor's pair in short, a list of lines; ``now`` is the time, seconds since the epoch."""
     lines: list[list[Part]] = []
     found = {layer: of_layer(model, layer, source, target) for layer in MEASURED_LAYERS}
     known = [m for m in found.values() if m is not None]
@@ -109,7 +116,7 @@ def panel_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) -> lis
     told = what_partners_told(model, source, target)
     if told:
         lines.append([(told, "$accent")])
-    why = why_untested(model, source, target)
+    why = why_untested(model, source, target, now)
     if why:
         lines.append([(why, "$warning")])
     lines.extend(_gone(model, source, target))

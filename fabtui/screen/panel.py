@@ -21,6 +21,7 @@ from fabtui.screen.strips import Palette, ReadyStrip, Runs
 from fabtui.screen.textline import TextLine
 from fabtui.screen.trouble import BadCell
 from fabtui.screen.words import MUTED, Part, failure_text, time_text
+from fabtui.screen.wrapping import Lines, clipped
 
 _LEVEL_STYLES = {"info": "", "notice": "$accent", "warning": "$warning", "error": "bold $error"}
 
@@ -32,23 +33,18 @@ PANEL_WIDTH = 48
 
 
 class SidePanel(TextLine):
-    """The cursor's pair in short, and under it the worst pairs of the layer."""
+    """The cursor's pair in short, what is wrong, the classes, the sweep, the worst pairs of the layer."""
 
     DEFAULT_CSS = """
     SidePanel {
-        width: 48; height: 100%; padding: 0 1; border-left: vkey $secondary 60%; text-wrap: wrap; overflow: hidden;
+        width: 48; height: 100%; padding: 0 1; border-left: vkey $secondary 60%; text-wrap: nowrap; overflow: hidden;
     }
     SidePanel.-plain { border: none; padding: 0 1 0 2; }
     """
 
-    def put(self, title: str, lines: list[list[Part]], worst: list[list[Part]]) -> None:
-        """Show a pair and the worst pairs."""
-        body: list[Content] = [Content.assemble((title, "bold $accent"))]
-        body.extend(Content.assemble(*line) for line in lines)
-        if worst:
-            body.append(Content(""))
-            body.extend(Content.assemble(*line) for line in worst)
-        self.show(Content("\n").join(body))
+    def put(self, lines: Lines) -> None:
+        """Show lines that fit."""
+        self.show(Content("\n").join(Content.assemble(*line) for line in lines))
 
 
 def worst_lines(axis: Axis, bad: list[BadCell], known: int, done: bool, glyphs: Glyphs) -> list[list[Part]]:
@@ -72,20 +68,6 @@ def bad_line(axis: Axis, bad: BadCell, glyphs: Glyphs) -> list[Part]:
     elif bad.cell.measurement is not None:
         parts.append((f" {failure_text(bad.cell.measurement, 60)}", MUTED))
     return parts
-
-
-def clipped(parts: list[Part], width: int, ellipsis: str) -> list[Part]:
-    """Return parts cut to a width, with an ellipsis where something was cut."""
-    kept: list[Part] = []
-    left = width
-    for text, style in parts:
-        if len(text) > left:
-            if left > 1:
-                kept.append((text[: left - 1] + ellipsis, style))
-            return kept
-        kept.append((text, style))
-        left -= len(text)
-    return kept
 
 
 class ColorKey(Widget):

@@ -12,9 +12,10 @@ from textual.widget import Widget
 
 from fabtui.screen.axis import Axis
 from fabtui.screen.levels import Glyphs
-from fabtui.screen.panel import bad_line, clipped
+from fabtui.screen.panel import bad_line
 from fabtui.screen.trouble import BadCell
 from fabtui.screen.words import MUTED, Part
+from fabtui.screen.wrapping import clipped
 
 #: How many of the worst pairs are kept at hand.
 MOST = 200

@@ -1,0 +1,132 @@
+"""The findings of a session for the screen: kept up to date a little with each frame, and put into words."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+from fabtui.diagnosis.causes import Cause, causes
+from fabtui.diagnosis.survey import Survey
+from fabtui.fabric.endpoint import PairClass
+from fabtui.fabric.measurement import Layer
+from fabtui.fabric.model import Model
+from fabtui.screen.levels import LOWER_IS_BETTER, Glyphs, full_number
+from fabtui.screen.words import CLASS_WORDS, MUTED, Part, plain
+from fabtui.screen.wrapping import Lines, between, stacked
+
+#: Seconds from one look at everything to the next, while things change.
+_BETWEEN = 1.0
+#: At most this share of the time goes into putting findings together.
+_SHARE = 0.05
+_STYLES = {"bad": "bold $error", "warn": "bold $warning", "note": "bold"}
+#: Lines that the evidence of a finding gets in the panel.
+_EVIDENCE = 2
+
+
+class Findings:
+    """What is wrong, as of the latest whole look at all pairs.
+
+    Args:
+        model: What is known.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._survey = Survey(model)
+        self._resting = 0.0
+        self.found: list[Cause] = []
+        #: How many pairs of each class are bad.
+        self.bad: Counter[PairClass] = Counter()
+        self.known = False
+
+    def step(self, budget: float) -> bool:
+        """Go on looking for about ``budget`` seconds; say whether there is more to do."""
+        now = time.monotonic()
+        if now < self._resting or self._survey.current:
+            return not self._survey.current
+        if self._survey.step(budget):
+            began = time.monotonic()
+            tally = self._survey.tally
+            self.found = causes(self._model, tally)
+            self.bad = Counter(tally.kinds.values())
+            self.known = True
+            took = time.monotonic() - began
+            self._resting = began + max(_BETWEEN, took / _SHARE)
+        return not self._survey.current
+
+    def of_pair(self, src: str, dst: str) -> list[tuple[int, Cause]]:
+        """Return the findings that explain a pair, with their numbers."""
+        return [(number, one) for number, one in enumerate(self.found, 1) if (src, dst) in one.cells]
+
+
+def finding_lines(found: Findings, pair: tuple[str, str] | None, width: int, height: int, glyphs: Glyphs) -> Lines:
+    """Return the findings in a width and at most so many lines; those of the cursor's pair are marked.
+
+    Args:
+        found: The findings.
+        pair: The cursor's pair, or None.
+        width: Characters across.
+        height: Lines there are.
+        glyphs: The characters to draw with.
+    """
+    if not found.found:
+        return [[("nothing is wrong" if found.known else "looking", MUTED)]]
+    for evidence in range(_EVIDENCE, -1, -1):
+        blocks = [_block(number, one, pair, width, evidence, glyphs) for number, one in enumerate(found.found, 1)]
+        if sum(map(len, blocks)) <= height:
+            break
+    lines: Lines = []
+    for number, block in enumerate(blocks):
+        last = number == len(blocks) - 1
+        if len(lines) + len(block) + (not last) > height:
+            return [*lines, [(f"  and {len(blocks) - number} more: F shows all", MUTED)]][:height]
+        lines += block
+    return lines
+
+
+def _block(number: int, one: Cause, pair: tuple[str, str] | None, width: int, evidence: int, glyphs: Glyphs) -> Lines:
+    """Return the lines of a finding: its title with how many cells it has, and a few lines of what says so."""
+    style = _STYLES[one.verdict]
+    here = pair is not None and pair in one.cells
+    head: list[Part] = [(f"{number}", f"{style} reverse" if here else style), (" ", ""), (one.title, "")]
+    count: list[Part] = [(one.count_text, MUTED)]
+    lines: Lines = [between(head, count, width, glyphs.ellipsis)]
+    if len(plain(head)) + len(one.count_text) + 1 > width:
+        lines = stacked([head], width, 2)
+        if len(plain(lines[-1])) + len(one.count_text) + 1 > width:
+            lines.append([])
+        lines[-1] = between(lines[-1], count, width, glyphs.ellipsis)
+    return lines + stacked([[(f"  {text}", MUTED)] for text in one.evidence], width, 2)[:evidence]
+
+
+def class_lines(model: Model, layer: Layer, bad: Counter[PairClass]) -> Lines:
+    """Return the statistics of a layer's classes: how many values, the worst, the median, the best, the limit to slow.
+
+    Args:
+        model: What is known.
+        layer: The layer; of those without values of their own the statistics are those of p2p.
+        bad: How many pairs of each class are bad, in p2p.
+    """
+    own = any(model.values(layer, kind) for kind in CLASS_WORDS)
+    layer = layer if own else Layer.P2P
+    rows: list[list[str]] = []
+    for kind, word in CLASS_WORDS.items():
+        values = model.values(layer, kind)
+        if values is None or not len(values):
+            continue
+        ends = [values.lowest, values.highest]
+        worst, best = reversed(ends) if layer in LOWER_IS_BETTER else ends
+        numbers = [full_number(value) if value is not None else "-" for value in (worst, values.median, best)]
+        limit = model.limit(layer, kind)
+        count = str(bad[kind]) if layer is Layer.P2P else ""
+        rows.append([word, str(len(values)), *numbers, "-" if limit is None else full_number(limit), count])
+    if not rows:
+        return []
+    headings = [str(layer), "n", "worst", "median", "best", "slow <", "bad" if layer is Layer.P2P else ""]
+    widths = [max(len(row[at]) for row in [headings, *rows]) for at in range(len(headings))]
+    lines: Lines = []
+    for number, row in enumerate([headings, *rows]):
+        cells = [f"{row[0]:<{widths[0]}}", *(f"{text:>{w}}" for text, w in zip(row[1:], widths[1:], strict=True))]
+        style = MUTED if number == 0 else ""
+        lines.append([("  ".join(cells).rstrip(), style)])
+    return lines

@@ -1,0 +1,171 @@
+"""Findings, class statistics and the sweep's pace, as the side panel has them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from fabtui.fabric.events import Kind, event
+from fabtui.fabric.measurement import Layer
+from fabtui.fabric.model import Model
+from fabtui.screen.findings import Findings, class_lines, finding_lines
+from fabtui.screen.levels import Glyphs
+from fabtui.screen.pace import Pace, round_text, sweep_lines
+from fabtui.screen.words import plain
+from fabtui.screen.wrapping import between, stacked, wrapped
+from tests.screen.conftest import Opened, screen_text
+from tests.screen.fakefeed import FAILED, FakeFeed, Story, big_sweep, sweep_of_two
+
+GLYPHS = Glyphs(False)
+
+
+def looked(model: Model) -> Findings:
+    found = Findings(model)
+    while found.step(0.01):
+        pass
+    return found
+
+
+def test_findings_take_the_room_there_is_titles_before_evidence() -> None:
+    found = looked(sweep_of_two().shadow)
+    assert len(found.found) == 8
+    full = [plain(line) for line in finding_lines(found, FAILED, 45, 40, GLYPHS)]
+    assert full[0] == "1 n002 failed" + " " * 32
+    assert "  transfer: the packets were dropped" in full
+    assert all(len(line) <= 45 for line in full)
+    short = [plain(line) for line in finding_lines(found, FAILED, 45, 8, GLYPHS)]
+    assert [line[0] for line in short] == list("12345678"), "no evidence, but every title"
+    least = [plain(line) for line in finding_lines(found, FAILED, 45, 4, GLYPHS)]
+    assert least[-1].strip() == "and 5 more: F shows all"
+    assert len(least) == 4
+    assert finding_lines(found, None, 45, 0, GLYPHS) == []
+
+
+def test_the_finding_of_the_cursors_pair_is_marked() -> None:
+    found = looked(sweep_of_two().shadow)
+    marked = [line[0] for line in finding_lines(found, FAILED, 45, 40, GLYPHS) if "reverse" in line[0][1]]
+    assert [text for text, _ in marked] == ["2"]
+    assert found.of_pair(*FAILED)[0][0] == 2
+
+
+def test_a_healthy_fabric_says_so_and_only_when_it_was_looked_at() -> None:
+    story = big_sweep(2, 4)
+    found = Findings(story.shadow)
+    assert plain(finding_lines(found, None, 45, 9, GLYPHS)[0]) == "looking"
+    assert plain(finding_lines(looked(story.shadow), None, 45, 9, GLYPHS)[0]) == "nothing is wrong"
+
+
+def test_class_statistics() -> None:
+    model = sweep_of_two().shadow
+    lines = [plain(line).split() for line in class_lines(model, Layer.P2P, looked(model).bad)]
+    assert lines[0] == ["p2p", "n", "worst", "median", "best", "slow", "<", "bad"]
+    assert lines[1][:2] == ["node", "24"]
+    rail = lines[2]
+    assert (rail[0], rail[2], rail[-1]) == ("rail", "12.4", "1")
+    latency = [plain(line).split() for line in class_lines(model, Layer.LATENCY, Counter())]
+    assert float(latency[1][2]) > float(latency[1][4]), "of what is better when it is less, the highest is the worst"
+    assert plain(class_lines(model, Layer.HEALTH, Counter())[0]).startswith("p2p")
+    assert class_lines(Model(), Layer.P2P, Counter()) == []
+
+
+def half(total: int = 56, done: int = 14) -> Model:
+    story = Story(["a", "b"], 4)
+    for node in ("a", "b"):
+        story.connect(node)
+    story.endpoints("a", "b")
+    story.phase("p2p", total)
+    for src, dst in story.ordered_pairs()[:done]:
+        story.measured(*story.good(src, dst))
+    return story.shadow
+
+
+def test_the_sweep_has_a_bar_a_round_a_rate_and_what_is_left() -> None:
+    model = half()
+    pace = Pace()
+    began = model.phase.since - model.started
+    pace.take(model, began + 7.0)
+    lines = [plain(line) for line in sweep_lines(model, began + 7.0, pace, GLYPHS, 45)]
+    assert lines[0] == "p2p   round 2 of 7"
+    assert lines[1].endswith(" 14/56  25%")
+    assert lines[1].count("█") == 8
+    assert len(lines[1]) == 45
+    assert lines[2].startswith("2 tests/s")
+    assert lines[2].endswith("about 21 s left")
+
+
+def test_a_pause_is_told_and_nothing_is_left_by_then() -> None:
+    model = half()
+    model.apply(event(Kind.PAUSED, on=True))
+    pace = Pace()
+    pace.take(model, 10.0)
+    lines = [plain(line) for line in sweep_lines(model, 10.0, pace, GLYPHS, 45)]
+    assert lines[0].endswith("PAUSED")
+    assert "left" not in lines[2]
+
+
+@pytest.mark.parametrize("what", ["start", "end"])
+def test_there_is_no_sweep_before_and_after(what: str) -> None:
+    model = Model() if what == "start" else sweep_of_two().shadow
+    assert sweep_lines(model, 1.0, Pace(), GLYPHS, 45) == []
+
+
+def test_the_rate_is_that_of_the_latest_seconds_and_begins_anew_with_each_phase() -> None:
+    model = half()
+    pace = Pace()
+    began = model.phase.since - model.started
+    pace.take(model, began + 1.0)
+    assert pace.rate == 14.0
+    for second in range(2, 40):
+        pace.take(model, began + second)
+    assert pace.rate is None, "nothing came for long"
+    model.apply(event(Kind.PHASE, name="world", total=56, time=model.now + 50))
+    pace.take(model, model.phase.since - model.started + 1.0)
+    assert pace.rate is None
+    assert round_text(model) == "round 1 of 7"
+
+
+def test_what_is_tested_in_no_rounds_has_none() -> None:
+    assert round_text(half(total=6, done=1)) == ""
+
+
+def test_lines_are_wrapped_clipped_and_filled() -> None:
+    assert [plain(line) for line in wrapped([("one two three", "")], 8, 2)] == ["one two", "  three"]
+    assert [plain(line) for line in stacked([[("abcdefghij", "")]], 4, 1)] == ["abcd", " efg", " hij"]
+    assert plain(between([("left side", "")], [("9 cells", "")], 14, "…")) == "left … 9 cells"
+
+
+async def test_the_view_of_all_findings_goes_to_their_cells(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(80, 24)) as (app, pilot):
+        await pilot.press("F")
+        await pilot.pause()
+        text = screen_text(app)
+        assert "1 n002 failed" in text
+        assert "next    is sshd running there? ssh -v n002" in text
+        await pilot.press("y")
+        assert "n000:1 > n001:2 failed" in app.clipboard
+        await pilot.press("1")
+        await pilot.pause(0.1)
+        assert "about no cell" in "".join(note.message for note in app._notifications)
+        await pilot.press("9")
+        await pilot.press("2")
+        await pilot.pause()
+        assert app.screen is app.main
+        assert (app.main.grid.row, app.main.grid.column) == (1, 6)
+
+
+async def test_the_panel_follows_the_sweep(opened: Opened) -> None:
+    story = sweep_of_two(end=False)
+    feed = FakeFeed(story.events[:-20])
+    async with opened(feed) as (app, _):
+        text = screen_text(app)
+        assert "─ sweep ─" in text
+        assert "p2p   round" in text
+        assert "─ findings ─" in text
+
+
+@pytest.mark.parametrize(("width", "shown"), [(99, False), (100, True)])
+async def test_the_panel_collapses_under_100_columns(opened: Opened, width: int, shown: Any) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(width, 30)) as (app, _):
+        assert app.main.panel.display is shown
