@@ -114,18 +114,33 @@ def gpudirect(modules: List[str], sys: str = "/sys", proc: str = "/proc") -> Dic
 def versions(environ: Dict[str, str], sys: str = "/sys", folders: Iterable[str] = _LIBRARY_FOLDERS) -> Dict[str, Any]:
     """Return ``ofed`` (``inbox`` where the module is the kernel's own), ``rdma_core`` and NCCL's ``net_plugins``."""
     searched = [folder for folder in environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if folder.startswith("/")]
-    places = [*searched, *folders]
     plugins: Dict[str, str] = {}
     verbs: Optional[str] = None
-    for folder in places:
-        for path in sorted(glob.glob(os.path.join(glob.escape(folder), "libnccl-net*.so*"))):
+    for folder in [*searched, *folders]:
+        files, version = _libraries_in(folder)
+        for path in files:
             plugins.setdefault(os.path.realpath(path), path)
-        found = re.search(r"\.so\.1\.[0-9]{1,6}\.([0-9.]{1,30})$", os.path.realpath(os.path.join(folder, _VERBS)))
-        verbs = verbs or (found.group(1) if found else None)
+        verbs = verbs or version
     ofed = sysfs.text(sys, "module/mlx5_core/version")
     if ofed is None and os.path.isdir(os.path.join(sys, "module/mlx5_core")):
         ofed = "inbox"
     return {"ofed": ofed, "rdma_core": verbs, "net_plugins": list(plugins.values())[:_MOST_PLUGINS]}
 
 
-_VERBS = "libibverbs.so.1"
+# Large folders, in which something rarely changes; when it does, the folder's time says so.
+_SEEN: Dict[str, Tuple[int, Tuple[List[str], Optional[str]]]] = {}
+
+
+def _libraries_in(folder: str) -> Tuple[List[str], Optional[str]]:
+    """Return a folder's net plugins of NCCL, and the version of rdma-core if it is there."""
+    try:
+        changed = os.stat(folder).st_mtime_ns
+    except OSError:
+        return [], None
+    known = _SEEN.get(folder)
+    if known is None or known[0] != changed:
+        plugins = sorted(glob.glob(os.path.join(glob.escape(folder), "libnccl-net*.so*")))
+        verbs = os.path.realpath(os.path.join(folder, "libibverbs.so.1"))
+        version = re.search(r"\.so\.1\.[0-9]{1,6}\.([0-9.]{1,30})$", verbs)
+        known = _SEEN[folder] = (changed, (plugins, version.group(1) if version else None))
+    return known[1]

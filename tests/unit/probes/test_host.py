@@ -256,3 +256,16 @@ def test_a_user_cannot_see_the_rules(monkeypatch: pytest.MonkeyPatch, tree: Tree
     assert firewall.judge(found) == []
     tree.files("ufw", **{"ufw.conf": "# x\nENABLED=yes"})
     assert firewall.run({}, None, 1.0, str(tree.root))["input"] == "drop"
+
+
+def test_libraries_are_looked_for_again_when_their_folder_changed(tree: Tree) -> None:
+    lib = tree.root / "lib"
+    lib.mkdir()
+    (lib / "libibverbs.so.1.14.50.0").write_text("")
+    (lib / "libibverbs.so.1").symlink_to("libibverbs.so.1.14.50.0")
+    found = drivers.versions({}, str(tree.root), [str(lib)])
+    assert found == {"ofed": None, "rdma_core": "50.0", "net_plugins": []}
+    (lib / "libnccl-net.so").write_text("")
+    tree.files("module/mlx5_core", version="24.10-1.1.4")
+    found = drivers.versions({"LD_LIBRARY_PATH": f"{lib}:relative"}, str(tree.root), [str(lib)])
+    assert found == {"ofed": "24.10-1.1.4", "rdma_core": "50.0", "net_plugins": [f"{lib}/libnccl-net.so"]}
