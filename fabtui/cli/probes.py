@@ -36,4 +36,18 @@ def table(width: int) -> str:
                 start = f"{'':14}{label} "
                 lines += textwrap.wrap(text, max(40, min(width, 120)), initial_indent=start, subsequent_indent=" " * 20)
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_own()])
+
+
+def _own() -> list[str]:
+    from fabtui.data import user_probe_folder
+    from fabtui.fabric.text import one_line
+    from fabtui.session.ownprobes import find
+
+    folder = user_probe_folder()
+    found = find(folder)
+    lines = [f"of your own, in {folder} (docs/probes.md):"]
+    lines += [f"  {probe.name:<11} {probe.title or one_line(str(probe.where), 200)}" for probe in found.probes.values()]
+    if not found.probes:
+        lines.append("  none")
+    return [*lines, *(f"  {problem}" for problem in found.problems), ""]
