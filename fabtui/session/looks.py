@@ -40,9 +40,14 @@ PREFLIGHT = (
     "ibfabric",
 )
 #: What is looked at as soon as a session has nodes: quick, and without the NVIDIA driver, which has other work then.
-EARLY = ("clock", "host", "firewall", "ibstat", "rdma", "ibfabric")
+EARLY = ("clock", "host", "firewall", "kernel", "ibstat", "rdma", "ibfabric")
 #: What a node must have for a probe to be of use: the name of a list of its inventory.
-_NEEDS = {"ibstat": "ib", "rdma": "ib", "ibfabric": "ib", "nvlink": "gpus", "gpus": "gpus", "topology": "gpus"}
+_NEEDS = {
+    **dict.fromkeys(("ibstat", "rdma", "ibfabric"), "ib"),
+    **dict.fromkeys(("nvlink", "gpus", "gpuload", "topology"), "gpus"),
+}
+#: What a probe is told when it runs beside tests: to ask the driver itself and start no tool that takes seconds.
+BESIDE_TESTS: Mapping[str, dict[str, Any]] = {"gpus": {"check": False}}
 
 
 class Looks:
@@ -76,8 +81,8 @@ class Looks:
         await self.look_at(nodes, chosen)
         await self._look_own(nodes)
 
-    async def look_at(self, nodes: Iterable[str], probes: Iterable[str]) -> None:
-        """Run light probes on those nodes that have what they look at."""
+    async def look_at(self, nodes: Iterable[str], probes: Iterable[str], *, beside_tests: bool = False) -> None:
+        """Run light probes on those nodes that have what they look at; beside tests in a way that does not disturb."""
         names = list(nodes)
         async with asyncio.TaskGroup() as group:
             for probe in probes:
@@ -86,7 +91,8 @@ class Looks:
                     group.create_task(self._fabric(able))
                     continue
                 for node in able:
-                    group.create_task(self._clock(node) if probe == "clock" else self._look(node, probe))
+                    args = BESIDE_TESTS.get(probe) if beside_tests else None
+                    group.create_task(self._clock(node) if probe == "clock" else self._look(node, probe, args))
 
     def _can(self, node: str, probe: str) -> bool:
         return probe not in _NEEDS or bool((self._model.nodes[node].inventory or {}).get(_NEEDS[probe]))

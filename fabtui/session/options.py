@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 #: The probes of a whole session, in the order they run.
-ALL_PROBES = ("clock", "host", "firewall", "ping", "udp", "ibstat", "rdma", "ibfabric", "nvlink", "p2p", "all_reduce")
+ALL_PROBES = (
+    *("clock", "host", "firewall", "kernel", "ping", "udp", "ibstat", "rdma", "ibfabric"),
+    *("nvlink", "gpus", "topology", "gpuload", "p2p", "all_reduce"),
+)
 
 #: The layers of pairs, in the order they are tested.
 ALL_LAYERS = ("world", "p2p")

@@ -130,20 +130,22 @@ class Sweep:
         if self._options.looks_only:
             await self.looks.all(self._alive(new))
             return
-        async with asyncio.TaskGroup() as looks:
-            looks.create_task(self.looks.early(self._alive(new)))
-            await self._test(new, old, looks)
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as longer:
+            async with asyncio.TaskGroup() as looks:
+                looks.create_task(self.looks.early(self._alive(new)))
+                await self._test(new, old, looks, longer)
             # Before the GPUs are given back: without a context anywhere, the driver takes seconds to answer.
-            group.create_task(self._look_at([*old, *new], "nvlink"))
-            group.create_task(self._trials.counting.settle(1.0))
+            longer.create_task(self._look_at([*old, *new], "nvlink"))
+            longer.create_task(self._look_at(new, "topology"))
+            longer.create_task(self._trials.counting.settle(1.0))
         if self._wants("p2p", "all_reduce"):
             await self._done_with_gpus()
 
-    async def _test(self, new: list[str], old: list[str], looks: asyncio.TaskGroup) -> None:
-        """Ping, start the ranks and run all tests; the NVLinks are looked at as soon as the ranks have started.
+    async def _test(self, new: list[str], old: list[str], looks: asyncio.TaskGroup, longer: asyncio.TaskGroup) -> None:
+        """Ping, start the ranks and run all tests; GPUs and NVLinks are looked at as soon as the ranks have started.
 
-        Not sooner: at the same time, each makes the other wait for the driver.
+        Not sooner: at the same time, each makes the other wait for the driver. How GPUs do under load is looked at
+        while the tests run, in the group that may last longer than they do.
         """
         arms = self._arms()
         starts: dict[str, asyncio.Task[None]] = {}
@@ -156,12 +158,15 @@ class Sweep:
         late = [node for node, start in starts.items() if not start.done()]
         there = [node for node in new if node not in late]
         links = looks.create_task(self._look_at(there, "nvlink"))
+        looks.create_task(self._look_at(there, "gpus"))
         await asyncio.wait({links}, timeout=LOOK_PATIENCE)
         if starts:
+            longer.create_task(self._look_at([*old, *there], "gpuload"))
             await self._run_arms(arms, there, [node for node in old if node not in late], looks)
         if late:
             self._pump.log("info", f"now with {', '.join(late)}, whose ranks were late")
             await asyncio.wait([starts[node] for node in late])
+            looks.create_task(self._look_at(late, "gpus"))
             await self._trials.run(
                 self._alive(late), self._alive([n for n in [*old, *new] if n not in late]), self._busy()
             )
@@ -218,7 +223,7 @@ class Sweep:
 
     async def _look_at(self, nodes: list[str], probe: str) -> None:
         if self._wants(probe):
-            await self.looks.look_at(self._alive(nodes), [probe])
+            await self.looks.look_at(self._alive(nodes), [probe], beside_tests=True)
 
     async def _mesh(self, new: list[str], old: list[str]) -> None:
         """Test every address against every other: echoes, then one way each."""

@@ -266,4 +266,4 @@ _UNITS = {
     "power": "W",
 }
 
-FORMATS = [Format("dmesg", "reports of the kernel", ("dmesg", "--kernel"), _UNITS, _likely, parse_kernel)]
+FORMATS = [Format("dmesg", "reports of the kernel", ("dmesg",), _UNITS, _likely, parse_kernel)]

@@ -28,7 +28,7 @@ _MORE = re.compile(
     r"\S{1,40} " + _BUS + r":(?: AER:)?\s{1,6}(?:device \[|error status|TLP Header|broadcast error_detected)"
 )
 _DMAR = re.compile(
-    r"(?:DMAR|AMD-Vi|iommu)\b.{0,120}?(?:fault|IO_PAGE_FAULT|Event logged).{0,120}", re.IGNORECASE | re.DOTALL
+    r"(?:DMAR|AMD-Vi|iommu)\b.{0,120}?(?:\bfault\b|IO_PAGE_FAULT|Event logged).{0,120}", re.IGNORECASE | re.DOTALL
 )
 _DEVICE = re.compile(r"device[ =]\[?([0-9A-Fa-f]{0,4}:?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])", re.IGNORECASE)
 _CHECK = re.compile(r"(?:mce: )?\[?(?:Hardware Error\]|\{[0-9]{1,4}\}\[Hardware Error\]): (.{1,200})")

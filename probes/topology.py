@@ -1,0 +1,139 @@
+"""The probe ``topology``: how near GPUs and NICs are to each other, and what GPUs can do to each other's memory."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict, List, Optional
+
+from fabtui_probes import commands
+from fabtui_probes.formats import nvidia_topo
+from fabtui_probes.gpujudge import part, texts
+
+_RAW_LIMIT = 32 * 1024
+#: Reads and writes decide whether NCCL copies directly; the others are worth knowing.
+_WANTED = ("read", "write")
+
+
+def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
+    """Ask ``nvidia-smi topo``.
+
+    Returns:
+        ``{"matrix": {"columns", "rows", "cells", "affinity", "nics", "legend", "complete"} or None, "p2p": {"read",
+        "write", "nvlink", "atomics", "pcie": {"columns", "rows", "cells", "bad", "p2p", "complete"}}, "raw": {name:
+        str}, "error"}``; see `nvidia_topo`. A capability that this driver does not tell is missing.
+    """
+    end = time.monotonic() + deadline * 0.9
+    letters = nvidia_topo.CAPABILITIES
+    # Two at a time: each of them starts the driver's library anew, and more of them wait for each other.
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(_ask, ["topo", "-m"], end)
+        others = {name: pool.submit(_ask, ["topo", "-p2p", letter], end) for letter, name in letters.items()}
+        near = first.result()
+        told = {name: future.result() for name, future in others.items()}
+    matrix = nvidia_topo.parse_topology(near.stdout).values
+    p2p = {name: nvidia_topo.parse_p2p(result.stdout).values for name, result in told.items() if result.ok}
+    raw = {"m": near.stdout[:_RAW_LIMIT]}
+    raw.update((name, result.stdout[:_RAW_LIMIT]) for name, result in told.items() if result.ok)
+    return {
+        "matrix": _kept(matrix, "affinity", "nics", "legend") if matrix["columns"] else None,
+        "p2p": {name: _kept(values, "bad", "p2p") for name, values in p2p.items() if values["columns"]},
+        "raw": {} if near.missing else raw,
+        "error": None if near.missing else near.why(),
+    }
+
+
+def _ask(argv: List[str], end: float) -> commands.Result:
+    return commands.run(["nvidia-smi", *argv], end - time.monotonic())
+
+
+def _kept(values: Dict[str, Any], *more: str) -> Dict[str, Any]:
+    return {name: values[name] for name in ("columns", "rows", "cells", "complete", *more)}
+
+
+def pairs(matrix: Dict[str, Any], kind: str, other: str) -> List[List[Any]]:
+    """Return ``[device, device, word]`` for each unordered pair of two kinds of device (``GPU``, ``NIC``)."""
+    columns, rows, cells = texts(matrix.get("columns")), texts(matrix.get("rows")), matrix.get("cells")
+    found: List[List[Any]] = []
+    seen = set()
+    for row, words in zip(rows, cells if isinstance(cells, list) else []):  # noqa: B905 - Python 3.8 knows no strict=
+        for column, word in zip(columns, words if isinstance(words, list) else []):  # noqa: B905
+            ends = (row, column) if _kind(row) == kind else (column, row)
+            if row == column or {_kind(row), _kind(column)} != {kind, other} or frozenset(ends) in seen:
+                continue
+            if kind == other or _kind(ends[0]) == kind:
+                seen.add(frozenset(ends))
+                found.append([ends[0], ends[1], word])
+    return found
+
+
+def _kind(name: str) -> str:
+    return "GPU" if name.startswith("GPU") else "NIC"
+
+
+def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
+    """Return what is bad on this node alone: NVLinks that some GPUs have and others lack, GPUs that cannot do P2P."""
+    found: List[Dict[str, str]] = []
+    matrix = part(value, "matrix")
+    links = [(one, other, nvidia_topo.nvlinks(word)) for one, other, word in pairs(matrix, "GPU", "GPU")]
+    counts = sorted(count for _, _, count in links if count)
+    if counts and len(counts) * 2 > len(links):
+        usual = counts[len(counts) // 2]
+        none = sorted({name for one, other, count in links if count is None for name in (one, other)})
+        apart = [name for name in none if all(count is None for one, other, count in links if name in (one, other))]
+        if apart:
+            text = "%s not connected by NVLink, the other GPUs are" % ", ".join(apart)
+            found.append({"subject": "nvlink", "verdict": "bad", "text": text})
+        less = ["%s-%s NV%d" % (one, other, count) for one, other, count in links if count and count < usual]
+        if less and len(less) < len(links) / 2:
+            text = "fewer NVLinks than the usual %d: %s" % (usual, _some(less))
+            found.append({"subject": "nvlink", "verdict": "warn", "text": text})
+    for name in _WANTED:
+        found += _cannot(name, part(part(value, "p2p"), name), bool(counts))
+    return found
+
+
+def _cannot(name: str, table: Dict[str, Any], nvlink: bool) -> List[Dict[str, str]]:
+    bad = [line for line in table.get("bad") or [] if isinstance(line, list) and len(line) == 3]
+    if not bad:
+        return []
+    columns = texts(table.get("columns"))
+    words: Dict[str, int] = {}
+    for _, _, word in bad:
+        words[str(word)] = words.get(str(word), 0) + 1
+    whole = len(bad) == len(columns) * (len(columns) - 1)
+    reasons = ", ".join("%s %s" % (word, _MEANING.get(word, "")) for word in sorted(words)).strip()
+    which = "no GPU" if whole else _some(["%s>%s" % (one, other) for one, other, _ in bad])
+    text = "P2P %s: %s can (%s)" % (name, which, reasons) if whole else "no P2P %s: %s (%s)" % (name, which, reasons)
+    # Machines without NVLink are often made like that; with it, something is off.
+    return [{"subject": "p2p", "verdict": "bad" if nvlink else ("note" if whole else "warn"), "text": text}]
+
+
+_MEANING = {
+    "CNS": "the chipset does not support it",
+    "GNS": "the GPU does not support it",
+    "TNS": "the way between them does not support it",
+    "NS": "not supported",
+    "DR": "the driver was told not to",
+}
+
+
+def _some(names: List[str], most: int = 6) -> str:
+    more = " and %d more" % (len(names) - most) if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def closest_nics(value: Dict[str, Any]) -> Dict[str, Optional[List[str]]]:
+    """Return for each GPU the nearest NICs and how near they are: ``{"GPU0": ["PIX", "mlx5_0"]}``."""
+    matrix = part(value, "matrix")
+    names = part(matrix, "nics")
+    nearest: Dict[str, Optional[List[str]]] = {}
+    for gpu, nic, word in pairs(matrix, "GPU", "NIC"):
+        if word not in nvidia_topo.NEAR:
+            continue
+        known = nearest.get(gpu)
+        if known is None or nvidia_topo.NEAR.index(word) < nvidia_topo.NEAR.index(known[0]):
+            nearest[gpu] = known = [word]
+        if known[0] == word:
+            known.append(str(names.get(nic) or nic))
+    return nearest

@@ -1,0 +1,141 @@
+"""The probe ``topology`` on a played nvidia-smi."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fabtui_probes import commands, topology
+from fabtui_probes.formats import nvidia_topo
+
+from .places import sample
+
+NEAR = sample("h200x8/topo-m.txt")
+P2P = sample("h200x8/topo-p2p-r.txt")
+
+WITH_NICS = """\
+\tGPU0\tGPU1\tNIC0\tNIC1\tNIC2\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID
+GPU0\t X \tNV18\tPIX\tNODE\tPIX\t0-51\t0\t\tN/A
+GPU1\tNV18\t X \tSYS\tPXB\tSYS\t0-51\t0\t\tN/A
+NIC0\tPIX\tSYS\t X \tSYS\tSYS
+NIC1\tNODE\tPXB\tSYS\t X \tSYS
+NIC2\tPIX\tSYS\tSYS\tSYS\t X
+
+NIC Legend:
+
+  NIC0: mlx5_0
+  NIC1: mlx5_3
+"""
+
+
+def play(monkeypatch: pytest.MonkeyPatch, **prints: str | None) -> None:
+    def run(argv: Any, deadline: float, *args: Any) -> commands.Result:
+        text = prints.get(argv[-1] if argv[-1] != "-m" else "m")
+        if text is None:
+            return commands.Result(list(argv), 2, "", "unknown option")
+        return commands.Result(list(argv), 0, text, "")
+
+    monkeypatch.setattr(commands, "run", run)
+
+
+def look() -> dict[str, Any]:
+    return topology.run({}, lambda part: None, 10.0)
+
+
+def test_a_whole_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, m=NEAR, **dict.fromkeys("rwna", P2P))
+    value = look()
+    assert value["error"] is None
+    assert value["matrix"]["cells"][0][1] == "NV18"
+    assert value["matrix"]["complete"] is True
+    # The driver of that host does not know the fifth.
+    assert set(value["p2p"]) == {"read", "write", "nvlink", "atomics"}
+    assert value["p2p"]["read"]["p2p"] is True
+    assert value["raw"]["m"] == NEAR
+    assert len(topology.pairs(value["matrix"], "GPU", "GPU")) == 28
+    assert topology.judge(value) == []
+
+
+def test_no_nvidia_smi(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "run", lambda argv, *args: commands.Result(list(argv), None, "", "", missing=True))
+    assert look() == {"matrix": None, "p2p": {}, "raw": {}, "error": None}
+
+
+def test_a_failing_nvidia_smi(monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch)
+    value = look()
+    assert (value["matrix"], value["p2p"]) == (None, {})
+    assert value["error"] == "nvidia-smi exited with 2: unknown option"
+    assert topology.judge(value) == []
+
+
+def test_the_nearest_nics(monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, m=WITH_NICS)
+    value = look()
+    assert topology.closest_nics(value) == {"GPU0": ["PIX", "mlx5_0", "NIC2"], "GPU1": ["PXB", "mlx5_3"]}
+    assert topology.pairs(value["matrix"], "GPU", "NIC")[0] == ["GPU0", "NIC0", "PIX"]
+    assert topology.pairs(value["matrix"], "NIC", "NIC") == [
+        ["NIC0", "NIC1", "SYS"],
+        ["NIC0", "NIC2", "SYS"],
+        ["NIC1", "NIC2", "SYS"],
+    ]
+
+
+def judged(near: str, **p2p: str) -> list[tuple[str, str, str]]:
+    tables = {name: nvidia_topo.parse_p2p(text).values for name, text in p2p.items()}
+    value = {"matrix": nvidia_topo.parse_topology(near).values, "p2p": tables}
+    return [(one["subject"], one["verdict"], one["text"]) for one in topology.judge(value)]
+
+
+def without_nvlink(text: str, lost: int) -> str:
+    """Return the matrix with one GPU that has no NVLinks."""
+    lines = []
+    for line in text.splitlines():
+        words = line.split("\t")
+        if words[0].startswith("GPU"):
+            mine = words[0] == f"GPU{lost}"
+            words = [w.replace("NV18", "SYS") if mine or at == lost + 1 else w for at, w in enumerate(words)]
+        lines.append("\t".join(words))
+    return "\n".join(lines)
+
+
+def test_a_gpu_without_nvlink() -> None:
+    text = "GPU3 not connected by NVLink, the other GPUs are"
+    assert judged(without_nvlink(NEAR, 3)) == [("nvlink", "bad", text)]
+
+
+def test_fewer_links_between_two() -> None:
+    text = NEAR.replace("GPU0\t X \tNV18", "GPU0\t X \tNV12").replace("GPU1\tNV18", "GPU1\tNV12")
+    assert judged(text) == [("nvlink", "warn", "fewer NVLinks than the usual 18: GPU0-GPU1 NV12")]
+
+
+def test_a_machine_without_nvlink_is_as_it_is() -> None:
+    text = NEAR.replace("NV18", "SYS")
+    none = P2P.replace("OK", "CNS")
+    assert judged(text, read=none, write=none) == [
+        ("p2p", "note", "P2P read: no GPU can (CNS the chipset does not support it)"),
+        ("p2p", "note", "P2P write: no GPU can (CNS the chipset does not support it)"),
+    ]
+
+
+def test_one_pair_that_cannot() -> None:
+    broken = P2P.replace(" GPU0\tX\tOK", " GPU0\tX\tTNS")
+    text = "no P2P read: GPU0>GPU1 (TNS the way between them does not support it)"
+    assert judged(NEAR, read=broken) == [("p2p", "bad", text)]
+    assert judged(NEAR.replace("NV18", "NODE"), read=broken) == [("p2p", "warn", text)]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"matrix": None, "p2p": None},
+        {"matrix": {"columns": ["GPU0", 3], "rows": ["GPU0", None], "cells": [["X"], 5, None]}},
+        {"matrix": {"columns": ["GPU0", "GPU1"], "rows": ["GPU0", "GPU1"], "cells": [[[], {}], ["NV1", 1]]}},
+        {"p2p": {"read": {"bad": [["GPU0", "GPU1", None], 3], "columns": 4}}},
+    ],
+)
+def test_any_value_is_judged(value: dict[str, Any]) -> None:
+    assert all(set(one) == {"subject", "verdict", "text"} for one in topology.judge(value))
+    topology.closest_nics(value)
