@@ -14,7 +14,7 @@ from fabtui_probes.gpujudge import judge as judge
 
 UNITS = gpustate.UNITS
 
-_RAW_LIMIT = 16 * 1024
+_RAW_LIMIT = 8 * 1024
 _ARGV = (
     "nvidia-smi",
     "--query-gpu=index,uuid,pci.bus_id,driver_version,vbios_version,pcie.link.width.max,ecc.mode.current",
@@ -56,7 +56,9 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys", pr
             value["disagreements"] = compare(known, nvidia_csv.parse_csv(told.stdout).values, setting is None)
         elif not known:
             raw = _fallback(value, end, raw)
-        value.update(on_pci=gpus.on_pci(root), fabric_manager=manager.result(), raw=raw[:_RAW_LIMIT])
+        value.update(on_pci=gpus.on_pci(root), fabric_manager=manager.result())
+    # What both say the same is not kept twice.
+    value["raw"] = "" if known and not value["problems"] + value["disagreements"] else raw[:_RAW_LIMIT]
     value.update(all_visible=setting is None, container=machine.identity(root, proc)["container"])
     value["error"] = nvml_error
     if known and told is not None and not (told.ok or told.missing) and not value["problems"]:

@@ -17,6 +17,9 @@ UNITS = {"uptime": "s", "age": "s", "available": "Gb/s", "capable": "Gb/s", "spe
 
 #: How much of the log is read, its end.
 LIMIT = 4 * 1000 * 1000
+#: How many events, and how many kinds of them, are told: the controller keeps them for each of many nodes.
+EVENTS = 60
+COUNTS = 120
 #: So long after a report, it says nothing of the node as it is now.
 OLD = 7 * 86400.0
 #: A link that went down so often since the node was started flaps.
@@ -108,20 +111,27 @@ def run(
     """Look at the kernel's log of this boot.
 
     Returns:
-        ``{"source": "kmsg"|"dmesg"|"journal"|"none", "readable": "yes"|"not permitted"|"unknown", "lines", "events",
-        "counts", "xids", "boards", "devices" (`dmesg`), "uptime" (s), "error"}``. That it may not be read is no
-        error: most nodes let only root do it. Where the uptime of an event is known, ``age`` (s) is how long ago it
-        was.
+        ``{"source": "kmsg"|"dmesg"|"journal"|"none", "readable": "yes"|"not permitted"|"unknown", "lines", "events"
+        (the last ones), "counts" (the worst ones first), "xids", "boards", "devices" (`dmesg`), "uptime" (s),
+        "error"}``. That it may not be read is no error: most nodes let only root do it. Where the uptime of an event is
+        known, ``age`` (s) is how long ago it was.
     """
     log = read_log(deadline * 0.8, kmsg)
     values = dmesg.parse_kernel(log.text).values
     uptime = _uptime(sysfs.text(proc, "uptime"))
+    values["events"] = values["events"][-EVENTS:]
+    values["counts"] = sorted(values["counts"], key=_rank)[:COUNTS]
     for event in values["events"]:
         event["age"] = _age(uptime, event["uptime"])
     for entry in values["counts"]:
         entry["age"] = _age(uptime, entry["last"])
     readable = {True: "yes", False: "not permitted", None: "unknown"}[log.permitted]
     return {"source": log.source, "readable": readable, "uptime": uptime, "error": log.error, **values}
+
+
+def _rank(entry: Dict[str, Any]) -> int:
+    """Return the place of a count: what is bad comes first."""
+    return {"bad": 0, "warn": 1, "note": 2}.get(_verdict(entry) or "", 3)
 
 
 def _age(uptime: Optional[float], when: Any) -> Optional[float]:

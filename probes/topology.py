@@ -10,7 +10,7 @@ from fabtui_probes import commands
 from fabtui_probes.formats import nvidia_topo
 from fabtui_probes.gpujudge import part, texts
 
-_RAW_LIMIT = 32 * 1024
+_RAW_LIMIT = 16 * 1024
 #: Reads and writes decide whether NCCL copies directly; the others are worth knowing.
 _WANTED = ("read", "write")
 
@@ -20,7 +20,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
 
     Returns:
         ``{"matrix": {"columns", "rows", "cells", "affinity", "nics", "legend", "complete"} or None, "p2p": {"read",
-        "write", "nvlink", "atomics", "pcie": {"columns", "rows", "cells", "bad", "p2p", "complete"}}, "raw": {name:
+        "write", "nvlink", "atomics", "pcie": {"columns", "rows", "cells", "bad", "p2p", "complete"}}, "raw": {"m":
         str}, "error"}``; see `nvidia_topo`. A capability that this driver does not tell is missing.
     """
     end = time.monotonic() + deadline * 0.9
@@ -33,12 +33,10 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
         told = {name: future.result() for name, future in others.items()}
     matrix = nvidia_topo.parse_topology(near.stdout).values
     p2p = {name: nvidia_topo.parse_p2p(result.stdout).values for name, result in told.items() if result.ok}
-    raw = {"m": near.stdout[:_RAW_LIMIT]}
-    raw.update((name, result.stdout[:_RAW_LIMIT]) for name, result in told.items() if result.ok)
     return {
         "matrix": _kept(matrix, "affinity", "nics", "legend") if matrix["columns"] else None,
         "p2p": {name: _kept(values, "bad", "p2p") for name, values in p2p.items() if values["columns"]},
-        "raw": {} if near.missing else raw,
+        "raw": {} if near.missing else {"m": near.stdout[:_RAW_LIMIT]},
         "error": None if near.missing else near.why(),
     }
 

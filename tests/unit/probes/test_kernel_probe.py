@@ -96,6 +96,16 @@ def test_only_the_end_of_a_long_log_is_read(tmp_path: Path, monkeypatch: pytest.
     assert log.text.endswith("line 99")
 
 
+def test_what_is_told_is_bounded_and_the_worst_comes_first(tree: Tree, tmp_path: Path) -> None:
+    device = tmp_path / "kmsg"
+    noise = "".join(f"6,{n},{n}000000,-;mlx5_core 0000:9f:00.0 eth{n}: Link up\n" for n in range(300))
+    device.write_text(noise + KMSG)
+    value = look(tree, device)
+    assert (len(value["events"]), len(value["counts"])) == (kernel.EVENTS, kernel.COUNTS)
+    assert value["counts"][0]["kind"] == "xid"
+    assert value["lines"] > 300
+
+
 def judged(*lines: str, uptime: float = 1000.0) -> list[tuple[str, str]]:
     from fabtui_probes.formats import dmesg
 
