@@ -200,7 +200,7 @@ class RankHost(Host):
 
     def _on_rest(self, message: Message) -> None:
         for thread in self._threads.values():
-            thread.submit(int(message["id"]), IDLE_DEADLINE, thread.rest)
+            thread.submit(int(message["id"]), IDLE_DEADLINE, partial(thread.rest, message.get("whole") is not False))
 
     def _on_abort(self, message: Message) -> None:
         number = int(message["id"])

@@ -13,13 +13,14 @@ from fabtui.session.ranks import RankHost
 DEADLINE = 20.0
 
 
-async def rest(hosts: Iterable[RankHost], number: int, world: int) -> list[str]:
+async def rest(hosts: Iterable[RankHost], number: int, world: int, *, whole: bool) -> list[str]:
     """Have all rank hosts let go of their communicators; those that hang in it are restarted.
 
     Args:
         hosts: The rank hosts; none of their ranks may be in a test.
         number: A number for this rest, never used twice in a session.
         world: How many endpoints there are.
+        whole: Whether all communicators go, not only the broken ones.
 
     Returns:
         What went wrong, a line each.
@@ -47,7 +48,7 @@ async def rest(hosts: Iterable[RankHost], number: int, world: int) -> list[str]:
 
     for host in live:
         host.on_test, host.on_gone = take, gone
-        host.send({"op": "rest", "id": number})
+        host.send({"op": "rest", "id": number, "whole": whole})
     try:
         if missing:
             async with asyncio.timeout(DEADLINE):

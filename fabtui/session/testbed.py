@@ -16,7 +16,7 @@ from fabtui.session.store import StoreServer
 #: How long ranks that were told to stop waiting may take before their rank host is killed.
 ABORT_PATIENCE = 3.0
 #: How long the other ranks of a test may take when one is through and failed: they have nothing left to wait for.
-LAG = 1.0
+LAG = 0.5
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from fabtui.fabric.events import Kind, event
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
@@ -58,8 +59,10 @@ class Trials:
         bed.lone = self.counting.look
         #: Pairs whose failure was seen twice already.
         self._proven: set[frozenset[int]] = set()
-        #: Communicators of ranks that tests have made since the ranks let go of them: pairs, and larger groups.
-        self._kept = 0
+        #: How many communicators each endpoint keeps that tests have made.
+        self._kept: Counter[int] = Counter()
+        #: Whether tests ran since broken communicators were let go of.
+        self._tested = False
 
     async def run(self, new: list[str], old: list[str], busy: dict[int, str]) -> None:
         """Test all that involves a node of ``new``; endpoints in ``busy`` are left alone."""
@@ -123,8 +126,7 @@ class Trials:
             return
         self._pump.emit(event(Kind.PHASE, name="world", total=2 * len(wanted)))
         test = WorldTest(self._bytes, self._options.iters, self._options.warmup, self._options.timeout)
-        await self.let_go()
-        self._kept += 1
+        await self._make_room(ranks)
         await WorldSweep(self._bed, test).run(ranks, wanted)
         for _ in range(SLOW_ROUNDS if self._bed.arm is None else 0):
             await self._pump.flush()
@@ -181,11 +183,10 @@ class Trials:
     async def _run_pairs(
         self, pairs: list[Pair], size: int, *, alone: bool = False, deadline: float | None = None
     ) -> None:
-        """Test pairs, in parts before each of which the ranks let go of what tests have left."""
+        """Test pairs, in parts that leave no endpoint with more communicators than it may keep."""
         test = self._pair_test(size, deadline or self._options.timeout)
         for part in in_parts(pairs, PAIRS_BEFORE_REST):
-            await self.let_go()
-            self._kept += len(part)
+            await self._make_room(end for pair in part for end in pair)
             sweep = PairSweep(self._bed, test, one_at_a_time=alone)
             await sweep.run(part)
             self._proven |= sweep.tested_alone
@@ -202,20 +203,35 @@ class Trials:
         )
 
     async def again(self, pairs: list[Pair], deadline_share: float) -> None:
-        """Test a few pairs again; the ranks let go of their communicators only every now and then."""
+        """Test a few pairs again."""
+        await self._make_room(end for pair in pairs for end in pair)
         size = max(self._options.sizes, default=self._bytes)
         test = self._pair_test(size, deadline_share * self._options.timeout)
         await PairSweep(self._bed, test, one_at_a_time=len(pairs) == 1).run(pairs)
-        self._kept += len(pairs)
-        if self._kept >= PAIRS_BEFORE_REST:
+
+    async def _make_room(self, ends: Iterable[int]) -> None:
+        """Before a communicator for each of these ends: let go of the broken ones, and of all where they are many.
+
+        What is broken may keep its GPU busy; what is not costs memory alone, and seconds to be let go of.
+        """
+        more = Counter(ends)
+        if any(self._kept[end] + count > PAIRS_BEFORE_REST for end, count in more.items()):
             await self.let_go()
+        elif self._tested:
+            await self._rest(whole=False)
+        self._kept += more
+        self._tested = True
 
     async def let_go(self) -> None:
-        """Have the ranks let go of what tests have left, before the next ones; those that end let go by ending."""
-        if not self._kept:
-            return
-        self._kept = 0
-        for trouble in await rest(self._bed.hosts.values(), next(self._bed.ids), len(self._bed.endpoints)):
+        """Have the ranks let go of all that tests have left; ranks that end let go by ending."""
+        if self._kept:
+            self._kept.clear()
+            await self._rest(whole=True)
+
+    async def _rest(self, *, whole: bool) -> None:
+        self._tested = False
+        hosts, number = self._bed.hosts.values(), next(self._bed.ids)
+        for trouble in await rest(hosts, number, len(self._bed.endpoints), whole=whole):
             self._pump.log("warning", trouble)
 
     async def pairs_alone(self, pairs: list[Pair]) -> None:
@@ -268,6 +284,5 @@ class Trials:
         )
         name = test.kinds[0] if len(test.kinds) == 1 else "collectives"
         self._pump.emit(event(Kind.PHASE, name=name, total=len(groups) * len(sizes) * len(test.kinds)))
-        await self.let_go()
-        self._kept += 1
+        await self._make_room(usable)
         await run_collectives(self._bed, test, groups)

@@ -234,8 +234,11 @@ class Endpoint:
         """
         raise NotImplementedError
 
-    def rest(self) -> Optional[str]:
+    def rest(self, whole: bool) -> Optional[str]:
         """Let go of what was kept of links and groups; called while no rank of this process is in a test.
+
+        Args:
+            whole: Whether what is not broken goes as well.
 
         Returns:
             What went wrong with that, if anything.

@@ -166,7 +166,7 @@ class Meeting:
         until = end + VERDICT_GRACE
         if not outcome.ok and outcome.phase == CONNECT and not outcome.timeout:
             # The other side may wait for this one to its deadline; it is called off when this one is through.
-            until = min(until, time.monotonic() + VERDICT_GRACE / 2)
+            until = min(until, time.monotonic() + VERDICT_GRACE / 5)
         try:
             theirs = board.take("%s/end/%s" % (key, "dst" if role == "src" else "src"), until)
         except StoreError as error:

@@ -70,11 +70,11 @@ class EndpointThread:
                 print("fabtui rank host: %s" % describe(error), file=sys.stderr, flush=True)
             self._host.finish(task, self._rank.rank)
 
-    def rest(self, task: Task) -> None:
-        """Let go of what tests have left."""
+    def rest(self, whole: bool, task: Task) -> None:
+        """Let go of what tests have left, or of what is broken of it."""
         error: Optional[str] = None
         try:
-            error = self._endpoint.rest() if self._endpoint is not None else None
+            error = self._endpoint.rest(whole) if self._endpoint is not None else None
         except Exception as failed:
             error = describe(failed)
         self._host.send({"op": "rested", "id": task.id, "rank": self._rank.rank, "error": error})

@@ -139,9 +139,10 @@ class TorchEngine(base.Engine):
     def discard(self, group: Any, broken: bool) -> None:
         """Let go of a process group that is of no use any more."""
 
-    def rest(self) -> Optional[str]:
-        """Let go of what `discard` kept; nothing is under way."""
-        self._stores.clear()
+    def rest(self, whole: bool) -> Optional[str]:
+        """Let go of what `discard` kept, or of what is broken of it; nothing is under way."""
+        if whole:
+            self._stores.clear()
         return None
 
     def attach(self, rank: Rank) -> base.Endpoint:
@@ -181,9 +182,9 @@ class TorchEndpoint(base.Endpoint):
 
         return leavable(task, body, phase, end)
 
-    def rest(self) -> Optional[str]:
+    def rest(self, whole: bool) -> Optional[str]:
         """Let go of process groups."""
-        return self.engine.rest()
+        return self.engine.rest(whole)
 
     def connect(self, task: Task, peer: int, peer_address: str, attempt: int, end: float) -> base.Link:
         """Make a process group of two."""

@@ -133,10 +133,10 @@ class TorchNcclEngine(TorchEngine):
         """Keep a group until `rest`: a communicator is not torn down while tests run."""
         (self._broken if broken else self._done).append(group)
 
-    def rest(self) -> Optional[str]:
-        """Abort what is broken and shut down the rest, each in a thread that may hang by itself."""
+    def rest(self, whole: bool) -> Optional[str]:
+        """Abort what is broken and with ``whole`` shut down the rest, each in a thread that may hang by itself."""
         threads = []
-        for groups, way in ((self._broken, "abort"), (self._done, "shutdown")):
+        for groups, way in ((self._broken, "abort"), (self._done, "shutdown"))[: 2 if whole else 1]:
             for group in groups:
                 close = getattr(group, way, None) or getattr(group, "shutdown", None)
                 if close is not None:
@@ -149,7 +149,7 @@ class TorchNcclEngine(TorchEngine):
             thread.join(base.remaining(end))
         if any(thread.is_alive() for thread in threads):
             return "torch does not come back from closing a group"
-        return super().rest()
+        return super().rest(whole)
 
     def _closed(self, close: Any) -> None:
         self.enter()
