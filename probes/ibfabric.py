@@ -190,7 +190,7 @@ def _of_port(port: Value) -> List[Tuple[str, str]]:
     said: List[Tuple[str, str]] = []
     link = port.get("link")
     if isinstance(link, dict) and link.get("below"):
-        said.append(("slow", told_below(link) + _towards(port)))
+        said.append(("slow", portcounts.told_below(link) + _towards(port)))
     if port.get("state") == "Active" and port.get("sm") is None and port.get("problem") is None and link:
         said.append(("inconclusive", "no subnet manager answered"))
     said += portcounts.judge_counts(port)
@@ -206,18 +206,6 @@ def _towards(port: Value, word: str = "to ") -> str:
     return ", %s%s port %s" % (word, leaf.get("name") or leaf.get("guid"), leaf.get("port"))
 
 
-def told_below(link: Value) -> str:
-    """Return how far a link is below what both of its ends can do, in words."""
-    lanes, could = link.get("lanes"), link.get("could_lanes") or link.get("lanes")
-    parts = []
-    if "width" in link.get("below", []):
-        parts.append("width %sX of %sX" % (lanes, min(could, max(4, lanes)) if lanes and could else could))
-    if "speed" in link.get("below", []):
-        parts.append("%s Gb/s a lane of %s" % (link.get("lane_rate"), link.get("could_lane_rate")))
-    rate = link.get("rate")
-    return "link below what both ends can do: %s%s" % (" and ".join(parts), ", %g Gb/s" % rate if rate else "")
-
-
 def _of_fabric(fabric: Value, own: Any, theirs: Any) -> List[Dict[str, str]]:
     found: List[Dict[str, str]] = []
     for link in fabric.get("below") or []:
@@ -225,7 +213,11 @@ def _of_fabric(fabric: Value, own: Any, theirs: Any) -> List[Dict[str, str]]:
         if link.get("guid") in own or peer.get("guid") in own:
             continue
         subject = "%s/%s" % (link.get("name") or link.get("guid"), link.get("port"))
-        text = "%s, to %s port %s" % (told_below(link), peer.get("name") or peer.get("guid"), peer.get("port"))
+        text = "%s, to %s port %s" % (
+            portcounts.told_below(link),
+            peer.get("name") or peer.get("guid"),
+            peer.get("port"),
+        )
         found.append({"subject": subject, "verdict": "slow", "text": text})
     for port in fabric.get("errors") or []:
         if port.get("guid") in own or (port.get("guid"), port.get("port")) in theirs:

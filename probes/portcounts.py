@@ -1,4 +1,4 @@
-"""The counters of RDMA ports and interfaces that tell of trouble: which they are, where they stop, what they mean."""
+"""What tells of trouble with RDMA ports and interfaces: which counters, where they stop, and how it is said."""
 
 from __future__ import annotations
 
@@ -138,6 +138,18 @@ def judge_counts(port: Dict[str, Any]) -> List[Tuple[str, str]]:
     if downs:
         said.append(("inconclusive", "the link went down: %s" % counted({"link_downed": downs}, saturated)))
     return said
+
+
+def told_below(link: Dict[str, Any]) -> str:
+    """Return how far a link is below what both of its ends can do, in words."""
+    lanes, could = link.get("lanes"), link.get("could_lanes") or link.get("lanes")
+    parts = []
+    if "width" in link.get("below", []):
+        parts.append("width %sX of %sX" % (lanes, min(could, max(4, lanes)) if lanes and could else could))
+    if "speed" in link.get("below", []):
+        parts.append("%s Gb/s a lane of %s" % (link.get("lane_rate"), link.get("could_lane_rate")))
+    rate = link.get("rate")
+    return "link below what both ends can do: %s%s" % (" and ".join(parts), ", %g Gb/s" % rate if rate else "")
 
 
 def counted(errors: Dict[str, int], saturated: Any = ()) -> str:

@@ -9,6 +9,7 @@ from fabtui.cli.numbers import size_text, value_text
 from fabtui.diagnosis.layers import rail_isolation, words
 from fabtui.diagnosis.mesh import mesh_findings
 from fabtui.diagnosis.meshways import MeshFinding, key_of
+from fabtui.diagnosis.ports import PortNotes
 from fabtui.diagnosis.scopes import Way
 from fabtui.diagnosis.spread import Spread, notable
 from fabtui.fabric.measurement import BY_ADDRESS, COLLECTIVES, MESH, Layer, Measurement, Verdict
@@ -59,11 +60,12 @@ def _bad(model: Model, signs: Signs, explained: frozenset[tuple[Layer, Way]]) ->
     failed = {(m.src, m.dst) for group in found.values() for m in group if m.layer is Layer.P2P}
     groups = [g for g in found.values() if not (g[0].layer is Layer.LATENCY and (g[0].src, g[0].dst) in failed)]
     swept = len({m.asked_bytes for m in model.measurements() if m.layer is Layer.P2P and m.asked_bytes}) > 1
-    lines = [_bad_line(model, group, signs, swept=swept) for group in groups]
+    notes = PortNotes(model)
+    lines = [_bad_line(model, group, signs, notes, swept=swept) for group in groups]
     return capped([f"not ok: {len(lines)}"], lines, "rows") if lines else []
 
 
-def _bad_line(model: Model, group: list[Measurement], signs: Signs, *, swept: bool) -> str:
+def _bad_line(model: Model, group: list[Measurement], signs: Signs, notes: PortNotes, *, swept: bool) -> str:
     """Return the line of what is bad with a pair in a layer, at one message size or at several."""
     m = max(group, key=lambda one: one.asked_bytes or 0)
     ends = f"{m.src} {signs.to} {m.dst}"
@@ -83,6 +85,8 @@ def _bad_line(model: Model, group: list[Measurement], signs: Signs, *, swept: bo
         about.append("made by the lab")
     if m.layer in (Layer.P2P, Layer.WORLD) and (told := words(model, m.src, m.dst)) is not None:
         about.append(told)
+    if m.layer is Layer.P2P:
+        about += notes.of(m.src, m.dst)
     if m.layer is Layer.P2P and (told := model.suspects.get((m.src, m.dst))) is not None:
         about.append(one_line(told, 300))
     return f"  {one_line(ends)}  {one_line('; '.join(about))}"

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from fabtui.diagnosis.layers import RailIsolation
 from fabtui.diagnosis.linkstates import link_causes
 from fabtui.diagnosis.nextsteps import nic_commands, pair_commands, path_commands, within_commands
+from fabtui.diagnosis.ports import PortNotes
 from fabtui.diagnosis.reports import Cause
 from fabtui.diagnosis.survey import DEAD, Pair, Survey, Tally
 from fabtui.fabric.endpoint import WITHIN_RAIL, Endpoint, PairClass
@@ -25,6 +26,8 @@ _MOST_SINGLE = 4
 #: Reasons for untested pairs, and pairs with notable times, that are told.
 _MOST_REASONS = 4
 _MOST_SPREADS = 2
+#: So many cells of a cause are asked for what looks tell of their ports.
+_MOST_ASKED = 64
 #: The weight of a node that is gone.
 _MOST_OF_ALL = 1 << 30
 #: An endpoint in fewer tests than this is not blamed for all of them.
@@ -52,6 +55,7 @@ class _Search:
         self.tally = tally
         self.left: dict[Pair, Verdict] = dict(tally.bad)
         self.found: list[Cause] = []
+        self.notes = PortNotes(model)
         self.at: dict[str, list[Pair]] = defaultdict(list)
         for pair in self.left:
             for end in pair:
@@ -86,8 +90,17 @@ class _Search:
         explained = frozenset(cells)
         for pair in explained:
             self.left.pop(pair, None)
-        told = [*evidence, *self._relayed(explained)]
+        told = [*evidence, *self._known(explained), *self._relayed(explained)]
         self.found.append(Cause("bad", title, explained, tuple(told), tuple(commands), more))
+
+    def _known(self, cells: frozenset[Pair]) -> list[str]:
+        """Return what looks tell of the ports and cables of most of the cells."""
+        counted: dict[str, int] = defaultdict(int)
+        for pair in sorted(cells)[:_MOST_ASKED]:
+            for note in self.notes.of(*pair):
+                counted[note] += 1
+        least = min(len(cells), _MOST_ASKED) / 2
+        return [note for note, count in sorted(counted.items(), key=lambda item: -item[1]) if count >= least][:2]
 
     def _relayed(self, cells: frozenset[Pair]) -> list[str]:
         """Say what the communicator of all makes of cells that are bad alone."""

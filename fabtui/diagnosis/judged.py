@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -34,6 +35,10 @@ _NEXT = {
     "gpus": "ssh {node} nvidia-smi",
     "pcie": "ssh {node} nvidia-smi -q | grep -A9 'GPU Link Info'",
 }
+
+
+#: An RDMA port as a subject.
+_PORT = re.compile(r"([A-Za-z][A-Za-z0-9_]{1,40})/([0-9]{1,3})", re.ASCII)
 
 
 @functools.cache
@@ -85,7 +90,7 @@ def judged(nodes: Sequence[Looked]) -> list[Finding]:
     groups: dict[tuple[str, str, str, str], list[str]] = {}
     for node in nodes:
         for one in judgements(node):
-            key = one["probe"], one["subject"], _verdict(one["verdict"]), one["text"]
+            key = one["probe"], one["subject"], verdict_of(one["verdict"]), one["text"]
             names = groups.setdefault(key, [])
             if node.name not in names:
                 names.append(node.name)
@@ -105,7 +110,8 @@ def judged(nodes: Sequence[Looked]) -> list[Finding]:
     return found
 
 
-def _verdict(word: str) -> str:
+def verdict_of(word: str) -> str:
+    """Return the verdict of a finding for the word that a judge used."""
     if word in VERDICTS:
         return word
     if word in ("failed", "error", "timeout", "fatal"):
@@ -114,5 +120,7 @@ def _verdict(word: str) -> str:
 
 
 def _finding(verdict: str, subject: str, text: str, names: Sequence[str], evidence: tuple[str, ...]) -> Finding:
-    command = _NEXT.get(subject, "").replace("{node}", fold(names[:1]))
+    port = _PORT.fullmatch(subject)
+    command = _NEXT.get(subject, f"ssh {{node}} ibstat {port[1]} {port[2]}" if port else "")
+    command = command.replace("{node}", fold(names[:1]))
     return Finding(verdict, subject, text, tuple(names), evidence, command)

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from fabtui.diagnosis.nextsteps import on_node
+from fabtui.diagnosis.ports import PortTrouble, port_troubles
 from fabtui.diagnosis.reports import Cause
+from fabtui.fabric.leaves import Port
 from fabtui.fabric.model import Model, NodeRecord
 from fabtui.fabric.text import one_line
 
@@ -60,12 +62,27 @@ def _counters(link: dict[str, Any]) -> dict[str, int]:
 
 
 def _ports(model: Model, record: NodeRecord) -> Iterator[Cause]:
-    """Yield the ports that are not up of NICs that are the closest to an endpoint."""
+    """Yield what is wrong with the ports that endpoints send over, each once."""
+    found: dict[PortTrouble, None] = {}
+    for endpoint in model.endpoints_of(record.name):
+        found.update(dict.fromkeys(port_troubles(model, endpoint)))
+    seen = {trouble.port for trouble in found}
+    for trouble in found:
+        name = f"{one_line(record.name, 64)} {one_line(str(trouble.port), 60)}"
+        command = on_node(record.name, f"ibstat {one_line(trouble.port.ca, 40)}", model)
+        yield Cause(trouble.verdict, name, evidence=(one_line(trouble.text, 300),), next=(command,), more=1)
+    yield from _inactive(model, record, seen)
+
+
+def _inactive(model: Model, record: NodeRecord, told: set[Port]) -> Iterator[Cause]:
+    """Yield the ports beside endpoints that the inventory saw down, of which no look has told."""
+    if "ibstat" in record.looks:
+        return
     used = {endpoint.nic for endpoint in model.endpoints_of(record.name) if endpoint.nic}
     for port in _dicts((record.inventory or {}).get("ib")):
         names = {port.get("ca"), port.get("netdev")}
         state, physical = port.get("state"), port.get("phys_state")
-        if not used & names or state in (None, "Active"):
+        if not used & names or state in (None, "Active") or (port.get("ca"), port.get("port")) in told:
             continue
         device = one_line(f"{port.get('ca')} port {port.get('port')}", 60)
         text = one_line(f"{state}, {physical}: the endpoints beside it have no other NIC as close", 200)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fabtui.diagnosis.layers import relayed, words
+from fabtui.diagnosis.ports import PortNotes
 from fabtui.export.atomic import write_atomically
 from fabtui.export.snapshot import when
 from fabtui.fabric.measurement import Measurement
@@ -20,6 +21,7 @@ FORMAT = 1
 
 def as_json(model: Model) -> dict[str, Any]:
     """Return a model as a JSON object; text from nodes is cleaned, times are ISO 8601 in UTC."""
+    notes = PortNotes(model)
     value = {
         "format": FORMAT,
         "software": f"fabtui {model.software}",
@@ -31,11 +33,11 @@ def as_json(model: Model) -> dict[str, Any]:
         "options": model.options,
         "nodes": [_node(record) for record in model.nodes.values()],
         "endpoints": [{**asdict(end), "id": str(end), "leaf": model.leaves.get(end.number)} for end in model.endpoints],
-        "measurements": [_measured(model, measurement) for measurement in model.measurements()],
+        "measurements": [_measured(model, measurement, notes) for measurement in model.measurements()],
         "suspects": [{"src": src, "dst": dst, "text": text} for (src, dst), text in model.suspects.items()],
         "relayed": [{"src": src, "dst": dst, "text": words(model, src, dst)} for src, dst in relayed(model)],
         "comparison": model.comparison,
-        "arms": [_measured(model, measurement) for measurement in model.arms()],
+        "arms": [_measured(model, measurement, notes) for measurement in model.arms()],
         "untested": [{"src": src, "dst": dst, "error": why} for (src, dst), why in model.untested.items()],
         "not_tested": not_tested(model),
         "log": [{**line._asdict(), "time": when(line.time)} for line in model.log],
@@ -55,14 +57,16 @@ def write_json(model: Model, path: Path) -> None:
     write_atomically(path, lambda file: file.write(data))
 
 
-def _measured(model: Model, measurement: Measurement) -> dict[str, Any]:
+def _measured(model: Model, measurement: Measurement, notes: PortNotes) -> dict[str, Any]:
     counters = model.counters_for(measurement)
+    told = notes.of(measurement.src, measurement.dst)
     return {
         **measurement.to_json(),
         "time": when(measurement.time),
         "class": model.class_of(measurement),
         "verdict": model.verdict(measurement),
         **({"counters": counters} if counters else {}),
+        **({"notes": told} if told else {}),
     }
 
 

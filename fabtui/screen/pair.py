@@ -15,7 +15,7 @@ from fabtui.screen.axis import Seat
 from fabtui.screen.countertable import counter_lines
 from fabtui.screen.detail import DetailScreen, Lines, pairs, section, table
 from fabtui.screen.levels import Glyphs, bytes_text
-from fabtui.screen.pairwords import of_layer, pair_name, summary_text, what_partners_told, why_untested
+from fabtui.screen.pairwords import of_layer, pair_name, summary_text, what_looks_told, what_partners_told, why_untested
 from fabtui.screen.words import (
     MEASURED_LAYERS,
     MUTED,
@@ -128,6 +128,7 @@ def direction_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) ->
             ("when", f"{time_text(p2p.time)}, attempt {p2p.attempts}"),
         ]
         lines += pairs(rows, 9)
+    lines += [[(f"  {note}", "$warning")] for note in what_looks_told(model, source, target)]
     told = what_partners_told(model, source, target)
     if told:
         lines.append([(f"  {told}", "$accent")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fabtui.diagnosis.ports import pair_notes
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model, NodeRecord
 from fabtui.fabric.text import one_line
@@ -59,6 +60,13 @@ def what_partners_told(model: Model, source: Seat, target: Seat) -> str:
     return one_line(model.suspects.get(names, ""), 300)
 
 
+def what_looks_told(model: Model, source: Seat, target: Seat) -> list[str]:
+    """Return what is known to be wrong with the ports and cables between the ends of a pair."""
+    if source.number is None or target.number is None:
+        return []
+    return pair_notes(model, str(model.endpoints[source.number]), str(model.endpoints[target.number]))
+
+
 def of_layer(model: Model, layer: Layer, source: Seat, target: Seat) -> Measurement | None:
     """Return the measurement that a cell of a layer stands for."""
     if source.number is None or target.number is None:
@@ -113,6 +121,7 @@ def panel_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs, now: f
             lines.append([("back    ", MUTED), *_short(model, back, glyphs)])
         lines.extend(change_lines(model, source, target))
     lines.extend(_errors(known))
+    lines.extend([(note, "$warning")] for note in what_looks_told(model, source, target))
     told = what_partners_told(model, source, target)
     if told:
         lines.append([(told, "$accent")])
@@ -236,6 +245,7 @@ def summary_text(model: Model, source: Seat, target: Seat) -> str:
         lines.append(f"  {why}")
     for here, there, title in ((source, target, "there"), (target, source, "back")):
         lines.append(f"{title}: {pair_name(here, there)}")
+        lines += [f"  {note}" for note in what_looks_told(model, here, there)]
         told = what_partners_told(model, here, there)
         lines += [f"  {told}"] if told else []
         for layer in MEASURED_LAYERS:
