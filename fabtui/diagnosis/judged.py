@@ -6,7 +6,7 @@ import functools
 import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fabtui.diagnosis.finding import VERDICTS, Finding
 from fabtui.fabric.looked import Looked, dicts
@@ -16,8 +16,8 @@ from fabtui_probes import registry
 
 Judge = Callable[[dict[str, Any]], Any]
 
-#: So many different things of one subject are told one by one; more are one finding with its evidence.
-_SEPARATE = 2
+#: So many devices are named in the text of a finding.
+_NAMED = 3
 _MOST = 200
 #: What to type to see more, by the subject of a judgement.
 _NEXT = {
@@ -34,6 +34,11 @@ _NEXT = {
     "ports": "ssh {node} sysctl net.ipv4.ip_local_port_range",
     "gpus": "ssh {node} nvidia-smi",
     "pcie": "ssh {node} nvidia-smi -q | grep -A9 'GPU Link Info'",
+    "ibstat": "ssh {node} ibstat",
+    "rdma": "ssh {node} ibv_devinfo -v",
+    "ibfabric": "ssh {node} sudo iblinkinfo --switches-only",
+    "topology": "ssh {node} nvidia-smi topo -m",
+    "kernel": "ssh {node} sudo dmesg -T | tail -50",
 }
 
 
@@ -85,42 +90,54 @@ def _own(probe: str, value: Mapping[str, Any]) -> list[Any]:
 _FIELDS = ("subject", "verdict", "text")
 
 
+class _Said(NamedTuple):
+    node: str
+    subject: str
+    text: str
+
+
 def judged(nodes: Sequence[Looked]) -> list[Finding]:
-    """Return what the probes say, what is said of several nodes together."""
-    groups: dict[tuple[str, str, str, str], list[str]] = {}
+    """Return what the probes say; what is said of several nodes or devices in the same words is one finding."""
+    groups: dict[tuple[str, str, str, str], list[_Said]] = {}
     for node in nodes:
         for one in judgements(node):
-            key = one["probe"], one["subject"], verdict_of(one["verdict"]), one["text"]
-            names = groups.setdefault(key, [])
-            if node.name not in names:
-                names.append(node.name)
-    subjects: dict[tuple[str, str, str], list[tuple[str, list[str]]]] = {}
-    for (probe, subject, verdict, text), names in groups.items():
-        subjects.setdefault((probe, subject, verdict), []).append((text, names))
-    found = []
-    for (_, subject, verdict), texts in subjects.items():
-        if len(texts) <= _SEPARATE:
-            found += [_finding(verdict, subject, text, names, ()) for text, names in texts]
-            continue
-        every = list(dict.fromkeys(name for _, names in texts for name in names))
-        order = {node.name: at for at, node in enumerate(nodes)}
-        evidence = tuple(f"{fold(names)}: {text}" for text, names in texts)
-        more = f"{texts[0][0]}; and {len(texts) - 1} more of the kind"
-        found.append(_finding(verdict, subject, more, sorted(every, key=order.__getitem__), evidence))
-    return found
+            # Of devices, such as mlx5_3/1, there are many of which the same is said.
+            topic = "" if _DIGIT.search(one["subject"]) else one["subject"]
+            key = one["probe"], topic, verdict_of(one["verdict"]), _NUMBERS.sub("#", one["text"])
+            said = _Said(node.name, one["subject"], one["text"])
+            if said not in (group := groups.setdefault(key, [])):
+                group.append(said)
+    return [_finding(verdict, topic, probe, group) for (probe, topic, verdict, _), group in groups.items()]
+
+
+_DIGIT = re.compile(r"[0-9]")
+_NUMBERS = re.compile(r"[0-9][0-9.,]*(?: [KMGT]iB)?")
+
+
+def _finding(verdict: str, topic: str, probe: str, group: Sequence[_Said]) -> Finding:
+    names = list(dict.fromkeys(said.node for said in group))
+    texts = list(dict.fromkeys(said.text for said in group))
+    text = texts[0] if len(texts) == 1 else f"{texts[0]}; and {len(texts) - 1} more of the kind"
+    where: dict[str, list[str]] = {}
+    for said in group:
+        told = said.text if topic else f"{said.subject}: {said.text}"
+        where.setdefault(told, []).append(said.node)
+    if not topic:
+        devices = list(dict.fromkeys(said.subject for said in group))
+        more = f" and {len(devices) - _NAMED} more" if len(devices) > _NAMED else ""
+        text = f"{', '.join(devices[:_NAMED])}{more}: {text}"
+    evidence = tuple(f"{fold(those)}: {told}" for told, those in where.items()) if len(where) > 1 else ()
+    port = _PORT.fullmatch(group[0].subject)
+    command = f"ssh {{node}} ibstat {port[1]} {port[2]}" if port else _NEXT.get(topic) or _NEXT.get(probe, "")
+    command = command.replace("{node}", fold(names[:1]))
+    return Finding(verdict, topic or probe, text, tuple(names), evidence, command)
 
 
 def verdict_of(word: str) -> str:
     """Return the verdict of a finding for the word that a judge used."""
     if word in VERDICTS:
         return word
-    if word in ("failed", "error", "timeout", "fatal"):
+    if word in ("failed", "slow", "error", "timeout", "fatal"):
         return "bad"
-    return "warn" if word in ("warning", "slow", "inconclusive") else "note"
-
-
-def _finding(verdict: str, subject: str, text: str, names: Sequence[str], evidence: tuple[str, ...]) -> Finding:
-    port = _PORT.fullmatch(subject)
-    command = _NEXT.get(subject, f"ssh {{node}} ibstat {port[1]} {port[2]}" if port else "")
-    command = command.replace("{node}", fold(names[:1]))
-    return Finding(verdict, subject, text, tuple(names), evidence, command)
+    # What is inconclusive may be meant so: a port without a cable, a counter that was not reset for years.
+    return "warn" if word == "warning" else "note"

@@ -67,7 +67,8 @@ def _with_odd(said: list[Finding], odds: Iterable[Odd]) -> list[Finding]:
     for odd in odds:
         one = odd_finding(odd)
         for at, other in enumerate(found):
-            if other.subject == one.subject and set(odd.values) <= set(other.nodes) and not odd.tie:
+            same = other.subject == one.subject or other.subject in odd.fact.judges
+            if same and set(odd.values) <= set(other.nodes) and not odd.tie:
                 found[at] = other._replace(evidence=(*other.evidence, f"{fold(one.nodes)}: {one.text}"))
                 break
         else:

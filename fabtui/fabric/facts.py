@@ -45,6 +45,7 @@ class Fact:
         floor: The same in the unit of the value; the larger of the two counts.
         slack: How much more a value of this node may differ, as it is not known better.
         main: Whether it is shown where nothing differs.
+        judges: The probes whose judgement of single nodes tells the same as a difference.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Fact:
     floor: float = 0.0
     slack: Callable[[Looked], float] | None = None
     main: bool = False
+    judges: tuple[str, ...] = ()
 
 
 class Odd(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from fabtui.fabric.text import one_line
@@ -66,6 +66,16 @@ def number(value: Any) -> int | float | None:
 def yes(value: Any) -> bool | None:
     """Return a truth; None for what is none."""
     return value if isinstance(value, bool) else None
+
+
+def host_text(*path: str) -> Callable[[Looked], Value]:
+    """Return what takes a text at a path of names out of what the probe ``host`` gave."""
+    return lambda node: text(node.seen("host", *path))
+
+
+def host_number(*path: str) -> Callable[[Looked], Value]:
+    """Return what takes a number at a path of names out of what the probe ``host`` gave."""
+    return lambda node: number(node.seen("host", *path))
 
 
 def counted(values: Iterable[Any]) -> str | None:

@@ -235,3 +235,50 @@ def test_what_moves_by_itself_is_no_change() -> None:
         )
     ]
     assert not changes(four()[:1], now).any
+
+
+# -- what is said of devices ------------------------------------------------------------------------------------------
+
+
+def ports(*states: str) -> dict[str, Any]:
+    """Return what ibstat gave of a node with a port for each state."""
+    words = {"Active": "LinkUp", "Down": "Polling"}
+    found = [
+        {
+            "ca": f"mlx5_{i}",
+            "type": "MT4129",
+            "ports": [{"port": 1, "state": s, "physical_state": words[s], "rate": 400.0}],
+        }
+        for i, s in enumerate(states)
+    ]
+    return {"cas": found}
+
+
+def test_a_port_that_is_down_is_named_once() -> None:
+    nodes = []
+    for name in ("n0", "n1", "n2"):
+        down = name == "n1"
+        found = inventory(host=name, cards=2)
+        found["ib"][1]["state"] = "Down" if down else "Active"
+        nodes.append(node(name, found, ibstat=ports("Active", "Down" if down else "Active")))
+    (finding,) = found_on(*nodes).findings
+    assert (finding.verdict, finding.nodes) == ("bad", ("n1",))
+    assert finding.text.startswith("mlx5_1/1: Down, physical state Polling: no signal")
+    assert "RDMA port state is Active, Down on mlx5_1, not Active as on 2 others" in finding.evidence[0]
+    assert finding.next == "ssh n1 ibstat mlx5_1 1"
+
+
+def test_what_is_said_of_many_devices_of_many_nodes_is_one_finding() -> None:
+    nodes = [node(f"n{i}", ibstat=ports("Active", *["Down"] * 7)) for i in range(64)]
+    (finding,) = judged(nodes)
+    assert len(finding.nodes) == 64
+    assert finding.text.startswith("mlx5_1/1, mlx5_2/1, mlx5_3/1 and 4 more: Down")
+    assert finding.evidence[0].startswith("n[0-63]: mlx5_1/1: Down")
+
+
+def test_what_may_be_meant_so_does_not_count() -> None:
+    unused = ports("Down")
+    unused["cas"][0]["ports"][0]["physical_state"] = "Disabled"
+    found = found_on(*[node(f"n{i}", ibstat=unused) for i in range(2)])
+    assert [finding.verdict for finding in found.findings] == ["note"]
+    assert found.exit_code == 0
