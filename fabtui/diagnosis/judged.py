@@ -103,7 +103,9 @@ def judged(nodes: Sequence[Looked]) -> list[Finding]:
         for one in judgements(node):
             # Of devices, such as mlx5_3/1, there are many of which the same is said.
             topic = "" if _DIGIT.search(one["subject"]) else one["subject"]
-            key = one["probe"], topic, verdict_of(one["verdict"]), _NUMBERS.sub("#", one["text"])
+            # What is inconclusive may be meant so: a port without a cable, a counter that was not reset for years.
+            verdict = "note" if one["verdict"] == "inconclusive" else verdict_of(one["verdict"])
+            key = one["probe"], topic, verdict, _NUMBERS.sub("#", one["text"])
             said = _Said(node.name, one["subject"], one["text"])
             if said not in (group := groups.setdefault(key, [])):
                 group.append(said)
@@ -137,7 +139,6 @@ def verdict_of(word: str) -> str:
     """Return the verdict of a finding for the word that a judge used."""
     if word in VERDICTS:
         return word
-    if word in ("failed", "slow", "error", "timeout", "fatal"):
+    if word in ("failed", "error", "timeout", "fatal"):
         return "bad"
-    # What is inconclusive may be meant so: a port without a cable, a counter that was not reset for years.
-    return "warn" if word == "warning" else "note"
+    return "warn" if word in ("warning", "slow", "inconclusive") else "note"
