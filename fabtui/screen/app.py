@@ -27,6 +27,7 @@ from fabtui.screen.main import MainScreen
 from fabtui.screen.outputs import write_picture, write_snapshot
 from fabtui.screen.pulse import Pulse
 from fabtui.screen.settings import ScreenSettings
+from fabtui.screen.small import fit
 from fabtui.screen.themekeeper import ThemeKeeper
 from fabtui.screen.theming import RAMP_OF_SYSTEM, ramp_of
 
@@ -143,6 +144,10 @@ class FabricApp(App[int]):
                 # Not the main thread, as in tests.
                 break
         self.call_after_refresh(self._start)
+
+    def on_resize(self) -> None:
+        """Cover everything where there is no room for it."""
+        self.call_next(fit, self)
 
     def hung_up(self) -> None:
         """End what runs on the nodes, and leave without a word to the terminal, which is gone."""

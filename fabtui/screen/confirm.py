@@ -31,6 +31,8 @@ class ConfirmScreen(ModalScreen[bool]):
     }
     ConfirmScreen TextLine { height: auto; text-wrap: wrap; }
     ConfirmScreen.-plain #confirm { border: ascii $accent; }
+    /* Where there is little room: the keys before the details. */
+    ConfirmScreen.-small #confirm { border: none; padding: 0; width: 100%; }
     """
     BINDING_GROUP_TITLE = "Question"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -47,16 +49,17 @@ class ConfirmScreen(ModalScreen[bool]):
         """Make the widgets."""
         with Vertical(id="confirm"):
             yield TextLine(id="confirm-question")
-            yield TextLine(id="confirm-detail")
             yield TextLine(id="confirm-keys")
+            yield TextLine(id="confirm-detail")
 
     def on_mount(self) -> None:
         """Show the question."""
+        self.set_class(self.app.size.width < 70 or self.app.size.height < 14, "-small")
         question, detail = self._texts
         yes, no = self._words
         self.query_one("#confirm-question", TextLine).show(Content.assemble((question, "bold")), layout=True)
-        self.query_one("#confirm-detail", TextLine).show(Content.assemble((detail, MUTED)), layout=True)
-        keys = Content.assemble("\n", ("y", "bold $primary"), f" {yes}    ", ("n", "bold $primary"), f" {no}")
+        self.query_one("#confirm-detail", TextLine).show(Content.assemble("\n", (detail, MUTED)), layout=True)
+        keys = Content.assemble(("y", "bold $primary"), f" {yes}    ", ("n", "bold $primary"), f" {no}")
         self.query_one("#confirm-keys", TextLine).show(keys, layout=True)
 
     def action_answer(self, yes: bool) -> None:

@@ -1,0 +1,143 @@
+"""Small terminals: 60x15 works, and what is too small for anything says so, and can be left."""
+
+from __future__ import annotations
+
+import pytest
+
+from fabtui.screen.small import LEAST_HEIGHT, LEAST_WIDTH
+from tests.screen.conftest import Opened, make_app, screen_text, settled
+from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
+from tests.screen.test_run import Terminal
+
+SMALL = (60, 15)
+
+
+def lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines()]
+
+
+async def test_60x15_is_a_list_that_can_be_worked_with(opened: Opened) -> None:
+    feed = FakeFeed(sweep_of_two().events)
+    async with opened(feed, size=SMALL) as (app, pilot):
+        assert app.main.view == "worst"
+        found = [line.split()[:4] for line in lines(screen_text(app))]
+        assert found[3:6] == [
+            ["x", "n000:1", ">", "n001:2"],
+            ["T", "n000:3", ">", "n001:2"],
+            ["!", "n000:1", ">", "n001:1"],
+        ]
+        await pilot.press("down", "r")
+        await pilot.pause()
+        assert feed.retested == [("n000:3", "n001:2")]
+        await pilot.press("y")
+        assert app.clipboard.startswith("n000:3 > n001:2")
+        await pilot.press("4")
+        await pilot.pause()
+        assert "no bad pair in layer latency" in screen_text(app)
+        await pilot.press("2", "down", "enter")
+        await pilot.pause()
+        assert "connect: timed out after 5.0 s" in screen_text(app)
+        await pilot.press("escape", "n")
+        await pilot.pause()
+        assert "Ubuntu 24.04" in screen_text(app)
+        await pilot.press("escape", "c")
+        await pilot.pause()
+        assert "connection refused" in " ".join(screen_text(app).split())
+        await pilot.press("c", "question_mark")
+        await pilot.pause()
+        assert "help: worst pairs" in screen_text(app)
+
+
+async def test_60x15_shows_a_sweep_as_it_goes(opened: Opened) -> None:
+    story = sweep_of_two(end=False)
+    feed = FakeFeed(story.events, hold=True)
+    async with opened(feed, size=SMALL) as (app, pilot):
+        feed.advance(len(story.events) - 20)
+        app.main.draw()
+        await pilot.pause()
+        assert "p2p" in lines(screen_text(app))[0]
+        assert "/56" in lines(screen_text(app))[0]
+        before = screen_text(app)
+        feed.advance()
+        app.main.draw()
+        await pilot.pause()
+        assert screen_text(app) != before
+        assert "n000:1 > n001:2" in screen_text(app)
+
+
+async def test_a_large_fabric_at_60x15_says_when_nothing_is_wrong(opened: Opened) -> None:
+    story = big_sweep(8, 8)
+    story.end(0)
+    async with opened(FakeFeed(story.events), size=SMALL) as (app, pilot):
+        while not app.main.trouble.step(1.0):
+            pass
+        app.main.draw()
+        await pilot.pause()
+        assert "no bad pair in layer p2p" in screen_text(app)
+        assert "8064 ok" in screen_text(app)
+
+
+@pytest.mark.parametrize("size", [(20, 5), (10, 2), (LEAST_WIDTH - 1, 50), (200, LEAST_HEIGHT - 1), (8, 1)])
+async def test_what_is_too_small_says_what_it_needs_and_q_quits(size: tuple[int, int]) -> None:
+    feed = FakeFeed(sweep_of_two().events)
+    app = make_app(feed)
+    async with app.run_test(size=size) as pilot:
+        await settled(app, pilot)
+        text = lines(screen_text(app))
+        assert "q quits" in text
+        if size[1] > 1:
+            assert text[0].endswith(f"needs {LEAST_WIDTH}x{LEAST_HEIGHT}"[-size[0] :])
+        if size[1] >= 5:
+            assert f"this is {size[0]}x{size[1]}" in text
+            assert "3 bad pairs" in text
+        await pilot.press("q")
+        await pilot.pause(0.2)
+    assert feed.closed == 1
+    assert app.return_value == 1
+
+
+async def test_at_20x5_a_running_sweep_is_asked_about_with_the_keys_in_sight() -> None:
+    feed = FakeFeed(sweep_of_two(end=False).events)
+    app = make_app(feed)
+    async with app.run_test(size=(20, 5)) as pilot:
+        await settled(app, pilot)
+        await pilot.press("q")
+        await pilot.pause()
+        assert "y quit    n stay" in screen_text(app)
+        await pilot.press("q")
+        await pilot.pause(0.2)
+    assert feed.closed == 1
+
+
+async def test_it_comes_back_when_there_is_room_again(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        await pilot.press("right_square_bracket", "enter")
+        for size in ((20, 5), (100, 30), (29, 20), (80, 24)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause(0.1)
+            small = size[0] < LEAST_WIDTH or size[1] < LEAST_HEIGHT
+            assert ("fabtui needs" in screen_text(app)) is small
+            if not small:
+                assert screen_text(app).startswith(" n000:1 > n001:1")
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "12.4!" in screen_text(app)
+
+
+def test_a_real_terminal_of_20x5_says_what_it_needs_and_q_quits() -> None:
+    terminal = Terminal("two", size=(20, 5))
+    terminal.until("q quits")
+    terminal.until(f"needs {LEAST_WIDTH}x{LEAST_HEIGHT}")
+    terminal.until("3 bad pairs")
+    terminal.press("q")
+    assert terminal.end() == 1
+    assert b"\x1b[?1049l" in terminal.seen
+
+
+def test_a_real_terminal_of_60x15_lists_the_worst_pairs() -> None:
+    terminal = Terminal("two", size=SMALL)
+    terminal.until("n000:1 > n001:2")
+    terminal.press("\x1b[B\r")
+    terminal.until("timed out after 5.0 s")
+    terminal.press("q")
+    assert terminal.end() == 1
