@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from typing import Any
 
 from fabtui.reading.result import Result, read
@@ -10,7 +11,7 @@ from fabtui.reading.source import Source
 
 from ..probes.places import REAL, SAMPLES
 
-__all__ = ["REAL", "SAMPLES", "at", "index", "of_text", "read_file"]
+__all__ = ["REAL", "SAMPLES", "at", "index", "of_text", "read_file", "told"]
 
 
 def index() -> list[dict[str, str]]:
@@ -38,3 +39,13 @@ def at(value: Any, path: str) -> Any:
             return len(value)
         value = value[int(name)] if isinstance(value, list) else value[name]
     return value
+
+
+def told(text: str, kind: str, **expected: Any) -> dict[str, Any]:
+    """Check that a text is recognised, and return its values."""
+    result = of_text(text)
+    assert result.kind == kind, (result.kind, result.others)
+    json.dumps(result.as_json(), allow_nan=False)
+    for path, value in expected.items():
+        assert at(result.values, path.replace("__", ".")) == value, path
+    return result.values

@@ -1,0 +1,185 @@
+"""What jobs, pings and Slurm print in other versions and with other options than in the recorded outputs."""
+
+from __future__ import annotations
+
+import json
+
+from .places import of_text, told
+
+# -- logs -------------------------------------------------------------------------------------------------------------
+
+NCCL = """\
+[2026-07-09 16:03:21] n060:1:9 [0] transport/net_ib/p2p.cc:80 NCCL WARN NET/IB: Got completion from peer \
+192.0.2.5<33092> with status=IBV_WC_RETRY_EXC_ERR(12) opcode=IBV_WC_SEND(0) vendor_err=129 hca mlx5_0
+n060:1:9 [0] NCCL INFO Channel 00/1 : 0[0] -> 9[1] [send] via NET/IB/0(1)/GDRDMA/Shared
+n060:1:9 [0] NCCL INFO Channel 01/1 : 0[0] -> 9[1] [send] via NET/Socket/1
+n060:1:9 [0] NCCL INFO ncclCommInitRankConfig comm 0x5 \
+rank 0 nranks 16 cudaDev 0 nvmlDev 0 busId 18000 commId 0x7 - Init START
+n061:1:9 [1] NCCL INFO ncclCommInitRankConfig comm 0x5 \
+rank 9 nranks 16 cudaDev 1 nvmlDev 1 busId 2a000 commId 0x7 - Init COMPLETE
+n060:1:9 [0] NCCL INFO comm 0x5 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0
+n060:1:9 [0] NCCL INFO NCCL_IB_HCA set by environment to mlx5_0.
+n060:1:9 [0] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'
+n060:1:9 [0] NCCL INFO NCCL version 2.28.9+cuda12.9
+"""
+
+
+def test_the_log_of_new_versions() -> None:
+    values = told(NCCL, "nccl-log", version="2.28.9", cuda="12.9", nodes=2, nranks=16)
+    assert values["edges"][0]["via"] == "NET/Socket/1"
+    assert values["edges"][0]["ways"] == ["NET/IB/0(1)/GDRDMA/Shared", "NET/Socket/1"]
+    assert (values["warns"][0]["error"], values["warns"][0]["vendor_err"]) == (12, 129)
+    assert values["environment"] == {"NCCL_IB_HCA": "mlx5_0"}
+    assert values["gpu_direct"] == {"mlx5_0": "disabled"}
+    assert {rank["rank"]: rank["init"] for rank in values["ranks"]} == {0: "started", 9: "complete"}
+    assert "ranks that began to initialise and did not end: 0" in of_text(NCCL).warnings
+
+
+def test_a_first_cause_is_no_consequence() -> None:
+    text = (
+        "a:1:1 [0] misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer b<5>\n"
+        "a:1:1 [0] misc/x.cc:1 NCCL WARN Call to ibv_modify_qp failed with error Connection timed out errno 110\n"
+    )
+    assert told(text, "nccl-log")["first_cause"].startswith("Call to ibv_modify_qp failed")
+
+
+def test_a_traceback_of_memory() -> None:
+    text = "[rank2]: torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+    told(text, "torch-log", **{"class": "out_of_memory", "ranks": [2]})
+
+
+def test_who_completed_least_is_named() -> None:
+    line = (
+        "[rank{0}]:[E626 06:24:44.9 ProcessGroupNCCL.cpp:1785] [PG ID 0 PG GUID 0(default_pg) Rank {0}] Exception"
+        " (either an error or timeout) detected by watchdog at work: {1}, last enqueued NCCL work: 20, last completed"
+        " NCCL work: {1}.\n"
+    )
+    result = of_text(line.format(0, 11) + line.format(1, 7) + line.format(2, 11))
+    assert "ranks 1 completed least: look there first" in result.warnings
+
+
+def test_a_new_megatron_line() -> None:
+    text = (
+        " [2026-01-01 10:00:00] iteration        5/     100 | consumed samples:          640 | elapsed time per"
+        " iteration (ms): 1500.5 | throughput per GPU (TFLOP/s/GPU): 412.3 | learning rate: 1.0E-04 |"
+        " global batch size:   128 | lm loss: 1.0E+01 | loss scale: 1.0 | grad norm: 1.5 | number of skipped iterations:   0 | number of nan"
+        " iterations:   0 |\n"
+    )
+    row = told(text, "megatron-log")["iterations"][0]
+    assert (row["elapsed"], row["tflops"], row["time"]) == (1.5005, 412.3, "2026-01-01 10:00:00")
+
+
+def test_a_slow_iteration_is_named() -> None:
+    line = " iteration {0}/ 100 | consumed samples: 1 | elapsed time per iteration (ms): {1} |\n"
+    result = of_text("".join(line.format(at, 1000 if at != 4 else 9000) for at in range(1, 8)))
+    assert "iteration 4 took 9 s, the median is 1 s" in result.warnings
+
+
+# -- ping, CSV, jobs --------------------------------------------------------------------------------------------------
+
+
+def test_several_pings_in_a_text() -> None:
+    one = (
+        "PING n06{0} (192.0.2.6{0}) 56(84) bytes of data.\n"
+        "64 bytes from n06{0} (192.0.2.6{0}): icmp_seq=1 ttl=64 time=0.1 ms\n\n"
+        "--- n06{0} ping statistics ---\n1 packets transmitted, 1 received, 0% packet loss, time 0ms\n"
+        "rtt min/avg/max/mdev = 0.1/0.1/0.1/0.0 ms\n\n"
+    )
+    runs = told(one.format(0) + one.format(1), "ping")["runs"]
+    assert [(run["destination"], run["received"]) for run in runs] == [("n060", 1), ("n061", 1)]
+
+
+PING_CSV = """\
+SourceNode,SourceIP,DestinationNode,DestinationIP,NetworkSegment,Status
+a001-gw,10.1.0.1,a002-gw,10.1.0.2,10.1.0,Success
+a001-gw,10.2.0.1,a002-gw,10.2.0.2,10.2.0,Failure
+a002-gw,10.1.0.2,a001-gw,10.1.0.1,10.1.0,Success
+a002-gw,10.1.0.2,a001-gw,10.2.0.1,10.1.0->10.2.0,Failure
+a002-gw,10.2.0.2,a001-gw,10.2.0.1,10.2.0,perhaps
+a001-gw,10.1.0.1,a0
+"""
+
+
+def test_the_older_ping_csv() -> None:
+    result = of_text(PING_CSV)
+    assert result.kind == "ping-csv"
+    assert result.values["counts"] == {"ok": 2, "failed": 2, "unknown": 1}
+    assert result.values["matrix"]["cells"] == [[None, "1/2"], ["1/3", None]]
+    assert [entry["failed"] for entry in result.values["segments"]] == [0, 1, 1]
+    assert result.warnings == ["status 'perhaps' is not known", "a row is cut off"]
+    assert result.unknown == ["a001-gw,10.1.0.1,a0"]
+
+
+def test_the_jobs_of_a_pair_each() -> None:
+    text = (
+        "==> runs/p2p-test-0-9-101.out <==\nn060 [0/16]\nn061 [9/16]\nn060 [0] : BEG send 0 -> 9 132\n"
+        "n061 [9] : BEG recv\nn061 [9] : END recv 9 <- 0 132\nn061 [9] : OK 0 -> 9\n"
+        "==> runs/p2p-test-0-10-102.out <==\nn060 [0/16]\nn061 [10/16]\nn060 [0] : BEG send 0 -> 10 133\n"
+        "==> runs/p2p-test-0-10-102.err <==\ntorch.distributed.DistBackendError: NCCL error: remote process failed\n"
+        "==> runs/p2p-test-1-9-103.out <==\nn060 [1/16]\n"
+        "==> runs/p2p-test-1-9-99.out <==\nn061 [9] : OK 1 -> 9\n"
+    )
+    values = told(text, "p2p-test", world=16)
+    pairs = {(pair["src"], pair["dst"]): pair for pair in values["pairs"]}
+    assert {key: pair["status"] for key, pair in pairs.items()} == {(0, 9): "ok", (0, 10): "failed", (1, 9): "unknown"}
+    assert pairs[0, 10]["error"].startswith("torch.distributed.DistBackendError")
+    assert pairs[1, 9]["job"] == "103"
+    places = {entry["rank"]: (entry["host"], entry["index"]) for entry in values["ranks"]}
+    assert places == {0: ("n060", 0), 1: ("n060", 1), 9: ("n061", 0), 10: ("n061", 1)}
+
+
+def test_another_order_of_a_bench_table() -> None:
+    text = "| payload |    algbw   |    busbw   |\n| ------: | ---------: | ---------: |\n"
+    text += "|    1GiB | 264.90GBps | 463.58GBps |\n"
+    assert told(text, "all_reduce_bench")["rows"] == [
+        {"bytes": 1024**3, "payload": "1GiB", "algbw": 264.9, "busbw": 463.58}
+    ]
+
+
+# -- Slurm ------------------------------------------------------------------------------------------------------------
+
+
+def test_columns_of_ones_own() -> None:
+    text = "NODELIST|STATE|REASON\nn[060-061]|down*|Not responding\n"
+    row = told(text, "sinfo")["rows"][0]
+    assert (row["nodelist"], row["state"], row["flags"], row["expands_to"]) == (
+        "n[060-061]",
+        "down",
+        ["not responding"],
+        2,
+    )
+
+
+def test_a_prompt_tells_the_columns() -> None:
+    text = "$ squeue -h -o '%i|%T|%N|%r'\n7|RUNNING|n[060-061]|None\n8|PENDING||Resources\n"
+    rows = told(text, "squeue")["rows"]
+    assert [(row["job"], row["state"], row["nodelist"], row["reason"]) for row in rows] == [
+        ("7", "RUNNING", "n[060-061]", "None"),
+        ("8", "PENDING", None, "Resources"),
+    ]
+
+
+def test_accounts_with_bars() -> None:
+    text = (
+        "JobID|JobName|State|ExitCode|NodeList\n12|train|NODE_FAIL|1:0|n[060-063]\n12.0|bash|CANCELLED by 0|0:15|n060\n"
+    )
+    result = of_text(text)
+    assert [row["state"] for row in result.values["rows"]] == ["NODE_FAIL", "CANCELLED by 0"]
+    assert result.warnings == ["job 12 NODE_FAIL"]
+
+
+def test_sinfo_of_new_releases_as_json() -> None:
+    value = {
+        "sinfo": [
+            {
+                "node": {"state": ["DOWN", "DRAIN"]},
+                "nodes": {"total": 1, "nodes": ["n063"]},
+                "partition": {"name": "gpu"},
+                "cpus": {"total": 16},
+            }
+        ],
+        "meta": {"slurm": {"release": "24.05.0"}},
+    }
+    row = told(json.dumps(value), "sinfo")["rows"][0]
+    assert row["state"] == "down+drain"
+    assert of_text(json.dumps(value)).warnings
