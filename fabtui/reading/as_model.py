@@ -314,15 +314,15 @@ def _iperf3(draft: Draft, values: Values, name: str) -> None:
     best = next((row for row in totals if row["side"] == "receiver"), totals[0] if totals else None)
     if best is None:
         return
-    node = draft.unique(name)
-    src = draft.endpoint(node, 0, kind="cpu", name="client", address=values.get("local"))
-    dst = draft.endpoint(node, 1, kind="cpu", name="server", address=values.get("remote"))
     addresses = (values.get("local"), values.get("remote"))
+    # An address tells a host from another; without one the file's name has to.
+    src = draft.nowhere(node_name(addresses[0]) if addresses[0] else f"{draft.unique(name)}-client")
+    dst = draft.nowhere(node_name(addresses[1]) if addresses[1] else f"{draft.unique(name)}-server")
     if values.get("reverse"):
         src, dst, addresses = dst, src, addresses[::-1]
     draft.measured(
-        "p2p",
-        Layer.P2P,
+        "iperf3",
+        Layer.IPERF3,
         src,
         dst,
         value=best["bandwidth"],
@@ -336,7 +336,10 @@ def _iperf3(draft: Draft, values: Values, name: str) -> None:
 
 def _ping_csv(draft: Draft, values: Values, name: str) -> None:
     verdicts = {"ok": Verdict.OK, "failed": Verdict.FAILED}
+    rails = _segments(values.get("rows", []))
     for row in values.get("rows", []):
+        for side in ("src", "dst"):
+            _add_address(draft, node_name(row[side]), row[f"{side}_addr"], rails.get(row[f"{side}_addr"]))
         src, dst = draft.nowhere(node_name(row["src"])), draft.nowhere(node_name(row["dst"]))
         verdict = verdicts.get(row["status"], Verdict.INCONCLUSIVE)
         draft.measured(
@@ -351,6 +354,25 @@ def _ping_csv(draft: Draft, values: Values, name: str) -> None:
             error=None if verdict is Verdict.OK else f"status {row['status']}",
             how=f"ping, segment {row['segment']}",
         )
+
+
+def _segments(rows: list[Values]) -> dict[str, tuple[int, str]]:
+    """Return the rail and the segment of each address, as far as rows within one segment (``10.1.0``) tell them."""
+    numbers: dict[str, int] = {}
+    found: dict[str, tuple[int, str]] = {}
+    for row in rows:
+        segment = row["segment"]
+        if "->" not in segment:
+            rail = numbers.setdefault(segment, len(numbers))
+            for side in ("src", "dst"):
+                found.setdefault(row[f"{side}_addr"], (rail, segment))
+    return found
+
+
+def _add_address(draft: Draft, node: str, address: str, place: tuple[int, str] | None) -> None:
+    listed = draft.inventories.setdefault(node, {"data_addresses": []})["data_addresses"]
+    if place is not None and all(entry["address"] != address for entry in listed):
+        listed.append({"address": address, "rail": place[0], "nic": place[1]})
 
 
 def _p2p_runs(draft: Draft, values: Values, name: str) -> None:
@@ -372,11 +394,12 @@ def _p2p_runs(draft: Draft, values: Values, name: str) -> None:
 
 
 def _snapshot(draft: Draft, values: Values, name: str) -> None:
+    snapshots.add_nodes(draft, values.get("nodes") or [])
     snapshots.add_rows(draft, values.get("measurements", []), values.get("endpoints") or [])
 
 
-#: What these measure between pairs are different things: copies, NCCL, MPI, RDMA, TCP.
-_OF_PAIRS = frozenset({"nvbandwidth", "p2pBandwidthLatencyTest", "osu", "perftest", "iperf3", "p2p-test"})
+#: What these measure between pairs are different things: copies, NCCL, MPI, RDMA.
+_OF_PAIRS = frozenset({"nvbandwidth", "p2pBandwidthLatencyTest", "osu", "perftest", "p2p-test"})
 
 _CONVERTERS: dict[str, Callable[[Draft, Values, str], None]] = {
     "nccl-tests": _nccl_tests,

@@ -30,6 +30,8 @@ class Draft:
         #: The arms of a comparison, the first one first; what belongs to it has no arm in its measurement.
         self.arms: list[str] = []
         self.probes: dict[str, None] = {}
+        #: What is known of a node besides, by its name; the model finds rails in it.
+        self.inventories: dict[str, dict[str, Any]] = {}
         self._taken: dict[str, None] = {}
 
     def unique(self, text: str) -> str:
@@ -91,6 +93,7 @@ class Draft:
                 options={"probes": list(self.probes) or ["read"]},
             ),
             *(event(Kind.NODE, node=name, state=str(NodeState.READY), text="read from a file") for name in self.nodes),
+            *(event(Kind.INVENTORY, node=name, value=value) for name, value in self.inventories.items()),
             event(Kind.ENDPOINTS, endpoints=endpoints, notes={}),
             event(Kind.PLAN, slow_below=0.7, arms=self.arms, untested=self.untested),
             event(Kind.MEASURED, measurements=[m.to_json() for m in self.measurements]),

@@ -41,8 +41,10 @@ def recorded(text: str) -> list[dict[str, Any]]:
 def add_recording(draft: Draft, text: str) -> None:
     """Add what a recording ends with to what other files say."""
     model = replayed(text, Notes())
-    for name in model.nodes:
+    for name, record in model.nodes.items():
         draft.node(name)
+        if record.inventory:
+            draft.inventories.setdefault(name, record.inventory)
     for end in model.endpoints:
         fields = {
             "kind": end.kind,
@@ -58,6 +60,15 @@ def add_recording(draft: Draft, text: str) -> None:
     for probe in model.options.get("probes", []):
         draft.probes.setdefault(str(probe))
     draft.untested += [[src, dst, why] for (src, dst), why in model.untested.items()]
+
+
+def add_nodes(draft: Draft, nodes: list[Any]) -> None:
+    """Add the nodes of a JSON snapshot, with their inventories."""
+    for value in nodes:
+        if isinstance(value, dict) and isinstance(value.get("name"), str):
+            draft.node(value["name"])
+            if isinstance(value.get("inventory"), dict):
+                draft.inventories.setdefault(value["name"], value["inventory"])
 
 
 def add_rows(draft: Draft, rows: list[Any], endpoints: list[Any]) -> None:
@@ -102,7 +113,7 @@ def _index(value: Any) -> int | None:
 
 def _place(draft: Draft, row: dict[str, Any], side: str) -> None:
     """Make sure that the node and the endpoint of one side of a row are there."""
-    name, node = row.get(side), row.get(f"{side}_node")
+    node = row.get(f"{side}_node")
     index = _index(row.get(f"{side}_index"))
     if isinstance(node, str) and index is not None:
         known = draft.endpoints.get((node, index))
@@ -110,15 +121,6 @@ def _place(draft: Draft, row: dict[str, Any], side: str) -> None:
             draft.endpoint(node, index)
     elif isinstance(node, str):
         draft.nowhere(node)
-    elif (
-        isinstance(name, str)
-        and ":" not in name
-        and name != "all"
-        and name not in draft.nodes
-        and "src_node" not in row
-    ):
-        # The JSON names no nodes in its measurements; a rail is none of them and is left to its name.
-        return
 
 
 def _measurement(row: dict[str, Any]) -> Measurement | None:

@@ -51,7 +51,7 @@ def sources(names: Sequence[str]) -> Iterator[Source]:
             paths.append(None)
             continue
         path = Path(name).expanduser()
-        paths += list(_files_in(path)) if path.is_dir() else [path]
+        paths += list(_files_in(path)) if _is_folder(path) else [path]
     runs: dict[Path, list[Path]] = {}
     for found in paths:
         if found is not None and FILE.fullmatch(found.name):
@@ -86,6 +86,14 @@ def _files_in(folder: Path) -> Iterator[Path]:
     if not found:
         raise InputError(f"{folder}: no file in it")
     yield from found
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        # Whatever is wrong with the name is told when it is opened.
+        return False
 
 
 def _raise(error: OSError) -> None:
