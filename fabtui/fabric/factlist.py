@@ -7,11 +7,12 @@ from typing import Any
 
 from fabtui.fabric.facts import Compare, Fact
 from fabtui.fabric.gpufacts import GPU_FACTS
+from fabtui.fabric.gpustatefacts import GPU_STATE_FACTS
 from fabtui.fabric.looked import Looked, Value, field, number, text, yes
 from fabtui.fabric.netfacts import NETWORK_FACTS
 from fabtui.fabric.systemfacts import SYSTEM_FACTS
 
-FACTS: tuple[Fact, ...] = (*GPU_FACTS, *NETWORK_FACTS, *SYSTEM_FACTS)
+FACTS: tuple[Fact, ...] = (*GPU_FACTS, *GPU_STATE_FACTS, *NETWORK_FACTS, *SYSTEM_FACTS)
 #: So many values of one of the user's own probes are compared.
 MOST_OWN = 40
 _OWN_COMPARED = ("kind", "all", "near", "near-all", "none")

@@ -7,6 +7,7 @@ from typing import Any
 from fabtui.fabric.text import one_line
 from fabtui.screen.detail import Lines, section, table
 from fabtui.screen.words import MUTED, Part
+from fabtui_probes.formats.nvlink import ERRORS
 
 _LIMIT = 200
 
@@ -234,11 +235,11 @@ def nvlink_lines(look: dict[str, Any] | None, first: dict[str, Any] | None) -> L
 
 
 def counters(link: dict[str, Any]) -> dict[str, int]:
-    """Return the counters of a link that are numbers."""
+    """Return the numbers of a link that count errors; traffic and what is corrected moves on healthy links too."""
     found = link.get("counters")
     if not isinstance(found, dict):
         return {}
-    return {one_line(str(k), 40): v for k, v in found.items() if isinstance(v, int) and not isinstance(v, bool)}
+    return {k: v for k, v in found.items() if k in ERRORS and isinstance(v, int) and not isinstance(v, bool)}
 
 
 def _odd_link(gpu: dict[str, Any], link: dict[str, Any], old: dict[str, Any] | None) -> Lines:
