@@ -173,16 +173,14 @@ def _link(own: Value, peer: Optional[Value]) -> Value:
 
 
 def judge(value: Value) -> List[Dict[str, str]]:
-    """Return what is bad: of this node's ports (``mlx5_0/1``), and of the fabric (``leaf1/16``)."""
+    """Return what is bad: of this node's ports (``mlx5_0/1``), and between switches (``leaf1 port 16``)."""
     found: List[Dict[str, str]] = []
     for port in value.get("ports") or []:
         subject = "%s/%s" % (port.get("ca"), port.get("port"))
         found += [{"subject": subject, "verdict": verdict, "text": text} for verdict, text in _of_port(port)]
     fabric = value.get("fabric")
     if isinstance(fabric, dict):
-        own = {port.get("guid") for port in value.get("ports") or []}
-        leaves = [port["leaf"] for port in value.get("ports") or [] if isinstance(port.get("leaf"), dict)]
-        found += _of_fabric(fabric, own, {(leaf.get("guid"), leaf.get("port")) for leaf in leaves})
+        found += _of_fabric(fabric)
     return found
 
 
@@ -206,13 +204,19 @@ def _towards(port: Value, word: str = "to ") -> str:
     return ", %s%s port %s" % (word, leaf.get("name") or leaf.get("guid"), leaf.get("port"))
 
 
-def _of_fabric(fabric: Value, own: Any, theirs: Any) -> List[Dict[str, str]]:
+def _of_fabric(fabric: Value) -> List[Dict[str, str]]:
+    """Return what is wrong between switches; what is wrong beside adapters, their own nodes tell."""
     found: List[Dict[str, str]] = []
+    told = fabric.get("leaves")
+    leaves: Value = told if isinstance(told, dict) else {}
+    beside = {(leaf.get("guid"), leaf.get("port")) for leaf in leaves.values() if isinstance(leaf, dict)}
+    others = 0
     for link in fabric.get("below") or []:
-        peer = link.get("peer") or {}
-        if link.get("guid") in own or peer.get("guid") in own:
+        if link.get("type") != "switch":
+            others += 1
             continue
-        subject = "%s/%s" % (link.get("name") or link.get("guid"), link.get("port"))
+        peer = link.get("peer") or {}
+        subject = "%s port %s" % (link.get("name") or link.get("guid"), link.get("port"))
         text = "%s, to %s port %s" % (
             portcounts.told_below(link),
             peer.get("name") or peer.get("guid"),
@@ -220,11 +224,15 @@ def _of_fabric(fabric: Value, own: Any, theirs: Any) -> List[Dict[str, str]]:
         )
         found.append({"subject": subject, "verdict": "slow", "text": text})
     for port in fabric.get("errors") or []:
-        if port.get("guid") in own or (port.get("guid"), port.get("port")) in theirs:
+        said = portcounts.judge_counts(port)
+        if port.get("guid") in leaves or (port.get("guid"), port.get("port")) in beside:
+            others += bool(said)
             continue
-        subject = "%s/%s" % (port.get("node") or port.get("guid"), port.get("port"))
-        for verdict, text in portcounts.judge_counts(port):
-            found.append({"subject": subject, "verdict": verdict, "text": text})
+        subject = "%s port %s" % (port.get("node") or port.get("guid"), port.get("port"))
+        found += [{"subject": subject, "verdict": verdict, "text": text} for verdict, text in said]
+    if others:
+        text = "in the whole fabric %d ports beside adapters have errors, or links below what both ends can do"
+        found.append({"subject": "fabric", "verdict": "note", "text": text % others})
     if fabric.get("complete") is False:
         text = "the fabric answered in part: %s" % "; ".join(fabric.get("warnings") or ["no reason was told"])
         found.append({"subject": "fabric", "verdict": "inconclusive", "text": text[:500]})

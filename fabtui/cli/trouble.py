@@ -9,7 +9,7 @@ from fabtui.cli.numbers import size_text, value_text
 from fabtui.diagnosis.layers import rail_isolation, words
 from fabtui.diagnosis.mesh import mesh_findings
 from fabtui.diagnosis.meshways import MeshFinding, key_of
-from fabtui.diagnosis.ports import PortNotes
+from fabtui.diagnosis.ports import PortNotes, port_troubles
 from fabtui.diagnosis.scopes import Way
 from fabtui.diagnosis.spread import Spread, notable
 from fabtui.fabric.measurement import BY_ADDRESS, COLLECTIVES, MESH, Layer, Measurement, Verdict
@@ -36,7 +36,7 @@ def trouble(model: Model, signs: Signs) -> list[list[str]]:
     told = [isolation.text] if isolation is not None else []
     findings = mesh_findings(model)
     explained = frozenset(cell for finding in findings for cell in finding.cells)
-    return [told, _findings(findings), _bad(model, signs, explained), _notable(model, signs)]
+    return [told, _findings(findings), _ports(model), _bad(model, signs, explained), _notable(model, signs)]
 
 
 def _findings(findings: list[MeshFinding]) -> list[str]:
@@ -47,6 +47,13 @@ def _findings(findings: list[MeshFinding]) -> list[str]:
         if finding.next:
             lines.append(f"      next: {one_line(finding.next, 300)}")
     return capped([f"findings: {len(findings)}"], lines, "lines", _MOST_FINDING_LINES) if lines else []
+
+
+def _ports(model: Model) -> list[str]:
+    """List what looks tell of the RDMA ports that endpoints send over, each once."""
+    found = [str(one) for endpoint in model.endpoints for one in port_troubles(model, endpoint)]
+    lines = [f"  {line}" for line in dict.fromkeys(found)]
+    return capped([f"RDMA ports that endpoints send over: {len(lines)} troubles"], lines, "troubles") if lines else []
 
 
 def _bad(model: Model, signs: Signs, explained: frozenset[tuple[Layer, Way]]) -> list[str]:

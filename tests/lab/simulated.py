@@ -129,6 +129,7 @@ class Fabric:
         self._folder.mkdir()
         (self._folder / "lab.net").write_text(plan)
         self._log = self._folder / "log"
+        self._manager: subprocess.Popen[bytes] | None = None
         argv = net.in_fabric(["ibsim", "-s", "-r", "-l", str(_PORT), "lab.net"])
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
@@ -142,8 +143,8 @@ class Fabric:
 
     def __enter__(self) -> Self:
         try:
-            self._wait_for("ready")
-            self.configure()
+            self._wait_for("ready", self._log, self._process)
+            self._configure()
             self._equip()
         except BaseException:
             self.close()
@@ -156,16 +157,20 @@ class Fabric:
         self.close()
 
     def close(self) -> None:
-        """End the simulator."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait(_DEADLINE)
+        """End the subnet manager and the simulator."""
+        for process in (self._manager, self._process):
+            if process is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait(_DEADLINE)
 
-    def _wait_for(self, text: str) -> None:
+    @staticmethod
+    def _wait_for(text: str, log: Path, process: subprocess.Popen[bytes]) -> None:
         end = time.monotonic() + _DEADLINE
-        while text not in self._log.read_text():
-            if time.monotonic() > end or self._process.poll() is not None:
-                raise RuntimeError(self._log.read_text()[-500:])
+        while not log.exists() or text not in log.read_text(errors="replace"):
+            if time.monotonic() > end or process.poll() is not None:
+                told = log.read_text(errors="replace")[-500:] if log.exists() else "no log"
+                raise RuntimeError(f"{log.name}: no {text!r}: {told}")
             time.sleep(0.02)
 
     def tell(self, command: str) -> None:
@@ -174,10 +179,10 @@ class Fabric:
         self._process.stdin.write(f"{command}\n".encode())
         self._process.stdin.flush()
 
-    def configure(self) -> None:
-        """Have the subnet manager configure what is there, once."""
+    def _configure(self) -> None:
+        """Start the subnet manager, which configures what is there and looks again every second."""
         folder = self._folder / "osm"
-        folder.mkdir(exist_ok=True)
+        folder.mkdir()
         variables = {
             "SIM_HOST": "mgmt mlx5_0",
             "IBSIM_SERVER_NAME": _SERVER,
@@ -186,18 +191,17 @@ class Fabric:
             "OSM_TMP_DIR": str(folder),
             "OSM_CACHE_DIR": str(folder),
         }
-        argv = self._net.in_fabric(["env", *(f"{k}={v}" for k, v in variables.items()), "opensm", "-e", "-o"])
-        done = subprocess.run(
-            [*argv, "-f", str(folder / "osm.log")],
+        log = folder / "osm.log"
+        argv = ["env", *(f"{k}={v}" for k, v in variables.items()), "opensm", "-e", "-V", "-s", "1", "-f", str(log)]
+        self._manager = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", *self._net.in_fabric(argv)],
             cwd=folder,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
-        if "SUBNET UP" not in done.stdout + done.stderr + (folder / "osm.log").read_text():
-            raise RuntimeError(f"opensm: {done.stdout[-300:]} {done.stderr[-300:]}")
+        self._wait_for("SUBNET UP", log, self._manager)
 
     def _equip(self) -> None:
         """Give the nodes their tools and adapters."""

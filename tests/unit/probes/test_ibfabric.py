@@ -138,11 +138,13 @@ def test_what_is_said(value: dict[str, Any]) -> None:
         ("mlx5_1/1", "slow", "link below what both ends can do: width 1X of 4X, 50 Gb/s, to leaf2 port 4"),
         ("mlx5_1/1", "slow", "errors of the link: link_error_recovery 7, symbol_error 1742, at leaf2 port 4"),
     ]
-    assert ("spine1/2", "slow") in [one[:2] for one in told]
-    assert "25.78125 Gb/s a lane of 53.125" in next(text for subject, _, text in told if subject == "spine1/2")
-    assert ("n061 mlx5_0/1", "slow", "errors of the link: symbol_error 65535 or more (it stands at its limit)") in told
-    # Its own link is told once, as its own.
-    assert not [subject for subject, _, _ in told if subject == "n063 mlx5_1/1"]
+    text = next(text for subject, _, text in told if subject == "spine1 port 2")
+    assert text.startswith("link below what both ends can do: 25.78125 Gb/s a lane of 53.125")
+    assert text.endswith(", to leaf1 port 16")
+    # What is beside adapters is told by their own nodes: here it is counted.
+    words = "ports beside adapters have errors, or links below what both ends can do"
+    assert ("fabric", "note", f"in the whole fabric 5 {words}") in told
+    assert [subject for subject, _, _ in told] == ["mlx5_1/1", "mlx5_1/1", "spine1 port 2", "fabric"]
 
 
 def test_only_its_own_cables(tools: Tools, tree: Tree) -> None:
