@@ -11,6 +11,7 @@ import selectors
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from typing import IO, Dict, List, NamedTuple, Optional, Sequence
 
@@ -94,8 +95,12 @@ def run(
     limit: int = OUTPUT_LIMIT,
     env: Optional[Dict[str, str]] = None,
     cwd: Optional[str] = None,
+    stop: Optional[threading.Event] = None,
 ) -> Result:
-    """Run a command to its end, its deadline (seconds from now) or its output limit (bytes), whichever is first."""
+    """Run a command to its end, its deadline (seconds from now) or its output limit (bytes), whichever is first.
+
+    Setting ``stop`` ends it like a deadline, soon.
+    """
     words = list(argv)
     if deadline <= 0:
         return Result(words, None, "", "no time left to start it", timed_out=True)
@@ -113,10 +118,12 @@ def run(
         return Result(words, None, "", str(error), missing=True)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         return Result(words, None, "", str(error))
-    return _follow(process, words, time.monotonic() + deadline, limit)
+    return _follow(process, words, time.monotonic() + deadline, limit, stop or threading.Event())
 
 
-def _follow(process: subprocess.Popen[bytes], words: List[str], end: float, limit: int) -> Result:
+def _follow(
+    process: subprocess.Popen[bytes], words: List[str], end: float, limit: int, stop: threading.Event
+) -> Result:
     out = bytearray()
     err = bytearray()
     timed_out = truncated = False
@@ -130,7 +137,7 @@ def _follow(process: subprocess.Popen[bytes], words: List[str], end: float, limi
             gone_at: Optional[float] = None
             while selector.get_map():
                 now = time.monotonic()
-                if now >= end:
+                if now >= end or stop.is_set():
                     timed_out = gone_at is None
                     break
                 if gone_at is None and _exited(process):
@@ -145,7 +152,7 @@ def _follow(process: subprocess.Popen[bytes], words: List[str], end: float, limi
                     break
         # A command may close its output and go on.
         while not (timed_out or truncated or _exited(process)):
-            if time.monotonic() >= end:
+            if time.monotonic() >= end or stop.is_set():
                 timed_out = True
             else:
                 time.sleep(0.005)

@@ -26,6 +26,10 @@ _TOOLS = (
     "mlxlink",
     "dcgmi",
     "srun",
+    "iperf3",
+    "ib_write_bw",
+    "ib_send_bw",
+    "ib_read_lat",
 )
 _ENV = re.compile(r"(NCCL_|UCX_).*|CUDA_VISIBLE_DEVICES|LD_LIBRARY_PATH")
 _ENV_LIMIT = 4096

@@ -78,6 +78,20 @@ _PROBES: List[Probe] = [
         "udp",
     ),
     Probe(
+        "iperf3",
+        "TCP between the nodes of each rail, one pair a node at a time, each way; only when asked for",
+        "iperf3; a port of the kernel's choosing is open meanwhile",
+        "for each pair of addresses of a rail: rate in GB/s, retransmits",
+        "pairtool",
+    ),
+    Probe(
+        "perftest",
+        "RDMA between the nodes of each rail, one pair a node at a time, each way; only when asked for",
+        "ib_write_bw, ib_send_bw and ib_read_lat (perftest), and RDMA ports that are active",
+        "for each pair of RDMA ports of a rail: write and send in GB/s, read latency in us",
+        "pairtool",
+    ),
+    Probe(
         "ibstat",
         "InfiniBand and RoCE ports",
         "ibstat (infiniband-diags), or /sys/class/infiniband",

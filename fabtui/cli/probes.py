@@ -23,14 +23,14 @@ def execute(args: argparse.Namespace) -> int:
 
 def table(width: int) -> str:
     """Return the table of all probes and tests, wrapped to a width."""
-    from fabtui.session.options import ALL_PROBES
+    from fabtui.session.options import ALL_PROBES, OPTIONAL_PROBES
     from fabtui_probes.registry import PROBES, TESTS
 
     lines = []
     for kind, rows in (("looks at a node", PROBES.values()), ("tests between endpoints", TESTS.values())):
         lines.append(f"{kind}:")
         for row in rows:
-            always = "" if row.name in ALL_PROBES else " (always)"
+            always = "" if row.name in (*ALL_PROBES, *OPTIONAL_PROBES) else " (always)"
             lines.append(f"  {row.name:<11} {row.title}{always}")
             for label, text in (("needs", row.needs), ("gives", row.gives)):
                 start = f"{'':14}{label} "

@@ -14,7 +14,7 @@ from fabtui.cli.numbers import size_text, value_text
 from fabtui.cli.trouble import Signs, trouble
 from fabtui.diagnosis.layers import differing
 from fabtui.fabric.endpoint import PairClass
-from fabtui.fabric.measurement import MESH, Layer, Measurement, Verdict
+from fabtui.fabric.measurement import MESH, TOOLS, Layer, Measurement, Verdict
 from fabtui.fabric.model import Model, NodeRecord
 from fabtui.fabric.outcome import not_tested
 from fabtui.fabric.text import one_line
@@ -133,6 +133,9 @@ def _medians(model: Model) -> list[str]:
     if Layer.P2P not in tested or differing(model):
         rows.append(("world", "GB/s", _of_classes(model, Layer.WORLD)))
     rows.append(("latency", "us", _medians_of(model, Layer.LATENCY, lambda m: m.value)))
+    for layer in TOOLS:
+        unit = "us" if layer is Layer.IB_READ_LAT else "GB/s"
+        rows.append((layer.value, unit, _medians_of(model, layer, lambda m: m.value)))
     rows = [row for row in rows if row[2]]
     width = max((len(name) for name, _, _ in rows), default=0)
     lines = [

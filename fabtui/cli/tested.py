@@ -9,7 +9,7 @@ from typing import Any
 from fabtui.cli import quantities
 from fabtui.fabric.errors import InputError
 from fabtui.fabric.measurement import COLLECTIVES
-from fabtui.session.options import ALL_LAYERS, ALL_PROBES
+from fabtui.session.options import ALL_LAYERS, ALL_PROBES, OPTIONAL_PROBES
 
 #: Each message size of pairs is a sweep of its own.
 MOST_PAIR_SIZES = 8
@@ -41,7 +41,7 @@ def tests_from(given: dict[str, Any]) -> dict[str, Any]:
     """
     changes: dict[str, Any] = {}
     if "probes" in given:
-        changes["probes"] = _chosen(given["probes"], ALL_PROBES, "--probes", "probe", " (fabtui probes tells more)")
+        changes["probes"] = _probes(given["probes"])
         _check_needs(given, changes["probes"])
     if "timeout" in given:
         changes["timeout"] = quantities.seconds(given["timeout"], "--timeout", 0.5, quantities.HOUR)
@@ -57,6 +57,14 @@ def tests_from(given: dict[str, Any]) -> dict[str, Any]:
     if "ab" in given:
         changes["compare"] = _arms(given["ab"], changes.get("env", {}))
     return changes | _pairs(given) | _collectives(given)
+
+
+def _probes(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the probes of a list; ``all`` stands for those that run by themselves."""
+    names = [name.strip() for name in ",".join(texts).split(",")]
+    wanted = [one for name in names for one in (ALL_PROBES if name == "all" else (name,))]
+    known = (*ALL_PROBES, *OPTIONAL_PROBES)
+    return _chosen(wanted, known, "--probes", "probe", "; or all (fabtui probes tells more)")
 
 
 def _pairs(given: dict[str, Any]) -> dict[str, Any]:

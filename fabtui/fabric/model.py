@@ -22,7 +22,7 @@ __all__ = ["JUDGED", "PAIR_LAYERS", "Cell", "LogLine", "Model", "NodeRecord", "P
 #: Layers that hold one measurement an ordered pair of endpoints.
 PAIR_LAYERS = (Layer.P2P, Layer.WORLD, Layer.LATENCY)
 #: Layers whose values are judged against their class.
-JUDGED = frozenset({Layer.P2P, Layer.WORLD, *COLLECTIVES.values()})
+JUDGED = frozenset({Layer.P2P, Layer.WORLD, Layer.IPERF3, Layer.IB_WRITE_BW, Layer.IB_SEND_BW, *COLLECTIVES.values()})
 #: Layers whose class medians are kept: those that are judged, and those that are only shown against their median.
 MEASURED = JUDGED | {Layer.LATENCY}
 #: Layers whose snapshot holds a row for each message size.
@@ -427,9 +427,10 @@ class Model:
         """Return the verdict of a measurement, slowness within its class included."""
         if measurement.verdict is not Verdict.OK or measurement.value is None or measurement.layer not in JUDGED:
             return measurement.verdict
-        largest = self.latest(measurement.layer, measurement.src, measurement.dst)
-        if measurement.arm is not None or largest is None or largest.asked_bytes != measurement.asked_bytes:
-            return measurement.verdict
+        if measurement.layer not in BY_ADDRESS:
+            largest = self.latest(measurement.layer, measurement.src, measurement.dst)
+            if measurement.arm is not None or largest is None or largest.asked_bytes != measurement.asked_bytes:
+                return measurement.verdict
         values = self._values.get((measurement.layer, self.class_of(measurement)))
         if values is not None and values.is_slow(measurement.value, self._slow_below):
             return Verdict.SLOW

@@ -12,6 +12,9 @@ ALL_PROBES = (
     *("nvlink", "gpus", "topology", "gpuload", "p2p", "all_reduce"),
 )
 
+#: What runs when it is asked for by name: it takes time and load that a look at a fabric should not cost.
+OPTIONAL_PROBES = ("iperf3", "perftest")
+
 #: The layers of pairs, in the order they are tested.
 ALL_LAYERS = ("world", "p2p")
 
@@ -24,7 +27,7 @@ class SessionOptions:
 
     Attributes:
         hosts: The nodes, in order, as the user names them; empty with ``lab``.
-        probes: Which probes run, out of `ALL_PROBES`.
+        probes: Which probes run, out of `ALL_PROBES` and `OPTIONAL_PROBES`.
         bytes: Message size of p2p and the largest of all_reduce; None: 256 MiB on GPUs, 4 MiB on CPU ranks.
         timeout: Deadline in seconds of one test; a dead pair costs this much.
         warmup: Iterations before timing begins.

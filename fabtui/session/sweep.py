@@ -17,7 +17,8 @@ from fabtui.session.counting import Counting
 from fabtui.session.looks import Looks
 from fabtui.session.mesh import Mesh
 from fabtui.session.oneway import OneWay
-from fabtui.session.options import SessionOptions
+from fabtui.session.options import OPTIONAL_PROBES, SessionOptions
+from fabtui.session.pairtools import PairTools
 from fabtui.session.pump import EventPump
 from fabtui.session.ranks import Engine, RankHost
 from fabtui.session.remote import Remote
@@ -155,6 +156,10 @@ class Sweep:
             if self._wants("p2p", "all_reduce"):
                 starts = self._start_ranks([*old, *new], dict(arms[0][1]), looks)
                 group.create_task(self._ranks_settled(starts))
+        for probe in OPTIONAL_PROBES:
+            if self._wants(probe):
+                tools = PairTools(self._pump, self._model, self.remotes, self.bed.attempt, self.bed.go.wait)
+                await tools.run(probe, self._alive(new), self._alive(old))
         late = [node for node, start in starts.items() if not start.done()]
         there = [node for node in new if node not in late]
         links = looks.create_task(self._look_at(there, "nvlink"))

@@ -44,7 +44,7 @@ _GPU: List[str] = [
     "dmesg",
 ]
 #: Tests between nodes that probes run.
-_ACTIVE: List[str] = []
+_ACTIVE: List[str] = ["iperf3", "perftest"]
 
 
 def formats() -> Dict[str, Format]:

@@ -1,0 +1,163 @@
+"""Tools between two nodes, played by scripts that print what the tools print."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import stat
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabtui_probes import pairtool
+from fabtui_probes.formats import iperf3, perftest
+
+TABLE = """\
+---------------------------------------------------------------------------------------
+                    RDMA_Write BW Test
+ Dual-port       : OFF          Device         : mlx5_0
+ Link type       : Ethernet
+---------------------------------------------------------------------------------------
+ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+ 1048576    9000             0.00               380.00               0.045300
+---------------------------------------------------------------------------------------
+"""
+LATENCY = """\
+                    RDMA_Read Latency Test
+ #bytes #iterations  t_min[usec]  t_max[usec]  t_typical[usec]  t_avg[usec]  99% percentile[usec]   99.9% percentile[usec]
+ 8       2000         3.10         9.00         3.20             3.25         3.60                   8.00
+"""
+SERVER = """\
+#!{python}
+import socket, sys, time
+port = int(sys.argv[sys.argv.index("-p") + 1])
+if sys.argv[-1].count("."):
+    print({text!r})
+else:
+    sock = socket.create_server(("127.0.0.1", port))
+    print("waiting", flush=True)
+    time.sleep(60)
+"""
+
+
+def play(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:
+    path = folder / name
+    path.write_text(text)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+ARGS = {"tool": "ib_write_bw", "address": "127.0.0.1", "device": "mlx5_0", "ib_port": 1, "gid_index": 3, "token": "t"}
+
+
+def test_a_server_is_told_of_when_it_listens_and_ends_when_it_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(tmp_path, monkeypatch, "ib_write_bw", SERVER.format(python=sys.executable, text=TABLE))
+    parts: queue.Queue[dict[str, Any]] = queue.Queue()
+    ended: list[dict[str, Any]] = []
+    serve = {**ARGS, "role": "serve"}
+    thread = threading.Thread(target=lambda: ended.append(pairtool.run(serve, parts.put, 60.0)))
+    thread.start()
+    port = parts.get(timeout=20)["port"]
+    value = pairtool.run({**ARGS, "role": "measure", "port": port, "source": "127.0.0.1"}, parts.put, 20.0)
+    assert value["error"] is None
+    assert value["values"]["rows"] == [
+        {"bytes": 1048576.0, "iterations": 9000.0, "peak": None, "average": 380e9 / 8, "message_rate": 45300.0}
+    ]
+    assert pairtool.run({"role": "end", "token": "t"}, parts.put, 5.0) == {}
+    thread.join(10)
+    assert not thread.is_alive()
+    assert ended[0]["error"] is None
+    assert pairtool.run({"role": "end", "token": "gone"}, parts.put, 5.0) == {}
+
+
+def test_a_client_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(tmp_path, monkeypatch, "ib_send_bw", "#!/bin/sh\nsleep 60 &\nsleep 60\n")
+    began = time.monotonic()
+    value = pairtool.run({**ARGS, "tool": "ib_send_bw", "role": "measure", "port": 5}, lambda value: None, 1.5)
+    assert value["timed_out"] is True
+    assert value["values"]["rows"] == []
+    assert time.monotonic() - began < 30
+
+
+def test_a_server_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(tmp_path, monkeypatch, "ib_write_bw", "#!/bin/sh\necho ' IB device mlx5_0 not found' >&2\nexit 1\n")
+    value = pairtool.run({**ARGS, "role": "serve"}, lambda value: None, 10.0)
+    assert value["error"] == "IB device mlx5_0 not found"
+
+
+def test_the_commands() -> None:
+    args = pairtool._checked({**ARGS, "port": 7, "source": "127.0.0.2", "seconds": 2})
+    assert pairtool.client_argv(args) == [
+        *("ib_write_bw", "-d", "mlx5_0", "-i", "1", "-p", "7", "-F", "-x", "3"),
+        *("--report_gbits", "-s", "1048576", "-D", "2", "127.0.0.1"),
+    ]
+    args["tool"], args["gid_index"] = "ib_read_lat", None
+    assert pairtool.server_argv(args, 9) == [
+        "ib_read_lat",
+        *["-d", "mlx5_0", "-i", "1", "-p", "9", "-F", "-s", "8", "-n", "2000"],
+    ]
+    args["tool"] = "iperf3"
+    assert pairtool.server_argv(args, 9) == ["iperf3", *["-s", "-1", "-B", "127.0.0.1", "-p", "9"]]
+    assert pairtool.client_argv(args)[:8] == ["iperf3", *["-c", "127.0.0.1", "-p", "7", "-B", "127.0.0.2", "-J"]]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"role": "sit"},
+        {"tool": "rm"},
+        {"address": "-h"},
+        {"address": None},
+        {"device": "-d; reboot"},
+        {"device": "--help"},
+        {"gid_index": "3"},
+        {"port": 70000},
+    ],
+)
+def test_arguments_that_are_none(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        pairtool.run({**ARGS, "role": "measure", "port": 1, **wrong}, lambda value: None, 5.0)
+
+
+def test_who_listens() -> None:
+    rows = ("  sl  local_address rem_address   st", " 0: 0100007F:1F90 0:0 0A", " 1: 0100007F:1F91 0:0 01")
+    text = "\n".join(rows)
+    assert pairtool.listens(0x1F90, [text])
+    assert not pairtool.listens(0x1F91, [text, ""])
+
+
+def test_perftest_tables() -> None:
+    (row,) = perftest.parse(LATENCY).values["rows"]
+    assert (row["bytes"], row["t_typical"], row["t_avg"], row["p99"], row["p99_9"]) == (8.0, 3.2, 3.25, 3.6, 8.0)
+    mib = perftest.parse(TABLE.replace("Gb/sec", "MB/sec")).values["rows"][0]
+    assert mib["average"] == 380.0 * 2**20
+    odd = perftest.parse(TABLE.replace(" 1048576    9000 ", " 1048576    9000   7 "))
+    assert (odd.values["rows"], len(odd.unknown)) == ([], 1)
+    assert perftest.parse("").values["rows"] == []
+    refused = perftest.parse("Couldn't connect to 10.0.0.1:18515\nUnable to init the socket connection\n")
+    assert refused.values["error"] == "Couldn't connect to 10.0.0.1:18515"
+    assert perftest.likely(TABLE) > 0.5
+    assert perftest.likely("PING") == 0
+
+
+def test_iperf3() -> None:
+    sent, received = {"bits_per_second": 9e9, "retransmits": 4}, {"bits_per_second": 8e9, "seconds": 2.0}
+    end = {"sum_sent": sent, "sum_received": received}
+    good = json.dumps({"start": {"version": "iperf 3.12"}, "intervals": [], "end": end})
+    values = iperf3.parse("warning: odd\n" + good).values
+    assert (values["received"], values["sent"], values["retransmits"], values["error"]) == (8e9, 9e9, 4.0, None)
+    assert iperf3.likely(good) > 0.5
+    refused = iperf3.parse('{"start": {}, "end": {}, "error": "unable to connect to server: Connection refused"}')
+    assert (refused.values["received"], refused.values["error"]) == (
+        None,
+        "unable to connect to server: Connection refused",
+    )
+    for text in ("", "iperf3: error", "{", "[1]", '{"end": 5, "start": []}', "{" * 100_000):
+        assert iperf3.parse(text).values["received"] is None

@@ -1,0 +1,170 @@
+"""One-way datagrams and TCP connections between sockets of this machine."""
+
+from __future__ import annotations
+
+import queue
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fabtui_probes import tcpreach, udp
+
+TOKEN = "00112233445566778899aabbccddeeff"
+HERE = ["127.0.0.1", "127.0.0.2"]
+
+
+class Listening:
+    """A listener in a thread, as the worker runs it."""
+
+    def __init__(self, addresses: list[str]) -> None:
+        self.parts: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.value: dict[str, Any] = {}
+        args = {"role": "listen", "token": TOKEN, "addresses": addresses}
+        self.thread = threading.Thread(target=self._run, args=(args,))
+        self.thread.start()
+        self.ports = {port["address"]: port for port in self.parts.get(timeout=10)["ports"]}
+
+    def _run(self, args: dict[str, Any]) -> None:
+        self.value = udp.run(args, self.parts.put, 30.0)
+
+    def count(self) -> dict[int, dict[str, Any]]:
+        value = udp.run({"role": "count", "token": TOKEN}, self.parts.put, 5.0)
+        return {row["number"]: row for row in value["rows"]}
+
+    def until(self, number: int, small: int, big: int) -> dict[str, Any]:
+        """Return the row of a target as soon as so much arrived."""
+        end = time.monotonic() + 10
+        while True:
+            row = self.count().get(number, {})
+            if (row.get("small"), row.get("big")) == (small, big) or time.monotonic() > end:
+                return row
+            time.sleep(0.02)
+
+    def end(self) -> None:
+        assert udp.run({"role": "end", "token": TOKEN}, self.parts.put, 5.0) == {}
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+
+
+@pytest.fixture
+def listening() -> Iterator[Listening]:
+    found = Listening(HERE)
+    yield found
+    found.end()
+
+
+def send(*targets: dict[str, Any], small: int = 3, big: int = 2) -> list[dict[str, Any]]:
+    args = {"role": "send", "token": TOKEN, "targets": list(targets), "small": small, "big": big}
+    rows: list[dict[str, Any]] = udp.run(args, lambda value: None, 20.0)["rows"]
+    return sorted(rows, key=lambda row: row["number"])
+
+
+def target(number: int, port: dict[str, Any], **more: Any) -> dict[str, Any]:
+    ports = {"udp": port["udp"], "tcp": port["tcp"]}
+    return {"number": number, "id": "b", "src": "127.0.0.1", "dst": port["address"], "size": 8000, **ports, **more}
+
+
+def test_what_is_sent_arrives_and_is_counted_by_target(listening: Listening) -> None:
+    rows = send(*(target(n, listening.ports[address]) for n, address in enumerate(HERE)))
+    for number, address in enumerate(HERE):
+        found = listening.until(number, 3, 2)
+        assert found == {"dst": address, "number": number, "src": "127.0.0.1", "small": 3, "big": 2}
+        assert (rows[number]["small"], rows[number]["big"], rows[number]["error"]) == (3, 2, None)
+        assert rows[number]["connected"] is not None
+        assert rows[number]["connect_error"] is None
+
+
+def test_without_a_size_nothing_big_is_sent(listening: Listening) -> None:
+    (row,) = send(target(7, listening.ports[HERE[0]], size=0))
+    assert (row["small"], row["big"]) == (3, 0)
+    assert listening.until(7, 3, 0)["big"] == 0
+
+
+def test_what_is_not_of_this_test_is_not_counted(listening: Listening) -> None:
+    port = listening.ports[HERE[0]]["udp"]
+    head = struct.Struct("!16sIHH")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for payload in (
+            b"",
+            b"hello",
+            head.pack(b"x" * 16, 1, 0, 64).ljust(64, b"\0"),
+            head.pack(bytes.fromhex(TOKEN), 1, 0, 64).ljust(60, b"\0"),
+            head.pack(bytes.fromhex(TOKEN), 1, 60000, 64).ljust(64, b"\0"),
+        ):
+            sock.sendto(payload, (HERE[0], port))
+    send(target(2, listening.ports[HERE[0]]))
+    assert listening.until(2, 3, 2)["small"] == 3
+    assert 1 not in listening.count()
+
+
+def test_the_same_datagram_twice_counts_once(listening: Listening) -> None:
+    send(target(3, listening.ports[HERE[0]]))
+    send(target(3, listening.ports[HERE[0]]))
+    assert listening.until(3, 3, 2)["small"] == 3
+
+
+def test_nobody_listens() -> None:
+    udp_port = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    udp_port.bind(("127.0.0.3", 0))
+    closed = udp_port.getsockname()[1]
+    udp_port.close()
+    (row,) = send({"number": 0, "id": "b", "src": "127.0.0.1", "dst": "127.0.0.3", "udp": closed, "tcp": closed})
+    assert "refused" in row["connect_error"]
+    (row,) = send({"number": 0, "id": "b", "src": "192.0.2.1", "dst": "127.0.0.1", "udp": closed, "tcp": closed})
+    assert row["small"] == 0
+    assert row["error"]
+    assert row["connect_error"]
+
+
+def test_addresses_that_are_none_and_ports_that_are_not_told() -> None:
+    found = Listening(["127.0.0.1", "192.0.2.1", "no address"])
+    assert found.ports["127.0.0.1"]["error"] is None
+    assert [found.ports[a]["udp"] for a in ("192.0.2.1", "no address")] == [None, None]
+    assert all(found.ports[a]["error"] for a in ("192.0.2.1", "no address"))
+    (row,) = send({"number": 0, "id": "b", "src": "127.0.0.1", "dst": "127.0.0.1", "udp": None, "tcp": 99999})
+    assert (row["small"], row["connected"], row["connect_error"]) == (0, None, None)
+    found.end()
+
+
+@pytest.mark.parametrize(
+    "args",
+    [{}, {"role": "count"}, {"role": "listen", "token": "00"}, {"role": "dance", "token": TOKEN}, {"token": TOKEN}],
+)
+def test_arguments_that_are_none(args: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"role|token"):
+        udp.run(args, lambda value: None, 1.0)
+
+
+def test_too_many_targets() -> None:
+    with pytest.raises(ValueError, match="at most"):
+        send(*({"number": n} for n in range(9000)))
+
+
+def test_drops_of_our_ports() -> None:
+    head = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt uid timeout inode ref pointer drops"
+    row = " {0}: 0100007F:{1} 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 1 2 0000000000000000 {2}"
+    text = "\n".join([head, row.format(1, "1F90", 7), row.format(2, "1F91", 9), ""])
+    assert udp.parse_drops(text, {0x1F90}) == 7
+    assert udp.parse_drops(text, {0x1F90, 0x1F91}) == 16
+    assert udp.parse_drops(text, {5}) is None
+    assert udp.parse_drops("what\n1 2 3\n", {5}) is None
+
+
+def test_connections_that_do_not_come_about_end_in_time() -> None:
+    # A backlog that is full answers nothing more.
+    with socket.socket() as server, socket.socket() as first, socket.socket() as second:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for sock in (first, second):
+            sock.setblocking(False)
+            sock.connect_ex(server.getsockname())
+        row: dict[str, Any] = {"src": "127.0.0.1", "dst": "127.0.0.1", "tcp": server.getsockname()[1]}
+        rows = [dict(row, connected=None, connect_error=None) for _ in range(3)]
+        tcpreach.connect(rows, time.monotonic() + 0.3)
+    assert all((row["connected"] is None) == ("no answer" in (row["connect_error"] or "")) for row in rows)
+    assert rows[-1]["connected"] is None

@@ -1,0 +1,69 @@
+"""Which ends tools measure between, and what is read from what they print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fabtui.fabric.measurement import Layer
+from fabtui.session.pairtools import Port, _ring, ports_of, read
+
+INVENTORY: dict[str, Any] = {
+    "data_addresses": [
+        {"address": "10.0.0.1", "nic": "eth0", "rail": None, "family": 4},
+        {"address": "10.1.0.1", "nic": "ib0", "rail": 1, "family": 4},
+    ],
+    "ib": [
+        {"ca": "mlx5_0", "port": 1, "state": "Down", "link_layer": "InfiniBand", "netdev": None, "gids": []},
+        {"ca": "mlx5_1", "port": 1, "state": "Active", "link_layer": "InfiniBand", "netdev": "ib0", "gids": []},
+        {
+            "ca": "mlx5_2",
+            "port": 2,
+            "state": "Active",
+            "link_layer": "Ethernet",
+            "netdev": "eth9",
+            "gids": [
+                {"index": 1, "gid": "fe80:0000:0000:0000:0000:0000:0000:0001", "type": "RoCE v2"},
+                {"index": 2, "gid": "0000:0000:0000:0000:0000:ffff:0a02:0001", "type": "IB/RoCE v1"},
+                {"index": 3, "gid": "0000:0000:0000:0000:0000:ffff:0a02:0001", "type": "RoCE v2"},
+            ],
+        },
+    ],
+}
+
+
+def test_ends() -> None:
+    assert ports_of("iperf3", INVENTORY) == [Port("10.0.0.1", 0, "10.0.0.1"), Port("10.1.0.1", 1, "10.1.0.1")]
+    assert ports_of("perftest", INVENTORY) == [
+        Port("mlx5_1:1", 1, "10.1.0.1", "mlx5_1", 1, None),
+        Port("mlx5_2:2", 2, "10.0.0.1", "mlx5_2", 2, 3),
+    ]
+    assert ports_of("perftest", {"ib": [3, {"state": "Active"}], "data_addresses": 4}) == []
+    assert ports_of("iperf3", None) == []
+
+
+@pytest.mark.parametrize(
+    ("layer", "values", "expected"),
+    [
+        (Layer.IPERF3, {"received": 8e9}, (1.0, "GB/s", None)),
+        (Layer.IPERF3, {"received": None}, (None, "GB/s", None)),
+        (Layer.IB_WRITE_BW, {"rows": [{"bytes": 1.0}, {"bytes": 1048576.0, "average": 5e9}]}, (5.0, "GB/s", 1048576)),
+        (Layer.IB_SEND_BW, {"rows": []}, (None, "GB/s", None)),
+        (Layer.IB_READ_LAT, {"rows": [{"bytes": 8.0, "t_typical": 3.2, "t_avg": 3.3}]}, (3.2, "us", 8)),
+        (Layer.IB_READ_LAT, {"rows": [{"bytes": 8.0, "t_avg": 3.3}]}, (3.3, "us", 8)),
+        (Layer.IB_READ_LAT, "nothing", (None, "us", None)),
+    ],
+)
+def test_values(layer: Layer, values: Any, expected: tuple[float | None, str, int | None]) -> None:
+    assert read(layer, values) == expected
+
+
+@pytest.mark.parametrize("count", [17, 18, 31])
+def test_a_ring_has_each_next_to_two_in_disjoint_rounds(count: int) -> None:
+    rounds = _ring(count)
+    pairs = [pair for one in rounds for pair in one]
+    assert len(pairs) == len({frozenset(pair) for pair in pairs}) == count
+    for one in rounds:
+        ends = [end for pair in one for end in pair]
+        assert len(ends) == len(set(ends))
