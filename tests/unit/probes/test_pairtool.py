@@ -29,7 +29,7 @@ TABLE = """\
 """
 LATENCY = """\
                     RDMA_Read Latency Test
- #bytes #iterations  t_min[usec]  t_max[usec]  t_typical[usec]  t_avg[usec]  99% percentile[usec]   99.9% percentile[usec]
+ #bytes #iterations  t_min[usec] t_max[usec] t_typical[usec]  t_avg[usec]  99% percentile[usec] 99.9% percentile[usec]
  8       2000         3.10         9.00         3.20             3.25         3.60                   8.00
 """
 SERVER = """\

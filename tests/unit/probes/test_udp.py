@@ -146,7 +146,9 @@ def test_too_many_targets() -> None:
 
 
 def test_drops_of_our_ports() -> None:
-    head = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt uid timeout inode ref pointer drops"
+    head = (
+        "  sl  local_address rem_address st tx_queue rx_queue tr tm->when retrnsmt uid timeout inode ref pointer drops"
+    )
     row = " {0}: 0100007F:{1} 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 1 2 0000000000000000 {2}"
     text = "\n".join([head, row.format(1, "1F90", 7), row.format(2, "1F91", 9), ""])
     assert udp.parse_drops(text, {0x1F90}) == 7
