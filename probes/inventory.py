@@ -178,3 +178,24 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
         cuda_libs=[path for path in files if "libnccl" not in path],
     )
     return value
+
+
+def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
+    """Return what is bad on this node alone: GPUs that are on PCI and that the driver does not show."""
+    on_pci, shown = value.get("pci_gpus"), value.get("gpus")
+    if not isinstance(on_pci, list) or not isinstance(shown, list):
+        return []
+    env = value.get("env")
+    # Where some are hidden on purpose, those on PCI are not missing.
+    if shown and isinstance(env, dict) and env.get("CUDA_VISIBLE_DEVICES") is not None:
+        return []
+    buses = [gpu.get("bus") for gpu in shown if isinstance(gpu, dict)]
+    missing = [str(bus) for bus in on_pci if bus not in buses]
+    if not missing or (shown and None in buses):
+        return []
+    if not shown and isinstance(env, dict) and env.get("CUDA_VISIBLE_DEVICES") == "":
+        return []
+    why = value.get("nvml_error")
+    text = "the driver shows %d of %d NVIDIA GPUs" % (len(on_pci) - len(missing), len(on_pci))
+    text += ": %s" % why if why else ", not %s" % ", ".join(missing[:4])
+    return [{"subject": "gpus", "verdict": "bad", "text": text}]

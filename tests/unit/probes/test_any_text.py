@@ -10,7 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui_probes import ibstat, inventory, libraries, nics, nvidia_smi, nvlink, ping, protocol, pythons, rdma, sysfs
+from fabtui_probes import (
+    drivers,
+    firewall,
+    host,
+    ibstat,
+    inventory,
+    libraries,
+    machine,
+    nics,
+    nvidia_smi,
+    nvlink,
+    ping,
+    protocol,
+    pythons,
+    rdma,
+    sysfs,
+)
 from fabtui_probes.formats import nvidia_errors
 from fabtui_probes.formats import nvlink as nvlink_format
 from fabtui_probes.formats.catalogue import formats
@@ -18,6 +34,18 @@ from fabtui_probes.formats.catalogue import formats
 from .places import SAMPLES
 
 PARSERS: list[Callable[[str], Any]] = [
+    drivers.parse_cmdline,
+    drivers.parse_modules,
+    drivers.parse_nvidia_version,
+    drivers.parse_release,
+    firewall.parse_iptables,
+    firewall.parse_nft,
+    host.parse_port_range,
+    machine.parse_cgroup,
+    machine.parse_chosen,
+    machine.parse_cpu_max,
+    machine.parse_cpuinfo,
+    machine.parse_meminfo,
     ibstat.parse_ibstat,
     inventory.parse_meminfo,
     inventory.parse_os_release,

@@ -274,3 +274,23 @@ def test_unlimited_is_not_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(resource, "getrlimit", lambda which: (65536, resource.RLIM_INFINITY))
     assert inventory.limits()["memlock"] == {"soft": 65536, "hard": -1}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"pci_gpus": ["a", "b"], "gpus": [{"bus": "a"}, {"bus": "b"}]}, None),
+        ({"pci_gpus": ["a", "b"], "gpus": [{"bus": "a"}]}, "the driver shows 1 of 2 NVIDIA GPUs, not b"),
+        (
+            {"pci_gpus": ["a", "b"], "gpus": [], "nvml_error": "Driver Not Loaded"},
+            "the driver shows 0 of 2 NVIDIA GPUs: Driver Not Loaded",
+        ),
+        ({"pci_gpus": ["a", "b"], "gpus": [{"bus": "a"}], "env": {"CUDA_VISIBLE_DEVICES": "0"}}, None),
+        ({"pci_gpus": ["a", "b"], "gpus": [], "env": {"CUDA_VISIBLE_DEVICES": ""}}, None),
+        ({"pci_gpus": ["a"], "gpus": [{"bus": None}]}, None),
+        ({"pci_gpus": None, "gpus": "x"}, None),
+        ({}, None),
+    ],
+)
+def test_gpus_that_the_driver_does_not_show(value: dict[str, Any], text: str | None) -> None:
+    assert [one["text"] for one in inventory.judge(value)] == ([text] if text else [])
