@@ -160,12 +160,28 @@ def _write(model: Model, found: Preflight, outputs: dict[str, Path | None]) -> l
 
 
 def _text(model: Model, found: Preflight, changed: Compared | None, given: dict[str, Any]) -> str:
+    from fabtui.cli.summary import takes_unicode
+
+    plain = "ascii" in given or not takes_unicode(sys.stdout)
+    return _printed(model, found, changed, given.get("baseline", ""), "all" in given, plain)
+
+
+def _printed(
+    model: Model, found: Preflight, changed: Compared | None, baseline: str, everything: bool, plain: bool
+) -> str:
     import shutil
 
     from fabtui.cli.preflighttext import preflight_text
-    from fabtui.cli.summary import takes_unicode
 
-    width = shutil.get_terminal_size((_FILE_WIDTH, 24)).columns if sys.stdout.isatty() else _FILE_WIDTH
-    plain = "ascii" in given or not takes_unicode(sys.stdout)
     color = sys.stdout.isatty()
-    return preflight_text(model, found, changed, given.get("baseline", ""), width, "all" in given, plain, color)
+    width = shutil.get_terminal_size((_FILE_WIDTH, 24)).columns if color else _FILE_WIDTH
+    return preflight_text(model, found, changed, baseline, width, everything, plain, color)
+
+
+def print_preflight(model: Model, plain: bool) -> int:
+    """Print the preflight of a recording; returns the exit code."""
+    from fabtui.diagnosis.preflight import preflight
+
+    found = preflight(model)
+    sys.stdout.write(_printed(model, found, None, "", False, plain))
+    return found.exit_code

@@ -107,7 +107,12 @@ def _as_text(path: Path, args: argparse.Namespace) -> int:
             model.apply(event)
         except (KeyError, ValueError, TypeError) as error:
             raise InputError(f"{path}: event {event.get('seq', '?')} cannot be used ({error})") from None
-    sys.stdout.write(summary(model, plain or not takes_unicode(sys.stdout), shown))
+    plain = plain or not takes_unicode(sys.stdout)
+    if model.options.get("looks_only"):
+        from fabtui.cli.preflight import print_preflight
+
+        return print_preflight(model, plain)
+    sys.stdout.write(summary(model, plain, shown))
     for line in write_outputs(model, request):
         print(line)
     return exit_code(model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -53,7 +54,15 @@ def dicts(value: Any) -> list[dict[str, Any]]:
 
 def text(value: Any) -> str | None:
     """Return a text, cleaned; None for what is no text, or an empty one."""
-    return (one_line(value, LONGEST) or None) if isinstance(value, str) else None
+    if not isinstance(value, str):
+        return None
+    return _cleaned(value) if len(value) <= LONGEST else one_line(value, LONGEST)
+
+
+# Nodes of a kind say the same in the same words.
+@functools.lru_cache(maxsize=8192)
+def _cleaned(value: str) -> str | None:
+    return one_line(value, LONGEST) or None
 
 
 def number(value: Any) -> int | float | None:

@@ -1,0 +1,49 @@
+"""A preflight over the nodes of a lab: real SSH, real probes, no rank."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+def fabtui(*argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "COLUMNS": "100", **environment}
+    return subprocess.run([sys.executable, "-m", "fabtui", *argv], capture_output=True, text=True, timeout=90, env=env)
+
+
+def test_the_nodes_of_a_lab_are_looked_at(tmp_path: Path) -> None:
+    own = tmp_path / "fabtui/probes"
+    own.mkdir(parents=True)
+    (own / "color.py").write_text("def run(args, emit, deadline):\n    return {'color': 'blue'}\n")
+    (own / "broken.py").write_text("def run(:\n")
+    before, record = tmp_path / "before.json", tmp_path / "r.jsonl.gz"
+    argv = ["--lab", "3x2", "--json", str(before), "--record", str(record)]
+    done = fabtui("preflight", *argv, XDG_CONFIG_HOME=str(tmp_path))
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    assert done.stdout.startswith("preflight: 3 nodes looked at, ")
+    assert "  color: color" in done.stdout
+    assert "broken.py is left out: line 1: invalid syntax" in done.stderr
+    nodes = json.loads(before.read_text())["nodes"]
+    assert [node["name"] for node in nodes] == ["n000", "n001", "n002"]
+    for node in nodes:
+        assert node["facts"]["memlock"] is not None
+        assert abs(node["facts"]["clock"]) < 5
+        assert node["facts"]["boot_id"] == nodes[0]["facts"]["boot_id"]
+    again = fabtui("preflight", "--lab", "3x2", "--no-record", "--quiet", "--baseline", str(record))
+    assert f"since {record}: nothing changed\n" in again.stdout, again.stdout + again.stderr
+    assert fabtui("replay", "--text", str(record)).stdout.startswith("preflight: 3 nodes looked at, ")
+
+
+def test_a_node_that_is_down_is_told_and_the_others_are_compared() -> None:
+    argv = ["--lab", "3x1", "--lab-fault", "n001=down", "--no-record", "--quiet", "--ascii"]
+    done = fabtui("preflight", *argv)
+    assert done.returncode in (1, 3), done.stdout + done.stderr
+    assert done.stdout.startswith("preflight: 2 nodes looked at, ")
+    assert "\ncould not be looked at\n  n001: " in done.stdout
