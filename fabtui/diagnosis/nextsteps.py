@@ -11,6 +11,8 @@ from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
 
+#: Where the two ranks of a test by hand meet.
+PORT = 29517
 _TROUBLE = (Verdict.TIMEOUT, Verdict.FAILED, Verdict.INCONCLUSIVE)
 #: What sends and receives, by PyTorch; the words in braces are filled in. No single quotes: a shell has those.
 _BY_HAND = (
@@ -133,7 +135,7 @@ def by_hand(model: Model, src: str, dst: str) -> str:
     master = ends[0].address or ends[0].node
     parts = []
     for rank, end in enumerate(ends):
-        words = [f"RANK={rank}", "WORLD_SIZE=2", f"MASTER_ADDR={one_line(master, 255)}", "MASTER_PORT=29517"]
+        words = [f"RANK={rank}", "WORLD_SIZE=2", f"MASTER_ADDR={one_line(master, 255)}", f"MASTER_PORT={PORT}"]
         words += [f"CUDA_VISIBLE_DEVICES={end.uuid or end.index}", "NCCL_DEBUG=INFO"] if gpu else []
         if not gpu and (name := _interface(model, end)):
             words.append(f"GLOO_SOCKET_IFNAME={name}")

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
 
-from fabtui.fabric.endpoint import Endpoint
-from fabtui.fabric.measurement import Layer, Measurement, Verdict
+from fabtui.diagnosis.nextsteps import PORT, by_fabtui, by_hand, pair_commands
+from fabtui.diagnosis.spread import NOTABLE, spread
+from fabtui.fabric.measurement import MESH, Layer, Measurement
 from fabtui.fabric.model import Model
 from fabtui.fabric.text import clean, one_line
 from fabtui.screen.axis import Seat
 from fabtui.screen.countertable import counter_lines
 from fabtui.screen.detail import DetailScreen, Lines, pairs, section, table
+from fabtui.screen.findingsview import cause_lines
 from fabtui.screen.levels import Glyphs, bytes_text
-from fabtui.screen.pairwords import of_layer, pair_name, summary_text, what_looks_told, what_partners_told, why_untested
+from fabtui.screen.pairaround import event_lines, history_lines, library_lines, neighbour_lines
+from fabtui.screen.pairpath import hops, path_lines
+from fabtui.screen.pairwords import (
+    change_lines,
+    of_layer,
+    pair_name,
+    summary_text,
+    what_looks_told,
+    what_partners_told,
+    why_untested,
+)
 from fabtui.screen.words import (
     MEASURED_LAYERS,
     MUTED,
     Part,
     class_of,
     failure_text,
+    plain,
     share_text,
     time_text,
     value_text,
@@ -31,7 +43,8 @@ from fabtui.screen.wrapping import beside, stacked
 
 #: From this width on the two directions stand side by side.
 _SIDE_BY_SIDE = 100
-_MOST_ATTEMPTS = 40
+#: Layers of the way between two nodes that are shown where they were measured.
+_ALSO = tuple(layer for layer in MESH if layer not in MEASURED_LAYERS)
 _RAW_LIMIT = 20_000
 
 
@@ -50,7 +63,8 @@ class PairScreen(DetailScreen):
         Binding("x", "turn", "turn", id="pair.turn", tooltip="look from the other end"),
         Binding("n", "node(0)", "node", id="pair.node", tooltip="look at the first node"),
         Binding("N", "node(1)", "other node", id="pair.other-node", tooltip="look at the second node"),
-        Binding("y", "copy", "copy", id="pair.copy", tooltip="copy what is known of the pair"),
+        Binding("y", "copy", "copy", id="pair.copy", tooltip="copy what is known, the findings and what to type next"),
+        Binding("Y", "copy_command", "copy command", id="pair.copy-command", tooltip="copy the command that tests it"),
     ]
 
     def __init__(self, source: Seat, target: Seat) -> None:
@@ -73,16 +87,51 @@ class PairScreen(DetailScreen):
 
     def body_lines(self, width: int) -> Lines:
         """Return all that is known."""
-        model, glyphs = self.fabric_app.model, self.fabric_app.glyphs
+        app = self.fabric_app
+        model, glyphs = app.model, app.glyphs
         there = direction_lines(model, self.source, self.target, glyphs)
         back = direction_lines(model, self.target, self.source, glyphs)
-        lines = beside(there, back, width) if width >= _SIDE_BY_SIDE else stacked([*there, [], *back], width)
+        tests = None not in (self.source.number, self.target.number) and self.source.number != self.target.number
+        findings = stacked(self._finding_lines(width), width, 14) if tests else []
+        if width >= _SIDE_BY_SIDE:
+            lines = beside(there, back, width) + findings
+        else:
+            lines = [*stacked(there, width), *findings, [], *stacked(back, width)]
+        if self.source.number is None or self.target.number is None:
+            return lines
+        if not tests:
+            return lines + _ends_lines(model, (self.source, self.target))
+        ends = model.endpoints[self.source.number], model.endpoints[self.target.number]
+        names = str(ends[0]), str(ends[1])
+        tested = _tested(model, self.source, self.target)
+        latest = _latest(model, self.source, self.target)
+        way = hops(model, *ends, next((one for one in latest if one.transport), tested))
+        lines += section("path", "as far as it is known")
+        lines += path_lines(way, (ends[0].node, ends[1].node), width, glyphs)
+        layer = tested.layer if tested is not None else Layer.P2P
+        lines += neighbour_lines(model, *ends, layer, glyphs)
+        lines += history_lines(model, *names, glyphs)
+        lines += counter_lines(model, tested)
+        lines += library_lines(latest) + event_lines(model, *names)
+        lines += hand_lines(model, *names)
         lines += _ends_lines(model, (self.source, self.target))
-        lines += _next_lines(model, self.source, self.target)
-        lines += counter_lines(model, _tested(model, self.source, self.target))
-        lines += _history_lines(model, self.source, self.target, glyphs)
         lines += _raw_lines(model, self.source, self.target)
         return lines
+
+    def _finding_lines(self, width: int) -> Lines:
+        """Return the findings that explain the pair, either way, and what to type next."""
+        model, findings = self.fabric_app.model, self.fabric_app.main.findings
+        names = [str(model.endpoints[seat.number]) for seat in (self.source, self.target) if seat.number is not None]
+        found = dict([*findings.of_pair(names[0], names[1]), *findings.of_pair(names[1], names[0])])
+        lines: Lines = []
+        for number, one in sorted(found.items()):
+            lines += cause_lines(one, width, number)
+        if lines:
+            return section("findings") + lines
+        commands = pair_commands(model, names[0], names[1]) + pair_commands(model, names[1], names[0])
+        if not commands:
+            return []
+        return section("look further") + [[(f"  {command}", "$accent")] for command in dict.fromkeys(commands)]
 
     async def action_retest(self, both: bool) -> None:
         """Test the pair again, this way or both ways."""
@@ -102,7 +151,22 @@ class PairScreen(DetailScreen):
 
     def action_copy(self) -> None:
         """Copy what is known, as plain text."""
-        self.fabric_app.copy(summary_text(self.fabric_app.model, self.source, self.target))
+        model = self.fabric_app.model
+        lines = [summary_text(model, self.source, self.target)]
+        if self.source.number is not None and self.target.number is not None:
+            lines += ["", *(plain(line).rstrip() for line in self._finding_lines(200)[1:])]
+            names = str(model.endpoints[self.source.number]), str(model.endpoints[self.target.number])
+            lines += ["", f"by hand: {by_fabtui(model, *names)}"] if names[0] != names[1] else []
+        self.fabric_app.copy("\n".join(lines))
+
+    def action_copy_command(self) -> None:
+        """Copy the command that tests the pair alone."""
+        if self.source.number is None or self.target.number is None or self.source.number == self.target.number:
+            self.fabric_app.tell("there is nothing to test between these two")
+            return
+        model = self.fabric_app.model
+        names = str(model.endpoints[self.source.number]), str(model.endpoints[self.target.number])
+        self.fabric_app.copy(by_fabtui(model, *names))
 
 
 def _tested(model: Model, source: Seat, target: Seat) -> Measurement | None:
@@ -118,6 +182,10 @@ def direction_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) ->
     for layer in MEASURED_LAYERS:
         measurement = of_layer(model, layer, source, target)
         lines += _layer_lines(model, layer, measurement, glyphs)
+    for layer in _ALSO:
+        if (measurement := of_layer(model, layer, source, target)) is not None:
+            lines += _layer_lines(model, layer, measurement, glyphs)
+    lines += [[("  ", ""), *line] for line in change_lines(model, source, target)]
     p2p = of_layer(model, Layer.P2P, source, target) or of_layer(model, Layer.WORLD, source, target)
     if p2p is not None:
         rows = [
@@ -126,6 +194,7 @@ def direction_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) ->
             ("message", bytes_text(p2p.bytes) or "-"),
             ("how", one_line(p2p.how or "-", 160)),
             ("when", f"{time_text(p2p.time)}, attempt {p2p.attempts}"),
+            *_times(p2p),
         ]
         lines += pairs(rows, 9)
     lines += [[(f"  {note}", "$warning")] for note in what_looks_told(model, source, target)]
@@ -136,6 +205,19 @@ def direction_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) ->
     if why:
         lines.append([(f"  {why}", "$warning")])
     return lines
+
+
+def _times(measurement: Measurement) -> list[tuple[str, str]]:
+    """Return the times of single messages, and what both ways at once reached, where those are known."""
+    rows = []
+    found = spread(measurement)
+    if found is not None:
+        note = ": some take far longer" if found.ratio > NOTABLE else ""
+        rows.append(("times", f"median {found.median * 1e6:.4g} us, p99 {found.p99 * 1e6:.4g} us{note}"))
+    both = (measurement.extra or {}).get("both_ways")
+    if isinstance(both, (int, float)):
+        rows.append(("both ways", f"{both:.3g} {measurement.unit}"))
+    return rows
 
 
 def _layer_lines(model: Model, layer: Layer, measurement: Measurement | None, glyphs: Glyphs) -> Lines:
@@ -208,66 +290,28 @@ def _ends_lines(model: Model, seats: tuple[Seat, Seat]) -> Lines:
     return section("ends") + table(["endpoint", "what", "PCI", "NIC", "rail", "address", "port"], rows)
 
 
-def next_commands(model: Model, source: Seat, target: Seat) -> list[str]:
-    """Return commands that look further into what is wrong with a pair, ready to be typed."""
-    if source.number is None or target.number is None:
-        return []
-    src, dst = model.endpoints[source.number], model.endpoints[target.number]
-    commands = []
-    for layer in (Layer.PING, Layer.P2P):
-        measurement = of_layer(model, layer, source, target)
-        if measurement is None or src.node == dst.node:
-            continue
-        verdict = model.verdict(measurement)
-        if verdict in (Verdict.TIMEOUT, Verdict.FAILED, Verdict.INCONCLUSIVE):
-            commands += _path_commands(src, dst, measurement)
-    return list(dict.fromkeys(commands))
+def _latest(model: Model, source: Seat, target: Seat) -> list[Measurement]:
+    """Return what counts of a pair in the layers that have text of the library, both ways."""
+    ways = ((source, target), (target, source))
+    found = (of_layer(model, layer, *way) for way in ways for layer in (Layer.P2P, Layer.WORLD))
+    return [one for one in found if one is not None]
 
 
-def _path_commands(src: Endpoint, dst: Endpoint, measurement: Measurement) -> list[str]:
-    here, there = measurement.src_addr or src.address, measurement.dst_addr or dst.address
-    if not here or not there:
-        return []
-    here, there = one_line(here, 60), one_line(there, 60)
-    ssh = f"ssh {shlex.quote(one_line(src.node, 255))}"
-    return [
-        f"{ssh} ping -c3 -I {shlex.quote(here)} {shlex.quote(there)}",
-        f"{ssh} ip route get {shlex.quote(there)} from {shlex.quote(here)}",
+def hand_lines(model: Model, src: str, dst: str) -> Lines:
+    """Return the commands that test a pair without this session, and what they need."""
+    lines = section("by hand", "Y copies the first")
+    lines += [
+        [("  with fabtui, on this machine: this pair alone", MUTED)],
+        [(f"  {by_fabtui(model, src, dst)}", "$accent")],
     ]
-
-
-def _next_lines(model: Model, source: Seat, target: Seat) -> Lines:
-    commands = next_commands(model, source, target) + next_commands(model, target, source)
-    if not commands:
-        return []
-    return section("look further") + [[(f"  {command}", "")] for command in commands]
-
-
-def _history_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) -> Lines:
-    if source.number is None or target.number is None:
-        return []
-    names = [str(model.endpoints[number]) for number in (source.number, target.number)]
-    found: list[Measurement] = []
-    for src, dst in ((names[0], names[1]), (names[1], names[0])):
-        for layer in (Layer.P2P, Layer.WORLD, Layer.LATENCY):
-            found += model.history(layer, src, dst)
-    if not found:
-        return []
-    found.sort(key=lambda m: m.time)
-    rows, styles = [], {}
-    for at, one in enumerate(found[-_MOST_ATTEMPTS:]):
-        word, styles[at, 3] = verdict_part(one.verdict, glyphs)
-        way = ">" if one.src == names[0] else "<"
-        rows.append(
-            [time_text(one.time), way, str(one.layer), word, value_text(one), str(one.attempts), failure_text(one)]
-        )
-    note = (
-        f"the latest {_MOST_ATTEMPTS} of {len(found)}"
-        if len(found) > _MOST_ATTEMPTS
-        else f"> is {names[0]} to {names[1]}"
-    )
-    headings = ["time", "", "layer", "verdict", "value", "attempt", "what went wrong"]
-    return section("history", one_line(note, 160)) + table(headings, rows, styles)
+    command = by_hand(model, src, dst)
+    if command:
+        where = "on this machine, as the nodes are" if model.lab else "a login on both nodes without a question"
+        lines += [
+            [(f"  without it: PyTorch on both nodes, the free port {PORT}, {where}", MUTED)],
+            [(f"  {command}", "$accent")],
+        ]
+    return lines
 
 
 def _raw_lines(model: Model, source: Seat, target: Seat) -> Lines:

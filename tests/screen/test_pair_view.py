@@ -1,0 +1,214 @@
+"""The pair in detail: its way, its neighbours, its history, the library's log, the commands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fabtui.fabric.events import Kind, event
+from fabtui.fabric.measurement import Layer, Measurement, Verdict
+from fabtui.fabric.model import Model
+from fabtui.screen.levels import Glyphs
+from fabtui.screen.pairaround import event_lines, history_lines, library_lines, neighbour_lines
+from fabtui.screen.pairpath import hops, path_lines
+from fabtui.screen.strip import cells_strip, sparkline
+from fabtui.screen.words import plain
+from fabtui.screen.wrapping import Lines
+from tests.screen.conftest import Opened, screen_text
+from tests.screen.fakefeed import FAILED, FakeFeed, Story, sweep_of_two
+
+GLYPHS = Glyphs(False)
+
+
+def text(lines: Lines) -> str:
+    return "\n".join(plain(line).rstrip() for line in lines)
+
+
+def way(model: Model, src: str, dst: str, width: int = 200) -> str:
+    a, b = model.number(src), model.number(dst)
+    assert a is not None
+    assert b is not None
+    ends = model.endpoints[a], model.endpoints[b]
+    stations = hops(model, *ends, model.latest(Layer.P2P, src, dst))
+    return text(path_lines(stations, (ends[0].node, ends[1].node), width, GLYPHS))
+
+
+def test_the_way_between_nodes_names_every_station_it_knows() -> None:
+    found = way(sweep_of_two().shadow, "n000:0", "n001:1")
+    names = found.splitlines()[1].replace("─", " ").split()
+    assert " ".join(names) == "GPU 0 PCIe switch host memory mlx5_0 network mlx5_1 host memory PCIe switch GPU 1"
+    assert "rail 0" in found
+    assert "10.0.0.1" in found
+    assert "Active 400 Gb/s" in found
+    assert "NET/IB" in found
+    assert found.splitlines()[0].split() == ["n000", "n001"]
+
+
+def test_the_way_back_tells_of_the_way_there() -> None:
+    model = sweep_of_two().shadow
+    a, b = (model.endpoints[model.number(name) or 0] for name in FAILED)
+    stations = hops(model, a, b, model.latest(Layer.P2P, FAILED[1], FAILED[0]))
+    about = {hop.name: hop.about for hop in stations}
+    assert about["mlx5_1"][1] == "10.1.0.1"
+    assert about["mlx5_2"][1] == "10.2.0.2"
+
+
+def test_gpu_direct_goes_past_the_memory_of_the_host() -> None:
+    found = way(sweep_of_two().shadow, "n000:0", "n001:0")
+    assert "GDRDMA" in found
+    assert "host memory" not in found
+
+
+def test_a_narrow_pcie_link_is_told() -> None:
+    assert "gen5 x8 of x16" in way(sweep_of_two().shadow, "n000:3", "n001:0")
+
+
+def test_what_is_not_known_is_a_question_mark() -> None:
+    model = Model()
+    model.apply(event(Kind.START, nodes=["a", "b"], time=1.0))
+    ends = [{"number": n, "node": node, "index": 0, "kind": "gpu"} for n, node in enumerate("ab")]
+    model.apply(event(Kind.ENDPOINTS, endpoints=ends, time=1.0))
+    found = way(model, "a:0", "b:0")
+    assert found.splitlines()[1].replace("─", " ").split() == [
+        "GPU",
+        "0",
+        "PCIe",
+        "?",
+        "network",
+        "?",
+        "PCIe",
+        "GPU",
+        "0",
+    ]
+    assert "transport ?" in found
+
+
+def test_the_way_within_a_node() -> None:
+    story = Story(["a"], 2)
+    story.connect("a")
+    story.endpoints("a")
+    links = [{"link": n, "state": "active" if n else "inactive", "speed": 26.5} for n in range(4)]
+    gpus = [{"index": n, "links": links} for n in range(2)]
+    story.add(event(Kind.LOOK, node="a", probe="nvlink", value={"gpus": gpus}))
+    story.measured(*story.good("a:0", "a:1"), *story.good("a:1", "a:0", transport="SHM/direct"))
+    assert "NVLink" in way(story.shadow, "a:0", "a:1")
+    assert "3 of 4 links" in way(story.shadow, "a:0", "a:1")
+    assert "host memory" in way(story.shadow, "a:1", "a:0")
+
+
+def test_where_it_is_too_wide_it_goes_down() -> None:
+    lines = way(sweep_of_two().shadow, "n000:0", "n001:1", 60).splitlines()
+    assert lines[0].strip() == "n000"
+    assert lines[1].split() == ["│", "GPU", "0", "H200,", "0000:0a:00.0"]
+    assert lines[-1].strip() == "n001"
+    assert next(line for line in lines if "mlx5_0" in line).split()[2:5] == ["rail", "0,", "10.0.0.1,"]
+    assert max(map(len, lines)) <= 60
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"gpus": "none", "nics": 3, "ib": [None, 7]},
+        {"gpus": [{"index": 0, "pcie": "x16", "nic": 3}], "nics": [{}], "ib": [{"ca": ["x"]}]},
+        {"ib": [{"ca": "mlx5_0", "state": "\x1b[31mDown", "rate": "fast"}]},
+    ],
+)
+def test_an_inventory_of_any_shape_draws_a_way(value: Any) -> None:
+    story = sweep_of_two()
+    story.add(event(Kind.INVENTORY, node="n000", value=value))
+    found = way(story.shadow, "n000:0", "n001:1")
+    assert "GPU 0" in found
+    assert "\x1b" not in found
+
+
+def test_neighbours_tell_whether_it_is_the_pair_or_more() -> None:
+    model = sweep_of_two().shadow
+    a, b = model.number(FAILED[0]), model.number(FAILED[1])
+    assert a is not None
+    assert b is not None
+    rows = text(neighbour_lines(model, model.endpoints[a], model.endpoints[b], Layer.P2P, GLYPHS)).splitlines()
+    assert rows[3].split() == ["n000:1", ">", "others", "of", "n001", "3", "43.9", "44.2", "44.4", "1", ".!."]
+    assert rows[4].split()[:6] == ["others", "of", "n000", ">", "n001:2", "3"]
+    assert rows[4].endswith("..T")
+    assert rows[5].split()[:4] == ["n000", ">", "n001", "16"]
+    assert rows[5].endswith("3  .....!x.......T.")
+    assert rows[6].split()[:4] == ["n001", ">", "n000", "16"]
+
+
+def test_the_history_is_a_sparkline_and_a_table() -> None:
+    story = sweep_of_two()
+    for verdict, value in ((Verdict.OK, 44.0), (Verdict.TIMEOUT, None), (Verdict.OK, 22.0)):
+        one = Measurement(Layer.P2P, *FAILED, verdict, value, "GB/s", 256 << 20, story.now)
+        story.measured(one)
+    history = story.shadow.history(Layer.P2P, *FAILED)
+    assert plain(sparkline(story.shadow, history, GLYPHS)) == "x█T▄"
+    assert plain(sparkline(story.shadow, history, Glyphs(True))) == "x#T:"
+    found = text(history_lines(story.shadow, *FAILED, GLYPHS))
+    assert "4 attempts, 3 bad, 22.0 to 44.0 GB/s" in found
+    assert "~ flapping: turned 3 times" in found
+    times = [line.split()[2] for line in found.splitlines() if ":" in line.split()[0]]
+    assert times[0] == "p2p", "the latest first"
+
+
+def test_cells_of_nodes_are_told_apart_in_a_strip() -> None:
+    model = sweep_of_two().shadow
+    parts = cells_strip(model, Layer.P2P, [(1, n) for n in range(8)], GLYPHS)
+    assert plain(parts) == ". .. .!x."
+    assert [style for text, style in parts if text == "!"] == ["bold $warning"]
+
+
+def test_the_librarys_log_comes_with_its_warnings_first() -> None:
+    raw = "[n000:1]\nNCCL INFO Channel 00/1\nseconds: 1\n[n001:2]\nNCCL WARN ibv_modify_qp failed with 110\x1b[31m"
+    one = Measurement(Layer.P2P, *FAILED, Verdict.FAILED, raw=raw)
+    lines = [plain(line).strip() for line in library_lines([one, one])[2:]]
+    assert lines == ["n001:2  NCCL WARN ibv_modify_qp failed with 110[31m", "n000:1  NCCL INFO Channel 00/1"]
+
+
+def test_the_event_log_of_a_pair_has_what_names_it_and_not_its_like() -> None:
+    story = sweep_of_two()
+    for words in ("n000:1 is slow", "n000:11 is slow", "xn000:1 is slow", "n000:1 - n001:2 is timeout now"):
+        story.log(words)
+    found = [plain(line).split("  ")[-1] for line in event_lines(story.shadow, *FAILED)[2:]]
+    assert found == ["n000:1 - n001:2 is timeout now", "n000:1 is slow"]
+
+
+async def test_the_pair_has_it_all_and_y_takes_it_along(opened: Opened) -> None:
+    story = sweep_of_two()
+    deltas = {
+        "hca": {"mlx5_1/1": {"local_ack_timeout_err": 7}},
+        "errors": [["hca", "mlx5_1/1", "local_ack_timeout_err"]],
+    }
+    story.add(event(Kind.COUNTERS, node="n000", since=0.0, until=story.now + 9, deltas=deltas))
+    async with opened(FakeFeed(story.events), size=(140, 110)) as (app, pilot):
+        await pilot.press("right_square_bracket", "right_square_bracket", "enter")
+        await pilot.pause()
+        found = screen_text(app)
+        for words in (
+            "2 n000:1 > n001:2 failed   1 cell",
+            "path  as far as it is known",
+            "others of n000 > n001:2",
+            "local_ack_timeout_err",
+            "log of the library",
+            "NCCL WARN ibv_modify_qp failed",
+            "by hand",
+            "--pair 'n000:1>n001:2'",
+            "torch.distributed",
+        ):
+            assert words in found, words
+        await pilot.press("y")
+        assert "next    ping -c3 -I 10.1.0.1 10.2.0.2" in app.clipboard
+        assert "by hand: fabtui run --lab 2x4" in app.clipboard
+        await pilot.press("Y")
+        assert app.clipboard.startswith("fabtui run --lab 2x4")
+        assert "\n" not in app.clipboard
+
+
+async def test_an_endpoint_with_itself_has_no_way_and_no_command(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(80, 40)) as (app, pilot):
+        await pilot.press("down", "enter")
+        await pilot.pause()
+        assert "path" not in screen_text(app)
+        await pilot.press("Y")
+        await pilot.pause(0.1)
+        assert "nothing to test" in "".join(note.message for note in app._notifications)
