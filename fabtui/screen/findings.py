@@ -10,6 +10,7 @@ from fabtui.diagnosis.survey import Survey
 from fabtui.fabric.endpoint import PairClass
 from fabtui.fabric.measurement import Layer
 from fabtui.fabric.model import Model
+from fabtui.fabric.text import one_line
 from fabtui.screen.levels import LOWER_IS_BETTER, Glyphs, full_number
 from fabtui.screen.words import CLASS_WORDS, MUTED, Part, plain
 from fabtui.screen.wrapping import Lines, between, stacked
@@ -88,7 +89,7 @@ def _block(number: int, one: Cause, pair: tuple[str, str] | None, width: int, ev
     """Return the lines of a finding: its title with how many cells it has, and a few lines of what says so."""
     style = _STYLES[one.verdict]
     here = pair is not None and pair in one.cells
-    head: list[Part] = [(f"{number}", f"{style} reverse" if here else style), (" ", ""), (one.title, "")]
+    head: list[Part] = [(f"{number}", f"{style} reverse" if here else style), (" ", ""), (one_line(one.title, 300), "")]
     count: list[Part] = [(one.count_text, MUTED)]
     lines: Lines = [between(head, count, width, glyphs.ellipsis)]
     if len(plain(head)) + len(one.count_text) + 1 > width:
@@ -96,7 +97,7 @@ def _block(number: int, one: Cause, pair: tuple[str, str] | None, width: int, ev
         if len(plain(lines[-1])) + len(one.count_text) + 1 > width:
             lines.append([])
         lines[-1] = between(lines[-1], count, width, glyphs.ellipsis)
-    return lines + stacked([[(f"  {text}", MUTED)] for text in one.evidence], width, 2)[:evidence]
+    return lines + stacked([[(f"  {one_line(text, 400)}", MUTED)] for text in one.evidence], width, 2)[:evidence]
 
 
 def class_lines(model: Model, layer: Layer, bad: Counter[PairClass]) -> Lines:

@@ -7,6 +7,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from fabtui.diagnosis.causes import Cause
+from fabtui.fabric.text import one_line
 from fabtui.screen.detail import DetailScreen, Lines
 from fabtui.screen.words import MUTED, Part, plain
 from fabtui.screen.wrapping import stacked
@@ -81,13 +82,13 @@ def cause_lines(one: Cause, width: int, number: int | None = None) -> Lines:
     """Return a finding with its evidence, its cells and the commands that look further."""
     lead = "" if number is None else f"{number} "
     lines: Lines = [
-        [(f"  {lead}", _STYLES[one.verdict]), (one.title, "bold"), (f"   {one.count_text}", MUTED)],
+        [(f"  {lead}", _STYLES[one.verdict]), (one_line(one.title, 300), "bold"), (f"   {one.count_text}", MUTED)],
     ]
-    lines += [[(f"      {text}", "")] for text in one.evidence]
+    lines += [[(f"      {one_line(text, 400)}", "")] for text in one.evidence]
     if one.cells:
-        named = ", ".join(f"{src} > {dst}" for src, dst in sorted(one.cells)[:_MOST_CELLS])
+        named = ", ".join(one_line(f"{src} > {dst}", 120) for src, dst in sorted(one.cells)[:_MOST_CELLS])
         more = f" and {len(one.cells) - _MOST_CELLS} more" if len(one.cells) > _MOST_CELLS else ""
         lines.append([("      cells   ", MUTED), (named + more, MUTED)])
     for at, command in enumerate(one.next):
-        lines.append([("      next    " if not at else "              ", MUTED), (command, "$accent")])
+        lines.append([("      next    " if not at else "              ", MUTED), (one_line(command, 4000), "$accent")])
     return stacked(lines, width, 14)

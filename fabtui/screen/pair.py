@@ -131,7 +131,9 @@ class PairScreen(DetailScreen):
         commands = pair_commands(model, names[0], names[1]) + pair_commands(model, names[1], names[0])
         if not commands:
             return []
-        return section("look further") + [[(f"  {command}", "$accent")] for command in dict.fromkeys(commands)]
+        return section("look further") + [
+            [(f"  {one_line(command, 4000)}", "$accent")] for command in dict.fromkeys(commands)
+        ]
 
     async def action_retest(self, both: bool) -> None:
         """Test the pair again, this way or both ways."""
@@ -156,7 +158,7 @@ class PairScreen(DetailScreen):
         if self.source.number is not None and self.target.number is not None:
             lines += ["", *(plain(line).rstrip() for line in self._finding_lines(200)[1:])]
             names = str(model.endpoints[self.source.number]), str(model.endpoints[self.target.number])
-            lines += ["", f"by hand: {by_fabtui(model, *names)}"] if names[0] != names[1] else []
+            lines += ["", f"by hand: {one_line(by_fabtui(model, *names), 4000)}"] if names[0] != names[1] else []
         self.fabric_app.copy("\n".join(lines))
 
     def action_copy_command(self) -> None:
@@ -166,7 +168,7 @@ class PairScreen(DetailScreen):
             return
         model = self.fabric_app.model
         names = str(model.endpoints[self.source.number]), str(model.endpoints[self.target.number])
-        self.fabric_app.copy(by_fabtui(model, *names))
+        self.fabric_app.copy(one_line(by_fabtui(model, *names), 4000))
 
 
 def _tested(model: Model, source: Seat, target: Seat) -> Measurement | None:
@@ -302,14 +304,14 @@ def hand_lines(model: Model, src: str, dst: str) -> Lines:
     lines = section("by hand", "Y copies the first")
     lines += [
         [("  with fabtui, on this machine: this pair alone", MUTED)],
-        [(f"  {by_fabtui(model, src, dst)}", "$accent")],
+        [(f"  {one_line(by_fabtui(model, src, dst), 4000)}", "$accent")],
     ]
     command = by_hand(model, src, dst)
     if command:
         where = "on this machine, as the nodes are" if model.lab else "a login on both nodes without a question"
         lines += [
             [(f"  without it: PyTorch on both nodes, the free port {PORT}, {where}", MUTED)],
-            [(f"  {command}", "$accent")],
+            [(f"  {one_line(command, 8000)}", "$accent")],
         ]
     return lines
 

@@ -114,10 +114,10 @@ def history_lines(model: Model, src: str, dst: str, glyphs: Glyphs) -> Lines:
             [time_text(one.time), way, str(one.layer), word, value_text(one), str(one.attempts), failure_text(one)]
         )
     cut = f"the latest {_MOST_ATTEMPTS} of {len(found)}, " if len(found) > _MOST_ATTEMPTS else ""
-    note = f"{cut}the latest first; > is {src} to {dst}"
+    note = one_line(f"{cut}the latest first; > is {src} to {dst}", 160)
     headings = ["time", "", "layer", "verdict", "value", "attempt", "what went wrong"]
     sparks = spark_lines(model, src, dst, glyphs)
-    return section("history", one_line(note, 160)) + sparks + table(headings, rows, styles)
+    return section("history", note) + sparks + table(headings, rows, styles)
 
 
 def library_lines(measurements: list[Measurement]) -> Lines:

@@ -146,8 +146,8 @@ def test_the_history_is_a_sparkline_and_a_table() -> None:
     assert plain(sparkline(story.shadow, history, Glyphs(True))) == "x#T:"
     found = text(history_lines(story.shadow, *FAILED, GLYPHS))
     assert "4 attempts, 3 bad, 22.0 to 44.0 GB/s" in found
-    assert "~ flapping: turned 3 times" in found
-    times = [line.split()[2] for line in found.splitlines() if ":" in line.split()[0]]
+    assert "~ flapping: turned 2 times" in found
+    times = [line.split()[2] for line in found.splitlines() if line[2:4].isdigit()]
     assert times[0] == "p2p", "the latest first"
 
 
