@@ -114,7 +114,7 @@ def run(
         ``{"source": "kmsg"|"dmesg"|"journal"|"none", "readable": "yes"|"not permitted"|"unknown", "lines", "events"
         (the last ones), "counts" (the worst ones first), "xids", "boards", "devices" (`dmesg`), "uptime" (s),
         "error"}``. That it may not be read is no error: most nodes let only root do it. Where the uptime of an event is
-        known, ``age`` (s) is how long ago it was.
+        known, ``age`` (s) is how long ago it was; a count has its ``verdict``.
     """
     log = read_log(deadline * 0.8, kmsg)
     values = dmesg.parse_kernel(log.text).values
@@ -125,6 +125,7 @@ def run(
         event["age"] = _age(uptime, event["uptime"])
     for entry in values["counts"]:
         entry["age"] = _age(uptime, entry["last"])
+        entry["verdict"] = verdict(entry)
     readable = {True: "yes", False: "not permitted", None: "unknown"}[log.permitted]
     return {"source": log.source, "readable": readable, "uptime": uptime, "error": log.error, **values}
 
@@ -161,18 +162,22 @@ def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
 
 
 def _judged(entry: Dict[str, Any]) -> List[Dict[str, str]]:
-    verdict = _verdict(entry)
-    if verdict is None:
+    found = verdict(entry)
+    if found is None:
         return []
     age, times = count(entry, "age"), count(entry, "count") or 1
-    if age is not None and age > OLD and verdict != "note":
-        verdict = "note"
     words = [str(entry.get("text", ""))[:200]]
     if times > 1:
         words.append("%d times" % times)
     if age is not None:
         words.append("last %s ago" % _long(age))
-    return [{"subject": _subject(entry), "verdict": verdict, "text": "%s: %s" % (_name(entry), "; ".join(words))}]
+    return [{"subject": _subject(entry), "verdict": found, "text": "%s: %s" % (_name(entry), "; ".join(words))}]
+
+
+def verdict(entry: Dict[str, Any]) -> Optional[str]:
+    """Return ``bad``, ``warn`` or ``note`` for a count of reports, None where it says nothing; old ones are notes."""
+    age, found = count(entry, "age"), _verdict(entry)
+    return "note" if found and age is not None and age > OLD else found
 
 
 def _verdict(entry: Dict[str, Any]) -> Optional[str]:

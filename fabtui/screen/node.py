@@ -9,6 +9,7 @@ from textual.binding import Binding, BindingType
 from fabtui.fabric.model import Model, NodeRecord
 from fabtui.fabric.text import clean, one_line
 from fabtui.screen.detail import DetailScreen, Lines, pairs, section
+from fabtui.screen.gputables import gpu_state_lines, kernel_lines
 from fabtui.screen.nodetables import (
     gpu_lines,
     ib_lines,
@@ -100,11 +101,12 @@ def node_lines(model: Model, record: NodeRecord) -> Lines:
     else:
         lines += section("system") + pairs(system_lines(inventory))
         lines += gpu_lines(inventory) + process_lines(inventory)
+    lines += gpu_state_lines(record.looks.get("gpus"), record.looks.get("gpuload"))
     lines += nvlink_lines(record.looks.get("nvlink"), record.first_looks.get("nvlink"))
     lines += ib_lines(record.looks.get("ibstat"), inventory)
     if inventory is not None:
         lines += nic_lines(inventory) + library_lines(inventory)
-    lines += own_lines(record) + _raw_lines(record)
+    lines += kernel_lines(record.looks.get("kernel")) + own_lines(record) + _raw_lines(record)
     return lines
 
 

@@ -102,7 +102,7 @@ def test_what_is_told_is_bounded_and_the_worst_comes_first(tree: Tree, tmp_path:
     device.write_text(noise + KMSG)
     value = look(tree, device)
     assert (len(value["events"]), len(value["counts"])) == (kernel.EVENTS, kernel.COUNTS)
-    assert value["counts"][0]["kind"] == "xid"
+    assert (value["counts"][0]["kind"], value["counts"][0]["verdict"]) == ("xid", "bad")
     assert value["lines"] > 300
 
 
