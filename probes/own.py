@@ -1,10 +1,22 @@
-"""A probe of the user's own, out of the payload: run, held to a size, judged; whatever it does, one line says so."""
+"""A probe of the user's own, out of the payload: run in a process of its own, held to a size, judged.
+
+Whatever it does, the probes beside it go on, and one line says what was wrong with it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import json
 import math
-from typing import Any, Dict, List
+import os
+import resource
+import select
+import signal
+import time
+from typing import Any, Dict, List, Optional
+
+from fabtui_probes import reaping, spawn
 
 PACKAGE = "fabtui_own"
 #: The most characters and numbers that a probe may give.
@@ -12,6 +24,7 @@ MOST = 200000
 _DEEPEST = 12
 _JUDGEMENTS = 50
 _TEXT = 300
+_MOST_MEMORY = 4 << 30
 
 Judgement = Dict[str, str]
 
@@ -75,16 +88,11 @@ def _words(module: Any, constant: str) -> Dict[str, str]:
     return {str(name)[:60]: str(word)[:20] for name, word in list(words.items())[:200]}
 
 
-def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
-    """Run the module ``fabtui_own.NAME``, with ``NAME`` the argument ``name``.
-
-    Returns:
-        ``{"own": True, "value": {...}, "units": {...}, "compare": {...}, "judged": [...], "problem": text or None}``.
-    """
+def _found(name: str, args: Dict[str, Any], deadline: float) -> Dict[str, Any]:
     found: Dict[str, Any] = {"own": True, "value": {}, "units": {}, "compare": {}, "judged": [], "problem": None}
     try:
-        module = importlib.import_module(PACKAGE + "." + str(args["name"]))
-        value = module.run(dict(args), _nothing, deadline)
+        module = importlib.import_module(PACKAGE + "." + name)
+        value = module.run(args, _nothing, deadline)
         if isinstance(value, str):
             if len(value) > 50 * MOST:
                 raise RubbishError("run gives a text of %d characters" % len(value))
@@ -97,6 +105,76 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
         found["judged"] = _judged(module, value)
     except RubbishError as error:
         found["problem"] = str(error)[:_TEXT]
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         found["problem"] = ("%s: %s" % (type(error).__name__, error))[:_TEXT]
     return found
+
+
+def _child(end: int, parent: int, name: str, args: Dict[str, Any], deadline: float) -> None:
+    """Run the probe in this process, a fork, tell what came of it, and end."""
+    try:
+        os.setsid()
+        reaping.die_with_parent(parent)
+        spawn.close_others([end])
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        most = _MOST_MEMORY if hard == resource.RLIM_INFINITY else min(_MOST_MEMORY, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+        found = _found(name, args, deadline)
+        left = memoryview(json.dumps(found).encode("utf-8", "surrogatepass"))
+        while left:
+            left = left[os.write(end, left) :]
+    finally:
+        os._exit(0)
+
+
+def _take(end: int, until: float) -> Optional[bytes]:
+    """Return all that comes until the end is closed, None where it is not by then, or there is too much of it."""
+    data = bytearray()
+    while len(data) <= 8 * MOST:
+        left = until - time.monotonic()
+        if left <= 0 or not select.select([end], [], [], left)[0]:
+            return None
+        more = os.read(end, 65536)
+        if not more:
+            return bytes(data)
+        data += more
+    return None
+
+
+def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
+    """Run the module ``fabtui_own.NAME``, with ``NAME`` the argument ``name``, in a process of its own.
+
+    Returns:
+        ``{"own": True, "value": {...}, "units": {...}, "compare": {...}, "judged": [...], "problem": text or None}``.
+    """
+    most = max(deadline - 0.5, deadline * 0.5)
+    until = time.monotonic() + most
+    parent = os.getpid()
+    end, far = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _child(far, parent, str(args["name"]), dict(args), most * 0.9)
+    os.close(far)
+    try:
+        data = _take(end, until)
+    finally:
+        os.close(end)
+        with contextlib.suppress(OSError):
+            # What it started goes with it.
+            os.killpg(pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+        status = os.waitpid(pid, 0)[1]
+    if data is None:
+        return {"own": True, "value": {}, "problem": "it did not end within %g s" % round(most, 1)}
+    try:
+        found: Dict[str, Any] = json.loads(data.decode("utf-8", "surrogatepass"))
+        return found
+    except ValueError:
+        return {"own": True, "value": {}, "problem": "it ended its own process, %s" % _how(status)}
+
+
+def _how(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return "by signal %d" % os.WTERMSIG(status)
+    return "with status %d" % (status >> 8)

@@ -19,8 +19,7 @@ from fabtui_probes import registry
 
 LOOK_DEADLINE = 20.0
 CLOCK_DEADLINE = 5.0
-OWN_DEADLINE = 5.0
-_DIED = "it ended the process that ran it"
+OWN_DEADLINE = 5.5
 #: The clock is asked so often; the quickest answer is the most exact.
 CLOCK_QUESTIONS = 5
 #: So many nodes, one after the other, are tried to walk over the whole InfiniBand fabric: not all have the rights.
@@ -128,39 +127,25 @@ class Looks:
         return isinstance((value or {}).get("fabric"), dict)
 
     async def _look_own(self, nodes: Iterable[str]) -> None:
-        """Run the user's own probes, after the others: one that ends the process it runs in takes none of those along.
-
-        One that does not work is told, as what it is, and is no look that is missing.
-        """
-        wanted = [(node, name) for node in nodes for name in self.own]
-        async with asyncio.TaskGroup() as group:
-            tasks = {one: group.create_task(self._own_value(*one)) for one in wanted}
-        found = {one: task.result() for one, task in tasks.items()}
-
-        async def again(node: str) -> None:
-            for name in self.own:
-                if found[node, name] is None:
-                    found[node, name] = await self._own_value(node, name) or {"own": True, "problem": _DIED}
-
-        # Which of them ended the process that ran them all is found out one by one.
-        async with asyncio.TaskGroup() as group:
-            for node in dict(wanted):
-                group.create_task(again(node))
+        """Run the user's own probes. One that does not work is told, as what it is, and is no look that is missing."""
         problems: dict[tuple[str, str], list[str]] = {}
-        for (node, name), value in found.items():
-            if value is not None:
-                self._pump.emit(event(Kind.LOOK, node=node, probe=name, value={**value, "title": self.own[name].title}))
-                if problem := value.get("problem"):
-                    problems.setdefault((name, one_line(str(problem), 300)), []).append(node)
+
+        async def look(node: str, name: str) -> None:
+            try:
+                value = await self._remotes[node].probe("own", {"name": name}, OWN_DEADLINE)
+            except ProbeFailed as failed:
+                value = {"own": True, "problem": failed.text}
+            if problem := value.get("problem"):
+                problems.setdefault((name, one_line(str(problem), 300)), []).append(node)
+            value = {**value, "title": self.own[name].title}
+            self._pump.emit(event(Kind.LOOK, node=node, probe=name, value=value))
+
+        async with asyncio.TaskGroup() as group:
+            for node in nodes:
+                for name in self.own:
+                    group.create_task(look(node, name))
         for (name, problem), names in problems.items():
             self._pump.log("warning", f"your probe {name} did not work on {fold(names)}: {problem}")
-
-    async def _own_value(self, node: str, name: str) -> dict[str, Any] | None:
-        """Return what one of the user's own probes gave on a node, or None when the process died that ran it."""
-        try:
-            return await self._remotes[node].probe("own", {"name": name}, OWN_DEADLINE)
-        except ProbeFailed as failed:
-            return None if failed.kind == "worker-died" else {"own": True, "problem": failed.text}
 
     async def _clock(self, node: str) -> None:
         """Ask what time it is: the node's clock was somewhere between question and answer."""
