@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from fabtui.diagnosis.layers import RailIsolation
 from fabtui.diagnosis.linkstates import link_causes
+from fabtui.diagnosis.meshcauses import mesh_causes
 from fabtui.diagnosis.nextsteps import nic_commands, pair_commands, path_commands, within_commands
 from fabtui.diagnosis.ports import PortNotes
 from fabtui.diagnosis.reports import Cause
@@ -72,6 +73,7 @@ class _Search:
         self._inside()
         self._flapping()
         self.found += link_causes(self.model)
+        self.found += mesh_causes(self.model)
         self._spreads()
         self._untested()
         ranks = {"bad": 0, "warn": 1, "note": 2}

@@ -6,10 +6,12 @@ destination, these decide which way is broken; where they were not, that is said
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable
 
 from fabtui.diagnosis.meshways import DEAD, Found, MeshFinding, Subject, does_not_pass, key_of
+from fabtui.diagnosis.nextsteps import on_node
 from fabtui.diagnosis.scopes import Kind, Scope, Way, scopes
 from fabtui.diagnosis.scopewords import ScopeWords, names
 from fabtui.fabric.measurement import MESH, Layer, Measurement, Verdict
@@ -179,7 +181,7 @@ class _Mesh:
             else:
                 text = f"MTU black hole {self.words.between(scope)}{told}"
             evidence = [self.words.count(scope, "address pairs lose what fills the MTU, and pass what is small")]
-            following = _ping_command(scope, rows)
+            following = _ping_command(scope, rows, self.model)
             found_.append(self._make(Subject.MTU, text, scope, (Layer.MTU, Layer.UDP), evidence, following))
         return found_
 
@@ -260,7 +262,9 @@ class _Mesh:
         text = f"{node} {verb} {source} on ephemeral ports (ping passes)"
         errors = Counter(m.error for way in scope.ways if (m := self.ways[way].tcp) is not None and m.error)
         evidence = [self.words.count(scope, "address pairs"), *(f"TCP: {text}" for text, _ in errors.most_common(2))]
-        return self._make(Subject.FIREWALL, text, scope, layers, evidence, f"ssh {node} nft list ruleset")
+        return self._make(
+            Subject.FIREWALL, text, scope, layers, evidence, on_node(node, "nft list ruleset", self.model)
+        )
 
     # -- loss and late answers ----------------------------------------------------------------------------------------
 
@@ -321,9 +325,10 @@ class _Mesh:
         return found_
 
 
-def _ping_command(scope: Scope, rows: list[Measurement]) -> str:
+def _ping_command(scope: Scope, rows: list[Measurement], model: Model) -> str:
     way = min(scope.ways)
     payload = next((value for m in rows if (value := (m.extra or {}).get("payload"))), None)
     if payload is None:
         return ""
-    return f"ssh {way.src} ping -M do -s {payload} -c 3 -I {way.src_addr} {way.dst_addr}"
+    ends = f"{shlex.quote(way.src_addr)} {shlex.quote(way.dst_addr)}"
+    return on_node(way.src, f"ping -M do -s {payload} -c 3 -I {ends}", model)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection
 
+from fabtui.diagnosis.nextsteps import on_node
 from fabtui.diagnosis.scopes import Kind, Scope, Way
 from fabtui.fabric.model import Model
+from fabtui.fabric.text import one_line
 
 
 class ScopeWords:
@@ -78,9 +81,10 @@ class ScopeWords:
         """Return a command that looks further."""
         way = min(scope.ways)
         if scope.kind is Kind.ADDRESS:
-            nic = self._model.addresses.seat(scope.nodes[0], scope.address).nic
-            return f"ssh {scope.nodes[0]} ip -s link show {nic}".rstrip()
-        return f"ssh {way.src} ip route get {way.dst_addr} from {way.src_addr}"
+            nic = shlex.quote(one_line(self._model.addresses.seat(scope.nodes[0], scope.address).nic, 40))
+            return on_node(scope.nodes[0], f"ip -s link show {nic}", self._model)
+        ends = f"{shlex.quote(way.dst_addr)} from {shlex.quote(way.src_addr)}"
+        return on_node(way.src, f"ip route get {ends}", self._model)
 
     def rails(self, way: Way) -> tuple[int | None, int | None]:
         """Return the rails of both ends."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from fabtui.fabric.endpoint import PairClass
@@ -27,6 +27,8 @@ class AddressLog:
     """Measurements by layer, ordered node pair and ordered address pair, all attempts of each."""
 
     def __init__(self) -> None:
+        #: Grows with each measurement.
+        self.version = 0
         self._found: dict[Layer, dict[NodePair, dict[AddressPair, list[Measurement]]]] = {}
         self._seats: dict[tuple[str, str], Seat] = {}
 
@@ -51,8 +53,19 @@ class AddressLog:
             return PairClass.NODE_PAIR
         return PairClass.SAME_RAIL if here == there else PairClass.CROSS_RAIL
 
-    def history(self, measurement: Measurement) -> list[Measurement]:
-        """Return the attempts so far at what a measurement is about, oldest first; it may be added to."""
+    @property
+    def layers(self) -> Iterable[Layer]:
+        """The layers in which something was measured."""
+        return self._found.keys()
+
+    def take(self, measurement: Measurement) -> Measurement | None:
+        """Keep a measurement; return the one before it, or None."""
+        rows = self._history(measurement)
+        rows.append(measurement)
+        self.version += 1
+        return rows[-2] if len(rows) > 1 else None
+
+    def _history(self, measurement: Measurement) -> list[Measurement]:
         pairs = self._found.setdefault(measurement.layer, {}).setdefault((measurement.src, measurement.dst), {})
         return pairs.setdefault((measurement.src_addr or "", measurement.dst_addr or ""), [])
 

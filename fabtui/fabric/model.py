@@ -14,7 +14,7 @@ from fabtui.fabric.events import Kind, NodeState
 from fabtui.fabric.flapping import ATTEMPTS, flapping
 from fabtui.fabric.judge import ClassValues
 from fabtui.fabric.leaves import TELLING, leaf_of, walked_leaves
-from fabtui.fabric.measurement import BY_ADDRESS, COLLECTIVES, MESH, SIZED, TOOLS, Layer, Measurement, Verdict, worst
+from fabtui.fabric.measurement import BY_ADDRESS, COLLECTIVES, SIZED, Layer, Measurement, Verdict, worst
 from fabtui.fabric.records import Cell, LogLine, NodeRecord, Phase
 
 __all__ = ["JUDGED", "PAIR_LAYERS", "Cell", "LogLine", "Model", "NodeRecord", "Phase"]
@@ -271,14 +271,13 @@ class Model:
             self.flapping.pop(key, None)
 
     def _take_addressed(self, measurement: Measurement) -> None:
-        history = self.addresses.history(measurement)
+        before = self.addresses.take(measurement)
         values = self._values.setdefault((measurement.layer, self.class_of(measurement)), ClassValues())
-        if history and history[-1].verdict is Verdict.OK and history[-1].value is not None:
-            values.remove(history[-1].value)
+        if before is not None and before.verdict is Verdict.OK and before.value is not None:
+            values.remove(before.value)
         if measurement.verdict is Verdict.OK and measurement.value is not None:
             values.add(measurement.value)
         self.done += 1
-        history.append(measurement)
 
     def _change(self, src: str, dst: str) -> None:
         """Note that the cells of a pair, of endpoints or of nodes, are to be read again."""
@@ -485,7 +484,7 @@ class Model:
         if layer is Layer.HEALTH:
             found = [
                 (m, self.verdict(m))
-                for part in (Layer.P2P, Layer.WORLD, Layer.LATENCY, *MESH, Layer.BUSBW, *TOOLS)
+                for part in (Layer.P2P, Layer.WORLD, Layer.LATENCY, *self.addresses.layers, Layer.BUSBW)
                 if src != dst and (m := self.measured_for(part, src, dst)) is not None
             ]
             verdict = worst([v for _, v in found])

@@ -92,7 +92,7 @@ def _listed(inventory: dict[str, Any], name: str, *, up: bool) -> list[Address]:
     found = []
     for entry in _dicts(inventory.get(name)):
         address, nic = entry.get("address"), entry.get("nic")
-        if not isinstance(address, str) or not address:
+        if not isinstance(address, str) or not _is_address(address):
             continue
         name_of_nic = nic if isinstance(nic, str) else ""
         family = 6 if entry.get("family") == 6 else 4
@@ -152,6 +152,14 @@ def _sampled(targets: list[Target]) -> list[Target]:
 def _spread(pair: tuple[str, str]) -> int:
     """Return a small number that differs between pairs and is the same in every run."""
     return 1 + sum(f"{pair[0]}>{pair[1]}".encode()) % 8
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.causes import causes_of
 from fabtui.diagnosis.mesh import mesh_findings
+from fabtui.diagnosis.meshcauses import mesh_causes
 from fabtui.diagnosis.meshways import MeshFinding, Subject, key_of
 from fabtui.diagnosis.scopes import Way
 from fabtui.fabric.measurement import MESH, Layer, Measurement, Verdict
@@ -303,3 +305,45 @@ def test_any_faults_are_all_explained_once(seed: int) -> None:
     net.drops = lambda *way: way in ways
     covered = {cell for finding in net.findings() for cell in finding.cells}
     assert covered
+
+
+def test_the_findings_are_among_the_causes_once_the_mesh_is_through() -> None:
+    net = Net()
+    net.drops = lambda *way: way == ("n1", 0, "n2", 0)
+    model = net.model()
+    model.apply({"kind": "phase", "name": "udp", "total": 5, "time": 5.0})
+    assert mesh_causes(model) == []
+    model.apply({"kind": "phase", "name": "done", "total": 0, "time": 6.0})
+    (cause,) = causes_of(model)
+    assert (cause.verdict, cause.title) == (
+        "bad",
+        "one-way: n1 > n2 lost on rail 0 (10.1.0.2 > 10.1.0.3), the other way passes",
+    )
+    assert mesh_causes(model) is mesh_causes(model), "put together once for the same measurements"
+
+
+def test_the_cells_of_a_finding_are_those_of_the_endpoints_whose_addresses_it_is_about() -> None:
+    net = Net(2, 2)
+    net.drops = lambda *way: way == ("n0", 1, "n1", 1)
+    model = net.model()
+    ends = [
+        {"number": n, "node": f"n{n // 2}", "index": n % 2, "kind": "gpu", "address": address(f"n{n // 2}", n % 2)}
+        for n in range(4)
+    ]
+    model.apply({"kind": "endpoints", "endpoints": ends, "time": 1.0})
+    (cause,) = mesh_causes(model)
+    assert cause.cells == {("n0:1", "n1:1"), ("n1:1", "n0:1")}
+
+
+def test_what_nodes_call_their_interfaces_does_not_get_into_commands() -> None:
+    net = Net()
+    net.drops = lambda a, r, b, s: ("n3", 2) in ((a, r), (b, s))
+    model = net.model()
+    record = model.nodes["n3"].inventory
+    assert record is not None
+    for entry in record["data_addresses"]:
+        entry["nic"] = "eth2; reboot\x1b[2J"
+    model.apply({"kind": "inventory", "node": "n3", "value": record, "time": 1.0})
+    (cause,) = mesh_causes(model)
+    assert cause.next[0].startswith("ssh n3 ip -s link show 'eth2; reboot")
+    assert all("\x1b" not in text for text in (cause.title, *cause.evidence, *cause.next))
