@@ -38,10 +38,14 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _complete_files(parser: argparse.ArgumentParser, files: Any) -> None:
-    """Have file names completed where an option takes one."""
+    """Have file names completed where an option takes one, and the kinds of outputs where one is named."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():
                 _complete_files(command, files)
         elif action.metavar == "FILE":
             action.complete = files  # type: ignore[attr-defined]
+        elif action.metavar == "KIND":
+            from fabtui.reading.catalogue import formats
+
+            action.choices = sorted(formats(), key=str.lower)

@@ -171,6 +171,8 @@ class Layout:
             return "yes" if value else "no"
         if isinstance(value, float):
             return f"{value:.10g}"
+        if isinstance(value, dict):
+            return f"{len(value)} values"
         if isinstance(value, list):
             return one_line(" ".join(self._cell(name, item) for item in value[:100]), limit) or _NONE
         return one_line(str(value), limit) or _NONE
