@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from fabtui.cli.layout import Layout, wrapped
-from fabtui.cli.summary import summary
+from fabtui.cli.summary import ASCII, UNICODE, summary
+from fabtui.cli.trouble import trouble
 from fabtui.fabric.text import clean, one_line
 from fabtui.reading.result import Result
 
 #: How much of a text that nobody knows is shown.
 _RAW_LINES = 20
+#: What --json holds and people do not want to see: a chosen part or a matrix stands for it.
+_TOO_MUCH = {"ping-csv": ("rows",)}
 
 
 def text_of(result: Result, width: int, plain: bool = False) -> str:
@@ -25,7 +28,9 @@ def text_of(result: Result, width: int, plain: bool = False) -> str:
 
         lines += ["", *summary(model([result]), plain).splitlines()]
     elif result.known:
-        lines += Layout(result.units, width).lines(result.values)
+        told = {name: value for name, value in result.values.items() if name not in _TOO_MUCH.get(result.kind, ())}
+        lines += Layout(result.units, width).lines(told)
+        lines += _trouble(result, plain)
     lines += _section("warnings", result.warnings, width)
     lines += _section("not understood", result.unknown, width)
     if not result.known:
@@ -38,6 +43,20 @@ def _about(result: Result) -> str:
     if not result.known:
         return result.kind
     return result.title if result.title.lower().startswith(result.kind.lower()) else f"{result.kind}: {result.title}"
+
+
+def _trouble(result: Result, plain: bool) -> list[str]:
+    """Say what is wrong with the pairs of a file, as a summary does of a session."""
+    from fabtui.reading.as_model import convertible, model
+
+    if not convertible(result.kind):
+        return []
+    found = model([result])
+    return [line for part in trouble(found, ASCII if plain else UNICODE) if part for line in ("", *_indented(part))]
+
+
+def _indented(lines: list[str]) -> list[str]:
+    return [f"  {line}" for line in lines]
 
 
 def _section(title: str, texts: list[str], width: int) -> list[str]:

@@ -29,8 +29,8 @@ _MESH_WORDS = {
     Layer.UDP: "lose nothing one way",
     Layer.TCP: "let TCP in on an ephemeral port",
 }
-_UNICODE = Signs("\u2192", "\u00b7")
-_ASCII = Signs(">", ".")
+UNICODE = Signs("\u2192", "\u00b7")
+ASCII = Signs(">", ".")
 
 
 def takes_unicode(out: TextIO) -> bool:
@@ -46,7 +46,7 @@ def summary(model: Model, plain: bool = False, shown: Shown | None = None) -> st
         plain: ASCII only.
         shown: Which grids it has.
     """
-    signs = _ASCII if plain else _UNICODE
+    signs = ASCII if plain else UNICODE
     parts = [_head(model), _nodes(model), *_grids(model, signs, shown or Shown()), _medians(model), _mesh(model)]
     parts += [*collective_tables(model), comparison(model), *trouble(model, signs)]
     parts += [_not_tested(model), _verdict(model)]

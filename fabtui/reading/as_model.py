@@ -356,23 +356,23 @@ def _ping_csv(draft: Draft, values: Values, name: str) -> None:
         )
 
 
-def _segments(rows: list[Values]) -> dict[str, tuple[int, str]]:
-    """Return the rail and the segment of each address, as far as rows within one segment (``10.1.0``) tell them."""
+def _segments(rows: list[Values]) -> dict[str, int]:
+    """Return the rail of each address: the segment (``10.1.0``) that a row within one names."""
     numbers: dict[str, int] = {}
-    found: dict[str, tuple[int, str]] = {}
+    found: dict[str, int] = {}
     for row in rows:
         segment = row["segment"]
         if "->" not in segment:
             rail = numbers.setdefault(segment, len(numbers))
             for side in ("src", "dst"):
-                found.setdefault(row[f"{side}_addr"], (rail, segment))
+                found.setdefault(row[f"{side}_addr"], rail)
     return found
 
 
-def _add_address(draft: Draft, node: str, address: str, place: tuple[int, str] | None) -> None:
+def _add_address(draft: Draft, node: str, address: str, rail: int | None) -> None:
     listed = draft.inventories.setdefault(node, {"data_addresses": []})["data_addresses"]
-    if place is not None and all(entry["address"] != address for entry in listed):
-        listed.append({"address": address, "rail": place[0], "nic": place[1]})
+    if rail is not None and all(entry["address"] != address for entry in listed):
+        listed.append({"address": address, "rail": rail, "nic": None})
 
 
 def _p2p_runs(draft: Draft, values: Values, name: str) -> None:

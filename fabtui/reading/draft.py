@@ -33,6 +33,7 @@ class Draft:
         #: What is known of a node besides, by its name; the model finds rails in it.
         self.inventories: dict[str, dict[str, Any]] = {}
         self._taken: dict[str, None] = {}
+        self._seated: set[str] = set()
 
     def unique(self, text: str) -> str:
         """Return a node's name made of a file's name, one that no other file has."""
@@ -52,14 +53,19 @@ class Draft:
     def endpoint(self, node: str, index: int, **fields: Any) -> str:
         """Make sure that an endpoint is there; returns its name. Fields are those of `Endpoint`."""
         self.node(node)
+        self._seated.add(node)
         kept = self.endpoints.setdefault((node, index), {})
+        if kept.get("kind") == "none":
+            # It stood for a node that has endpoints after all.
+            kept.clear()
         kept.update({name: value for name, value in fields.items() if value is not None})
         return str(Endpoint(0, node, index, kind=kept.get("kind", "gpu")))
 
     def nowhere(self, node: str) -> str:
         """Make sure that a node has at least the one row of a node without endpoints; returns the node's name."""
-        self.node(node)
-        if not any(name == node for name, _ in self.endpoints):
+        if node not in self._seated:
+            self.node(node)
+            self._seated.add(node)
             self.endpoints[node, 0] = {"kind": "none"}
         return node
 

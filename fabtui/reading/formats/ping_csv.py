@@ -33,7 +33,7 @@ def parse(text: str) -> Reading:
     try:
         if [cell.strip() for cell in next(reader, [])] != list(COLUMNS):
             notes.warn("the columns are not " + _HEADING)
-            return notes.reading({"rows": [], "counts": {}, "segments": [], "matrix": None})
+            return notes.reading({"rows": [], "counts": {}, "segments": [], "matrix": None, "not_ok": []})
         for cells in reader:
             if not cells or [cell.strip() for cell in cells] == list(COLUMNS):
                 continue
@@ -55,7 +55,9 @@ def parse(text: str) -> Reading:
         counts[row["status"]] = counts.get(row["status"], 0) + 1
     if not rows:
         notes.warn("no row")
-    values = {"counts": counts, "segments": _segments(rows), "matrix": _matrix(rows), "rows": rows}
+    values: dict[str, Any] = {"counts": counts, "segments": _segments(rows), "matrix": _matrix(rows)}
+    # What does not answer is what people look for.
+    values |= {"not_ok": [row for row in rows if row["status"] != "ok"], "rows": rows}
     return notes.reading(values)
 
 

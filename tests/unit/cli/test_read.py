@@ -186,3 +186,19 @@ def test_what_is_deep_ends() -> None:
     for _ in range(100):
         value = {"a": value, "b": [[{"c": 1}]]}
     assert len(shown(value)) < 100
+
+
+def test_a_cut_rail_is_named(tmp_path: Path, capsys: Out) -> None:
+    lines = ["SourceNode,SourceIP,DestinationNode,DestinationIP,NetworkSegment,Status"]
+    for a in range(1, 9):
+        for b in range(1, 9):
+            for rail in (1, 2):
+                status = "Failure" if rail == 2 and 3 in (a, b) else "Success"
+                row = f"n{a:03d},10.{rail}.0.{a},n{b:03d},10.{rail}.0.{b},10.{rail}.0,{status}"
+                lines += [row] if a != b else []
+    assert entry.main(["read", put(tmp_path / "mesh.csv", "\n".join(lines) + "\n")]) == 0
+    out = capsys.readouterr().out
+    assert "findings: 1" in out
+    assert "n003 rail 1 (10.2.0.3) is cut" in out
+    # Only what does not answer is listed.
+    assert "10.1.0.1  n002" not in out
