@@ -68,7 +68,7 @@ def _ports(model: Model, record: NodeRecord) -> Iterator[Cause]:
         found.update(dict.fromkeys(port_troubles(model, endpoint)))
     seen = {trouble.port for trouble in found}
     for trouble in found:
-        name = f"{one_line(record.name, 64)} {one_line(str(trouble.port), 60)}"
+        name = f"{one_line(record.name, 64)} RDMA port {one_line(str(trouble.port), 60)}"
         command = on_node(record.name, f"ibstat {one_line(trouble.port.ca, 40)}", model)
         yield Cause(trouble.verdict, name, evidence=(one_line(trouble.text, 300),), next=(command,), more=1)
     yield from _inactive(model, record, seen)

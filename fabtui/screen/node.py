@@ -20,6 +20,7 @@ from fabtui.screen.nodetables import (
     system_lines,
     text_of,
 )
+from fabtui.screen.porttables import port_lines
 from fabtui.screen.preflight import own_lines
 from fabtui.screen.words import MUTED, Part, state_style, time_text
 
@@ -103,7 +104,7 @@ def node_lines(model: Model, record: NodeRecord) -> Lines:
         lines += gpu_lines(inventory) + process_lines(inventory)
     lines += gpu_state_lines(record.looks.get("gpus"), record.looks.get("gpuload"))
     lines += nvlink_lines(record.looks.get("nvlink"), record.first_looks.get("nvlink"))
-    lines += ib_lines(record.looks.get("ibstat"), inventory)
+    lines += ib_lines(record.looks.get("ibstat"), inventory) + port_lines(record)
     if inventory is not None:
         lines += nic_lines(inventory) + library_lines(inventory)
     lines += kernel_lines(record.looks.get("kernel")) + own_lines(record) + _raw_lines(record)

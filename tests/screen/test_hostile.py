@@ -31,6 +31,8 @@ def nasty_story(node: str = "bad[/]node\x1b[1m") -> Story:
         )
     )
     story.add(event(Kind.LOOK, node="n001", probe="nvlink", error=NASTY))
+    story.add(event(Kind.LOOK, node="n001", probe="rdma", value=nasty_ports()))
+    story.add(event(Kind.LOOK, node="n001", probe="ibfabric", value=nasty_fabric()))
     story.endpoints(node, "n001")
     story.phase("p2p", 12)
     story.log(NASTY, node, "error")
@@ -52,6 +54,21 @@ def nasty_story(node: str = "bad[/]node\x1b[1m") -> Story:
         Measurement(Layer.P2P, "n001:1", f"{node}:0", Verdict.OK, 3.0, "GB/s", transport=NASTY, time=story.now),
     )
     return story
+
+
+def nasty_ports() -> dict[str, Any]:
+    port = {"ca": NASTY, "port": NASTY, "netdev": NASTY, "gid_index": NASTY, "ipv4": NASTY, "pkeys": [NASTY] * 9}
+    counts = {"active_mtu": NASTY, "max_mtu": NASTY, "errors": {NASTY: 3}, "saturated": [NASTY]}
+    nic = {"interface": NASTY, "link": NASTY, "speed": NASTY, "pause": {"rx": NASTY}, "discards": {NASTY: 1}}
+    return {"ports": [{**port, **counts}, NASTY], "nics": [nic, 4], "nccl": {"gid_why": NASTY, "hca_why": 7}}
+
+
+def nasty_fabric() -> dict[str, Any]:
+    leaf = {"guid": NASTY, "name": NASTY, "port": NASTY}
+    link = {"lanes": NASTY, "rate": NASTY, "below": NASTY, "could_rate": NASTY}
+    port = {"ca": NASTY, "port": 1, "leaf": leaf, "link": link, "peer_errors": {NASTY: 2}, "peer_saturated": NASTY}
+    below = {"type": "switch", "guid": NASTY, "name": NASTY, "port": NASTY, "peer": {"guid": NASTY}, "below": [NASTY]}
+    return {"ports": [port], "fabric": {"below": [below], "errors": [below], "leaves": {NASTY: leaf}}, "error": NASTY}
 
 
 def nasty_inventory() -> dict[str, Any]:

@@ -129,7 +129,7 @@ def test_it_is_told_everywhere(maker: ModelMaker) -> None:
     causes = causes_of(model)
     alone = next(cause for cause in causes if cause.title.startswith("b:1 reaches no other node"))
     assert any("Polling" in line for line in alone.evidence)
-    port = next(cause for cause in causes if cause.title == "b mlx5_1/1")
+    port = next(cause for cause in causes if cause.title == "b RDMA port mlx5_1/1")
     assert (port.verdict, port.next) == ("bad", ("ssh b ibstat mlx5_1",))
 
 

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from typing import Any
+
+from fabtui.fabric.records import NodeRecord
+from fabtui.screen.porttables import port_lines
+
+
+def drawn(rdma: dict[str, Any] | None = None, fabric: dict[str, Any] | None = None) -> str:
+    looks = {name: look for name, look in (("rdma", rdma), ("ibfabric", fabric)) if look is not None}
+    lines = port_lines(NodeRecord("n0", looks=looks))
+    return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
+
+
+def test_nothing_where_nobody_looked() -> None:
+    assert drawn() == ""
+    assert drawn({"error": "failed"}, {"error": "failed"}) == ""
+
+
+def test_what_both_looks_tell_stands_in_one_row() -> None:
+    port = {"ca": "mlx5_0", "port": 1, "netdev": "eth0", "active_mtu": 1024, "max_mtu": 4096, "pkeys": ["0xffff"]}
+    rdma = {
+        "ports": [{**port, "gid_index": 5, "ipv4": "10.0.0.1", "errors": {"symbol_error": 65535}}],
+        "nccl": {"gid_why": "leave NCCL_IB_GID_INDEX unset", "hca_why": "leave NCCL_IB_HCA unset"},
+        "nics": [{"interface": "eth0", "link": "yes", "speed": 100000, "fastest": 200000, "discards": {"rx_x": 4}}],
+    }
+    rdma["ports"][0]["saturated"] = ["symbol_error"]  # type: ignore[index]
+    link = {"lanes": 1, "rate": 50.0, "could_rate": 200.0, "below": ["width"]}
+    leaf = {"name": "leaf2", "guid": "0x1", "port": 4}
+    far = {"ca": "mlx5_0", "port": 1, "leaf": leaf, "link": link, "peer_errors": {"port_rcv_errors": 7}}
+    text = drawn(rdma, {"ports": [far]})
+    row = next(line for line in text.splitlines() if line.strip().startswith("mlx5_0/1"))
+    for words in (
+        "1024 of 4096 B",
+        "eth0",
+        "index 5, 10.0.0.1",
+        "0xffff",
+        "leaf2 port 4",
+        "1X, 50 Gb/s of 200",
+        "symbol_error 65535 or more",
+        "port_rcv_errors 7",
+    ):
+        assert words in row
+    assert "leave NCCL_IB_HCA unset" in text
+    assert "100 Gb/s  200 Gb/s" in text
+    assert "rx_x 4" in text
+
+
+def test_what_is_not_known_is_not_zero() -> None:
+    text = drawn(
+        {"ports": [{"ca": "m", "port": 1, "active_mtu": None, "errors": None}]}, {"ports": [], "error": "no umad"}
+    )
+    row = next(line for line in text.splitlines() if line.strip().startswith("m/1"))
+    assert "0" not in row
+    assert "the fabric cannot be asked from here: no umad" in text
