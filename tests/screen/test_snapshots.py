@@ -1,4 +1,7 @@
-"""Pictures of the screens. After a wanted change: ``pytest tests/screen/test_snapshots.py --snapshot-update``; look."""
+"""Pictures of the screens. After a wanted change: ``pytest tests/screen/test_snapshots.py --snapshot-update``; look.
+
+Every view is there at three sizes, in the default theme and in shades of grey. A new view is a line in `VIEWS`.
+"""
 
 from __future__ import annotations
 
@@ -12,73 +15,94 @@ from fabtui.fabric.events import NodeState
 from tests.screen.conftest import make_app, settled
 from tests.screen.fakefeed import REFUSED, FakeFeed, Story, big_sweep, sweep_of_two
 
-SIZES = [(80, 24), (120, 40), (200, 50), (60, 15)]
+SIZES = [(80, 24), (120, 40), (200, 60)]
+THEMES = ["dark", "mono"]
+#: The list that small terminals get, and what else is seen there.
+SMALL = [(60, 15), (20, 5)]
 Compare = Callable[..., bool]
 
 
-def pressed(*keys: str) -> Callable[[Pilot[Any]], Any]:
-    async def run(pilot: Pilot[Any]) -> None:
-        await settled(pilot.app, pilot)  # type: ignore[arg-type]
-        if keys:
-            await pilot.press(*keys)
-        await pilot.pause(0.1)
-        # What was told for a moment goes by the clock.
-        pilot.app.clear_notifications()
-        await pilot.pause(0.1)
-
-    return run
-
-
-@pytest.mark.parametrize("size", SIZES, ids=str)
-def test_a_sweep_with_trouble(snap_compare: Compare, size: tuple[int, int]) -> None:
-    app = make_app(FakeFeed(sweep_of_two().events))
-    assert snap_compare(app, terminal_size=size, run_before=pressed("right_square_bracket", "right_square_bracket"))
-
-
-@pytest.mark.parametrize("size", SIZES, ids=str)
-def test_a_pair(snap_compare: Compare, size: tuple[int, int]) -> None:
-    app = make_app(FakeFeed(sweep_of_two().events))
-    keys = ("right_square_bracket", "right_square_bracket", "enter")
-    assert snap_compare(app, terminal_size=size, run_before=pressed(*keys))
-
-
-@pytest.mark.parametrize("size", SIZES[:3], ids=str)
-def test_a_node(snap_compare: Compare, size: tuple[int, int]) -> None:
-    assert snap_compare(make_app(FakeFeed(sweep_of_two().events)), terminal_size=size, run_before=pressed("n"))
-
-
-@pytest.mark.parametrize("size", SIZES[:2], ids=str)
-def test_connecting(snap_compare: Compare, size: tuple[int, int]) -> None:
+def connecting() -> Story:
     story = Story(["n000", "n001", "n002", "n003"], 4)
     story.connect("n000")
     story.state("n001", NodeState.CONNECTING)
     story.state("n002", NodeState.CONNECTING)
     story.state("n002", NodeState.FAILED, REFUSED, "is sshd running there? ssh -v n002")
-    assert snap_compare(make_app(FakeFeed(story.events)), terminal_size=size, run_before=pressed())
+    return story
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
-def test_in_the_middle_of_a_sweep(snap_compare: Compare, size: tuple[int, int]) -> None:
+def middle() -> Story:
     story = sweep_of_two(end=False)
-    app = make_app(FakeFeed(story.events[:-20]))
-    assert snap_compare(app, terminal_size=size, run_before=pressed())
+    story.events = story.events[:-20]
+    return story
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=str)
-@pytest.mark.parametrize("nodes", [2, 4, 8])
-def test_healthy_fabrics(snap_compare: Compare, size: tuple[int, int], nodes: int) -> None:
-    story = big_sweep(nodes, 8)
-    story.end(0)
-    app = make_app(FakeFeed(story.events))
+def healthy(nodes: int) -> Callable[[], Story]:
+    def story() -> Story:
+        made = big_sweep(nodes, 8)
+        made.end(0)
+        return made
 
-    async def until_searched(pilot: Pilot[Any]) -> None:
-        await pressed("down")(pilot)
-        while not app.main.trouble.step(1.0):
+    return story
+
+
+BAD = ("right_square_bracket", "right_square_bracket")
+#: What is played, and the keys that lead to the view.
+VIEWS: dict[str, tuple[Callable[[], Story], tuple[str, ...]]] = {
+    "connecting": (connecting, ()),
+    "middle": (middle, ()),
+    "grid": (sweep_of_two, BAD),
+    "pair": (sweep_of_two, (*BAD, "enter")),
+    "node": (sweep_of_two, ("n",)),
+    "preflight": (sweep_of_two, ("P",)),
+    "log": (sweep_of_two, ("L",)),
+    "help": (sweep_of_two, ("question_mark",)),
+    "jump": (sweep_of_two, ("ctrl+o",)),
+    "question": (middle, ("q",)),
+    "64": (healthy(8), ("down",)),
+}
+
+
+def pressed(*keys: str) -> Callable[[Pilot[Any]], Any]:
+    async def run(pilot: Pilot[Any]) -> None:
+        app = pilot.app
+        await settled(app, pilot)  # type: ignore[arg-type]
+        for key in keys:
+            await pilot.press(key)
+            await pilot.pause()
+        await pilot.pause(0.1)
+        while not app.main.trouble.step(1.0):  # type: ignore[attr-defined]
             pass
-        app.main.draw()
-        await pilot.pause()
+        app.main.draw()  # type: ignore[attr-defined]
+        # What was told for a moment goes by the clock.
+        app.clear_notifications()
+        await pilot.pause(0.1)
 
-    assert snap_compare(app, terminal_size=size, run_before=until_searched)
+    return run
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view(snap_compare: Compare, view: str, size: tuple[int, int], theme: str) -> None:
+    story, keys = VIEWS[view]
+    app = make_app(FakeFeed(story().events), theme=theme)
+    assert snap_compare(app, terminal_size=size, run_before=pressed(*keys))
+
+
+@pytest.mark.parametrize("size", SMALL, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("view", ["grid", "middle", "pair", "question"])
+def test_a_small_terminal(snap_compare: Compare, view: str, size: tuple[int, int]) -> None:
+    story, keys = VIEWS[view]
+    keys = tuple(key for key in keys if key not in BAD)
+    assert snap_compare(make_app(FakeFeed(story().events)), terminal_size=size, run_before=pressed(*keys))
+
+
+@pytest.mark.parametrize("size", SIZES[:2], ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("nodes", [2, 4])
+def test_healthy_fabrics(snap_compare: Compare, size: tuple[int, int], nodes: int) -> None:
+    app = make_app(FakeFeed(healthy(nodes)().events))
+    assert snap_compare(app, terminal_size=size, run_before=pressed("down"))
 
 
 @pytest.mark.parametrize("layer", list("134567"))
@@ -101,8 +125,3 @@ def test_sixteen_colours_and_ascii(snap_compare: Compare) -> None:
 def test_no_colour(snap_compare: Compare) -> None:
     app = make_app(FakeFeed(sweep_of_two().events), colors="none", ascii=True)
     assert snap_compare(app, terminal_size=(80, 24), run_before=pressed())
-
-
-def test_help(snap_compare: Compare) -> None:
-    app = make_app(FakeFeed(sweep_of_two().events))
-    assert snap_compare(app, terminal_size=(100, 60), run_before=pressed("question_mark"))
