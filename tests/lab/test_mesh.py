@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import json
 import os
@@ -20,6 +21,7 @@ from fabtui.diagnosis.meshways import MeshFinding, Subject, key_of
 from fabtui.fabric.measurement import MESH, Layer, Verdict
 from fabtui.fabric.model import Model
 from fabtui.session.journal import read_events
+from fabtui_probes import commands
 from tests.lab.network import Network, missing
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network of namespaces: {missing()}")
@@ -194,3 +196,23 @@ def test_nothing_is_left_of_a_network_whose_maker_is_killed(tmp_path: Path) -> N
     while any(process.exists() for process in held) and time.monotonic() < end:
         time.sleep(0.05)
     assert not any(process.exists() for process in held)
+
+
+@pytest.mark.skipif(commands.find("iperf3") is None, reason="no iperf3 on this machine")
+def test_iperf3_between_the_nodes_of_a_rail(tmp_path: Path) -> None:
+    with Network(tmp_path, 3, 2) as network:
+        network.rule(f"ip saddr {network.address('n0', 0)} ip daddr {network.address('n1', 0)} tcp dport != 22")
+        path = tmp_path / "s.csv"
+        argv = [sys.executable, "-m", "fabtui", "run", "--nodes", "n[0-2]", "--ssh-config", str(network.ssh_config)]
+        argv += ["--probes", "iperf3,perftest", "--no-record", "--csv", str(path)]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=200, check=False)
+        with path.open(newline="") as file:
+            rows = {(row["src_addr"], row["dst_addr"]): row for row in csv.DictReader(file) if row["layer"] == "iperf3"}
+        left = [network.on(name, "ps", "-e", "-o", "comm=").split() for name in network.names]
+    expected = {(f"10.{r}.0.{a}", f"10.{r}.0.{b}") for r in (1, 2) for a, b in itertools.permutations((1, 2, 3), 2)}
+    assert set(rows) == expected
+    bad = {ends for ends, row in rows.items() if row["verdict"] in ("failed", "timeout")}
+    assert bad == {("10.1.0.1", "10.1.0.2"), ("10.1.0.2", "10.1.0.1")}, "TCP needs both ways"
+    assert all(float(row["value"]) > 0.01 and row["unit"] == "GB/s" for ends, row in rows.items() if ends not in bad)
+    assert "n0: perftest: no" in done.stdout, "what was asked for and could not be tested is told"
+    assert not any("iperf3" in running for running in left)
