@@ -8,6 +8,7 @@ from typing import NamedTuple
 from fabtui.diagnosis.clashes import clashes
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.judged import judged
+from fabtui.diagnosis.sockets import sockets
 from fabtui.fabric.factlist import facts_for
 from fabtui.fabric.facts import Compare, FactTable, Odd, fact_table, shown
 from fabtui.fabric.looked import Looked
@@ -54,8 +55,8 @@ def preflight(model: Model) -> Preflight:
     nodes = [looked(record) for record in model.nodes.values() if record.inventory is not None]
     table = fact_table(nodes, facts_for(nodes))
     said = judged(nodes)
-    # The nodes of a lab are one machine, by intent.
-    found = [] if model.lab else clashes(nodes)
+    # The nodes of a lab are one machine, by intent, and talk over its loopback.
+    found = [] if model.lab else [*clashes(nodes), *sockets(nodes)]
     found += _with_odd(said, table.odd)
     found.sort(key=lambda finding: (finding.rank, -len(finding.nodes)))
     return Preflight(found, table, list(_missing(model)))

@@ -112,7 +112,7 @@ def fact_table(nodes: Sequence[Looked], facts: Iterable[Fact]) -> FactTable:
     """Return the facts of nodes, and where they differ."""
     kinds = kinds_of(nodes)
     asked = list(facts)
-    values = {fact.name: {node.name: fact.find(node) for node in nodes} for fact in asked}
+    values = {fact.name: {node.name: _found(fact, node) for node in nodes} for fact in asked}
     known = [fact for fact in asked if any(value is not None for value in values[fact.name].values())]
     table = FactTable([node.name for node in nodes], kinds, known, {fact.name: values[fact.name] for fact in known})
     for fact in known:
@@ -122,6 +122,14 @@ def fact_table(nodes: Sequence[Looked], facts: Iterable[Fact]) -> FactTable:
             if (odd := _compare(fact, kind, mine, slack)) is not None:
                 table.odd.append(odd)
     return table
+
+
+def _found(fact: Fact, node: Looked) -> Value:
+    try:
+        return fact.find(node)
+    except (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError):
+        # A node that sends what no probe would is not to keep the others from being compared.
+        return None
 
 
 def _groups(fact: Fact, kinds: Mapping[str, Hardware]) -> dict[str, list[str]]:

@@ -13,14 +13,14 @@ MOST = 16
 _LAST = ("docker", "lo", "virbr")
 
 
-def candidates(nics: Any, indexes: Mapping[str, Any] | None = None) -> list[str]:
+def candidates(nics: Any, indexes: Any = None) -> list[str]:
     """Return the interfaces that are not down and have an address, in the order of the kernel's index of them.
 
     Args:
         nics: The ``nics`` of an inventory.
         indexes: The index of each interface, where it is known.
     """
-    known = indexes or {}
+    known = indexes if isinstance(indexes, Mapping) else {}
     found = [
         (place if isinstance(place := known.get(name), int) else 1 << 30, at, name)
         for at, nic in enumerate(dicts(nics))

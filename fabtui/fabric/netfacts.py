@@ -23,7 +23,7 @@ def _rate(node: Looked) -> Value:
 
 
 def _data_nics(node: Looked) -> list[dict[str, Any]]:
-    names = {entry.get("nic") for entry in dicts(node.part("data_addresses"))}
+    names = [entry.get("nic") for entry in dicts(node.part("data_addresses"))]
     return [nic for nic in dicts(node.part("nics")) if nic.get("name") in names]
 
 
@@ -35,7 +35,7 @@ def _nic_speed(node: Looked) -> Value:
 
 
 def _interfaces(node: Looked) -> Value:
-    names = candidates(node.part("nics"), node.seen("host", "network", "indexes") or {})
+    names = candidates(node.part("nics"), node.seen("host", "network", "indexes"))
     env = node.part("env", "NCCL_SOCKET_IFNAME")
     return text(", ".join(chosen(names, text(env)))) or ("none" if names else None)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import random
 from typing import Any
 
 import pytest
@@ -20,6 +23,7 @@ from fabtui.diagnosis.preflightlines import (
     short_lines,
     table_lines,
 )
+from fabtui.diagnosis.sockets import sockets
 from fabtui.fabric.events import Kind, event
 from fabtui.fabric.factlist import facts_for
 from fabtui.fabric.facts import FactTable, fact_table
@@ -282,3 +286,73 @@ def test_what_may_be_meant_so_does_not_count() -> None:
     found = found_on(*[node(f"n{i}", ibstat=unused) for i in range(2)])
     assert [finding.verdict for finding in found.findings] == ["note"]
     assert found.exit_code == 0
+
+
+# -- the interfaces of NCCL -------------------------------------------------------------------------------------------
+
+
+def wired(name: str, *interfaces: str, setting: str | None = None) -> Looked:
+    addresses = [{"address": "10.0.0.1", "family": 4}]
+    nics = [{"name": interface, "state": "up", "addresses": addresses} for interface in interfaces]
+    return node(name, inventory(host=name, nics=nics, env={"NCCL_SOCKET_IFNAME": setting} if setting else {}))
+
+
+def test_an_interface_that_leads_nowhere() -> None:
+    nodes = [wired("a", "lo", "eth0"), wired("b", "lo", "docker0"), wired("c", "eno1", setting="eth")]
+    told = [(one.nodes, one.text) for one in sockets(nodes)]
+    assert told == [
+        (("b",), "NCCL takes docker0 for its bootstrap, which leads to no other node"),
+        (("c",), "NCCL_SOCKET_IFNAME=eth matches no interface that has an address: NCCL does not start"),
+    ]
+    assert sockets(nodes[1:2]) == []
+    assert sockets([node("a"), node("b")]) == []
+
+
+# -- hostile nodes ----------------------------------------------------------------------------------------------------
+
+RUBBISH: list[Any] = [None, [], {}, "", "x\x1b[2J\u202e", -1, 1 << 70, 0.5, True, [None], [[]], {"a": {}}, "9" * 9999]
+
+
+def mutated(value: Any, draw: random.Random) -> Any:
+    """Return a copy with rubbish in some place."""
+    if not isinstance(value, (dict, list)) or not value or draw.random() < 0.15:
+        return draw.choice(RUBBISH)
+    copied = copy.copy(value)
+    place = draw.choice(list(copied)) if isinstance(copied, dict) else draw.randrange(len(copied))
+    copied[place] = mutated(copied[place], draw)
+    return copied
+
+
+def whole(name: str) -> Looked:
+    """Return a node on which every probe found something."""
+    data = [{"address": "10.0.0.1", "nic": "eth0", "rail": 0, "family": 4}]
+    detail = {"ca": "mlx5_0", "port": 1, "active_mtu": 4096, "lanes": 4, "pkeys": ["0xffff"], "gid_index": 3}
+    return node(
+        name,
+        inventory(host=name, data_addresses=data, pci_gpus=["0000:18:00.0"], env={"NCCL_DEBUG": "INFO"}),
+        host=host(name, network={"port_range": [32768, 60999], "indexes": {"eth0": 2}}),
+        firewall={"input": "drop", "rules": 3},
+        ibstat=ports("Active", "Down"),
+        rdma={"ports": [detail], "nics": [{"interface": "eth0", "pause": {"rx": "on", "tx": "on"}}]},
+        nvlink={"gpus": [{"index": 0, "links": [{"link": 0, "state": "active", "speed": 26.5}]}]},
+        scratch={"own": True, "value": {"used": 3}, "units": {"used": "%"}, "judged": [{"text": "x"}]},
+    )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_nodes_send_becomes_lines(seed: int) -> None:
+    draw = random.Random(seed)
+    for _ in range(10):
+        good = whole("b")
+        found, looks = dict(good.inventory), {probe: dict(value) for probe, value in good.looks.items()}
+        for _ in range(draw.randint(1, 6)):
+            found = mutated(found, draw) if draw.random() < 0.4 else found
+            probe = draw.choice(list(looks))
+            looks[probe] = mutated(looks[probe], draw)
+        found = found if isinstance(found, dict) else {}
+        looks = {probe: value if isinstance(value, dict) else {} for probe, value in looks.items()}
+        told = found_on(whole("a"), Looked("b", found, looks), whole("c"))
+        lines = [plain(line) for one in told.findings for line in finding_lines(one, 100, UNICODE)]
+        lines += [plain(line) for line in table_lines(told.table, chosen_facts(told.table, True), 100, UNICODE)]
+        assert all(line.isprintable() for line in lines), [line for line in lines if not line.isprintable()]
+        json.dumps([one._asdict() for one in told.findings])

@@ -123,7 +123,9 @@ def test_a_nvlink_that_is_down_shows() -> None:
 )
 def test_whatever_a_node_sends_is_no_crash(rubbish: Any) -> None:
     found = dict.fromkeys(inventory(), rubbish)
-    looks = {name: dict.fromkeys(host("x"), rubbish) for name in ("host", "clock", "firewall", "nvlink", "ibstat")}
+    looks = {
+        name: dict.fromkeys(host("x"), rubbish) for name in ("host", "clock", "firewall", "nvlink", "ibstat", "rdma")
+    }
     looks["nvlink"]["gpus"] = looks["ibstat"]["cas"] = rubbish
     looks["clock"]["offset"] = rubbish
     nodes = [Looked("n0", found, looks), node("n1"), Looked("n2", {}, {})]
