@@ -11,6 +11,7 @@ from fabtui_probes.formats.base import Notes
 _FIELD = re.compile(r"\s*([A-Za-z][\w ]{0,60}?):\.*\s*(.*)", re.ASCII)
 # What the bits of the mask above stand for, a line each.
 _FLAG = re.compile(r"\t{2,}(Is|Has|No)\w{1,60}|\s{8,}(Is|Has)\w{1,60}", re.ASCII)
+_REMARKS = ("Disable may be irreversible", "Port is already in enable state")
 _LID = re.compile(r"Lid ([0-9]{1,6})\b", re.ASCII)
 
 
@@ -55,7 +56,7 @@ def blocks(text: str, notes: Notes) -> List[Block]:
         elif found and last and _FLAG.fullmatch(line):
             flags = found[-1].fields.get(last + " flags", "")
             found[-1].fields[last + " flags"] = (flags + " " + line.strip()).strip()[:2000]
-        else:
+        elif line.strip() not in _REMARKS:
             notes.puzzled(line)
     return found
 

@@ -122,8 +122,8 @@ def _take(entry: Dict[str, Any], label: str, value: str) -> Optional[List[str]]:
 def parse_pause(text: str) -> Reading:
     """Return the pause settings of interfaces.
 
-    ``{"interfaces": [{"interface", "autoneg", "rx", "tx", "rx_negotiated", "tx_negotiated"}]}``, each ``on``, ``off``
-    or None.
+    ``{"interfaces": [{"interface", "autoneg", "rx", "tx", "rx_negotiated", "tx_negotiated", "rx_frames",
+    "tx_frames"}]}``: ``on``, ``off`` or None, and how many pause frames were counted.
     """
     notes = Notes()
     interfaces: List[Dict[str, Any]] = []
@@ -133,13 +133,18 @@ def parse_pause(text: str) -> Reading:
         "TX": "tx",
         "RX negotiated": "rx_negotiated",
         "TX negotiated": "tx_negotiated",
+        "tx_pause_frames": "tx_frames",
+        "rx_pause_frames": "rx_frames",
     }
     for line in ibwords.lines(text):
         named, pair = _PAUSE.match(line), _PAIR.fullmatch(line)
         if named:
             interfaces.append({"interface": named.group(1), **dict.fromkeys(names.values())})
         elif pair and interfaces and pair.group(2) in names:
-            interfaces[-1][names[pair.group(2)]] = pair.group(3).strip()[:20] or None
+            name, value = names[pair.group(2)], pair.group(3).strip()[:20]
+            interfaces[-1][name] = ibwords.digits(value) if name.endswith("_frames") else value or None
+        elif line.strip() == "Statistics:":
+            continue
         elif ibwords.complaint(line):
             notes.warn(line)
         else:

@@ -21,19 +21,21 @@ _PEER = re.compile(
     r" - +(CA|SW|RT|\?\?)\s+([0-9]{1,6})\s+([0-9]{1,4})\s+(0x[0-9a-fA-F]{1,16})\s+\( '(.*?)' - '(.*)' \)\s*", re.ASCII
 )
 # The topology file: a node, then its ports.
-_NODE = re.compile(
-    r"(Switch|Ca|Rt|\?\?\?)\s+([0-9]{1,5})\s+\"([SHR?])-([0-9a-fA-F]{1,16})\"\s*#\s*\"(.*)\"(.*)", re.ASCII
-)
+# People who share such files cross out parts of GUIDs.
+_GUID = r"([^\s\"()]{1,60})"
+_NODE = re.compile(r"(Switch|Ca|Rt|\?\?\?)\s+([0-9]{1,5})\s+\"([SHR?])-" + _GUID + r"\"\s*#\s*\"(.*)\"(.*)", re.ASCII)
 _PORT = re.compile(
-    r"\[([0-9]{1,4})\](?:\[ext ([0-9]{1,4})\])?(?:\(([0-9a-fA-F]{1,16})\))?\s+\"([SHR?])-([0-9a-fA-F]{1,16})\""
-    r"\[([0-9]{1,4})\](?:\[ext [0-9]{1,4}\])?\s*(?:\(([0-9a-fA-F]{1,16})\))?\s*#\s*(.*)",
+    r"\[([0-9]{1,4})\](?:\[ext ([0-9]{1,4})\])?(?:\(" + _GUID + r"\))?\s+\"([SHR?])-" + _GUID + r"\""
+    r"\[([0-9]{1,4})\](?:\[ext [0-9]{1,4}\])?\s*(?:\(" + _GUID + r"\))?\s*#\s*(.*)",
     re.ASCII,
 )
+# Old tools told neither width nor speed.
 _ABOUT = re.compile(
-    r"(?:lid ([0-9]{1,6}) lmc [0-9]{1,3} )?\"(.*)\" lid ([0-9]{1,6}) ([0-9]{1,2}x|\?\?)(\S{1,8})(?: .*)?", re.ASCII
+    r"(?:lid ([0-9]{1,6}) lmc [0-9]{1,3} )?\"(.*)\" lid ([0-9]{1,6})(?: ([0-9]{1,2}x|\?\?)(\S{1,8})(?: .*)?)?\s*",
+    re.ASCII,
 )
 _ID = re.compile(
-    r"(vendid|devid|sysimgguid|switchguid|caguid|rtguid|\?\?\?guid)=(0x[0-9a-fA-F]{1,16})(?:\(([0-9a-fA-F]{1,16})\))?(.*)"
+    r"(vendid|devid|sysimgguid|switchguid|caguid|rtguid|\?\?\?guid)=" + _GUID + r"(?:\(" + _GUID + r"\))?(.*)"
 )
 _CHASSIS = re.compile(r"Chassis ([0-9]{1,6})\b", re.ASCII)
 _PASSED = re.compile(r"#|Chassis [0-9]|Hostname: |Non-Chassis Nodes|[0-9]* ?Spine|Line ")

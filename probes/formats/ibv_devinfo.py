@@ -12,6 +12,8 @@ _DEVICE = re.compile(r"hca_id:\s*(\S{1,64})")
 _PORT = re.compile(r"\s*port:\s*([0-9]{1,4})\s*", re.ASCII)
 _FIELD = re.compile(r"\s*([A-Za-z][\w ]{0,40}?):\s*(.*)", re.ASCII)
 _GID = re.compile(r"\s*GID\[\s*([0-9]{1,4})\]:\s*([0-9a-fA-F:.]{2,45})(?:, (.*))?", re.ASCII)
+#: What the tool of MLNX_OFED prints without a colon.
+_OTHER = re.compile(r"\s+([a-z][\w ()]{0,60}?)(?:\t+| {2,}| *= *)(0x[0-9a-fA-F]{1,16}|[0-9]{1,20})\s*", re.ASCII)
 _CODED = re.compile(r"(.*?)\s*\(([0-9]{1,4})\)", re.ASCII)
 _FOUND = re.compile(r"([0-9]{1,4}) HCAs? found:", re.ASCII)
 
@@ -80,7 +82,7 @@ def parse_devices(text: str) -> Reading:
     notes = Notes()
     devices: List[Dict[str, Any]] = []
     for line in ibwords.lines(text):
-        row = re.fullmatch(r"\s+([\w.-]{1,64})\s+([0-9a-fA-F]{16})\s*", line, re.ASCII)
+        row = re.fullmatch(r"\s*([\w.-]{1,64})\s+([0-9a-fA-F]{16})\s*", line, re.ASCII)
         if row:
             devices.append({"ca": row.group(1), "node_guid": ibwords.guid(row.group(2))})
         elif ibwords.complaint(line):
@@ -117,8 +119,11 @@ def _take(line: str, device: Dict[str, Any], port: Optional[Dict[str, Any]]) -> 
         return True
     found = _FIELD.fullmatch(line)
     if not found:
-        # A flag, or a remark such as "core clock not supported".
-        return bool(re.fullmatch(r"\s+[\w/ -]+( flags: 0x[0-9A-Fa-f]+)?", line, re.ASCII))
+        other = _OTHER.fullmatch(line)
+        if other and port is None:
+            device["attributes"][other.group(1)] = other.group(2)[:100]
+        # Else a flag, or a remark such as "core clock not supported": of devices there are many.
+        return line[:1].isspace() and (port is None or bool(re.fullmatch(r"\s+[A-Z][A-Z0-9_ ]+", line, re.ASCII)))
     label, value = found.group(1), found.group(2).strip()
     if port is not None:
         _take_port(port, label, value)

@@ -24,13 +24,14 @@ _KEYS = {
 }
 _NUMBERS = ("netdev_index", "lid", "sm_lid", "lmc")
 _STATES = {
+    "UNKNOWN": "unknown",
     "ACTIVE": "Active",
     "DOWN": "Down",
     "INIT": "Initializing",
     "ARMED": "Armed",
     "ACTIVE_DEFER": "Active Deferred",
 }
-_PHYSICAL = {"LINK_UP": "LinkUp", "POLLING": "Polling", "DISABLED": "Disabled", "SLEEP": "Sleep"}
+_PHYSICAL = {"UNKNOWN": "unknown", "LINK_UP": "LinkUp", "POLLING": "Polling", "DISABLED": "Disabled", "SLEEP": "Sleep"}
 
 
 def likely(text: str) -> float:

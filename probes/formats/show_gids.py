@@ -9,7 +9,7 @@ from fabtui_probes.formats import ibwords
 from fabtui_probes.formats.base import Format, Notes, Reading
 
 _ROW = re.compile(
-    r"\s*([\w.-]{1,64})\s+([0-9]{1,4})\s+([0-9]{1,5})\s+((?:[0-9a-fA-F]{4}:){7}[0-9a-fA-F]{4})"
+    r"\s*([\w.-]{1,64})\s+([0-9]{1,4})\s+([0-9]{1,5})\s+((?:[0-9a-fA-FxX*]{4}:){7}[0-9a-fA-FxX*]{4})"
     r"(?:\s+([0-9]{1,3}(?:\.[0-9]{1,3}){3}))?(?:\s+[vV]([0-9.]{1,3}))?(?:\s+(\S{1,64}))?\s*",
     re.ASCII,
 )
@@ -42,7 +42,8 @@ def parse(text: str) -> Reading:
                     "ca": ca,
                     "port": int(port),
                     "index": int(index),
-                    "gid": gid.lower(),
+                    # People who share such tables cross out parts of GIDs.
+                    "gid": gid.lower() if "x" not in gid.lower() and "*" not in gid else None,
                     "ipv4": ipv4,
                     "version": ibwords.digits(version),
                     "netdev": netdev,

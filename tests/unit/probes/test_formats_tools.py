@@ -18,6 +18,7 @@ from fabtui_probes.formats import (
     perfquery,
     rdma_link,
     show_gids,
+    smpquery,
 )
 
 from .places import sample
@@ -297,3 +298,64 @@ def test_a_module() -> None:
     values = ethtool.parse_module(text).values
     assert (values["vendor"], values["temperature"], values["rx_power"]) == ("Mellanox", 45.2, [0.9114])
     assert values["alarms"] == ["Laser rx power low alarm"]
+
+
+def test_crossed_out_ids() -> None:
+    text = (
+        "vendid=0x2c9\nsysimgguid=0x9c05<redacted>\nswitchguid=0x9c05<redacted>(9c05<redacted>)\n"
+        'Switch\t129 "S-9c05<redacted>"\t\t# "MF0;leaf:MQM9700/U1" enhanced port 0 lid 1 lmc 0\n'
+        '[1]\t"H-b83f<redacted>"[1](b83f<redacted>) \t\t# "node005 mlx5_2" lid 22 2xNDR\n'
+    )
+    reading = ibnetdiscover.parse(text)
+    (link,) = reading.values["links"]
+    assert reading.unknown == []
+    assert (link["guid"], link["peer"]["guid"], link["peer"]["name"], link["rate"]) == (
+        None,
+        None,
+        "node005 mlx5_2",
+        200.0,
+    )
+    row = "roce0    1  3  fe80:0000:0000:0000:xxxx:xxxx:xxxx:xxxx   v2  eth0\nn_gids_found=1\n"
+    (gid,) = show_gids.parse(row).values["gids"]
+    assert (gid["gid"], gid["version"], gid["netdev"]) == (None, 2, "eth0")
+
+
+def test_a_topology_of_old_tools() -> None:
+    text = 'Switch  24 "S-0008f104003f1e29"         # "sLB-2024" base port 0 lid 742 lmc 0\n'
+    reading = ibnetdiscover.parse(text + '[24]    "H-0002c90200247010"[1]         # "atlas35" lid 1252\n')
+    (link,) = reading.values["links"]
+    assert reading.unknown == []
+    assert (link["peer"]["lid"], link["lanes"], link["speed"], link["rate"]) == (1252, None, None, None)
+
+
+def test_what_the_tool_of_the_vendors_package_prints_of_devices() -> None:
+    more = (
+        "\tlog atomic arg sizes (mask)\t\t0x8\n\tmax fetch and add bit boundary\t64\n\tMulti-Packet RQ supported\n"
+        "\t\t\t2 bytes\n\tooo_rc_caps  = 0x0\n\t\t\t\t\tEXT_SEND NOP\n\ttag matching not supported\n"
+    )
+    reading = ibv_devinfo.parse(VERBOSE.replace("\t\tport:", more + "\t\tport:", 1))
+    assert reading.unknown == []
+    attributes = reading.values["devices"][0]["attributes"]
+    assert (attributes["log atomic arg sizes (mask)"], attributes["ooo_rc_caps"]) == ("0x8", "0x0")
+    assert reading.values["devices"][0]["ports"][0]["active_mtu"] == 1024
+
+
+def test_pause_with_statistics_and_a_state_that_is_not_known() -> None:
+    text = (
+        "Pause parameters for eth0:\nRX:\t\ton\nTX:\t\toff\nStatistics:\n  tx_pause_frames: 3\n  rx_pause_frames: 0\n"
+    )
+    reading = ethtool.parse_pause(text)
+    assert reading.unknown == []
+    assert (reading.values["interfaces"][0]["tx_frames"], reading.values["interfaces"][0]["rx_frames"]) == (3, 0)
+    (link,) = rdma_link.parse("0/2: ibp0s9/2: lid 13397 state UNKNOWN physical_state UNKNOWN\n").values["links"]
+    assert (link["state"], link["physical_state"]) == ("unknown", "unknown")
+
+
+def test_a_port_that_was_set() -> None:
+    block = "# Port info: Lid 3 port 1\nLinkState:.......................Active\nLinkWidthActive:.................4X\n"
+    text = (
+        f"Initial CA/RT PortInfo:\n{block}# MLNX ext Port info: Lid 3 port 1\nLinkSpeedActive:.................0x00\n"
+    )
+    reading = smpquery.parse(f"{text}Disable may be irreversible\n\nAfter PortInfo set:\n{block}")
+    assert reading.unknown == []
+    assert [found["of"] for found in reading.values["blocks"]] == ["Initial CA/RT PortInfo", None, "After PortInfo set"]
