@@ -12,6 +12,10 @@ from fabtui.reading.matrix import is_matrix
 #: Rows of a table beyond this are counted instead; --json has them all.
 MOST_ROWS = 200
 _WIDEST_CELL = 60
+#: A unit longer than this is told once, below, and not at every value.
+LONG_UNIT = 12
+#: What names a thing comes before what is told of it.
+_IDS = ("gpu", "index", "interface", "ca", "node", "host", "name", "link", "type", "port")
 #: A table in more pieces than this is hard to read.
 _MOST_BLOCKS = 3
 _DEEPEST = 8
@@ -39,6 +43,11 @@ class Layout:
             # Units that the text itself tells go before those of the format.
             rest = {name: value for name, value in values.items() if name != "units"}
             return Layout({**self._units, **own}, self._width).lines(rest, depth)
+        if is_matrix(values):
+            # The whole output is one: what is told of it comes first.
+            rest = {name: value for name, value in values.items() if name not in ("rows", "columns", "cells")}
+            return [*self.lines(rest, depth), "", *(f"{'  ' * (depth + 1)}{line}" for line in self._matrix(values, ""))]
+        values = {name: values[name] for name in _ids_first(list(values))}
         told = {name: text for name, value in values.items() if (text := self._fact(name, value)) is not None}
         parts = {name: value for name, value in values.items() if name not in told}
         lines = self._facts(told, depth)
@@ -110,6 +119,7 @@ class Layout:
             for name in dict.fromkeys(name for row in rows for name in row)
             if any(row.get(name) not in (None, [], {}) for row in rows)
         ]
+        names = _ids_first(names)
         if not names:
             return []
         heads = [self._groups(names), [_words(name.rpartition(".")[2]) for name in names], [*map(self._unit, names)]]
@@ -144,9 +154,10 @@ class Layout:
         if not even:
             return [title]
         table = _same_digits([["", *columns], *even])
-        lines = [title]
-        for block in _blocks(table, self._width - 4):
-            lines += [*([""] if len(lines) > 1 else []), *aligned([[row[at] for at in block] for row in table])]
+        lines = [title] if title else []
+        blocks = _blocks(table, self._width - 4)
+        for block in blocks:
+            lines += [*([""] if block is not blocks[0] else []), *aligned([[row[at] for at in block] for row in table])]
         return lines
 
     @staticmethod
@@ -161,7 +172,8 @@ class Layout:
         return found
 
     def _unit(self, name: str) -> str:
-        return self._units.get(name.rpartition(".")[2], "")
+        unit = self._units.get(name.rpartition(".")[2], "")
+        return unit if len(unit) <= LONG_UNIT else ""
 
     def _cell(self, name: str, value: Any, short: bool = False) -> str:
         limit = _WIDEST_CELL if short else 2000
@@ -176,6 +188,14 @@ class Layout:
         if isinstance(value, list):
             return one_line(" ".join(self._cell(name, item) for item in value[:100]), limit) or _NONE
         return one_line(str(value), limit) or _NONE
+
+
+def _ids_first(names: list[str]) -> list[str]:
+    """Return names with those of things first, unless they begin with one already."""
+    if not names or names[0] in _IDS or names[0].endswith(("name", "node", "rank", "bus", "guid", "kind")):
+        return names
+    ids = [name for name in _IDS if name in names]
+    return ids + [name for name in names if name not in ids]
 
 
 def _is_plain(value: Any) -> bool:
@@ -209,7 +229,7 @@ def _flattened(item: dict[str, Any]) -> dict[str, Any] | None:
 
 def _is_short(value: dict[str, Any]) -> bool:
     """Say whether an object reads well on one line."""
-    return 0 < len(value) <= 24 and all(_is_plain(item) and len(str(item)) <= 24 for item in value.values())
+    return 0 < len(value) <= 12 and all(_is_plain(item) and len(str(item)) <= 24 for item in value.values())
 
 
 def _even(cells: list[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fabtui.cli.layout import Layout, wrapped
+from fabtui.cli.layout import LONG_UNIT, Layout, wrapped
 from fabtui.cli.summary import ASCII, UNICODE, summary
 from fabtui.cli.trouble import trouble
 from fabtui.fabric.text import clean, one_line
@@ -30,6 +30,9 @@ def text_of(result: Result, width: int, plain: bool = False) -> str:
     elif result.known:
         told = {name: value for name, value in result.values.items() if name not in _TOO_MUCH.get(result.kind, ())}
         lines += Layout(result.units, width).lines(told)
+        lines += _section(
+            "units", [f"{name}: {unit}" for name, unit in result.units.items() if len(unit) > LONG_UNIT], width
+        )
         lines += _trouble(result, plain)
     lines += _section("warnings", result.warnings, width)
     lines += _section("not understood", result.unknown, width)
