@@ -15,7 +15,7 @@ _WIDEST_CELL = 60
 #: A unit longer than this is told once, below, and not at every value.
 LONG_UNIT = 12
 #: What names a thing comes before what is told of it.
-_IDS = ("gpu", "index", "interface", "ca", "node", "host", "name", "link", "type", "port")
+_IDS = ("gpu", "index", "interface", "ca", "node", "host", "name", "link", "port")
 #: A table in more pieces than this is hard to read.
 _MOST_BLOCKS = 3
 _DEEPEST = 8
@@ -192,7 +192,11 @@ class Layout:
 
 def _ids_first(names: list[str]) -> list[str]:
     """Return names with those of things first, unless they begin with one already."""
-    if not names or names[0] in _IDS or names[0].endswith(("name", "node", "rank", "bus", "guid", "kind")):
+    if (
+        not names
+        or names[0] in _IDS
+        or names[0].endswith(("name", "node", "rank", "bus", "guid", "kind", "bytes", "src"))
+    ):
         return names
     ids = [name for name in _IDS if name in names]
     return ids + [name for name in names if name not in ids]

@@ -202,3 +202,17 @@ def test_a_cut_rail_is_named(tmp_path: Path, capsys: Out) -> None:
     assert "n003 rail 1 (10.2.0.3) is cut" in out
     # Only what does not answer is listed.
     assert "10.1.0.1  n002" not in out
+
+
+def test_every_kind_is_in_the_manual() -> None:
+    from fabtui.reading.as_model import convertible
+    from fabtui.reading.catalogue import formats
+
+    manual = (Path(__file__).resolve().parents[3] / "docs/reading.md").read_text()
+    for name in formats():
+        assert f"`{name}`" in manual, name
+        if convertible(name):
+            (line,) = (
+                line for line in manual.splitlines() if line.startswith("|") and f"`{name}`" in line.split("|")[1]
+            )
+            assert line.split("|")[1].rstrip().endswith("*"), name
