@@ -240,10 +240,7 @@ def _likely(text: str) -> float:
     if any(_XID.search(line[:4000]) or _SXID.search(line[:4000]) or _INIT.search(line[:4000]) for line in lines):
         return 0.9
     starts = sum(1 for line in lines if kernel_lines.has_start(line))
-    kernel = any(
-        " kernel: " in line[:120] or re.match(r"(?:<[0-9]{1,3}>)?\[ {0,9}[0-9]{1,9}\.[0-9]{6}\]", line)
-        for line in lines
-    )
+    kernel = any(kernel_lines.is_kernels(line) for line in lines)
     known = any(_known(line) for line in lines)
     if starts >= len(lines) / 2 and (kernel or known):
         return 0.9 if known else 0.7

@@ -10,7 +10,7 @@ _NAME = "[A-Za-z0-9_.-]{1,15}"
 _DRIVERS = "mlx[45]_(?:core|en|ib)|mlx5e?|mlxfw|bnxt_en|bnxt_re|ice|i40e|irdma|ionic|efa|idpf|ena"
 _CARD = re.compile(r"(" + _DRIVERS + r") (" + _BUS + r")")
 _LINK = re.compile(
-    r"(?:\S{1,24} " + _BUS + r":? )?(?:\S{1,24}: )?(?!NIC )([A-Za-z][A-Za-z0-9_.@-]{0,15}):? (?:NIC )?[Ll]ink (?:is )?"
+    r"(?:\S{1,24} " + _BUS + r":? )?(?:\S{1,24}: )?(?!NIC )([a-z][A-Za-z0-9_.@-]{0,15}):? (?:NIC )?[Ll]ink (?:is )?"
     r"([Uu]p|[Dd]own|UP|DOWN)\b.{0,200}"
 )
 _PORT = re.compile(
@@ -19,6 +19,7 @@ _PORT = re.compile(
 )
 _BOND = re.compile(r"(bond\S{0,14}): \(?(?:slave|port) (" + _NAME + r")\)?: link status (?:definitely )?(up|down)")
 _READY = re.compile(r"IPv6: ADDRCONF\(NETDEV_(?:CHANGE|UP)\): (" + _NAME + r"): link (becomes ready|is not ready)")
+_PHYSICAL = re.compile("ib|en|eth|bond|mlx|roce", re.ASCII)
 _MODULE = re.compile(r"Port module event(?:\[error\])?: module ([0-9]{1,3}), (.{1,120})")
 _MODULE_WORDS = ("unplugged", "plugged", "error", "temperature")
 _FIRMWARE = re.compile(r"firmware version: ([0-9]{1,4}(?:\.[0-9]{1,6}){1,3})")
@@ -55,7 +56,9 @@ def _link_event(text: str, bus: Optional[str]) -> Optional[Event]:
     elif bond:
         interface, word = bond.group(2), bond.group(3)
     elif ready:
-        interface, word = ready.group(1), "up" if "ready" in ready.group(2) and "not" not in ready.group(2) else ""
+        # Containers come and go with interfaces of their own.
+        physical = _PHYSICAL.match(ready.group(1)) and ready.group(2) == "becomes ready"
+        interface, word = ready.group(1), "up" if physical else ""
     elif link:
         interface, word = link.group(1), link.group(2)
     else:

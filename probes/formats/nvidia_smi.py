@@ -6,6 +6,7 @@ import re
 from typing import Any, Dict, List, Optional
 
 from fabtui_probes.formats.base import Format, Notes, Reading
+from fabtui_probes.formats.dmesg import parse_kernel
 from fabtui_probes.formats.nvidia_errors import complain, parse_errors
 from fabtui_probes.formats.nvidia_values import is_noise, number, plain, said, trouble, truth, whole
 
@@ -20,7 +21,7 @@ _BUS = re.compile(r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]
 _FIRST = re.compile(r"\s{0,6}([0-9]{1,4})\s{1,6}(\S.{0,60}?)(?:\s{1,40}(On|Off|N/A|ERR!|WDDM|TCC|MCDM))?\s{0,20}")
 _SECOND = re.compile(
     r"\s{0,6}(N/A|ERR!|\[[^\]]{1,20}\]|[0-9]{1,3} ?%)\s{0,8}"
-    r"(N/A|ERR!|[0-9]{1,3} ?C)\s{1,8}(P[0-9]{1,2}|N/A|ERR!)\s{1,24}(\S{1,12})\s{1,4}/\s{1,6}(\S{1,12})\s{0,20}"
+    r"(N/A|ERR!|[0-9]{1,3} ?C)\s{1,8}(P[0-9]{1,2}|N/A|ERR!)\s{1,24}(\S{1,12})\s{0,4}/\s{0,6}(\S{1,12})\s{0,20}"
 )
 _MEMORY = re.compile(r"\s{0,16}([0-9]{1,9}) ?MiB\s{0,3}/\s{0,8}([0-9]{1,9}) ?MiB\s{0,12}")
 _MIG_FIRST = re.compile(r"\s{0,6}([0-9]{1,4})\s{1,6}([0-9]{1,4})\s{1,6}([0-9]{1,4})\s{1,6}([0-9]{1,4})\s{0,6}")
@@ -44,6 +45,10 @@ Gpu = Dict[str, Any]
 def _cells(line: str) -> List[str]:
     inner = line.strip()
     return inner[1:].rstrip("|").split("|") if inner.startswith("|") else []
+
+
+def _is_first(cells: List[str]) -> bool:
+    return len(cells) >= 3 and bool(_FIRST.fullmatch(cells[0])) and bool(_BUS.fullmatch(cells[1].strip()))
 
 
 class _Table:
@@ -75,7 +80,7 @@ class _Table:
             self._section, self._body = "instances", False
         elif self._section == "processes":
             self._process(line)
-        elif not self._body:
+        elif not self._body and not (self._section == "gpus" and _is_first(cells)):
             pass
         elif self._section == "instances":
             self._instance(cells, line)
@@ -83,7 +88,9 @@ class _Table:
             self._gpu(cells, line)
 
     def _gpu(self, cells: List[str], line: str) -> None:
-        self._rows += 1
+        # Somebody may have kept a part of the table only: what looks like the first line of a GPU is one.
+        self._body = True
+        self._rows = 1 if _is_first(cells) else self._rows + 1
         first = _FIRST.fullmatch(cells[0])
         if self._rows == 1 and first and len(cells) >= 3:
             self.gpus.append(_first_row(first, cells))
@@ -104,7 +111,7 @@ class _Table:
             instance["memory_used"] = int(memory.group(1)) if memory else None
             instance["memory_total"] = int(memory.group(2)) if memory else None
             self.instances.append(instance)
-        elif cells[0].strip():
+        elif cells[0].strip() and "No MIG devices found" not in line:
             self.notes.puzzled(line)
 
     def _process(self, line: str) -> None:
@@ -190,7 +197,8 @@ def parse_nvidia_smi(text: str) -> Reading:
     "persistence", "bus", "display", "ecc_uncorrected", "fan", "temperature", "perf", "power", "power_limit",
     "memory_used", "memory_total", "utilization", "compute_mode", "mig", "errors": {field: "ERR!"}}]``;
     ``instances`` (MIG); ``processes``; ``processes_told``: ``listed``, ``none`` or ``unknown``; ``any_err``: some field
-    holds an error; ``errors``: what the tool says of itself (`nvidia_errors.parse_errors`).
+    holds an error; ``errors``: what the tool says of itself (`nvidia_errors.parse_errors`); ``kernel``: reports of the
+    kernel in the same text (`dmesg`).
     """
     notes = Notes()
     text = plain(text)
@@ -221,6 +229,8 @@ def parse_nvidia_smi(text: str) -> Reading:
             "processes_told": table.told,
             "any_err": bool(errors) or any(gpu["errors"] for gpu in table.gpus),
             "errors": errors,
+            # People put the kernel's lines beside what the tool could not tell.
+            "kernel": parse_kernel(text).values["events"] if "NVRM: " in text else [],
         }
     )
 
@@ -248,6 +258,12 @@ def _likely(text: str) -> float:
         return 0.95
     if re.search(r"^\|\s{1,6}GPU\s{1,4}Name\s", text, re.MULTILINE):
         return 0.9
+    if re.search(
+        r"^\s{0,8}\|\s{1,4}[0-9]{1,3}  \S.{1,60}\|\s{1,4}[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-7] ",
+        text,
+        re.MULTILINE,
+    ):
+        return 0.8
     # A text of a few lines may be such a complaint and nothing else; others may hold one as well.
     errors = [error["kind"] for error in parse_errors(text[:4000])]
     if not set(errors) & {"gpu_lost", "device_handle", "driver", "version", "library", "no_devices"}:

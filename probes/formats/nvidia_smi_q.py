@@ -193,6 +193,16 @@ def _processes(gpu: _Gpu) -> Optional[List[Dict[str, Any]]]:
     ]
 
 
+def _recovery(top: Fields) -> Optional[str]:
+    """Return what the driver asks for; before driver 565 it told whether a reset was required."""
+    if "gpu_recovery_action" in top:
+        return top["gpu_recovery_action"]
+    required = truth(top.get("gpu_reset_status.reset_required", ""))
+    if required or truth(top.get("gpu_reset_status.drain_and_reset_recommended", "")):
+        return "Reset" if required else "Drain and Reset"
+    return None if required is None else "None"
+
+
 def _record(gpu: _Gpu) -> Dict[str, Any]:
     top = gpu.fields
     return {
@@ -207,7 +217,7 @@ def _record(gpu: _Gpu) -> Dict[str, Any]:
         "persistence": truth(pick(top, "persistence_mode")),
         "compute_mode": said(pick(top, "compute_mode")),
         "perf": said(pick(top, "performance_state")),
-        "recovery_action": top.get("gpu_recovery_action"),
+        "recovery_action": _recovery(top),
         "virtualization": said(pick(top, "gpu_virtualization_mode.virtualization_mode")),
         "mig": _now_and_next(gpu, "mig_mode"),
         "ecc": _now_and_next(gpu, "ecc_mode"),

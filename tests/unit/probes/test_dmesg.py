@@ -138,6 +138,8 @@ def test_an_error_of_pcie_is_told_in_several_lines_and_is_one() -> None:
         "IPv6: ADDRCONF(NETDEV_UP): ib0: link is not ready",
         "ACPI: PCI Interrupt Link [LNKA] enabled at IRQ 10",
         "usb 1-1: new high-speed USB device",
+        "ata3: SATA link down (SStatus 0 SControl 300)",
+        "IPv6: ADDRCONF(NETDEV_CHANGE): cali0123: link becomes ready",
     ],
 )
 def test_lines_that_mean_nothing(text: str) -> None:
@@ -171,3 +173,16 @@ def test_the_table_of_xids() -> None:
     assert not xids.is_bad(10_000, "")
     blames = {"gpu", "memory", "nvlink", "pcie", "driver", "program", "power", "result", "note"}
     assert {xid.blame for xid in xids.XIDS.values()} <= blames
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "6,3964,206764307,-;nvidia-nvswitch2: open (major=510)",
+        "kern  :info  : 2025-01-17T15:36:17,698869+00:00 pci 0000:01:00.0: can't claim BAR 6",
+        "[    1.234567] usb 1-1: new device",
+        "Dec  2 11:49:53 worker4 kernel: usb 1-1: new device",
+    ],
+)
+def test_a_log_without_anything_to_report_is_known_by_its_look(line: str) -> None:
+    assert dmesg.FORMATS[0].likely((line + "\n") * 20) >= 0.7

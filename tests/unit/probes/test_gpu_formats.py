@@ -564,3 +564,45 @@ def test_an_error_rate_beyond_a_double_stays_text() -> None:
     assert first["rates"] == dict.fromkeys(first["other"], 1.5e-254)
     assert [link.get("rates") for link in others] == [None, None]
     assert all(link["other"] for link in others)
+
+
+def test_a_part_of_a_table() -> None:
+    text = (
+        "|   5  NVIDIA H100 80GB HBM3          On  |   00000000:97:00.0 N/A |                  N/A |\n"
+        "|ERR!   50C    P0            N/A  /  N/A  |       0MiB /  81559MiB |     N/A      Default |\n"
+        "|                                         |                        |                 ERR! |\n"
+        "|   6  NVIDIA Y100          On  | 00000000:2B:00.0 Off |                 ERR! |\n"
+        "|ERR!  ERR! ERR!     ERR! / ERR!|      0MiB /  8194MiB |    ERR!      Default |\n"
+        "|                               |                      |                 ERR! |\n"
+        "|   7  NVIDIA H100 80GB HBM3          On  | 00000000:8B:00.0 Off |                   On |\n"
+        "| N/A   48C    P0             138W/700W| N/A |     N/A      Default |\n"
+        "|                                         |                      |              Enabled |\n"
+    )
+    reading = read("nvidia-smi", text)
+    lost, other, instances = reading.values["gpus"]
+    assert (lost["index"], lost["temperature"], lost["memory_total"], lost["power"]) == (5, 50, 81559, None)
+    assert lost["errors"] == {"fan": "ERR!", "mig": "ERR!"}
+    assert (other["index"], other["memory_total"], other["compute_mode"]) == (6, 8194, "Default")
+    assert (instances["power"], instances["power_limit"], instances["mig"]) == (138, 700, "Enabled")
+
+
+def test_no_instances() -> None:
+    text = MIG_TABLE.replace("|  0    7   0   0  |              12MiB /  9984MiB    |", "|  No MIG devices found |")
+    assert nvidia_smi.parse_nvidia_smi(text).values["instances"] == []
+    assert not any("No MIG" in line for line in nvidia_smi.parse_nvidia_smi(text).unknown)
+
+
+@pytest.mark.parametrize(
+    ("lines", "action"),
+    [
+        ("GPU Recovery Action : None", "None"),
+        ("GPU Recovery Action : Reset", "Reset"),
+        ("GPU Reset Status\n        Reset Required : No\n        Drain and Reset Recommended : N/A", "None"),
+        ("GPU Reset Status\n        Reset Required : Yes\n        Drain and Reset Recommended : No", "Reset"),
+        ("GPU Reset Status\n        Reset Required : No\n        Drain and Reset Recommended : Yes", "Drain and Reset"),
+        ("Product Name : X", None),
+    ],
+)
+def test_what_a_gpu_needs_to_recover(lines: str, action: str | None) -> None:
+    (gpu,) = read("nvidia-smi-q", f"GPU 00000000:01:00.0\n    {lines}\n").values["gpus"]
+    assert gpu["recovery_action"] == action

@@ -115,6 +115,8 @@ def test_broken(name: str, expect: str) -> None:
     assert values["gpus"] == []
     assert error["kind"] == said(expect, r"error=(\w+)")
     assert error["bus"] == said(expect, r"(?:^|; )pci=([0-9A-F:.]+)")
+    kernel = [(event["kind"], event["bus"], event["code"]) for event in values["kernel"]]
+    assert kernel == ([("gpu_init", "0000:01:00.0", "0x22:0x56:884")] if "kernel: RmInitAdapter" in expect else [])
     reason = said(expect, r"; reason=([^;]+)")
     assert reason is None or error["reason"] == reason
 
