@@ -23,6 +23,8 @@ _BITS = {
     "VL15_dropped": 16,
     "port_xmit_wait": 32,
 }
+#: The same as values.
+LIMITS = {name: (1 << bits) - 1 for name, bits in _BITS.items()}
 #: The names that the tools of a fabric have for the counters of sysfs.
 TOOL_NAMES = {
     "SymbolErrorCounter": "symbol_error",
@@ -84,11 +86,11 @@ def read(port: str) -> Dict[str, Any]:
     """
     errors: Dict[str, int] = {}
     saturated: List[str] = []
-    for name, bits in _BITS.items():
+    for name, limit in LIMITS.items():
         count = sysfs.integer(port, "counters", name)
         if count:
             errors[name] = count
-            if count == (1 << bits) - 1:
+            if count == limit:
                 saturated.append(name)
     for name in _HARDWARE:
         count = sysfs.integer(port, "hw_counters", name)

@@ -3,11 +3,12 @@
 Deltas are a JSON object in the shape of the probe's value, without the zeros::
 
     {"hca": {"mlx5_0/1": {name: int}}, "net": {"eth0": {name: int}}, "nvlink": {"0": {"3": {name: int}}},
-     "errors": [[...path]], "reset": [[...path]]}
+     "errors": [[...path]], "reset": [[...path]], "full": [[...path]]}
 
 A path is ``["hca", "mlx5_0/1", "symbol_error"]`` or ``["nvlink", "0", "3", "crc"]``. ``errors`` names those of the
 differences that tell of trouble; ``reset`` those counters that went down, or by far too much up, of which no difference
-is known. A part that would be empty is left out.
+is known; ``full`` those that came to their limit, beyond which they do not count. A part that would be empty is left
+out.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from functools import lru_cache
 from typing import Any
 
 from fabtui.fabric.measurement import Layer, Measurement
+from fabtui_probes.portcounts import LIMITS
 
 Path = tuple[str, ...]
 Deltas = dict[str, Any]
@@ -100,14 +102,14 @@ def _leaves(value: Any, path: Path, depth: int) -> Iterator[tuple[Path, int]]:
                 yield from _leaves(below, (*path, name), depth - 1)
 
 
-def _built(counts: dict[Path, int], errors: Iterable[Path], reset: Iterable[Path]) -> Deltas:
+def _built(counts: dict[Path, int], errors: Iterable[Path], reset: Iterable[Path], full: Iterable[Path] = ()) -> Deltas:
     deltas: Deltas = {}
     for path, count in counts.items():
         here = deltas
         for name in path[:-1]:
             here = here.setdefault(name, {})
         here[path[-1]] = count
-    for key, paths in (("errors", errors), ("reset", reset)):
+    for key, paths in (("errors", errors), ("reset", reset), ("full", full)):
         listed = sorted(paths)
         if listed:
             deltas[key] = [list(path) for path in listed]
@@ -122,6 +124,7 @@ def deltas(before: dict[str, Any], after: dict[str, Any]) -> Deltas:
     """
     counts: dict[Path, int] = {}
     reset: list[Path] = []
+    full: list[Path] = []
     for part, depth in _PARTS.items():
         for path, was, now in _unlike(before.get(part), after.get(part), (part,), depth):
             moved = now - was
@@ -131,7 +134,9 @@ def deltas(before: dict[str, Any], after: dict[str, Any]) -> Deltas:
                 reset.append(path)
             else:
                 counts[path] = moved * 4 if path[0] == "hca" and path[-1] in _WORDS else moved
-    return _built(counts, [path for path in counts if is_error(path[-1])], reset)
+                if path[0] == "hca" and now == LIMITS.get(path[-1]):
+                    full.append(path)
+    return _built(counts, [path for path in counts if is_error(path[-1])], reset, full)
 
 
 def _unlike(old: Any, new: Any, path: Path, depth: int) -> Iterator[tuple[Path, int, int]]:
@@ -149,7 +154,7 @@ def _unlike(old: Any, new: Any, path: Path, depth: int) -> Iterator[tuple[Path, 
 
 
 def paths_of(value: Any) -> frozenset[Path]:
-    """Return the paths that deltas list under ``errors`` or ``reset``; whatever is not a path is passed over."""
+    """Return the paths that deltas list under ``errors``, ``reset`` or ``full``; what is not a path is passed over."""
     listed = value if isinstance(value, list) else []
     return frozenset(
         tuple(path)
@@ -168,6 +173,7 @@ class _Shape:
     paths: tuple[Path, ...]
     errors: frozenset[Path]
     reset: frozenset[Path]
+    full: frozenset[Path]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +202,8 @@ class CounterLog:
     def take(self, node: str, since: float, until: float, found: Deltas) -> None:
         """Take the deltas of a node over an interval, in seconds since the epoch."""
         counts = {path: count for path, count in flatten(found).items() if count < 1 << 63}
-        shape = _Shape(tuple(counts), paths_of(found.get("errors")), paths_of(found.get("reset")))
+        told = [paths_of(found.get(name)) for name in ("errors", "reset", "full")]
+        shape = _Shape(tuple(counts), *told)
         if len(self._shapes) > self._most:
             self._shapes.clear()
         shape = self._shapes.setdefault(shape, shape)
@@ -231,6 +238,7 @@ class CounterLog:
         counts: dict[Path, int] = {}
         errors: set[Path] = set()
         reset: set[Path] = set()
+        full: set[Path] = set()
         for interval in self._nodes.get(node, ()):
             if since == until:
                 overlaps = interval.since < until <= interval.until
@@ -241,7 +249,8 @@ class CounterLog:
                     counts[path] = counts.get(path, 0) + count
                 errors |= interval.shape.errors
                 reset |= interval.shape.reset
-        return _built(counts, errors, reset)
+                full |= interval.shape.full
+        return _built(counts, errors, reset, full)
 
     def of(self, measurement: Measurement) -> dict[str, Deltas]:
         """Return the deltas of the nodes of a measurement while it was made.

@@ -13,6 +13,7 @@ from fabtui.screen.words import MUTED, time_text
 #: Of each node: lines about trouble, and lines about traffic.
 _MOST_TROUBLE = 40
 _MOST_TRAFFIC = 16
+_FULL = " or more: it stands at its limit"
 #: Counters of bytes, whatever else is in their names.
 _BYTES = ("_bytes", "port_xmit_data", "port_rcv_data")
 
@@ -48,7 +49,11 @@ def _rows(node: str, deltas: Deltas) -> tuple[list[tuple[list[str], bool]], int]
     traffic = sorted(
         (path for path in counts if path not in errors), key=lambda path: (not _is_bytes(path), -counts[path], path)
     )
-    rows = [([node, _place(path), path[-1], f"{counts[path]:,}"], True) for path in trouble[:_MOST_TROUBLE]]
+    full = paths_of(deltas.get("full"))
+    rows = [
+        ([node, _place(path), path[-1], f"{counts[path]:,}{_FULL if path in full else ''}"], True)
+        for path in trouble[:_MOST_TROUBLE]
+    ]
     rows += [([node, _place(path), path[-1], "was reset"], False) for path in reset[:_MOST_TROUBLE]]
     rows += [([node, _place(path), path[-1], _amount(path, counts[path])], False) for path in traffic[:_MOST_TRAFFIC]]
     return rows, len(trouble) + len(reset) + len(traffic) - len(rows)

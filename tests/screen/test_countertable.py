@@ -71,3 +71,9 @@ async def test_the_pair_screen_shows_them(opened: Opened) -> None:
         text = screen_text(app)
     assert "counters" in text
     assert "symbol_error" in text
+
+
+def test_a_counter_at_its_limit_is_told() -> None:
+    full = {"hca": {"mlx5_0/1": {"symbol_error": 535}}, "errors": [["hca", "mlx5_0/1", "symbol_error"]]}
+    text = "\n".join(lines(story(("n000", {**full, "full": full["errors"]}))))
+    assert "535 or more: it stands at its limit" in text

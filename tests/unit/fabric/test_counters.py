@@ -43,6 +43,17 @@ def test_a_counter_that_was_reset_or_wrapped_has_no_difference() -> None:
     assert found == {"reset": [["hca", "mlx5_0/1", "port_rcv_data"], ["hca", "mlx5_0/1", "symbol_error"]]}
 
 
+def test_a_counter_that_came_to_its_limit_is_told() -> None:
+    found = deltas(value(symbol_error=65000, link_downed=3), value(symbol_error=65535, link_downed=4))
+    assert found["hca"] == {"mlx5_0/1": {"symbol_error": 535, "link_downed": 1}}
+    assert found["full"] == [["hca", "mlx5_0/1", "symbol_error"]]
+    log = CounterLog()
+    log.take("a", 0.0, 2.0, found)
+    log.take("a", 2.0, 4.0, moved("rx_bytes", 1))
+    assert log.between("a", 1.0, 3.0)["full"] == [["hca", "mlx5_0/1", "symbol_error"]]
+    assert "full" not in log.between("a", 2.5, 3.0)
+
+
 def test_what_is_in_one_value_only_is_unknown() -> None:
     assert deltas(value(symbol_error=3), value(link_downed=9)) == {}
 
