@@ -8,6 +8,7 @@ import pytest
 from fabtui.cli.parser import build_parser
 from fabtui.cli.places import recording_name
 from fabtui.cli.request import Request, request_from
+from fabtui.data import user_probe_folder
 from fabtui.fabric.errors import InputError
 from fabtui.session.options import ALL_PROBES, SessionOptions
 
@@ -18,7 +19,7 @@ def asked(*argv: str) -> Request:
 
 def test_without_options_everything_is_as_the_session_has_it(tmp_path: Path) -> None:
     request = asked("--nodes", "n1,n2", "--no-record")
-    assert request == Request(SessionOptions(hosts=("n1", "n2")), None, None)
+    assert request == Request(SessionOptions(hosts=("n1", "n2"), probe_folder=user_probe_folder()), None, None)
 
 
 def test_all_options_reach_the_session(tmp_path: Path) -> None:
@@ -60,6 +61,7 @@ def test_all_options_reach_the_session(tmp_path: Path) -> None:
         compare=("NCCL_ALGO", ("Ring", "Tree")),
         engine="torch",
         keep_warm=True,
+        probe_folder=user_probe_folder(),
     )
     assert list(tmp_path.iterdir()) == [config], "nothing but the check may touch the folder"
 
