@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Optional
 
-from fabtui_probes import commands
+from fabtui_probes import commands, nvidia_smi
+from fabtui_probes.formats import nvidia_smi as listing
 from fabtui_probes.formats import nvidia_topo
 from fabtui_probes.gpujudge import part, texts
 
@@ -18,6 +20,9 @@ _WANTED = ("read", "write")
 def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     """Ask ``nvidia-smi topo``.
 
+    The matrices are of all GPUs of the machine, by the driver's own numbers; with ``CUDA_VISIBLE_DEVICES`` those that
+    it leaves are kept.
+
     Returns:
         ``{"matrix": {"columns", "rows", "cells", "affinity", "nics", "legend", "complete"} or None, "p2p": {"read",
         "write", "nvlink", "atomics", "pcie": {"columns", "rows", "cells", "bad", "p2p", "complete"}}, "raw": {"m":
@@ -25,14 +30,19 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     """
     end = time.monotonic() + deadline * 0.9
     letters = nvidia_topo.CAPABILITIES
+    setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     # Two at a time: each of them starts the driver's library anew, and more of them wait for each other.
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(_ask, ["topo", "-m"], end)
         others = {name: pool.submit(_ask, ["topo", "-p2p", letter], end) for letter, name in letters.items()}
+        listed = pool.submit(_ask, ["-L"], end) if setting is not None else None
         near = first.result()
         told = {name: future.result() for name, future in others.items()}
-    matrix = nvidia_topo.parse_topology(near.stdout).values
-    p2p = {name: nvidia_topo.parse_p2p(result.stdout).values for name, result in told.items() if result.ok}
+        kept = visible(setting, listed.result().stdout) if listed else None
+    matrix = without(nvidia_topo.parse_topology(near.stdout).values, kept)
+    p2p = {
+        name: without(nvidia_topo.parse_p2p(result.stdout).values, kept) for name, result in told.items() if result.ok
+    }
     return {
         "matrix": _kept(matrix, "affinity", "nics", "legend") if matrix["columns"] else None,
         "p2p": {name: _kept(values, "bad", "p2p") for name, values in p2p.items() if values["columns"]},
@@ -43,6 +53,42 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
 
 def _ask(argv: List[str], end: float) -> commands.Result:
     return commands.run(["nvidia-smi", *argv], end - time.monotonic())
+
+
+def visible(setting: Optional[str], text: str) -> Optional[List[str]]:
+    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` leaves, by the driver's names (``GPU3``); None if not known.
+
+    Args:
+        setting: The value of the variable, None when it is unset.
+        text: What ``nvidia-smi -L`` prints.
+    """
+    gpus = listing.parse_list(text).values["gpus"]
+    if setting is None or not gpus:
+        return None
+    uuids: List[Optional[str]] = [None] * (1 + max(gpu["index"] for gpu in gpus))
+    for gpu in gpus:
+        uuids[gpu["index"]] = gpu["uuid"]
+    # An instance belongs to a GPU, but none of it alone is in these matrices.
+    return ["GPU%d" % index for index, instance in nvidia_smi.visible_devices(setting, uuids) if instance is None]
+
+
+def without(values: Dict[str, Any], kept: Optional[List[str]]) -> Dict[str, Any]:
+    """Return a matrix without the rows and columns of GPUs that are not among the kept ones; None keeps all."""
+    if kept is None:
+        return values
+    hidden = {name for name in [*values["columns"], *values["rows"]] if name.startswith("GPU") and name not in kept}
+    columns = [at for at, name in enumerate(values["columns"]) if name not in hidden]
+    rows = [at for at, name in enumerate(values["rows"]) if name not in hidden]
+    found = dict(values)
+    found["cells"] = [[values["cells"][row][column] for column in columns] for row in rows]
+    found["columns"] = [values["columns"][at] for at in columns]
+    found["rows"] = [values["rows"][at] for at in rows]
+    if "affinity" in values:
+        found["affinity"] = {name: place for name, place in values["affinity"].items() if name not in hidden}
+    if "bad" in values:
+        found["bad"] = [line for line in values["bad"] if not hidden & set(line[:2])]
+        found["p2p"] = True if values["p2p"] is False and not found["bad"] and values["complete"] else values["p2p"]
+    return found
 
 
 def _kept(values: Dict[str, Any], *more: str) -> Dict[str, Any]:

@@ -29,6 +29,11 @@ NIC Legend:
 """
 
 
+@pytest.fixture(autouse=True)
+def all_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
 def play(monkeypatch: pytest.MonkeyPatch, **prints: str | None) -> None:
     def run(argv: Any, deadline: float, *args: Any) -> commands.Result:
         text = prints.get(argv[-1] if argv[-1] != "-m" else "m")
@@ -55,6 +60,25 @@ def test_a_whole_host(monkeypatch: pytest.MonkeyPatch) -> None:
     assert value["raw"]["m"] == NEAR
     assert len(topology.pairs(value["matrix"], "GPU", "GPU")) == 28
     assert topology.judge(value) == []
+
+
+@pytest.mark.parametrize("setting", ["4,5", "GPU-dd52808a-17d2-b13f-7d55-57385e3edcd2,GPU-cca903b5"])
+def test_only_visible_gpus(monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
+    broken = P2P.replace(" GPU0\tX\tOK", " GPU0\tX\tTNS")
+    play(monkeypatch, m=NEAR, r=broken, **{"-L": sample("h200x8/smi-L.txt")})
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", setting)
+    value = look()
+    assert value["matrix"]["columns"] == value["matrix"]["rows"] == ["GPU4", "GPU5"]
+    assert value["matrix"]["cells"] == [["X", "NV18"], ["NV18", "X"]]
+    assert set(value["matrix"]["affinity"]) == {"GPU4", "GPU5"}
+    assert (value["p2p"]["read"]["p2p"], value["p2p"]["read"]["bad"]) == (True, [])
+    assert topology.judge(value) == []
+
+
+def test_visible_gpus_that_are_not_known_hide_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, m=NEAR)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert len(look()["matrix"]["rows"]) == 8
 
 
 def test_no_nvidia_smi(monkeypatch: pytest.MonkeyPatch) -> None:
