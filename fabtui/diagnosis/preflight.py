@@ -96,7 +96,7 @@ def odd_finding(odd: Odd) -> Finding:
         usual = shown(odd.usual, fact.unit)
         near = "about " if fact.compare in (Compare.NEAR, Compare.NEAR_ALL) else ""
         others = count(len(odd.agreeing), "other")
-        text = f"{fact.title} is {told}, not {near}{usual} as on {others}{of_kind}"
+        text = f"{fact.title}: {told}, not {near}{usual} as on {others}{of_kind}"
         # With one value the text says it all.
         evidence = [*evidence, f"{usual}: {fold(odd.agreeing)}"] if len(ranked) > 1 else []
     nodes = tuple(odd.values)

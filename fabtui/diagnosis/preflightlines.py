@@ -74,7 +74,7 @@ def kind_lines(table: FactTable, width: int, glyphs: Glyphs) -> list[Line]:
     return [
         [
             (f"  {nodes_text(names, _WIDEST_NAME, glyphs)}  ", "name"),
-            (cut(f"{kind}{' each' if len(names) > 1 else ''}", max(20, width - _WIDEST_NAME - 4), glyphs), "dim"),
+            (cut(f"kind {kind}", max(20, width - _WIDEST_NAME - 4), glyphs), "dim"),
         ]
         for kind, names in kinds.items()
     ]
@@ -161,11 +161,10 @@ def table_lines(table: FactTable, facts: Sequence[Fact], width: int, glyphs: Gly
     if not table.nodes or not facts:
         return []
     groups = alike(table, facts)
-    cells = {
-        fact.name: [cut(_cell(table, fact, names, glyphs), _WIDEST_CELL, glyphs) for names in groups] for fact in facts
-    }
     title = min(_WIDEST_TITLE, max(len(fact.title) for fact in facts))
-    heads = [nodes_text(names, _WIDEST_CELL, glyphs) for names in groups]
+    room = max(_WIDEST_CELL, (width - title - 4) // len(groups) - 4)
+    cells = {fact.name: [cut(_cell(table, fact, names, glyphs), room, glyphs) for names in groups] for fact in facts}
+    heads = [nodes_text(names, room, glyphs) for names in groups]
     widths = [max(len(head), *(len(row[at]) + 2 for row in cells.values())) for at, head in enumerate(heads)]
     if len(groups) > _MOST_COLUMNS or 4 + title + sum(each + 2 for each in widths) > width:
         return _by_value(table, facts, width, glyphs)

@@ -67,7 +67,7 @@ class Odd(NamedTuple):
 
     Attributes:
         fact: The fact.
-        kind: The hardware kind; "" where all nodes are compared.
+        kind: The hardware kind; "" where all nodes are compared, or are of one kind.
         usual: What most have; None where there is no majority.
         agreeing: The nodes that have it.
         values: The value of each node that differs; of all nodes where there is no majority.
@@ -140,7 +140,7 @@ def _groups(fact: Fact, kinds: Mapping[str, Hardware]) -> dict[str, list[str]]:
     groups: dict[Hardware, list[str]] = {}
     for name, kind in kinds.items():
         groups.setdefault(kind, []).append(name)
-    return {str(kind): names for kind, names in groups.items()}
+    return {str(kind) if len(groups) > 1 else "": names for kind, names in groups.items()}
 
 
 def _compare(fact: Fact, kind: str, values: dict[str, Value], slack: Mapping[str, float]) -> Odd | None:

@@ -120,6 +120,8 @@ def spread(values: Iterable[tuple[Any, Any]], unit: str = "") -> str | None:
 
 
 def _word(value: Any, unit: str) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return "unknown" if value is None else text(f"{value} {unit}") or "unknown"

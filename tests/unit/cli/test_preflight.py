@@ -38,7 +38,7 @@ def test_nothing_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     play(monkeypatch, nodes := FakeNodes(script()))
     assert preflight(nodes) == 0
     out = capsys.readouterr().out
-    assert out.startswith("preflight: 4 nodes looked at, nothing found\n  n[060-063]  2 x Fake GPU each\n")
+    assert out.startswith("preflight: 4 nodes looked at, nothing found\n  n[060-063]  kind 2 x Fake GPU\n")
     assert "\n GPUs 2 x Fake GPU\n" in re.sub(" +", " ", out)
     assert " clock offset 0 s\n" in re.sub(" +", " ", out)
     for link in nodes.links.values():
@@ -130,7 +130,7 @@ def test_a_clock_that_is_off_is_measured(monkeypatch: pytest.MonkeyPatch, capsys
     wanted.ahead["n061"] = 30.0
     play(monkeypatch, nodes := FakeNodes(wanted))
     assert preflight(nodes) == 1
-    assert "! n061  clock offset is 30 s, not about" in capsys.readouterr().out
+    assert "! n061  clock offset: 30 s, not about" in capsys.readouterr().out
 
 
 def test_json_and_csv_do_not_go_to_the_same_place(capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,7 +63,7 @@ def test_memlock_over_ssh_is_found_once_by_its_probe_and_by_its_neighbours() -> 
     (finding,) = found.findings
     assert (finding.verdict, finding.subject, finding.nodes) == ("bad", "memlock", ("n062",))
     assert finding.text == "memlock is 64 KiB in an SSH session: RDMA cannot register memory"
-    assert "not unlimited as on 3 others" in finding.evidence[0]
+    assert "memlock: 64 KiB, not unlimited as on 3 others" in finding.evidence[0]
     assert finding.next == "ssh n062 ulimit -l"
     assert found.exit_code == 1
 
@@ -79,7 +79,7 @@ def test_a_difference_tells_both_sides_and_the_next_command() -> None:
     nodes = four()
     nodes[1] = node("n061", inventory(host="n061", driver="550.54.15"))
     (finding,) = found_on(*nodes).findings
-    assert finding.text == ("driver is 550.54.15, not 570.86.15 as on 3 others with 8 x H200, 8 x InfiniBand device")
+    assert finding.text == ("driver: 550.54.15, not 570.86.15 as on 3 others")
     assert finding.evidence == ()
     assert (finding.verdict, finding.next) == ("warn", "ssh n061 nvidia-smi --version")
 
@@ -95,7 +95,7 @@ def test_a_clock_that_is_off() -> None:
     nodes = four()
     nodes[3] = node("n063", clock=clock(-3.2))
     (finding,) = found_on(*nodes).findings
-    assert finding.text == "clock offset is -3.2 s, not about 0 s as on 3 others"
+    assert finding.text == "clock offset: -3.2 s, not about 0 s as on 3 others"
     assert finding.verdict == "warn"
 
 
@@ -268,7 +268,7 @@ def test_a_port_that_is_down_is_named_once() -> None:
     (finding,) = found_on(*nodes).findings
     assert (finding.verdict, finding.nodes) == ("bad", ("n1",))
     assert finding.text.startswith("mlx5_1/1: Down, physical state Polling: no signal")
-    assert "RDMA port state is Active, Down on mlx5_1, not Active as on 2 others" in finding.evidence[0]
+    assert "RDMA port state: Active, Down on mlx5_1, not Active as on 2 others" in finding.evidence[0]
     assert finding.next == "ssh n1 ibstat mlx5_1 1"
 
 

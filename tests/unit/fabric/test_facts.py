@@ -29,6 +29,8 @@ def test_the_odd_one_is_named_with_what_the_others_have() -> None:
     (odd,) = table(*nodes).odd
     assert (odd.fact.name, odd.values, odd.usual, odd.agreeing) == ("memlock", {"n2": 65536}, -1, ("n0", "n1", "n3"))
     assert not odd.tie
+    assert odd.kind == ""
+    (odd,) = table(*nodes, node("desk", inventory("NVIDIA GeForce RTX 3090", 2, 0))).odd
     assert odd.kind == "8 x H200, 8 x InfiniBand device"
 
 
