@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.color import ColorSystem
+from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.filter import NoColor
@@ -21,6 +22,7 @@ from fabtui.screen import leaving
 from fabtui.screen.axis import Seat
 from fabtui.screen.commands import KEY_NAMES, binding_groups, commands
 from fabtui.screen.hangup import leave_within, write_no_more
+from fabtui.screen.hover import show_value
 from fabtui.screen.leaving import Leaving
 from fabtui.screen.levels import Glyphs
 from fabtui.screen.main import MainScreen
@@ -28,8 +30,8 @@ from fabtui.screen.outputs import write_picture, write_snapshot
 from fabtui.screen.pulse import Pulse
 from fabtui.screen.settings import ScreenSettings
 from fabtui.screen.small import fit
-from fabtui.screen.themekeeper import ThemeKeeper
 from fabtui.screen.theming import RAMP_OF_SYSTEM, ramp_of
+from fabtui.screen.usersettings import UserSettings
 
 if TYPE_CHECKING:
     from fabtui.session.feed import Feed
@@ -58,6 +60,7 @@ class FabricApp(App[int]):
     ENABLE_COMMAND_PALETTE = True
     CSS = """
     Toast { max-width: 76; }
+    Tooltip { max-width: 76; padding: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("e", "csv", "CSV", id="app.csv", tooltip="write a CSV snapshot of what was measured"),
@@ -97,9 +100,7 @@ class FabricApp(App[int]):
         self.leaving = Leaving(self)
         self._trouble_badge: str | None = None
         self._main: MainScreen | None = None
-        self._themes = ThemeKeeper(self)
-        problem = self._themes.choose()
-        self._settings_problems = [*settings.problems, *([f"screen.theme: {problem}"] if problem else [])]
+        self._own = UserSettings(self)
         if self.color_count == "none":
             # Textual alone would leave shades of grey.
             self._filters = [NoColor()]
@@ -149,6 +150,10 @@ class FabricApp(App[int]):
         """Cover everything where there is no room for it."""
         self.call_next(fit, self)
 
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Show the value of the cell under the mouse."""
+        show_value(self, event)
+
     def hung_up(self) -> None:
         """End what runs on the nodes, and leave without a word to the terminal, which is gone."""
         write_no_more(self._driver)
@@ -172,7 +177,8 @@ class FabricApp(App[int]):
             self.feed, self.model = feed, feed.model
             feed.listen(self._heard_something)
             self.main.take_model()
-            self._use_settings()
+            self._own.use()
+            self._pulse.beat()
             self.set_interval(1.0, self._tick)
             if self.settings.baseline is not None:
                 from fabtui.screen.compare import take_baseline
@@ -188,21 +194,6 @@ class FabricApp(App[int]):
             self._pulse.beat()
             if self.settings.exit_on_end:
                 self.leaving.leave()
-
-    def _use_settings(self) -> None:
-        """Use what of the user's settings the first frame did not need, and tell what is wrong with them."""
-        from fabtui.screen.keymap import check_keys
-
-        usable, wrong = check_keys(self.settings.keys)
-        if usable:
-            self.set_keymap(usable)
-        self._settings_problems += [f'keys."{name}": {text}' for name, text in wrong]
-        for text in self._settings_problems[:3]:
-            self.tell(f"settings: {one_line(text, 300)}", bad=True, seconds=12)
-        self._themes.register_all()
-        follow: Callable[[], Awaitable[None]] = self._themes.follow
-        self.run_worker(follow, name="themes", exit_on_error=False)
-        self._pulse.beat()
 
     def _broke(self, error: Exception) -> None:
         text = one_line(f"{type(error).__name__}: {error}", 300)
@@ -289,8 +280,7 @@ class FabricApp(App[int]):
     def badges(self) -> list[str]:
         """Lasting warnings."""
         badges = list(self.feed.badges) if self.feed is not None else []
-        if count := len(self._settings_problems):
-            badges.append(f"{count} PROBLEM{'S' * (count > 1)} IN SETTINGS: fabtui config validate")
+        badges += self._own.badges
         return [self._trouble_badge, *badges] if self._trouble_badge else badges
 
     # -- what screens ask for -----------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from fabtui.screen.theming import DEFAULT, FEW_COLORS, read_theme, stamp_of, the
 if TYPE_CHECKING:
     from fabtui.screen.app import FabricApp
 
-#: Seconds between two looks at the theme's file.
-_EVERY = 0.4
+#: Seconds between two looks at the theme's file: a change is there within a second, and an idle screen costs nothing.
+_EVERY = 0.75
 
 Stamp = tuple[int, int, int] | None
 
@@ -78,19 +78,22 @@ class ThemeKeeper:
 
     async def follow(self) -> None:
         """Bring changes of the theme's file, and new files of the user's, to the screen; runs until cancelled."""
-        name = self._app.theme
-        seen = await asyncio.to_thread(_look, name)
+        folder = user_theme_folder()
+        name, path = self._app.theme, theme_paths().get(self._app.theme)
+        seen = await asyncio.to_thread(_look, path, folder)
         while True:
             await asyncio.sleep(_EVERY)
             # In a thread: the folder may lie on a file server that has just gone away.
-            found = await asyncio.to_thread(_look, self._app.theme)
-            if found == seen and self._app.theme == name:
+            found = await asyncio.to_thread(_look, path, folder)
+            same = self._app.theme == name
+            if found == seen and same:
                 continue
-            changed = found[0] != seen[0] and self._app.theme == name
-            seen, name = found, self._app.theme
-            if changed and found[0] is not None:
+            edited = same and found[0] != seen[0] and found[0] is not None
+            if edited:
                 self._read_again(name)
             self.register_all()
+            name, path = self._app.theme, theme_paths().get(self._app.theme)
+            seen = found if edited else await asyncio.to_thread(_look, path, folder)
 
     def _read_again(self, name: str) -> None:
         self._register(name)
@@ -98,7 +101,6 @@ class ThemeKeeper:
             self._app._watch_theme(name)
 
 
-def _look(name: str) -> tuple[Stamp, Stamp]:
-    """Return what changes when the file of a theme does, and when a file comes to the user's folder or goes."""
-    path: Path | None = theme_paths().get(name)
-    return (stamp_of(path) if path is not None else None), stamp_of(user_theme_folder())
+def _look(path: Path | None, folder: Path) -> tuple[Stamp, Stamp]:
+    """Return what changes when a theme's file does, and when a file comes to the user's folder or goes."""
+    return (stamp_of(path) if path is not None else None), stamp_of(folder)

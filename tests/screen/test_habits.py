@@ -203,6 +203,23 @@ async def test_clicks_and_the_wheel(opened: Opened) -> None:
         assert type(app.screen).__name__ == "HelpScreen"
 
 
+async def test_the_mouse_over_a_cell_shows_its_value(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), tooltips=True) as (app, pilot):
+        grid = app.main.grid
+        places = {grid.cell_at(x, y): (x, y) for y in range(grid.region.height) for x in range(grid.region.width)}
+        before = app.main.cursor_seats()
+        await pilot.hover("#grid", offset=places[1, 6])
+        await pilot.pause(0.5)
+        assert "n000:1 > n001:2  x failed" in screen_text(app)
+        await pilot.hover("#grid", offset=places[1, 5])
+        await pilot.pause(0.5)
+        assert "n000:1 > n001:1  ! slow  12.4 GB/s" in screen_text(app)
+        assert app.main.cursor_seats() == before
+        await pilot.hover("#grid", offset=(grid.region.width - 2, grid.region.height - 1))
+        await pilot.pause(0.5)
+        assert "12.4 GB/s" not in screen_text(app)
+
+
 async def test_copying_is_osc_52_on_the_wire(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
         written: list[str] = []
