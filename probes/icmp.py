@@ -146,6 +146,8 @@ def ask(src: str, dst: str, echoes: int, wait: float, size: int, end: float, who
                     number_back = reply_number(sock.recv(65536), version, raw, token)
                 except OSError as problem:
                     error = problem.strerror or str(problem)
+                    if problem.errno == errno.EMSGSIZE:
+                        narrow = path_mtu(sock, version)
                     continue
                 began = sent.get(number_back or 0)
                 if began is not None and number_back is not None:

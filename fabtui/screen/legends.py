@@ -13,7 +13,7 @@ from fabtui.screen.levels import FAIR_FROM, GOOD_FROM, LOWER_IS_BETTER, Slot, by
 from fabtui.screen.words import CLASS_WORDS, LAYERS, MUTED, Part
 
 _TITLES = {
-    Layer.HEALTH: "the worst of p2p, world, latency, ping and busbw",
+    Layer.HEALTH: "the worst of all that was measured",
     Layer.P2P: "alone, one way",
     Layer.WORLD: "one way, within the communicator of all",
     Layer.LATENCY: "half a round trip of a small message; less is better",

@@ -275,3 +275,45 @@ def test_a_large_result_leaves_the_raw_text_to_the_parts(tmp_path: Path, monkeyp
     value = ping.run({"targets": LOOPBACK}, parts.append, 20.0)
     assert [row["raw"] for row in value["rows"]] == ["", "", ""]
     assert all("2 received" in row["raw"] for part in parts for row in part["rows"])
+
+
+def test_whole_packets_are_asked_of_each_tool() -> None:
+    whole = PLAN._replace(whole=True, size=8972)
+    assert "-M" in ping.fping_argv("", ["192.0.2.2"], whole)
+    assert "-M" not in ping.fping_argv("", ["192.0.2.2"], PLAN)
+    argv = ping.ping_argv("", "192.0.2.2", whole)
+    assert argv[argv.index("-M") : argv.index("-M") + 2] == ["-M", "do"]
+    assert argv[argv.index("-s") + 1] == "8972"
+
+
+@pytest.mark.parametrize(
+    ("text", "mtu"),
+    [
+        ("From 10.1.0.254 icmp_seq=1 Frag needed and DF set (mtu = 4000)", 4000),
+        ("ping: local error: message too long, mtu=1500", 1500),
+        ("From fd00::1 icmp_seq=1 Packet too big: mtu=1280", 1280),
+        ("From 10.1.0.254 icmp_seq=1 Frag needed and DF set (mtu = unknown)", None),
+        ("2 packets transmitted, 0 received, 100% packet loss", None),
+    ],
+)
+def test_what_is_said_of_the_mtu_on_the_way(text: str, mtu: int | None) -> None:
+    assert ping.parse_ping(text)["path_mtu"] == mtu
+
+
+def test_targets_have_sizes_of_their_own() -> None:
+    sized = {"id": 1, "src": "192.0.2.1", "dst": "192.0.2.2", "size": 100}
+    targets, bad = ping._targets({"targets": [sized, {"src": "", "dst": "192.0.2.3"}]}, 56)
+    assert [target["size"] for target in targets] == [100, 56]
+    assert not bad
+    assert len(ping._groups(targets)) == 2
+
+
+def test_a_ping_that_cannot_forbid_fragments_proves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    busybox = tmp_path / "ping"
+    busybox.write_text("#!/bin/sh\necho \"ping: invalid option -- 'M'\" >&2\nexit 1\n")
+    busybox.chmod(0o755)
+    monkeypatch.setattr(commands, "find", lambda name: str(busybox) if name == "ping" else None)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    args = {"targets": [{"id": "b", "src": "127.0.0.1", "dst": "127.0.0.1", "size": 1000}], "whole": True, "count": 1}
+    (row,) = ping.run(args, lambda value: None, 10.0)["rows"]
+    assert row["tool"] == "icmp"
