@@ -29,7 +29,7 @@ _OURS = (
     "slurmd_log",
     "recorded",
 )
-#: How much of a text tells what it is.
+#: How much of a text, at its beginning and at its end, tells what it is.
 HEAD = 64 * 1024
 #: Less sure than this is not sure at all.
 LEAST = 0.3
@@ -65,8 +65,9 @@ def formats() -> dict[str, Format]:
 
 def recognise(text: str) -> Guess:
     """Return the format a text is most likely of; a tie is none."""
-    head = text[:HEAD]
-    scores = {name: form.likely(head) for name, form in formats().items()}
+    # The log of a job may begin with pages of something else and end with what it was run for.
+    ends = [text[:HEAD]] if len(text) <= HEAD else [text[:HEAD], text[-HEAD:]]
+    scores = {name: max(map(form.likely, ends)) for name, form in formats().items()}
     ranked = sorted((name for name, score in scores.items() if score > 0), key=lambda name: -scores[name])
     if not ranked or scores[ranked[0]] < LEAST:
         return Guess(None, 0.0, ranked)

@@ -13,7 +13,7 @@ from typing import Any
 from fabtui.reading.lines import number, plain_lines, size
 from fabtui_probes.formats.base import Format, Notes, Reading
 
-_BLOCK = re.compile(r"^\s*(\d{1,6}):\s*$")
+_BLOCK = re.compile(r"^\s*(?:(?P<host>[\w.-]{1,253}):)?(?P<rank>\d{1,6}):\s*$")
 _DURATION = re.compile(r"^\s*duration: ([\d.]{1,20}) sec")
 _THROUGHPUT = re.compile(r"^\s*(?:algo )?throughput: [\d.]{1,30} bps, ([\d.]{1,20}) (G|M)bps")
 _BUSBW = re.compile(r"^\s*busbw: ([\d.]{1,20})\s+(GBps|Gbps)(?: \(([\d.]{1,20}) Gbps\))?\s*$")
@@ -28,6 +28,14 @@ _TABLE = re.compile(
 )
 _HEAD = re.compile(r"^\s*\|\s*payload\s*\|\s*(busbw|algbw)\s*\|\s*(busbw|algbw)\s*\|", re.IGNORECASE)
 _CUT = re.compile(r"^-{5,} *(\d{1,9})x ([\d.]{1,12} ?[KMGT]?i?B) *-{5,}")
+_OVER = re.compile(
+    r"(?:average|(?P<payload>[\d.]{1,12} ?[KMGT]?i?B) payload) bandwidth of (?P<kind>\w{1,30})"
+    r" over (?P<ranks>\d{1,7}) ranks(?: \((?P<warmups>\d{1,9}) warmups / (?P<trials>\d{1,9}) trials\))?"
+)
+_PROFILE = re.compile(r"^\s*\|\s*([\d.]{1,12}) ?(GBps|Gbps|GB/s)\s*\|\s*([\d.]{1,12}) ?(?:GBps|Gbps|GB/s)\s*\|\s*$")
+_PROFILE_HEAD = re.compile(r"^\s*\|\s*(busbw|algbw)\s*\|\s*(busbw|algbw)\s*\|", re.IGNORECASE)
+_SOFTWARE = re.compile(r"torch=(\S{1,40}), cuda=(\S{1,20}), nccl=\((\d{1,4}), (\d{1,4}), (\d{1,4})\)")
+_GPUS = re.compile(r"^NUM_GPUS=(\d{1,7})$")
 _MEANS = re.compile(r"tput_avg \(Gbps\): ([\d.]{1,20}) busbw_avg \(Gbps\): ([\d.]{1,20})")
 _NCCL = re.compile(r"NCCL version (\S{1,40})")
 _NET = re.compile(r"NET/(\S+) : Using((?: \[\d{1,4}\]\S+)+)")
@@ -43,7 +51,7 @@ def _in_gb(text: str, unit: str) -> float | None:
 class _Parser:
     def __init__(self) -> None:
         self.notes = Notes()
-        self.ranks: dict[int, dict[str, Any]] = {}
+        self.ranks: dict[tuple[str, int], dict[str, Any]] = {}
         self.rows: list[dict[str, Any]] = []
         self.facts: dict[str, Any] = {"operation": "all_reduce", "ranks": None, "unit": None, "nccl": None, "net": None}
         self.current: dict[str, Any] | None = None
@@ -56,7 +64,8 @@ class _Parser:
         """Take one line in."""
         if block := _BLOCK.match(line):
             self.current = {
-                "rank": int(block[1]),
+                "rank": int(block["rank"]),
+                "host": block["host"],
                 "seconds": None,
                 "throughput": None,
                 "printed_busbw": None,
@@ -73,7 +82,9 @@ class _Parser:
         elif busbw := _BUSBW.match(line):
             self._busbw(busbw[1], busbw[2])
         elif algbw := _ALGBW.match(line):
-            if self.rows:
+            if self.open and self.current is not None:
+                self.current["throughput"] = _in_gb(algbw[1], algbw[2])
+            elif self.rows:
                 self.rows[-1]["algbw"] = _in_gb(algbw[1], algbw[2])
         elif average := _AVERAGE.search(line):
             self.facts["operation"], self.facts["ranks"] = average[1], int(average[4])
@@ -93,12 +104,17 @@ class _Parser:
             self._fact(line)
 
     def _table(self, line: str) -> bool:
-        if head := _HEAD.match(line):
+        if head := _HEAD.match(line) or _PROFILE_HEAD.match(line):
             self.order = (head[1].lower(), head[2].lower())
         elif row := _TABLE.match(line):
             self.facts["unit"] = row[3]
             values = {self.order[0]: _in_gb(row[2], row[3]), self.order[1]: _in_gb(row[4], row[3])}
             self.rows.append({"bytes": size(row[1]), "payload": row[1], **values})
+        elif row := _PROFILE.match(line):
+            # One payload again and again: a row a trial.
+            self.facts["unit"] = row[2]
+            values = {self.order[0]: _in_gb(row[1], row[2]), self.order[1]: _in_gb(row[3], row[2])}
+            self.rows.append({"bytes": self.facts.get("bytes"), **values})
         elif cut := _CUT.match(line):
             self.rows.append(
                 {"bytes": size(cut[2]), "payload": cut[2], "times": int(cut[1]), "algbw": None, "busbw": None}
@@ -108,7 +124,18 @@ class _Parser:
         return True
 
     def _fact(self, line: str) -> None:
-        if payload := _PAYLOAD.match(line):
+        if over := _OVER.search(line):
+            self.facts["operation"], self.facts["ranks"] = over["kind"], int(over["ranks"])
+            if over["payload"]:
+                self.facts["payload"], self.facts["bytes"] = over["payload"], size(over["payload"])
+            if over["trials"]:
+                self.facts["trials"] = int(over["trials"])
+        elif software := _SOFTWARE.search(line):
+            self.facts["torch"], self.facts["cuda"] = software[1], software[2]
+            self.facts["nccl"] = ".".join(software.groups()[2:])
+        elif gpus := _GPUS.match(line.strip()):
+            self.facts["ranks"] = int(gpus[1])
+        elif payload := _PAYLOAD.match(line):
             self.facts["payload"] = payload[2]
             self.facts["bytes"] = size(payload[2])
         elif (version := _NCCL.search(line)) and self.facts["nccl"] is None:
@@ -130,7 +157,8 @@ class _Parser:
         block = self._owner(value)
         self.open.remove(block)
         block["busbw"], block["printed_busbw"] = value, number(text)
-        kept = self.ranks.setdefault(block["rank"], {"rank": block["rank"], "trials": 0})
+        key = (block["host"] or "", block["rank"])
+        kept = self.ranks.setdefault(key, {"host": block["host"], "rank": block["rank"], "trials": 0})
         kept["trials"] += 1
         kept.update({name: block[name] for name in ("seconds", "throughput", "busbw", "printed_busbw")})
 
@@ -165,9 +193,12 @@ def parse(text: str) -> Reading:
     # The factor 2 (n - 1) / n tells nothing that the ranks do not.
     facts.pop("factor", None)
     by_rank = [parser.ranks[rank] for rank in sorted(parser.ranks)]
+    if any(rank["host"] for rank in by_rank):
+        # Beside a host stands the rank on it, and only those that are there can be counted.
+        facts["ranks"] = facts["ranks"] or len(by_rank)
     if by_rank and facts["ranks"] is None:
         # A log that was cut may lack some: the highest rank tells how many there were at least.
-        ranks = max(parser.ranks) + 1
+        ranks = max(rank["rank"] for rank in by_rank) + 1
         facts["ranks"] = ranks
         if len(by_rank) < ranks:
             parser.notes.warn(f"results of {len(by_rank)} of {ranks} ranks")
@@ -183,11 +214,11 @@ def parse(text: str) -> Reading:
 
 def likely(text: str) -> float:
     """Say how sure one can be that a text is of all_reduce_bench.py."""
-    if _AVERAGE.search(text) or re.search(r"\|\s*payload\s*\|\s*(?:busbw|algbw)", text):
+    if _AVERAGE.search(text) or _OVER.search(text) or re.search(r"\|\s*payload\s*\|\s*(?:busbw|algbw)", text):
         return 0.96
     if re.search(r"^ ?busbw: [\d.]+ +Gbps", text, re.MULTILINE) or _MEANS.search(text):
         return 0.95
-    return 0.6 if re.search(r"^\d+ data size: [\d.]+ GB", text, re.MULTILINE) else 0.0
+    return 0.93 if re.search(r"^\d+ data size: [\d.]+ GB", text, re.MULTILINE) else 0.0
 
 
 FORMATS = [

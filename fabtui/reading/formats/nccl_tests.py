@@ -220,8 +220,11 @@ class _Parser:
         """Return out-of-place and in-place values of a row, None when there are too few."""
         sides = self.sides or [_SIDE, _SIDE]
         width = len(sides[0])
-        # Trace replays print in-place alone; a time stamp may follow.
+        # Trace replays leave the columns of out-of-place blank; a time stamp may follow.
         order = ("in_place",) if len(rest) in (width, width + 1) else ("out_of_place", "in_place")
+        if len(sides) == 1:
+            # Somebody shortened the table to its first half.
+            order = ("out_of_place",)
         if len(rest) < width * len(order):
             return None
         values: dict[str, Any] = {"out_of_place": None, "in_place": None}

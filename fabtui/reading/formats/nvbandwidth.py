@@ -11,14 +11,17 @@ from fabtui_probes.formats.base import Format, Notes, Reading
 
 _RUNNING = re.compile(r"(?:[>\s]*)(?:Running|Waiving) ([a-z][a-z0-9_]{2,80})\.?\s*$")
 _WAIVED = re.compile(r"^\s*(?:>\s*)?(?:Waiving (?P<name>[a-z][a-z0-9_]{2,80})|Waived: ?(?P<why>.{0,200}))")
-_TITLE = re.compile(r"^\s*((?:memcpy|memory|Device to Device|Host to Device|multinode)\b.{0,120}\((GB/s|ns|us)\))\s*$")
-_SUM = re.compile(r"^(?:SUM|&&&& PERF) (\S{1,100}) ([\d.]{1,30})")
-_STATISTIC = re.compile(r"^(?:MIN|MAX|AVG) \S{1,100} [\d.naife+-]{1,30}$")
+_TITLE = re.compile(
+    r"^\s*((?:memcpy|memory|Device to Device|Host to Device|multinode)\b.{0,120}\((GB/s|ns|us)\)"
+    r"(?:, message size .{1,30})?)\s*$"
+)
+_SUM = re.compile(r"^\s*(?:SUM|&&&& PERF) (\S{1,100}) ([\d.]{1,30})")
+_STATISTIC = re.compile(r"^\s*(?:MIN|MAX|AVG) \S{1,100} [\d.naife+-]{1,30}$")
 _DEVICE = re.compile(r"^\s*(?:Process\s+\d{1,6} \((\S{1,253})\): device|Device)\s+(\d{1,5}): (.{1,200})$")
 _BUS = re.compile(r"^(.*?) \(([0-9a-fA-F]{2,8}(?::[0-9a-fA-F]{2}){1,2})\)$")
 _FACT = re.compile(
-    r"^(nvbandwidth Version|Built from Git version|MPI version|CUDA Runtime Version|CUDA Driver Version|Driver Version)"
-    r":\s*(.{1,120}?)\s*$"
+    r"^\s*(nvbandwidth Version|Built from Git version|MPI version|CUDA Runtime Version|CUDA Driver Version"
+    r"|Driver Version):\s*(.{1,120}?)\s*$"
 )
 _FACTS = {
     "nvbandwidth Version": "version",
@@ -32,7 +35,7 @@ _ERROR = re.compile(
     r"ASSERT|[Ii]nvalid value when checking the pattern|\bERROR\b|CUDA_ERROR\w*|\[\w+\] in expression|NVML_ERROR\w*"
 )
 _NOTHING = re.compile(
-    r"^NOTE:|^Additional system-specific|^Performance can vary|^\.\.\.$|^\[?\S*[$#]\s|^Current offset|^Verbose"
+    r"^\s*(?:NOTE:|Additional system-specific|Performance can vary)|^\.\.\.$|^\[?\S*[$#]\s|^Current offset|^Verbose"
     r"|^\s*-"
     r"|^ ?Current offset"
 )

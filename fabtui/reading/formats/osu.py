@@ -8,7 +8,9 @@ from typing import Any
 from fabtui.reading.lines import number, plain_lines, whole
 from fabtui_probes.formats.base import Format, Notes, Reading
 
-_TITLE = re.compile(r"#\s*OSU (.{1,100}?)(?: (?:Test|Benchmark))?(?: v(\d[\w.]{0,20}))?\s*$")
+_TITLE = re.compile(
+    r"#\s*OSU (.{1,100}?)(?: (?:Test|Benchmark))?(?: v(\d[\w.]{0,20})| \(Version (\d[\w.]{0,20})\))?\s*$"
+)
 _HEADING = re.compile(r"#\s*(Size\b.*|(?:Avg|Overall|Avg\.) ?(?:Latency|Lat).*|nprocs.*|Pairs:.*)$")
 _BUFFERS = re.compile(r"#\s*Send Buffer on (\w+) .{0,40}Receive Buffer on (\w+)")
 _SETTING = re.compile(r"#\s*(Datatype|Window creation|Synchronization|Message Rate|Number of \w+):\s*(.{1,80}?)\.?\s*$")
@@ -73,7 +75,7 @@ class _Parser:
                 {
                     "test": title[1],
                     "measures": _kind(title[1]),
-                    "version": title[2],
+                    "version": title[2] or title[3],
                     "buffers": None,
                     "settings": {},
                     "units": {},

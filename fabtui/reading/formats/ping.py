@@ -59,11 +59,12 @@ def _one(lines: list[str], notes: Notes) -> dict[str, Any]:
             "payload": None if payload is None else int(payload),
             "ipv6": ":" in address,
         }
-    replies = _replies(lines)
+    implementation = _impl(text)
+    replies = _replies(lines, unmarked=implementation == "bsd")
     spread, errors, pipe = _SPREAD.search(text), _ERRORS.search(text), _PIPE.search(text)
     row.update(
         {
-            "implementation": _impl(text),
+            "implementation": implementation,
             "spread": number(spread[2]) if spread else None,
             "errors": int(errors[1]) if errors else 0,
             "no_answer": text.count("no answer yet for icmp_seq") + text.count("Request timeout for icmp_seq"),
@@ -88,21 +89,27 @@ def _one(lines: list[str], notes: Notes) -> dict[str, Any]:
     return {**about, **row, "replies": replies}
 
 
-def _replies(lines: list[str]) -> list[dict[str, Any]]:
+def _replies(lines: list[str], *, unmarked: bool) -> list[dict[str, Any]]:
+    """Return the answers; BSD counts those that come again without marking them."""
     replies: list[dict[str, Any]] = []
+    answered: set[int] = set()
     for line in lines:
         found = _REPLY.match(line)
         if found and len(replies) < _MOST_REPLIES:
+            if int(found["seq"]) == 0:
+                # The numbers are of 16 bits and begin anew.
+                answered = {0} & answered
             replies.append(
                 {
                     "seq": int(found["seq"]),
                     "from": found["address"] or found["from"],
                     "ttl": None if found["ttl"] is None else int(found["ttl"]),
                     "rtt": None if found["time"] is None else number(found["time"]),
-                    "duplicate": "(DUP!)" in found["rest"],
+                    "duplicate": "(DUP!)" in found["rest"] or (unmarked and int(found["seq"]) in answered),
                     "time_stamp": None if found["stamp"] is None else number(found["stamp"]),
                 }
             )
+            answered.add(int(found["seq"]))
     return replies
 
 

@@ -129,6 +129,18 @@ def test_the_command_names_the_operation() -> None:
     assert told(text, "nccl-tests")["tables"][0]["operation"] == "all_gather"
 
 
+def test_a_table_that_somebody_halved() -> None:
+    text = (
+        "#       size    count   type  redop  root   time   algbw   busbw  #wrong\n"
+        "#        (B)  (elements)                    (us)  (GB/s)  (GB/s)\n"
+        "  34359738368 8589934592  float   sum    -1  875713  39.24   68.66       0\n# Avg bus bandwidth    : 68.6248\n"
+    )
+    table = told(text, "nccl-tests")["tables"][0]
+    assert table["rows"][0]["out_of_place"]["busbw"] == 68.66
+    assert table["rows"][0]["in_place"] is None
+    assert (table["operation"], table["average"]) == ("all_reduce", 68.6248)
+
+
 # -- nvbandwidth ------------------------------------------------------------------------------------------------------
 
 MULTINODE = """\
@@ -207,6 +219,13 @@ def test_nvbandwidth_as_json() -> None:
     assert [test["status"] for test in values["tests"]] == ["passed", "waived"]
 
 
+def test_nvbandwidth_that_stands_indented() -> None:
+    text = "".join(f"      {line}\n" for line in MULTINODE.splitlines())
+    values = told(text, "nvbandwidth", version="v0.8")
+    assert len(values["devices"]) == 2
+    assert values["tests"][0]["sum"] == 1639.6
+
+
 # -- OSU --------------------------------------------------------------------------------------------------------------
 
 
@@ -216,6 +235,13 @@ def test_osu_latency() -> None:
     assert test["measures"] == "latency"
     assert test["rows"] == [{"bytes": 0, "latency": 1.21}, {"bytes": 1, "latency": 1.25}]
     assert test["units"] == {"latency": "us"}
+
+
+def test_osu_of_long_ago() -> None:
+    text = "# OSU MPI Latency Test (Version 2.1)\n# Size\t\tLatency (us)\n0\t\t0.64\n1\t\t0.67\n...\n"
+    test = told(text, "osu")["tests"][0]
+    assert (test["test"], test["version"]) == ("MPI Latency", "2.1")
+    assert test["rows"][1] == {"bytes": 1, "latency": 0.67}
 
 
 def test_osu_collectives_with_all_columns() -> None:

@@ -137,6 +137,54 @@ def test_another_order_of_a_bench_table() -> None:
     ]
 
 
+def test_the_newest_bench() -> None:
+    text = (
+        "Environment:\n- software: torch=2.7.1, cuda=12.8, nccl=(2, 26, 5)\n- hardware: NVIDIA H200\n\n"
+        "The average bandwidth of all_reduce over 8 ranks (5 warmups / 20 trials):\n\n"
+        "| payload |    busbw   |    algbw   |\n| ------: | ---------: | ---------: |\n"
+        "|    4GiB | 473.10GBps | 270.34GBps |\n"
+    )
+    values = told(text, "all_reduce_bench", ranks=8, nccl="2.26.5", torch="2.7.1", trials=20)
+    assert values["rows"][0]["busbw"] == 473.1
+
+
+def test_a_profile_of_one_payload() -> None:
+    text = (
+        "The 4GiB payload bandwidth of all_reduce over 16 ranks (5 warmups / 2 trials):\n\n"
+        "|    busbw   |    algbw   |\n| ---------: | ---------: |\n"
+        "| 473.10GBps | 270.34GBps |\n| 100.00GBps |  57.14GBps |\n"
+    )
+    rows = told(text, "all_reduce_bench", ranks=16)["rows"]
+    assert [(row["bytes"], row["busbw"]) for row in rows] == [(4 * 1024**3, 473.1), (4 * 1024**3, 100.0)]
+
+
+def test_blocks_of_ranks_with_their_hosts() -> None:
+    block = "{0}:\n duration: 0.012 sec\n algbw: 800.000 Gbps\n busbw: {1} Gbps\n"
+    text = block.format("n060:0", "700.000") + block.format("n061:0", "600.000")
+    values = told(text, "all_reduce_bench", ranks=2)
+    assert [(rank["host"], rank["rank"], rank["busbw"]) for rank in values["by_rank"]] == [
+        ("n060", 0, 87.5),
+        ("n061", 0, 75.0),
+    ]
+
+
+def test_a_bench_behind_pages_of_a_log() -> None:
+    text = "a:1:1 [0] NCCL INFO threadThresholds 8/8/64 | 64/8/64 | 8/8/512\n" * 2000
+    told(text + "0:\n duration: 0.1 sec\n algo throughput: 1 bps, 8.0 Gbps\n busbw: 7.0 Gbps\n", "all_reduce_bench")
+
+
+def test_bsd_counts_answers_that_come_again() -> None:
+    text = (
+        "PING 192.0.2.255 (192.0.2.255): 56 data bytes\n64 bytes from 192.0.2.1: icmp_seq=0 ttl=64 time=0.1 ms\n"
+        "64 bytes from 192.0.2.2: icmp_seq=0 ttl=64 time=4.2 ms\n\n--- 192.0.2.255 ping statistics ---\n"
+        "1 packets transmitted, 1 packets received, +1 duplicates, 0.0% packet loss\n"
+        "round-trip min/avg/max/stddev = 0.1/2.1/4.2/2.0 ms\n"
+    )
+    run = told(text, "ping")["runs"][0]
+    assert [reply["duplicate"] for reply in run["replies"]] == [False, True]
+    assert run["duplicates"] == 1
+
+
 # -- Slurm ------------------------------------------------------------------------------------------------------------
 
 
