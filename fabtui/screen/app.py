@@ -22,7 +22,7 @@ from fabtui.screen import leaving
 from fabtui.screen.axis import Seat
 from fabtui.screen.commands import KEY_NAMES, binding_groups, commands
 from fabtui.screen.hangup import leave_within, write_no_more
-from fabtui.screen.hover import show_value
+from fabtui.screen.hover import show_again, show_value
 from fabtui.screen.leaving import Leaving
 from fabtui.screen.levels import Glyphs
 from fabtui.screen.main import MainScreen
@@ -60,7 +60,6 @@ class FabricApp(App[int]):
     ENABLE_COMMAND_PALETTE = True
     CSS = """
     Toast { max-width: 76; }
-    Tooltip { max-width: 76; padding: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("e", "csv", "CSV", id="app.csv", tooltip="write a CSV snapshot of what was measured"),
@@ -245,6 +244,7 @@ class FabricApp(App[int]):
         if self._main is None or not self.is_running:
             return
         self._main.draw()
+        show_again(self)
         top = self.screen
         if top is not self._main and hasattr(top, "draw"):
             top.draw()

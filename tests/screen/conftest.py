@@ -52,9 +52,9 @@ def opened() -> Opened:
     """Open the app on a feed, at a size, and wait until it shows what the feed has told."""
 
     @asynccontextmanager
-    async def run(feed: FakeFeed, size: tuple[int, int] = (120, 40), *, tooltips: bool = False, **settings: Any) -> Any:
+    async def run(feed: FakeFeed, size: tuple[int, int] = (120, 40), **settings: Any) -> Any:
         app = make_app(feed, **settings)
-        async with app.run_test(size=size, tooltips=tooltips) as pilot:
+        async with app.run_test(size=size) as pilot:
             await settled(app, pilot)
             yield app, pilot
 
