@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from fabtui.diagnosis.baseline import Compared
-from fabtui.diagnosis.preflight import Preflight
+from fabtui.diagnosis.preflight import Preflight, preflight
 from fabtui.diagnosis.preflightlines import (
     ASCII,
     UNICODE,
@@ -18,6 +18,7 @@ from fabtui.diagnosis.preflightlines import (
     kind_lines,
     nodes_text,
     plain,
+    short_lines,
     table_lines,
 )
 from fabtui.fabric.model import Model
@@ -26,6 +27,8 @@ from fabtui.fabric.text import one_line
 
 #: Of so many findings the evidence is told without being asked.
 _FEW = 12
+_SUMMARY_WIDTH = 160
+_SUMMARY_LINES = 12
 #: SGR parameters of the roles; never red against green, and each has a glyph as well.
 _COLORS = {"bad": "1;35", "warn": "33", "note": "36", "name": "1", "head": "1", "dim": "2"}
 
@@ -76,6 +79,15 @@ def preflight_text(
     paint = color and not os.environ.get("NO_COLOR")
     text = "\n\n".join("\n".join(_line(line, paint) for line in part) for part in parts if part) + "\n"
     return text.encode("ascii", "replace").decode("ascii") if ascii_only else text
+
+
+def before_tests(model: Model, ascii_only: bool) -> list[str]:
+    """Return the findings that count, a line each, for the summary of a session; none where there are none."""
+    found = preflight(model)
+    lines = [
+        plain(line) for line in short_lines(found, _SUMMARY_WIDTH, _SUMMARY_LINES, ASCII if ascii_only else UNICODE)
+    ]
+    return ["what the nodes are like (fabtui preflight tells more)", *lines] if lines else []
 
 
 def _changed(changed: Compared, baseline: str, width: int, glyphs: Glyphs) -> list[Line]:

@@ -11,6 +11,7 @@ from fabtui.cli.collectives import collective_tables
 from fabtui.cli.comparison import comparison
 from fabtui.cli.grids import Shown, grid, grids
 from fabtui.cli.numbers import size_text, value_text
+from fabtui.cli.preflighttext import before_tests
 from fabtui.cli.trouble import Signs, trouble
 from fabtui.diagnosis.layers import differing
 from fabtui.fabric.endpoint import PairClass
@@ -49,7 +50,7 @@ def summary(model: Model, plain: bool = False, shown: Shown | None = None) -> st
     signs = ASCII if plain else UNICODE
     parts = [_head(model), _nodes(model), *_grids(model, signs, shown or Shown()), _medians(model), _mesh(model)]
     parts += [*collective_tables(model), comparison(model), *trouble(model, signs)]
-    parts += [_not_tested(model), _verdict(model)]
+    parts += [before_tests(model, plain), _not_tested(model), _verdict(model)]
     text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
     return text.encode("ascii", "replace").decode("ascii") if plain else text
 

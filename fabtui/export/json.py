@@ -9,6 +9,7 @@ from typing import Any
 
 from fabtui.diagnosis.layers import relayed, words
 from fabtui.diagnosis.ports import PortNotes
+from fabtui.diagnosis.preflight import preflight
 from fabtui.export.atomic import write_atomically
 from fabtui.export.snapshot import when
 from fabtui.fabric.measurement import Measurement
@@ -40,6 +41,7 @@ def as_json(model: Model) -> dict[str, Any]:
         "arms": [_measured(model, measurement, notes) for measurement in model.arms()],
         "untested": [{"src": src, "dst": dst, "error": why} for (src, dst), why in model.untested.items()],
         "not_tested": not_tested(model),
+        "preflight": [{**one._asdict(), "nodes": list(one.nodes)} for one in preflight(model).findings],
         "log": [{**line._asdict(), "time": when(line.time)} for line in model.log],
     }
     cleaned: dict[str, Any] = _cleaned(value)

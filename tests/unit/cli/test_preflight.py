@@ -136,3 +136,12 @@ def test_a_clock_that_is_off_is_measured(monkeypatch: pytest.MonkeyPatch, capsys
 def test_json_and_csv_do_not_go_to_the_same_place(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["preflight", "--nodes", "a", "--no-record", "--json", "--csv"]) == 2
     assert "the same place" in capsys.readouterr().err
+
+
+def test_run_tells_what_counts_of_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    play(monkeypatch, nodes := FakeNodes(script(n062={"host": memlock("n062", 65536)})))
+    argv = ["run", "--nodes", "n060,n061,n062", "--no-record", "--quiet", "--ascii", "--probes", "host"]
+    del nodes.script.gpus["n063"]
+    entry.main(argv)
+    out = capsys.readouterr().out
+    assert "\nwhat the nodes are like (fabtui preflight tells more)\n x n062 memlock is 64 KiB in an SSH session" in out
