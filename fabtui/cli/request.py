@@ -93,7 +93,7 @@ def _hosts(given: dict[str, Any], transport: str) -> tuple[str, ...]:
         import socket
 
         nodes = [socket.gethostname().partition(".")[0] or "localhost"]
-    from fabtui.cli.hostlist import chosen_nodes
+    from fabtui.session.hostlist import chosen_nodes
 
     hosts = chosen_nodes(nodes, hostfiles, given.get("exclude", []))
     if transport == "local" and len(hosts) > 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
 from fabtui.fabric.addresses import AddressLog, badness
@@ -79,6 +79,7 @@ class Model:
         self.running: set[tuple[str, str]] = set()
         self.untested: dict[tuple[str, str], str] = {}
         self._numbers: dict[str, int] = {}
+        self._names: list[str] = []
         self._by_node: dict[str, list[int]] = {}
         self._history: dict[tuple[Layer, str, str], list[Measurement]] = {}
         self.addresses = AddressLog()
@@ -161,7 +162,8 @@ class Model:
             if endpoint.number != len(self.endpoints):
                 raise ValueError(f"endpoint {endpoint} has number {endpoint.number}, not {len(self.endpoints)}")
             self.endpoints.append(endpoint)
-            self._numbers[str(endpoint)] = endpoint.number
+            self._names.append(str(endpoint))
+            self._numbers[self._names[-1]] = endpoint.number
             self._by_node.setdefault(endpoint.node, []).append(endpoint.number)
         for node, text in event.get("notes", {}).items():
             self._record(node).note = text
@@ -467,7 +469,14 @@ class Model:
             layer = Layer.P2P
         if layer is Layer.CHANGE:
             layer = Layer.P2P if self.baseline is None else self.baseline.layer
-        return self.latest(layer, str(a), str(b))
+        return self.latest(layer, self._names[src], self._names[dst])
+
+    def pairs_in(self, layers: Container[Layer]) -> list[tuple[str, str]]:
+        """Return the ordered pairs, of endpoints or of nodes, that have a measurement in any of some layers."""
+        found = {(src, dst): None for layer, src, dst in self._history if layer in layers}
+        if Layer.PING in layers:
+            found.update(dict.fromkeys(self._pings))
+        return list(found)
 
     def change(self, src: int, dst: int) -> Change | None:
         """Return how a pair of endpoint numbers changed against the baseline, or None when there is none."""
@@ -479,7 +488,7 @@ class Model:
 
     def cell(self, layer: Layer, src: int, dst: int) -> Cell:
         """Return what the cell of two endpoint numbers shows in a layer. A cell of the diagonal is ``untested``."""
-        pair = (str(self.endpoints[src]), str(self.endpoints[dst]))
+        pair = (self._names[src], self._names[dst])
         running = pair in self.running
         if layer is Layer.HEALTH:
             found = [

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from rich.cells import cell_len
 
@@ -51,15 +53,19 @@ class Axis:
 
     Args:
         seats: The seats.
+        together: Whether the endpoints of a node stand side by side.
+        of_nodes_alone: Whether a seat stands for a whole node.
     """
 
-    def __init__(self, seats: list[Seat]) -> None:
+    def __init__(self, seats: list[Seat], *, together: bool = True, of_nodes_alone: bool = False) -> None:
         self.seats = seats
+        self.together = together
+        self.of_nodes_alone = of_nodes_alone
         self.size = len(seats)
         self.position: dict[int, int] = {seat.number: at for at, seat in enumerate(seats) if seat.number is not None}
         self.starts: list[int] = [at for at, seat in enumerate(seats) if seat.first]
         self.label_width = max((len(seat.label) for seat in seats), default=0)
-        self.index_width = max((len(seat.index) for seat in seats), default=1)
+        self.index_width = max((len(seat.index) for seat in seats), default=0)
         self._by_name = {(seat.node, seat.index): at for at, seat in enumerate(seats)}
 
     @classmethod
@@ -80,6 +86,30 @@ class Axis:
             if first:
                 seats.append(Seat(node, label, "-", None, True, gone))
         return cls(seats)
+
+    def in_order(self, positions: Iterable[int]) -> Axis:
+        """Return some of the seats in another order, each marked as first that does not follow one of its node."""
+        seats: list[Seat] = []
+        for position in positions:
+            seat = self.seats[position]
+            first = not seats or seats[-1].node != seat.node
+            seats.append(seat if seat.first is first else replace(seat, first=first))
+        nodes = {seat.node for seat in seats}
+        together = sum(seat.first for seat in seats) == len(nodes)
+        return Axis(seats, together=together, of_nodes_alone=self.of_nodes_alone)
+
+    def of_nodes(self) -> Axis:
+        """Return an axis with one seat a node, in the same order."""
+        seats = [replace(self.seats[at], index="", number=None, first=True) for at in self.starts]
+        return Axis(seats, of_nodes_alone=True)
+
+    @cached_property
+    def node_at(self) -> list[int]:
+        """The place of each seat's node among the nodes."""
+        found: list[int] = []
+        for seat in self.seats:
+            found.append((found[-1] if found else -1) + seat.first)
+        return found
 
     def find(self, seat: Seat) -> int | None:
         """Return where a seat of an earlier axis is now, or None."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import ClassVar
 
 from rich.color import ColorSystem
@@ -14,13 +15,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from fabtui.screen.axis import Seat
-from fabtui.screen.gridlayout import (
-    HEADER_LINES,
-    WIDEST,
-    GridLayout,
-    lay_out,
-    scrolled,
-)
+from fabtui.screen.gridlayout import HEADER_LINES, GridLayout, lay_out, scrolled
 from fabtui.screen.gridlines import Scene
 from fabtui.screen.levels import Glyphs, Slot
 from fabtui.screen.source import CellSource
@@ -31,14 +26,14 @@ _KEPT_SCREENS = 4
 
 
 class _Row:
-    """A row as it was read for the columns in sight, and its line once it was drawn."""
+    """A row as it was read for the columns in sight, and its lines once they were drawn."""
 
-    __slots__ = ("slots", "strip", "texts")
+    __slots__ = ("slots", "strips", "texts")
 
     def __init__(self, slots: bytearray, texts: list[str] | None) -> None:
         self.slots = slots
         self.texts = texts
-        self.strip: ReadyStrip | None = None
+        self.strips: dict[int, ReadyStrip] = {}
 
 
 class GridView(Widget, can_focus=True):
@@ -67,8 +62,10 @@ class GridView(Widget, can_focus=True):
         Binding("G,ctrl+end", "edge('bottom')", id="grid.last-row", show=False, tooltip="the last row"),
         Binding("pageup,ctrl+u", "page(-1)", id="grid.page-up", show=False, tooltip="a screen up"),
         Binding("pagedown,ctrl+d", "page(1)", id="grid.page-down", show=False, tooltip="a screen down"),
-        Binding("plus,equals_sign", "zoom(1)", id="grid.wider", show=False, tooltip="wider cells"),
-        Binding("minus", "zoom(-1)", id="grid.narrower", show=False, tooltip="narrower cells"),
+        Binding("greater_than_sign,full_stop", "widen(1)", id="grid.wider", show=False, tooltip="wider cells"),
+        Binding(
+            "less_than_sign,comma", "widen(-1)", id="grid.narrower", show=False, tooltip="narrower cells, or half ones"
+        ),
     ]
 
     class Moved(Message):
@@ -82,10 +79,11 @@ class GridView(Widget, can_focus=True):
         self.source = source
         self.glyphs = glyphs
         self.row = 0
-        self.column = min(1, max(0, source.axis.size - 1))
-        self._moved = False
-        self._seats: tuple[Seat, Seat] | None = None
+        self.column = min(1, max(0, source.columns.size - 1))
+        #: The seats that the cursor is to be on, which may be out of what is shown for a time.
+        self.aim: tuple[Seat, Seat] | None = None
         self.cell_width: int | None = None
+        self.corner = ("", "")
         self.top = 0
         self.left = 0
         self._ramp: dict[str, str] = {}
@@ -95,7 +93,7 @@ class GridView(Widget, can_focus=True):
         self._lines: list[ReadyStrip | None] = []
         self._rows: dict[int, _Row] = {}
         self._columns: list[tuple[int, int]] = []
-        self._row_of_line: list[int | None] = []
+        self._line_at: list[tuple[int, int] | None] = []
         self._line_of_row: dict[int, int] = {}
 
     # -- what is drawn, and how ---------------------------------------------------------------------------------------
@@ -107,27 +105,31 @@ class GridView(Widget, can_focus=True):
         self.redraw()
 
     def show(self, source: CellSource) -> None:
-        """Show another source, or the same one after everything in it may have changed, its axis too."""
-        seats = self._seats
+        """Show another source, or the same one after everything in it may have changed, its rows and columns too."""
+        down, across = self.row - self.top, self.column - self.left
         self.source = source
-        size = source.axis.size
-        if not self._moved:
+        rows, columns = source.rows, source.columns
+        if self.aim is None:
             # On the first cell that can hold something.
-            self.row, self.column = 0, min(1, max(0, size - 1))
-        elif seats is not None and seats != self._cursor_seats():
-            # The same pair may stand elsewhere now.
-            find = source.axis.find
-            self.row, self.column = find(seats[0]) or 0, find(seats[1]) or 0
-        self.row, self.column = max(0, min(self.row, size - 1)), max(0, min(self.column, size - 1))
-        self._seats = self._cursor_seats()
+            self.row, self.column = 0, min(1, max(0, columns.size - 1))
+        else:
+            # The same pair may stand elsewhere now; then it stays where it is on the screen.
+            row, column = rows.find(self.aim[0]), columns.find(self.aim[1])
+            if row is not None and row != self.row:
+                self.row, self.top = row, max(0, row - down)
+            if column is not None and column != self.column:
+                self.column, self.left = column, max(0, column - across)
+        self.row, self.column = max(0, min(self.row, rows.size - 1)), max(0, min(self.column, columns.size - 1))
         self._layout = None
         self.reread()
 
-    def _cursor_seats(self) -> tuple[Seat, Seat] | None:
-        seats = self.source.axis.seats
-        if self.row >= len(seats) or self.column >= len(seats):
+    @property
+    def seats(self) -> tuple[Seat, Seat] | None:
+        """The row and the column of the cursor, or None where there is nothing to be on."""
+        rows, columns = self.source.rows.seats, self.source.columns.seats
+        if self.row >= len(rows) or self.column >= len(columns):
             return None
-        return seats[self.row], seats[self.column]
+        return rows[self.row], columns[self.column]
 
     def reread(self) -> None:
         """Read every cell anew when it is drawn next."""
@@ -137,7 +139,7 @@ class GridView(Widget, can_focus=True):
     def redraw(self) -> None:
         """Draw every line anew, cells as they were read."""
         for row in self._rows.values():
-            row.strip = None
+            row.strips.clear()
         self._lines = []
         self.refresh()
 
@@ -164,13 +166,12 @@ class GridView(Widget, can_focus=True):
                 row.slots[here] = slot
                 if row.texts is not None:
                     row.texts[here] = text
-                row.strip = None
                 touched.add(at)
+        self._forget_lines(*touched)
         self._mark_rows(touched)
 
     def _mark_rows(self, rows: Iterable[int]) -> None:
-        lines = [line for row in rows if (line := self._line_of_row.get(row)) is not None]
-        self._mark_lines(lines)
+        self._mark_lines(self._lines_of(*rows))
 
     def _mark_lines(self, lines: Iterable[int]) -> None:
         """Have some lines drawn anew, neighbours as one region."""
@@ -194,30 +195,44 @@ class GridView(Widget, can_focus=True):
         width, height = self.size
         layout = self._layout
         if layout is None or (layout.width, layout.height) != (width, height):
-            layout = self._layout = lay_out(self.source.axis, width, height, self.cell_width)
+            layout = self._layout = self._lay_out(width, height)
             self._rows.clear()
             self._lines = []
             self._place()
         return layout
 
+    def _lay_out(self, width: int, height: int) -> GridLayout:
+        source = self.source
+        shape = source.shape
+        if shape.halves and (self._system is None or self.glyphs.plain):
+            # Half a character is a colour and nothing else.
+            shape = replace(shape, halves=False)
+        return lay_out(source.columns, width, height, self.cell_width, source.rows, shape)
+
     def _place(self) -> None:
         """Scroll so that the cursor is in sight, and note which row and column stands where."""
-        layout, axis = self._layout, self.source.axis
+        layout, axis = self._layout, self.source.rows
         if layout is None:
             return
-        gaps = len(axis.starts) - 1 if layout.row_gap else 0
-        self.top = scrolled(self.top, self.row, max(1, layout.rows - gaps), axis.size)
+        # Lines between rows are there only when all rows are in sight.
+        fit = axis.size if layout.row_gap else max(1, layout.rows)
+        self.top = scrolled(self.top, self.row, fit, axis.size, 2 if layout.halves else 1)
         columns = self._columns_from(layout, self.left)
         if columns != self._columns:
             self._columns = columns
             self._rows.clear()
-        self._row_of_line = layout.lines(axis, self.top)
-        self._line_of_row = {row: at + HEADER_LINES for at, row in enumerate(self._row_of_line) if row is not None}
+        self._line_at = layout.lines(axis, self.top)
+        self._line_of_row = {}
+        for at, here in enumerate(self._line_at):
+            if here is not None and not here[1]:
+                self._line_of_row[here[0]] = at + HEADER_LINES
+                if layout.halves and here[0] + 1 < axis.size:
+                    self._line_of_row[here[0] + 1] = at + HEADER_LINES
         if len(self._rows) > _KEPT_SCREENS * max(1, len(self._line_of_row)):
             self._rows = {row: kept for row, kept in self._rows.items() if row in self._line_of_row}
 
     def _columns_from(self, layout: GridLayout, left: int) -> list[tuple[int, int]]:
-        axis = self.source.axis
+        axis = self.source.columns
         left = scrolled(left, self.column, layout.columns, axis.size)
         columns = layout.shown(axis, left)
         # Gaps between nodes make fewer columns fit than the layout hopes for.
@@ -232,13 +247,22 @@ class GridView(Widget, can_focus=True):
         """Which rows and columns are in sight, or "" when all are."""
         if not self._columns or not self._line_of_row:
             return ""
-        size = self.source.axis.size
-        if len(self._columns) == size == len(self._line_of_row):
+        down, across = self.source.rows.size, self.source.columns.size
+        if len(self._columns) == across and len(self._line_of_row) == down:
             return ""
         rows = sorted(self._line_of_row)
-        return (
-            f"rows {rows[0] + 1}-{rows[-1] + 1}, columns {self._columns[0][0] + 1}-{self._columns[-1][0] + 1} of {size}"
-        )
+        columns = f"columns {self._columns[0][0] + 1}-{self._columns[-1][0] + 1}"
+        if down == across:
+            return f"rows {rows[0] + 1}-{rows[-1] + 1}, {columns} of {across}"
+        return f"rows {rows[0] + 1}-{rows[-1] + 1} of {down}, {columns} of {across}"
+
+    @property
+    def window(self) -> tuple[range, range] | None:
+        """The rows and the columns in sight, or None when all are."""
+        if not self.scrolled_text:
+            return None
+        rows = sorted(self._line_of_row)
+        return range(rows[0], rows[-1] + 1), range(self._columns[0][0], self._columns[-1][0] + 1)
 
     # -- drawing ------------------------------------------------------------------------------------------------------
 
@@ -275,37 +299,59 @@ class GridView(Widget, can_focus=True):
             runs = scene.names() if y == 0 else scene.indices()
             return ReadyStrip.of_runs(runs, layout.width, palette)
         at = y - HEADER_LINES
-        row = self._row_of_line[at] if at < len(self._row_of_line) else None
-        if row is None:
+        here = self._line_at[at] if at < len(self._line_at) else None
+        if here is None:
             return ReadyStrip.of_runs([(Slot.PAD, " " * layout.width)], layout.width, palette)
+        row, part = here
+        read = self._row(row, scene)
+        strip = read.strips.get(part)
+        if strip is None:
+            strip = read.strips[part] = self._strip(row, part, read, scene, palette)
+        return strip
+
+    def _row(self, row: int, scene: Scene) -> _Row:
         read = self._rows.get(row)
         if read is None:
-            read = self._rows[row] = self._read(row, scene)
-        if read.strip is None:
-            read.strip = scene.row_strip(row, read.slots, read.texts, palette)
-        return read.strip
+            read = self._rows[row] = _Row(*self.source.row(row, *scene.span(), scene.layout.cell))
+        return read
 
-    def _read(self, row: int, scene: Scene) -> _Row:
-        first, last = scene.span()
-        return _Row(*self.source.row(row, first, last, scene.layout.cell))
+    def _strip(self, row: int, part: int, read: _Row, scene: Scene, palette: Palette) -> ReadyStrip:
+        layout = scene.layout
+        if layout.halves:
+            lower = self._row(row + 1, scene).slots if row + 1 < self.source.rows.size else None
+            return scene.halves_strip(row, read.slots, lower, palette)
+        texts = read.texts
+        if part:
+            below = [self.source.below(row, column, layout.cell) for column in range(*scene.span())]
+            texts = [lines[part - 1] if part <= len(lines) else " " * layout.cell for lines in below]
+        return scene.row_strip(row, read.slots, texts, palette, part)
 
     @property
     def _scene(self) -> Scene:
         assert self._layout is not None
-        return Scene(self.source.axis, self._layout, self._columns, self.top, self.row, self.column, self.glyphs)
+        return Scene(
+            self.source.columns,
+            self._layout,
+            self._columns,
+            self.top,
+            self.row,
+            self.column,
+            self.glyphs,
+            self.source.rows,
+            self.corner,
+        )
 
     # -- the cursor ---------------------------------------------------------------------------------------------------
 
     def move_to(self, row: int, column: int) -> None:
         """Put the cursor on a cell; one beyond the edges is taken to the edge."""
-        size = self.source.axis.size
-        row, column = max(0, min(row, size - 1)), max(0, min(column, size - 1))
-        if size == 0 or (row, column) == (self.row, self.column):
+        down, across = self.source.rows.size, self.source.columns.size
+        row, column = max(0, min(row, down - 1)), max(0, min(column, across - 1))
+        if not down or not across or (row, column) == (self.row, self.column):
             return
         before = self.row
-        self._moved = True
         self.row, self.column = row, column
-        self._seats = self._cursor_seats()
+        self.aim = self.seats
         self._after_move(before)
         self.post_message(self.Moved())
 
@@ -314,11 +360,8 @@ class GridView(Widget, can_focus=True):
         self.layout_now()
         self._place()
         if (top, left) != (self.top, self.left) or columns is not self._columns:
-            old_top_row, new_top_row = self._rows.get(top), self._rows.get(self.top)
-            for touched in (old_top_row, new_top_row):
-                if touched is not None:
-                    touched.strip = None
-            self._forget_lines(row_before, self.row)
+            # The row on top is named, whichever of its node it is.
+            self._forget_lines(top, self.top, row_before, self.row)
             self._lines = []
             self.refresh()
             return
@@ -327,12 +370,17 @@ class GridView(Widget, can_focus=True):
 
     def _forget_lines(self, *rows: int) -> None:
         for row in rows:
-            read = self._rows.get(row)
+            # Where two rows share a line it is kept with the upper one.
+            halves = self._layout is not None and self._layout.halves
+            read = self._rows.get(row - row % 2 if halves else row)
             if read is not None:
-                read.strip = None
+                read.strips.clear()
 
     def _lines_of(self, *rows: int) -> list[int]:
-        return [line for row in rows if (line := self._line_of_row.get(row)) is not None]
+        tall = self._layout.tall if self._layout is not None else 1
+        first = {line for row in rows if (line := self._line_of_row.get(row)) is not None}
+        last = self.size.height
+        return [line + part for line in first for part in range(tall) if line + part < last]
 
     def action_move(self, down: int, right: int) -> None:
         """Move the cursor by rows and columns."""
@@ -340,19 +388,18 @@ class GridView(Widget, can_focus=True):
 
     def action_edge(self, edge: str) -> None:
         """Move the cursor to an edge."""
-        last = self.source.axis.size - 1
-        row = {"top": 0, "bottom": last}.get(edge, self.row)
-        column = {"left": 0, "right": last}.get(edge, self.column)
+        row = {"top": 0, "bottom": self.source.rows.size - 1}.get(edge, self.row)
+        column = {"left": 0, "right": self.source.columns.size - 1}.get(edge, self.column)
         self.move_to(row, column)
 
     def action_page(self, pages: int) -> None:
         """Move the cursor by screens."""
         self.move_to(self.row + pages * max(1, len(self._line_of_row) - 1), self.column)
 
-    def action_zoom(self, by: int) -> None:
-        """Make cells wider or narrower; as wide as they were to fit, when that is what comes out."""
-        width = max(1, min(WIDEST, self.layout_now().cell + by))
-        self.cell_width = width
+    def action_widen(self, by: int) -> None:
+        """Make cells wider or narrower; the narrowest are half a character high, where that can be drawn."""
+        layout = self.layout_now()
+        self.cell_width = max(0, min(self.source.shape.widest, (0 if layout.halves else layout.cell) + by))
         self._layout = None
         self.reread()
         self.post_message(self.Moved())
@@ -362,12 +409,10 @@ class GridView(Widget, can_focus=True):
     def cell_at(self, x: int, y: int) -> tuple[int, int] | None:
         """Return the row and column at a place on the widget, or None."""
         at = y - HEADER_LINES
-        if not 0 <= at < len(self._row_of_line):
-            return None
-        row = self._row_of_line[at]
+        here = self._line_at[at] if 0 <= at < len(self._line_at) else None
         width = self.layout_now().cell
         column = next((c for c, begin in self._columns if begin <= x < begin + width), None)
-        return None if row is None or column is None else (row, column)
+        return None if here is None or column is None else (here[0], column)
 
     def on_click(self, event: events.Click) -> None:
         """Move the cursor to where was clicked; look into the cell at a double click."""

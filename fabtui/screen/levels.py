@@ -35,6 +35,7 @@ class Slot(IntEnum):
     HEADER_NODE = 22
     FLAPPING = 23
     FLASH = 24
+    PARTLY = 25
 
     @property
     def key(self) -> str:
@@ -45,6 +46,29 @@ class Slot(IntEnum):
 #: Shares of the class median from which an ok cell is good, or fair; below it is low, and slow is the judge's word.
 GOOD_FROM = 0.95
 FAIR_FROM = 0.85
+
+#: From what says least to what is worst: what a block of cells shows is the last of these that it has.
+RANKS: tuple[Slot, ...] = (
+    Slot.PAD,
+    Slot.DIAGONAL,
+    Slot.UNTESTED,
+    Slot.P2P,
+    Slot.SHM,
+    Slot.RDMA,
+    Slot.SOCKET,
+    Slot.OTHER,
+    Slot.GOOD,
+    Slot.FAIR,
+    Slot.LOW,
+    Slot.GONE,
+    Slot.SKIPPED,
+    Slot.RUNNING,
+    Slot.INCONCLUSIVE,
+    Slot.FLAPPING,
+    Slot.SLOW,
+    Slot.TIMEOUT,
+    Slot.FAILED,
+)
 
 #: The slots that say that something is wrong.
 BAD = frozenset({Slot.SLOW, Slot.TIMEOUT, Slot.FAILED})
@@ -95,6 +119,7 @@ class Glyphs:
             Slot.OTHER: "u",
             Slot.FLAPPING: "~",
             Slot.FLASH: "*",
+            Slot.PARTLY: ":",
         }
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from fabtui.fabric.endpoint import PairClass, pair_class
 from fabtui.fabric.events import NodeState
 from fabtui.fabric.measurement import Layer
 from fabtui.fabric.model import Cell, Model
 from fabtui.screen.axis import Axis
-from fabtui.screen.gridlayout import NUMBER_WIDTH
+from fabtui.screen.gridlayout import ENDPOINTS, NUMBER_WIDTH, Shape
 from fabtui.screen.levels import Glyphs, Slot, cell_text, ratio, short_number, slot_of, transport_of
+
+if TYPE_CHECKING:
+    from fabtui.screen.filters import Filter
 
 #: How far a median may move before everything drawn against it is drawn anew at once, as a share of it.
 _MEDIAN_STEP = 0.02
@@ -22,7 +26,7 @@ _LOOKED_FOR_UNIT = 2000
 #: The layers in which a pair that could not be tested has no value.
 _OF_PAIRS = frozenset({Layer.HEALTH, Layer.P2P, Layer.WORLD, Layer.LATENCY, Layer.TRANSPORT, Layer.CHANGE})
 
-_WELL = frozenset({Slot.GOOD, Slot.FAIR, Slot.LOW})
+_FINE = frozenset({Slot.GOOD, Slot.FAIR, Slot.LOW})
 
 _CLASSES = (
     PairClass.SAME_NODE,
@@ -36,13 +40,17 @@ _CLASSES = (
 
 
 class CellSource(Protocol):
-    """What the grid draws: an axis, and for each cell a slot of the ramp and a text.
+    """What the grid draws: rows and columns, and for each cell a slot of the ramp and a text.
 
     Attributes:
-        axis: The rows and columns.
+        rows: The rows.
+        columns: The columns.
+        shape: What cells may look like.
     """
 
-    axis: Axis
+    rows: Axis
+    columns: Axis
+    shape: Shape
 
     def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
         """Return slots and texts of the cells ``first`` to ``last`` (not included) of a row.
@@ -52,23 +60,38 @@ class CellSource(Protocol):
         """
 
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
-        """Return slot and text of one cell; the text is of no matter below `NUMBER_WIDTH`."""
+        """Return slot and text of one cell; the text is of no matter where `row` gives none."""
+
+    def below(self, row: int, column: int, width: int) -> list[str]:
+        """Return the texts of a tall cell's further lines, each exactly ``width`` cells wide."""
 
 
 class ModelSource:
-    """The cells of one layer of a model.
+    """The cells of one layer of a model, in the order of nodes and endpoints or in another one.
 
     Args:
         model: The model.
         layer: The layer to begin with.
         glyphs: The characters to draw with.
+
+    Attributes:
+        axis: All endpoints in their own order; a position is a place on it.
+        rows: The rows as they are shown.
+        columns: The columns as they are shown.
+        row_at: The position of each row.
+        column_at: The position of each column.
+        filter: Which cells are shown, or None for all.
     """
+
+    shape = ENDPOINTS
 
     def __init__(self, model: Model, layer: Layer, glyphs: Glyphs) -> None:
         self.model = model
         self.layer = layer
         self.glyphs = glyphs
         self.axis = Axis.of_model(model)
+        self.filter: Filter | None = None
+        self.show_in()
         self._axis_key = self._key()
         self._medians: dict[PairClass, float | None] = {}
         self._drawn_with: list[float | None] = []
@@ -77,6 +100,17 @@ class ModelSource:
         #: Cells, by row and column, that have just changed.
         self.flashing: set[tuple[int, int]] = set()
         self.take_medians()
+
+    # -- order --------------------------------------------------------------------------------------------------------
+
+    def show_in(self, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> None:
+        """Show rows and columns in an order, by their positions; None: all in their own order."""
+        self.row_at = range(self.axis.size) if rows is None else rows
+        self.column_at = range(self.axis.size) if columns is None else columns
+        self.rows = self.axis if rows is None else self.axis.in_order(rows)
+        self.columns = self.axis if columns is None else self.axis.in_order(columns)
+        self._row_of = _places(self.row_at)
+        self._column_of = _places(self.column_at)
 
     # -- what changed -------------------------------------------------------------------------------------------------
 
@@ -90,6 +124,7 @@ class ModelSource:
             return False
         self._axis_key = key
         self.axis = Axis.of_model(self.model)
+        self.show_in()
         return True
 
     def read_medians(self) -> tuple[bool, bool]:
@@ -122,9 +157,18 @@ class ModelSource:
         self.take_medians()
 
     def positions(self, changed: AbstractSet[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return the rows and columns of cells given by endpoint numbers."""
+        """Return the positions of cells given by endpoint numbers."""
         at = self.axis.position
         return [(at[src], at[dst]) for src, dst in changed if src in at and dst in at]
+
+    def shown_at(self, positions: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return the rows and columns of cells given by their positions; without those that are not shown."""
+        rows, columns = self._row_of, self._column_of
+        return [(rows[a], columns[b]) for a, b in positions if a in rows and b in columns]
+
+    def shows_column(self, position: int) -> bool:
+        """Say whether the column of a position is shown."""
+        return position in self._column_of
 
     # -- cells --------------------------------------------------------------------------------------------------------
 
@@ -132,8 +176,9 @@ class ModelSource:
         """Return slots and texts of some cells of a row."""
         slots = bytearray(last - first)
         if width < NUMBER_WIDTH:
+            here, column_at = self.row_at[row], self.column_at
             for column in range(first, last):
-                slots[column - first], _ = self.look(row, column, width)
+                slots[column - first], _ = self.look(here, column_at[column], width)
             return slots, None
         texts = []
         for column in range(first, last):
@@ -143,37 +188,55 @@ class ModelSource:
 
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
         """Return slot and text of one cell."""
-        slot, number = self.look(row, column, width)
+        slot, number = self.look(self.row_at[row], self.column_at[column], width)
         return slot, cell_text(slot, number, width, self.glyphs)
 
+    def below(self, row: int, column: int, width: int) -> list[str]:
+        """Return nothing: cells have one line."""
+        return []
+
     def look(self, row: int, column: int, width: int) -> tuple[Slot, str]:
-        """Return slot and number of one cell, the number short enough for a cell of a width."""
+        """Return slot and number of the cell of two positions, the number short enough for a cell of a width."""
+        slot, cell, _ = self.judge(row, column)
+        if self.flashing and (row, column) in self.flashing:
+            slot = Slot.FLASH
+        if cell is None or width < NUMBER_WIDTH:
+            return slot, ""
+        if self.layer is Layer.TRANSPORT and cell.measurement is not None:
+            return slot, (transport_of(cell.text)[1] if cell.text else "")[: width - 1]
+        return slot, "" if cell.value is None else short_number(cell.value, min(width - 1, 4))
+
+    def judge(self, row: int, column: int) -> tuple[Slot, Cell | None, float | None]:
+        """Return the slot of the cell of two positions, the cell where there is one, its share of the class median."""
         source, target = self.axis.seats[row], self.axis.seats[column]
         if row == column and self.layer is not Layer.BUSBW:
-            return (Slot.GONE if source.gone else Slot.DIAGONAL), ""
+            return (Slot.GONE if source.gone else Slot.DIAGONAL), None, None
         gone = source.gone or target.gone
-        if source.number is None or target.number is None:
-            return (Slot.GONE if gone else Slot.UNTESTED), ""
-        cell = self.model.cell(self.layer, source.number, target.number)
+        src, dst = source.number, target.number
+        if src is None or dst is None:
+            return (Slot.GONE if gone else Slot.UNTESTED), None, None
+        cell = self.model.cell(self.layer, src, dst)
         if row == column and cell.measurement is None:
-            return Slot.DIAGONAL, ""
-        number = "" if cell.value is None or width < NUMBER_WIDTH else short_number(cell.value, min(width - 1, 4))
-        slot = self._slot(cell, source.number, target.number)
-        if self.model.flapping and slot in _WELL and self.flaps(source.number, target.number):
+            return Slot.DIAGONAL, None, None
+        if self.filter is not None and not self.filter.lets(self.model, cell, src, dst):
+            return Slot.PAD, None, None
+        share = None
+        if cell.measurement is None or cell.value is None:
+            slot = slot_of(cell.verdict, None)
+        else:
+            share = ratio(self.layer, cell.value, self._medians.get(self.class_of(cell, src, dst)))
+            slot = slot_of(cell.verdict, share)
+        if self.model.flapping and slot in _FINE and self.flaps(src, dst):
             slot = Slot.FLAPPING
-        if slot is Slot.UNTESTED and self.model.untested and self._could_not(source.number, target.number):
+        if slot is Slot.UNTESTED and self.model.untested and self._could_not(src, dst):
             slot = Slot.SKIPPED
-        if self.layer is Layer.TRANSPORT and cell.measurement is not None:
-            kind, number = transport_of(cell.text) if cell.text else (Slot.OTHER, "")
-            number = number[: width - 1]
-            slot = kind if slot in (Slot.GOOD, Slot.FAIR, Slot.LOW, Slot.SLOW) and cell.text else slot
-        if self.flashing and (row, column) in self.flashing:
-            return Slot.FLASH, number
+        if self.layer is Layer.TRANSPORT and cell.text and slot in _FINE:
+            slot = transport_of(cell.text)[0]
         if cell.running:
-            return Slot.RUNNING, number
-        if gone and slot in (Slot.UNTESTED, Slot.GOOD, Slot.FAIR, Slot.LOW):
-            return Slot.GONE, number
-        return slot, number
+            slot = Slot.RUNNING
+        elif gone and (slot is Slot.UNTESTED or slot in _FINE):
+            slot = Slot.GONE
+        return slot, cell, share
 
     def flaps(self, src: int, dst: int) -> bool:
         """Say whether a pair flaps in the layer, or in health in any."""
@@ -185,12 +248,6 @@ class ModelSource:
         """Whether it is known why a pair was not tested."""
         endpoints = self.model.endpoints
         return self.layer in _OF_PAIRS and (str(endpoints[src]), str(endpoints[dst])) in self.model.untested
-
-    def _slot(self, cell: Cell, src: int, dst: int) -> Slot:
-        if cell.measurement is None or cell.value is None:
-            return slot_of(cell.verdict, None)
-        median = self._medians.get(self.class_of(cell, src, dst))
-        return slot_of(cell.verdict, ratio(self.layer, cell.value, median))
 
     def class_of(self, cell: Cell, src: int, dst: int) -> PairClass:
         """Return the class that a cell's value is compared within."""
@@ -230,3 +287,7 @@ def _far(before: float | None, now: float | None) -> bool:
     if before is None or now is None:
         return before is not now
     return abs(now - before) > _MEDIAN_STEP * abs(before)
+
+
+def _places(order: Sequence[int]) -> dict[int, int]:
+    return {position: at for at, position in enumerate(order)}

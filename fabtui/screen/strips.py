@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rich._palettes import EIGHT_BIT_PALETTE
-from rich.color import ColorSystem
+from rich.color import Color, ColorSystem
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
@@ -20,6 +20,15 @@ from textual.strip import Strip
 from fabtui.screen.levels import Slot
 
 Runs = list[tuple[int, str]]
+
+#: What two cells that share a character are drawn with; see `half_slot`.
+UPPER, LOWER, BLANK = "▀", "▄", " "
+_HALVES_FROM = 32
+
+
+def half_slot(upper: int, lower: int) -> int:
+    """Return the number that stands in runs for a character of two cells, one above the other."""
+    return _HALVES_FROM * (upper + 1) + lower
 
 RESET = "\x1b[0m"
 _OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "7": "27"}
@@ -96,6 +105,10 @@ def pack(strip: Strip, system: ColorSystem | None) -> None:
     strip._render_cache = "".join(parts)
 
 
+#: Slots whose colour, where they have no background, is that of their character.
+_FILLED_BY_TEXT = frozenset({Slot.GONE})
+
+
 class GlyphCells(NamedTuple):
     """What cells too narrow for a number show, by their slot.
 
@@ -123,9 +136,60 @@ class Palette:
             base = base.without_color
         self.styles: list[Style] = [base + Style.parse(ramp.get(slot.key) or "none") for slot in Slot]
         codes = [codes_of(style, system) for style in self.styles]
+        self._base = base
+        self._halves: dict[int, tuple[str, Style]] = {}
         self._glyph_cells: dict[GlyphCells, list[list[str]]] = {}
         #: From a slot's style to another's; the last row, which is row -1, is from a terminal that was reset.
         self.changes: list[list[str]] = [[change(before, after) for after in codes] for before in (*codes, _PLAIN)]
+
+    def style(self, slot: int) -> Style:
+        """Return the style of a slot, or that of two in one character."""
+        if slot < _HALVES_FROM:
+            return self.styles[slot]
+        return self._half(slot)[1]
+
+    def half_text(self, slot: int) -> str:
+        """Return the character of two cells, one above the other."""
+        return self._half(slot)[0]
+
+    def _half(self, slot: int) -> tuple[str, Style]:
+        known = self._halves.get(slot)
+        if known is None:
+            upper, lower = (self._fill(half) for half in (slot // _HALVES_FROM - 1, slot % _HALVES_FROM))
+            base = self._base
+            if upper is None and lower is None:
+                known = BLANK, base
+            elif upper is None:
+                known = LOWER, base + Style(color=lower)
+            elif lower is None:
+                known = UPPER, base + Style(color=upper)
+            else:
+                known = UPPER, base + Style(color=upper, bgcolor=lower)
+            self._halves[slot] = known
+        return known
+
+    def _fill(self, slot: int) -> Color | None:
+        """Return the colour that stands for a slot where there is no room for a character; None for the screen's own."""
+        style = self.styles[slot]
+        color = style.color if style.reverse else style.bgcolor
+        if color is None or color.is_default or color == self._base.bgcolor:
+            if slot == Slot.CURSOR:
+                return Color.parse("bright_white")
+            color = style.color if slot in _FILLED_BY_TEXT else None
+        return None if color is None or color.is_default else color
+
+    def ready_halves(self, upper: bytes, lower: bytes) -> str:
+        """Return two rows as terminal text, two cells a character, after a reset."""
+        parts = []
+        now, before = _PLAIN, -1
+        for slot in map(half_slot, upper, lower):
+            text, style = self._halves.get(slot) or self._half(slot)
+            if slot != before:
+                want = codes_of(style, self.system)
+                parts.append(change(now, want))
+                now, before = want, slot
+            parts.append(text)
+        return "".join(parts)
 
     def ready(self, runs: Iterable[tuple[int, str]]) -> str:
         """Return runs as terminal text, with a code only where the style changes."""
@@ -197,8 +261,8 @@ class ReadyStrip(Strip):
     def plain(self) -> Strip:
         """The same line as a strip of segments."""
         if self._plain is None:
-            styles = self._palette.styles
-            self._plain = Strip([Segment(text, styles[slot]) for slot, text in self._runs() if text], self._cell_length)
+            style = self._palette.style
+            self._plain = Strip([Segment(text, style(slot)) for slot, text in self._runs() if text], self._cell_length)
         return self._plain
 
     def divide(self, cuts: Iterable[int]) -> Sequence[Strip]:

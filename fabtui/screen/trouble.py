@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from typing import NamedTuple
 
 from fabtui.fabric.model import Cell
-from fabtui.screen.levels import Slot, ratio, slot_of
+from fabtui.screen.index import BAD_ONLY, RANK, CellIndex
+from fabtui.screen.levels import Slot
 from fabtui.screen.source import ModelSource
 
 #: From worst to least bad.
 _ORDER = (Slot.FAILED, Slot.TIMEOUT, Slot.SLOW)
+#: Among at most this many slow cells the slowest are looked for.
+_MOST_COMPARED = 2000
 
 
 class BadCell(NamedTuple):
-    """A bad cell by its row and column, with how bad it is."""
+    """A bad cell by its positions, with how bad it is."""
 
     row: int
     column: int
@@ -30,100 +32,99 @@ class BadCell(NamedTuple):
 
 
 class Trouble:
-    """Finds the bad cells of a source's layer, row by row, each row once until something in it changes.
+    """Finds the bad cells of a source's layer: the worst of all, and the next from the cursor on.
 
     Args:
         source: The cells.
+        index: What is known of them.
     """
 
-    def __init__(self, source: ModelSource) -> None:
+    def __init__(self, source: ModelSource, index: CellIndex) -> None:
         self._source = source
-        self._rows: dict[int, tuple[BadCell, ...]] = {}
-        self._next = 0
-        self._sorted: list[BadCell] | None = None
-
-    def forget(self) -> None:
-        """Look at everything anew."""
-        self._rows.clear()
-        self._next = 0
-        self._sorted = None
-
-    def forget_rows(self, rows: set[int]) -> None:
-        """Look at some rows anew."""
-        self._sorted = None
-        for row in rows:
-            self._rows.pop(row, None)
-        if rows:
-            self._next = min(self._next, *rows)
-
-    def of_row(self, row: int) -> tuple[BadCell, ...]:
-        """Return the bad cells of a row."""
-        known = self._rows.get(row)
-        if known is None:
-            known = self._rows[row] = tuple(self._read(row))
-            self._sorted = None
-        return known
-
-    def _read(self, row: int) -> list[BadCell]:
-        source = self._source
-        seats = source.axis.seats
-        found = []
-        for column in range(source.axis.size):
-            src, dst = seats[row].number, seats[column].number
-            if src is None or dst is None:
-                continue
-            cell = source.model.cell(source.layer, src, dst)
-            if not cell.verdict.bad:
-                continue
-            slot = slot_of(cell.verdict, None)
-            share = None
-            if cell.value is not None and cell.measurement is not None:
-                median = source.model.median(source.layer, source.class_of(cell, src, dst))
-                share = ratio(source.layer, cell.value, median)
-            found.append(BadCell(row, column, slot, share, cell))
-        return found
+        self._index = index
+        self._worst: list[BadCell] = []
+        self._worst_key: tuple[object, ...] = ()
+        self._known = 0
+        self._known_key: tuple[object, ...] = ()
 
     def step(self, budget: float) -> bool:
-        """Look at rows that were not looked at yet, for about ``budget`` seconds; say whether all are known now."""
-        end = time.perf_counter() + budget
-        size = self._source.axis.size
-        while self._next < size:
-            self.of_row(self._next)
-            self._next += 1
-            if time.perf_counter() > end:
-                break
-        return self.complete
-
-    def worst(self, count: int) -> list[BadCell]:
-        """Return the worst of the rows looked at so far."""
-        return self._all()[:count]
-
-    @property
-    def known(self) -> int:
-        """How many bad cells there are in the rows looked at so far."""
-        return len(self._all())
+        """Look at cells that were not looked at yet, for about ``budget`` seconds; say whether all are known now."""
+        return self._index.step(budget)
 
     @property
     def complete(self) -> bool:
-        """Whether all rows were looked at."""
-        return self._next >= self._source.axis.size
+        """Whether all cells were looked at."""
+        return self._index.complete
 
-    def _all(self) -> list[BadCell]:
-        if self._sorted is None:
-            found = [bad for row in self._rows.values() for bad in row]
-            self._sorted = sorted(found, key=lambda bad: bad.badness)
-        return self._sorted
+    @property
+    def known(self) -> int:
+        """How many bad cells are known so far, of rows and columns that are shown."""
+        source, index = self._source, self._index
+        if len(source.row_at) == len(source.column_at) == index.size:
+            return index.bad
+        key = (index.version, source.row_at, source.column_at)
+        if key != self._known_key:
+            self._known_key = key
+            rows = [position for position in source.row_at if index.bad_in(position)]
+            self._known = sum(self._bad_columns(position).count(1) for position in rows)
+        return self._known
+
+    def worst(self, count: int) -> list[BadCell]:
+        """Return the worst that are known, worst first; of very many slow ones, of those found first."""
+        source = self._source
+        key = (self._index.version, count, source.row_at, source.column_at)
+        if key != self._worst_key:
+            self._worst_key = key
+            found = [bad for slot in _ORDER for bad in self._of_slot(slot, count)]
+            self._worst = sorted(found, key=lambda bad: bad.badness)[:count]
+        return self._worst
+
+    def _of_slot(self, slot: Slot, count: int) -> list[BadCell]:
+        rank, source = RANK[slot], self._source
+        most = max(count, _MOST_COMPARED) if slot is Slot.SLOW else count
+        found: list[BadCell] = []
+        shown = source.shows_column
+        for row in sorted(source.row_at):
+            ranks = self._index.ranks(row)
+            if ranks is None or not self._index.bad_in(row):
+                continue
+            at = ranks.find(rank)
+            while at >= 0:
+                if shown(at):
+                    judged, cell, share = source.judge(row, at)
+                    if judged is slot and cell is not None:
+                        found.append(BadCell(row, at, slot, share, cell))
+                        if len(found) >= most:
+                            return found
+                at = ranks.find(rank, at + 1)
+        return found
+
+    def _bad_columns(self, position: int) -> bytes:
+        """Return 1 for each column, as they are shown, in which the row of a position is bad."""
+        ranks = self._index.ranks(position)
+        if ranks is None:
+            return b""
+        bad = ranks.translate(BAD_ONLY)
+        columns = self._source.column_at
+        return bytes(bad) if isinstance(columns, range) else bytes([bad[at] for at in columns])
 
     def following(self, row: int, column: int, step: int) -> tuple[int, int] | None:
-        """Return the next bad cell after (``step`` 1) or before (-1) a cell, going round; None when there is none."""
-        size = self._source.axis.size
-        for turn in range(size + 1):
-            at = (row + step * turn) % size
-            columns = [bad.column for bad in self.of_row(at)]
+        """Return the next bad cell after (``step`` 1) or before (-1) a cell, going round; None when there is none.
+
+        Rows and columns are those that are shown, in their order.
+        """
+        rows = self._source.row_at
+        for turn in range(len(rows) + 1):
+            at = (row + step * turn) % len(rows)
+            if not self._index.bad_in(rows[at]):
+                continue
+            bad = self._bad_columns(rows[at])
             if turn == 0:
-                columns = [c for c in columns if (c > column if step > 0 else c < column)]
-            elif turn == size:
-                columns = [c for c in columns if (c <= column if step > 0 else c >= column)]
-            if columns:
-                return at, columns[0] if step > 0 else columns[-1]
+                found = bad.find(1, column + 1) if step > 0 else bad.rfind(1, 0, column)
+            elif turn == len(rows):
+                found = bad.find(1, 0, column + 1) if step > 0 else bad.rfind(1, column)
+            else:
+                found = bad.find(1) if step > 0 else bad.rfind(1)
+            if found >= 0:
+                return at, found
         return None

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.cli import hostlist
-from fabtui.cli.hostlist import MOST_NODES, chosen_nodes, expand, read_hosts
+from fabtui.session import hostlist
+from fabtui.session.hostlist import MOST_NODES, chosen_nodes, expand, read_hosts
 from fabtui.fabric.errors import InputError
 
 
