@@ -89,6 +89,10 @@ class AddressLog:
             for rows in pair.values():
                 yield rows[-1]
 
+    def node_pairs(self, layer: Layer) -> list[NodePair]:
+        """Return the ordered node pairs that have a measurement in a layer."""
+        return list(self._found.get(layer, ()))
+
     def everything(self) -> Iterator[Measurement]:
         """Yield the latest measurement of each address pair of all layers."""
         for layer in self._found:

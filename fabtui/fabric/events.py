@@ -18,7 +18,8 @@ class Kind(StrEnum):
     ======================  ==========================================================================================
     kind                    fields besides seq, time, kind
     ======================  ==========================================================================================
-    ``start``               format, version, nodes [names], options {...}, lab (text or null), faults [text]
+    ``start``               format, version, nodes [names], options {...}, lab (text or null), faults [text];
+                            synthetic (text, where the values were made up)
     ``node``                node, state (`NodeState`), text, hint, backend
     ``inventory``           node, value (the inventory probe's)
     ``endpoints``           endpoints [{number, node, index, kind, name, uuid, bus, nic, rail}], notes {node: text}

@@ -45,6 +45,7 @@ class Model:
         log: The latest lines of the event log.
         phase: The part of the sweep that runs.
         done: How many tests of the phase have ended.
+        synthetic: Who made the values up, where no machine measured them; None for what was measured.
         lab: What the lab is (``2x4``), or None on real nodes.
         faults: The lab faults, as text, that were made on purpose.
         options: The options of the session, as recorded.
@@ -67,6 +68,7 @@ class Model:
         self.phase = Phase("start", 0, 0.0)
         self.done = 0
         self.lab: str | None = None
+        self.synthetic: str | None = None
         self.faults: list[str] = []
         self.options: dict[str, Any] = {}
         self.started = 0.0
@@ -130,6 +132,7 @@ class Model:
         self.started = float(event.get("time", 0.0))
         self.software = str(event.get("version", ""))
         self.lab = event.get("lab")
+        self.synthetic = event.get("synthetic")
         self.faults = list(event.get("faults", []))
         self.options = dict(event.get("options", {}))
         for name in event["nodes"]:
@@ -474,8 +477,9 @@ class Model:
     def pairs_in(self, layers: Container[Layer]) -> list[tuple[str, str]]:
         """Return the ordered pairs, of endpoints or of nodes, that have a measurement in any of some layers."""
         found = {(src, dst): None for layer, src, dst in self._history if layer in layers}
-        if Layer.PING in layers:
-            found.update(dict.fromkeys(self._pings))
+        for layer in BY_ADDRESS:
+            if layer in layers:
+                found.update(dict.fromkeys(self.addresses.node_pairs(layer)))
         return list(found)
 
     def change(self, src: int, dst: int) -> Change | None:

@@ -19,6 +19,25 @@ KEY_FROM = 26
 TINY_WIDTH = 60
 TINY_HEIGHT = 15
 
+#: With less than this nothing can be shown.
+LEAST_WIDTH = 36
+LEAST_HEIGHT = 6
+
+_COMING_AND_GOING = (
+    "connecting",
+    "grid",
+    "worst",
+    "panel",
+    "status",
+    "tabs-row",
+    "legend-below",
+    "legend-right",
+    "color-key",
+    "log",
+    "keys",
+    "title",
+    "small",
+)
 _BEFORE_TESTS = ("start", "connect", "look")
 
 
@@ -30,11 +49,15 @@ class Wishes:
         connecting: Show the nodes' states, or the grid; None: whatever fits the phase.
         log: Show much of the event log.
         panel: Show the side panel, or not; None: where there is room.
+        worst: List the worst pairs in place of the grid.
+        map: Show the map where the grid does not fit.
     """
 
     connecting: bool | None = None
     log: bool = False
     panel: bool | None = None
+    worst: bool = False
+    map: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +65,7 @@ class Arrangement:
     """What the main screen shows.
 
     Attributes:
-        view: What its body shows: ``connecting``, ``grid`` or ``worst``.
+        view: What its body shows: ``connecting``, ``grid``, ``worst``, or ``small`` where there is no room for any.
         shown: The ids of the widgets that come and go, and whether each is shown.
         log: How many lines of the event log there are.
     """
@@ -55,6 +78,8 @@ class Arrangement:
 def arrange(model: Model, axis: Axis, width: int, height: int, wishes: Wishes) -> Arrangement:
     """Return what the main screen shows."""
     view = _view(model, width, height, wishes)
+    if view == "small":
+        return Arrangement(view, {name: name == view for name in _COMING_AND_GOING}, 0)
     tests = view != "connecting"
     panel = view == "grid" and _panel(axis, width, height, wishes)
     log = _log(model, height, wishes)
@@ -71,18 +96,34 @@ def arrange(model: Model, axis: Axis, width: int, height: int, wishes: Wishes) -
             "legend-right": width >= LEGEND_RIGHT_FROM,
             "color-key": view == "grid" and height >= KEY_FROM,
             "log": log > 0,
+            "keys": True,
+            "title": True,
+            "small": False,
         },
         log,
     )
 
 
 def _view(model: Model, width: int, height: int, wishes: Wishes) -> str:
+    if width < LEAST_WIDTH or height < LEAST_HEIGHT:
+        return "small"
     connecting = wishes.connecting
     if connecting is None:
         connecting = not model.endpoints or model.phase.name in _BEFORE_TESTS
     if connecting:
         return "connecting"
-    return "worst" if width <= TINY_WIDTH or height <= TINY_HEIGHT else "grid"
+    return "worst" if wishes.worst or width <= TINY_WIDTH or height <= TINY_HEIGHT else "grid"
+
+
+def too_small(width: int, height: int) -> str:
+    """Return what is said where there is no room for anything else."""
+    return f"fabtui needs {LEAST_WIDTH}x{LEAST_HEIGHT}; this is {width}x{height}. q quits"
+
+
+def too_big(axis: Axis, width: int) -> bool:
+    """Say whether not even cells of one character fit side by side."""
+    layout = lay_out(axis, width, axis.size)
+    return len(axis.starts) > 1 and axis.size + layout.header > width
 
 
 def _panel(axis: Axis, width: int, height: int, wishes: Wishes) -> bool:

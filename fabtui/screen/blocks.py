@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fabtui.fabric.measurement import Layer
-from fabtui.screen.axis import Axis
 from fabtui.screen.gridlayout import NUMBER_WIDTH, Shape
 from fabtui.screen.index import BAD_FROM, NOTHING, RANK, SLOT_OF_RANK, CellIndex
 from fabtui.screen.levels import Slot, cell_text, short_number

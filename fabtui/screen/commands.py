@@ -25,6 +25,21 @@ KEY_NAMES = {
     "pagedown": "page down",
 }
 
+#: What stands first in the key bar of the main screen, which has room for few.
+_FIRST = (
+    "main.pair",
+    "main.zoom-in",
+    "main.zoom-out",
+    "main.next-bad",
+    "main.retest",
+    "main.sweep",
+    "main.watch",
+    "main.pause",
+    "main.filter",
+    "main.jump",
+    "main.sort",
+)
+
 #: What only moves about is found when it is searched for.
 _MOVES = ("grid.", "worst.", "detail.", ".layer-")
 
@@ -54,11 +69,14 @@ def binding_groups() -> list[tuple[str, type[DOMNode]]]:
     from fabtui.screen.node import NodeScreen
     from fabtui.screen.pair import PairScreen
     from fabtui.screen.preflight import PreflightScreen
+    from fabtui.screen.prompt import Prompt
     from fabtui.screen.worst import WorstList
+    from fabtui.screen.zooming import ZoomingScreen
 
     return [
         ("everywhere", FabricApp),
         ("main screen", MainScreen),
+        ("zoom and find", ZoomingScreen),
         ("grid", GridView),
         ("worst pairs", WorstList),
         ("pair", PairScreen),
@@ -68,14 +86,13 @@ def binding_groups() -> list[tuple[str, type[DOMNode]]]:
         ("pair, node and help", DetailScreen),
         ("questions", ConfirmScreen),
         ("jump", JumpScreen),
+        ("filter and go to", Prompt),
     ]
 
 
 def shown_keys(app: FabricApp, screen: Screen[None]) -> list[tuple[str, str, str]]:
     """Return key, description and action of what the key bar of a screen shows, the most important first."""
-    found: list[tuple[str, str, str]] = []
-    if screen is app.main:
-        found.append(("arrows", "move", ""))
+    found: dict[str, tuple[str, str, str]] = {}
     kinds = [kind for kind in type(screen).__mro__ if issubclass(kind, DOMNode)]
     for kind in [*kinds, type(app), *type(app).__mro__]:
         if not issubclass(kind, DOMNode):
@@ -83,11 +100,14 @@ def shown_keys(app: FabricApp, screen: Screen[None]) -> list[tuple[str, str, str
         own = issubclass(type(screen), kind)
         for binding in bindings_of(kind):
             action = binding.action if own else f"app.{binding.action}"
-            if not binding.show or not binding.id or any(known == action for _, _, known in found):
+            if not binding.show or not binding.id or any(known == action for _, _, known in found.values()):
                 continue
             word = _now(app, binding)
-            found.append((keys_of(app, binding)[0], word, action))
-    return found
+            found[binding.id] = (keys_of(app, binding)[0], word, action)
+    if screen is not app.main:
+        return list(found.values())
+    first = [found.pop(name) for name in _FIRST if name in found]
+    return [*first, *found.values(), ("arrows", "move", "")]
 
 
 def _now(app: FabricApp, binding: Binding) -> str:

@@ -85,7 +85,7 @@ class GridLayout:
         return found
 
     def lines(self, axis: Axis, top: int) -> list[tuple[int, int] | None]:
-        """Return for each line below the headers its row, when ``top`` is the first, and which of the row's lines it is.
+        """Return for each line below the headers its row, when ``top`` is the first, and which of the row's it is.
 
         None is a blank line. Where two rows share a line it is the upper one's.
         """

@@ -80,7 +80,7 @@ class Scene:
     def row_strip(
         self, row: int, slots: bytearray, texts: list[str] | None, palette: Palette, part: int = 0
     ) -> ReadyStrip:
-        """Return a line of a row: its header, then its cells, which show their slot's glyph where they have no texts."""
+        """Return a line of a row: its header, then its cells; those without texts show their slot's glyph."""
         first, last = self._span
         shown = None if texts is None else texts.copy()
         if row == self.row and first <= self.column < last:
@@ -179,16 +179,12 @@ class Scene:
         return self.padded(runs)
 
     def _node_names(self, runs: Runs, line: int) -> Runs:
-        """Return names of nodes over columns of one node each: the end of a name on the second line, more of it above."""
+        """Return names over columns of one node each: the end of a name on the second line, more of it above."""
         width = self.layout.cell
         room = width - 1 if width > 1 else 1
         for column, _ in self.columns:
             seat = self.axis.seats[column]
-            label = seat.label
-            if len(label) <= room:
-                text = label if line else ""
-            else:
-                text = label[-room:] if line else label[-2 * room : -room]
+            text = seat.label[-room:] if line else seat.label[-2 * room : -room]
             slot = Slot.HEADER_GONE if seat.gone else Slot.HEADER
             runs.append((Slot.HEADER_HERE if column == self.column else slot, f"{text:>{width}}"))
         return self.padded(runs)

@@ -6,7 +6,7 @@ import time
 from array import array
 from collections.abc import Iterable, Iterator
 
-from fabtui.fabric.measurement import Layer
+from fabtui.fabric.measurement import BY_ADDRESS, COLLECTIVES, Layer
 from fabtui.fabric.model import PAIR_LAYERS
 from fabtui.screen.levels import RANKS, Slot
 from fabtui.screen.source import ModelSource
@@ -21,7 +21,8 @@ BAD_FROM = SLOW
 NOTHING = RANK[Slot.UNTESTED]
 #: 1 for every bad rank.
 BAD_ONLY = bytes(1 if rank >= BAD_FROM else 0 for rank in range(256))
-_RUNNING, _GONE = RANK[Slot.RUNNING], RANK[Slot.GONE]
+#: Layers with values of two nodes.
+_OF_NODES = frozenset({*BY_ADDRESS, *COLLECTIVES.values()})
 #: Cells between two looks at the clock.
 _AT_ONCE = 40
 
@@ -109,8 +110,10 @@ class CellIndex:
         source = self._source
         model, at = source.model, source.axis.position
         layers = {source.layer, *PAIR_LAYERS}
-        if source.layer in (Layer.HEALTH, Layer.PING, Layer.BUSBW):
-            layers |= {Layer.PING, Layer.BUSBW}
+        if source.layer is Layer.HEALTH:
+            layers = set(Layer)
+        elif source.layer in _OF_NODES:
+            layers = {source.layer}
         nodes = {source.axis.seats[start].node: node for node, start in enumerate(self._starts)}
         for pairs in (list(model.running), list(model.untested), model.pairs_in(layers)):
             for src, dst in pairs:

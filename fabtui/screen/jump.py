@@ -70,7 +70,7 @@ def _nodes(screen: MainScreen) -> Iterable[Target]:
     if screen.view != "grid" or not grid.region:
         return
     seen: set[str] = set()
-    seats = screen.source.axis.seats
+    seats = grid.source.rows.seats
     for y in range(grid.region.height):
         row = next((cell[0] for x in range(grid.region.width) if (cell := grid.cell_at(x, y)) is not None), None)
         if row is None or row >= len(seats) or seats[row].node in seen:
@@ -98,7 +98,7 @@ def _worst(screen: MainScreen) -> Iterable[Target]:
         bad = names.pop(name)
 
         def go(row: int = bad.row, column: int = bad.column) -> None:
-            screen.grid.move_to(row, column)
+            screen.go_to((row, column))
             if screen.view == "worst":
                 screen.worst_list.select_pair(row, column)
 

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.color import ColorSystem
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.screen import Screen
 
 from fabtui.fabric.measurement import Layer, Verdict
-from fabtui.fabric.model import Model
-from fabtui.screen.arrangement import Arrangement, Wishes, arrange
-from fabtui.screen.axis import Seat
+from fabtui.screen.arrangement import Arrangement, Wishes, arrange, too_small
+from fabtui.screen.blockwords import block_name, block_parts
 from fabtui.screen.cellnews import CellNews
 from fabtui.screen.commands import shown_keys
 from fabtui.screen.connecting import ConnectingView
@@ -24,26 +22,28 @@ from fabtui.screen.grid import GridView
 from fabtui.screen.legends import layers_of, legend
 from fabtui.screen.pace import Pace
 from fabtui.screen.pairwords import status_parts, summary_text
-from fabtui.screen.panel import PANEL_TEXT, ColorKey, KeyBar, LogView, SidePanel
+from fabtui.screen.panel import PANEL_TEXT, PANEL_WIDTH, ColorKey, KeyBar, LogView, SidePanel
 from fabtui.screen.panelwords import panel_content
 from fabtui.screen.preflight import PreflightScreen
+from fabtui.screen.scope import Scope, Zoom
 from fabtui.screen.source import ModelSource
 from fabtui.screen.textline import TextLine
 from fabtui.screen.title import LayerTabs, badges, title_content
 from fabtui.screen.trouble import Trouble
-from fabtui.screen.words import LAYERS, Part
+from fabtui.screen.words import LAYERS, MUTED, Part
 from fabtui.screen.worst import MOST, WorstList
 from fabtui.screen.wrapping import clipped
+from fabtui.screen.zooming import ZoomingScreen
 
 if TYPE_CHECKING:
     from fabtui.screen.app import FabricApp
 
-#: Seconds a frame may spend on looking for bad cells.
+#: Seconds a frame may spend on looking for causes.
 _SEARCH = 0.004
 _PANEL_WORST = 12
 
 
-class MainScreen(Screen[None]):
+class MainScreen(ZoomingScreen):
     """Shows a model as it grows."""
 
     DEFAULT_CSS = """
@@ -51,10 +51,14 @@ class MainScreen(Screen[None]):
     MainScreen #title { background: $panel; }
     /* What the first frame does not show; the rest comes and goes with the arrangement. */
     MainScreen #badges, MainScreen #tabs-row, MainScreen #legend-right, MainScreen #legend-below, MainScreen #grid,
-    MainScreen #worst, MainScreen #panel, MainScreen #status, MainScreen #color-key, MainScreen #log { display: none; }
+    MainScreen #worst, MainScreen #panel, MainScreen #minimap, MainScreen #chips, MainScreen #small,
+    MainScreen #status, MainScreen #color-key, MainScreen #log { display: none; }
     MainScreen #tabs-row { height: 1; }
     MainScreen #legend-right { padding: 0 0 0 2; }
     MainScreen #body { height: 1fr; }
+    MainScreen #side { width: auto; height: 100%; align-vertical: bottom; }
+    MainScreen #panel { height: 1fr; }
+    MainScreen #small { height: 1fr; text-wrap: wrap; }
     MainScreen #keys { background: $panel; }
     MainScreen #log { color: $foreground 85%; }
     """
@@ -65,12 +69,6 @@ class MainScreen(Screen[None]):
         Binding("enter", "pair", "pair", id="main.pair", tooltip="look into the cursor's pair, both ways"),
         Binding("n", "node(0)", "node", id="main.node", tooltip="look at the node of the cursor's row"),
         Binding("N", "node(1)", id="main.column-node", show=False, tooltip="look at the node of the cursor's column"),
-        Binding(
-            "right_square_bracket", "next_bad(1)", "next bad", id="main.next-bad", tooltip="go to the next bad cell"
-        ),
-        Binding(
-            "left_square_bracket", "next_bad(-1)", id="main.previous-bad", show=False, tooltip="the previous bad cell"
-        ),
         Binding("r", "retest", "re-test", id="main.retest", tooltip="test the cursor's pair again, alone"),
         Binding("R", "sweep", "sweep", id="main.sweep", tooltip="run the whole sweep again"),
         Binding("w", "watch", "watch", id="main.watch", tooltip="test all again in the background, or stop that"),
@@ -90,16 +88,14 @@ class MainScreen(Screen[None]):
     ]
 
     def __init__(self, app: FabricApp) -> None:
-        super().__init__()
-        self._fabric_app = app
-        self._glyphs = app.glyphs
-        self.source = ModelSource(app.model, Layer.P2P, app.glyphs)
-        self.trouble = Trouble(self.source)
+        super().__init__(app)
         self.title_line = TextLine(id="title")
         self.badge_line = TextLine(id="badges")
         self.tabs = LayerTabs(id="tabs")
         self.legend_right = TextLine(id="legend-right")
         self.legend_below = TextLine(id="legend-below")
+        self.chip_line = TextLine(id="chips")
+        self.small_line = TextLine(id="small")
         self.nodes_view = ConnectingView(app.glyphs, id="connecting")
         self.grid = GridView(self.source, app.glyphs, id="grid")
         self.worst_list = WorstList(app.glyphs, id="worst")
@@ -117,9 +113,14 @@ class MainScreen(Screen[None]):
         self.pace = Pace()
 
     @property
-    def model(self) -> Model:
-        """What is known so far."""
-        return self._fabric_app.model
+    def source(self) -> ModelSource:
+        """The cells of all endpoints."""
+        return self.scope.source
+
+    @property
+    def trouble(self) -> Trouble:
+        """The bad ones among them."""
+        return self.scope.trouble
 
     def compose(self) -> ComposeResult:
         """Make the widgets."""
@@ -129,11 +130,15 @@ class MainScreen(Screen[None]):
             yield self.tabs
             yield self.legend_right
         yield self.legend_below
+        yield self.chip_line
+        yield self.small_line
         with Horizontal(id="body"):
             yield self.nodes_view
             yield self.grid
             yield self.worst_list
-            yield self.panel
+            with Vertical(id="side"):
+                yield self.panel
+                yield self.minimap
         yield self.status_line
         yield self.color_key
         yield self.log_view
@@ -170,7 +175,10 @@ class MainScreen(Screen[None]):
         self.log_view.styles.height = arranged.log
         focus = self.query_one(f"#{arranged.view}")
         if self.focused is not focus:
-            self.set_focus(focus, scroll_visible=False)
+            self.set_focus(focus if focus.can_focus else None, scroll_visible=False)
+        if arranged.view == "small":
+            self.small_line.show(Content(too_small(width, height)))
+        self.fit_zoom(width - (PANEL_WIDTH if self.panel.display else 0))
 
     def _legend(self) -> list[Part]:
         unit, size = self.source.unit()
@@ -180,22 +188,25 @@ class MainScreen(Screen[None]):
         """Draw cells with a ramp and a number of colours from now on."""
         self.grid.paint_with(ramp, system)
         self.color_key.paint_with(ramp, system)
+        self.minimap.paint_with(ramp, system)
 
     # -- drawing ------------------------------------------------------------------------------------------------------
 
     def take_model(self) -> None:
         """Show another model from now on."""
-        self.source = ModelSource(self.model, self.source.layer, self._glyphs)
-        self.trouble = Trouble(self.source)
+        self.scope = Scope(self.model, self.source.layer, self._glyphs)
         self.findings = Findings(self.model)
-        self.grid.show(self.source)
+        self.grid.show(self.scope.shown())
         self.draw()
 
     def draw(self) -> None:
         """Bring everything up to date that shows something else now. Costs what has changed."""
         if not self.is_mounted or not self.size.width:
             return
-        self._news.draw(self.source, self.trouble)
+        self.note_cursor()
+        self._news.draw(self.scope)
+        self.search()
+        self.keep_order()
         self.fit()
         self.draw_title()
         warnings = clipped(badges(self.model, self._fabric_app.badges), self.size.width, self._glyphs.ellipsis)
@@ -205,8 +216,7 @@ class MainScreen(Screen[None]):
         if self.view == "connecting":
             self.nodes_view.put(self.model, self._fabric_app.settings.title)
         else:
-            searching = not self.trouble.step(_SEARCH)
-            if self.findings.step(_SEARCH) or searching:
+            if self.findings.step(_SEARCH):
                 self._fabric_app.draw_again(0.05)
             self._draw_around()
         width = self.size.width
@@ -236,6 +246,12 @@ class MainScreen(Screen[None]):
         if where:
             parts.append(("  " + where, "bold"))
         target.show(Content.assemble(*parts))
+        chips = clipped(self.chips(), self.size.width, self._glyphs.ellipsis)
+        self.chip_line.show(Content.assemble(*chips))
+        if self.chip_line.display != bool(chips):
+            self.chip_line.display = bool(chips)
+        self.draw_map(self.panel.display)
+        self.color_key.show_blocks(self.scope.zoom is Zoom.FABRIC)
         self.color_key.explain(self.source.layer)
         self.draw_cursor()
 
@@ -250,6 +266,7 @@ class MainScreen(Screen[None]):
         if seats is None:
             return
         source, target = seats
+        block = self.cursor_block() if self.view == "grid" else None
         panel = self.panel
         if panel.display:
             worst = self.trouble.worst(_PANEL_WORST), self.trouble.known, done
@@ -258,7 +275,12 @@ class MainScreen(Screen[None]):
             panel.put(panel_content(app, self, (source, target), worst, PANEL_TEXT, max(1, panel.size.height)))
         else:
             parts = status_parts(self.model, self.source.layer, source, target, self._glyphs)
+            if block is not None:
+                parts = [(f"{block_name(self.scope, *block)}  ", "bold"), *self._block_status(block), *parts]
             self.status_line.show(Content.assemble(*clipped(parts, self.size.width, self._glyphs.ellipsis)))
+
+    def _block_status(self, block: tuple[int, int]) -> list[Part]:
+        return [*block_parts(self.scope, *block, self._glyphs), ("; ", MUTED)]
 
     def _draw_keys(self) -> None:
         self.key_bar.put(shown_keys(self._fabric_app, self), self.size.width)
@@ -270,24 +292,14 @@ class MainScreen(Screen[None]):
 
     # -- the cursor ---------------------------------------------------------------------------------------------------
 
-    def cursor_seats(self) -> tuple[Seat, Seat] | None:
-        """Return row and column of the cursor, or None when there is nothing to be on."""
-        seats = self.source.axis.seats
-        grid = self.grid
-        if self.view == "worst" and (bad := self.worst_list.chosen) is not None:
-            return seats[bad.row], seats[bad.column]
-        if grid.row >= len(seats) or grid.column >= len(seats):
-            return None
-        return seats[grid.row], seats[grid.column]
-
     def on_grid_view_moved(self) -> None:
         """Follow the cursor."""
+        self.note_cursor()
         self._draw_around()
 
     def on_worst_list_moved(self, message: WorstList.Moved) -> None:
         """Take the grid's cursor along with the list's."""
-        self.grid.move_to(message.row, message.column)
-        self.draw_cursor()
+        self.go_to((message.row, message.column))
 
     def on_grid_view_chosen(self) -> None:
         """Look into the pair."""
@@ -312,16 +324,10 @@ class MainScreen(Screen[None]):
         if self.view == "connecting" and self.model.endpoints:
             self.wishes = replace(self.wishes, connecting=False)
         if layer is not self.source.layer:
-            self.source.show(layer)
-            self.trouble.forget()
+            self.note_cursor()
+            self.scope.take_layer(layer)
             self.grid.reread()
         self.draw()
-
-    def action_pair(self) -> None:
-        """Look into the cursor's pair."""
-        seats = self.cursor_seats()
-        if seats is not None and self.view != "connecting":
-            self._fabric_app.open_pair(*seats)
 
     def action_node(self, which: int) -> None:
         """Look at the node of the cursor's row or column."""
@@ -334,19 +340,6 @@ class MainScreen(Screen[None]):
     def action_preflight(self) -> None:
         """Look at what the nodes were found to be."""
         self._fabric_app.push_screen(PreflightScreen(self.nodes_view.latest))
-
-    def action_next_bad(self, step: int) -> None:
-        """Go to the next or the previous bad cell."""
-        if not self.source.axis.size:
-            return
-        if self.view == "worst":
-            self.worst_list.action_move(step)
-            return
-        found = self.trouble.following(self.grid.row, self.grid.column, step)
-        if found is None:
-            self._fabric_app.tell(f"no bad cell in layer {self.source.layer}")
-        else:
-            self.grid.move_to(*found)
 
     def action_retest(self) -> None:
         """Test the cursor's pair again."""

@@ -12,8 +12,8 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from fabtui.screen.index import NOTHING, RANKS, SLOW, TIMEOUT
-from fabtui.screen.levels import Glyphs, Slot
+from fabtui.screen.index import NOTHING, SLOW, TIMEOUT
+from fabtui.screen.levels import RANKS, Glyphs, Slot
 from fabtui.screen.strips import Palette, Runs, half_slot, pack
 
 #: One bit for each kind of cell, so that many can be laid over each other.
@@ -154,7 +154,8 @@ class Minimap(Widget):
                 runs: Runs = [(Slot.PAD, " ")]
                 runs += [(slot, text or palette.half_text(slot)) for slot, text in line]
                 lines.append([*runs, (Slot.PAD, " " * (width - 1 - len(line)))])
-            lines = [*lines, *[[(Slot.PAD, " " * width)]] * height][:height]
+            blank: Runs = [(Slot.PAD, " " * width)]
+            lines = [*lines, *([blank] * height)][:height]
             self._strips = []
             for runs in lines:
                 strip = Strip([Segment(text, palette.style(slot)) for slot, text in runs if text], width)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from fabtui.fabric.measurement import Layer
 from fabtui.fabric.model import Cell
 from fabtui.screen.gridlayout import Shape
@@ -48,7 +50,7 @@ class NodePairSource:
         self.rows = source.axis.in_order(self.row_at)
         self.columns = source.axis.in_order(self.column_at)
 
-    def shown_at(self, positions: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    def shown_at(self, positions: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         """Return the rows and columns of cells given by their positions; without those that are not shown."""
         rows = {position: at for at, position in enumerate(self.row_at)}
         columns = {position: at for at, position in enumerate(self.column_at)}

@@ -14,7 +14,7 @@ from fabtui.fabric.measurement import Layer
 from fabtui.fabric.model import LogLine, Model
 from fabtui.fabric.text import one_line
 from fabtui.screen.axis import Axis
-from fabtui.screen.legends import meanings
+from fabtui.screen.legends import Meaning, meanings
 from fabtui.screen.levels import Glyphs, Slot
 from fabtui.screen.pairwords import pair_name
 from fabtui.screen.strips import Palette, ReadyStrip, Runs
@@ -84,6 +84,7 @@ class ColorKey(Widget):
         self._ramp: dict[str, str] = {}
         self._system: ColorSystem | None = None
         self._layer = Layer.P2P
+        self._blocks = False
         self._strip: ReadyStrip | None = None
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
@@ -99,13 +100,27 @@ class ColorKey(Widget):
             self._strip = None
             self.refresh()
 
+    def show_blocks(self, on: bool) -> None:
+        """Explain blocks of cells, or cells."""
+        if on != self._blocks:
+            self._blocks = on
+            self._strip = None
+            self.refresh()
+
+    def _meanings(self) -> list[Meaning]:
+        found = meanings(self._layer)
+        if self._blocks:
+            good = sum(slot in (Slot.GOOD, Slot.FAIR, Slot.LOW) for slot, _ in found)
+            found.insert(good, (Slot.PARTLY, "not all tested"))
+        return found
+
     def render_lines(self, crop: Region) -> list[Strip]:
         """Return the line."""
         width = self.size.width
         if self._strip is None or self._strip.cell_length != width:
             runs: Runs = []
             left = width
-            for slot, word in meanings(self._layer):
+            for slot, word in self._meanings():
                 text = f" {word}  "
                 if 3 + len(text.rstrip()) > left:
                     break

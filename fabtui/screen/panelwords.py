@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fabtui.screen.axis import Seat
+from fabtui.screen.blockwords import block_name, block_parts
 from fabtui.screen.findings import class_lines, finding_lines
 from fabtui.screen.pace import sweep_lines
 from fabtui.screen.pairwords import pair_name, panel_lines
@@ -44,7 +45,12 @@ def panel_content(
         height: Lines there are.
     """
     model, glyphs = app.model, app.glyphs
-    pair: Lines = [[(pair_name(*seats), "bold $accent")]]
+    pair: Lines = []
+    block = main.cursor_block() if main.view == "grid" else None
+    if block is not None:
+        pair += [[(block_name(main.scope, *block), "bold $accent")]]
+        pair += [*stacked([block_parts(main.scope, *block, glyphs)], width, 0), []]
+    pair += [[(pair_name(*seats), "bold $accent")]]
     pair += stacked(panel_lines(model, *seats, glyphs, app.now()), width, 8)
     pair = pair[: max(6, int(height * _PAIR_SHARE))]
     left = height - len(pair)

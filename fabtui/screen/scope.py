@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 from fabtui.fabric.measurement import Layer
@@ -123,6 +124,18 @@ class Scope:
             return order
         seats = self.source.axis.seats
         return [at for at in (range(len(seats)) if order is None else order) if seats[at].node in nodes]
+
+    def shows(self, row: int, column: int) -> bool:
+        """Say whether the row and the column of two positions are shown."""
+        source = self.source
+        return source.shows_row(row) and source.shows_column(column)
+
+    def map_rows(self) -> tuple[list[bytearray | None], Sequence[int]]:
+        """Return the rank of everything that the zoom has, row by row, and the order of the columns."""
+        source, index = self.source, self.index
+        if self.zoom is Zoom.FABRIC or self.order is Order.GIVEN:
+            return [index.blocks[node] for node in self.blocks.row_at], self.blocks.column_at
+        return [index.ranks(row) for row in source.row_at], source.column_at
 
     # -- the pair one is at -------------------------------------------------------------------------------------------
 

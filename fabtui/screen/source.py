@@ -166,6 +166,18 @@ class ModelSource:
         rows, columns = self._row_of, self._column_of
         return [(rows[a], columns[b]) for a, b in positions if a in rows and b in columns]
 
+    def row_of(self, position: int) -> int | None:
+        """Return the row of a position, or None where it is not shown."""
+        return self._row_of.get(position)
+
+    def column_of(self, position: int) -> int | None:
+        """Return the column of a position, or None where it is not shown."""
+        return self._column_of.get(position)
+
+    def shows_row(self, position: int) -> bool:
+        """Say whether the row of a position is shown."""
+        return position in self._row_of
+
     def shows_column(self, position: int) -> bool:
         """Say whether the column of a position is shown."""
         return position in self._column_of

@@ -30,6 +30,7 @@ def half_slot(upper: int, lower: int) -> int:
     """Return the number that stands in runs for a character of two cells, one above the other."""
     return _HALVES_FROM * (upper + 1) + lower
 
+
 RESET = "\x1b[0m"
 _OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "7": "27"}
 _ATTRIBUTES = (("bold", "1"), ("dim", "2"), ("italic", "3"), ("underline", "4"), ("blink", "5"), ("reverse", "7"))
@@ -163,13 +164,15 @@ class Palette:
                 known = LOWER, base + Style(color=lower)
             elif lower is None:
                 known = UPPER, base + Style(color=upper)
+            elif upper == lower:
+                known = BLANK, base + Style(bgcolor=upper)
             else:
                 known = UPPER, base + Style(color=upper, bgcolor=lower)
             self._halves[slot] = known
         return known
 
     def _fill(self, slot: int) -> Color | None:
-        """Return the colour that stands for a slot where there is no room for a character; None for the screen's own."""
+        """Return the colour of a slot where there is no room for a character; None for the screen's own."""
         style = self.styles[slot]
         color = style.color if style.reverse else style.bgcolor
         if color is None or color.is_default or color == self._base.bgcolor:

@@ -188,6 +188,8 @@ def badges(model: Model, lasting: list[str]) -> list[Part]:
     parts: list[Part] = []
     for badge in lasting:
         parts += [(f" {one_line(badge, 100)} ", "bold reverse"), (" ", "")]
+    if model.synthetic:
+        parts += [(" SYNTHETIC ", "bold reverse"), (" made-up values, nothing was measured ", "$accent")]
     if model.faults:
         shown = ", ".join(one_line(fault, 80) for fault in model.faults)
         parts += [(" LAB ", "bold reverse"), (f" faults made on purpose: {shown}", "$accent")]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from fabtui.fabric.model import Cell
+from fabtui.screen.blocks import BlockSource
 from fabtui.screen.index import BAD_ONLY, RANK, CellIndex
 from fabtui.screen.levels import Slot
 from fabtui.screen.source import ModelSource
@@ -114,17 +116,71 @@ class Trouble:
         Rows and columns are those that are shown, in their order.
         """
         rows = self._source.row_at
-        for turn in range(len(rows) + 1):
-            at = (row + step * turn) % len(rows)
-            if not self._index.bad_in(rows[at]):
-                continue
-            bad = self._bad_columns(rows[at])
-            if turn == 0:
-                found = bad.find(1, column + 1) if step > 0 else bad.rfind(1, 0, column)
-            elif turn == len(rows):
-                found = bad.find(1, 0, column + 1) if step > 0 else bad.rfind(1, column)
-            else:
-                found = bad.find(1) if step > 0 else bad.rfind(1)
-            if found >= 0:
-                return at, found
-        return None
+
+        def bad_columns(at: int) -> bytes:
+            return self._bad_columns(rows[at]) if self._index.bad_in(rows[at]) else b""
+
+        return _next(bad_columns, len(rows), row, column, step)
+
+    def following_cell(self, place: tuple[int, int], step: int, *, by_node: bool = False) -> tuple[int, int] | None:
+        """Return the positions of the next bad cell, as `following`.
+
+        Args:
+            place: The positions to begin from.
+            step: 1 for the next one, -1 for the one before.
+            by_node: Go through the cells of two nodes before those of the next two.
+        """
+        source = self._source
+        if not by_node:
+            row, column = source.row_of(place[0]), source.column_of(place[1])
+            found = self.following(row or 0, column or 0, step)
+            return None if found is None else (source.row_at[found[0]], source.column_at[found[1]])
+        at = source.axis.node_at
+        cells = self._bad_cells()
+        key = (at[place[0]], at[place[1]], *place)
+        ordered = sorted((at[row], at[column], row, column) for row, column in cells)
+        if not ordered:
+            return None
+        later = [cell for cell in ordered if (cell > key if step > 0 else cell < key)]
+        chosen = (later or ordered)[0 if step > 0 else -1]
+        return chosen[2], chosen[3]
+
+    def _bad_cells(self) -> list[tuple[int, int]]:
+        source, index = self._source, self._index
+        found = []
+        for row in source.row_at:
+            if index.bad_in(row):
+                columns = self._bad_columns(row)
+                at = columns.find(1)
+                while at >= 0:
+                    found.append((row, source.column_at[at]))
+                    at = columns.find(1, at + 1)
+        return found
+
+    def following_block(self, blocks: BlockSource, row: int, column: int, step: int) -> tuple[int, int] | None:
+        """Return the nodes of the next bad block after (or before) a block that is shown, going round."""
+
+        def bad_columns(at: int) -> bytes:
+            ranks = self._index.blocks[blocks.row_at[at]]
+            return bytes([BAD_ONLY[ranks[node]] for node in blocks.column_at])
+
+        found = _next(bad_columns, blocks.rows.size, row, column, step)
+        return None if found is None else (blocks.row_at[found[0]], blocks.column_at[found[1]])
+
+
+def _next(bad_columns: Callable[[int], bytes], rows: int, row: int, column: int, step: int) -> tuple[int, int] | None:
+    """Return the next 1 in a table of 0 and 1 after (or before) a place, going round."""
+    for turn in range(rows + 1 if rows else 0):
+        at = (row + step * turn) % rows
+        bad = bad_columns(at)
+        if not bad:
+            continue
+        if turn == 0:
+            found = bad.find(1, column + 1) if step > 0 else bad.rfind(1, 0, column)
+        elif turn == rows:
+            found = bad.find(1, 0, column + 1) if step > 0 else bad.rfind(1, column)
+        else:
+            found = bad.find(1) if step > 0 else bad.rfind(1)
+        if found >= 0:
+            return at, found
+    return None

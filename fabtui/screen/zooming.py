@@ -19,6 +19,7 @@ from fabtui.screen.axis import Seat
 from fabtui.screen.grid import GridView
 from fabtui.screen.minimap import MOST_TILES, Minimap, tiles
 from fabtui.screen.orders import Order
+from fabtui.screen.panel import PANEL_WIDTH
 from fabtui.screen.scope import ZOOM_WORDS, Scope, Zoom
 from fabtui.screen.words import MUTED, Part
 
@@ -45,8 +46,10 @@ class ZoomingScreen(Screen[None]):
 
     BINDING_GROUP_TITLE = "Zoom and find"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("plus,equals_sign", "zoom(1)", "nearer", id="main.zoom-in", tooltip="nearer: endpoints, two nodes, a pair"),
-        Binding("minus", "zoom(-1)", "wider", id="main.zoom-out", tooltip="wider: two nodes, endpoints, the whole fabric"),
+        Binding("plus,equals_sign", "zoom(1)", "in", id="main.zoom-in", tooltip="nearer: endpoints, two nodes, a pair"),
+        Binding(
+            "minus", "zoom(-1)", "out", id="main.zoom-out", tooltip="wider: two nodes, endpoints, the whole fabric"
+        ),
         Binding("escape", "back", id="main.back", show=False, tooltip="back: the zoom before, or without the filter"),
         Binding(
             "right_square_bracket", "next_bad(1)", "next bad", id="main.next-bad", tooltip="go to the next bad cell"
@@ -55,10 +58,12 @@ class ZoomingScreen(Screen[None]):
             "left_square_bracket", "next_bad(-1)", id="main.previous-bad", show=False, tooltip="the previous bad cell"
         ),
         Binding("f", "filter", "filter", id="main.filter", tooltip="show some cells: verdict, class, nodes, transport"),
-        Binding("F", "unfilter", id="main.unfilter", show=False, tooltip="show all cells again"),
+        Binding("u", "unfilter", id="main.unfilter", show=False, tooltip="show all cells again"),
         Binding("slash", "jump", "go to", id="main.jump", tooltip="go to an endpoint, a node or a pair by its name"),
         Binding("s", "order('badness')", "sort", id="main.sort", tooltip="rows with the most bad cells first, or not"),
-        Binding("b", "order('blame')", id="main.blame", show=False, tooltip="what explains most bad cells first, or not"),
+        Binding(
+            "b", "order('blame')", id="main.blame", show=False, tooltip="what explains most bad cells first, or not"
+        ),
         Binding("v", "list", "list", id="main.list", tooltip="the worst pairs as a list, and back to the grid"),
         Binding("x", "other_way", id="main.other-way", show=False, tooltip="go to the pair's other direction"),
         Binding("m", "map", id="main.map", show=False, tooltip="show or hide the map of a grid that does not fit"),
@@ -67,7 +72,11 @@ class ZoomingScreen(Screen[None]):
     grid: GridView
     worst_list: WorstList
     wishes: Wishes
-    view: str
+
+    @property
+    def view(self) -> str:
+        """What the body shows: ``connecting``, ``grid``, ``worst`` or ``small``."""
+        raise NotImplementedError
 
     def __init__(self, app: FabricApp) -> None:
         super().__init__()
@@ -339,7 +348,7 @@ class ZoomingScreen(Screen[None]):
         here = (scope.place_of(scope.pair) if scope.pair is not None else None) or (0, min(1, axis.size - 1))
         place = (here[0] if row is None else row, here[1] if column is None else column)
         if not scope.shows(*place):
-            raise InputError(f"the filter hides {text.strip()[:80]}: F shows all again")
+            raise InputError(f"the filter hides {text.strip()[:80]}: u shows all again")
         if ":" not in text and row is not None and column is not None:
             # Two nodes: to what is worst between them.
             place = scope.index.worst_of(axis.node_at[row], axis.node_at[column])
@@ -355,7 +364,7 @@ class ZoomingScreen(Screen[None]):
             rows, columns = scope.source.rows.size, scope.source.columns.size
             parts += [
                 (f" filter: {one_line(scope.filter.text, 60)} ", "bold reverse"),
-                (" F shows all", MUTED),
+                (" u, esc: show all", MUTED),
                 (f"  {rows} x {columns} of {scope.source.axis.size} endpoints  ", MUTED),
             ]
         if scope.order is not Order.GIVEN:
@@ -378,9 +387,17 @@ class ZoomingScreen(Screen[None]):
         per_line = 2 if self.minimap.halves else 1
         across = min(most, source.columns.size)
         down = min(most if per_line == 2 else most // 2, source.rows.size)
-        self.minimap.styles.width = PANEL if beside_panel else across + 2
+        self.minimap.styles.width = PANEL_WIDTH if beside_panel else across + 2
         self.minimap.styles.height = -(-down // per_line) + 1
-        key = (self.scope.index.version, self.scope.index.complete, source, source.row_at, source.column_at, across, down)
+        key = (
+            self.scope.index.version,
+            self.scope.index.complete,
+            source,
+            source.row_at,
+            source.column_at,
+            across,
+            down,
+        )
         now = time.monotonic()
         if key != self._map_key:
             if now - self._mapped < _REMAP and key[2:] == self._map_key[2:]:
@@ -414,11 +431,10 @@ class ZoomingScreen(Screen[None]):
         self.search()
 
 
-PANEL = 48
-
-
 def _share(part: range, whole: int, tiles_of: int) -> range:
     """Return which of the tiles of a length a part of it touches."""
     if not whole:
         return range(0)
-    return range(part.start * tiles_of // whole, max(part.start * tiles_of // whole + 1, -(-part.stop * tiles_of // whole)))
+    return range(
+        part.start * tiles_of // whole, max(part.start * tiles_of // whole + 1, -(-part.stop * tiles_of // whole))
+    )

@@ -17,8 +17,9 @@ from tests.screen.fakefeed import SLOW, FakeFeed, Story, big_sweep, sweep_of_two
 
 
 def cursor(grid: GridView) -> str:
-    seats = grid.source.axis.seats
-    return f"{seats[grid.row].name}>{seats[grid.column].name}"
+    seats = grid.seats
+    assert seats is not None
+    return f"{seats[0].name}>{seats[1].name}"
 
 
 def lines_of(grid: GridView) -> list[str]:
@@ -49,7 +50,7 @@ async def test_what_is_drawn_is_what_the_model_says(opened: Opened) -> None:
             await pilot.press(key)
             await pilot.pause()
             width = grid.layout_now().cell
-            for row in range(grid.source.axis.size):
+            for row in range(grid.source.rows.size):
                 drawn = lines_of(grid)[grid._line_of_row[row]]
                 for column, begin in grid._columns:
                     slot, text = grid.source.cell(row, column, width)
@@ -120,6 +121,7 @@ async def test_the_cursor_is_marked_in_cell_and_headers(opened: Opened) -> None:
 async def test_headers_stay_when_it_scrolls(opened: Opened) -> None:
     async with opened(FakeFeed(big_sweep(20, 8).events), size=(80, 24)) as (app, pilot):
         grid = app.main.grid
+        await pilot.press("plus")
         assert grid.layout_now().cell == 2
         await pilot.press("G", "end")
         await pilot.pause(0.1)
@@ -155,7 +157,7 @@ async def test_new_endpoints_leave_the_cursor_on_its_pair(opened: Opened) -> Non
     async with opened(feed) as (app, pilot):
         grid = app.main.grid
         while cursor(grid) != "c:2>c:0":
-            await pilot.press("down" if grid.source.axis.seats[grid.row].name != "c:2" else "right")
+            await pilot.press("down" if grid.source.rows.seats[grid.row].name != "c:2" else "right")
         story.events.clear()
         story.connect("b")
         story.endpoints("b")
@@ -164,7 +166,7 @@ async def test_new_endpoints_leave_the_cursor_on_its_pair(opened: Opened) -> Non
         app.main.draw()
         await pilot.pause()
         assert cursor(grid) == "c:2>c:0"
-        names = [seat.name for seat in grid.source.axis.seats]
+        names = [seat.name for seat in grid.source.rows.seats]
         assert names == [f"{node}:{index}" for node in "abc" for index in range(4)]
         assert slot_at(grid.source, "a:0", "b:3") is Slot.GOOD
 

@@ -18,6 +18,7 @@ import fabtui.screen
 from fabtui.fabric.baseline import Baseline
 from fabtui.screen.app import FabricApp
 from fabtui.screen.commands import binding_groups, bindings_of
+from fabtui.screen.scope import Zoom
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FAILED, FakeFeed, Story, big_sweep, sweep_of_two
 
@@ -48,6 +49,23 @@ class World:
     @property
     def cursor(self) -> tuple[str, ...]:
         return tuple(seat.name for seat in self.app.main.cursor_seats() or ())
+
+    @property
+    def zoom(self) -> Zoom:
+        return self.app.main.scope.zoom
+
+    @property
+    def focus(self) -> str:
+        focused = self.app.screen.focused
+        return (focused.id or "") if focused is not None else ""
+
+    @property
+    def rows(self) -> list[str]:
+        return [seat.name for seat in self.app.main.grid.source.rows.seats]
+
+    @property
+    def columns(self) -> list[str]:
+        return [seat.name for seat in self.app.main.grid.source.columns.seats]
 
     @property
     def at(self) -> tuple[int, int]:
@@ -95,6 +113,10 @@ def running() -> Story:
 
 def large() -> Story:
     return big_sweep(8, 8)
+
+
+def wide() -> Story:
+    return big_sweep(16, 8, part=0.02)
 
 
 def with_an_earlier_session(feed: FakeFeed) -> None:
@@ -145,8 +167,20 @@ CASES: dict[str, Case] = {
     "grid.last-row": Case(lambda w: w.at == (8, w.before["at"][1]), before=IN_THE_MIDDLE),
     "grid.page-up": Case(lambda w: w.at[0] < w.before["at"][0] - 5, before=("G",), story=large),
     "grid.page-down": Case(lambda w: w.at[0] > w.before["at"][0] + 5, story=large),
-    "grid.wider": Case(lambda w: w.text != w.before["text"], before=("minus", "minus")),
+    "grid.wider": Case(lambda w: w.text != w.before["text"], before=("comma", "comma")),
     "grid.narrower": Case(lambda w: w.text != w.before["text"]),
+    "main.zoom-in": Case(lambda w: w.zoom is Zoom.NODES and w.cursor == FAILED, before=TO_THE_BAD),
+    "main.zoom-out": Case(lambda w: w.zoom is Zoom.FABRIC and w.cursor == FAILED, before=TO_THE_BAD),
+    "main.back": Case(lambda w: w.zoom is Zoom.GPUS and w.cursor == FAILED, before=(*TO_THE_BAD, "plus")),
+    "main.filter": Case(lambda w: "n060>" in w.text and w.focus == "prompt-input"),
+    "main.unfilter": Case(lambda w: w.app.main.scope.filter is None, before=("f", *"slow", "enter")),
+    "main.jump": Case(lambda w: "n060:3>n061:5" in w.text and w.focus == "prompt-input"),
+    "main.sort": Case(lambda w: w.rows[:2] == ["n000:1", "n000:3"] and "worst first" in w.text),
+    "main.blame": Case(lambda w: w.rows[0] == w.columns[0] == "n000:1" and "explains" in w.text),
+    "main.list": Case(lambda w: w.app.main.view == "worst"),
+    "main.other-way": Case(lambda w: w.cursor == FAILED[::-1], before=TO_THE_BAD),
+    "main.map": Case(lambda w: not w.app.main.minimap.display, before=("plus",), story=wide, size=(100, 30)),
+    "prompt.close": Case(lambda w: w.focus == "grid", before=("f",)),
     "worst.up": Case(lambda w: w.line == 1, before=("end",), size=SMALL),
     "worst.down": Case(lambda w: w.line == 1, size=SMALL),
     "worst.first": Case(lambda w: w.line == 0, before=("end",), size=SMALL),

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.cli.hostlist import expand
 from fabtui.fabric.nodeset import count, fold
+from fabtui.session.hostlist import expand
 
 
 @pytest.mark.parametrize(
