@@ -130,7 +130,8 @@ def judge_counts(port: Dict[str, Any]) -> List[Tuple[str, str]]:
     """Return what the counters of a port say, given its ``errors`` and ``saturated``."""
     errors = port.get("errors")
     errors = errors if isinstance(errors, dict) else {}
-    saturated = port.get("saturated") or []
+    saturated = port.get("saturated")
+    saturated = saturated if isinstance(saturated, list) else []
     said: List[Tuple[str, str]] = []
     bad = {name: count for name, count in errors.items() if name in OF_THE_LINK}
     if bad:
@@ -143,15 +144,21 @@ def judge_counts(port: Dict[str, Any]) -> List[Tuple[str, str]]:
 
 
 def told_below(link: Dict[str, Any]) -> str:
-    """Return how far a link is below what both of its ends can do, in words."""
+    """Return how far a link is below what both of its ends can do, in words; whatever its values are."""
     lanes, could = link.get("lanes"), link.get("could_lanes") or link.get("lanes")
+    below = link.get("below")
+    below = below if isinstance(below, list) else []
     parts = []
-    if "width" in link.get("below", []):
-        parts.append("width %sX of %sX" % (lanes, min(could, max(4, lanes)) if lanes and could else could))
-    if "speed" in link.get("below", []):
+    if "width" in below:
+        # Ports say that they could do 12X, which no cable of theirs has.
+        if isinstance(lanes, int) and isinstance(could, int):
+            could = min(could, max(4, lanes))
+        parts.append("width %sX of %sX" % (lanes, could))
+    if "speed" in below:
         parts.append("%s Gb/s a lane of %s" % (link.get("lane_rate"), link.get("could_lane_rate")))
     rate = link.get("rate")
-    return "link below what both ends can do: %s%s" % (" and ".join(parts), ", %g Gb/s" % rate if rate else "")
+    now = ", %g Gb/s" % rate if isinstance(rate, (int, float)) else ""
+    return "link below what both ends can do: %s%s" % (" and ".join(parts), now)
 
 
 def counted(errors: Dict[str, int], saturated: Any = ()) -> str:

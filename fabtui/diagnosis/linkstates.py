@@ -80,9 +80,9 @@ def _inactive(model: Model, record: NodeRecord, told: set[Port]) -> Iterator[Cau
         return
     used = {endpoint.nic for endpoint in model.endpoints_of(record.name) if endpoint.nic}
     for port in _dicts((record.inventory or {}).get("ib")):
-        names = {port.get("ca"), port.get("netdev")}
+        names = {name for key in ("ca", "netdev") if isinstance(name := port.get(key), str)}
         state, physical = port.get("state"), port.get("phys_state")
-        if not used & names or state in (None, "Active") or (port.get("ca"), port.get("port")) in told:
+        if not used & names or state in (None, "Active") or (port.get("ca"), port.get("port")) in list(told):
             continue
         device = one_line(f"{port.get('ca')} port {port.get('port')}", 60)
         text = one_line(f"{state}, {physical}: the endpoints beside it have no other NIC as close", 200)

@@ -135,7 +135,9 @@ class PortNotes:
         found = []
         for link in self._cables:
             peer = _peer(link)
-            if link.get("type") == "switch" and {here, there} & {link.get("guid"), peer.get("guid")}:
+            if link.get("type") == "switch" and any(
+                guid in (here, there) for guid in (link.get("guid"), peer.get("guid"))
+            ):
                 ends = f"{link.get('name')} port {link.get('port')} to {peer.get('name')} port {peer.get('port')}"
                 found.append(one_line(f"a cable between the leaves, {ends}: {told_below(link)}", 300))
         return found[:_MOST_CABLES]

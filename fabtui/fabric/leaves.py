@@ -35,6 +35,16 @@ def dicts(value: Any) -> list[dict[str, Any]]:
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _port(ca: Any, number: Any) -> Port | None:
+    """Return the port that a node named, or None for what is no name of one."""
+    known = isinstance(ca, str) and isinstance(number, int) and not isinstance(number, bool)
+    return Port(ca, number) if known else None
+
+
 def ports_of(endpoint: Endpoint, record: NodeRecord | None) -> list[Port]:
     """Return the RDMA ports that an endpoint sends over: those of its NIC, or of the interface that has its address.
 
@@ -43,20 +53,20 @@ def ports_of(endpoint: Endpoint, record: NodeRecord | None) -> list[Port]:
     inventory = (record.inventory if record is not None else None) or {}
     names = {endpoint.nic} if endpoint.nic else _holders(endpoint.address, inventory)
     found = []
-    for port in dicts(inventory.get("ib")):
-        number = port.get("port")
-        if names & {port.get("ca"), port.get("netdev")} and isinstance(number, int):
-            found.append(Port(str(port.get("ca")), number))
+    for told in dicts(inventory.get("ib")):
+        port = _port(told.get("ca"), told.get("port"))
+        if port is not None and names & {port.ca, _text(told.get("netdev"))}:
+            found.append(port)
     return found
 
 
-def _holders(address: str | None, inventory: Mapping[str, Any]) -> set[Any]:
+def _holders(address: str | None, inventory: Mapping[str, Any]) -> set[str]:
     if address is None:
         return set()
-    found: set[Any] = set()
+    found: set[str] = set()
     for nic in dicts(inventory.get("nics")):
         if any(entry.get("address") == address for entry in dicts(nic.get("addresses"))):
-            found |= {nic.get("name"), nic.get("rdma")} - {None}
+            found.update(name for key in ("name", "rdma") if (name := _text(nic.get(key))) is not None)
     return found
 
 
@@ -72,9 +82,9 @@ def guids_of(record: NodeRecord) -> dict[Port, str]:
 
 
 def _note(found: dict[Port, str], ca: Any, port: Mapping[str, Any]) -> None:
-    number, guid = port.get("port"), port.get("guid")
-    if isinstance(number, int) and isinstance(guid, str):
-        found[Port(str(ca), number)] = guid
+    place, guid = _port(ca, port.get("port")), _text(port.get("guid"))
+    if place is not None and guid is not None:
+        found[place] = guid
 
 
 def walked_leaves(records: Iterable[NodeRecord]) -> dict[str, str]:
@@ -98,7 +108,7 @@ def leaf_of(endpoint: Endpoint, record: NodeRecord, walked: Mapping[str, str]) -
         walked: What `walked_leaves` returned, for nodes that may not ask themselves.
     """
     own = {
-        Port(str(port.get("ca")), port.get("port", 0)): port["leaf"].get("guid")
+        _port(port.get("ca"), port.get("port")): _text(port["leaf"].get("guid"))
         for port in dicts((record.looks.get("ibfabric") or {}).get("ports"))
         if isinstance(port.get("leaf"), dict)
     }

@@ -1,0 +1,47 @@
+"""Whatever a node sends as a look or an inventory, the model takes it and what is said of ports does not fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabtui.diagnosis.causes import causes_of
+from fabtui.diagnosis.ports import pair_notes
+from fabtui.fabric.model import Model
+
+words = st.sampled_from(
+    ["a", "mlx5_0", "eth0", "0x1", "L1", "Active", "Down", "Polling", "switch", "CA", "width", "10.0.0.1"]
+)
+OF_PORTS = """ports cas ca port guid leaf link below peer fabric leaves errors saturated peer_errors name type lanes rate
+could_lanes state physical_state node 0x1 gids nics addresses address netdev rdma ib gid_index active_mtu pkeys env"""
+names = st.sampled_from(OF_PORTS.split())
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 300) | st.floats(allow_nan=False) | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=5),
+    max_leaves=25,
+)
+looks = st.dictionaries(names, values, max_size=4)
+port = st.fixed_dictionaries({"ca": st.just("mlx5_0"), "port": st.just(1)}, optional={"leaf": values, "guid": values})
+shaped = st.fixed_dictionaries({"ports": st.lists(port | values, max_size=3) | values, "fabric": looks | values})
+
+
+@given(
+    inventory=looks,
+    told=st.lists(st.tuples(st.sampled_from(["ibstat", "rdma", "ibfabric"]), st.sampled_from("ab"), looks | shaped)),
+)
+def test_any_look(inventory: dict[str, Any], told: list[tuple[str, str, dict[str, Any]]]) -> None:
+    model = Model()
+    for node in "ab":
+        known = {"ib": [{"ca": "mlx5_0", "port": 1, "netdev": "eth0"}], **inventory}
+        model.apply({"kind": "inventory", "node": node, "value": known})
+    ends = [
+        {"number": n, "node": node, "index": 0, "kind": "cpu", "name": "CPU rank", "nic": "mlx5_0"}
+        for n, node in enumerate("ab")
+    ]
+    model.apply({"kind": "endpoints", "endpoints": ends})
+    for probe, node, value in told:
+        model.apply({"kind": "look", "node": node, "probe": probe, "value": value})
+    assert isinstance(pair_notes(model, "a:0", "b:0"), list)
+    assert isinstance(causes_of(model), list)
