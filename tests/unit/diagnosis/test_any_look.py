@@ -15,7 +15,8 @@ words = st.sampled_from(
     ["a", "mlx5_0", "eth0", "0x1", "L1", "Active", "Down", "Polling", "switch", "CA", "width", "10.0.0.1"]
 )
 OF_PORTS = """ports cas ca port guid leaf link below peer fabric leaves errors saturated peer_errors name type lanes
-rate could_lanes state physical_state node 0x1 gids nics addresses address netdev rdma ib gid_index active_mtu pkeys env"""
+rate could_lanes state physical_state node 0x1 gids nics addresses address netdev rdma ib
+gid_index active_mtu pkeys env"""
 names = st.sampled_from(OF_PORTS.split())
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-1, 300) | st.floats(allow_nan=False) | words,
