@@ -22,6 +22,9 @@ def split_table(heading: str, rows: list[str], rule: str | None = None) -> list[
     if rule is not None:
         edges = [(word.start(), word.end()) for word in re.finditer(r"-+", rule)]
         return [[row[start:end].strip() for start, end in edges] for row in rows]
+    if rows and all(len(row.split()) == len(words) for row in rows[:_MOST_ROWS]):
+        # No cell is empty and none holds a blank; whoever copied it may have lost the heading's indent.
+        return [row.split() for row in rows[:_MOST_ROWS]]
     cuts = [_cut(words[at], words[at + 1], rows) for at in range(len(words) - 1)]
     return [_cells(row, cuts) for row in rows[:_MOST_ROWS]]
 

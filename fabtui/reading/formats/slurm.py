@@ -161,7 +161,7 @@ _SACCT = _Tool(
 _STATES_AFTER = re.compile(r"^(.*?)([*~#!%$@^-]?)$")
 _DATE = re.compile(r"^[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}$")
 _COMMAND = re.compile(
-    r"^(?:\S{0,60}@\S{0,120}[\])]?\s*[$#%>]|\[.{1,120}\][$#]|[$#>])\s*(?:\S*/)?(sinfo|squeue|sacct|sstat|scontrol|srun"
+    r"^(?:\S{1,120}[$#%>]|\[.{1,120}\][$#]|[$#%>])\s*(?:\S*/)?(sinfo|squeue|sacct|sstat|scontrol|srun"
     r"|sbatch)\b(.*)$"
 )
 _FORMAT = re.compile(r"(?:-o|--format=?)\s*['\"]?((?:%[.\d]*[A-Za-z]\|?)+)")

@@ -8,17 +8,17 @@ from typing import Any
 from fabtui.reading.lines import plain_lines
 from fabtui_probes.formats.base import Format, Notes, Reading
 
-_RANK = re.compile(r"\[rank(\d{1,7})\]:|\[Rank (\d{1,7})\]|\bRank (\d{1,7})\]|^\[default(\d{1,7})\]:")
+_RANK = re.compile(r"\[rank(\d{1,7})\]|\[Rank (\d{1,7})\]|\bRank (\d{1,7})\]|^\[default(\d{1,7})\]:")
 _TIMEOUT = re.compile(
-    r"[Ww]atchdog caught collective operation timeout: WorkNCCL\((?:SeqNum=(?P<seq>\d{1,18}), )?OpType=(?P<op>\w{1,40})"
-    r"(?:, NumelIn=(?P<numel>\d{1,18}))?(?:, NumelOut=\d{1,18})?(?:, TensorShape=\[[\d, ]{0,200}\])?, Timeout\(ms\)="
-    r"(?P<limit>\d{1,12})\)"
-    r" ran for (?P<ran>\d{1,12}) milliseconds"
+    r"WorkNCCL\((?:SeqNum=(?P<seq>\d{1,18}), )?OpType=(?P<op>\w{1,40})(?:, NumelIn=(?P<numel>\d{1,18}))?"
+    r"(?:, NumelOut=\d{1,18})?(?:, TensorShape=\[[\d, ]{0,200}\])?, Timeout\(ms\)=(?P<limit>\d{1,12})\)"
+    r"(?: ran for (?P<ran>\d{1,12}) milliseconds)?"
 )
+_CAUGHT = re.compile(r"[Ww]atchdog caught collective operation timeout:")
 _WORK = re.compile(
     r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d{1,18}), last completed (?:NCCL )?work: (?P<completed>-?\d{1,18})"
 )
-_AT_WORK = re.compile(r"watchdog(?: thread)? at work:? ?(\d{1,18})")
+_AT_WORK = re.compile(r"watchdog(?: thread)? at work(?: sequence id)?:? ?(\d{1,18})")
 _NCCL_ERROR = re.compile(
     r"\b(nccl(?:RemoteError|SystemError|InternalError|InvalidArgument|InvalidUsage|UnhandledCudaError))\b"
 )
@@ -68,6 +68,7 @@ class _Parser:
         self.values: dict[str, Any] = {"nccl": None, "last_error": None, "ib_error": None, "vendor_err": None}
         self.frames = 0
         self._after_last_error = False
+        self._caught: int | None = None
 
     def line(self, line: str) -> None:
         """Take one line in."""
@@ -76,8 +77,12 @@ class _Parser:
             self.ranks.setdefault(rank)
         if self._after_last_error and line.strip():
             self._last_error(re.sub(r"^\[(?:rank|default)\d+\]: ?", "", line).strip())
-        if found := _TIMEOUT.search(line):
-            self._timeout(rank, found)
+        if caught := _CAUGHT.search(line):
+            self._caught = rank
+        if (caught or self._caught is not None) and (found := _TIMEOUT.search(line)):
+            # The work may stand on the next line.
+            self._timeout(self._caught if rank is None else rank, found)
+            self._caught = None
         if found := _WORK.search(line):
             self._work(rank, found, _AT_WORK.search(line))
         if _FRAME.match(line):
@@ -125,7 +130,7 @@ class _Parser:
                 "op": found["op"],
                 "elements": None if found["numel"] is None else int(found["numel"]),
                 "limit": int(found["limit"]),
-                "ran": int(found["ran"]),
+                "ran": None if found["ran"] is None else int(found["ran"]),
             }
 
     def _work(self, rank: int | None, found: re.Match[str], at: re.Match[str] | None) -> None:

@@ -48,6 +48,19 @@ def test_a_traceback_of_memory() -> None:
     told(text, "torch-log", **{"class": "out_of_memory", "ranks": [2]})
 
 
+def test_a_timeout_on_two_lines_and_the_newest_words() -> None:
+    text = (
+        "[rank3] Watchdog caught collective operation timeout:\n"
+        "WorkNCCL(SeqNum=64214, OpType=ALLGATHER, NumelIn=1, NumelOut=32, Timeout(ms)=600000)\n"
+        "[rank3]:[E1218 20:27:21.4 ProcessGroupNCCL.cpp:2168] [PG ID 1 PG GUID 1 Rank 3]"
+        "  failure detected by watchdog at work sequence id: 64214 PG status:"
+        " last enqueued work: 64215, last completed work: 64213\n"
+    )
+    (timeout,) = told(text, "torch-log", **{"class": "collective_timeout"})["timeouts"]
+    assert (timeout["rank"], timeout["seq"], timeout["op"], timeout["ran"]) == (3, 64214, "ALLGATHER", None)
+    assert (timeout["enqueued"], timeout["completed"], timeout["at"]) == (64215, 64213, 64214)
+
+
 def test_who_completed_least_is_named() -> None:
     line = (
         "[rank{0}]:[E626 06:24:44.9 ProcessGroupNCCL.cpp:1785] [PG ID 0 PG GUID 0(default_pg) Rank {0}] Exception"
@@ -197,6 +210,25 @@ def test_columns_of_ones_own() -> None:
         ["not responding"],
         2,
     )
+
+
+def test_a_heading_that_lost_its_indent() -> None:
+    text = (
+        "hii$ squeue --me\n   JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n"
+        "              8503 standardq my_scrip   abc123  R       0:02      1 node01fl\n"
+    )
+    row = told(text, "squeue")["rows"][0]
+    assert (row["job"], row["name"], row["state"], row["nodelist"]) == ("8503", "my_scrip", "RUNNING", "node01fl")
+
+
+def test_a_name_wider_than_its_column() -> None:
+    text = (
+        "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n"
+        "          12345678      ckpt klone-container UWNetID  R      00:01      1 n3219\n"
+        "              4_11      ckpt sh UWNetID PD      00:00      1 \n"
+    )
+    rows = told(text, "squeue")["rows"]
+    assert (rows[0]["name"], rows[0]["user"], rows[0]["nodelist"]) == ("klone-container", "UWNetID", "n3219")
 
 
 def test_a_prompt_tells_the_columns() -> None:
