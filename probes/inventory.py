@@ -93,6 +93,7 @@ def ports(devices: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
     return [
         {
             "ca": device["ca"],
+            "type": device["type"],
             "port": port["port"],
             "state": port["state"],
             "phys_state": port["physical_state"],

@@ -36,11 +36,12 @@ def gpu_models(node: Looked) -> list[str]:
 
 def rdma_models(node: Looked) -> list[str]:
     """Return the type of each RDMA device, in the words of ibstat; where it is not known, the kind of its link."""
-    types = [text(ca.get("type")) or "RDMA device" for ca in dicts(node.seen("ibstat", "cas"))]
-    if types:
-        return types
-    links = {str(port.get("ca")): text(port.get("link_layer")) for port in dicts(node.part("ib"))}
-    return [f"{link or 'RDMA'} device" for link in links.values()]
+    told = {str(ca.get("ca")): text(ca.get("type")) for ca in dicts(node.seen("ibstat", "cas"))}
+    found = {}
+    for port in dicts(node.part("ib")):
+        name = str(port.get("ca"))
+        found[name] = text(port.get("type")) or told.get(name) or f"{text(port.get('link_layer')) or 'RDMA'} device"
+    return list(found.values())
 
 
 def hardware(node: Looked) -> Hardware:

@@ -9,7 +9,7 @@ from fabtui.fabric.events import NodeState
 from fabtui.fabric.model import Model, NodeRecord
 from fabtui.fabric.text import one_line
 from fabtui.screen.levels import Glyphs
-from fabtui.screen.preflight import LatestPreflight, short
+from fabtui.screen.preflight import LEAST_REST, LatestPreflight, short
 from fabtui.screen.textline import TextLine
 from fabtui.screen.words import MUTED, Part, state_style
 
@@ -90,7 +90,10 @@ class ConnectingView(VerticalScroll):
             self._text.show(Content.assemble((f" starting {one_line(title, 60)}", MUTED)), layout=True)
             return
         width = max(len(one_line(name, 64)) for name in model.nodes)
-        findings = short(self.latest.of(model)[0], max(40, self.size.width - 2), self._glyphs.plain)
+        found, current = self.latest.of(model)
+        if not current:
+            self._draw_again()
+        findings = short(found, max(40, self.size.width - 2), self._glyphs.plain)
         contents = [Content.assemble(*line) for line in findings]
         contents += [
             Content.assemble(*line)
@@ -98,3 +101,9 @@ class ConnectingView(VerticalScroll):
             for line in node_lines(model, record, self._glyphs, width)
         ]
         self._text.show(Content("\n").join(contents), layout=True)
+
+    def _draw_again(self) -> None:
+        from fabtui.screen.app import FabricApp
+
+        if isinstance(self.app, FabricApp):
+            self.app.draw_again(LEAST_REST)

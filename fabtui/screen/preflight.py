@@ -39,7 +39,7 @@ _STYLES = {
 _SHORT = 4
 #: A preflight of many nodes takes time; it is made anew after this many times what it took.
 _REST = 10.0
-_LEAST_REST = 0.2
+LEAST_REST = 0.2
 
 
 class LatestPreflight:
@@ -58,7 +58,7 @@ class LatestPreflight:
         if self._found is not None and same and (self._of == wanted or now < self._again):
             return self._found, self._of == wanted
         self._found, self._of = preflight(model), wanted
-        self._again = time.monotonic() + max(_LEAST_REST, _REST * (time.monotonic() - now))
+        self._again = time.monotonic() + max(LEAST_REST, _REST * (time.monotonic() - now))
         return self._found, True
 
 
@@ -117,7 +117,7 @@ class PreflightScreen(DetailScreen):
     def _found(self) -> Preflight:
         found, current = self._latest.of(self.fabric_app.model)
         if not current:
-            self.fabric_app.draw_again(_LEAST_REST)
+            self.fabric_app.draw_again(LEAST_REST)
         return found
 
     def title_parts(self) -> list[Part]:

@@ -172,3 +172,15 @@ def test_what_changed_is_beyond_what_a_fact_allows_for() -> None:
     assert differs(Fact("a", "a", lambda n: None), "x", "y")
     assert not differs(Fact("a", "a", lambda n: None), None, "y")
     assert not differs(Fact("a", "a", lambda n: None, Compare.NONE), 1, 2)
+
+
+def test_a_node_whose_ibstat_failed_is_of_the_same_kind() -> None:
+    nodes = []
+    for name in ("n0", "n1", "n2"):
+        found = inventory(host=name)
+        for port in found["ib"]:
+            port["type"] = "MT4129"
+        seen: dict[str, Any] = {"error": "gone"} if name == "n1" else {"cas": [{"ca": "mlx5_0", "type": "MT4129"}]}
+        nodes.append(node(name, found, ibstat=seen))
+    assert odd_names(*nodes) == {}
+    assert [str(kind) for kind in kinds_of(nodes).values()] == ["8 x H200, 8 x MT4129"] * 3
