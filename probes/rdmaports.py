@@ -16,6 +16,8 @@ Value = Dict[str, Any]
 _MAX_NICS = 32
 _THREADS = 8
 _PKEYS_READ = 128
+#: Of a port's GIDs so many are told.
+_GIDS_KEPT = 32
 _SIZES = (4096, 2048, 1024, 512, 256)
 #: What RoCE's headers may take of an interface's MTU, as the kernel reckons.
 _HEADERS = 96
@@ -35,11 +37,12 @@ def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
 
     Returns:
         ``{"ports": [{"ca", "port", "type", "state", "physical_state", "link_layer", "rate" (Gb/s), "lanes", "netdev",
-        "max_mtu", "active_mtu" (B), "mtu_from" ("ibv_devinfo", "interface" or None), "netdev_mtu" (B), "gids",
-        "gid_index", "ipv4", "pkeys", "errors", "saturated", "refresh" (ms)}], "nics": [{"interface", "speed" (Mb/s),
-        "fastest" (Mb/s), "link", "pause", "driver", "firmware", "discards", "error"}], "nccl": {...}, "env": {...},
-        "warnings": [text]}``. What is not known is None. ``errors`` are the counters of trouble that are not zero,
-        since the driver was loaded; ``refresh`` how old the counters of ``hw_counters`` may be.
+        "max_mtu", "active_mtu" (B), "mtu_from" ("ibv_devinfo", "interface" or None), "netdev_mtu" (B), "gids" (the
+        first of them), "gid_count", "roce_v2_ipv4" (all indexes of such GIDs), "gid_index" (the first of those),
+        "ipv4", "pkeys", "errors", "saturated", "refresh" (ms)}], "nics": [{"interface", "speed" (Mb/s), "fastest"
+        (Mb/s), "link", "pause", "driver", "firmware", "discards", "error"}], "nccl": {...}, "env": {...}, "warnings":
+        [text]}``. What is not known is None. ``errors`` are the counters of trouble that are not zero, since the
+        driver was loaded; ``refresh`` how old the counters of ``hw_counters`` may be.
     """
     end = time.monotonic() + deadline * 0.8
     devices = rdma.devices(root)
@@ -63,7 +66,8 @@ def _port(root: str, device: Value, port: Value) -> Value:
     ca, number = device["ca"], port["port"]
     folder = os.path.join(root, "class/infiniband", ca, "ports", str(number))
     gids = read_gids(folder)
-    chosen = next((gid for gid in gids if gid["type"] == "RoCE v2" and gid["ipv4"]), None)
+    usable = [gid for gid in gids if gid["type"] == "RoCE v2" and gid["ipv4"]]
+    chosen = usable[0] if usable else None
     counted = portcounts.read(folder)
     return {
         "ca": ca,
@@ -79,7 +83,9 @@ def _port(root: str, device: Value, port: Value) -> Value:
         "active_mtu": None,
         "mtu_from": None,
         "netdev_mtu": None,
-        "gids": gids,
+        "gids": gids[:_GIDS_KEPT] + [gid for gid in usable[:1] if gid not in gids[:_GIDS_KEPT]],
+        "gid_count": len(gids),
+        "roce_v2_ipv4": [gid["index"] for gid in usable],
         "gid_index": chosen["index"] if chosen else None,
         "ipv4": chosen["ipv4"] if chosen else None,
         "pkeys": _pkeys(folder),
@@ -243,11 +249,7 @@ def _of_environment(value: Value, ports: List[Value]) -> List[Dict[str, str]]:
     found = []
     for port in ports:
         usual = port.get("gid_index")
-        if port.get("state") == "Active" and usual is not None and setting not in _indexes(port):
+        if port.get("state") == "Active" and usual is not None and setting not in (port.get("roce_v2_ipv4") or []):
             text = "NCCL_IB_GID_INDEX=%d is no RoCE v2 GID of an IPv4 address here; %d is" % (setting, usual)
             found.append({"subject": "%s/%s" % (port.get("ca"), port.get("port")), "verdict": "failed", "text": text})
     return found
-
-
-def _indexes(port: Value) -> List[int]:
-    return [gid["index"] for gid in port.get("gids") or [] if gid.get("type") == "RoCE v2" and gid.get("ipv4")]

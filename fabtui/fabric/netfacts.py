@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fabtui.fabric.facts import Fact
+from fabtui.fabric.facts import Compare, Fact
 from fabtui.fabric.hardware import rdma_models
 from fabtui.fabric.interfaces import candidates, chosen
-from fabtui.fabric.looked import Looked, Value, counted, dicts, host_text, number, spread, text
+from fabtui.fabric.looked import Looked, Value, counted, dicts, field, host_text, number, spread, text
 
 
 def _ports(node: Looked, name: str) -> list[tuple[Any, Any]]:
@@ -80,6 +80,17 @@ def _pause(node: Looked) -> Value:
     return spread(words) if words else None
 
 
+def _cables(node: Looked) -> list[tuple[Any, Any]]:
+    """What the fabric tells of the cable in each port."""
+    ports = dicts(node.seen("ibfabric", "ports"))
+    return [(f"{port.get('ca')}/{port.get('port')}", field(port, "link", "rate")) for port in ports]
+
+
+def _leaves(node: Looked) -> Value:
+    leaves = [field(port, "leaf", "name") for port in dicts(node.seen("ibfabric", "ports"))]
+    return counted(leaf for leaf in leaves if leaf is not None)
+
+
 NETWORK_FACTS: tuple[Fact, ...] = (
     Fact("rdma", "RDMA devices", lambda n: counted(rdma_models(n)), verdict="bad", next="ssh {node} ibstat", main=True),
     Fact(
@@ -102,6 +113,15 @@ NETWORK_FACTS: tuple[Fact, ...] = (
         judges=("rdma",),
     ),
     Fact("rdma_lanes", "RDMA lanes", lambda n: spread(_detail(n, "lanes")), verdict="bad", next="ssh {node} ibstat"),
+    Fact(
+        "ib_rate",
+        "InfiniBand cables",
+        lambda n: spread(_cables(n), "Gb/s"),
+        verdict="bad",
+        next="ssh {node} sudo iblinkinfo",
+        judges=("ibfabric",),
+    ),
+    Fact("leaves", "leaf switches", _leaves, Compare.NONE, next="ssh {node} sudo ibnetdiscover -p"),
     Fact("gid_index", "RoCE v2 GID index", lambda n: spread(_detail(n, "gid_index")), next="ssh {node} show_gids"),
     Fact("partitions", "partition keys", _partitions, next="ssh {node} cat /sys/class/infiniband/*/ports/1/pkeys/*"),
     Fact("nic_firmware", "firmware of interfaces", _nic_firmware, next="ssh {node} ethtool -i <interface>"),

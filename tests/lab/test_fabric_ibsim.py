@@ -66,7 +66,7 @@ def findings(network: Network, folder: Path) -> list[dict[str, Any]]:
     path = folder / "preflight.json"
     fabtui(network, "preflight", "--json", str(path))
     found: list[dict[str, Any]] = json.loads(path.read_text())["findings"]
-    return [one for one in found if one["subject"] in ("ibstat", "rdma", "ibfabric", "fabric")]
+    return [one for one in found if one["subject"] in ("ibstat", "rdma", "ibfabric")]
 
 
 def test_the_real_tools_are_understood(network: Network, fabric: Fabric) -> None:

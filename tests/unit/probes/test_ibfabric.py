@@ -142,9 +142,9 @@ def test_what_is_said(value: dict[str, Any]) -> None:
     assert text.startswith("link below what both ends can do: 25.78125 Gb/s a lane of 53.125")
     assert text.endswith(", to leaf1 port 16")
     # What is beside adapters is told by their own nodes: here it is counted.
-    words = "ports beside adapters have errors, or links below what both ends can do"
-    assert ("fabric", "note", f"in the whole fabric 5 {words}") in told
-    assert [subject for subject, _, _ in told] == ["mlx5_1/1", "mlx5_1/1", "spine1 port 2", "fabric"]
+    words = "cables of adapters in the whole fabric with errors, or below what both of their ends can do"
+    assert ("ibfabric", "note", f"{words}: 5") in told
+    assert [subject for subject, _, _ in told] == ["mlx5_1/1", "mlx5_1/1", "spine1 port 2", "ibfabric"]
 
 
 def test_only_its_own_cables(tools: Tools, tree: Tree) -> None:
@@ -200,7 +200,7 @@ def test_a_fabric_that_answers_in_part(tools: Tools, tree: Tree) -> None:
     tools.sample("iblinkinfo", "iblinkinfo_mad_loss60.txt")
     value = run(tree)
     assert value["fabric"]["complete"] is False
-    assert ("fabric", "inconclusive") in [(one["subject"], one["verdict"]) for one in ibfabric.judge(value)]
+    assert ("ibfabric", "inconclusive") in [(one["subject"], one["verdict"]) for one in ibfabric.judge(value)]
 
 
 def test_discovery_where_link_info_is_missing(tools: Tools) -> None:

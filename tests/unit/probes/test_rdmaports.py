@@ -69,6 +69,15 @@ def test_a_roce_port(tree: Tree, tools: Path) -> None:
     assert said(value) == []
 
 
+def test_of_many_gids_the_one_that_counts_is_told(tree: Tree, tools: Path) -> None:
+    many: dict[str, object] = {f"gids__{n}": f"fe80:0000:0000:0000:0000:0000:0000:{n + 1:04x}" for n in range(100)}
+    many.update({f"gid_attrs__types__{n}": "RoCE v2" for n in range(100)})
+    roce(tree, "mlx5_0", "eth0", 3, 9000, **{**many, "gids__90": MAPPED.format(9), "gids__2": "", "gids__3": ""})
+    (port,) = run(tree, nics=[])["ports"]
+    assert (port["gid_index"], port["roce_v2_ipv4"], port["gid_count"]) == (90, [90], 98)
+    assert [gid["index"] for gid in port["gids"]][-2:] == [33, 90]
+
+
 def test_what_verbs_say_comes_first(tree: Tree, tools: Path) -> None:
     tree.ca("mlx5_0")
     text = "hca_id:\tmlx5_0\n\t\tport:\t1\n\t\t\tstate:\t\t\tPORT_ACTIVE (4)\n\t\t\tmax_mtu:\t\t4096 (5)\n"
