@@ -44,22 +44,29 @@ def _cells(row: str, cuts: list[int]) -> list[str]:
 
 
 def _cut(left: tuple[int, int], right: tuple[int, int], rows: list[str]) -> int:
-    """Return where to cut between two columns, by how most rows are aligned."""
-    if _left_aligned(right, rows):
-        return right[0]
-    if _right_aligned(left, rows):
-        return left[1]
+    """Return where to cut between two columns: by how all rows are aligned, else by how most are."""
+    for share in (1.0, _MOST_OF):
+        if _left_aligned(right, rows, share):
+            return right[0]
+        if _right_aligned(left, rows, share):
+            return left[1]
     # A column to the left of its heading beside one to the right: cut in the first gap that all rows share.
-    for at in range(left[0] + 1, right[1]):
-        if all(row[at : at + 1] in ("", " ") for row in rows) and at >= left[1]:
+    for at in range(left[1], right[1]):
+        if all(_is_blank(row, at) for row in rows):
             return at
     return left[1]
 
 
-def _left_aligned(word: tuple[int, int], rows: list[str]) -> bool:
-    begins = sum(row[word[0] - 1 : word[0]] in ("", " ") and row[word[0] : word[0] + 1].strip() != "" for row in rows)
-    return begins >= _MOST_OF * len(rows) > 0
+def _is_blank(row: str, at: int) -> bool:
+    return row[at : at + 1] in ("", " ")
 
 
-def _right_aligned(word: tuple[int, int], rows: list[str]) -> bool:
-    return sum(row[word[1] : word[1] + 1] in ("", " ") for row in rows) >= _MOST_OF * len(rows)
+def _left_aligned(word: tuple[int, int], rows: list[str], share: float) -> bool:
+    """Say whether in so many rows nothing reaches into a column from before, and in most something begins there."""
+    free = sum(_is_blank(row, word[0] - 1) for row in rows)
+    begins = sum(_is_blank(row, word[0] - 1) and not _is_blank(row, word[0]) for row in rows)
+    return free >= share * len(rows) and begins >= _MOST_OF * len(rows) > 0
+
+
+def _right_aligned(word: tuple[int, int], rows: list[str], share: float) -> bool:
+    return sum(_is_blank(row, word[1]) for row in rows) >= share * len(rows)

@@ -212,6 +212,15 @@ def test_columns_of_ones_own() -> None:
     )
 
 
+def test_a_reason_with_a_blank_where_its_heading_ends() -> None:
+    text = (
+        "REASON               USER      TIMESTAMP           NODELIST\n"
+        "broken cable         root      2025-04-02T16:01:38 cpu242\n"
+    )
+    row = told(text, "sinfo")["rows"][0]
+    assert (row["reason"], row["user"], row["nodelist"]) == ("broken cable", "root", "cpu242")
+
+
 def test_a_heading_that_lost_its_indent() -> None:
     text = (
         "hii$ squeue --me\n   JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n"
