@@ -55,7 +55,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys", pr
         if known and told is not None and told.ok:
             value["disagreements"] = compare(known, nvidia_csv.parse_csv(told.stdout).values, setting is None)
         elif not known:
-            raw = _fallback(value, end, raw)
+            raw = _fallback(value, setting, end, raw)
         value.update(on_pci=gpus.on_pci(root), fabric_manager=manager.result())
     # What both say the same is not kept twice.
     value["raw"] = "" if known and not value["problems"] + value["disagreements"] else raw[:_RAW_LIMIT]
@@ -83,7 +83,7 @@ def _problems(text: str) -> List[str]:
     return found[:32]
 
 
-def _fallback(value: Dict[str, Any], end: float, raw: str) -> str:
+def _fallback(value: Dict[str, Any], setting: Optional[str], end: float, raw: str) -> str:
     """Fill the value from ``nvidia-smi -q``, for a node whose NVML cannot be used from here; return the raw text."""
     told = commands.run(["nvidia-smi", "-q"], max(end - time.monotonic() - 0.3, 0.0))
     if told.missing:
@@ -93,7 +93,14 @@ def _fallback(value: Dict[str, Any], end: float, raw: str) -> str:
     value["problems"] = value["problems"] or _problems(text)
     if parsed["gpus"]:
         value.update(source="nvidia-smi", driver=parsed["driver"], cuda=parsed["cuda"])
-        value["gpus"] = [from_query(index, gpu) for index, gpu in enumerate(parsed["gpus"])]
+        found = parsed["gpus"]
+        chosen = nvidia_smi.visible_devices(setting, [gpu["uuid"] for gpu in found])
+        # Which GPU a MIG instance is on, this text does not tell.
+        value["gpus"] = [
+            dict(from_query(index, found[at]), nvml_index=at)
+            for index, (at, instance) in enumerate(chosen)
+            if instance is None
+        ]
     return text
 
 

@@ -267,6 +267,7 @@ def unavailable() -> None:
 
 def test_without_nvml_nvidia_smi_is_read(tree: Tree, smi: Smi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "open_library", unavailable)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     smi(query=TABLE, q=sample("h200x8/nvidia-smi-q.txt"))
     value = look(tree)
     assert (value["source"], value["driver"], value["cuda"]) == ("nvidia-smi", "580.159.04", "13.0")
@@ -284,6 +285,14 @@ def test_without_nvml_nvidia_smi_is_read(tree: Tree, smi: Smi, monkeypatch: pyte
     assert gpu["fabric"]["state"] == "completed"
     assert (gpu["recovery"], gpu["mig"]["on"], gpu["busy"]) == ("none", False, False)
     assert said(value) == []
+
+
+def test_the_text_of_visible_gpus(tree: Tree, smi: Smi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvml, "open_library", unavailable)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "6,2")
+    smi(q=sample("h200x8/nvidia-smi-q.txt"))
+    found = [(gpu["index"], gpu["nvml_index"], gpu["bus"]) for gpu in look(tree)["gpus"]]
+    assert found == [(0, 6, "0000:00:0c.0"), (1, 2, "0000:00:08.0")]
 
 
 def test_the_text_gives_what_nvml_gives(tree: Tree, played: PlayedNvml, smi: Smi) -> None:
