@@ -12,6 +12,7 @@ from fabtui.screen.levels import Glyphs
 from fabtui.screen.preflight import LEAST_REST, LatestPreflight, short
 from fabtui.screen.textline import TextLine
 from fabtui.screen.words import MUTED, Part, state_style
+from fabtui.screen.wrapping import wrapped
 
 _STATE_GLYPHS = {
     NodeState.WAITING: ("·", "."),
@@ -95,10 +96,13 @@ class ConnectingView(VerticalScroll):
             self._draw_again()
         findings = short(found, max(40, self.size.width - 2), self._glyphs.plain)
         contents = [Content.assemble(*line) for line in findings]
+        # What is too long goes on under what is said of its node, not under the node's name.
+        indent, room = width + 5, max(30, self.size.width - 2)
         contents += [
-            Content.assemble(*line)
+            Content.assemble(*piece)
             for record in model.nodes.values()
             for line in node_lines(model, record, self._glyphs, width)
+            for piece in wrapped(line, room, indent)
         ]
         self._text.show(Content("\n").join(contents), layout=True)
 
