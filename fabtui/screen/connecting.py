@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual.containers import VerticalScroll
 from textual.content import Content
 
@@ -9,10 +11,12 @@ from fabtui.fabric.events import NodeState
 from fabtui.fabric.model import Model, NodeRecord
 from fabtui.fabric.text import one_line
 from fabtui.screen.levels import Glyphs
-from fabtui.screen.preflight import LEAST_REST, LatestPreflight, short
 from fabtui.screen.textline import TextLine
 from fabtui.screen.words import MUTED, Part, state_style
 from fabtui.screen.wrapping import wrapped
+
+if TYPE_CHECKING:
+    from fabtui.screen.preflight import LatestPreflight
 
 _STATE_GLYPHS = {
     NodeState.WAITING: ("·", "."),
@@ -83,7 +87,15 @@ class ConnectingView(VerticalScroll):
         self._text = TextLine()
         super().__init__(self._text, id=id)
         self._glyphs = glyphs
-        self.latest = LatestPreflight()
+        self._latest: LatestPreflight | None = None
+
+    @property
+    def latest(self) -> LatestPreflight:
+        """The preflight; made when it is first asked for, as it is much to import."""
+        from fabtui.screen.preflight import LatestPreflight
+
+        self._latest = self._latest or LatestPreflight()
+        return self._latest
 
     def put(self, model: Model | None, title: str) -> None:
         """Show the nodes of a model."""
@@ -91,6 +103,8 @@ class ConnectingView(VerticalScroll):
             self._text.show(Content.assemble((f" starting {one_line(title, 60)}", MUTED)), layout=True)
             return
         width = max(len(one_line(name, 64)) for name in model.nodes)
+        from fabtui.screen.preflight import short
+
         found, current = self.latest.of(model)
         if not current:
             self._draw_again()
@@ -108,6 +122,7 @@ class ConnectingView(VerticalScroll):
 
     def _draw_again(self) -> None:
         from fabtui.screen.app import FabricApp
+        from fabtui.screen.preflight import LEAST_REST
 
         if isinstance(self.app, FabricApp):
             self.app.draw_again(LEAST_REST)

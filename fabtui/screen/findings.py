@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from typing import TYPE_CHECKING
 
-from fabtui.diagnosis.causes import Cause, causes
-from fabtui.diagnosis.survey import Survey
 from fabtui.fabric.endpoint import PairClass
 from fabtui.fabric.measurement import Layer
 from fabtui.fabric.model import Model
@@ -14,6 +13,10 @@ from fabtui.fabric.text import one_line
 from fabtui.screen.levels import LOWER_IS_BETTER, Glyphs, full_number
 from fabtui.screen.words import CLASS_WORDS, MUTED, Part, plain
 from fabtui.screen.wrapping import Lines, between, stacked
+
+if TYPE_CHECKING:
+    from fabtui.diagnosis.causes import Cause
+    from fabtui.diagnosis.survey import Survey
 
 #: Seconds from one look at everything to the next, while things change.
 _BETWEEN = 1.0
@@ -33,7 +36,7 @@ class Findings:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._survey = Survey(model)
+        self._survey: Survey | None = None
         self._resting = 0.0
         self.found: list[Cause] = []
         #: How many pairs of each class are bad.
@@ -42,18 +45,23 @@ class Findings:
 
     def step(self, budget: float) -> bool:
         """Go on looking for about ``budget`` seconds; say whether there is more to do."""
+        # Diagnosis is much to import, and there is nothing to diagnose in the first frame.
+        from fabtui.diagnosis.causes import causes
+        from fabtui.diagnosis.survey import Survey
+
+        survey = self._survey = self._survey or Survey(self._model)
         now = time.monotonic()
-        if now < self._resting or self._survey.current:
-            return not self._survey.current
-        if self._survey.step(budget):
+        if now < self._resting or survey.current:
+            return not survey.current
+        if survey.step(budget):
             began = time.monotonic()
-            tally = self._survey.tally
+            tally = survey.tally
             self.found = causes(self._model, tally)
             self.bad = Counter(tally.kinds.values())
             self.known = True
             took = time.monotonic() - began
             self._resting = began + max(_BETWEEN, took / _SHARE)
-        return not self._survey.current
+        return not survey.current
 
     def of_pair(self, src: str, dst: str) -> list[tuple[int, Cause]]:
         """Return the findings that explain a pair, with their numbers."""

@@ -24,7 +24,6 @@ from fabtui.screen.pace import Pace
 from fabtui.screen.pairwords import status_parts, summary_text
 from fabtui.screen.panel import PANEL_TEXT, PANEL_WIDTH, ColorKey, KeyBar, LogView, SidePanel
 from fabtui.screen.panelwords import panel_content
-from fabtui.screen.preflight import PreflightScreen
 from fabtui.screen.scope import Scope, Zoom
 from fabtui.screen.source import ModelSource
 from fabtui.screen.textline import TextLine
@@ -339,6 +338,8 @@ class MainScreen(ZoomingScreen):
 
     def action_preflight(self) -> None:
         """Look at what the nodes were found to be."""
+        from fabtui.screen.preflight import PreflightScreen
+
         self._fabric_app.push_screen(PreflightScreen(self.nodes_view.latest))
 
     def action_retest(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fabtui.diagnosis.ports import pair_notes
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model, NodeRecord
 from fabtui.fabric.text import one_line
@@ -64,6 +63,9 @@ def what_looks_told(model: Model, source: Seat, target: Seat) -> list[str]:
     """Return what is known to be wrong with the ports and cables between the ends of a pair."""
     if source.number is None or target.number is None:
         return []
+    # Much to import, for what the first frame has none of.
+    from fabtui.diagnosis.ports import pair_notes
+
     return pair_notes(model, str(model.endpoints[source.number]), str(model.endpoints[target.number]))
 
 
