@@ -40,7 +40,7 @@ async def test_60x15_is_a_list_that_can_be_worked_with(opened: Opened) -> None:
         await pilot.press("escape", "n")
         await pilot.pause()
         assert "Ubuntu 24.04" in screen_text(app)
-        await pilot.press("escape", "c")
+        await pilot.press("escape", "c", "end")
         await pilot.pause()
         assert "connection refused" in " ".join(screen_text(app).split())
         await pilot.press("c", "question_mark")
