@@ -57,7 +57,7 @@ def formats() -> dict[str, Format]:
     for module in _OURS:
         for form in importlib.import_module(f"fabtui.reading.formats.{module}").FORMATS:
             found[form.name] = form
-    # What runs on nodes as well is known there; nothing is known twice.
+    # Of a tool that both know, ours reads more of what people keep in files.
     for name, form in of_nodes.formats().items():
         found.setdefault(name, form)
     return found

@@ -1,4 +1,4 @@
-"""The tables of nccl-tests (``all_reduce_perf`` and its kin) of all versions, one or several in a log.
+"""The tables of nccl-tests (``all_reduce_perf`` and its kin) of all versions, one or several in a log, and ``-J``.
 
 A row begins with size, count and type; what follows depends on the test (``redop``, ``root``), the version (``error``
 or ``#wrong``) and options (per-iteration columns, time stamps, in-place alone), as the heading says. A row is found by
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from fabtui.reading.formats.nccl_tests_json import from_json, table_of, version_of
 from fabtui.reading.lines import number, plain_lines, whole
 from fabtui_probes.formats.base import Format, Notes, Reading
 
@@ -315,8 +316,12 @@ def parse(text: str) -> Reading:
     ``time``, ``algbw``, ``busbw``, ``wrong`` or, of old versions, ``error``), ``out_of_bounds``, ``average``, ``best``.
     """
     parser = _Parser()
-    for line in plain_lines(text):
-        parser.line(line)
+    written = from_json(text)
+    if written is not None:
+        parser.tables, parser.library = [table_of(written)], version_of(written)
+    else:
+        for line in plain_lines(text):
+            parser.line(line)
     tables = [table for table in parser.tables if table["rows"] or table["average"] is not None]
     for table in tables:
         _infer(table)
@@ -335,6 +340,8 @@ def likely(text: str) -> float:
         return 0.97
     if re.search(r"#\s*nThread \d+ nGpus \d+ minBytes", text) or "# Avg bus bandwidth" in text:
         return 0.95
+    if '"nccl_version"' in text and '"results"' in text and '"bus_bw"' in text:
+        return 0.96
     rows = _ROW.findall(text)
     return 0.85 if rows else 0.0
 

@@ -20,7 +20,8 @@ from fabtui.reading.result import read
 from fabtui.reading.source import Source, sources
 
 from .places import of_text
-from .test_variants_of_benchmarks import IPERF3, MULTINODE
+from .test_variants_of_benchmarks import MULTINODE
+from .test_variants_of_links import IPERF3
 from .test_variants_of_logs import PING_CSV
 
 RECORDING = Path(__file__).resolve().parents[3] / "recordings/h200x8-lab-2x4.jsonl.gz"
