@@ -56,7 +56,7 @@ def _from(where: List[str], end: float) -> Optional[Value]:
         "leaves": {
             link["guid"]: {"guid": link["peer"]["guid"], "name": link["peer"]["name"], "port": link["peer"]["port"]}
             for link in adapters[:_MOST_PORTS]
-            if link["guid"] and link["peer"] is not None
+            if link["guid"] and link["peer"] is not None and link["peer"]["guid"] in switches
         },
         "below": [_kept(link) for link in below[:_MOST_BAD]],
         "errors": errors[:_MOST_BAD],

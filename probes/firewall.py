@@ -8,9 +8,9 @@ from typing import Any, Dict, List, Optional
 
 from fabtui_probes import commands, sysfs
 
-_CHAIN = re.compile(r"^\s*chain \S+ \{(.*?)^\s*\}", re.MULTILINE | re.DOTALL)
+_CHAIN = re.compile(r"^[ \t]*chain \S+ \{(.*?)^[ \t]*\}", re.MULTILINE | re.DOTALL)
 _HOOK = re.compile(r"type filter hook input priority [^;]{1,80};(?:\s*policy (accept|drop);)?")
-_FINAL = re.compile(r"^\s*(?:counter(?: packets [0-9]+ bytes [0-9]+)? )?(drop|reject)\b", re.MULTILINE)
+_FINAL = re.compile(r"^[ \t]*(?:counter(?: packets [0-9]+ bytes [0-9]+)? )?(drop|reject)\b", re.MULTILINE)
 
 
 def parse_nft(text: str) -> Dict[str, Any]:

@@ -110,7 +110,8 @@ def leaf_of(endpoint: Endpoint, record: NodeRecord, walked: Mapping[str, str]) -
     own = {
         _port(port.get("ca"), port.get("port")): _text(port["leaf"].get("guid"))
         for port in dicts((record.looks.get("ibfabric") or {}).get("ports"))
-        if isinstance(port.get("leaf"), dict)
+        # Two adapters on one cable have no leaf.
+        if isinstance(port.get("leaf"), dict) and port["leaf"].get("type", "switch") == "switch"
     }
     guids = guids_of(record)
     found = {own.get(port) or walked.get(guids.get(port, "")) for port in ports_of(endpoint, record)}

@@ -56,6 +56,16 @@ def test_pairs_of_different_leaves_are_of_another_class(maker: ModelMaker) -> No
     assert model.class_between("a:0", "c:0") is PairClass.CROSS_LEAF
 
 
+def test_two_adapters_on_one_cable_have_no_leaf(maker: ModelMaker) -> None:
+    for name, other in (("a", "0xb"), ("b", "0xa")):
+        value = own(other)
+        value["ports"][0]["leaf"]["type"] = "channel adapter"
+        maker.add("look", node=name, probe="ibfabric", value=value)
+    model = maker.model()
+    assert model.leaves == {}
+    assert model.class_between("a:0", "b:0") is PairClass.SAME_RAIL
+
+
 def test_where_a_leaf_is_not_known_nothing_changes(maker: ModelMaker) -> None:
     look(maker, {"a": "L1", "c": None})
     model = maker.model()

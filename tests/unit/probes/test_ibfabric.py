@@ -210,6 +210,15 @@ def test_discovery_where_link_info_is_missing(tools: Tools) -> None:
     assert (found["switches"], found["adapters"], found["leaves"][GUID]["name"]) == (3, 8, "leaf2")
 
 
+def test_two_adapters_on_one_cable(tools: Tools) -> None:
+    row = '0x%016x " n%d mlx5_0" %d 1[  ] ==( 4X 25.78125 Gbps Active/  LinkUp)==>  0x%016x %d 1[  ] "n%d mlx5_0" ( )'
+    rows = [row % (1, 1, 1, 2, 2, 2), row % (2, 2, 2, 1, 1, 1)]
+    tools.script("iblinkinfo", "cat <<'END'\n" + "\n".join(rows) + "\nEND")
+    found = fabricwalk.walk([("mlx5_0", 1, "0x1")], 1e12)
+    assert found is not None
+    assert (found["switches"], found["links"], found["leaves"]) == (0, 1, {})
+
+
 def test_each_fabric_is_walked_once(tools: Tools) -> None:
     found = fabricwalk.walk([("mlx5_0", 1, "0x0000000000100005"), ("mlx5_1", 1, GUID)], 1e12)
     assert found is not None
