@@ -78,7 +78,7 @@ def execute(args: argparse.Namespace) -> int:
         if "json" in args:
             _print_json(result)
         elif "open" not in args:
-            _print_text(result, number)
+            _print_text(result, number, plain="ascii" in args or not _unicode())
         if keep:
             results.append(result)
     if keep:
@@ -114,10 +114,10 @@ def _unicode() -> bool:
     return takes_unicode(sys.stdout)
 
 
-def _print_text(result: Result, number: int) -> None:
+def _print_text(result: Result, number: int, plain: bool) -> None:
     from fabtui.cli.reading import text_of
 
-    text = text_of(result, _width(), plain=not _unicode())
+    text = text_of(result, _width(), plain)
     sys.stdout.write(("\n" if number else "") + text)
 
 

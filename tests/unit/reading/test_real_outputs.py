@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
+
+from fabtui.fabric.measurement import Verdict
+from fabtui.reading.as_model import model
 
 from . import expected_of_benchmarks, expected_of_logs
 from .places import at, index, read_file
@@ -96,3 +102,41 @@ def test_the_error_of_the_network_is_kept() -> None:
     values = read_file("torch-failure/ncclremoteerror-ofi-rank-prefix.txt").values
     assert values["last_error"].startswith("NET/OFI")
     assert "RC: 113. Error: 2 (UNDELIVERABLE)" in values["last_error"]
+
+
+BENCHMARKS = ("all_reduce_bench", "nccl-tests", "nvbandwidth", "osu", "p2pBandwidthLatencyTest", "perftest")
+#: Benchmarks without a measurement between pairs or of a collective, and why.
+NOT_MEASURED = {
+    "all_reduce_bench/ml-eng-latency-comp.txt": "one payload whole and in pieces: not a size of a collective",
+    "nccl-tests/error-1e-07-2080ti.txt": "neither the text nor the columns tell the collective",
+    "nccl-tests/mpirun-tag-prefix.txt": "neither the text nor the columns tell the collective",
+    "nvbandwidth/header-indent-lost.txt": "between a host and its GPUs",
+    "nvbandwidth/v07-assert-failure.txt": "it failed before it measured",
+    "nvbandwidth/waived.txt": "nothing was run",
+}
+
+
+def numbers(value: Any) -> Iterator[float]:
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from numbers(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from numbers(item)
+    elif isinstance(value, float):
+        yield value
+
+
+@pytest.mark.parametrize("name", [name for name in EXPECTED if name.partition("/")[0] in BENCHMARKS])
+def test_benchmarks_become_measurements_of_the_same_numbers(name: str) -> None:
+    result = read_file(name)
+    found = model([result])
+    measured = [*found.measurements(), *found.arms()]
+    assert bool(measured) == (name not in NOT_MEASURED)
+    printed = {round(number, 6) for number in numbers(result.values)}
+    printed |= {round(number / 1000, 6) for number in printed}
+    for one in measured:
+        assert one.value is None or round(one.value, 6) in printed, one
+        assert (one.value is None) == (one.verdict is Verdict.FAILED)
+    # Whatever has endpoints can be shown in the grid.
+    assert all(found.number(one.src) is not None or one.src in (*found.nodes, "all") for one in measured)
