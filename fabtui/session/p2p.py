@@ -109,7 +109,7 @@ class PairSweep:
             await self._pass(pairs)
             if self._again:
                 again, self._again = self._again, []
-                self._bed.say("info", f"{len(again)} pairs that ran beside it are tested again, alone")
+                self._bed.say("info", f"pairs that ran beside it are tested again, alone: {len(again)}")
                 self._alone = self._last_chance = True
                 self.tested_alone = {frozenset(pair) for pair in again}
                 await self._pass([(b, a) for a, b in again])

@@ -133,7 +133,7 @@ class Trials:
             slow = bad_pairs(self._model, wanted, (Verdict.SLOW,), Layer.WORLD)
             if not slow or len(slow) > MAX_SUSPECTS:
                 break
-            self._pump.log("info", f"{len(slow)} slow pairs of the world layer are tested again")
+            self._pump.log("info", f"world layer: slow pairs are tested again: {len(slow)}")
             await WorldSweep(self._bed, test).run(ranks, {frozenset(pair) for pair in slow})
 
     def _without_busy(self, pairs: list[Pair], busy: dict[int, str]) -> list[Pair]:
@@ -247,7 +247,7 @@ class Trials:
         await self._slow_again(swept, alone)
         if dead and len(dead) <= MAX_SUSPECTS:
             # Dead pairs move no data, so those that share no endpoint are alone even when they run at once.
-            self._pump.log("info", f"{len(dead)} dead pairs are tested again, with no other traffic")
+            self._pump.log("info", f"dead pairs are tested again, with no other traffic: {len(dead)}")
             size = max(self._options.sizes, default=self._bytes)
             await self._run_pairs(dead, size, deadline=DEAD_SHARE * self._options.timeout)
             await self._pump.flush()
@@ -264,7 +264,7 @@ class Trials:
             slow = [p for p in bad_pairs(self._model, swept, (Verdict.SLOW,)) if alone[p] < SLOW_ROUNDS]
             if not slow or len(slow) > MAX_SUSPECTS:
                 return
-            self._pump.log("info", f"{len(slow)} slow pairs are tested again, alone")
+            self._pump.log("info", f"slow pairs are tested again, alone: {len(slow)}")
             alone.update(slow)
             await self.pairs_alone(slow)
             await self._pump.flush()

@@ -78,7 +78,7 @@ def test_bad_nodes_are_told_apart_and_do_not_hold_the_good_ones(field: sshd.Fiel
     script = field.script("chatty.sh", f'#!/bin/sh\n{noise}exec sh -c "$SSH_ORIGINAL_COMMAND"\n')
     _node(field, "chatty", f"ForceCommand {script}")
     nodes = "good1,changed,unknown,down,hangs,chatty"
-    done, model = _run(tmp_path, field.config(), nodes, "--connect-timeout", "8")
+    done, model = _run(tmp_path, field.config(), nodes, "--connect-timeout", "20")
     assert done.returncode == 3, done.stderr + done.stdout
     assert "Traceback" not in done.stderr + done.stdout
     p2p = _verdicts(tmp_path, "p2p")
