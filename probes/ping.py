@@ -70,6 +70,7 @@ class Plan(NamedTuple):
     wait: float
     size: int
     whole: bool = False
+    period: float = _PERIOD
 
     @property
     def span(self) -> float:
@@ -187,7 +188,7 @@ def _times_row(words: List[str]) -> Row:
 
 def fping_argv(src: str, targets: Iterable[str], plan: Plan) -> List[str]:
     """Return the command that asks all targets (of one address family) from one source."""
-    argv = ["fping", "-q", "-C", str(plan.echoes), "-p", str(int(_PERIOD * 1000)), "-i", str(_SPACING_MS)]
+    argv = ["fping", "-q", "-C", str(plan.echoes), "-p", str(int(plan.period * 1000)), "-i", str(_SPACING_MS)]
     argv += ["-t", str(max(1, int(plan.wait * 1000))), "-b", str(plan.size)]
     if plan.whole:
         argv.append("-M")
@@ -334,8 +335,9 @@ def run(args: Dict[str, Any], emit: Emit, deadline: float) -> Dict[str, Any]:
 
     Args:
         args: ``targets``: ``[{"id", "src", "dst", "size"}]``; ``count`` of echoes (3), ``wait`` for each in seconds
-            (1.0), ``size`` of the payload in bytes (56) where a target has none of its own, ``whole`` to forbid
-            fragments, ``reasons`` to use ``ping`` before ``fping``, which does not say why an echo could not be sent.
+            (1.0), ``size`` of the payload in bytes (56) where a target has none of its own, ``period`` between the
+            echoes of ``fping`` in seconds (0.2), ``whole`` to forbid fragments, ``reasons`` to use ``ping`` before
+            ``fping``, which does not say why an echo could not be sent.
         emit: Called with ``{"rows": [...]}`` as answers come.
         deadline: Seconds; pairs not asked by then have an error that says so.
 
@@ -352,6 +354,7 @@ def run(args: Dict[str, Any], emit: Emit, deadline: float) -> Dict[str, Any]:
         _bounded(args.get("wait"), 1.0, 0.05, 30.0),
         int(_bounded(args.get("size"), 56, 0, 65507)),
         args.get("whole") is True,
+        _bounded(args.get("period"), _PERIOD, 0.01, 10.0),
     )
     targets, bad = _targets(args, plan.size)
     if len(targets) + len(bad) > _MAX_TARGETS:

@@ -83,7 +83,9 @@ class Found:
     @property
     def arrived(self) -> bool | None:
         """Whether small datagrams arrived; None: not known."""
-        counts = (self.udp.extra or {}) if self.udp is not None else {}
+        if self.udp is not None and self.udp.verdict is Verdict.OK:
+            return True
+        counts: Any = (self.udp.extra or {}) if self.udp is not None else {}
         if self.udp is None or not isinstance(counts.get("arrived"), dict):
             return None
         return bool(counts["arrived"].get("small"))
@@ -91,6 +93,8 @@ class Found:
     @property
     def big_arrived(self) -> bool | None:
         """Whether datagrams that fill the MTU arrived; None: not known, or none were sent."""
+        if self.udp is not None and self.udp.verdict is Verdict.OK:
+            return True if self.udp.bytes else None
         counts: Any = (self.udp.extra or {}) if self.udp is not None else {}
         if not isinstance(counts.get("sent"), dict) or not isinstance(counts.get("arrived"), dict):
             return None

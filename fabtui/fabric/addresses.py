@@ -29,7 +29,7 @@ class AddressLog:
     def __init__(self) -> None:
         #: Grows with each measurement.
         self.version = 0
-        self._found: dict[Layer, dict[NodePair, dict[AddressPair, list[Measurement]]]] = {}
+        self._found: dict[Layer, dict[NodePair, dict[AddressPair, tuple[Measurement, ...]]]] = {}
         self._seats: dict[tuple[str, str], Seat] = {}
 
     def place(self, node: str, inventory: Any) -> None:
@@ -60,14 +60,13 @@ class AddressLog:
 
     def take(self, measurement: Measurement) -> Measurement | None:
         """Keep a measurement; return the one before it, or None."""
-        rows = self._history(measurement)
-        rows.append(measurement)
-        self.version += 1
-        return rows[-2] if len(rows) > 1 else None
-
-    def _history(self, measurement: Measurement) -> list[Measurement]:
         pairs = self._found.setdefault(measurement.layer, {}).setdefault((measurement.src, measurement.dst), {})
-        return pairs.setdefault((measurement.src_addr or "", measurement.dst_addr or ""), [])
+        key = (measurement.src_addr or "", measurement.dst_addr or "")
+        # A list of one takes twice the room of a tuple, and there may be many.
+        before = pairs.get(key, ())
+        pairs[key] = (*before, measurement)
+        self.version += 1
+        return before[-1] if before else None
 
     def attempts(self, layer: Layer, src: str, dst: str) -> list[Measurement]:
         """Return all measurements of an ordered node pair in a layer, oldest first."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-#: Up to so many address pairs in all, each is asked; with more, the pairs across rails are sampled.
-MOST_PAIRS = 20_000
+#: Up to so many ordered pairs of addresses, each is asked; of more, these are sampled.
+MOST_PAIRS = 16_000
 #: Heads of IP and of ICMP or UDP, which are of the same length.
 _HEADS = {4: 28, 6: 48}
 #: No IPv4 packet is larger.
@@ -115,43 +116,58 @@ def _networks(inventory: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def targets_between(new: Iterable[str], old: Iterable[str], addresses: Mapping[str, list[Address]]) -> list[Target]:
-    """Return all ordered pairs of addresses of one family in which a node of ``new`` takes part.
+class Targets(NamedTuple):
+    """Who is asked for whom, and how many ordered pairs of addresses there are."""
 
-    Of more than `MOST_PAIRS` the pairs of one rail are kept, and of those across rails one a node pair.
+    chosen: list[Target]
+    total: int
+
+
+def targets_between(new: Sequence[str], old: Sequence[str], addresses: Mapping[str, list[Address]]) -> Targets:
+    """Return the ordered pairs of addresses of one family in which a node of ``new`` takes part.
+
+    Of more than `MOST_PAIRS`, those across rails are one a node pair; if that is not enough, each node is asked for
+    some of the others: its neighbours in the list, and others at even distances.
     """
-    fresh = list(new)
-    nodes = [*old, *fresh]
-    targets = [
-        Target(node, here, peer, there)
-        for node in nodes
-        for peer in nodes
-        if peer != node and (node in fresh or peer in fresh)
-        for here in addresses.get(node, [])
-        for there in addresses.get(peer, [])
-        if here.family == there.family
-    ]
-    return targets if len(targets) <= MOST_PAIRS else _sampled(targets)
+    fresh = set(new)
+    nodes = [*old, *new]
+    pairs = [(i, j) for i in range(len(nodes)) for j in range(len(nodes)) if i != j and {nodes[i], nodes[j]} & fresh]
+
+    def between(i: int, j: int, thin: bool) -> list[Target]:
+        found = [
+            Target(nodes[i], here, nodes[j], there)
+            for here in addresses.get(nodes[i], [])
+            for there in addresses.get(nodes[j], [])
+            if here.family == there.family
+        ]
+        return _thinned(found) if thin else found
+
+    counts = [Counter(address.family for address in addresses.get(node, [])) for node in nodes]
+    total = sum(counts[i][family] * counts[j][family] for i, j in pairs for family in _HEADS)
+    if total <= MOST_PAIRS:
+        return Targets([target for i, j in pairs for target in between(i, j, False)], total)
+    rails = max((len(found) for found in addresses.values()), default=1)
+    share = MOST_PAIRS / (len(pairs) * (rails + 1))
+    near = _distances(len(nodes), share)
+    return Targets([t for i, j in pairs if (j - i) % len(nodes) in near for t in between(i, j, True)], total)
 
 
-def _sampled(targets: list[Target]) -> list[Target]:
-    kept = []
-    crossed: dict[tuple[str, str], int] = {}
-    for target in targets:
-        if target.here.rail is not None and target.here.rail == target.there.rail:
-            kept.append(target)
-            continue
-        pair = (target.node, target.peer)
-        # Another one for each pair, so that all rails come up.
-        crossed[pair] = seen = crossed.get(pair, _spread(pair)) - 1
-        if seen == 0:
-            kept.append(target)
-    return kept
+def _thinned(targets: list[Target]) -> list[Target]:
+    """Return the targets of two nodes within a rail, and one across rails."""
+    same = [t for t in targets if t.here.rail is not None and t.here.rail == t.there.rail]
+    cross = [t for t in targets if t not in same]
+    # Another one for each pair, so that all rails come up.
+    return same + [cross[sum(f"{t.node}>{t.peer}".encode()) % len(cross)] for t in cross[:1]]
 
 
-def _spread(pair: tuple[str, str]) -> int:
-    """Return a small number that differs between pairs and is the same in every run."""
-    return 1 + sum(f"{pair[0]}>{pair[1]}".encode()) % 8
+def _distances(count: int, share: float) -> set[int]:
+    """Return how far apart in a circle of nodes two of them are that are asked for each other, both ways."""
+    if share >= 1:
+        return set(range(1, count))
+    half = max(1, int(share * (count - 1) / 2))
+    step = max(1.0, (count // 2 - 1) / half)
+    near = {1 + round(step * at) for at in range(half)}
+    return {distance for one in near for distance in (one, count - one)}
 
 
 def _is_address(text: str) -> bool:

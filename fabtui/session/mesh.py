@@ -32,6 +32,8 @@ WHOLE_COUNT_AGAIN = 5
 LADDER = (8900, 4096, 2044, 1500, 1450, 1400, 1280)
 #: Where more than so many of a node's large echoes fail, the others have the same cause.
 MOST_EXPLAINED = 64
+#: Of up to so many targets what was printed is kept even where all is well.
+MOST_KEPT = 5000
 #: Targets of one request to a node.
 _A_REQUEST = 4096
 
@@ -48,26 +50,29 @@ class Mesh:
         pump: Where results go.
         model: What is known so far.
         remotes: The nodes, by name.
-        attempt: Counts an attempt at something, and returns how many there were.
     """
 
-    def __init__(self, pump: EventPump, model: Model, remotes: dict[str, Remote], attempt: Callable[..., int]) -> None:
+    def __init__(self, pump: EventPump, model: Model, remotes: dict[str, Remote]) -> None:
         self._pump = pump
         self._model = model
         self._remotes = remotes
-        self._attempt = attempt
+        self._keep = True
 
     async def run(self, targets: list[Target]) -> None:
         """Ask all targets, and again those that did not answer."""
         self._phase("ping", len(targets))
+        self._keep = len(targets) <= MOST_KEPT
         await self._ask_small(targets, count=COUNT, wait=FIRST_WAIT)
         await self._pump.flush()
-        bad = [target for target in targets if (m := self._latest(Layer.PING, target)) is None or m.verdict.bad]
-        lossy = [t for t in bad if (m := self._latest(Layer.PING, t)) is not None and m.verdict is Verdict.SLOW]
-        silent = [t for t in bad if t not in lossy]
-        if bad:
-            self._pump.log("info", f"{len(bad)} address pairs that did not answer every ping are asked again")
-            self._phase("ping again", len(bad))
+        silent: list[Target] = []
+        lossy: list[Target] = []
+        for target in targets:
+            found = self._latest(Layer.PING, target)
+            if found is None or found.verdict.bad:
+                (lossy if found is not None and found.verdict is Verdict.SLOW else silent).append(target)
+        if bad := len(silent) + len(lossy):
+            self._pump.log("info", f"{bad} address pairs that did not answer every ping are asked again")
+            self._phase("ping again", bad)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._ask_small(silent, count=COUNT))
                 group.create_task(self._ask_small(lossy, count=LOSS_COUNT, period=LOSS_PERIOD))
@@ -84,11 +89,15 @@ class Mesh:
     def _latest(self, layer: Layer, target: Target) -> Measurement | None:
         return self._model.addresses.last(layer, target.node, target.peer, target.here.address, target.there.address)
 
+    def _attempt(self, layer: Layer, target: Target) -> int:
+        before = self._latest(layer, target)
+        return 1 if before is None else before.attempts + 1
+
     # -- small echoes -------------------------------------------------------------------------------------------------
 
     async def _ask_small(self, targets: list[Target], **plan: Any) -> None:
         def read(row: dict[str, Any], target: Target, size: int | None) -> Measurement:
-            return read_row(row, target, self._attempt("ping", *target.key))
+            return read_row(row, target, self._attempt(Layer.PING, target), self._keep)
 
         def none(target: Target, size: int | None, why: str) -> Measurement:
             return _nothing(Layer.PING, "ms", target, why)
@@ -116,7 +125,7 @@ class Mesh:
 
     async def _ask_whole(self, asked: Asked, **plan: Any) -> None:
         def read(row: dict[str, Any], target: Target, size: int | None) -> Measurement:
-            return read_whole(row, target, size or 0, self._attempt("mtu", *target.key))
+            return read_whole(row, target, size or 0, self._attempt(Layer.MTU, target))
 
         def none(target: Target, size: int | None, why: str) -> Measurement:
             return _nothing(Layer.MTU, "B", target, why)
@@ -143,7 +152,8 @@ class Mesh:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._ask(smaller, {"wait": WAIT, "whole": True, "count": 1}, read, lambda *_: None))
             group.create_task(self._ask_whole(chosen, count=WHOLE_COUNT_AGAIN, reasons=True))
-            rest = [pair for pair in bad if pair not in chosen]
+            told = {(target.node, target.key) for target, _ in chosen}
+            rest = [pair for pair in bad if (pair[0].node, pair[0].key) not in told]
             group.create_task(self._ask_whole(rest, count=WHOLE_COUNT_AGAIN))
         await self._pump.flush()
         found = []

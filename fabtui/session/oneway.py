@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from fabtui.fabric.events import Kind, event
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
+from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
 from fabtui.session.addresses import Address, Target, packet_bytes
 from fabtui.session.pump import EventPump
@@ -34,13 +35,13 @@ class OneWay:
     Args:
         pump: Where results go.
         remotes: The nodes, by name.
-        attempt: Counts an attempt at something, and returns how many there were.
+        model: What is known so far.
     """
 
-    def __init__(self, pump: EventPump, remotes: dict[str, Remote], attempt: Callable[..., int]) -> None:
+    def __init__(self, pump: EventPump, model: Model, remotes: dict[str, Remote]) -> None:
         self._pump = pump
         self._remotes = remotes
-        self._attempt = attempt
+        self._model = model
         self._token = secrets.token_hex(16)
 
     async def run(self, targets: list[Target]) -> None:
@@ -142,12 +143,17 @@ class OneWay:
             if isinstance(row.get("number"), int)
         }
 
+    def _attempt(self, layer: Layer, target: Target) -> int:
+        ends = (target.node, target.peer, target.here.address, target.there.address)
+        before = self._model.addresses.last(layer, *ends)
+        return 1 if before is None else before.attempts + 1
+
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def _datagrams(
         self, target: Target, row: dict[str, Any] | None, came: dict[str, Any] | None, counted: dict[str, Any]
     ) -> Measurement:
-        attempts = self._attempt("udp", *target.key, target.node)
+        attempts = self._attempt(Layer.UDP, target)
         size = target.here.payload(target.there) or 0
         packet = packet_bytes(size, target.here.address) if size else None
         extra: dict[str, Any] = {"payload": size or None}
@@ -180,11 +186,11 @@ class OneWay:
             dst_addr=target.there.address,
             attempts=attempts,
             error=error or None,
-            extra=extra,
+            extra=None if verdict is Verdict.OK else extra,
         )
 
     def _connection(self, target: Target, row: dict[str, Any] | None, ports: Ports) -> Measurement:
-        attempts = self._attempt("tcp", *target.key, target.node)
+        attempts = self._attempt(Layer.TCP, target)
         took = number(row.get("connected")) if row else None
         said = one_line(str(row["connect_error"]), 200) if row and row.get("connect_error") else None
         if took is not None:

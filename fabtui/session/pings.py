@@ -23,8 +23,15 @@ def key_of(row: Any) -> Key | None:
     return key if all(isinstance(part, str) for part in key) else None  # type: ignore[return-value]
 
 
-def read_row(row: Mapping[str, Any], target: Target, attempts: int) -> Measurement:
-    """Return the measurement of one row of the ping probe: a round trip, in ms."""
+def read_row(row: Mapping[str, Any], target: Target, attempts: int, keep: bool = True) -> Measurement:
+    """Return the measurement of one row of the ping probe: a round trip, in ms.
+
+    Args:
+        row: What the node said.
+        target: Whom it asked.
+        attempts: How often it did.
+        keep: Whether what was printed is kept where all is well; there may be a hundred thousand of them.
+    """
     sent, received, loss = (number(row.get(name)) for name in ("sent", "received", "loss"))
     average = number(row.get("rtt_avg"))
     error = one_line(str(row["error"]), 300) if row.get("error") else None
@@ -43,7 +50,7 @@ def read_row(row: Mapping[str, Any], target: Target, attempts: int) -> Measureme
         dst_addr=target.there.address,
         attempts=attempts,
         error=text,
-        raw=raw_of(row),
+        raw=raw_of(row) if keep or verdict is not Verdict.OK else None,
         extra={"loss": loss, "rtt_min": number(row.get("rtt_min")), "rtt_max": number(row.get("rtt_max"))},
     )
 
@@ -71,6 +78,7 @@ def read_whole(row: Mapping[str, Any], target: Target, payload: int, attempts: i
     error = one_line(str(row["error"]), 300) if row.get("error") else None
     verdict, text = judge(sent, received, loss, error)
     packet = packet_bytes(payload, target.here.address)
+    extra = {"loss": loss, "payload": payload, "path_mtu": number(row.get("path_mtu"))}
     if verdict is Verdict.SLOW:
         text = f"{loss or 0:.0f} % loss of echoes of {payload} bytes"
     elif verdict is not Verdict.OK and verdict is not Verdict.INCONCLUSIVE:
@@ -89,8 +97,8 @@ def read_whole(row: Mapping[str, Any], target: Target, payload: int, attempts: i
         dst_addr=target.there.address,
         attempts=attempts,
         error=text,
-        raw=raw_of(row),
-        extra={"loss": loss, "payload": payload, "path_mtu": number(row.get("path_mtu"))},
+        raw=None if verdict is Verdict.OK else raw_of(row),
+        extra=None if verdict is Verdict.OK else extra,
     )
 
 

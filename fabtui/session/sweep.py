@@ -233,13 +233,15 @@ class Sweep:
     async def _mesh(self, new: list[str], old: list[str]) -> None:
         """Test every address against every other: echoes, then one way each."""
         addresses = addresses_of({node: self._model.nodes[node].inventory for node in [*old, *new]})
-        targets = targets_between(new, old, addresses)
+        targets, total = targets_between(new, old, addresses)
         if not targets:
             return
+        if len(targets) < total:
+            self._pump.log("notice", f"mesh: {len(targets)} of {total} pairs of addresses are asked")
         if self._wants("ping"):
-            await Mesh(self._pump, self._model, self.remotes, self.bed.attempt).run(targets)
+            await Mesh(self._pump, self._model, self.remotes).run(targets)
         if self._wants("udp"):
-            await OneWay(self._pump, self.remotes, self.bed.attempt).run(targets)
+            await OneWay(self._pump, self._model, self.remotes).run(targets)
 
     # -- ranks --------------------------------------------------------------------------------------------------------
 

@@ -32,25 +32,39 @@ def inventory(*addresses: str, down: tuple[str, ...] = ()) -> dict[str, Any]:
 
 def test_targets_are_every_address_pair_of_a_family() -> None:
     addresses = {"a": [one("10.0.0.1"), one("fd00::1")], "b": [one("10.0.0.2"), one("10.1.0.2", 1)], "c": []}
-    found = targets_between(["b", "c"], ["a"], addresses)
+    found, total = targets_between(["b", "c"], ["a"], addresses)
+    assert total == len(found), "the IPv6 address has nobody to talk to"
     assert [(t.node, t.here.address, t.peer, t.there.address) for t in found] == [
         ("a", "10.0.0.1", "b", "10.0.0.2"),
         ("a", "10.0.0.1", "b", "10.1.0.2"),
         ("b", "10.0.0.2", "a", "10.0.0.1"),
         ("b", "10.1.0.2", "a", "10.0.0.1"),
     ]
-    assert targets_between([], ["a", "b"], addresses) == [], "two nodes that were asked before"
+    assert targets_between([], ["a", "b"], addresses) == ([], 0), "two nodes that were asked before"
 
 
 def test_of_very_many_addresses_those_of_one_rail_are_all_asked() -> None:
     nodes = [f"n{n}" for n in range(40)]
     addresses = {node: [one(f"10.{r}.0.{n}", r) for r in range(4)] for n, node in enumerate(nodes)}
-    found = targets_between(nodes, [], addresses)
+    found, total = targets_between(nodes, [], addresses)
     pairs = len(nodes) * (len(nodes) - 1)
     same = [t for t in found if t.here.rail == t.there.rail]
-    assert pairs * 16 > MOST_PAIRS
+    assert total == pairs * 16 > MOST_PAIRS
     assert (len(same), len(found)) == (pairs * 4, pairs * 5)
     assert len({(t.here.rail, t.there.rail) for t in found}) > 8, "not always the same rails"
+
+
+@pytest.mark.parametrize("count", [65, 128, 300])
+def test_of_more_still_each_node_is_asked_for_some_of_the_others(count: int) -> None:
+    nodes = [f"n{n}" for n in range(count)]
+    addresses = {node: [one(f"10.{r}.{n // 250}.{n % 250}", r) for r in range(8)] for n, node in enumerate(nodes)}
+    found, _ = targets_between(nodes, [], addresses)
+    assert MOST_PAIRS / 2 < len(found) <= MOST_PAIRS * 1.1
+    peers = {node: {t.peer for t in found if t.node == node} for node in nodes[:: count // 8]}
+    assert len({len(each) for each in peers.values()}) == 1, "nobody is asked for more than the others"
+    ways = {(t.node, t.peer) for t in found}
+    assert all((b, a) in ways for a, b in ways)
+    assert ("n0", "n1") in ways
 
 
 def test_addresses_and_what_fills_their_mtu() -> None:
