@@ -47,6 +47,10 @@ def port_lines(record: NodeRecord) -> Lines:
     headings = ["port", "MTU", "interface", "RoCE v2 GID", "P_Keys", "leaf", "link", "errors", "errors at the leaf"]
     lines = section("RDMA ports in detail") + table(headings, rows, styles)
     lines += [[(f"  {text_of(why, 300)}", MUTED)] for why in _advice(rdma.get("nccl"))]
+    ages = sorted({age for port in known.values() if isinstance(age := port.get("refresh"), int)})
+    if ages:
+        told = "the adapter's own counters (hw_counters) are read anew after"
+        lines.append([(f"  {told} {', '.join(map(str, ages))} ms", MUTED)])
     if fabric.get("error"):
         lines.append([(f"  the fabric cannot be asked from here: {text_of(fabric['error'], 300)}", MUTED)])
     return lines + _interface_lines(rdma)

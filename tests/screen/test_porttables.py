@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fabtui.fabric.records import NodeRecord
+from fabtui.screen.axis import Seat
+from fabtui.screen.levels import Glyphs
+from fabtui.screen.pairwords import panel_lines, summary_text
 from fabtui.screen.porttables import port_lines
+from fabtui.screen.words import plain
+from tests.conftest import ModelMaker
 
 
 def drawn(rdma: dict[str, Any] | None = None, fabric: dict[str, Any] | None = None) -> str:
@@ -20,7 +26,7 @@ def test_nothing_where_nobody_looked() -> None:
 def test_what_both_looks_tell_stands_in_one_row() -> None:
     port = {"ca": "mlx5_0", "port": 1, "netdev": "eth0", "active_mtu": 1024, "max_mtu": 4096, "pkeys": ["0xffff"]}
     rdma = {
-        "ports": [{**port, "gid_index": 5, "ipv4": "10.0.0.1", "errors": {"symbol_error": 65535}}],
+        "ports": [{**port, "gid_index": 5, "ipv4": "10.0.0.1", "refresh": 10, "errors": {"symbol_error": 65535}}],
         "nccl": {"gid_why": "leave NCCL_IB_GID_INDEX unset", "hca_why": "leave NCCL_IB_HCA unset"},
         "nics": [{"interface": "eth0", "link": "yes", "speed": 100000, "fastest": 200000, "discards": {"rx_x": 4}}],
     }
@@ -44,6 +50,7 @@ def test_what_both_looks_tell_stands_in_one_row() -> None:
     assert "leave NCCL_IB_HCA unset" in text
     assert "100 Gb/s  200 Gb/s" in text
     assert "rx_x 4" in text
+    assert "read anew after 10 ms" in text
 
 
 def test_what_is_not_known_is_not_zero() -> None:
@@ -53,3 +60,20 @@ def test_what_is_not_known_is_not_zero() -> None:
     row = next(line for line in text.splitlines() if line.strip().startswith("m/1"))
     assert "0" not in row
     assert "the fabric cannot be asked from here: no umad" in text
+
+
+def test_a_pair_tells_what_looks_found_of_its_ports(make_model: Callable[[], ModelMaker]) -> None:
+    maker = make_model().start("ab")
+    ends = []
+    for number, node in enumerate("ab"):
+        maker.add("inventory", node=node, value={"ib": [{"ca": "mlx5_0", "port": 1}]})
+        ends.append({"number": number, "node": node, "index": 0, "kind": "gpu", "nic": "mlx5_0"})
+    maker.add("endpoints", endpoints=ends)
+    port = {"port": 1, "state": "Down", "physical_state": "Polling", "link_layer": "InfiniBand"}
+    maker.add("look", node="b", probe="ibstat", value={"cas": [{"ca": "mlx5_0", "type": "MT4123", "ports": [port]}]})
+    maker.measured("p2p", "a:0", "b:0", "failed", error="unreachable")
+    model = maker.model()
+    source, target = (Seat(node, node, "0", number, True, False) for number, node in enumerate("ab"))
+    text = "\n".join(plain(line) for line in panel_lines(model, source, target, Glyphs(plain=False)))
+    assert "b mlx5_0/1: Down, physical state Polling: no signal from the other end" in text
+    assert "b mlx5_0/1: Down" in summary_text(model, source, target)
