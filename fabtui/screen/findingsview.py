@@ -59,10 +59,11 @@ class FindingsScreen(DetailScreen):
 
     def action_go(self, number: int) -> None:
         """Go to the first cell of a finding."""
+        app = self.fabric_app
         if number > len(self.found):
+            app.tell(f"there is no finding {number}")
             return
         cells = self.found[number - 1].cells
-        app = self.fabric_app
         place = app.main.source.axis.position
         for pair in sorted(cells):
             ends = [app.model.number(name) for name in pair]

@@ -9,15 +9,12 @@ from textual.content import Content
 from textual.screen import Screen
 
 from fabtui.fabric.outcome import exit_code
+from fabtui.screen.arrangement import LEAST_HEIGHT, LEAST_WIDTH
 from fabtui.screen.textline import TextLine
 from fabtui.screen.words import clock_text
 
 if TYPE_CHECKING:
     from fabtui.screen.app import FabricApp
-
-#: Below this there is no room for a pair and what is wrong with it, or for a list of more than one.
-LEAST_WIDTH = 30
-LEAST_HEIGHT = 6
 
 
 class SmallScreen(Screen[None]):

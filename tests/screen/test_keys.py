@@ -20,7 +20,7 @@ from fabtui.screen.app import FabricApp
 from fabtui.screen.commands import binding_groups, bindings_of
 from fabtui.screen.scope import Zoom
 from tests.screen.conftest import Opened, screen_text
-from tests.screen.fakefeed import FAILED, FakeFeed, Story, big_sweep, sweep_of_two
+from tests.screen.fakefeed import FAILED, SLOW, TIMEOUT, FakeFeed, Story, big_sweep, sweep_of_two
 
 TO_THE_BAD = ("right_square_bracket", "right_square_bracket")
 
@@ -198,6 +198,18 @@ CASES: dict[str, Case] = {
     "node.copy": Case(lambda w: "n000" in w.app.clipboard, before=("n",)),
     "preflight.all": Case(lambda w: w.text != w.before["text"], before=("P",), size=(120, 60)),
     "preflight.copy": Case(lambda w: "memlock" in w.app.clipboard, before=("P",)),
+    "main.findings": Case(lambda w: w.screen == "FindingsScreen"),
+    "findings.go-1": Case(lambda w: "about no cell of the grid" in w.told, before=("F",)),
+    "findings.go-2": Case(lambda w: w.screen == "MainScreen" and w.cursor == FAILED, before=("F",)),
+    "findings.go-3": Case(lambda w: w.screen == "MainScreen" and w.cursor == TIMEOUT, before=("F",)),
+    "findings.go-4": Case(lambda w: w.screen == "MainScreen" and w.cursor == SLOW, before=("F",)),
+    **{
+        f"findings.go-{number}": Case(lambda w: "about no cell of the grid" in w.told, before=("F",))
+        for number in (5, 6, 7, 8)
+    },
+    "findings.go-9": Case(lambda w: "there is no finding 9" in w.told, before=("F",)),
+    "findings.copy": Case(lambda w: "n002 failed" in w.app.clipboard, before=("F",)),
+    "pair.copy-command": Case(lambda w: w.app.clipboard.startswith("fabtui "), before=(*TO_THE_BAD, "enter")),
     "detail.back": Case(lambda w: w.app.screen is w.app.main, before=("enter",)),
     "detail.down": Case(lambda w: w.scrolled == 1, before=("question_mark",), size=DETAIL),
     "detail.up": Case(lambda w: w.scrolled == w.before["scrolled"] - 1, before=("question_mark", "end"), size=DETAIL),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fabtui.screen.small import LEAST_HEIGHT, LEAST_WIDTH
+from fabtui.screen.arrangement import LEAST_HEIGHT, LEAST_WIDTH
 from tests.screen.conftest import Opened, make_app, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
 from tests.screen.test_run import Terminal
