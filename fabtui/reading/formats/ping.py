@@ -25,6 +25,7 @@ _REPLY = re.compile(
 _SPREAD = re.compile(r"min/avg/max/(mdev|stddev|std-dev) = [\d.]{1,15}/[\d.]{1,15}/[\d.]{1,15}/([\d.]{1,15}) ms")
 _ERRORS = re.compile(r"\+(\d{1,9}) errors")
 _PIPE = re.compile(r"\bpipe (\d{1,9})")
+_TIMES = re.compile(r"\S{1,253} +: (?:-|\d{1,9}\.\d{1,9})(?: (?:-|\d{1,9}\.\d{1,9})){0,100}\s*")
 _MOST_REPLIES = 10_000
 
 
@@ -159,7 +160,9 @@ def likely(text: str) -> float:
 def _likely_fping(text: str) -> float:
     if re.search(r"^\S+ +: xmt/rcv/%loss = \d+/\d+/\d+%", text, re.MULTILINE):
         return 0.97
-    if re.search(r"^\S+ +: (?:-|[\d.]+)(?: (?:-|[\d.]+))*\s*$", text, re.MULTILINE):
+    lines = [line for line in text.splitlines()[:2000] if line.strip() and not line.startswith("#")]
+    # A name and a time for each echo is little to go by: most lines have to be such.
+    if lines and sum(_TIMES.fullmatch(line) is not None for line in lines) * 2 > len(lines):
         return 0.8
     return 0.9 if re.search(r"^fping: |for ICMP Echo sent to ", text, re.MULTILINE) else 0.0
 

@@ -92,8 +92,11 @@ def test_no_kind_is_told_twice() -> None:
     assert len({name.lower() for name in formats()}) == len(formats())
 
 
+RPM = "Name        : make\nEpoch       : 1\nVersion     : 3.82\nSize        : 1160684\n"
+
+
 @pytest.mark.parametrize(
-    "text", ["", "\n\n", "hello\n", "a,b,c\n1,2,3\n", "{}", "[]", "0 1 2\n3 4 5\n", "#!/bin/sh\nls\n"]
+    "text", ["", "\n\n", "hello\n", "a,b,c\n1,2,3\n", "{}", "[]", "0 1 2\n3 4 5\n", "#!/bin/sh\nls\n", RPM]
 )
 def test_foreign_text_is_of_no_kind(text: str) -> None:
     result = of_text(text)
