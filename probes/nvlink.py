@@ -7,9 +7,14 @@ from typing import Any, Dict, List, Optional
 
 from fabtui_probes import commands, nvidia_smi, nvml
 from fabtui_probes.formats.nvidia_errors import parse_errors
-from fabtui_probes.formats.nvlink import Gpu, new_gpu, new_link, parse_nvlink_errors, parse_nvlink_status
+from fabtui_probes.formats.nvlink import ERRORS, Gpu, new_gpu, new_link, parse_nvlink_errors, parse_nvlink_status
+from fabtui_probes.gpujudge import Said, count, part
+
+UNITS = {"speed": "GB/s", "counters": "events since the driver was loaded"}
 
 _RAW_LIMIT = 256 * 1024
+#: So many links have only GPUs on boards, where all are connected.
+_BOARD_LINKS = 12
 
 # NVML also counts CRC errors in data packets, but those move on healthy links too (seen on H200).
 _NVML_COUNTERS = (
@@ -200,3 +205,66 @@ def _problem(status: commands.Result, errors: commands.Result, nvml_error: Optio
         if why and not said:
             said.append(why)
     return "; ".join(said[:10]) or None
+
+
+def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
+    """Return what is bad on this node alone: GPUs with fewer or slower links than the others, errors that were counted.
+
+    That links are inactive alone says nothing: GPUs on PCIe have links for bridges that nobody plugged in.
+    """
+    found = value.get("gpus")
+    gpus = [gpu for gpu in found if isinstance(gpu, dict)][:1024] if isinstance(found, list) else []
+    said = Said()
+    kinds: Dict[str, List[Dict[str, Any]]] = {}
+    for gpu in gpus:
+        kinds.setdefault(str(gpu.get("name")), []).append(gpu)
+    for alike in kinds.values():
+        _compared(alike, said)
+    for gpu in gpus:
+        _counted(gpu, said)
+    return said.all()
+
+
+def _compared(gpus: List[Dict[str, Any]], said: Said) -> None:
+    """Compare the links of GPUs of one kind."""
+    active = [[link for link in _links(gpu) if link.get("state") == "active"] for gpu in gpus]
+    most = max(len(links) for links in active)
+    usual = _median([count(link, "speed") for links in active for link in links]) or 0.0
+    for gpu, mine in zip(gpus, active):  # noqa: B905 - Python 3.8 knows no strict=
+        names = [str(link.get("link")) for link in _links(gpu) if link.get("state") == "inactive"]
+        if len(mine) < most and (names or gpu.get("all_inactive") or mine):
+            which = ": %s inactive" % _some(names) if names and mine else ""
+            text = "%d of the %d NVLinks that other GPUs have are active%s" % (len(mine), most, which)
+            # On boards all GPUs are connected; between cards, bridges are plugged in where somebody wants them.
+            board = most >= _BOARD_LINKS and "PCIe" not in str(gpu.get("name"))
+            said.of(gpu, "nvlink", "bad" if board else "warn", text)
+        slow = [str(link.get("link")) for link in mine if (count(link, "speed") or usual) < 0.9 * usual]
+        if slow:
+            said.of(gpu, "nvlink", "warn", "NVLinks %s are slower than the usual %g GB/s" % (_some(slow), usual))
+
+
+def _links(gpu: Dict[str, Any]) -> List[Dict[str, Any]]:
+    found = gpu.get("links")
+    return [link for link in found if isinstance(link, dict)] if isinstance(found, list) else []
+
+
+def _median(numbers: List[Optional[float]]) -> Optional[float]:
+    known = sorted(number for number in numbers if number is not None)
+    return known[len(known) // 2] if known else None
+
+
+def _some(names: List[str], most: int = 8) -> str:
+    return ", ".join(names[:most]) + (" and %d more" % (len(names) - most) if len(names) > most else "")
+
+
+def _counted(gpu: Dict[str, Any], said: Said) -> None:
+    """Tell what was counted since the driver was loaded: long ago or now, only a second look can say."""
+    totals: Dict[str, int] = {}
+    for link in _links(gpu):
+        for name, total in part(link, "counters").items():
+            if name in ERRORS and isinstance(total, int) and not isinstance(total, bool) and total > 0:
+                totals[name] = totals.get(name, 0) + total
+    if totals:
+        words = ", ".join("%d %s" % (total, name.replace("_", " ")) for name, total in sorted(totals.items()))
+        verdict = "warn" if totals.get("link_recovery_failed_events") else "note"
+        said.of(gpu, "nvlink", verdict, "NVLink errors since the driver was loaded: %s" % words)

@@ -223,3 +223,67 @@ def test_run_without_nvlink_is_no_error(tmp_path: Path, monkeypatch: pytest.Monk
 def test_run_when_the_tool_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_smi(tmp_path, monkeypatch, "exec sleep 60")
     assert nvlink.run({}, None, 1.0)["error"] == "nvidia-smi did not end in time"
+
+
+Played = tuple[str, float | None, dict[str, int | None]]
+
+
+def judged(*gpus: list[Played], names: str = "AAAA", **more: Any) -> list[tuple[str, str]]:
+    """Judge GPUs, each given as its links: state, speed, counters."""
+    found = [
+        {
+            "index": index,
+            "name": names[index],
+            "links": [
+                {"link": at, "state": state, "speed": speed, "counters": counters}
+                for at, (state, speed, counters) in enumerate(links)
+            ],
+            **more,
+        }
+        for index, links in enumerate(gpus)
+    ]
+    return [(one["verdict"], one["text"]) for one in nvlink.judge({"gpus": found})]
+
+
+FINE: Played = ("active", 25.0, {"crc": 0, "replay": None})
+OFF: Played = ("inactive", None, {})
+
+
+def test_healthy_links_are_not_bad() -> None:
+    assert judged([FINE] * 4, [FINE] * 4) == []
+    assert judged([OFF] * 3, [OFF] * 3) == [], "no bridge is plugged in"
+    assert judged([FINE, OFF], [FINE, OFF]) == [], "one bridge on each"
+    assert judged([FINE] * 4, [OFF] * 4, names="AB") == [], "another kind of GPU"
+    assert judged([], []) == []
+
+
+def test_a_gpu_with_fewer_links() -> None:
+    text = "GPU 1: 10 of the 12 NVLinks that other GPUs have are active: 10, 11 inactive"
+    assert judged([FINE] * 12, [FINE] * 10 + [OFF] * 2, [FINE] * 12) == [("bad", text)]
+    text = "GPU 1: 0 of the 12 NVLinks that other GPUs have are active"
+    assert judged([FINE] * 12, [OFF] * 12) == [("bad", text)]
+    assert judged([FINE] * 12, [], all_inactive=True)[-1] == ("bad", text)
+    text = "GPU 1: 0 of the 4 NVLinks that other GPUs have are active"
+    assert judged([FINE] * 4, [OFF] * 4) == [("warn", text)], "there may be one bridge only"
+
+
+def test_slow_links() -> None:
+    slow: Played = ("active", 12.5, {})
+    text = "GPU 1: NVLinks 0 are slower than the usual 25 GB/s"
+    assert judged([FINE] * 4, [slow, FINE, FINE, FINE]) == [("warn", text)]
+
+
+def test_counted_errors() -> None:
+    noisy: Played = ("active", 25.0, {"crc": 3, "replay": 1, "fec_errors_0": 10**9, "tx_packets": 5})
+    text = "GPU 0: NVLink errors since the driver was loaded: 3 crc, 1 replay"
+    assert judged([noisy, FINE]) == [("note", text)]
+    failed: Played = ("active", 25.0, {"link_recovery_failed_events": 1})
+    assert judged([failed])[0][0] == "warn"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{}, {"gpus": 3}, {"gpus": [None, {"links": 3}, {"links": [{}, None, {"state": "active", "speed": "x"}]}]}],
+)
+def test_any_value_is_judged(value: dict[str, Any]) -> None:
+    assert all(set(one) == {"subject", "verdict", "text"} for one in nvlink.judge(value))
