@@ -33,7 +33,10 @@ def _reference(gpus: list[str], kinds: str, sizes: tuple[int, ...]) -> dict[str,
 
 
 def _nccl_tests(program: str, count: int) -> dict[int, float] | None:
-    """Return the busbw (GB/s, in place where there is such a column) of each size, or None where it is not there."""
+    """Return the busbw (GB/s) of each size, or None where the program is not there.
+
+    It has two columns. Ours sums in place, and sends from memory that nothing is received into: the other column.
+    """
     path = shutil.which(program)
     if path is None:
         return None
@@ -45,8 +48,9 @@ def _nccl_tests(program: str, count: int) -> dict[int, float] | None:
     for line in done.stdout.splitlines():
         if re.match(r"\s*\d+\s+\d+\s+float\s", line):
             fields = line.split()
-            found[int(fields[0])] = float(fields[-2])
+            found[int(fields[0])] = float(fields[-6] if program.startswith("sendrecv") else fields[-2])
     assert set(found) == set(SIZES), done.stdout
+    print("\n" + "\n".join(line for line in done.stdout.splitlines() if re.match(r"\s*(\d|#\s+size)", line)))
     return found
 
 
