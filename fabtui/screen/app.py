@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.color import ColorSystem
@@ -31,6 +31,7 @@ from fabtui.screen.pulse import Pulse
 from fabtui.screen.settings import ScreenSettings
 from fabtui.screen.small import fit
 from fabtui.screen.theming import RAMP_OF_SYSTEM, ramp_of
+from fabtui.screen.title import lost_nodes
 from fabtui.screen.usersettings import UserSettings
 
 if TYPE_CHECKING:
@@ -44,7 +45,6 @@ BAD_INPUT = 2
 BROKEN = 3
 
 _SYSTEMS = {"24": ColorSystem.TRUECOLOR, "256": ColorSystem.EIGHT_BIT, "16": ColorSystem.STANDARD}
-_NO_TEST = "a recording cannot be tested again"
 
 
 class FabricApp(App[int]):
@@ -250,8 +250,11 @@ class FabricApp(App[int]):
             top.draw()
 
     def _tick(self) -> None:
-        if self.running and self._main is not None:
-            self._main.draw_title()
+        if self._main is None:
+            return
+        gone = self.feed is not None and self.feed.can_test and lost_nodes(self.model)
+        if self.running or gone:
+            self._main.tick()
 
     @property
     def running(self) -> bool:
@@ -273,8 +276,9 @@ class FabricApp(App[int]):
         return self.model.elapsed + self._clock() - self._heard
 
     def now(self) -> float:
-        """Return the time of the session, seconds since the epoch: that of the recording in a replay."""
-        return self.model.started + self.elapsed()
+        """Return the time, seconds since the epoch; in a replay that of the recording."""
+        live = self.feed is not None and self.feed.can_test and self.model.started
+        return self.model.now + (self._clock() - self._heard if live else 0.0)
 
     @property
     def badges(self) -> list[str]:
@@ -282,6 +286,10 @@ class FabricApp(App[int]):
         badges = list(self.feed.badges) if self.feed is not None else []
         badges += self._own.badges
         return [self._trouble_badge, *badges] if self._trouble_badge else badges
+
+    def beat(self) -> None:
+        """Have what changed drawn soon."""
+        self._pulse.beat()
 
     # -- what screens ask for -----------------------------------------------------------------------------------------
 
@@ -306,57 +314,6 @@ class FabricApp(App[int]):
         from fabtui.screen.node import NodeScreen
 
         self.push_screen(NodeScreen(node))
-
-    def can_test(self) -> bool:
-        """Say whether tests can be run, and tell the user when not."""
-        if self.feed is None:
-            self.tell("the session has not begun")
-            return False
-        if not self.feed.can_test:
-            self.tell(_NO_TEST)
-            return False
-        return True
-
-    def retest(self, pairs: Sequence[tuple[Seat, Seat]]) -> None:
-        """Test pairs again."""
-        if not self.can_test() or self.feed is None:
-            return
-        wanted = [
-            (str(self.model.endpoints[a.number]), str(self.model.endpoints[b.number]))
-            for a, b in pairs
-            if a.number is not None and b.number is not None and a.number != b.number
-        ]
-        if not wanted:
-            self.tell("there is nothing to test between these two")
-            return
-        self.tell("testing again: " + ", ".join(f"{one_line(a, 40)} > {one_line(b, 40)}" for a, b in wanted))
-        self.run_worker(self._test(self.feed.retest(wanted)), name="retest", exit_on_error=False)
-
-    def sweep(self) -> None:
-        """Run the whole sweep again."""
-        if self.can_test() and self.feed is not None:
-            self.tell("sweeping again")
-            self.run_worker(self._test(self.feed.sweep()), name="sweep", exit_on_error=False)
-
-    async def _test(self, testing: Awaitable[None]) -> None:
-        try:
-            await testing
-        except Exception as error:
-            self.tell(f"the test ended with an error: {one_line(f'{type(error).__name__}: {error}', 200)}", bad=True)
-        self._pulse.beat()
-
-    def pause(self) -> None:
-        """Start no new test, or go on."""
-        if self.feed is None:
-            return
-        self.feed.pause(not self.model.paused)
-        self._pulse.beat()
-
-    def toggle_watch(self) -> None:
-        """Test pairs again in the background, or stop that."""
-        if self.can_test() and self.feed is not None:
-            self.feed.watch(not self.model.watching)
-            self._pulse.beat()
 
     # -- files --------------------------------------------------------------------------------------------------------
 

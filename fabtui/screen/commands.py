@@ -65,8 +65,10 @@ def binding_groups() -> list[tuple[str, type[DOMNode]]]:
     from fabtui.screen.findingsview import FindingsScreen
     from fabtui.screen.grid import GridView
     from fabtui.screen.jump import JumpScreen
+    from fabtui.screen.logview import LogView
     from fabtui.screen.main import MainScreen
     from fabtui.screen.node import NodeScreen
+    from fabtui.screen.nodesview import NodesScreen, NodesTable
     from fabtui.screen.pair import PairScreen
     from fabtui.screen.preflight import PreflightScreen
     from fabtui.screen.prompt import Prompt
@@ -79,10 +81,13 @@ def binding_groups() -> list[tuple[str, type[DOMNode]]]:
         ("zoom and find", ZoomingScreen),
         ("grid", GridView),
         ("worst pairs", WorstList),
+        ("event log", LogView),
         ("pair", PairScreen),
         ("node", NodeScreen),
         ("preflight", PreflightScreen),
         ("findings", FindingsScreen),
+        ("nodes", NodesScreen),
+        ("table of nodes", NodesTable),
         ("pair, node and help", DetailScreen),
         ("questions", ConfirmScreen),
         ("jump", JumpScreen),

@@ -16,7 +16,7 @@ from fabtui.screen.wrapping import Lines, between, stacked
 
 if TYPE_CHECKING:
     from fabtui.diagnosis.causes import Cause
-    from fabtui.diagnosis.survey import Survey
+    from fabtui.diagnosis.survey import Survey, Tally
 
 #: Seconds from one look at everything to the next, while things change.
 _BETWEEN = 1.0
@@ -42,6 +42,13 @@ class Findings:
         #: How many pairs of each class are bad.
         self.bad: Counter[PairClass] = Counter()
         self.known = False
+
+    @property
+    def tally(self) -> Tally:
+        """The verdicts of all pairs as of the latest whole look."""
+        from fabtui.diagnosis.survey import Tally
+
+        return Tally() if self._survey is None else self._survey.tally
 
     def step(self, budget: float) -> bool:
         """Go on looking for about ``budget`` seconds; say whether there is more to do."""

@@ -64,13 +64,13 @@ class FindingsScreen(DetailScreen):
             app.tell(f"there is no finding {number}")
             return
         cells = self.found[number - 1].cells
-        place = app.main.source.axis.position
+        place = app.main.scope.source.axis.position
         for pair in sorted(cells):
             ends = [app.model.number(name) for name in pair]
             at = [place.get(end) for end in ends if end is not None]
             if len(at) == 2 and at[0] is not None and at[1] is not None:
-                app.main.grid.move_to(at[0], at[1])
                 self.action_leave()
+                app.main.go_to((at[0], at[1]))
                 return
         app.tell("this finding is about no cell of the grid")
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.color import ColorSystem
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 
 from fabtui.fabric.measurement import Layer, Verdict
+from fabtui.screen import asking
 from fabtui.screen.arrangement import Arrangement, Wishes, arrange, too_small
 from fabtui.screen.blockwords import block_name, block_parts
 from fabtui.screen.cellnews import CellNews
@@ -20,16 +21,19 @@ from fabtui.screen.connecting import ConnectingView
 from fabtui.screen.findings import Findings
 from fabtui.screen.grid import GridView
 from fabtui.screen.legends import layers_of, legend
+from fabtui.screen.logview import LogView
+from fabtui.screen.mainkeys import KEYS
 from fabtui.screen.pace import Pace
 from fabtui.screen.pairwords import status_parts, summary_text
-from fabtui.screen.panel import PANEL_TEXT, PANEL_WIDTH, ColorKey, KeyBar, LogView, SidePanel
+from fabtui.screen.panel import PANEL_TEXT, PANEL_WIDTH, ColorKey, KeyBar, SidePanel
 from fabtui.screen.panelwords import panel_content
 from fabtui.screen.scope import Scope, Zoom
 from fabtui.screen.source import ModelSource
 from fabtui.screen.textline import TextLine
 from fabtui.screen.title import LayerTabs, badges, title_content
 from fabtui.screen.trouble import Trouble
-from fabtui.screen.words import LAYERS, MUTED, Part
+from fabtui.screen.views import view
+from fabtui.screen.words import MUTED, Part
 from fabtui.screen.worst import MOST, WorstList
 from fabtui.screen.wrapping import clipped
 from fabtui.screen.zooming import ZoomingScreen
@@ -64,27 +68,7 @@ class MainScreen(ZoomingScreen):
     # What is behind the widgets is one colour, which need not be drawn anew with each of them.
     BLANK = True
     BINDING_GROUP_TITLE = "Main"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "pair", "pair", id="main.pair", tooltip="look into the cursor's pair, both ways"),
-        Binding("n", "node(0)", "node", id="main.node", tooltip="look at the node of the cursor's row"),
-        Binding("N", "node(1)", id="main.column-node", show=False, tooltip="look at the node of the cursor's column"),
-        Binding("r", "retest", "re-test", id="main.retest", tooltip="test the cursor's pair again, alone"),
-        Binding("R", "sweep", "sweep", id="main.sweep", tooltip="run the whole sweep again"),
-        Binding("w", "watch", "watch", id="main.watch", tooltip="test all again in the background, or stop that"),
-        Binding("space", "pause", "pause", id="main.pause", tooltip="start no new test, or go on"),
-        *(
-            Binding(
-                str(number), f"layer('{layer}')", id=f"main.layer-{layer}", show=False, tooltip=f"show layer {layer}"
-            )
-            for number, layer in enumerate(LAYERS, 1)
-        ),
-        Binding("y", "copy", "copy", id="main.copy", tooltip="copy what is known of the cursor's pair"),
-        Binding("c", "connecting", "nodes", id="main.connecting", tooltip="the nodes' states, and back to the grid"),
-        Binding("P", "preflight", "preflight", id="main.preflight", tooltip="what is wrong with nodes, what differs"),
-        Binding("L", "log", "log", id="main.log", tooltip="make the event log large or small"),
-        Binding("F", "findings", "findings", id="main.findings", tooltip="all that is wrong, and what to type next"),
-        Binding("p", "panel", id="main.panel", show=False, tooltip="show or hide the side panel"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = KEYS
 
     def __init__(self, app: FabricApp) -> None:
         super().__init__(app)
@@ -173,7 +157,7 @@ class MainScreen(ZoomingScreen):
                 widget.display = on
         self.log_view.styles.height = arranged.log
         focus = self.query_one(f"#{arranged.view}")
-        if self.focused is not focus:
+        if self.focused is not focus and not (self.wishes.log and self.focused is self.log_view):
             self.set_focus(focus if focus.can_focus else None, scroll_visible=False)
         if arranged.view == "small":
             self.small_line.show(Content(too_small(width, height)))
@@ -208,10 +192,7 @@ class MainScreen(ZoomingScreen):
         self.keep_order()
         self.fit()
         self.draw_title()
-        warnings = clipped(badges(self.model, self._fabric_app.badges), self.size.width, self._glyphs.ellipsis)
-        self.badge_line.show(Content.assemble(*warnings))
-        if self.badge_line.display != bool(warnings):
-            self.badge_line.display = bool(warnings)
+        self._draw_badges()
         if self.view == "connecting":
             self.nodes_view.put(self.model, self._fabric_app.settings.title)
         else:
@@ -219,8 +200,24 @@ class MainScreen(ZoomingScreen):
                 self._fabric_app.draw_again(0.05)
             self._draw_around()
         width = self.size.width
-        self.log_view.put(self.model, self._arrangement.log, width, self._glyphs.ellipsis)
+        large = self.wishes.log
+        self.log_view.put(self.model, self._arrangement.log, width, self._glyphs.ellipsis, large=large)
         self._draw_keys()
+
+    def _draw_badges(self) -> None:
+        """Bring the lasting warnings up to date."""
+        app = self._fabric_app
+        warnings = clipped(badges(self.model, app.badges, app.now()), self.size.width, self._glyphs.ellipsis)
+        self.badge_line.show(Content.assemble(*warnings))
+        if self.badge_line.display != bool(warnings):
+            self.badge_line.display = bool(warnings)
+
+    def tick(self) -> None:
+        """Bring up to date what goes with the clock."""
+        self.draw_title()
+        self._draw_badges()
+        if self.view != "connecting" and self.panel.display:
+            self.draw_cursor()
 
     def draw_title(self) -> None:
         """Bring the first line up to date."""
@@ -336,30 +333,24 @@ class MainScreen(ZoomingScreen):
         elif self.model.nodes:
             self._fabric_app.open_node(next(iter(self.model.nodes)))
 
-    def action_preflight(self) -> None:
-        """Look at what the nodes were found to be."""
-        from fabtui.screen.preflight import PreflightScreen
-
-        self._fabric_app.push_screen(PreflightScreen(self.nodes_view.latest))
-
     def action_retest(self) -> None:
         """Test the cursor's pair again."""
         seats = self.cursor_seats()
         if seats is not None:
-            self._fabric_app.retest([seats])
+            asking.retest(self._fabric_app, [seats])
 
     def action_sweep(self) -> None:
         """Run the whole sweep again."""
-        self._fabric_app.sweep()
+        asking.sweep(self._fabric_app)
 
     def action_pause(self) -> None:
         """Start no new test, or go on."""
-        self._fabric_app.pause()
+        asking.pause(self._fabric_app)
         self._draw_keys()
 
     def action_watch(self) -> None:
         """Test pairs again in the background, or stop that."""
-        self._fabric_app.toggle_watch()
+        asking.watch(self._fabric_app)
 
     def action_copy(self) -> None:
         """Copy what is known of the cursor's pair."""
@@ -380,13 +371,17 @@ class MainScreen(ZoomingScreen):
         self.wishes = replace(self.wishes, panel=not self.panel.display)
         self.draw()
 
-    def action_findings(self) -> None:
-        """Show all findings."""
-        from fabtui.screen.findingsview import FindingsScreen
-
-        self._fabric_app.push_screen(FindingsScreen())
+    def action_view(self, name: str) -> None:
+        """Show another view: ``nodes``, ``preflight`` or ``findings``."""
+        self._fabric_app.push_screen(view(name, self))
 
     def action_log(self) -> None:
         """Make the event log large or small."""
         self.wishes = replace(self.wishes, log=not self.wishes.log)
         self.draw()
+        self.set_focus(self.log_view if self.wishes.log else self.query_one(f"#{self.view}"), scroll_visible=False)
+
+    def on_log_view_left(self) -> None:
+        """Make the event log small again."""
+        if self.wishes.log:
+            self.action_log()

@@ -6,10 +6,14 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
+from fabtui.diagnosis.preflight import Preflight
 from fabtui.fabric.model import Model, NodeRecord
 from fabtui.fabric.text import clean, one_line
+from fabtui.screen import asking
 from fabtui.screen.detail import DetailScreen, Lines, pairs, section
 from fabtui.screen.gputables import gpu_state_lines, kernel_lines
+from fabtui.screen.levels import Glyphs
+from fabtui.screen.noderow import odd_lines, row_lines
 from fabtui.screen.nodetables import (
     gpu_lines,
     ib_lines,
@@ -22,7 +26,7 @@ from fabtui.screen.nodetables import (
 )
 from fabtui.screen.porttables import port_lines
 from fabtui.screen.preflight import own_lines
-from fabtui.screen.words import MUTED, Part, state_style, time_text
+from fabtui.screen.words import MUTED, Part, clock_text, state_style, time_text
 
 _RAW_LIMIT = 60_000
 
@@ -44,6 +48,7 @@ class NodeScreen(DetailScreen):
             id="node.previous",
             tooltip="look at the previous node",
         ),
+        Binding("r", "look", "look again", id="node.look", tooltip="look at the node again"),
         Binding("y", "copy", "copy", id="node.copy", tooltip="copy what is known of the node"),
     ]
 
@@ -60,6 +65,9 @@ class NodeScreen(DetailScreen):
         parts: list[Part] = [(f" {one_line(self.node, 80)} ", "bold"), ("  ", "")]
         if record is not None:
             parts.append((str(record.state), state_style(record.state)))
+            if record.since and record.state.gone:
+                ago = clock_text(self.fabric_app.now() - record.since)
+                parts.append((f"  for {ago}", "bold $error"))
             if record.since:
                 parts.append((f"  since {time_text(record.since)}", MUTED))
             if record.backend:
@@ -71,7 +79,15 @@ class NodeScreen(DetailScreen):
         record = self._record()
         if record is None:
             return [[("nothing is known of this node", MUTED)]]
-        return node_lines(self.fabric_app.model, record)
+        app = self.fabric_app
+        found, current = app.main.nodes_view.latest.of(app.model)
+        if not current:
+            app.draw_again(1.0)
+        return node_lines(app.model, record, found, width, app.glyphs)
+
+    def action_look(self) -> None:
+        """Look at the node again."""
+        asking.look_again(self.fabric_app, [self.node])
 
     def action_other(self, step: int) -> None:
         """Look at the next or the previous node."""
@@ -87,22 +103,33 @@ class NodeScreen(DetailScreen):
         self.fabric_app.copy("\n".join(lines))
 
 
-def node_lines(model: Model, record: NodeRecord) -> Lines:
-    """Return all that is known of a node."""
+def node_lines(model: Model, record: NodeRecord, found: Preflight, width: int, glyphs: Glyphs) -> Lines:
+    """Return all that is known of a node.
+
+    Args:
+        model: What is known.
+        record: The node.
+        found: The preflight of all nodes.
+        width: Characters across.
+        glyphs: The characters to draw with.
+    """
     lines: Lines = []
     for text, style in ((record.text, state_style(record.state)), (record.note, "$warning")):
         if text:
             lines.append([(f"  {one_line(text, 600)}", style)])
     if record.hint:
         lines.append([("  try: ", MUTED), (one_line(record.hint, 600), "$accent")])
-    lines += _row_lines(model, record)
+    lines += _count_lines(model, record)
+    lines += row_lines(model, record, width, glyphs)
+    lines += odd_lines(found, record, glyphs)
     inventory = record.inventory
     if inventory is None:
         lines += [[], [("  its inventory is not known", MUTED)]]
     else:
-        lines += section("system") + pairs(system_lines(inventory))
-        lines += gpu_lines(inventory) + process_lines(inventory)
+        lines += gpu_lines(inventory, record.looks.get("gpus")) + process_lines(inventory)
     lines += gpu_state_lines(record.looks.get("gpus"), record.looks.get("gpuload"))
+    if inventory is not None:
+        lines += section("system") + pairs(system_lines(inventory))
     lines += nvlink_lines(record.looks.get("nvlink"), record.first_looks.get("nvlink"))
     lines += ib_lines(record.looks.get("ibstat"), inventory) + port_lines(record)
     if inventory is not None:
@@ -111,7 +138,7 @@ def node_lines(model: Model, record: NodeRecord) -> Lines:
     return lines
 
 
-def _row_lines(model: Model, record: NodeRecord) -> Lines:
+def _count_lines(model: Model, record: NodeRecord) -> Lines:
     """Return how the node's endpoints did, counted over their rows and columns."""
     mine = {endpoint.number for endpoint in model.endpoints_of(record.name)}
     untested = sum(1 for src, dst in model.untested if record.name in (src.rpartition(":")[0], dst.rpartition(":")[0]))

@@ -75,8 +75,19 @@ def system_lines(inventory: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def gpu_lines(inventory: dict[str, Any]) -> Lines:
-    """Return the table of GPUs."""
+def _state_of(gpu: dict[str, Any], look: dict[str, Any] | None) -> dict[str, Any]:
+    """Return what the latest look found of a GPU of the inventory, by its PCI bus."""
+    found = dicts((look or {}).get("gpus"))
+    bus = str(gpu.get("bus") or "").lower()
+    return next((one for one in found if bus and str(one.get("bus") or "").lower() == bus), {})
+
+
+def _measured_text(value: Any, unit: str) -> str:
+    return f"{value:.0f} {unit}" if isinstance(value, (int, float)) and not isinstance(value, bool) else "-"
+
+
+def gpu_lines(inventory: dict[str, Any], look: dict[str, Any] | None = None) -> Lines:
+    """Return the table of GPUs: what the inventory has, and what the latest look found of their state."""
     rows = []
     styles: dict[tuple[int, int], str] = {}
     for at, gpu in enumerate(dicts(inventory.get("gpus"))):
@@ -85,21 +96,29 @@ def gpu_lines(inventory: dict[str, Any]) -> Lines:
         link = f"gen{text_of(gen)} x{text_of(width)}" if gen is not None or width is not None else "-"
         if isinstance(width, int) and isinstance(widest, int) and width < widest:
             link += f" of gen{text_of(best)} x{widest}"
-            styles[at, 5] = "$warning"
+            styles[at, 7] = "$warning"
         if gpu.get("error"):
-            styles[at, 9] = "$error"
+            styles[at, 11] = "$error"
+        state = _state_of(gpu, look)
+        hot, limit = state.get("temperature"), state.get("temperature_slowdown")
+        if isinstance(hot, (int, float)) and isinstance(limit, (int, float)) and hot >= limit - 5:
+            styles[at, 4] = "bold $warning"
+        used = state.get("memory_used", gpu.get("memory_used"))
         rows.append(
             [
                 text_of(gpu.get("index")),
                 text_of(gpu.get("name"), 40).removeprefix("NVIDIA "),
                 text_of(gpu.get("bus")),
-                text_of(gpu.get("numa")),
-                f"{size_text(gpu.get('memory_used'))} of {size_text(gpu.get('memory'))}",
+                _measured_text(state.get("utilization"), "%"),
+                _measured_text(hot, "C"),
+                f"{size_text(used)} of {size_text(gpu.get('memory'))}",
+                str(len(dicts(gpu.get("processes"))) or "-"),
                 link,
                 f"{text_of(gpu.get('nic'))} {text_of(gpu.get('nic_path'))}".replace("- -", "-"),
+                text_of(gpu.get("numa")),
                 "MIG" if gpu.get("mig") else "",
-                text_of(gpu.get("uuid")),
                 text_of(gpu.get("error")),
+                text_of(gpu.get("uuid")),
             ]
         )
     if not rows:
@@ -108,7 +127,8 @@ def gpu_lines(inventory: dict[str, Any]) -> Lines:
             text = f"  {len(found)} NVIDIA GPUs on PCI, but the driver shows none"
             return [*section("GPUs"), [(text, "$warning")]]
         return []
-    headings = ["GPU", "name", "PCI", "NUMA", "memory", "PCIe", "nearest NIC", "", "UUID", "problem"]
+    headings = ["GPU", "name", "PCI", "busy", "heat", "memory", "processes", "PCIe", "nearest NIC", "NUMA"]
+    headings += ["", "problem", "UUID"]
     return section("GPUs") + table(headings, rows, styles)
 
 

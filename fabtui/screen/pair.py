@@ -11,6 +11,7 @@ from fabtui.diagnosis.spread import NOTABLE, spread
 from fabtui.fabric.measurement import MESH, Layer, Measurement
 from fabtui.fabric.model import Model
 from fabtui.fabric.text import clean, one_line
+from fabtui.screen import asking
 from fabtui.screen.axis import Seat
 from fabtui.screen.countertable import counter_lines
 from fabtui.screen.detail import DetailScreen, Lines, pairs, section, table
@@ -140,7 +141,7 @@ class PairScreen(DetailScreen):
         pairs_ = [(self.source, self.target)]
         if both:
             pairs_.append((self.target, self.source))
-        self.fabric_app.retest(pairs_)
+        asking.retest(self.fabric_app, pairs_)
 
     def action_turn(self) -> None:
         """Look at the pair from its other end."""

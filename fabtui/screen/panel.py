@@ -11,8 +11,6 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from fabtui.fabric.measurement import Layer
-from fabtui.fabric.model import LogLine, Model
-from fabtui.fabric.text import one_line
 from fabtui.screen.axis import Axis
 from fabtui.screen.legends import Meaning, meanings
 from fabtui.screen.levels import Glyphs, Slot
@@ -20,11 +18,8 @@ from fabtui.screen.pairwords import pair_name
 from fabtui.screen.strips import Palette, ReadyStrip, Runs
 from fabtui.screen.textline import TextLine
 from fabtui.screen.trouble import BadCell
-from fabtui.screen.words import MUTED, Part, failure_text, time_text
-from fabtui.screen.wrapping import Lines, clipped
-
-_LEVEL_STYLES = {"info": "", "notice": "$accent", "warning": "$warning", "error": "bold $error"}
-
+from fabtui.screen.words import MUTED, Part, failure_text
+from fabtui.screen.wrapping import Lines
 
 #: Characters across within the side panel.
 PANEL_TEXT = 45
@@ -131,31 +126,6 @@ class ColorKey(Widget):
             self._strip = ReadyStrip.of_runs(runs, width, Palette(self.rich_style, self._ramp, self._system))
         strip: Strip = self._strip
         return [strip if crop.width == width else strip.crop(crop.x, crop.right)] * min(1, crop.height)
-
-
-class LogView(TextLine):
-    """The last lines of the event log, the newest at the bottom."""
-
-    DEFAULT_CSS = """
-    LogView { height: 2; width: 1fr; }
-    """
-
-    def put(self, model: Model, height: int, width: int, ellipsis: str) -> None:
-        """Show the last lines of a model's log."""
-        lines = list(model.log)[-height:] if height > 0 else []
-        contents = [Content.assemble(*clipped(log_parts(line), width, ellipsis)) for line in lines]
-        contents += [Content("")] * (height - len(contents))
-        self.show(Content("\n").join(contents))
-
-
-def log_parts(line: LogLine) -> list[Part]:
-    """Return a line of the event log."""
-    node = f"{one_line(line.node, 64)} " if line.node else ""
-    return [
-        (f"{time_text(line.time)} ", MUTED),
-        (node, "bold"),
-        (one_line(line.text, 500), _LEVEL_STYLES.get(line.level, "")),
-    ]
 
 
 _ALWAYS = ("app.help", "app.quit")

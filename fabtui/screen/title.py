@@ -8,8 +8,9 @@ from textual import events
 from textual.content import Content
 from textual.message import Message
 
+from fabtui.fabric.events import NodeState
 from fabtui.fabric.measurement import Layer, Verdict
-from fabtui.fabric.model import Model
+from fabtui.fabric.model import Model, NodeRecord
 from fabtui.fabric.text import one_line
 from fabtui.screen.levels import Glyphs
 from fabtui.screen.textline import TextLine
@@ -19,6 +20,8 @@ from fabtui.screen.words import MUTED, Part, about_text, clock_text, plain, verd
 FULL_TABS = 70
 _BAR = 24
 _SHORTEST_BAR = 6
+#: Lost nodes that are named.
+_MOST_LOST = 3
 
 
 def fabric_text(model: Model) -> str:
@@ -183,9 +186,26 @@ class LayerTabs(TextLine):
                 self.post_message(self.Chosen(layer))
 
 
-def badges(model: Model, lasting: list[str]) -> list[Part]:
-    """Return the lasting warnings for one line, short ones first; empty when there are none."""
+def lost_nodes(model: Model) -> list[NodeRecord]:
+    """Return the nodes that were there and are not any more, the latest lost first."""
+    found = [record for record in model.nodes.values() if record.state is NodeState.LOST]
+    return sorted(found, key=lambda record: -record.since)
+
+
+def badges(model: Model, lasting: list[str], now: float) -> list[Part]:
+    """Return the lasting warnings for one line, short ones first; empty when there are none.
+
+    Args:
+        model: What is known.
+        lasting: Warnings of the feed.
+        now: The time, seconds since the epoch.
+    """
     parts: list[Part] = []
+    lost = lost_nodes(model)
+    if lost:
+        shown = ", ".join(f"{one_line(one.name, 40)} for {clock_text(now - one.since)}" for one in lost[:_MOST_LOST])
+        more = f" and {len(lost) - _MOST_LOST} more" if len(lost) > _MOST_LOST else ""
+        parts += [(" LOST ", "bold reverse"), (f" {shown}{more}  ", "bold $error")]
     for badge in lasting:
         parts += [(f" {one_line(badge, 100)} ", "bold reverse"), (" ", "")]
     if model.synthetic:

@@ -36,6 +36,9 @@ class Feed(Protocol):
     async def sweep(self) -> None:
         """Run the whole sweep again over the nodes that are left."""
 
+    async def look(self, nodes: Sequence[str]) -> None:
+        """Look at nodes again, beside what is tested; returns when that is done. A replay does nothing."""
+
     def watch(self, on: bool) -> None:
         """Test pairs again in the background while ``on``, suspects and the stalest first; a replay does nothing."""
 

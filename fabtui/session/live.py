@@ -17,6 +17,7 @@ from fabtui.fabric.text import one_line
 from fabtui.nodes.link import Link, NodeUnreachable
 from fabtui.session import ownprobes
 from fabtui.session.journal import Journal
+from fabtui.session.looks import INVENTORY_DEADLINE, inventory_args
 from fabtui.session.options import SessionOptions
 from fabtui.session.pump import EventPump
 from fabtui.session.ranks import exit_text
@@ -24,7 +25,6 @@ from fabtui.session.remote import ProbeFailed, Remote
 from fabtui.session.sweep import Sweep
 from fabtui.session.watch import Watch
 
-INVENTORY_DEADLINE = 30.0
 #: How long nodes that are ready wait for the others, before the sweep begins without them; they join later.
 SETTLE = 3.0
 #: How long ending may take, whatever the nodes do.
@@ -107,6 +107,12 @@ class LiveFeed:
         """Test pairs again in the background while ``on``."""
         if self._watch is not None:
             self._watch.turn(on, self._first_done)
+
+    async def look(self, nodes: Sequence[str]) -> None:
+        """Look at nodes again, beside what is tested."""
+        if self._sweep is not None:
+            await self._sweep.look_again(nodes)
+            await self._pump.flush()
 
     async def close(self) -> None:
         """End everything on the nodes and close the journal; bounded in time."""
@@ -289,9 +295,8 @@ class LiveFeed:
 
     async def _inventory(self, name: str, remote: Remote) -> None:
         self._state(name, NodeState.LOOKING, backend=remote.link.backend)
-        args = {"pythons": [self._options.remote_python] if self._options.remote_python else []}
         try:
-            value = await remote.probe("inventory", args, INVENTORY_DEADLINE)
+            value = await remote.probe("inventory", inventory_args(self._options), INVENTORY_DEADLINE)
         except ProbeFailed as failed:
             self._state(name, NodeState.FAILED, f"inventory: {one_line(failed.text, 300)}")
             await remote.link.close()

@@ -17,6 +17,7 @@ from fabtui.session.pump import EventPump
 from fabtui.session.remote import ProbeFailed, Remote
 from fabtui_probes import registry
 
+INVENTORY_DEADLINE = 30.0
 LOOK_DEADLINE = 20.0
 CLOCK_DEADLINE = 5.0
 OWN_DEADLINE = 5.5
@@ -49,6 +50,11 @@ _NEEDS = {
 BESIDE_TESTS: Mapping[str, dict[str, Any]] = {"gpus": {"check": False}}
 
 
+def inventory_args(options: SessionOptions) -> dict[str, Any]:
+    """Return what the inventory probe is told."""
+    return {"pythons": [options.remote_python] if options.remote_python else []}
+
+
 class Looks:
     """Runs light probes and tells what they found.
 
@@ -73,6 +79,22 @@ class Looks:
         """Look at what is quick and disturbs no test."""
         await self.look_at(nodes, [probe for probe in EARLY if probe in self._options.probes])
         await self._look_own(nodes)
+
+    async def again(self, nodes: Sequence[str]) -> None:
+        """Look at nodes once more, beside what is tested: what they have, then what is light."""
+        async with asyncio.TaskGroup() as group:
+            for node in nodes:
+                group.create_task(self._inventory(node))
+        chosen = [probe for probe in (*EARLY, "nvlink", "gpus") if probe in self._options.probes]
+        await self.look_at(nodes, chosen, beside_tests=True)
+
+    async def _inventory(self, node: str) -> None:
+        try:
+            value = await self._remotes[node].probe("inventory", inventory_args(self._options), INVENTORY_DEADLINE)
+        except ProbeFailed as failed:
+            self._pump.log("warning", f"inventory: {one_line(failed.text, 300)}", node)
+        else:
+            self._pump.emit(event(Kind.INVENTORY, node=node, value=value))
 
     async def all(self, nodes: Sequence[str]) -> None:
         """Look at everything there is to look at."""

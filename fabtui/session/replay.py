@@ -57,6 +57,9 @@ class ReplayFeed:
     async def sweep(self) -> None:
         """Do nothing: a recording cannot be tested again."""
 
+    async def look(self, nodes: Sequence[str]) -> None:
+        """Do nothing: the nodes of a recording are not there."""
+
     def watch(self, on: bool) -> None:
         """Do nothing: a recording cannot be tested again."""
 

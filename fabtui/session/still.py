@@ -37,6 +37,9 @@ class StillFeed:
     async def sweep(self) -> None:
         """Do nothing: a file cannot be tested again."""
 
+    async def look(self, nodes: Sequence[str]) -> None:
+        """Do nothing: there are no nodes."""
+
     def watch(self, on: bool) -> None:
         """Do nothing: nothing can be tested."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -229,6 +230,10 @@ class Sweep:
     async def _look_at(self, nodes: list[str], probe: str) -> None:
         if self._wants(probe):
             await self.looks.look_at(self._alive(nodes), [probe], beside_tests=True)
+
+    async def look_again(self, nodes: Sequence[str]) -> None:
+        """Look at nodes once more: what they have, and all light probes that disturb no test."""
+        await self.looks.again(self._alive(list(nodes)))
 
     async def _mesh(self, new: list[str], old: list[str]) -> None:
         """Test every address against every other: echoes, then one way each."""

@@ -46,6 +46,7 @@ class FakeFeed:
         self.closed = 0
         self.swept = 0
         self.retested: list[tuple[str, str]] = []
+        self.looked: list[str] = []
         self.error: Exception | None = None
         self.close_takes = 0.0
         self._listeners: list[Callable[[], None]] = []
@@ -79,6 +80,9 @@ class FakeFeed:
 
     async def sweep(self) -> None:
         self.swept += 1
+
+    async def look(self, nodes: Sequence[str]) -> None:
+        self.looked.extend(nodes)
 
     def watch(self, on: bool) -> None:
         self.play([event(Kind.WATCH, on=on, time=self.model.now)])

@@ -148,7 +148,7 @@ async def test_the_view_of_all_findings_goes_to_their_cells(opened: Opened) -> N
         await pilot.press("1")
         await pilot.pause(0.1)
         assert "about no cell" in "".join(note.message for note in app._notifications)
-        await pilot.press("9")
+        await pilot.press("8")
         await pilot.press("2")
         await pilot.pause()
         assert app.screen is app.main

@@ -18,6 +18,7 @@ import fabtui.screen
 from fabtui.fabric.baseline import Baseline
 from fabtui.screen.app import FabricApp
 from fabtui.screen.commands import binding_groups, bindings_of
+from fabtui.screen.nodesview import NodesTable
 from fabtui.screen.scope import Zoom
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FAILED, SLOW, TIMEOUT, FakeFeed, Story, big_sweep, sweep_of_two
@@ -84,6 +85,11 @@ class World:
         return self.app.main.worst_list.cursor
 
     @property
+    def node(self) -> str | None:
+        table = self.app.screen.query("NodesTable")
+        return table.first(NodesTable).chosen if table else None
+
+    @property
     def title(self) -> str:
         return self.text.splitlines()[0]
 
@@ -123,6 +129,26 @@ def with_an_earlier_session(feed: FakeFeed) -> None:
     feed.model.baseline = Baseline.of("earlier", 0.0, sweep_of_two().shadow.measurements())
 
 
+def talkative() -> Story:
+    story = sweep_of_two()
+    for number in range(80):
+        story.log(f"line {number}")
+    return story
+
+
+def log_from(first: int) -> Callable[[World], bool]:
+    """Which line the large log begins with."""
+    return lambda w: f"{first} to {first + 18} of 82" in w.text
+
+
+def chosen(node: str, *before: str) -> Case:
+    return Case(lambda w: w.node == node, before=("t", *before))
+
+
+def sorted_by(heading: str, *before: str) -> Case:
+    return Case(lambda w: heading in w.text, before=("t", *before))
+
+
 IN_THE_MIDDLE = ("down", "down", "right", "right")
 SMALL = (60, 15)
 DETAIL = (80, 12)
@@ -145,6 +171,28 @@ CASES: dict[str, Case] = {
     "main.watch": Case(lambda w: w.feed.model.watching),
     "main.preflight": Case(lambda w: w.screen == "PreflightScreen"),
     "main.pause": Case(lambda w: w.feed.model.paused),
+    "main.nodes": Case(lambda w: w.screen == "NodesScreen"),
+    "log.up": Case(log_from(63), before=("L",), story=talkative),
+    "log.down": Case(log_from(63), before=("L", "up", "up"), story=talkative),
+    "log.page-up": Case(log_from(46), before=("L",), story=talkative),
+    "log.page-down": Case(log_from(64), before=("L", "up"), story=talkative),
+    "log.first": Case(log_from(1), before=("L",), story=talkative),
+    "log.last": Case(log_from(64), before=("L", "up"), story=talkative),
+    "log.leave": Case(lambda w: "event log" not in w.text, before=("L",), story=talkative),
+    "node.look": Case(lambda w: w.feed.looked == ["n000"], before=("n",)),
+    "nodes.up": chosen("n000", "down"),
+    "nodes.down": chosen("n001"),
+    "nodes.first": chosen("n000", "end"),
+    "nodes.last": chosen("n002"),
+    "nodes.page-up": chosen("n000", "end"),
+    "nodes.page-down": chosen("n002"),
+    "nodes.sort-next": sorted_by("state \u25be"),
+    "nodes.sort-previous": sorted_by("node \u25be", "right"),
+    "nodes.invert": sorted_by("node \u25b4"),
+    "nodes.back": Case(lambda w: w.app.screen is w.app.main, before=("t",)),
+    "nodes.open": Case(lambda w: w.screen == "NodeScreen", before=("t",)),
+    "nodes.look": Case(lambda w: w.feed.looked == ["n000"], before=("t",)),
+    "nodes.copy": Case(lambda w: "n002" in w.app.clipboard, before=("t",)),
     "main.layer-health": layer("health"),
     "main.layer-p2p": layer("p2p", "3"),
     "main.layer-world": layer("world"),

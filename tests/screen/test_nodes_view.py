@@ -1,0 +1,200 @@
+"""A node in detail, all nodes as a table, lost nodes, the event log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fabtui.diagnosis.survey import Survey
+from fabtui.fabric.events import Kind, NodeState, event
+from fabtui.screen.app import FabricApp
+from fabtui.screen.levels import Glyphs
+from fabtui.screen.noderow import row_lines
+from fabtui.screen.nodesview import COLUMNS, node_rows
+from fabtui.screen.settings import ScreenSettings
+from fabtui.screen.words import plain
+from tests.screen.conftest import Opened, screen_text, settled
+from tests.screen.fakefeed import FakeFeed, big_sweep, inventory, sweep_of_two
+
+GLYPHS = Glyphs(False)
+
+
+def gpu_look(node: str) -> dict[str, Any]:
+    """What the probe `gpus` finds, of a node whose second GPU is too hot."""
+    gpus = [
+        {
+            "bus": gpu["bus"].upper(),
+            "utilization": 97 if at == 2 else 0,
+            "temperature": 86 if at == 1 else 31,
+            "temperature_slowdown": 87,
+            "power": 118.2,
+            "memory_used": 9 << 30,
+            "reasons": ["gpu_idle", "hw_thermal_slowdown"] if at == 1 else ["gpu_idle"],
+        }
+        for at, gpu in enumerate(inventory(node, 4)["gpus"])
+    ]
+    return {"gpus": gpus}
+
+
+async def test_a_node_shows_its_gpus_its_part_of_the_grid_and_what_is_odd(opened: Opened) -> None:
+    story = sweep_of_two(failed_node=False)
+    story.add(event(Kind.LOOK, node="n000", probe="gpus", value=gpu_look("n000")))
+    value = inventory("n001", 4)
+    value["driver"] = "560.1"
+    for node in ("n001", "n002", "n003"):
+        story.add(event(Kind.NODE, node=node, state="ready", text="", hint=None, backend=""))
+        story.add(event(Kind.INVENTORY, node=node, value=value if node == "n001" else inventory(node, 4)))
+    feed = FakeFeed(story.events)
+    async with opened(feed, size=(160, 70)) as (app, pilot):
+        await pilot.press("n")
+        await pilot.pause()
+        text = screen_text(app)
+        for words in ("97 %", "86 C", "118", "9.0 GiB of 140.4 GiB", "its part of the grid"):
+            assert words in text, words
+        rows = [line.split() for line in text.splitlines() if line.strip().startswith("GPU 1")]
+        assert rows[0][:4] == ["GPU", "1", ".", ".."]
+        assert rows[0][4] == ".!x."
+        await pilot.press("n")
+        await pilot.pause()
+        text = screen_text(app)
+        assert "560.1" in text
+        assert "others: 570.124.06" in text
+        await pilot.press("r")
+        await pilot.pause()
+        assert feed.looked == ["n001"]
+
+
+def test_where_cells_do_not_fit_a_glyph_stands_for_a_node() -> None:
+    story = big_sweep(16, 8)
+    record = story.shadow.nodes["n003"]
+    lines = [plain(line) for line in row_lines(story.shadow, record, 100, GLYPHS)]
+    assert "the worst of its cells" in lines[1]
+    assert lines[3].split() == ["GPU", "0", "." * 16, "GPU", "0", "." * 16]
+    wide = [plain(line) for line in row_lines(story.shadow, record, 320, GLYPHS)]
+    assert "a glyph a cell" in wide[1]
+    assert all(len(line) <= 100 for line in lines)
+
+
+def test_the_rows_of_the_table_count_what_is_bad_and_for_how_long_nodes_are_gone() -> None:
+    model = sweep_of_two().shadow
+    rows = node_rows(model, Survey(model).finish(), {"n001": 2}, model.nodes["n002"].since + 134)
+    assert [(row.record.name, str(row.worst), row.bad, row.odd) for row in rows] == [
+        ("n000", "failed", 3, 0),
+        ("n001", "failed", 3, 2),
+        ("n002", "untested", 0, 0),
+    ]
+    texts = {column.name: column.text(rows[2]) for column in COLUMNS}
+    assert texts["gone for"] == "2:14"
+    assert texts["said"].startswith("connection refused")
+    texts = {column.name: column.text(rows[0]) for column in COLUMNS}
+    assert (texts["GPUs"], texts["ports up"], texts["NCCL"]) == ("4 x H200", "4 of 4 at 400", "2.28.9")
+
+
+async def test_the_table_sorts_by_its_columns_and_opens_nodes(opened: Opened) -> None:
+    feed = FakeFeed(sweep_of_two().events)
+    async with opened(feed) as (app, pilot):
+        await pilot.press("t")
+        await pilot.pause()
+        table = app.screen.query_one("NodesTable")
+
+        def order() -> list[str]:
+            return [line.split()[0] for line in screen_text(app).splitlines()[2:5]]
+
+        assert order() == ["n000", "n001", "n002"]
+        await pilot.press("down")
+        await pilot.press("right")
+        await pilot.pause()
+        assert "state ▾" in screen_text(app)
+        assert order() == ["n002", "n000", "n001"], "what is gone first"
+        assert table.chosen == "n001", "the cursor stays on its node"  # type: ignore[attr-defined]
+        await pilot.press("i")
+        await pilot.pause()
+        assert order() == ["n001", "n000", "n002"]
+        await pilot.press("left", "left")
+        await pilot.pause()
+        assert "said ▾" in screen_text(app)
+        await pilot.press("r")
+        await pilot.pause()
+        assert feed.looked == ["n001"]
+        await pilot.press("y")
+        assert "n002" in app.clipboard
+        await pilot.click("NodesTable", offset=(3, 0))
+        await pilot.pause()
+        assert "node ▾" in screen_text(app)
+        await pilot.press("home", "enter")
+        await pilot.pause()
+        assert type(app.screen).__name__ == "NodeScreen"
+        await pilot.press("escape")
+        assert type(app.screen).__name__ == "NodesScreen"
+        await pilot.press("t")
+        assert app.screen is app.main
+
+
+async def test_a_lost_node_is_told_with_how_long_it_is_gone() -> None:
+    story = sweep_of_two(failed_node=False)
+    story.state("n001", NodeState.LOST, "no heartbeat for 10 s", "ssh n001 uptime")
+    now = [100.0]
+    app = FabricApp(lambda: FakeFeed(story.events), ScreenSettings(colors="24"), clock=lambda: now[0])
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(app, pilot)
+        assert "LOST  n001 for 0:00" in screen_text(app)
+        now[0] += 134
+        app.main.tick()
+        await pilot.press("end")
+        await pilot.pause()
+        text = screen_text(app)
+        assert "LOST  n001 for 2:14" in text
+        assert "n001 lost 2:14 ago: no heartbeat" in text
+        assert "░" in text
+        await pilot.press("N")
+        await pilot.pause()
+        assert "lost  for 2:14" in screen_text(app)
+
+
+async def test_in_a_recording_the_time_a_node_is_gone_is_that_of_the_recording() -> None:
+    story = sweep_of_two(failed_node=False)
+    story.state("n001", NodeState.LOST, "no heartbeat")
+    story.now += 30
+    story.log("the end")
+    now = [100.0]
+    feed = FakeFeed(story.events, can_test=False)
+    app = FabricApp(lambda: feed, ScreenSettings(colors="24"), clock=lambda: now[0])
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settled(app, pilot)
+        now[0] += 1000
+        app.main.tick()
+        await pilot.pause()
+        assert "LOST  n001 for 0:30" in screen_text(app)
+
+
+async def test_the_large_log_scrolls_and_stays_where_it_is_read(opened: Opened) -> None:
+    story = sweep_of_two()
+    for number in range(60):
+        story.log(f"line {number}")
+    feed = FakeFeed(story.events)
+    async with opened(feed, size=(100, 30)) as (app, pilot):
+        await pilot.press("L")
+        await pilot.pause()
+        text = screen_text(app)
+        assert "event log" in text
+        assert "line 59" in text
+        assert "49 to 62 of 62" in text
+        await pilot.press("pageup", "up")
+        await pilot.pause()
+        assert "35 to 48 of 62" in screen_text(app)
+        story.events.clear()
+        story.log("one more")
+        feed.play(story.events)
+        await pilot.pause(0.2)
+        assert "35 to 48 of 63" in screen_text(app), "what is read does not move away"
+        await pilot.press("end")
+        await pilot.pause()
+        assert "one more" in screen_text(app)
+        await pilot.press("home")
+        await pilot.pause()
+        assert "1 to 14 of 63" in screen_text(app)
+        row = app.main.grid.row
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "event log" not in screen_text(app)
+        await pilot.press("down")
+        assert app.main.grid.row == row + 1
