@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from textual import events
 from textual.content import Content
 
+from fabtui.screen.axis import Seat
+from fabtui.screen.blockwords import block_name, block_parts
 from fabtui.screen.pairwords import status_parts
+from fabtui.screen.scope import Zoom
 from fabtui.screen.textline import TextLine
-from fabtui.screen.words import plain
+from fabtui.screen.words import Part, plain
 from fabtui.screen.wrapping import clipped
 
 if TYPE_CHECKING:
@@ -45,8 +48,8 @@ def _show(app: FabricApp, x: int, y: int) -> None:
     region = grid.region
     found = main.query(HoverLine)
     at = grid.cell_at(x - region.x, y - region.y) if grid.display else None
-    seats = main.source.axis.seats
-    if at is None or max(at) >= len(seats):
+    rows, columns = grid.source.rows.seats, grid.source.columns.seats
+    if at is None or at[0] >= len(rows) or at[1] >= len(columns):
         found.set(display=False)
         return
     if not found:
@@ -54,10 +57,22 @@ def _show(app: FabricApp, x: int, y: int) -> None:
         found = main.query(HoverLine)
     line = found.first()
     line.at = (x, y)
-    parts = status_parts(app.model, main.source.layer, seats[at[0]], seats[at[1]], app.glyphs)
+    parts = _words(app, rows[at[0]], columns[at[1]])
     parts = clipped([(" ", ""), *parts, (" ", "")], region.width, app.glyphs.ellipsis)
     line.styles.width = len(plain(parts))
     # Not over the line that is pointed at.
     line.styles.offset = (region.x, region.bottom - 1 if y != region.bottom - 1 else region.y)
     line.show(Content.assemble(*parts), layout=True)
     line.display = True
+
+
+def _words(app: FabricApp, row: Seat, column: Seat) -> list[Part]:
+    """Return what is known of a cell: of a pair, or of all pairs of two nodes."""
+    main = app.main
+    scope = main.scope
+    if scope.zoom is not Zoom.FABRIC:
+        return status_parts(app.model, main.source.layer, row, column, app.glyphs)
+    a, b = scope.blocks.axis.find(row), scope.blocks.axis.find(column)
+    if a is None or b is None:
+        return []
+    return [(f"{block_name(scope, a, b)}  ", "bold"), *block_parts(scope, a, b, app.glyphs)]

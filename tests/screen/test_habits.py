@@ -231,6 +231,34 @@ async def test_the_mouse_over_a_cell_shows_its_value(opened: Opened) -> None:
         assert "n000:1 > n001:1" not in last_line()
 
 
+async def test_the_mouse_and_the_letters_know_orders_and_zooms(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        grid = app.main.grid
+
+        async def over(cell: tuple[int, int]) -> str:
+            places = {grid.cell_at(x, y): (x, y) for y in range(grid.region.height) for x in range(grid.region.width)}
+            await pilot.hover("#grid", offset=places[cell])
+            await pilot.pause()
+            return screen_text(app).splitlines()[grid.region.bottom - 1]
+
+        await pilot.press("s")
+        await pilot.pause(0.1)
+        first = grid.source.rows.seats[0].name
+        assert first == "n000:1"
+        assert (await over((0, 6))).startswith(" n000:1 > n001:2  x failed")
+        await pilot.press("s", "minus")
+        await pilot.pause(0.1)
+        assert "n000 > n001  x 1 failed  T 1 timeout  ! 1 slow  13 ok" in await over((0, 1))
+        await pilot.press("ctrl+o")
+        await pilot.pause()
+        assert isinstance(app.screen, JumpScreen)
+        rows = [t for t in app.screen._targets.values() if t.x == grid.region.x and t.y > grid.region.y]
+        assert len(rows) == 3
+        await pilot.press(letter_at(app, rows[1].x, rows[1].y))
+        await pilot.pause(0.1)
+        assert (app.main.cursor_seats() or (None,))[0].node == "n001"  # type: ignore[union-attr]
+
+
 async def test_copying_is_osc_52_on_the_wire(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
         written: list[str] = []
