@@ -27,6 +27,7 @@ _OURS = (
     "slurm",
     "scontrol",
     "slurmd_log",
+    "limits",
     "recorded",
 )
 #: How much of a text, at its beginning and at its end, tells what it is.

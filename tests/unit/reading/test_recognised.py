@@ -36,8 +36,7 @@ UNTELLABLE = {
 }
 #: Our own recordings: what says only to a reader who knows the command that was run, and why.
 OURS_UNTELLABLE = {
-    "h200x8/fabric.txt": "a choice of nvidia-smi -q by grep",
-    "h200x8/ulimit.txt": "bare numbers",
+    "h200x8/fabric.txt": "a complaint of nvidia-smi about its options",
     "ibsim/00_topology.net": "an input of the simulator",
     "ibsim/ibstat_l.txt": "bare names",
     "ibsim/ibstat_p.txt": "bare GUIDs",

@@ -198,6 +198,36 @@ def test_bsd_counts_answers_that_come_again() -> None:
     assert run["duplicates"] == 1
 
 
+# -- limits ----------------------------------------------------------------------------------------------------------
+
+
+def test_limits_of_a_shell() -> None:
+    text = (
+        "core file size              (blocks, -c) 0\nmax locked memory           (kbytes, -l) 64\n"
+        "open files                          (-n) 20000\nstack size                  (kbytes, -s) 8192\n"
+        "max user processes                  (-u) unlimited\n"
+    )
+    limits = {entry["name"]: entry for entry in told(text, "ulimit")["limits"]}
+    assert limits["max locked memory"] == {"name": "max locked memory", "soft": 65536, "hard": None, "unit": "bytes"}
+    assert limits["open files"]["soft"] == 20000
+    assert limits["max user processes"]["soft"] == "unlimited"
+    assert of_text(text).warnings == ["locked memory is limited to 64 kB: RDMA cannot register its buffers (ulimit -l)"]
+
+
+def test_limits_of_a_process() -> None:
+    text = (
+        "Limit                     Soft Limit           Hard Limit           Units     \n"
+        "Max open files            1024                 524288               files     \n"
+        "Max locked memory         unlimited            unlimited            bytes     \n"
+        "Max nice priority         0                    0                    \n"
+    )
+    limits = {entry["name"]: entry for entry in told(text, "ulimit")["limits"]}
+    assert (limits["open files"]["soft"], limits["open files"]["hard"]) == (1024, 524288)
+    assert limits["max locked memory"]["soft"] == "unlimited"
+    assert len(limits) == 3
+    assert of_text(text).warnings == ["only 1024 files can be open at once (ulimit -n)"]
+
+
 # -- Slurm ------------------------------------------------------------------------------------------------------------
 
 
