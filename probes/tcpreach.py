@@ -29,6 +29,18 @@ def connect(rows: List[Row], end: float) -> None:
 def _connect_some(rows: List[Row], end: float) -> None:
     waiting: Dict[int, Tuple[socket.socket, Row, float]] = {}
     poll = select.poll()
+
+    def harvest(patience: float) -> None:
+        for number, _ in poll.poll(int(1000 * patience)):
+            sock, row, began = waiting.pop(number)
+            poll.unregister(number)
+            failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if failed:
+                row["connect_error"] = os.strerror(failed)
+            else:
+                row["connected"] = round(1000 * (time.monotonic() - began), 3)
+            sock.close()
+
     try:
         for row in rows:
             began = time.monotonic()
@@ -39,16 +51,10 @@ def _connect_some(rows: List[Row], end: float) -> None:
                 continue
             waiting[sock.fileno()] = (sock, row, began)
             poll.register(sock.fileno(), select.POLLOUT)
+            # At once, so that the time is that of the connection and not of starting all the others.
+            harvest(0.0)
         while waiting and time.monotonic() < end:
-            for number, _ in poll.poll(max(1, int(1000 * (end - time.monotonic())))):
-                sock, row, began = waiting.pop(number)
-                poll.unregister(number)
-                failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-                if failed:
-                    row["connect_error"] = os.strerror(failed)
-                else:
-                    row["connected"] = round(1000 * (time.monotonic() - began), 3)
-                sock.close()
+            harvest(max(0.001, end - time.monotonic()))
     finally:
         for sock, row, began in waiting.values():
             row["connect_error"] = "no answer in %.1f s" % (time.monotonic() - began)

@@ -39,9 +39,9 @@ def _cause(model: Model, finding: MeshFinding) -> Cause:
 
 
 def _pairs(model: Model, way: Way) -> Iterable[tuple[str, str]]:
-    """Yield the pairs of endpoints whose data goes this way by itself."""
+    """Yield the pairs of endpoints whose data goes this way by itself; where that is not known, it may be any."""
     for source in model.endpoints_of(way.src):
-        if source.address == way.src_addr:
+        if source.address in (way.src_addr, None):
             for target in model.endpoints_of(way.dst):
-                if target.address == way.dst_addr:
+                if target.address in (way.dst_addr, None):
                     yield str(source), str(target)

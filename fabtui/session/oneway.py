@@ -210,7 +210,7 @@ class OneWay:
             "ms",
             None,
             time.time(),
-            "a TCP connection to a port that the kernel chose, with many others at once",
+            "a TCP connection to a port that the kernel chose",
             src_addr=target.here.address,
             dst_addr=target.there.address,
             attempts=attempts,

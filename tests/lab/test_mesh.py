@@ -24,7 +24,7 @@ from fabtui.session.journal import read_events
 from fabtui_probes import commands
 from tests.lab.network import Network, missing
 
-pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network of namespaces: {missing()}")
+pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
 
 PAIRS = 8 * 7 * 4 * 4
 
