@@ -7,7 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Optional
 
-from fabtui_probes import commands, nvidia_smi
+from fabtui_probes import commands, nvidia_smi, nvml, p2pstatus
 from fabtui_probes.formats import nvidia_smi as listing
 from fabtui_probes.formats import nvidia_topo
 from fabtui_probes.gpujudge import part, texts
@@ -18,7 +18,7 @@ _WANTED = ("read", "write")
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
-    """Ask ``nvidia-smi topo``.
+    """Ask ``nvidia-smi topo`` for the distances and NVML for P2P, or nvidia-smi for that too.
 
     The matrices are of all GPUs of the machine, by the driver's own numbers; with ``CUDA_VISIBLE_DEVICES`` those that
     it leaves are kept.
@@ -29,45 +29,51 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
         str}, "error"}``; see `nvidia_topo`. A capability that this driver does not tell is missing.
     """
     end = time.monotonic() + deadline * 0.9
-    letters = nvidia_topo.CAPABILITIES
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
-    # Two at a time: each of them starts the driver's library anew, and more of them wait for each other.
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(_ask, ["topo", "-m"], end)
-        others = {name: pool.submit(_ask, ["topo", "-p2p", letter], end) for letter, name in letters.items()}
-        listed = pool.submit(_ask, ["-L"], end) if setting is not None else None
-        near = first.result()
-        told = {name: future.result() for name, future in others.items()}
-        kept = visible(setting, listed.result().stdout) if listed else None
+    task = nvml.Task(p2pstatus.read)
+    near = _ask(["topo", "-m"], end)
+    known, _ = task.result(max(0.5, (end - time.monotonic()) / 2))
+    told = known if known and known["tables"] else _by_text(end, setting)
+    kept = visible(setting, told["uuids"])
     matrix = without(nvidia_topo.parse_topology(near.stdout).values, kept)
-    p2p = {
-        name: without(nvidia_topo.parse_p2p(result.stdout).values, kept) for name, result in told.items() if result.ok
-    }
+    p2p = {name: without(table, kept) for name, table in told["tables"].items() if table["columns"]}
     return {
         "matrix": _kept(matrix, "affinity", "nics", "legend") if matrix["columns"] else None,
-        "p2p": {name: _kept(values, "bad", "p2p") for name, values in p2p.items() if values["columns"]},
+        "p2p": {name: _kept(table, "bad", "p2p") for name, table in p2p.items()},
         "raw": {} if near.missing else {"m": near.stdout[:_RAW_LIMIT]},
         "error": None if near.missing else near.why(),
     }
+
+
+def _by_text(end: float, setting: Optional[str]) -> Dict[str, Any]:
+    """Return what `p2pstatus.read` would, from nvidia-smi."""
+    # Two at a time: each of them starts the driver's library anew, and more of them wait for each other.
+    with ThreadPoolExecutor(2) as pool:
+        letters = nvidia_topo.CAPABILITIES
+        asked = {name: pool.submit(_ask, ["topo", "-p2p", letter], end) for letter, name in letters.items()}
+        listed = pool.submit(_ask, ["-L"], end) if setting is not None else None
+        told = {name: future.result() for name, future in asked.items()}
+        gpus = listing.parse_list(listed.result().stdout).values["gpus"] if listed else []
+    uuids: List[Optional[str]] = [None] * (1 + max([gpu["index"] for gpu in gpus], default=-1))
+    for gpu in gpus:
+        uuids[gpu["index"]] = gpu["uuid"]
+    tables = {name: nvidia_topo.parse_p2p(result.stdout).values for name, result in told.items() if result.ok}
+    return {"uuids": uuids, "tables": tables}
 
 
 def _ask(argv: List[str], end: float) -> commands.Result:
     return commands.run(["nvidia-smi", *argv], end - time.monotonic())
 
 
-def visible(setting: Optional[str], text: str) -> Optional[List[str]]:
+def visible(setting: Optional[str], uuids: List[Optional[str]]) -> Optional[List[str]]:
     """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` leaves, by the driver's names (``GPU3``); None if not known.
 
     Args:
         setting: The value of the variable, None when it is unset.
-        text: What ``nvidia-smi -L`` prints.
+        uuids: The UUID of each GPU in the driver's order.
     """
-    gpus = listing.parse_list(text).values["gpus"]
-    if setting is None or not gpus:
+    if setting is None or not uuids:
         return None
-    uuids: List[Optional[str]] = [None] * (1 + max(gpu["index"] for gpu in gpus))
-    for gpu in gpus:
-        uuids[gpu["index"]] = gpu["uuid"]
     # An instance belongs to a GPU, but none of it alone is in these matrices.
     return ["GPU%d" % index for index, instance in nvidia_smi.visible_devices(setting, uuids) if instance is None]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from fabtui_probes.formats import matrices
 from fabtui_probes.formats.base import Format, Notes, Reading
@@ -80,6 +80,21 @@ def parse_topology(text: str) -> Reading:
     return notes.reading(values)
 
 
+def able(
+    rows: List[str], columns: List[str], cells: List[List[Optional[str]]], complete: bool
+) -> Tuple[List[List[str]], Optional[bool]]:
+    """Return the pairs that cannot, ``[row, column, word]``, and whether all can; None where some are not known."""
+    bad: List[List[str]] = []
+    known = complete
+    for row, words in zip(rows, cells):  # noqa: B905 - Python 3.8 knows no strict=
+        for column, word in zip(columns, words):  # noqa: B905
+            if word is None or word == "U" or word not in (*_P2P, "X"):
+                known = False
+            elif word not in (_OK, "X"):
+                bad.append([row, column, word])
+    return bad, False if bad else (True if known else None)
+
+
 def parse_p2p(text: str) -> Reading:
     """Return what GPUs can do to each other.
 
@@ -90,24 +105,19 @@ def parse_p2p(text: str) -> Reading:
     """
     notes = Notes()
     matrix = matrices.parse(text, notes)
-    bad, unknown = [], not matrix.rows
     for row in matrix.rows:
-        for column, cell in zip(matrix.columns, row.cells):  # noqa: B905 - Python 3.8 knows no strict=
-            if cell is None or cell == "U":
-                unknown = True
-            elif cell not in (*_P2P, "X"):
-                unknown = True
+        for cell in row.cells:
+            if cell is not None and cell not in (*_P2P, "X"):
                 notes.puzzled("%s: %s" % (row.name, cell))
-            elif cell not in (_OK, "X"):
-                bad.append([row.name, column, cell])
+    values: Dict[str, Any] = matrices.values(matrix)
+    bad, p2p = able(values["rows"], values["columns"], values["cells"], values["complete"])
     if bad:
         notes.warn("%d of the ordered pairs cannot: %s" % (len(bad), ", ".join(sorted({str(line[2]) for line in bad}))))
     asked = re.search(r"-p2p ([rwnap])\b", matrix.command or "")
-    values: Dict[str, Any] = matrices.values(matrix)
     values.update(
         capability=CAPABILITIES.get(asked.group(1)) if asked else None,
         bad=bad,
-        p2p=False if bad else (None if unknown or not values["complete"] else True),
+        p2p=p2p,
         errors=complain(text, notes),
     )
     return notes.reading(values)

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes import commands, topology
+from fabtui_probes import commands, nvml, topology
 from fabtui_probes.formats import nvidia_topo
 
 from .places import sample
+from .playednvml import NOT_SUPPORTED, UNKNOWN, PlayedNvml
 
 NEAR = sample("h200x8/topo-m.txt")
 P2P = sample("h200x8/topo-p2p-r.txt")
@@ -30,8 +31,22 @@ NIC Legend:
 
 
 @pytest.fixture(autouse=True)
-def all_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the machine that runs the tests is asked."""
+
+    def unavailable() -> None:
+        raise nvml.Unavailable("no driver")
+
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(nvml, "open_library", unavailable)
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> PlayedNvml:
+    library = PlayedNvml(8)
+    library.says["nvmlDeviceGetP2PStatus"] = 0
+    monkeypatch.setattr(nvml, "open_library", lambda: library)
+    return library
 
 
 def play(monkeypatch: pytest.MonkeyPatch, **prints: str | None) -> None:
@@ -79,6 +94,40 @@ def test_visible_gpus_that_are_not_known_hide_none(monkeypatch: pytest.MonkeyPat
     play(monkeypatch, m=NEAR)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     assert len(look()["matrix"]["rows"]) == 8
+
+
+def test_p2p_by_nvml(monkeypatch: pytest.MonkeyPatch, played: PlayedNvml) -> None:
+    play(monkeypatch, m=NEAR)
+    value = look()
+    assert set(value["p2p"]) == {"read", "write", "nvlink", "atomics", "pcie"}
+    text = {name: nvidia_topo.parse_p2p(P2P).values[name] for name in value["p2p"]["read"]}
+    assert value["p2p"]["read"] == text, "as nvidia-smi has it"
+    assert topology.judge(value) == []
+
+
+def test_p2p_by_nvml_in_all_its_words(monkeypatch: pytest.MonkeyPatch, played: PlayedNvml) -> None:
+    play(monkeypatch, m=NEAR)
+    codes = iter([0, 1, 2, 3, 4, 5, 6, 7])
+    played.says[0, "nvmlDeviceGetP2PStatus"] = lambda other, index: next(codes, 0) if index == 0 else 0
+    played.fails[7, "nvmlDeviceGetP2PStatus"] = UNKNOWN
+    value = look()
+    assert value["p2p"]["read"]["cells"][0] == ["X", "OK", "CNS", "GNS", "TNS", "DR", "NS", "U"]
+    assert value["p2p"]["read"]["cells"][7] == [None] * 7 + ["X"]
+    assert (value["p2p"]["read"]["p2p"], value["p2p"]["write"]["p2p"]) == (False, None)
+    assert len(value["p2p"]["read"]["bad"]) == 5
+
+
+def test_visible_gpus_by_nvml(monkeypatch: pytest.MonkeyPatch, played: PlayedNvml) -> None:
+    play(monkeypatch, m=NEAR)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-6,2")
+    value = look()
+    assert value["matrix"]["columns"] == value["p2p"]["read"]["columns"] == ["GPU2", "GPU6"]
+
+
+def test_a_driver_without_p2p_status(monkeypatch: pytest.MonkeyPatch, played: PlayedNvml) -> None:
+    played.fails["nvmlDeviceGetP2PStatus"] = NOT_SUPPORTED
+    play(monkeypatch, m=NEAR, r=P2P)
+    assert list(look()["p2p"]) == ["read"], "nvidia-smi is asked then"
 
 
 def test_no_nvidia_smi(monkeypatch: pytest.MonkeyPatch) -> None:
