@@ -164,7 +164,7 @@ _PROBES: List[Probe] = [
     Probe(
         "topology",
         "how near GPUs and NICs are to each other, and what GPUs can do to each other's memory",
-        "nvidia-smi",
+        "nvidia-smi; for P2P the NVIDIA driver's NVML, or nvidia-smi",
         "matrices: NVLinks or PCIe distance for each pair of devices; P2P read, write, NVLink, atomics for each pair",
         "topology",
     ),
