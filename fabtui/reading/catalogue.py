@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 from typing import NamedTuple
 
 from fabtui_probes.formats import catalogue as of_nodes
@@ -35,6 +36,36 @@ HEAD = 64 * 1024
 #: Less sure than this is not sure at all.
 LEAST = 0.3
 UNKNOWN = "unknown"
+
+
+#: What people call kinds besides their names: tools of a suite, and other words for the same.
+_ALIASES = (
+    (re.compile(r"\w+_perf(?:_mpi)?"), "nccl-tests"),
+    (re.compile(r"ib_(?:write|read|send|atomic)_(?:bw|lat)|raw_ethernet_\w+"), "perftest"),
+    (re.compile(r"osu_\w+"), "osu"),
+    (re.compile(r"iperf"), "iperf3"),
+    (re.compile(r"p2pbandwidthlatencytest|p2p-bandwidth"), "p2pBandwidthLatencyTest"),
+    (re.compile(r"nccl-debug-log|nccl"), "nccl-log"),
+    (re.compile(r"torch-failure|pytorch|torch"), "torch-log"),
+    (re.compile(r"megatron"), "megatron-log"),
+    (re.compile(r"dmesg-\w+|xid"), "dmesg"),
+    (re.compile(r"sstat"), "sacct"),
+    (re.compile(r"nvlink-e|nvlink-errors"), "nvidia-smi-nvlink-e"),
+    (re.compile(r"(?:nvidia-smi-)?nvlink(?:-s|-status)?"), "nvidia-smi-nvlink-s"),
+    (re.compile(r"topo(?:-m)?"), "nvidia-smi-topo-m"),
+    (re.compile(r"topo-p2p"), "nvidia-smi-topo-p2p"),
+)
+
+
+def called(name: str) -> Format | None:
+    """Return the format of a name, whatever its case, of a tool of its suite, or with ``slurm-`` before it."""
+    low = name.lower()
+    by_name = {known.lower(): form for known, form in formats().items()}
+    for one in (low, low.removeprefix("slurm-")):
+        if one in by_name:
+            return by_name[one]
+    alias = next((kind for pattern, kind in _ALIASES if pattern.fullmatch(low)), None)
+    return None if alias is None else formats().get(alias)
 
 
 class Guess(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from fabtui.fabric.errors import InputError
 from fabtui.fabric.text import clean
-from fabtui.reading.catalogue import UNKNOWN, formats, recognise
+from fabtui.reading.catalogue import UNKNOWN, called, formats, recognise
 from fabtui.reading.source import Source
 from fabtui_probes.formats.base import Format
 
@@ -98,10 +98,7 @@ def chosen(kind: str) -> Format:
     Raises:
         InputError: There is none; the names are in the message.
     """
-    form = formats().get(kind)
-    if form is None:
-        lower = {name.lower(): found for name, found in formats().items()}
-        form = lower.get(kind.lower())
+    form = called(kind)
     if form is None:
         raise InputError(f"--as: there is no kind {kind!r}; there are {', '.join(sorted(formats(), key=str.lower))}")
     return form

@@ -12,7 +12,8 @@ _SHELL = re.compile(
     r"^(?P<name>[a-zA-Z][\w ()-]{1,40}?)\s+\((?:(?P<unit>[\w -]{1,20}), )?-(?P<flag>[a-zA-Z])\)\s+(?P<value>\S{1,20})$"
 )
 _DASH = re.compile(
-    r"^(?P<name>[a-z]{2,12})\((?P<unit>blocks|kbytes|seconds)\)\s+(?P<value>\S{1,20})$|^(?P<bare>nofiles|process|locks|rtprio)\s+(?P<number>\S{1,20})$"
+    r"^(?P<name>[a-z]{2,12})\((?P<unit>blocks|kbytes|seconds)\)\s+(?P<value>\S{1,20})$"
+    r"|^(?P<bare>nofiles|process|locks|rtprio)\s+(?P<number>\S{1,20})$"
 )
 _PROC = re.compile(
     r"^Max (?P<name>[a-z ]{3,30}?)\s{2,}(?P<soft>unlimited|\d{1,20})\s+(?P<hard>unlimited|\d{1,20})"

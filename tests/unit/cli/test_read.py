@@ -67,6 +67,23 @@ def test_the_kind_can_be_named(tmp_path: Path, capsys: Out) -> None:
     assert "no summary" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("all_reduce_perf", "nccl-tests"),
+        ("ib_write_bw", "perftest"),
+        ("osu_bw", "osu"),
+        ("slurm-sinfo", "sinfo"),
+        ("p2pbandwidthlatencytest", "p2pBandwidthLatencyTest"),
+        ("nvlink-status", "nvidia-smi-nvlink-s"),
+        ("Dmesg", "dmesg"),
+    ],
+)
+def test_a_tool_names_its_kind(tmp_path: Path, capsys: Out, name: str, kind: str) -> None:
+    assert entry.main(["read", "--json", "--as", name, put(tmp_path / "a.txt", "hello\n")]) == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == kind
+
+
 def test_a_kind_that_is_none_names_all(tmp_path: Path, capsys: Out) -> None:
     assert entry.main(["read", "--as", "pong", put(tmp_path / "a.txt", "hello\n")]) == 2
     error = capsys.readouterr().err
