@@ -63,12 +63,17 @@ def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
         for port in ca.get("ports") or []
     ]
     best: Dict[Tuple[Any, Any], float] = {}
+    active: Dict[Tuple[Any, Any], int] = {}
+    total: Dict[Tuple[Any, Any], int] = {}
     for _, kind, port in ports:
+        total[kind] = total.get(kind, 0) + 1
         if port.get("state") == "Active":
+            active[kind] = active.get(kind, 0) + 1
             best[kind] = max(best.get(kind, 0.0), port.get("rate") or 0.0)
     found = []
     for subject, kind, port in ports:
-        said = portcounts.judge_state(port, kind in best)
+        up = active.get(kind, 0)
+        said = portcounts.judge_state(port, up, total[kind] - up)
         rate = port.get("rate")
         if port.get("state") == "Active" and rate and rate < best[kind]:
             said.append(("slow", "runs at %g Gb/s, others of its kind on this node at %g" % (rate, best[kind])))

@@ -104,12 +104,13 @@ def discards(counters: Dict[str, int]) -> Dict[str, int]:
     return {name: count for name, count in counters.items() if count and _DISCARDS.fullmatch(name)}
 
 
-def judge_state(port: Dict[str, Any], others_active: bool) -> List[Tuple[str, str]]:
+def judge_state(port: Dict[str, Any], active: int, others: int) -> List[Tuple[str, str]]:
     """Return what is wrong with the state of a port.
 
     Args:
         port: With ``state``, ``physical_state``, ``link_layer``.
-        others_active: Whether a port of the same kind is active on the node: this one is likely meant to be, too.
+        active: How many ports of the same kind on the node are active.
+        others: How many are not, this one included.
     """
     state, physical = port.get("state"), port.get("physical_state")
     if state in ("Active", "unknown", None):
@@ -119,11 +120,13 @@ def judge_state(port: Dict[str, Any], others_active: bool) -> List[Tuple[str, st
     if state == "Armed":
         return [("failed", "the subnet manager has not finished configuring it (Armed)")]
     text = "%s, physical state %s" % (state, physical)
-    if physical == "Polling":
-        return [("failed", text + ": no signal from the other end (cable, module, switch port)")]
-    if others_active:
-        return [("failed", text + ", while others of its kind on this node are active")]
-    return [("inconclusive", text + ": not used, or without a cable")]
+    why = ": no signal from the other end (cable, module, switch port)" if physical == "Polling" else ""
+    if active > others:
+        return [("failed", text + (why or ", while most of its kind on this node are active"))]
+    if physical == "Polling" and not active:
+        return [("failed", text + why)]
+    # Of adapters with two ports, or beside the fast ones, many are never used.
+    return [("inconclusive", text + (why or ": not used, or without a cable"))]
 
 
 def judge_counts(port: Dict[str, Any]) -> List[Tuple[str, str]]:

@@ -56,7 +56,8 @@ def _said(record: NodeRecord, ports: list[Port]) -> Iterator[PortTrouble]:
     looks = {probe: record.looks[probe] for probe in _TELLING if probe in record.looks}
     names = {str(port): port for port in ports}
     for one in judgements(Looked(record.name, {}, looks)):
-        verdict = verdict_of(one["verdict"])
+        # A port without a cable may be meant to be so, but not one that an endpoint sends over.
+        verdict = "bad" if (one["probe"], one["verdict"]) == ("ibstat", "inconclusive") else verdict_of(one["verdict"])
         if one["subject"] in names and verdict != "note":
             yield PortTrouble(record.name, names[one["subject"]], verdict, one["text"])
 

@@ -222,7 +222,9 @@ def cas(*ports: dict[str, Any]) -> dict[str, Any]:
     [
         ([{}, {}], []),
         ([{}, {"rate": 200.0}], [("m1/1", "slow")]),
-        ([{}, {"state": "Down", "physical_state": "Disabled", "rate": 40.0}], [("m1/1", "failed")]),
+        ([{}, {}, {"state": "Down", "physical_state": "Disabled", "rate": 40.0}], [("m2/1", "failed")]),
+        ([{}, {"state": "Down", "physical_state": "Disabled", "rate": 40.0}], [("m1/1", "inconclusive")]),
+        ([{}, {"state": "Down", "physical_state": "Polling", "rate": 40.0}], [("m1/1", "inconclusive")]),
         ([{"state": "Down", "physical_state": "Disabled"}], [("m0/1", "inconclusive")]),
         ([{"state": "Down", "physical_state": "Polling", "link_layer": "InfiniBand"}], [("m0/1", "failed")]),
         ([{"state": "Initializing"}], [("m0/1", "failed")]),

@@ -83,6 +83,20 @@ def test_ibstat(name: str, expect: str) -> None:
         assert ports[0][1]["guid"] is None
 
 
+def test_ports_that_are_not_used_do_not_count_as_broken() -> None:
+    """Of four slow ports one is in use; of eight fast ones two are not: only those are broken."""
+    for name, wanted in (
+        (
+            "ibstat/h100-12ca-8ib400-3eth-down.txt",
+            {("mlx5_2/1", "inconclusive"), ("mlx5_7/1", "inconclusive"), ("mlx5_8/1", "inconclusive")},
+        ),
+        ("ibstat/h100-12ca-all-roce-2-down.txt", {("mlx5_5/1", "failed"), ("mlx5_11/1", "failed")}),
+        ("ibstat/h100-12ca-all-roce-active.txt", set()),
+    ):
+        said = ibstat.judge(ibstat.parse_ibstat((REAL / name).read_text()))
+        assert {(one["subject"], one["verdict"]) for one in said} == wanted
+
+
 @pytest.mark.parametrize(("name", "expect"), rows("ping"))
 def test_ping(name: str, expect: str) -> None:
     row = ping.parse_ping((REAL / name).read_text())
