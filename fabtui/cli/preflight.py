@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\
 examples:
-  fabtui preflight --nodes n[060-067]
+  fabtui preflight --nodes 'n[060-067]'
   fabtui preflight --hostfile hosts --all
   fabtui preflight --nodes @rack1 --json before.json
   fabtui preflight --nodes @rack1 --baseline before.json

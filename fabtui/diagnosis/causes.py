@@ -13,6 +13,7 @@ from fabtui.diagnosis.linkstates import link_causes
 from fabtui.diagnosis.meshcauses import mesh_causes
 from fabtui.diagnosis.nextsteps import nic_commands, pair_commands, path_commands, within_commands
 from fabtui.diagnosis.ports import PortNotes
+from fabtui.diagnosis.preflight import preflight_causes
 from fabtui.diagnosis.reports import Cause
 from fabtui.diagnosis.survey import DEAD, Pair, Survey, Tally
 from fabtui.fabric.endpoint import WITHIN_RAIL, Endpoint, PairClass
@@ -74,6 +75,7 @@ class _Search:
         self._flapping()
         self.found += link_causes(self.model)
         self.found += mesh_causes(self.model)
+        self.found += preflight_causes(self.model)
         self._spreads()
         self._untested()
         ranks = {"bad": 0, "warn": 1, "note": 2}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from fabtui.diagnosis.clashes import clashes
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.judged import judged
+from fabtui.diagnosis.reports import Cause
 from fabtui.diagnosis.sockets import sockets
 from fabtui.fabric.factlist import facts_for
 from fabtui.fabric.facts import Compare, FactTable, Odd, fact_table, shown
@@ -22,6 +24,7 @@ NOT_LOOKED_AT = 3
 
 #: So many values of a fact without a majority are told.
 _VALUES_TOLD = 4
+_CAUSES_TOLD = 6
 
 
 class Preflight(NamedTuple):
@@ -60,6 +63,30 @@ def preflight(model: Model) -> Preflight:
     found += _with_odd(said, table.odd)
     found.sort(key=lambda finding: (finding.rank, -len(finding.nodes)))
     return Preflight(found, table, list(_missing(model)))
+
+
+_LATEST: WeakKeyDictionary[Model, tuple[int, Preflight]] = WeakKeyDictionary()
+
+
+def latest_preflight(model: Model) -> Preflight:
+    """Return `preflight` of a model, made anew only when more was found on a node."""
+    known = _LATEST.get(model)
+    if known is None or known[0] != model.looked:
+        known = _LATEST[model] = (model.looked, preflight(model))
+    return known[1]
+
+
+def preflight_causes(model: Model) -> list[Cause]:
+    """Return the findings that count as one line among the causes of a session, none where there are none."""
+    serious = [finding for finding in latest_preflight(model).findings if finding.verdict != "note"]
+    if not serious:
+        return []
+    bad = sum(finding.verdict == "bad" for finding in serious)
+    words = [count(bad, "bad finding")] if bad else []
+    words += [count(len(serious) - bad, "warning")] if len(serious) > bad else []
+    told = tuple(f"{fold(finding.nodes)}: {finding.text}" for finding in serious[:_CAUSES_TOLD])
+    commands = tuple(finding.next for finding in serious[:_CAUSES_TOLD] if finding.next)
+    return [Cause(serious[0].verdict, f"preflight: {', '.join(words)}", evidence=told, next=commands)]
 
 
 def _with_odd(said: list[Finding], odds: Iterable[Odd]) -> list[Finding]:
@@ -107,7 +134,8 @@ def _missing(model: Model) -> Iterable[str]:
     failed: dict[str, list[str]] = {}
     for record in model.nodes.values():
         if record.state.gone:
-            yield one_line(f"{record.name}: {record.text or record.state}", 400)
+            hint = f" ({record.hint})" if record.hint else ""
+            yield one_line(f"{record.name}: {record.text or record.state}{hint}", 400)
         elif record.inventory is None:
             yield f"{fold([record.name])}: not looked at yet"
         for probe, look in record.looks.items():

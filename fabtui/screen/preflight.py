@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from fabtui.diagnosis.preflight import Preflight, preflight
+from fabtui.diagnosis.preflight import Preflight, latest_preflight
 from fabtui.diagnosis.preflightlines import (
     ASCII,
     UNICODE,
@@ -57,7 +57,7 @@ class LatestPreflight:
         same = self._of is not None and self._of[0] is model
         if self._found is not None and same and (self._of == wanted or now < self._again):
             return self._found, self._of == wanted
-        self._found, self._of = preflight(model), wanted
+        self._found, self._of = latest_preflight(model), wanted
         self._again = time.monotonic() + max(LEAST_REST, _REST * (time.monotonic() - now))
         return self._found, True
 

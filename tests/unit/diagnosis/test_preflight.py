@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from fabtui.diagnosis.baseline import Compared, compare, earlier_of
+from fabtui.diagnosis.causes import causes_of
 from fabtui.diagnosis.clashes import clashes
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.judged import judged
-from fabtui.diagnosis.preflight import Preflight, preflight
+from fabtui.diagnosis.preflight import Preflight, latest_preflight, preflight, preflight_causes
 from fabtui.diagnosis.preflightlines import (
     ASCII,
     UNICODE,
@@ -356,3 +357,26 @@ def test_whatever_nodes_send_becomes_lines(seed: int) -> None:
         lines += [plain(line) for line in table_lines(told.table, chosen_facts(told.table, True), 100, UNICODE)]
         assert all(line.isprintable() for line in lines), [line for line in lines if not line.isprintable()]
         json.dumps([one._asdict() for one in told.findings])
+
+
+# -- among the causes of a session ------------------------------------------------------------------------------------
+
+
+def test_what_counts_is_one_line_among_the_causes() -> None:
+    nodes = four()
+    assert preflight_causes(model_of(*nodes)) == []
+    nodes[2] = node("n062", inventory(host="n062", driver="1"), host=memlock("n062", 65536))
+    model = model_of(*nodes)
+    (cause,) = [one for one in causes_of(model) if one.title.startswith("preflight")]
+    assert (cause.verdict, cause.title) == ("bad", "preflight: 1 bad finding, 1 warning")
+    assert cause.evidence[0].startswith("n062: memlock is 64 KiB")
+    assert cause.next[0] == "ssh n062 ulimit -l"
+
+
+def test_it_is_made_anew_only_when_more_was_found() -> None:
+    model = model_of(*four())
+    first = latest_preflight(model)
+    model.apply(event(Kind.LOG, level="info", node=None, text="x"))
+    assert latest_preflight(model) is first
+    model.apply(event(Kind.LOOK, node="n060", probe="host", value=memlock("n060", 65536)))
+    assert latest_preflight(model).exit_code == 1
