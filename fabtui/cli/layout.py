@@ -275,6 +275,11 @@ def _blocks(table: list[list[str]], width: int) -> list[list[int]]:
     return blocks
 
 
+def cut(text: str, width: int) -> str:
+    """Return a line that is no wider than the terminal."""
+    return text if len(text) <= width else text[: max(width - 3, 10)] + "..."
+
+
 def wrapped(start: str, text: str, width: int) -> list[str]:
     """Return a text after what stands before it, wrapped under its own beginning, as lines."""
     pieces = textwrap.wrap(text, max(width - len(start), 20), break_on_hyphens=False) or [""]

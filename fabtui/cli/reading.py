@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fabtui.cli.layout import LONG_UNIT, Layout, wrapped
+from fabtui.cli.layout import LONG_UNIT, Layout, cut, wrapped
 from fabtui.cli.summary import ASCII, UNICODE, summary
 from fabtui.cli.trouble import trouble
 from fabtui.fabric.text import clean, one_line
@@ -11,7 +11,7 @@ from fabtui.reading.result import Result
 #: How much of a text that nobody knows is shown.
 _RAW_LINES = 20
 #: What --json holds and people do not want to see: a chosen part or a matrix stands for it.
-_TOO_MUCH = {"ping-csv": ("rows",)}
+_TOO_MUCH = {"ping-csv": ("rows",), "p2p-test": ("pairs",)}
 
 
 def text_of(result: Result, width: int, plain: bool = False) -> str:
@@ -33,7 +33,7 @@ def text_of(result: Result, width: int, plain: bool = False) -> str:
         lines += _section(
             "units", [f"{name}: {unit}" for name, unit in result.units.items() if len(unit) > LONG_UNIT], width
         )
-        lines += _trouble(result, plain)
+        lines += _trouble(result, width, plain)
     lines += _section("warnings", result.warnings, width)
     lines += _section("not understood", result.unknown, width)
     if not result.known:
@@ -48,18 +48,15 @@ def _about(result: Result) -> str:
     return result.title if result.title.lower().startswith(result.kind.lower()) else f"{result.kind}: {result.title}"
 
 
-def _trouble(result: Result, plain: bool) -> list[str]:
+def _trouble(result: Result, width: int, plain: bool) -> list[str]:
     """Say what is wrong with the pairs of a file, as a summary does of a session."""
     from fabtui.reading.as_model import convertible, model
 
     if not convertible(result.kind):
         return []
     found = model([result])
-    return [line for part in trouble(found, ASCII if plain else UNICODE) if part for line in ("", *_indented(part))]
-
-
-def _indented(lines: list[str]) -> list[str]:
-    return [f"  {line}" for line in lines]
+    parts = [part for part in trouble(found, ASCII if plain else UNICODE) if part]
+    return [line for part in parts for line in ("", *(f"  {cut(one, width - 2)}" for one in part))]
 
 
 def _section(title: str, texts: list[str], width: int) -> list[str]:

@@ -233,3 +233,17 @@ def test_every_kind_is_in_the_manual() -> None:
                 line for line in manual.splitlines() if line.startswith("|") and f"`{name}`" in line.split("|")[1]
             )
             assert line.split("|")[1].rstrip().endswith("*"), name
+
+
+def test_an_isolated_fabric_is_named(tmp_path: Path, capsys: Out) -> None:
+    for a in range(4):
+        for b in range(4):
+            node = "n060" if b < 2 else "n061"
+            said = f"{node} [{b}] : OK {a} -> {b}" if a // 2 == b // 2 or abs(a - b) == 2 else "RuntimeError: timed out"
+            hello = "".join(f"{'n060' if rank < 2 else 'n061'} [{rank}/4]\n" for rank in range(4))
+            if a != b:
+                put(tmp_path / f"p2p-test-{a}-{b}-{10 * a + b}.out", f"{hello}{said}\n")
+    assert entry.main(["read", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "counts  ok 8, failed 4" in out
+    assert "rail-isolated fabric: all 4 pairs across rails fail, all 4 within a rail pass" in out
