@@ -61,6 +61,8 @@ def head_line(found: Preflight) -> Line:
     for verdict, singular in (("bad", "bad finding"), ("warn", "warning"), ("note", "note")):
         if number := sum(finding.verdict == verdict for finding in found.findings):
             words.append(count(number, singular))
+    if found.missing:
+        words.append("not all of what was wanted")
     if len(words) == 1:
         words.append("nothing found")
     return [("preflight: ", "head"), (", ".join(words), "")]

@@ -142,6 +142,7 @@ SYSTEM_FACTS: tuple[Fact, ...] = (
         next="ssh {node} chronyc tracking",
         main=True,
     ),
+    Fact("clock_known", "clock known to within", lambda n: number(n.seen("clock", "uncertainty")), N, "s"),
     Fact("uptime", "up for", host_number("uptime"), N, "s"),
     Fact("load", "load", host_number("processors", "load"), N),
     Fact("hostname", "host name", lambda n: text(n.seen("host", "identity", "hostname")) or text(n.part("host")), U),
