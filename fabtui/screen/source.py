@@ -280,7 +280,7 @@ class ModelSource:
             for at in range(min(_LOOKED_FOR_UNIT, count * count)):
                 found = self.model.measured_for(self.layer, at // count, at % count)
                 if found is not None and found.value is not None:
-                    self._unit = (found.unit, found.bytes)
+                    self._unit = (found.unit, found.asked_bytes)
                     break
         return self._unit or ("", None)
 
