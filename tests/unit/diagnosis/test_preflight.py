@@ -263,9 +263,9 @@ def test_a_port_that_is_down_is_named_once() -> None:
     nodes = []
     for name in ("n0", "n1", "n2"):
         down = name == "n1"
-        found = inventory(host=name, cards=2)
+        found = inventory(host=name, cards=4)
         found["ib"][1]["state"] = "Down" if down else "Active"
-        nodes.append(node(name, found, ibstat=ports("Active", "Down" if down else "Active")))
+        nodes.append(node(name, found, ibstat=ports("Active", "Down" if down else "Active", "Active", "Active")))
     (finding,) = found_on(*nodes).findings
     assert (finding.verdict, finding.nodes) == ("bad", ("n1",))
     assert finding.text.startswith("mlx5_1/1: Down, physical state Polling: no signal")
