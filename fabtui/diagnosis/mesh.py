@@ -19,6 +19,8 @@ from fabtui.fabric.model import Model
 
 #: A round trip this many times the median of its class, and by so many ms above it, is worth a word.
 LATE_RATIO, LATE_MS = 10.0, 1.0
+#: What ways without anything in common are often lost by.
+FULL_TABLE = "a neighbour table that is full loses ways like that (net.ipv4.neigh.default.gc_thresh3, the kernel's log)"
 #: Of so many ways of an address half must lose some, before the address is said to.
 FEWEST_OF_LOSS = 4
 #: More findings of one subject than this are counted, not told.
@@ -104,7 +106,8 @@ class _Mesh:
         found = []
         for scope in self._scopes(self.dead):
             known = all(self.ways[way].arrived is not None for way in scope.ways)
-            evidence = [self.words.count(scope, "address pairs let nothing pass"), self.words.port(scope)]
+            evidence = [FULL_TABLE] if scope.kind is Kind.MANY else []
+            evidence += [self.words.count(scope, "address pairs let nothing pass"), self.words.port(scope)]
             if not known:
                 evidence.append("only echoes were sent, which do not tell the way; --probes udp tells it")
             found.append(
@@ -126,6 +129,8 @@ class _Mesh:
             return f"{where} is cut on all {len(scope.nodes)} nodes"
         if scope.kind is Kind.ACROSS:
             return f"nothing passes {where}"
+        if scope.kind is Kind.MANY:
+            return f"nothing passes between addresses of {where}"
         if scope.kind is Kind.SPLIT:
             return f"{where} is split: {names(scope.nodes)} and the other nodes do not reach each other on it"
         a, b = scope.nodes

@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
+#: More pairs of nodes than this that have nothing in common are told as one.
+MOST_PAIRS = 8
+
 
 class Way(NamedTuple):
     """An ordered pair of addresses: node and address of the source, node and address of the destination."""
@@ -36,6 +39,7 @@ class Kind(StrEnum):
     ACROSS = "across"
     SPLIT = "split"
     PAIR = "pair"
+    MANY = "many"
 
 
 class Scope(NamedTuple):
@@ -241,6 +245,9 @@ class _Search:
         for way in self.left:
             a, b = sorted((way.src, way.dst), key=lambda node: (self._place(node), node))
             by_nodes[a, b].add(way)
+        if len(by_nodes) > MOST_PAIRS:
+            self._add(Kind.MANY, (), set(self.left))
+            return
         for (a, b), ways in sorted(by_nodes.items(), key=lambda item: tuple(map(self._place, item[0]))):
             there, back = {w for w in ways if w.src == a}, {w for w in ways if w.src == b}
             both = {w for w in ways if w.back in ways}

@@ -34,6 +34,9 @@ class ScopeWords:
             return f"rail {scope.rails[0]}"
         if scope.kind is Kind.ACROSS:
             return self._rails(scope)
+        if scope.kind is Kind.MANY:
+            pairs = {frozenset((way.src, way.dst)) for way in scope.ways}
+            return f"{len(pairs)} pairs of nodes that have nothing in common"
         return self._on(scope) if scope.kind is Kind.PAIR else "all nodes"
 
     def subject(self, scope: Scope) -> str:

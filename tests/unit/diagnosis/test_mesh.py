@@ -347,3 +347,15 @@ def test_what_nodes_call_their_interfaces_does_not_get_into_commands() -> None:
     (cause,) = mesh_causes(model)
     assert cause.next[0].startswith("ssh n3 ip -s link show 'eth2; reboot")
     assert all("\x1b" not in text for text in (cause.title, *cause.evidence, *cause.next))
+
+
+def test_many_ways_that_have_nothing_in_common_are_one_finding() -> None:
+    net = Net()
+    chance = random.Random(3)
+    pairs = list(itertools.product(net.nodes, net.rails, net.nodes, net.rails))
+    lost = set(chance.sample([way for way in pairs if way[0] != way[2]], 200))
+    net.drops = lambda *way: way in lost
+    found = [finding for finding in net.findings() if finding.subject is Subject.CUT]
+    assert found[-1].text == "nothing passes between addresses of 28 pairs of nodes that have nothing in common"
+    assert "neighbour table" in found[-1].evidence[0]
+    assert len(found) < 4
