@@ -60,6 +60,7 @@ class _Table:
         self.instances: List[Dict[str, Any]] = []
         self.processes: List[Dict[str, Any]] = []
         self.told = "unknown"
+        self.tables = 0
         self._section = "gpus"
         self._rows = 0
         self._body = False
@@ -70,7 +71,9 @@ class _Table:
             self._rows = 0
         if not cells:
             return
-        if set(line.strip()) <= set("|=+ ") and "=" in line:
+        if _SMI.search(cells[0]):
+            self._begin()
+        elif set(line.strip()) <= set("|=+ ") and "=" in line:
             self._body = True
         elif _RULE.fullmatch(line.strip()[:200]):
             self._rows = 0
@@ -86,6 +89,12 @@ class _Table:
             self._instance(cells, line)
         elif len(self.gpus) < _MAX_ROWS:
             self._gpu(cells, line)
+
+    def _begin(self) -> None:
+        """Begin a table: of several, as ``watch`` or ``-l`` leave them, the last one counts."""
+        self.tables += 1
+        self.gpus, self.instances, self.processes, self.told = [], [], [], "unknown"
+        self._section, self._rows, self._body = "gpus", 0, False
 
     def _gpu(self, cells: List[str], line: str) -> None:
         # Somebody may have kept a part of the table only: what looks like the first line of a GPU is one.
@@ -206,6 +215,8 @@ def parse_nvidia_smi(text: str) -> Reading:
     for line in text.splitlines():
         table.line(line[:400])
     errors = complain(text, notes)
+    if table.tables > 1:
+        notes.warn("%d tables, the last one is told" % table.tables)
     for gpu in table.gpus:
         for name, word in gpu["errors"].items():
             notes.warn("GPU %d: %s is %s" % (gpu["index"], name, word))

@@ -606,3 +606,32 @@ def test_no_instances() -> None:
 def test_what_a_gpu_needs_to_recover(lines: str, action: str | None) -> None:
     (gpu,) = read("nvidia-smi-q", f"GPU 00000000:01:00.0\n    {lines}\n").values["gpus"]
     assert gpu["recovery_action"] == action
+
+
+def test_of_several_tables_the_last_one_is_told() -> None:
+    text = sample("h200x8/smi.txt")
+    reading = read("nvidia-smi", text + text.replace("78W", "99W"))
+    assert [gpu["index"] for gpu in reading.values["gpus"]] == list(GPUS)
+    assert reading.values["gpus"][0]["power"] == 99
+    assert reading.warnings == ["2 tables, the last one is told"]
+
+
+VERBOSE = """\
++-----  Integration  -------+------------------------------------------------+
+| PCIe                      | Pass - All                                     |
+| Info                      | GPU 0 GPU to Host bandwidth:  13.13 GB/s, GPU  |
+|                           |  0 Host to GPU bandwidth:  12.37 GB/s          |
++-----  Hardware  ----------+------------------------------------------------+
+| Diagnostic                | Pass - All                                     |
+| EUD Test                  | Skip - All                                     |
+"""
+
+
+def test_a_diagnostic_that_tells_more() -> None:
+    reading = read("dcgmi-diag", VERBOSE)
+    found = [(test["test"], test["result"], test["of"]) for test in reading.values["tests"]]
+    assert found == [("PCIe", "Pass", "All"), ("Diagnostic", "Pass", "All"), ("EUD Test", "Skip", "All")]
+    (message,) = reading.values["messages"]
+    assert message["kind"] == "info"
+    assert message["text"].endswith("13.13 GB/s, GPU 0 Host to GPU bandwidth:  12.37 GB/s")
+    assert reading.warnings == []
