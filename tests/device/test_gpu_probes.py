@@ -1,0 +1,101 @@
+"""The probes of GPUs on a machine that has some: NVML and nvidia-smi must tell the same."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fabtui.lab.gpus import visible_gpus
+from fabtui_probes import gpuload, gpulook, kernel, nvlink, nvml, p2pstatus, topology
+from fabtui_probes.formats import nvidia_smi, nvidia_smi_q, nvidia_topo
+
+
+def printed(*argv: str) -> str:
+    return subprocess.run(["nvidia-smi", *argv], capture_output=True, text=True, timeout=120, check=False).stdout
+
+
+def nothing(value: dict[str, Any]) -> None:
+    raise AssertionError(value)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def all_gpus() -> Iterator[None]:
+    if not visible_gpus():
+        pytest.skip("needs an NVIDIA GPU")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        yield
+
+
+@pytest.fixture(scope="module")
+def looked(all_gpus: None) -> dict[str, Any]:
+    return gpulook.run({}, nothing, 60.0)
+
+
+#: What does not change from one moment to the next.
+KEPT = (
+    *("uuid", "name", "bus", "serial", "vbios", "persistence", "compute_mode", "mig", "ecc", "ecc_errors", "rows"),
+    *("retired_pending", "memory", "power_limit", "power_limit_default", "recovery"),
+)
+
+
+def test_nvml_and_nvidia_smi_tell_the_same(looked: dict[str, Any]) -> None:
+    text = nvidia_smi_q.parse_query(printed("-q"))
+    assert text.unknown == []
+    assert (looked["source"], looked["error"], looked["disagreements"]) == ("nvml", None, [])
+    assert (looked["driver"], looked["cuda"]) == (text.values["driver"], text.values["cuda"])
+    told = [gpulook.from_query(at, gpu) for at, gpu in enumerate(text.values["gpus"])]
+    assert len(told) == len(looked["gpus"]) > 0
+    for mine, other in zip(looked["gpus"], told, strict=True):
+        assert {key: mine[key] for key in KEPT} == {key: other[key] for key in KEPT}
+        for key in ("generation_max", "width_max"):
+            assert mine["pcie"][key] == other["pcie"][key]
+        assert mine["clocks"]["sm_max"] == other["clocks"]["sm_max"]
+        fabric = [(gpu["fabric"] or {}).get("state") for gpu in (mine, other)]
+        assert fabric[0] == fabric[1]
+        assert (mine["lost"], mine["errors"]) == (None, {})
+    print("NVML took", looked["seconds"], "s; judged:", gpulook.judge(looked))
+
+
+def test_the_list_and_the_table(looked: dict[str, Any]) -> None:
+    listed = nvidia_smi.parse_list(printed("-L"))
+    table = nvidia_smi.parse_nvidia_smi(printed())
+    assert [gpu["uuid"] for gpu in listed.values["gpus"]] == [gpu["uuid"] for gpu in looked["gpus"]]
+    assert (listed.unknown, table.unknown) == ([], [])
+    assert len(table.values["gpus"]) == len(looked["gpus"])
+    assert table.values["driver"] == looked["driver"]
+
+
+def test_topology() -> None:
+    value = topology.run({}, nothing, 60.0)
+    assert value["error"] is None
+    assert value["matrix"]["complete"] is True
+    by_nvml, error = nvml.Task(p2pstatus.read).result(60.0)
+    assert error is None
+    for letter, name in nvidia_topo.CAPABILITIES.items():
+        text = nvidia_topo.parse_p2p(printed("topo", "-p2p", letter)).values
+        if text["columns"]:
+            assert by_nvml["tables"][name]["cells"] == text["cells"], name
+    print("judged:", topology.judge(value), "nearest NICs:", topology.closest_nics(value))
+
+
+def test_nvlinks() -> None:
+    value = nvlink.run({}, nothing, 60.0)
+    assert value["error"] is None
+    print("judged:", nvlink.judge(value))
+
+
+def test_a_look_under_load_is_quick() -> None:
+    value = gpuload.run({"seconds": 0}, nothing, 60.0)
+    assert value["error"] is None
+    assert all(gpu["pcie"]["width"] for gpu in value["gpus"])
+    print("took", value["seconds"], "s for", len(value["gpus"]), "GPUs")
+
+
+def test_the_kernel() -> None:
+    value = kernel.run({}, nothing, 20.0)
+    assert value["readable"] in ("yes", "not permitted", "unknown")
+    print(value["source"], value["readable"], value["lines"], "lines;", kernel.judge(value))
