@@ -128,9 +128,9 @@ def _shared(
             holders.setdefault(value, []).append(node)
     groups: dict[tuple[str, ...], list[str]] = {}
     for value, group in holders.items():
-        boots = {_boot(node) or node.name for node in group}
-        # Names of one machine are told as such, and share everything.
-        if len(boots) > 1:
+        machines = {(_boot(node) or node.name, _host_name(node)) for node in group}
+        # Names of one machine are told as such, and share everything; its containers do not.
+        if len(machines) > 1:
             groups.setdefault(_names_of(group), []).append(value)
     return [
         Finding(verdict, subject, told.format(", ".join(values[:3])), names, tuple(values[:20]), command)

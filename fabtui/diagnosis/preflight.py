@@ -97,7 +97,10 @@ def _with_odd(said: list[Finding], odds: Iterable[Odd]) -> list[Finding]:
         for at, other in enumerate(found):
             same = other.subject == one.subject or other.subject in odd.fact.judges
             if same and set(odd.values) <= set(other.nodes) and not odd.tie:
-                found[at] = other._replace(evidence=(*other.evidence, f"{fold(one.nodes)}: {one.text}"))
+                told = f"{fold(one.nodes)}: {one.text}"
+                worse = min(one, other, key=lambda finding: finding.rank).verdict
+                # What is a note on one node alone may be more where the others do without it.
+                found[at] = other._replace(verdict=worse, evidence=(*other.evidence, told))
                 break
         else:
             found.append(one)
