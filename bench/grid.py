@@ -1,9 +1,10 @@
 """What the grid costs, on a real pseudo-terminal: ``python bench/grid.py [--quick]``.
 
 For each size: CPU of a full repaint in which every cell in sight is new, of 10,000 cells that change within one frame,
-of scrolling by a row; bytes of a healthy frame; and in one run beside it the same with Textual's DataTable. Then, of
-the whole app: key to first byte, first frame, bytes while idle. CPU is process time, all of Textual's work and its
-writer thread included; the best of several runs, as other work on the machine only ever adds to it.
+of scrolling by a row; bytes of a healthy frame; and in one run beside it the same with Textual's DataTable and with a
+grid that draws its lines as Textual documents it, a style for each cell. Then, of the whole app: key to first byte,
+first frame, bytes and CPU while idle. CPU is process time, all of Textual's work and its writer thread included; the
+best of several runs, as other work on the machine only ever adds to it. bench/live.py does it while results come in.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ UPDATES = 10_000
 # -- the child: an app on the pseudo-terminal -------------------------------------------------------------------------
 
 
-def synthetic_source(count: int) -> Any:
+def synthetic_source(count: int, *, halves: bool = False) -> Any:
     """A source of random cells, most of them good; it stands in for a model where only drawing is to be measured."""
     from fabtui.screen.axis import Axis, Seat
-    from fabtui.screen.gridlayout import NUMBER_WIDTH
+    from fabtui.screen.gridlayout import NUMBER_WIDTH, Shape
     from fabtui.screen.levels import Glyphs, Slot, cell_text
 
     glyphs = Glyphs(plain=False)
@@ -47,7 +48,8 @@ def synthetic_source(count: int) -> Any:
 
     class Synthetic:
         def __init__(self) -> None:
-            self.axis = Axis(
+            self.shape = Shape(condensed=halves)
+            self.rows = self.columns = Axis(
                 [Seat(f"n{at // 8:03}", f"n{at // 8:03}", str(at % 8), at, at % 8 == 0, False) for at in range(count)]
             )
             self.slots = bytearray([Slot.GOOD]) * (count * count + 4096)
@@ -82,6 +84,9 @@ def synthetic_source(count: int) -> Any:
             slot = self.slots[row * count + column + self.shift]
             return slot, self.table(width)[slot]
 
+        def below(self, row: int, column: int, width: int) -> list[str]:
+            return []
+
     return Synthetic()
 
 
@@ -98,7 +103,7 @@ async def cpu_of(frames: int, prepare: Callable[[], object], drawn: Callable[[],
     return best
 
 
-def grid_child(count: int, frames: int) -> dict[str, Any]:
+def grid_child(count: int, frames: int, *, halves: bool = False) -> dict[str, Any]:
     """Measure our grid alone."""
     from textual.app import App, ComposeResult
 
@@ -107,7 +112,7 @@ def grid_child(count: int, frames: int) -> dict[str, Any]:
     from fabtui.screen.theming import ramp_of, read_theme
 
     found: dict[str, Any] = {}
-    source = synthetic_source(count)
+    source = synthetic_source(count, halves=halves)
     grid = GridView(source, Glyphs(plain=False))
 
     class Bench(App[None]):
@@ -167,6 +172,61 @@ def grid_child(count: int, frames: int) -> dict[str, Any]:
                 grid.move_to(count // 2, count // 2)
                 await self.drawn()
                 found["scroll"] = await cpu_of(frames, lambda: grid.action_move(1, 0), self.drawn)
+            found["memory"] = memory()
+            self.exit()
+
+    Bench().run()
+    return found
+
+
+def plain_child(count: int, frames: int) -> dict[str, Any]:
+    """Measure a grid that draws each line when it is asked for it, as Textual documents it."""
+    from rich.segment import Segment
+    from rich.style import Style
+    from textual.app import App, ComposeResult
+    from textual.geometry import Size
+    from textual.scroll_view import ScrollView
+    from textual.strip import Strip
+
+    colors = ["#005f87", "#5f5f87", "#6c6c6c", "#ffaf00", "#ff87d7"]
+    cells = [bytearray(random.choices(range(5), (6, 1, 1, 1, 1), k=count)) for _ in range(count)]
+    found: dict[str, Any] = {}
+
+    class PlainGrid(ScrollView):
+        def on_mount(self) -> None:
+            self.virtual_size = Size(2 * count, count)
+
+        def render_line(self, y: int) -> Strip:
+            x, top = self.scroll_offset
+            if top + y >= count:
+                return Strip.blank(self.size.width, self.rich_style)
+            segments = [Segment(f"{level:>2}", Style(color="white", bgcolor=colors[level])) for level in cells[top + y]]
+            return Strip(segments).crop_extend(x, x + self.size.width, self.rich_style)
+
+    grid = PlainGrid()
+
+    class Bench(App[None]):
+        def compose(self) -> ComposeResult:
+            yield grid
+
+        def on_mount(self) -> None:
+            self.run_worker(self.measure())
+
+        async def drawn(self) -> None:
+            done = asyncio.Event()
+            self.call_after_refresh(done.set)
+            await done.wait()
+
+        async def measure(self) -> None:
+            await asyncio.sleep(0.3)
+
+            def updates() -> None:
+                for _ in range(UPDATES):
+                    cells[random.randrange(count)][random.randrange(count)] = random.randrange(5)
+                grid.refresh()
+
+            found["repaint"] = await cpu_of(max(1, frames // 4), grid.refresh, self.drawn)
+            found["updates"] = await cpu_of(max(1, frames // 4), updates, self.drawn)
             found["memory"] = memory()
             self.exit()
 
@@ -320,7 +380,9 @@ def child(args: argparse.Namespace) -> None:
     os.environ["TEXTUAL_FPS"] = "2000"
     kinds: dict[str, Callable[[], dict[str, Any]]] = {
         "grid": lambda: grid_child(args.count, args.frames),
+        "halves": lambda: grid_child(args.count, args.frames, halves=True),
         "table": lambda: table_child(args.count, args.frames),
+        "plain": lambda: plain_child(args.count, args.frames),
         "model": lambda: model_child(args.count, args.frames),
         "app": lambda: app_child(args.count),
     }
@@ -333,15 +395,26 @@ def child(args: argparse.Namespace) -> None:
 
 
 class Terminal:
-    """A process on a pseudo-terminal of 120 x 40, and all it writes."""
+    """A process on a pseudo-terminal, and all it writes.
 
-    def __init__(self, arguments: list[str]) -> None:
+    Args:
+        arguments: The program to run with Python and its arguments.
+        size: Characters across and lines.
+    """
+
+    def __init__(self, arguments: list[str], size: tuple[int, int] = (WIDTH, HEIGHT)) -> None:
         self.began = time.perf_counter()
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")
-            ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
-            os.execv(sys.executable, [sys.executable, str(Path(__file__).resolve()), *arguments])
+            ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+            os.execv(sys.executable, [sys.executable, *arguments])
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of CPU that the process has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def read(self, timeout: float) -> bytes:
         """Return what is written within ``timeout`` seconds, at once when something comes; b"" for nothing."""
@@ -402,7 +475,9 @@ def measured(kind: str, count: int, frames: int) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
-        terminal = Terminal(["--child", kind, "--count", str(count), "--frames", str(frames), "--out", str(out)])
+        terminal = Terminal(
+            [__file__, "--child", kind, "--count", str(count), "--frames", str(frames), "--out", str(out)]
+        )
         shown = b""
         deadline = time.perf_counter() + 300
         while not out.exists() and time.perf_counter() < deadline:
@@ -418,24 +493,35 @@ def measured(kind: str, count: int, frames: int) -> dict[str, Any]:
 
 def watch_app(nodes: int) -> dict[str, Any]:
     """Start the whole app several times and watch it from outside."""
-    firsts, keys, idle = [], [], 0
+    firsts, keys, idle, cpu, key_cpu = [], [], 0, 0.0, 0.0
     for turn in range(3):
-        terminal = Terminal(["--child", "app", "--count", str(nodes)])
+        terminal = Terminal([__file__, "--child", "app", "--count", str(nodes)])
         firsts.append(terminal.until(b"fabtui", 20))
         if turn == 0:
             terminal.until(b"median", 60)
             terminal.settle(1.2)
+            before = terminal.cpu
             for _ in range(10):
                 for arrow in (b"\x1b[B", b"\x1b[C", b"\x1b[A", b"\x1b[D"):
                     keys.append(terminal.key(arrow))
                     terminal.settle(0.05)
+            key_cpu = (terminal.cpu - before) / len(keys) * 1000
             terminal.settle(1.5)
-            idle = terminal.quiet(4.0)
+            before = terminal.cpu
+            idle = terminal.quiet(10.0)
+            cpu = (terminal.cpu - before) / 10.0
         else:
             terminal.settle(0.6)
         os.write(terminal.fd, b"q")
         terminal.end()
-    return {"first_frame": min(firsts) * 1000, "key": sorted(keys)[len(keys) // 2], "idle": idle}
+    return {
+        "first_frame": min(firsts) * 1000,
+        "key": sorted(keys)[len(keys) // 2],
+        "key_best": min(keys),
+        "key_cpu": key_cpu,
+        "idle": idle,
+        "cpu": cpu * 100,
+    }
 
 
 def verdict(value: float, bar: float) -> str:
@@ -456,7 +542,7 @@ def main() -> int:
         return 0
     frames = 15 if args.quick else 60
     ours: dict[int, dict[str, Any]] = {}
-    print(f"{WIDTH}x{HEIGHT}, truecolor, CPU ms a frame")
+    print(f"{WIDTH}x{HEIGHT}, truecolor, CPU ms a frame; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     for count in (64,) if args.quick else SIZES:
         found = ours[count] = measured("grid", count, frames)
         print(f"N {count:5}  full repaint {verdict(found['repaint'], 1.0)}")
@@ -468,16 +554,24 @@ def main() -> int:
             f"memory {found['memory']:.0f} MB"
         )
         print(f"         healthy frame {verdict(found['healthy_bytes'], 8192)}")
-    table = measured("table", 64, frames)
-    ratio = table["updates"] / ours[64]["updates"]
-    print(f"DataTable N 64, {UPDATES} updates {table['updates']:.0f} ms: {ratio:.0f} x ours")
+    halves = measured("halves", 512, frames)
+    print(f"two rows a line, N 512: full repaint {halves['repaint']:.2f} ms, healthy frame {halves['healthy_bytes']} B")
+    for kind, name in (("table", "DataTable"), ("plain", "plain lines")):
+        other = measured(kind, 64, frames)
+        print(f"{name}, N 64, beside ours of the same run:")
+        for what in ("repaint", "updates", "memory"):
+            unit = "MB" if what == "memory" else "ms"
+            print(f"         {what:8} {other[what]:7.2f} {unit}, {other[what] / ours[64][what]:.1f} x ours")
     whole = measured("model", 8, frames)
     print(f"app over a model of 64: frame after 1,000 results {whole['thousand_results']:.2f} ms")
     print(f"                        healthy frame with all that is around the grid {whole['healthy_bytes']} B")
     seen = watch_app(2)
     print(f"first frame, ms         {verdict(seen['first_frame'], 250)}")
-    print(f"key to first byte, ms   {verdict(seen['key'], 5)}")
-    print(f"idle for 4 s, bytes     {verdict(seen['idle'], 0)}")
+    print(
+        f"key to first byte, ms   {verdict(seen['key'], 5)}  (least {seen['key_best']:.2f}, CPU {seen['key_cpu']:.2f})"
+    )
+    print(f"idle for 10 s, bytes    {verdict(seen['idle'], 0)}")
+    print(f"idle, % of a core       {verdict(seen['cpu'], 0.2)}")
     return 0
 
 

@@ -84,6 +84,8 @@ class Model:
         self._names: list[str] = []
         self._by_node: dict[str, list[int]] = {}
         self._history: dict[tuple[Layer, str, str], list[Measurement]] = {}
+        #: The latest attempt with the largest message of those.
+        self._largest: dict[tuple[Layer, str, str], Measurement] = {}
         self.addresses = AddressLog()
         self.leaves: dict[int, str] = {}
         self._by_class: dict[tuple[Layer, PairClass], ClassValues] = {}
@@ -206,8 +208,8 @@ class Model:
         if self._regroup:
             self._regroup = False
             found: dict[tuple[Layer, PairClass], list[float]] = {}
-            for (layer, src, dst), history in self._history.items():
-                if layer in MEASURED and (value := self._judged_value(history)) is not None:
+            for layer, src, dst in self._history:
+                if layer in MEASURED and (value := self._judged_value(layer, src, dst)) is not None:
                     found.setdefault((layer, self.class_between(src, dst)), []).append(value)
             self._by_class = {key: kept for key, kept in self._by_class.items() if key[0] in BY_ADDRESS}
             self._by_class.update((key, ClassValues(values)) for key, values in found.items())
@@ -252,9 +254,9 @@ class Model:
         history = self._history.setdefault(key, [])
         if measurement.layer in MEASURED:
             values = self._values.setdefault((measurement.layer, self.class_of(measurement)), ClassValues())
-            before = self._judged_value(history)
-            history.append(measurement)
-            after = self._judged_value(history)
+            before = self._judged_value(*key)
+            self._keep(key, history, measurement)
+            after = self._judged_value(*key)
             if before is not None:
                 values.remove(before)
             if after is not None:
@@ -262,18 +264,36 @@ class Model:
             if len(history) > 2:
                 self._note_flapping(key, history)
         else:
-            history.append(measurement)
+            self._keep(key, history, measurement)
         if measurement.layer is not Layer.LATENCY:
             self.done += 1
             self.running.discard((measurement.src, measurement.dst))
             self.untested.pop((measurement.src, measurement.dst), None)
 
+    def _keep(self, key: tuple[Layer, str, str], history: list[Measurement], measurement: Measurement) -> None:
+        history.append(measurement)
+        # Looking for it among all attempts would take ever longer in a session that goes on for days.
+        largest = self._largest.get(key)
+        if largest is None or (measurement.asked_bytes or 0) >= (largest.asked_bytes or 0):
+            self._largest[key] = measurement
+
     def _note_flapping(self, key: tuple[Layer, str, str], history: list[Measurement]) -> None:
-        turned = flapping(self.verdict(m) for m in history[-ATTEMPTS:]) if key[0] not in SIZED else 0
+        latest = history[-ATTEMPTS:]
+        turned = 0
+        if key[0] not in SIZED and not self._surely_ok(latest):
+            turned = flapping(self.verdict(m) for m in latest)
         if turned:
             self.flapping[key] = turned
         else:
             self.flapping.pop(key, None)
+
+    def _surely_ok(self, attempts: list[Measurement]) -> bool:
+        """Say whether attempts of a pair are all ok; where that takes long to find out, it is not said."""
+        values = self._values.get((attempts[0].layer, self.class_of(attempts[0])))
+        median = None if values is None else values.median
+        # No limit to slow is above this share of the median, and it is at hand.
+        enough = 0.0 if median is None else self._slow_below * median
+        return all(m.verdict is Verdict.OK and m.value is not None and m.value >= enough for m in attempts)
 
     def _take_addressed(self, measurement: Measurement) -> None:
         before = self.addresses.take(measurement)
@@ -304,10 +324,9 @@ class Model:
         for src, dst in pairs:
             self._change(src, dst)
 
-    @staticmethod
-    def _judged_value(history: list[Measurement]) -> float | None:
+    def _judged_value(self, layer: Layer, src: str, dst: str) -> float | None:
         """The value of a cell that counts for its class: its latest, of the largest message."""
-        latest = _of_largest(history)
+        latest = self.latest(layer, src, dst)
         return latest.value if latest is not None and latest.verdict is Verdict.OK else None
 
     def _on_plan(self, event: dict[str, Any]) -> None:
@@ -378,7 +397,13 @@ class Model:
 
     def latest(self, layer: Layer, src: str, dst: str) -> Measurement | None:
         """Return the measurement that counts of an ordered pair in a layer: the latest, of the largest message."""
-        return _of_largest(self._history.get((layer, src, dst), []))
+        history = self._history.get((layer, src, dst))
+        if not history:
+            return None
+        last = history[-1]
+        if layer not in SIZES_KEPT or last.asked_bytes is None:
+            return last
+        return self._largest[layer, src, dst]
 
     def tested_pairs(self) -> list[tuple[str, str]]:
         """Return the ordered pairs of endpoints that were tested alone or inside the communicator of all."""
@@ -527,13 +552,3 @@ class Model:
     def elapsed(self) -> float:
         """Seconds from the start to the latest event."""
         return max(0.0, self.now - self.started)
-
-
-def _of_largest(history: list[Measurement]) -> Measurement | None:
-    """Return the latest measurement, among those of the largest message where sizes were swept."""
-    if not history:
-        return None
-    if history[-1].layer not in SIZES_KEPT or history[-1].asked_bytes is None:
-        return history[-1]
-    largest = max(m.asked_bytes or 0 for m in history)
-    return next(m for m in reversed(history) if (m.asked_bytes or 0) == largest)

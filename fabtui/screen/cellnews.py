@@ -8,14 +8,17 @@ from collections.abc import Callable
 from fabtui.screen.blocks import BlockSource
 from fabtui.screen.flashes import Flashes
 from fabtui.screen.grid import GridView
+from fabtui.screen.index import CellIndex
 from fabtui.screen.scope import Scope
 
 #: Seconds between two frames that are drawn anew because a median moved a little.
 _SETTLE = 0.5
+#: Seconds between two looks at all cells because a median moved a little.
+_JUDGE_ALL = 4.0
 #: Seconds after which it is looked whether lit cells have to go out.
 _FLICKER = 0.2
 #: Seconds a frame may spend on looking at cells that are not in sight.
-_SEARCH = 0.004
+_SEARCH = 0.002
 
 
 class CellNews:
@@ -31,6 +34,8 @@ class CellNews:
         self._again = again
         self._settled = 0.0
         self._flashes = Flashes()
+        self._judged = 0.0
+        self._stale = False
 
     def draw(self, scope: Scope) -> None:
         """Have the grid draw what changed in what it shows since the last time."""
@@ -47,13 +52,10 @@ class CellNews:
         if changed is None or much or (moved and now - self._settled > _SETTLE):
             self._settled = now
             source.take_medians()
-            if changed is None:
-                index.forget()
-            else:
-                index.rejudge()
             self._grid.reread()
         elif moved:
             self._again(_SETTLE)
+        self._judge_all(index, much, moved, changed is None, now)
         if changed:
             positions = source.positions(changed)
             index.touch(positions)
@@ -65,3 +67,17 @@ class CellNews:
         self._grid.update_cells(shown.shown_at(blocks if isinstance(shown, BlockSource) else touched))
         if self._flashes.lit:
             self._again(_FLICKER)
+
+    def _judge_all(self, index: CellIndex, much: bool, moved: bool, anew: bool, now: float) -> None:
+        """Have all cells judged again when what they are judged against has moved, but not all the time."""
+        self._stale = self._stale or moved
+        if anew:
+            index.forget()
+        elif much or (self._stale and now - self._judged > _JUDGE_ALL):
+            index.rejudge()
+        elif self._stale:
+            self._again(_JUDGE_ALL)
+            return
+        else:
+            return
+        self._judged, self._stale = now, False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from array import array
 from collections.abc import Iterable, Iterator
@@ -19,6 +20,7 @@ SLOW, TIMEOUT, FAILED = RANK[Slot.SLOW], RANK[Slot.TIMEOUT], RANK[Slot.FAILED]
 BAD_FROM = SLOW
 #: Ranks of cells in which nothing was measured.
 NOTHING = RANK[Slot.UNTESTED]
+_SOMETHING = re.compile(b"[^%s]" % b"".join(b"\\x%02x" % rank for rank in range(NOTHING + 1)))
 #: 1 for every bad rank.
 BAD_ONLY = bytes(1 if rank >= BAD_FROM else 0 for rank in range(256))
 #: Layers with values of two nodes.
@@ -129,9 +131,8 @@ class CellIndex:
         for row, ranks in enumerate(self._rows):
             if ranks is None:
                 continue
-            for column, rank in enumerate(bytes(ranks)):
-                if rank > NOTHING:
-                    yield row, column
+            for found in _SOMETHING.finditer(bytes(ranks)):
+                yield row, found.start()
 
     def _look(self, row: int, column: int) -> None:
         slot, cell, share = self._source.judge(row, column)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from fabtui.screen.app import FabricApp
 
 #: Seconds a frame may spend on looking for causes.
-_SEARCH = 0.004
+_SEARCH = 0.002
 _PANEL_WORST = 12
 
 

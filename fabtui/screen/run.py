@@ -74,6 +74,9 @@ def prepare(settings: ScreenSettings) -> None:
     # Animated scrolling takes a key 25 ms to show where it could be 4.
     os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
     os.environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")
+    # While results come in, a key waits for the next frame: this is how long at most. Frames that show results are
+    # fewer by far (`fabtui.screen.pulse`).
+    os.environ.setdefault("TEXTUAL_FPS", "120")
     if settings.colors in _COLOR_SYSTEMS:
         os.environ["TEXTUAL_COLOR_SYSTEM"] = _COLOR_SYSTEMS[settings.colors]
         os.environ.pop("NO_COLOR", None)

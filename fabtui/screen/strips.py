@@ -24,6 +24,7 @@ Runs = list[tuple[int, str]]
 #: What two cells that share a character are drawn with; see `half_slot`.
 UPPER, LOWER, BLANK = "▀", "▄", " "
 _HALVES_FROM = 32
+_HALF_SLOTS = 32 * 33
 
 
 def half_slot(upper: int, lower: int) -> int:
@@ -139,6 +140,7 @@ class Palette:
         codes = [codes_of(style, system) for style in self.styles]
         self._base = base
         self._halves: dict[int, tuple[str, Style]] = {}
+        self._half_changes: dict[int, str] = {}
         self._glyph_cells: dict[GlyphCells, list[list[str]]] = {}
         #: From a slot's style to another's; the last row, which is row -1, is from a terminal that was reset.
         self.changes: list[list[str]] = [[change(before, after) for after in codes] for before in (*codes, _PLAIN)]
@@ -183,16 +185,21 @@ class Palette:
 
     def ready_halves(self, upper: bytes, lower: bytes) -> str:
         """Return two rows as terminal text, two cells a character, after a reset."""
-        parts = []
-        now, before = _PLAIN, -1
-        for slot in map(half_slot, upper, lower):
-            text, style = self._halves.get(slot) or self._half(slot)
-            if slot != before:
-                want = codes_of(style, self.system)
-                parts.append(change(now, want))
-                now, before = want, slot
-            parts.append(text)
-        return "".join(parts)
+        slots = [_HALVES_FROM * (a + 1) + b for a, b in zip(upper, lower, strict=True)]
+        known = self._half_changes
+        keys = [_HALF_SLOTS * a + b for a, b in zip([0, *slots[:-1]], slots, strict=True)]
+        try:
+            return "".join([known[key] for key in keys])
+        except KeyError:
+            for key in keys:
+                known[key] = self._half_change(*divmod(key, _HALF_SLOTS))
+            return "".join([known[key] for key in keys])
+
+    def _half_change(self, before: int, slot: int) -> str:
+        """Return what makes a character of two cells after another one; 0 stands for a terminal that was reset."""
+        text, style = self._half(slot)
+        now = codes_of(self._half(before)[1], self.system) if before else _PLAIN
+        return change(now, codes_of(style, self.system)) + text
 
     def ready(self, runs: Iterable[tuple[int, str]]) -> str:
         """Return runs as terminal text, with a code only where the style changes."""

@@ -29,11 +29,11 @@ def fabric_text(model: Model) -> str:
     nodes = len(model.nodes)
     text = f"{nodes} node{'s' if nodes != 1 else ''}" if nodes else ""
     kinds: Counter[str] = Counter()
-    for endpoint in model.endpoints:
-        if endpoint.kind == "gpu":
-            kinds[one_line(endpoint.name, 40).removeprefix("NVIDIA ") or "GPU"] += 1
-        elif endpoint.kind == "cpu":
-            kinds["CPU ranks"] += 1
+    for (kind, name), count in Counter((endpoint.kind, endpoint.name) for endpoint in model.endpoints).items():
+        if kind == "gpu":
+            kinds[one_line(name, 40).removeprefix("NVIDIA ") or "GPU"] += count
+        elif kind == "cpu":
+            kinds["CPU ranks"] += count
     shown = [f"{count} x {name}" for name, count in kinds.most_common(2)]
     if len(kinds) > 2:
         shown.append(f"{sum(kinds.values()) - sum(c for _, c in kinds.most_common(2))} others")

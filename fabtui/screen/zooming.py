@@ -33,7 +33,7 @@ _REORDER = 2.0
 #: Seconds between two frames of the minimap.
 _REMAP = 0.5
 #: Seconds of searching at a time, and between two such times: no key has to wait longer.
-_SEARCH, _REST = 0.004, 0.003
+_SEARCH, _REST = 0.002, 0.002
 _ORDER_WORDS = {Order.BADNESS: ("rows, worst first", "s"), Order.BLAME: ("what explains most comes first", "b")}
 
 
