@@ -16,6 +16,13 @@ from fabtui_probes import registry
 
 Judge = Callable[[dict[str, Any]], Any]
 
+_FIELDS = ("subject", "verdict", "text")
+#: An RDMA port as a subject.
+_PORT = re.compile(r"([A-Za-z][A-Za-z0-9_]{1,40})/([0-9]{1,3})", re.ASCII)
+#: A subject with a digit is one device of many.
+_DIGIT = re.compile(r"[0-9]")
+#: Texts that differ in numbers alone say the same.
+_NUMBERS = re.compile(r"[0-9][0-9.,]*(?: [KMGT]iB)?")
 #: So many devices are named in the text of a finding.
 _NAMED = 3
 _MOST = 200
@@ -52,10 +59,6 @@ _NEXT = {
 }
 
 
-#: An RDMA port as a subject.
-_PORT = re.compile(r"([A-Za-z][A-Za-z0-9_]{1,40})/([0-9]{1,3})", re.ASCII)
-
-
 @functools.cache
 def judge_of(probe: str) -> Judge | None:
     """Return the judge of a probe, or None where it has none."""
@@ -88,16 +91,10 @@ def _own(probe: str, value: Mapping[str, Any]) -> list[Any]:
     """Return what one of the user's own probes said on the node, and that it did not work."""
     if value.get("own") is not True:
         return []
-    problem = value.get("problem")
-    told = (
-        [{"subject": probe, "verdict": "note", "text": f"your probe {probe} did not work: {problem}"}]
-        if problem
-        else []
-    )
-    return [*told, *dicts(value.get("judged"))]
-
-
-_FIELDS = ("subject", "verdict", "text")
+    found: list[Any] = dicts(value.get("judged"))
+    if problem := value.get("problem"):
+        found.append({"subject": probe, "verdict": "note", "text": f"your probe {probe} did not work: {problem}"})
+    return found
 
 
 class _Said(NamedTuple):
@@ -108,7 +105,7 @@ class _Said(NamedTuple):
 
 def judged(nodes: Sequence[Looked]) -> list[Finding]:
     """Return what the probes say; what is said of several nodes or devices in the same words is one finding."""
-    groups: dict[tuple[str, str, str, str], list[_Said]] = {}
+    groups: dict[tuple[str, str, str, str], dict[_Said, None]] = {}
     for node in nodes:
         for one in judgements(node):
             # Of devices, such as mlx5_3/1, there are many of which the same is said.
@@ -116,14 +113,8 @@ def judged(nodes: Sequence[Looked]) -> list[Finding]:
             # What is inconclusive may be meant so: a port without a cable, a counter that was not reset for years.
             verdict = "note" if one["verdict"] == "inconclusive" else verdict_of(one["verdict"])
             key = one["probe"], topic, verdict, _NUMBERS.sub("#", one["text"])
-            said = _Said(node.name, one["subject"], one["text"])
-            if said not in (group := groups.setdefault(key, [])):
-                group.append(said)
-    return [_finding(verdict, topic, probe, group) for (probe, topic, verdict, _), group in groups.items()]
-
-
-_DIGIT = re.compile(r"[0-9]")
-_NUMBERS = re.compile(r"[0-9][0-9.,]*(?: [KMGT]iB)?")
+            groups.setdefault(key, {})[_Said(node.name, one["subject"], one["text"])] = None
+    return [_finding(verdict, topic, probe, list(group)) for (probe, topic, verdict, _), group in groups.items()]
 
 
 def _finding(verdict: str, topic: str, probe: str, group: Sequence[_Said]) -> Finding:
