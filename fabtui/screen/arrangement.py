@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fabtui.fabric.model import Model
 from fabtui.screen.axis import Axis
 from fabtui.screen.gridlayout import NUMBER_WIDTH, lay_out
-from fabtui.screen.panel import PANEL_WIDTH
+from fabtui.screen.panel import PANEL_WIDTH, PANEL_WIDTHS
 
 #: From this width on the cursor's pair stands beside the grid, below it in a line under it.
 PANEL_FROM = 100
@@ -132,6 +132,16 @@ def _panel(axis: Axis, width: int, height: int, wishes: Wishes) -> bool:
     # Numbers in the cells are worth more than the panel.
     beside = lay_out(axis, width - PANEL_WIDTH, height).cell
     return width >= PANEL_FROM and not beside < NUMBER_WIDTH <= lay_out(axis, width, height).cell
+
+
+def panel_width(axis: Axis, width: int, height: int) -> int:
+    """Return how wide the side panel is: as wide as it can be without taking anything from the cells of the grid."""
+    least = lay_out(axis, width - PANEL_WIDTH, height)
+    for wanted in PANEL_WIDTHS:
+        found = lay_out(axis, width - wanted, height)
+        if wanted <= 0.33 * width and (found.cell, found.columns) >= (least.cell, min(least.columns, axis.size)):
+            return wanted
+    return PANEL_WIDTH
 
 
 def _log(model: Model, height: int, wishes: Wishes) -> int:

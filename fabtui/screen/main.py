@@ -13,7 +13,7 @@ from textual.content import Content
 
 from fabtui.fabric.measurement import Layer, Verdict
 from fabtui.screen import asking
-from fabtui.screen.arrangement import Arrangement, Wishes, arrange, too_small
+from fabtui.screen.arrangement import Arrangement, Wishes, arrange, panel_width, too_small
 from fabtui.screen.blockwords import block_name, block_parts
 from fabtui.screen.cellnews import CellNews
 from fabtui.screen.commands import shown_keys
@@ -25,7 +25,7 @@ from fabtui.screen.logview import LogView
 from fabtui.screen.mainkeys import KEYS
 from fabtui.screen.pace import Pace
 from fabtui.screen.pairwords import status_parts, summary_text
-from fabtui.screen.panel import PANEL_TEXT, PANEL_WIDTH, ColorKey, KeyBar, SidePanel
+from fabtui.screen.panel import PANEL_EDGES, ColorKey, KeyBar, SidePanel
 from fabtui.screen.panelwords import panel_content
 from fabtui.screen.scope import Scope, Zoom
 from fabtui.screen.source import ModelSource
@@ -161,7 +161,9 @@ class MainScreen(ZoomingScreen):
             self.set_focus(focus if focus.can_focus else None, scroll_visible=False)
         if arranged.view == "small":
             self.small_line.show(Content(too_small(width, height)))
-        self.fit_zoom(width - (PANEL_WIDTH if self.panel.display else 0))
+        self.across = panel_width(self.source.axis, width, height)
+        self.panel.styles.width = self.across
+        self.fit_zoom(width - (self.across if self.panel.display else 0))
 
     def _legend(self) -> list[Part]:
         unit, size = self.source.unit()
@@ -268,7 +270,9 @@ class MainScreen(ZoomingScreen):
             worst = self.trouble.worst(_PANEL_WORST), self.trouble.known, done
             app = self._fabric_app
             self.pace.take(self.model, app.elapsed())
-            panel.put(panel_content(app, self, (source, target), worst, PANEL_TEXT, max(1, panel.size.height)))
+            panel.put(
+                panel_content(app, self, (source, target), worst, self.across - PANEL_EDGES, max(1, panel.size.height))
+            )
         else:
             parts = status_parts(self.model, self.source.layer, source, target, self._glyphs)
             if block is not None:

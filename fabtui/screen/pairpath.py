@@ -136,9 +136,9 @@ def _to_nic(model: Model, end: Endpoint, chosen: str, address: str | None, trans
         link, narrow = _pcie(gpu)
         way = gpu.get("nic_path") if nic == gpu.get("nic") else None
         name = _WAYS.get(str(way), "PCIe")
-        stations.append(Hop(name, tuple(t for t in (link, str(way) if way in _WAYS else "") if t), narrow))
-        if "net" in transport and "gdr" not in transport:
-            stations.append(Hop("host memory"))
+        copied = "host memory" if "net" in transport and "gdr" not in transport else ""
+        about = (link, str(way) if way in _WAYS else "", copied)
+        stations.append(Hop(name, tuple(text for text in about if text), narrow))
     state, bad = _port(inventory, nic)
     rail = "" if end.rail is None else f"rail {end.rail}"
     about = (rail, _address(address, end.address), state)

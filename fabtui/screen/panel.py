@@ -21,10 +21,11 @@ from fabtui.screen.trouble import BadCell
 from fabtui.screen.words import MUTED, Part, failure_text
 from fabtui.screen.wrapping import Lines
 
-#: Characters across within the side panel.
-PANEL_TEXT = 45
-#: Characters across with its edges.
+#: Characters across with its edges; on wide screens it may have more.
 PANEL_WIDTH = 48
+PANEL_WIDTHS = (80, 64, PANEL_WIDTH)
+#: Of those, characters that are edges.
+PANEL_EDGES = 3
 
 
 class SidePanel(TextLine):

@@ -80,6 +80,8 @@ class ZoomingScreen(Screen[None]):
 
     def __init__(self, app: FabricApp) -> None:
         super().__init__()
+        #: How wide the side panel is.
+        self.across = PANEL_WIDTH
         self._fabric_app = app
         self._glyphs = app.glyphs
         self.scope = Scope(app.model, Layer.P2P, app.glyphs)
@@ -387,7 +389,7 @@ class ZoomingScreen(Screen[None]):
         per_line = 2 if self.minimap.halves else 1
         across = min(most, source.columns.size)
         down = min(most if per_line == 2 else most // 2, source.rows.size)
-        self.minimap.styles.width = PANEL_WIDTH if beside_panel else across + 2
+        self.minimap.styles.width = self.across if beside_panel else across + 2
         self.minimap.styles.height = -(-down // per_line) + 1
         key = (
             self.scope.index.version,

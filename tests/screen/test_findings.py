@@ -10,6 +10,8 @@ import pytest
 from fabtui.fabric.events import Kind, event
 from fabtui.fabric.measurement import Layer
 from fabtui.fabric.model import Model
+from fabtui.screen.arrangement import panel_width
+from fabtui.screen.axis import Axis
 from fabtui.screen.findings import Findings, class_lines, finding_lines
 from fabtui.screen.levels import Glyphs
 from fabtui.screen.pace import Pace, round_text, sweep_lines
@@ -169,3 +171,15 @@ async def test_the_panel_follows_the_sweep(opened: Opened) -> None:
 async def test_the_panel_collapses_under_100_columns(opened: Opened, width: int, shown: Any) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(width, 30)) as (app, _):
         assert app.main.panel.display is shown
+
+
+@pytest.mark.parametrize(("width", "across"), [(120, 48), (180, 48), (200, 64), (250, 80)])
+async def test_a_wide_screen_has_a_wide_panel(opened: Opened, width: int, across: int) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(width, 40)) as (app, _):
+        assert app.main.panel.outer_size.width == across
+
+
+def test_the_panel_takes_nothing_from_the_cells() -> None:
+    axis = Axis.of_model(big_sweep(8, 8, part=0.0).shadow)
+    assert panel_width(axis, 250, 60) == 48, "64 columns of three are as wide as can be beside it"
+    assert panel_width(Axis.of_model(sweep_of_two().shadow), 250, 60) == 80

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from fabtui.session.journal import read_events
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed"),
@@ -66,3 +68,38 @@ def test_an_interrupted_run_writes_what_it_has(tmp_path: Path, number: signal.Si
     # What was measured of this machine's cores until then may well be slow.
     assert again.returncode in (1, 3)
     assert "the session was not finished: it ended in p2p" in again.stdout
+
+
+def test_watching_a_lab_tests_again_without_starting_ranks_anew(tmp_path: Path) -> None:
+    record = tmp_path / "r.jsonl.gz"
+    argv = ["--lab", "2x2", "--lab-fault", "n000:0>n001:1=drop", "--timeout", "2", "--bytes", "64K"]
+    argv += ["--record", str(record)]
+    done = fabtui("run", *argv, "--probes", "p2p", "--watch", "8", "--watch-rate", "4")
+    assert done.returncode == 1, done.stdout + done.stderr
+    events = list(read_events(record))
+    (on,) = [at for at, event in enumerate(events) if event["kind"] == "watch" and event["on"]]
+    (off,) = [at for at, event in enumerate(events) if event["kind"] == "watch" and not event["on"]]
+    tested = [
+        (m["src"], m["dst"], m["verdict"])
+        for event in events[on:off]
+        if event["kind"] == "measured"
+        for m in event["measurements"]
+        if m["layer"] == "p2p"
+    ]
+    pairs = {frozenset(ends[:2]) for ends in tested}
+    assert len(pairs) == 6, "every pair came round"
+    assert ("n000:0", "n001:1", "timeout") in tested
+    assert events[-1]["kind"] == "end"
+    assert events[-1]["exit"] == 1
+    rate = len(tested) / 2 / 8
+    assert rate <= 6, "bounded, a retest of a dead pair aside"
+
+
+def test_one_pair_of_a_lab_alone(tmp_path: Path) -> None:
+    csv = tmp_path / "s.csv"
+    argv = ["--lab", "2x2", "--bytes", "64K", "--probes", "p2p", "--no-record", "--csv", str(csv)]
+    done = fabtui("run", *argv, "--pair", "n000:1>n001:0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [line for line in csv.read_text().splitlines() if ",p2p," in line]
+    assert len(lines) == 2
+    assert all("n000:1" in line and "n001:0" in line for line in lines)
