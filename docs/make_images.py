@@ -1,20 +1,57 @@
-"""Draws the pictures of the manual from a recording: `python docs/make_images.py [RECORDING]`."""
+"""Draws the pictures of the manual from recordings: `python docs/make_images.py [NAME ...]`.
+
+Those of a large fabric are drawn from a recording that `bench/synthetic.py` makes up, and which says so; all others
+from the session on eight H200s in `recordings/`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from fabtui.screen.app import FabricApp
 from fabtui.screen.settings import ScreenSettings
 from fabtui.session.replay import ReplayFeed
 
-HERE = Path(__file__).parent
-RECORDING = HERE.parent / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"
-#: Keys pressed before each picture, from the end of the recording on.
-PICTURES = {"grid": ["2", "right_square_bracket"], "pair": ["enter"], "node": ["escape", "n"]}
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+RECORDING = ROOT / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"
+#: Nodes of eight GPUs in the made-up fabric.
+LARGE = 128
+
+
+class Picture(NamedTuple):
+    """A picture: the keys that lead to it, from the end of the recording on."""
+
+    keys: tuple[str, ...]
+    size: tuple[int, int] = (120, 36)
+    large: bool = False
+    theme: str | None = None
+
+
+BAD = ("2", "right_square_bracket")
+PICTURES = {
+    "grid": Picture(BAD),
+    "fabric": Picture(("2", *["right_square_bracket"] * 3), large=True),
+    "endpoints": Picture(("2", *["right_square_bracket"] * 3, "plus"), large=True),
+    "node-pair": Picture((*BAD, "plus")),
+    "pair": Picture((*BAD, "enter")),
+    "node": Picture(("n",), (120, 50)),
+    "nodes": Picture(("t",), large=True),
+    "worst": Picture(("2",), (60, 15)),
+    "findings": Picture(("F",)),
+    "preflight": Picture(("P",)),
+    "jump": Picture((*BAD, "ctrl+o")),
+    "help": Picture(("question_mark",), (120, 44)),
+    "light": Picture(BAD, (120, 26), theme="light"),
+    "high-contrast": Picture(BAD, (120, 26), theme="high-contrast"),
+    "mono": Picture(BAD, (120, 26), theme="mono"),
+}
 
 
 def tidy(svg: str) -> str:
@@ -23,23 +60,51 @@ def tidy(svg: str) -> str:
     return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
 
 
-async def main(recording: Path) -> None:
-    """Play a recording and draw."""
-    app = FabricApp(lambda: ReplayFeed(recording), ScreenSettings(title="n[000-001]", colors="24"))
-    async with app.run_test(size=(120, 36)) as pilot:
-        for _ in range(100):
-            await pilot.pause(0.1)
-            feed = app.feed
-            if feed is not None and feed.model.exit_code is not None:
-                break
+async def until(app: FabricApp, pilot: Any, what: Callable[[], bool], seconds: float) -> None:
+    """Wait until something is so."""
+    for _ in range(int(seconds / 0.1)):
+        if what():
+            return
+        await pilot.pause(0.1)
+    raise SystemExit(f"waited {seconds:.0f} s in vain")
+
+
+async def draw(name: str, picture: Picture, recording: Path) -> None:
+    """Play a recording, press the keys, and draw."""
+    title = f"n[000-{LARGE - 1}]" if picture.large else "n[000-001]"
+    settings = ScreenSettings(title=title, colors="24", theme=picture.theme)
+    app = FabricApp(lambda: ReplayFeed(recording), settings)
+    async with app.run_test(size=picture.size) as pilot:
+        await until(app, pilot, lambda: app.feed is not None and app.model.exit_code is not None, 300)
+        await until(app, pilot, lambda: app.main.trouble.step(0.5), 300)
+        await until(app, pilot, lambda: app.main.findings.known, 300)
         await pilot.pause(0.5)
-        for name, keys in PICTURES.items():
-            await pilot.press(*keys)
-            await pilot.pause(0.5)
-            path = HERE / "images" / f"{name}.svg"
-            path.write_text(tidy(app.export_screenshot(title="fabtui")))
-            print(path)
+        for key in picture.keys:
+            await pilot.press(key)
+            await pilot.pause(0.3)
+        await pilot.pause(1.0)
+        app.clear_notifications()
+        await pilot.pause(0.3)
+        path = HERE / "images" / f"{name}.svg"
+        path.write_text(tidy(app.export_screenshot(title="fabtui")), encoding="utf-8")
+        print(path)
+
+
+async def main(names: list[str]) -> None:
+    """Draw pictures by their names; none: all."""
+    unknown = [name for name in names if name not in PICTURES]
+    if unknown:
+        raise SystemExit(f"no picture {unknown[0]!r}; there are {', '.join(PICTURES)}")
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "synthetic.jsonl.gz"
+        for name in names or PICTURES:
+            if PICTURES[name].large and not made.exists():
+                sys.path.insert(0, str(ROOT / "bench"))
+                from synthetic import write
+
+                write(made, LARGE)
+            await draw(name, PICTURES[name], made if PICTURES[name].large else RECORDING)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]) if len(sys.argv) > 1 else RECORDING))
+    asyncio.run(main(sys.argv[1:]))

@@ -245,6 +245,9 @@ class GridView(Widget, can_focus=True):
     @property
     def scrolled_text(self) -> str:
         """Which rows and columns are in sight, or "" when all are."""
+        if self._layout is None and self.size.width:
+            # It shows something else since it was drawn last.
+            self.layout_now()
         if not self._columns or not self._line_of_row:
             return ""
         down, across = self.source.rows.size, self.source.columns.size

@@ -132,7 +132,9 @@ class Scene:
 
     def _corner(self, line: int) -> Runs:
         width = min(self.layout.header, self.layout.width)
-        return [(Slot.HEADER, f"{self.corner[line][:width]:<{width}}")]
+        # Half a word is worse than none.
+        text = self.corner[line] if len(self.corner[line]) <= width else ""
+        return [(Slot.HEADER, f"{text:<{width}}")]
 
     def names(self) -> Runs:
         """Return the line of node names over their columns."""

@@ -136,6 +136,9 @@ def node_rows(model: Model, tally: Tally, odd: dict[str, int], now: float) -> li
 def _gpus(model: Model, record: NodeRecord) -> str:
     ends = [end for end in model.endpoints_of(record.name) if end.kind != "none"]
     gpus = dicts((record.inventory or {}).get("gpus"))
+    known = [end for end in ends if end.kind == "gpu"]
+    if not gpus and known:
+        return f"{len(known)} x {fit_text(known[0].name or 'GPU', 24).removeprefix('NVIDIA ')}"
     if gpus:
         names = fit_text(str(gpus[0].get("name") or "GPU"), 24).removeprefix("NVIDIA ")
         return f"{len(gpus)} x {names}"

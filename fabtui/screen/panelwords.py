@@ -52,7 +52,8 @@ def panel_content(
         pair += [*stacked([block_parts(main.scope, *block, glyphs)], width, 0), []]
     pair += [[(pair_name(*seats), "bold $accent")]]
     pair += stacked(panel_lines(model, *seats, glyphs, app.now()), width, 8)
-    pair = pair[: max(6, int(height * _PAIR_SHARE))]
+    most = max(6, int(height * _PAIR_SHARE))
+    pair, more = pair[:most], pair[most:]
     left = height - len(pair)
     sweep = _part("sweep", sweep_lines(model, app.elapsed(), main.pace, glyphs, width), width, glyphs.plain)
     classes = _part("classes", class_lines(model, main.source.layer, main.findings.bad), width, glyphs.plain)
@@ -72,7 +73,9 @@ def panel_content(
         listed = _part("worst pairs", [clipped(row, width, glyphs.ellipsis) for row in rows], width, glyphs.plain)[
             :left
         ]
-    return [*pair, *findings, *classes, *sweep, *listed]
+    below = [*findings, *classes, *sweep, *listed]
+    # What nothing else needs is the pair's again.
+    return [*pair, *more[: max(0, height - len(pair) - len(below))], *below]
 
 
 def _part(title: str, lines: Lines, width: int, plain: bool) -> Lines:
