@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING
 
-from textual.binding import Binding
 from textual.dom import DOMNode
 
 from fabtui.screen.commands import bindings_of, keys_of
@@ -13,10 +12,15 @@ from fabtui.screen.detail import DetailScreen, Lines, section
 from fabtui.screen.legends import layer_title
 from fabtui.screen.levels import FAIR_FROM, GOOD_FROM, Slot
 from fabtui.screen.words import LAYERS, MUTED, Part
+from fabtui.screen.wrapping import wrapped
 
 if TYPE_CHECKING:
     from fabtui.screen.app import FabricApp
 
+#: Characters of the keys' column, and of that of what they do, where there is room.
+_WIDEST_KEYS = 20
+_WORDS_COLUMN = 52
+_ROOMY = 110
 #: What each view shows, for those who see it for the first time.
 _WORDS = {
     "GridView": (
@@ -78,8 +82,7 @@ class HelpScreen(DetailScreen):
         if self._about is not None:
             lines += [[(words, "")] for words in words_of(self._about) if words]
         for title, kind in self._here:
-            lines += section(title)
-            lines += [self._key_line(binding) for binding in bindings_of(kind)]
+            lines += self._key_lines(title, kind, width)
         lines += section("layers")
         lines += [
             [(f"  {number}  ", "bold $primary"), (f"{layer:<12}", ""), (layer_title(layer), MUTED)]
@@ -87,13 +90,26 @@ class HelpScreen(DetailScreen):
         ]
         lines += section("glyphs") + self._glyph_lines()
         for title, kind in self._elsewhere:
-            lines += section(title)
-            lines += [self._key_line(binding) for binding in bindings_of(kind)]
+            lines += self._key_lines(title, kind, width)
         return lines
 
-    def _key_line(self, binding: Binding) -> list[Part]:
-        shown = ", ".join(keys_of(self.fabric_app, binding))
-        return [(f"  {shown:<22}", "bold $primary"), (f"{binding.tooltip:<42}", ""), (binding.id or "", MUTED)]
+    def _key_lines(self, title: str, kind: type[DOMNode], width: int) -> Lines:
+        """Return the keys of a class with what they do and their names, in columns where there is room for them."""
+        rows = [
+            (", ".join(keys_of(self.fabric_app, one)), one.tooltip or one.description, one.id or "")
+            for one in bindings_of(kind)
+        ]
+        keys = min(_WIDEST_KEYS, max(len(row[0]) for row in rows)) + 4
+        # The same column throughout, so that it can be read down; further left where the screen is narrow.
+        keys = max(keys, _WIDEST_KEYS + 2) if width >= _ROOMY else keys
+        names = max(len(row[2]) for row in rows)
+        words = max(max(len(row[1]) for row in rows), _WORDS_COLUMN if width >= _ROOMY else 0) + 2
+        words = min(words, max(10, width - keys - names))
+        lines = section(title)
+        for key, text, name in rows:
+            line: list[Part] = [(f"  {key}".ljust(keys), "bold $primary"), (text.ljust(words), ""), (name, MUTED)]
+            lines += wrapped(line, width, keys)
+        return lines
 
     def _glyph_lines(self) -> Lines:
         glyphs = self.fabric_app.glyphs

@@ -80,7 +80,8 @@ def _nodes(screen: MainScreen) -> Iterable[Target]:
         def go(at: int = row) -> None:
             grid.move_to(at, grid.column)
 
-        yield Target(grid.region.x, grid.region.y + y, go)
+        # Over the index, which is the least of what the row's head says.
+        yield Target(grid.region.x + max(0, grid.layout_now().header - 3), grid.region.y + y, go)
 
 
 def _worst(screen: MainScreen) -> Iterable[Target]:
@@ -102,7 +103,7 @@ def _worst(screen: MainScreen) -> Iterable[Target]:
             if screen.view == "worst":
                 screen.worst_list.select_pair(row, column)
 
-        yield Target(widget.content_region.x, y, go)
+        yield Target(max(widget.region.x, widget.content_region.x - 1), y, go)
 
 
 def _sections(screen: DetailScreen) -> Iterable[Target]:

@@ -91,7 +91,7 @@ async def test_a_letter_jumps_to_a_layer_and_to_a_node(opened: Opened) -> None:
 
         await pilot.press("ctrl+o")
         await pilot.pause()
-        nodes = [t for t in targets if t.x == app.main.grid.region.x and t.y > app.main.grid.region.y]
+        nodes = [t for t in targets if t.x < 10 and t.y > app.main.grid.region.y]
         await pilot.press(letter_at(app, nodes[1].x, nodes[1].y))
         await pilot.pause(0.1)
         assert app.main.source.axis.seats[app.main.grid.row].name == "n001:0"
@@ -104,7 +104,7 @@ async def test_a_letter_jumps_to_a_bad_pair_of_the_panel(opened: Opened) -> None
         panel = app.main.panel.region
         lines = screen_text(app).splitlines()
         at = next(y for y, line in enumerate(lines) if "timeout" in line[panel.x :] and y > panel.y + 3)
-        letter = lines[at][app.main.panel.content_region.x :][:3].strip()
+        letter = lines[at][app.main.panel.content_region.x - 1 :][:3].strip()
         await pilot.press(letter)
         await pilot.pause(0.1)
         assert tuple(seat.name for seat in app.main.cursor_seats() or ()) == TIMEOUT
@@ -252,7 +252,7 @@ async def test_the_mouse_and_the_letters_know_orders_and_zooms(opened: Opened) -
         await pilot.press("ctrl+o")
         await pilot.pause()
         assert isinstance(app.screen, JumpScreen)
-        rows = [t for t in app.screen._targets.values() if t.x == grid.region.x and t.y > grid.region.y]
+        rows = [t for t in app.screen._targets.values() if t.x < 10 and t.y > grid.region.y]
         assert len(rows) == 3
         await pilot.press(letter_at(app, rows[1].x, rows[1].y))
         await pilot.pause(0.1)
