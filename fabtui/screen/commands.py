@@ -149,10 +149,9 @@ def _node_of(app: FabricApp, screen: Screen[object], kind: type[DOMNode]) -> DOM
         return app
     if isinstance(screen, kind):
         return screen
-    if screen is app.main:
-        shown = app.main.grid if app.main.view == "grid" else app.main.worst_list
-        return shown if isinstance(shown, kind) else None
-    return None
+    # The widget that had the keys when the palette was opened.
+    focused = screen.focused
+    return focused if isinstance(focused, kind) else None
 
 
 def _doing(app: FabricApp, action: str, node: DOMNode) -> Callable[[], None]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from textual import events
 
+from fabtui.screen.commands import binding_groups, bindings_of
 from fabtui.screen.confirm import ConfirmScreen
 from fabtui.screen.jump import LETTERS, JumpScreen, targets_of
 from tests.screen.conftest import Opened, make_app, screen_text, settled
@@ -167,6 +168,34 @@ async def test_help_of_a_small_terminal_is_that_of_the_list(opened: Opened) -> N
         await pilot.pause()
         assert "help: worst pairs" in screen_text(app)
         assert "the worst first" in screen_text(app)
+
+
+@pytest.mark.parametrize(
+    ("keys", "kinds"),
+    [
+        ((), ("FabricApp", "MainScreen", "ZoomingScreen", "GridView")),
+        (("enter",), ("FabricApp", "PairScreen", "DetailScreen")),
+        (("n",), ("FabricApp", "NodeScreen", "DetailScreen")),
+        (("P",), ("FabricApp", "PreflightScreen", "DetailScreen")),
+        (("F",), ("FabricApp", "FindingsScreen", "DetailScreen")),
+        (("t",), ("FabricApp", "NodesScreen", "NodesTable")),
+        (("v",), ("FabricApp", "MainScreen", "WorstList")),
+        (("L",), ("FabricApp", "MainScreen", "LogView")),
+    ],
+)
+async def test_the_palette_has_every_action_of_where_one_is(
+    opened: Opened, keys: tuple[str, ...], kinds: tuple[str, ...]
+) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        await pilot.press(*keys)
+        await pilot.pause()
+        titles = {command.title.lower() for command in app.get_system_commands(app.screen)}
+        for _, kind in binding_groups():
+            if kind.__name__ in kinds:
+                for binding in bindings_of(kind):
+                    if binding.id not in ("app.commands", "app.interrupt"):
+                        assert binding.tooltip.lower() in titles, binding.id
+        assert "change the theme" in titles
 
 
 async def test_clicks_and_the_wheel(opened: Opened) -> None:

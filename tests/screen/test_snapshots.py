@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from fabtui.fabric.events import NodeState
 from tests.screen.conftest import make_app, settled
@@ -56,6 +57,15 @@ VIEWS: dict[str, tuple[Callable[[], Story], tuple[str, ...]]] = {
     "node": (sweep_of_two, ("n",)),
     "preflight": (sweep_of_two, ("P",)),
     "log": (sweep_of_two, ("L",)),
+    "fabric": (sweep_of_two, (*BAD, "minus")),
+    "two-nodes": (sweep_of_two, (*BAD, "plus")),
+    "worst": (sweep_of_two, ("v",)),
+    "nodes": (sweep_of_two, ("t",)),
+    "findings": (sweep_of_two, ("F",)),
+    "filter": (sweep_of_two, ("f",)),
+    "go-to": (sweep_of_two, ("slash",)),
+    "sorted": (sweep_of_two, ("s",)),
+    "palette": (sweep_of_two, ("ctrl+p",)),
     "help": (sweep_of_two, ("question_mark",)),
     "jump": (sweep_of_two, ("ctrl+o",)),
     "question": (middle, ("q",)),
@@ -71,6 +81,8 @@ def pressed(*keys: str) -> Callable[[Pilot[Any]], Any]:
             await pilot.press(key)
             await pilot.pause()
         await pilot.pause(0.1)
+        for field in app.screen.query(Input):
+            field.cursor_blink = False
         while not app.main.trouble.step(1.0):  # type: ignore[attr-defined]
             pass
         app.main.draw()  # type: ignore[attr-defined]
