@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fabtui.diagnosis.layers import relayed, words
+from fabtui.diagnosis.mesh import mesh_findings
+from fabtui.diagnosis.meshways import MeshFinding
 from fabtui.diagnosis.ports import PortNotes
 from fabtui.diagnosis.preflight import preflight
 from fabtui.export.atomic import write_atomically
@@ -41,6 +43,7 @@ def as_json(model: Model) -> dict[str, Any]:
         "arms": [_measured(model, measurement, notes) for measurement in model.arms()],
         "untested": [{"src": src, "dst": dst, "error": why} for (src, dst), why in model.untested.items()],
         "not_tested": not_tested(model),
+        "mesh": [_finding(one) for one in mesh_findings(model)],
         "preflight": [{**one._asdict(), "nodes": list(one.nodes)} for one in preflight(model).findings],
         "log": [{**line._asdict(), "time": when(line.time)} for line in model.log],
     }
@@ -57,6 +60,11 @@ def write_json(model: Model, path: Path) -> None:
     text = json.dumps(as_json(model), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     data = text.encode("utf-8", "backslashreplace")
     write_atomically(path, lambda file: file.write(data))
+
+
+def _finding(one: MeshFinding) -> dict[str, Any]:
+    """Return a finding of the mesh, with how many measurements it explains in place of which."""
+    return {**one._asdict(), "nodes": list(one.nodes), "evidence": list(one.evidence), "cells": len(one.cells)}
 
 
 def _measured(model: Model, measurement: Measurement, notes: PortNotes) -> dict[str, Any]:

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from fabtui.cli.summary import summary
 from fabtui.diagnosis.causes import causes_of
 from fabtui.diagnosis.mesh import mesh_findings
 from fabtui.diagnosis.meshcauses import mesh_causes
 from fabtui.diagnosis.meshways import MeshFinding, Subject, key_of
 from fabtui.diagnosis.scopes import Way
+from fabtui.export.json import as_json
 from fabtui.fabric.measurement import MESH, Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
 from tests.conftest import ModelMaker
@@ -320,6 +322,19 @@ def test_the_findings_are_among_the_causes_once_the_mesh_is_through() -> None:
         "one-way: n1 > n2 lost on rail 0 (10.1.0.2 > 10.1.0.3), the other way passes",
     )
     assert mesh_causes(model) is mesh_causes(model), "put together once for the same measurements"
+
+
+def test_findings_are_in_the_json_and_in_the_summary() -> None:
+    net = Net()
+    net.drops = lambda a, r, b, s: ("n3", 2) in ((a, r), (b, s))
+    model = net.model()
+    (found,) = as_json(model)["mesh"]
+    assert (found["subject"], found["text"], found["nodes"]) == ("cut", "n3 rail 2 (eth2 10.3.0.4) is cut", ["n3"])
+    assert found["cells"] == 3 * 56, "ping, udp and tcp"
+    text = summary(model, plain=True)
+    assert "findings: 1\n  1 n3 rail 2 (eth2 10.3.0.4) is cut\n" in text
+    assert "not ok" not in text, "what a finding tells is not told again"
+    assert "ping: 840 of 896 address pairs answer" in text
 
 
 def test_the_cells_of_a_finding_are_those_of_the_endpoints_whose_addresses_it_is_about() -> None:
