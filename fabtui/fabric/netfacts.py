@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Any
 
 from fabtui.fabric.facts import Compare, Fact
@@ -38,6 +39,18 @@ def _interfaces(node: Looked) -> Value:
     names = candidates(node.part("nics"), node.seen("host", "network", "indexes"))
     env = node.part("env", "NCCL_SOCKET_IFNAME")
     return text(", ".join(chosen(names, text(env)))) or ("none" if names else None)
+
+
+def _network(node: Looked) -> Value:
+    """The network of the interface that NCCL takes first; in a routed fabric each rack may have its own."""
+    names = candidates(node.part("nics"), node.seen("host", "network", "indexes"))
+    found = chosen(names, text(node.part("env", "NCCL_SOCKET_IFNAME")))
+    for nic in dicts(node.part("nics")):
+        if found and nic.get("name") == found[0]:
+            for entry in dicts(nic.get("addresses")):
+                if entry.get("family") == 4 and isinstance(prefix := entry.get("prefix"), int):
+                    return str(ipaddress.ip_interface(f"{entry.get('address')}/{prefix}").network)
+    return None
 
 
 def _gpudirect(node: Looked) -> Value:
@@ -137,6 +150,7 @@ NETWORK_FACTS: tuple[Fact, ...] = (
     ),
     Fact("nic_speed", "speed of data NICs", _nic_speed, verdict="bad", next="ssh {node} ethtool <interface>"),
     Fact("nccl_interfaces", "interfaces NCCL takes", _interfaces, next="set NCCL_SOCKET_IFNAME to one that all have"),
+    Fact("nccl_network", "network NCCL takes", _network, verdict="note", next="ssh {node} ip -br addr"),
     Fact("firewall", "firewall for input", _firewall, next="ssh {node} nft list ruleset"),
     Fact(
         "gpudirect",

@@ -184,3 +184,19 @@ def test_a_node_whose_ibstat_failed_is_of_the_same_kind() -> None:
         nodes.append(node(name, found, ibstat=seen))
     assert odd_names(*nodes) == {}
     assert [str(kind) for kind in kinds_of(nodes).values()] == ["8 x H200, 8 x MT4129"] * 3
+
+
+def test_another_network_than_the_others_is_a_note() -> None:
+    def wired(name: str, address: str) -> Looked:
+        nics = [{"name": "eth0", "state": "up", "addresses": [{"address": address, "prefix": 24, "family": 4}]}]
+        return node(name, inventory(host=name, nics=nics))
+
+    nodes = [wired("n0", "10.1.0.1"), wired("n1", "10.1.0.2"), wired("n2", "10.9.0.3")]
+    (odd,) = table(*nodes).odd
+    assert (odd.fact.name, odd.fact.verdict, odd.usual, odd.values) == (
+        "nccl_network",
+        "note",
+        "10.1.0.0/24",
+        {"n2": "10.9.0.0/24"},
+    )
+    assert odd_names(*nodes[:2], wired("n2", "rubbish")) == {}
