@@ -179,7 +179,8 @@ class _Mesh:
         for scope in self._scopes(bad, tested - vague):
             rows = [m for way in scope.ways for one in (way, way.back) if (m := self._mtu_of(one)) is not None]
             told = self._sizes(scope, rows)
-            narrow = Counter(value for m in rows if (value := (m.extra or {}).get("path_mtu")))
+            said = [(m.extra or {}).get("path_mtu") for m in rows]
+            narrow = Counter(value for value in said if isinstance(value, (int, float)) and value > 0)
             if narrow:
                 mtu = narrow.most_common(1)[0][0]
                 text = f"narrow path {self.words.between(scope)}: its MTU is {mtu:.0f}, the interfaces' is larger{told}"

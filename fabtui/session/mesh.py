@@ -14,6 +14,7 @@ from typing import Any
 from fabtui.fabric.events import Kind, event
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
+from fabtui.fabric.text import one_line
 from fabtui.session.addresses import Target, packet_bytes, payload_of
 from fabtui.session.pings import Key, key_of, read_row, read_whole
 from fabtui.session.pump import EventPump
@@ -185,7 +186,7 @@ class Mesh:
                 found = []
                 for row in rows if isinstance(rows, list) else []:
                     key = key_of(row)
-                    pair = waiting.pop((key, row["size"]), None) if key and "size" in row else None
+                    pair = waiting.pop((key, row["size"]), None) if key and isinstance(row.get("size"), int) else None
                     pair = pair or (waiting.pop((key, None), None) if key else None)
                     if pair is not None and (m := read(row, *pair)) is not None:
                         found.append(m)
@@ -206,8 +207,9 @@ class Mesh:
         try:
             take(await self._remotes[node].probe("ping", {"targets": targets, **plan}, deadline, take))
         except ProbeFailed as failed:
-            self._pump.log("warning", f"ping: {failed.text}", node)
-            return failed.text
+            why = one_line(failed.text, 300)
+            self._pump.log("warning", f"ping: {why}", node)
+            return why
         return "the ping probe gave no row for it"
 
 

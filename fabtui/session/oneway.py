@@ -99,7 +99,10 @@ class OneWay:
         nodes = sorted({target.peer for _, target in targets})
         counts = dict(zip(nodes, await asyncio.gather(*(self._call(n, {"role": "count"}) for n in nodes)), strict=True))
         arrived = {
-            (node, row.get("number")): row for node, value in counts.items() for row in _dicts(value.get("rows"))
+            (node, row["number"]): row
+            for node, value in counts.items()
+            for row in _dicts(value.get("rows"))
+            if isinstance(row.get("number"), int)
         }
         lost: list[Target] = []
         found: list[Measurement] = []

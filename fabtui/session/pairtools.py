@@ -153,7 +153,7 @@ class PairTools:
         try:
             return await self._remotes[node].probe(probe, args, deadline, part)
         except ProbeFailed as failed:
-            return {"error": failed.text, "timed_out": failed.kind == "timeout"}
+            return {"error": one_line(failed.text, 300), "timed_out": failed.kind == "timeout"}
 
     def _measurement(
         self, layer: Layer, src: str, source: Port, dst: str, target: Port, value: dict[str, Any]
