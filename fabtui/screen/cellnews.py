@@ -52,7 +52,9 @@ class CellNews:
         if changed is None or much or (moved and now - self._settled > _SETTLE):
             self._settled = now
             source.take_medians()
-            self._grid.reread()
+            # Blocks show what the index knows, and are told one by one.
+            if changed is None or not isinstance(scope.shown(), BlockSource):
+                self._grid.reread()
         elif moved:
             self._again(_SETTLE)
         self._judge_all(index, much, moved, changed is None, now)

@@ -77,6 +77,8 @@ def prepare(settings: ScreenSettings) -> None:
     # While results come in, a key waits for the next frame: this is how long at most. Frames that show results are
     # fewer by far (`fabtui.screen.pulse`).
     os.environ.setdefault("TEXTUAL_FPS", "120")
+    # Textual writes to the terminal in a thread of its own, which otherwise waits 5 ms for the one that draws.
+    sys.setswitchinterval(0.0005)
     if settings.colors in _COLOR_SYSTEMS:
         os.environ["TEXTUAL_COLOR_SYSTEM"] = _COLOR_SYSTEMS[settings.colors]
         os.environ.pop("NO_COLOR", None)

@@ -71,6 +71,33 @@ def test_a_ready_line_is_what_its_segments_are(count: str, width: int, nodes: in
     assert cells_of(strip._render_cache or "") == cells_of(drawn_plainly(strip, SYSTEMS[count]))
 
 
+@pytest.mark.parametrize("count", ["24", "256", "16"])
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_a_line_of_two_rows_is_what_its_segments_are(count: str, data: st.DataObject) -> None:
+    axis = axis_of(60, 1)
+    layout = lay_out(axis, 90, 20, 0)
+    assert layout.halves
+    row, column = data.draw(st.integers(0, 5)), data.draw(st.integers(0, 59))
+    scene = Scene(axis, layout, layout.shown(axis, 0), 0, row, column, Glyphs(False))
+    cells = st.lists(st.integers(0, 17), min_size=len(scene.columns), max_size=len(scene.columns))
+    upper, lower = bytearray(data.draw(cells)), data.draw(st.none() | cells)
+    top = row - row % 2 if data.draw(st.booleans()) else 6
+    strip = scene.halves_strip(top, upper, None if lower is None else bytearray(lower), palette_of(count))
+    assert strip.text == strip_codes(strip._render_cache or "")
+    assert strip.cell_length == len(strip.text) == 90
+    assert cells_of(strip._render_cache or "") == cells_of(drawn_plainly(strip, SYSTEMS[count]))
+
+
+def test_two_rows_a_line_show_both_colours() -> None:
+    palette = palette_of("24")
+    line = palette.ready_halves(bytes([Slot.FAILED, Slot.GOOD, Slot.PAD]), bytes([Slot.GOOD, Slot.GOOD, Slot.SLOW]))
+    failed, good, slow = cells_of(line)
+    assert (failed.character, failed.foreground, failed.background) == ("▀", "#ff87d7", "#005f87")
+    assert (good.character, good.background) == (" ", "#005f87")
+    assert (slow.character, slow.foreground) == ("▄", "#ffaf00")
+
+
 @pytest.mark.parametrize("theme", theme_names())
 @pytest.mark.parametrize("count", list(SYSTEMS))
 def test_every_change_of_style_is_complete(theme: str, count: str) -> None:

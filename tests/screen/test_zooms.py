@@ -1,0 +1,401 @@
+"""Zooms, orders, filters and places: the cursor stays on its pair through all of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from textual.pilot import Pilot
+
+from fabtui.fabric.errors import InputError
+from fabtui.fabric.measurement import Layer, Measurement, Verdict
+from fabtui.screen.app import FabricApp
+from fabtui.screen.axis import Axis
+from fabtui.screen.filters import read_filter
+from fabtui.screen.grid import GridView
+from fabtui.screen.index import RANK
+from fabtui.screen.levels import RANKS, Glyphs, Slot
+from fabtui.screen.minimap import tiles
+from fabtui.screen.orders import Order, by_badness, by_blame
+from fabtui.screen.places import read_place
+from fabtui.screen.scope import Scope, Zoom
+from tests.screen.conftest import Opened, screen_text
+from tests.screen.fakefeed import FAILED, SLOW, FakeFeed, Story, big_sweep, sweep_of_two
+from tests.screen.test_gridlayout import axis_of
+
+_PLACE = spec_from_file_location("synthetic", Path(__file__).parents[2] / "bench" / "synthetic.py")
+assert _PLACE is not None
+assert _PLACE.loader is not None
+synthetic: Any = module_from_spec(_PLACE)
+_PLACE.loader.exec_module(synthetic)
+
+BAD = ("right_square_bracket",)
+
+
+def lines_of(grid: GridView) -> list[str]:
+    return [strip.text for strip in grid.render_lines(grid.size.region)]
+
+
+def pair_of(app: FabricApp) -> tuple[str, ...]:
+    return tuple(seat.name for seat in app.main.cursor_seats() or ())
+
+
+def zoom_of(app: FabricApp) -> Zoom:
+    return app.main.scope.zoom
+
+
+def with_trouble(nodes: int, per_node: int, bad: dict[tuple[str, str], Verdict], part: float = 1.0) -> Story:
+    """A sweep in which some pairs are bad."""
+    story = big_sweep(nodes, per_node, part=part)
+    for (src, dst), verdict in bad.items():
+        value = 9.0 if verdict is Verdict.SLOW else None
+        kept = Verdict.OK if verdict is Verdict.SLOW else verdict
+        story.measured(Measurement(Layer.P2P, src, dst, kept, value, "GB/s", 256 << 20, story.now, error="cut"))
+    return story
+
+
+async def type_in(pilot: Pilot[int], key: str, text: str) -> None:
+    await pilot.press(key)
+    await pilot.pause(0.05)
+    names = {" ": "space", ">": "greater_than_sign", ":": "colon", "[": "left_square_bracket", "-": "minus"}
+    names |= {"]": "right_square_bracket", ",": "comma", "!": "exclamation_mark"}
+    await pilot.press(*(names.get(character, character) for character in text), "enter")
+    await pilot.pause(0.15)
+
+
+@pytest.mark.parametrize("walk", [["minus", "plus"], ["plus", "minus"], ["minus", "enter", "escape", "plus"]])
+async def test_the_cursor_stays_on_its_pair_through_the_zooms(opened: Opened, walk: list[str]) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        await pilot.press(*BAD, *BAD)
+        assert pair_of(app) == FAILED
+        for key in walk:
+            await pilot.press(key)
+            await pilot.pause()
+            assert pair_of(app) == FAILED
+        assert zoom_of(app) is Zoom.GPUS
+
+
+async def test_it_goes_on_to_the_pair_and_back(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        await pilot.press("minus")
+        assert zoom_of(app) is Zoom.FABRIC
+        await pilot.press("plus", "plus", "plus")
+        await pilot.pause()
+        assert type(app.screen).__name__ == "PairScreen"
+        await pilot.press("escape")
+        assert zoom_of(app) is Zoom.NODES
+        await pilot.press("minus", "minus", "minus")
+        await pilot.pause(0.1)
+        assert any("whole fabric" in note.message for note in app._notifications)
+
+
+async def test_a_block_is_as_bad_as_its_worst_pair_and_says_how_many(opened: Opened) -> None:
+    bad = {("n000:0", "n001:0"): Verdict.FAILED, ("n000:1", "n001:0"): Verdict.FAILED}
+    bad |= {("n001:0", "n000:1"): Verdict.SLOW}
+    story = with_trouble(3, 4, bad)
+    async with opened(FakeFeed(story.events)) as (app, pilot):
+        await pilot.press("minus")
+        await pilot.pause()
+        blocks = app.main.scope.blocks
+        assert blocks.cell(0, 1, 6) == (Slot.FAILED, "   2x ")
+        assert blocks.cell(0, 1, 2) == (Slot.FAILED, "2x")
+        assert blocks.cell(1, 0, 6) == (Slot.SLOW, "   1! ")
+        slot, text = blocks.cell(2, 1, 6)
+        assert (slot, text.strip()[:2]) == (Slot.GOOD, "43")
+        text = screen_text(app)
+        assert "2x" in text
+        await pilot.press("right")
+        await pilot.pause()
+        assert "n000 > n001" in screen_text(app)
+        assert "x 2 failed  14 ok" in screen_text(app)
+        await pilot.press("enter")
+        assert pair_of(app) == ("n000:0", "n001:0")
+        assert "GB/s" in screen_text(app)
+
+
+async def test_what_is_not_all_tested_is_told_from_what_is(opened: Opened) -> None:
+    async with opened(FakeFeed(big_sweep(4, 4, part=0.5).events)) as (app, pilot):
+        await pilot.press("minus")
+        await pilot.pause()
+        scope = app.main.scope
+        for a in range(4):
+            for b in range(4):
+                tested = scope.index.tested(a, b)
+                slot = Slot(scope.blocks.cell(a, b, 1)[0])
+                expected = {Slot.PARTLY, Slot.UNTESTED, Slot.PAD} if tested < scope.index.cells(a, b) else {Slot.GOOD}
+                assert slot in expected
+        assert "not all tested" in screen_text(app)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_the_index_is_what_the_cells_say(seed: int) -> None:
+    """Whatever comes in whatever order, in small steps: ranks, worst of blocks and counts are those of all cells."""
+    chance = random.Random(seed)
+    story = big_sweep(3, 3, part=0.3)
+    scope = Scope(story.shadow, Layer.P2P, Glyphs(True))
+    pairs = story.ordered_pairs()
+    story.shadow.drain_changes()
+    for _ in range(6):
+        for src, dst in chance.sample(pairs, 6):
+            verdict = chance.choice([Verdict.OK, Verdict.OK, Verdict.FAILED, Verdict.TIMEOUT])
+            value = chance.choice([40.0, 300.0, 2.0]) if verdict is Verdict.OK else None
+            story.measured(Measurement(Layer.P2P, src, dst, verdict, value, "GB/s", 256 << 20, story.now))
+        scope.index.touch(scope.source.positions(story.shadow.drain_changes() or set()))
+        scope.source.take_medians()
+        scope.index.rejudge()
+        while not scope.index.step(0.0):
+            pass
+    size = scope.source.axis.size
+    ranks = [[RANK[scope.source.judge(row, column)[0]] for column in range(size)] for row in range(size)]
+    floor = RANK[Slot.UNTESTED]
+    for row in range(size):
+        known = scope.index.ranks(row) or bytes(size)
+        assert [rank for rank in known if rank > floor] == [rank for rank in ranks[row] if rank > floor]
+        assert scope.index.bad_in(row) == sum(rank >= RANK[Slot.SLOW] for rank in ranks[row])
+    for a in range(3):
+        for b in range(3):
+            cells = [ranks[row][column] for row, column in scope.index.cells_of(a, b)]
+            assert max(scope.index.blocks[a][b], floor) == max(*cells, floor)
+            assert scope.index.tested(a, b) == sum(rank > floor for rank in cells)
+    assert scope.index.bad == scope.trouble.known == len(scope.trouble.worst(1000))
+
+
+async def test_the_next_bad_cell_in_every_zoom(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        for zoom in ("plus", "minus"):
+            await pilot.press(zoom)
+            seen = set()
+            for _ in range(3):
+                await pilot.press(*BAD)
+                seen.add(pair_of(app))
+            assert {SLOW, FAILED} < seen
+        await pilot.press("minus", "right", "left", *BAD)
+        assert zoom_of(app) is Zoom.FABRIC
+        assert pair_of(app) == FAILED
+
+
+async def test_sorting_puts_the_worst_first_and_leaves_the_cursor_on_its_pair(opened: Opened) -> None:
+    bad = {(f"n{node:03}:1", "n002:3"): Verdict.FAILED for node in range(4) if node != 2}
+    async with opened(FakeFeed(with_trouble(4, 4, bad).events)) as (app, pilot):
+        await pilot.press("down", "down", "right")
+        before = pair_of(app)
+        await pilot.press("s")
+        await pilot.pause()
+        rows = [seat.name for seat in app.main.grid.source.rows.seats]
+        assert rows[:3] == ["n000:1", "n001:1", "n003:1"]
+        assert pair_of(app) == before
+        assert "rows, worst first" in screen_text(app)
+        await pilot.press("b")
+        assert app.main.grid.source.columns.seats[0].name == "n002:3"
+        assert app.main.grid.source.rows.seats[0].name == "n002:3"
+        assert pair_of(app) == before
+        await pilot.press("b")
+        assert app.main.grid.source.rows is app.main.source.axis
+        assert pair_of(app) == before
+
+
+def test_blame_goes_to_what_explains_most() -> None:
+    bad = {(f"n{node:03}:0", "n003:2"): Verdict.FAILED for node in range(3)}
+    bad |= {("n000:0", "n001:1"): Verdict.TIMEOUT}
+    story = with_trouble(4, 3, bad)
+    scope = Scope(story.shadow, Layer.P2P, Glyphs(True))
+    while not scope.index.step(1.0):
+        pass
+    names = [scope.source.axis.seats[at].name for at in by_blame(scope.index)]
+    assert names[:2] == ["n003:2", "n000:0"]
+    assert [scope.source.axis.seats[at].name for at in by_badness(scope.index)][:2] == ["n000:0", "n001:0"]
+    assert sorted(names) == sorted(seat.name for seat in scope.source.axis.seats)
+
+
+async def test_a_filter_is_seen_and_can_be_ended(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        await pilot.press(*BAD)
+        await type_in(pilot, "f", "failed")
+        assert "filter: failed" in screen_text(app)
+        assert app.main.trouble.known == 1
+        assert not any("46." in line for line in lines_of(app.main.grid))
+        await type_in(pilot, "f", "")
+        assert app.main.scope.filter is not None, "what was typed before is kept to be changed"
+        await pilot.press("escape")
+        assert app.main.scope.filter is None
+        assert any("46." in line for line in lines_of(app.main.grid))
+        assert pair_of(app) == SLOW
+        await type_in(pilot, "f", "n001>")
+        assert [seat.name for seat in app.main.grid.source.rows.seats] == [f"n001:{at}" for at in range(4)]
+        await pilot.press("u")
+        assert pair_of(app) == SLOW
+        await type_in(pilot, "f", "n99")
+        assert "'n99' is no node here, and no verdict, class or transport" in screen_text(app)
+
+
+@pytest.mark.parametrize(
+    ("text", "cells"),
+    [("bad", 3), ("slow", 1), ("failed,timeout", 2), ("slow rail", 1), ("slow cross", 0), ("bad n000>n001", 3)],
+)
+def test_filters_let_through_what_they_say(text: str, cells: int) -> None:
+    story = sweep_of_two()
+    scope = Scope(story.shadow, Layer.P2P, Glyphs(True))
+    scope.take_filter(read_filter(text, list(story.shadow.nodes)))
+    while not scope.index.step(1.0):
+        pass
+    assert scope.trouble.known == cells
+
+
+@pytest.mark.parametrize(("text", "shown"), [("via:cumem", "same-node"), ("p2p", "same-node"), ("gdr", "same-rail")])
+def test_filters_know_transports(text: str, shown: str) -> None:
+    model = big_sweep(2, 4).shadow
+    chosen = read_filter(text, list(model.nodes))
+    assert chosen is not None
+    kinds = set()
+    for src in range(8):
+        for dst in range(8):
+            if src != dst and chosen.lets(model, model.cell(Layer.P2P, src, dst), src, dst):
+                kinds.add(str(model.class_between(str(model.endpoints[src]), str(model.endpoints[dst]))))
+    assert kinds == {shown}
+
+
+@pytest.mark.parametrize("text", ["n[0", "zz", ">", "^-", "n[5-1]", "a!b", "via:"])
+def test_a_wrong_filter_is_one_line(text: str) -> None:
+    with pytest.raises(InputError, match=r"^filter"):
+        read_filter(text, ["n000", "n001"])
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [("n001:2", (5, None)), ("n001", (3, None)), ("n000:1>n002:0", (1, 6)), (">n001:1", (None, 4)), ("n0>", None)],
+)
+def test_places_by_name(text: str, place: Any) -> None:
+    axis = axis_of(3, 3)
+    if place is None:
+        with pytest.raises(InputError, match="no node 'n0'"):
+            read_place(text, axis)
+    else:
+        assert read_place(text, axis) == place
+
+
+def said_of(read: Callable[[], object]) -> str:
+    try:
+        read()
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+@given(st.text(max_size=20))
+def test_no_text_breaks_the_prompts(text: str) -> None:
+    axis: Axis = axis_of(2, 2)
+    for read in (lambda: read_place(text, axis), lambda: read_filter(text.replace("@", "").replace("^", ""), ["n000"])):
+        assert len(said_of(read)) < 400
+
+
+async def test_going_to_a_place(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        await type_in(pilot, "slash", "n001:2>n000:3")
+        assert pair_of(app) == ("n001:2", "n000:3")
+        await type_in(pilot, "slash", "n000>n001")
+        assert pair_of(app) == FAILED
+        await type_in(pilot, "slash", "n00x:1")
+        assert "there is no node 'n00x'; did you mean" in screen_text(app)
+        await pilot.press("escape")
+        assert app.main.screen.focused is app.main.grid
+        assert pair_of(app) == FAILED
+
+
+async def test_the_cursor_stays_on_its_pair_when_rows_move_under_it(opened: Opened) -> None:
+    story = with_trouble(4, 4, {("n000:0", "n001:0"): Verdict.FAILED})
+    async with opened(FakeFeed(story.events), size=(100, 20)) as (app, pilot):
+        await type_in(pilot, "slash", "n002:1>n003:3")
+        await pilot.press("s")
+        for number, key in enumerate(("4", "2", "minus", "plus", "v", "v", "m")):
+            story.events.clear()
+            for dst in ("n001:0", "n001:2"):
+                story.measured(Measurement(Layer.P2P, f"n003:{number % 4}", dst, Verdict.FAILED, time=story.now))
+            app.feed.play(story.events)  # type: ignore[union-attr]
+            app.main._ordered = 0.0
+            await pilot.press(key)
+            await pilot.pause()
+            if app.main.view == "grid":
+                assert pair_of(app) == ("n002:1", "n003:3"), key
+        assert app.main.scope.order is Order.BADNESS
+        assert app.main.grid.source.rows.seats[0].name != "n000:0"
+
+
+async def test_no_key_is_lost_while_results_come_in(opened: Opened) -> None:
+    fabric = synthetic.Fabric(64)
+    events = list(synthetic.events_of(fabric, 6000, 2000.0))
+    begin = next(at for at, one in enumerate(events) if one["kind"] == "running")
+    feed = FakeFeed(events[:begin])
+    async with opened(feed, size=(120, 40)) as (app, pilot):
+        grid = app.main.grid
+        assert zoom_of(app) is Zoom.FABRIC
+        played, pressed = begin, 0
+        for _ in range(40):
+            feed.play(events[played : played + 4])
+            played += 4
+            for key in ("down", "right"):
+                pilot.app.simulate_key(key)
+                pressed += 1
+            await pilot.pause(0.005)
+        await pilot.pause(0.2)
+        assert (grid.row, grid.column) == (pressed // 2, pressed // 2)
+        assert "SYNTHETIC" in screen_text(app)
+
+
+@pytest.mark.parametrize("size", [(20, 5), (35, 30), (80, 5)])
+async def test_too_small_says_what_it_needs_and_q_quits(opened: Opened, size: tuple[int, int]) -> None:
+    feed = FakeFeed(sweep_of_two().events)
+    async with opened(feed, size=size) as (app, pilot):
+        assert app.main.view == "small"
+        text = " ".join(screen_text(app).split())
+        assert "needs 36x6" in text
+        await pilot.press("f", "slash", "enter", "plus", "v", "down", "q")
+        await pilot.pause(0.2)
+        assert feed.closed == 1
+
+
+async def test_a_map_shows_where_one_is_and_where_the_trouble_is(opened: Opened) -> None:
+    story = with_trouble(24, 8, {("n020:0", "n021:3"): Verdict.FAILED}, part=0.02)
+    async with opened(FakeFeed(story.events), size=(80, 24)) as (app, pilot):
+        await pilot.press("plus")
+        await pilot.pause(0.1)
+        app.main.draw()
+        await pilot.pause(0.1)
+        shown = app.main.minimap
+        assert shown.display
+        failed = [(y, x) for y, line in enumerate(shown._tiles) for x, bits in enumerate(line) if bits >= 8]
+        down, across = len(shown._tiles), len(shown._tiles[0])
+        assert failed == [(20 * down // 24, 21 * across // 24)]
+        rows, columns = shown._lit
+        assert 0 in rows
+        assert failed[0][0] not in rows
+        await pilot.press("G")
+        await pilot.pause(0.1)
+        assert down - 1 in shown._lit[0]
+        assert columns == shown._lit[1]
+
+
+@given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 20), st.integers(1, 20), st.data())
+def test_tiles_lose_nothing(rows: int, columns: int, across: int, down: int, data: st.DataObject) -> None:
+    row, column = data.draw(st.integers(0, rows - 1)), data.draw(st.integers(0, columns - 1))
+    cells: list[bytearray | None] = [None] * rows
+    cells[row] = bytearray(columns)
+    cells[row][column] = RANKS.index(Slot.FAILED)  # type: ignore[index]
+    order = data.draw(st.permutations(range(columns)))
+    for columns_at in (range(columns), order):
+        found = tiles(cells, columns_at, min(across, columns), min(down, rows))
+        assert sum(bits >= 8 for line in found for bits in line) == 1
+
+
+def test_a_made_up_recording_says_so_everywhere(tmp_path: Path) -> None:
+    events = list(synthetic.events_of(synthetic.Fabric(8), 500, 2000.0))
+    assert "synthetic" in events[0]["synthetic"]
+    measured = [m for one in events if one["kind"] == "measured" for m in one["measurements"]]
+    assert len(measured) == 500
+    assert all("synthetic" in one["how"] for one in measured)
