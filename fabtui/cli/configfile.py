@@ -9,16 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fabtui.cli.settings import BY_NAME, SETTINGS, TABLES, nearest, taken
 from fabtui.fabric.errors import InputError
 from fabtui.fabric.text import one_line
 
 #: A file of settings is short; whatever is larger is something else.
 _LARGEST = 1 << 20
-_HEADER = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?")
-_ASSIGNMENT = re.compile(
-    r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*="""
-)
+_KEY = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
+_HEADER = r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?"
+_ASSIGNMENT = rf"\s*({_KEY}(?:\s*\.\s*{_KEY})*)\s*="
 
 
 class Problem(NamedTuple):
@@ -137,6 +135,8 @@ def _parse(found: ConfigFile, data: bytes) -> None:
 
 
 def _take_table(found: ConfigFile, name: str, table: object, lines: dict[tuple[str, ...], int]) -> None:
+    from fabtui.cli.settings import BY_NAME, SETTINGS, TABLES, nearest, taken
+
     line = lines.get((name,))
     if name not in TABLES:
         found.problems.append(Problem(line, f"unknown table [{name}]; there are {_tables()}{nearest(name, TABLES)}"))
@@ -165,11 +165,15 @@ def _take_table(found: ConfigFile, name: str, table: object, lines: dict[tuple[s
 
 
 def _tables() -> str:
+    from fabtui.cli.settings import TABLES
+
     return ", ".join(f"[{name}]" for name in TABLES)
 
 
 def _elsewhere(key: str) -> str:
     """Say in which table a setting of this name stands."""
+    from fabtui.cli.settings import SETTINGS
+
     tables = [one.table for one in SETTINGS if one.key == key]
     return f"; it stands in [{tables[0]}]" if tables else ""
 
@@ -190,9 +194,9 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
     where: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
-        if (header := _HEADER.fullmatch(line)) is not None:
+        if (header := re.fullmatch(_HEADER, line)) is not None:
             table = _parts(header.group(1))
-        elif (assignment := _ASSIGNMENT.match(line)) is not None:
+        elif (assignment := re.match(_ASSIGNMENT, line)) is not None:
             where.setdefault((*table, *_parts(assignment.group(1))), number)
             continue
         else:
@@ -213,6 +217,10 @@ _NOT_IN_A_LAB = ("transport", "ssh_config", "host_key_policy", "remote_python")
 
 def lay_under(given: dict[str, Any], config: ConfigFile) -> dict[str, Any]:
     """Return arguments of a session with the settings of the file where they say nothing, and nothing against them."""
+    if not config.values:
+        return dict(given)
+    from fabtui.cli.settings import BY_NAME
+
     own = {BY_NAME[name].argument: found.value for name, found in config.values.items() if name.startswith("session.")}
     own = {name: value for name, value in own.items() if value is not False}
     for argument in _against(given, own):

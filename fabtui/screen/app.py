@@ -19,17 +19,15 @@ from fabtui.fabric.errors import InputError
 from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
 from fabtui.screen import leaving
+from fabtui.screen.arrangement import LEAST_HEIGHT, LEAST_WIDTH
 from fabtui.screen.axis import Seat
 from fabtui.screen.commands import KEY_NAMES, binding_groups, commands
 from fabtui.screen.hangup import leave_within, write_no_more
-from fabtui.screen.hover import show_again, show_value
 from fabtui.screen.leaving import Leaving
 from fabtui.screen.levels import Glyphs
 from fabtui.screen.main import MainScreen
-from fabtui.screen.outputs import write_picture, write_snapshot
 from fabtui.screen.pulse import Pulse
 from fabtui.screen.settings import ScreenSettings
-from fabtui.screen.small import fit
 from fabtui.screen.theming import RAMP_OF_SYSTEM, ramp_of
 from fabtui.screen.title import lost_nodes
 from fabtui.screen.usersettings import UserSettings
@@ -97,6 +95,7 @@ class FabricApp(App[int]):
         self._pulse = Pulse(self._soon)
         self._again: asyncio.TimerHandle | None = None
         self.leaving = Leaving(self)
+        self._hovering = False
         self._trouble_badge: str | None = None
         self._main: MainScreen | None = None
         self._own = UserSettings(self)
@@ -147,10 +146,17 @@ class FabricApp(App[int]):
 
     def on_resize(self) -> None:
         """Cover everything where there is no room for it."""
-        self.call_next(fit, self)
+        width, height = self.size
+        if width < LEAST_WIDTH or height < LEAST_HEIGHT or len(self.screen_stack) > 1:
+            from fabtui.screen.small import fit
+
+            self.call_next(fit, self)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Show the value of the cell under the mouse."""
+        from fabtui.screen.hover import show_value
+
+        self._hovering = True
         show_value(self, event)
 
     def hung_up(self) -> None:
@@ -244,7 +250,10 @@ class FabricApp(App[int]):
         if self._main is None or not self.is_running:
             return
         self._main.draw()
-        show_again(self)
+        if self._hovering:
+            from fabtui.screen.hover import show_again
+
+            show_again(self)
         top = self.screen
         if top is not self._main and hasattr(top, "draw"):
             top.draw()
@@ -319,10 +328,14 @@ class FabricApp(App[int]):
 
     async def action_csv(self) -> None:
         """Write a CSV snapshot."""
+        from fabtui.screen.outputs import write_snapshot
+
         self.run_worker(write_snapshot(self), name="csv", exit_on_error=False)
 
     def action_screenshot_svg(self) -> None:
         """Write the screen as it is as an SVG picture."""
+        from fabtui.screen.outputs import write_picture
+
         write_picture(self)
 
     def get_key_display(self, binding: Binding) -> str:

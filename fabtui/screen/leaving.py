@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from fabtui.fabric.text import one_line
-from fabtui.screen.confirm import ConfirmScreen
 
 if TYPE_CHECKING:
     from fabtui.screen.app import FabricApp
@@ -30,7 +29,12 @@ class Leaving:
     def ask(self) -> None:
         """Leave; while a sweep runs, only when the user says so once more."""
         app = self._app
-        if not app.sweeping or isinstance(app.screen, ConfirmScreen):
+        if not app.sweeping:
+            self.leave()
+            return
+        from fabtui.screen.confirm import ConfirmScreen
+
+        if isinstance(app.screen, ConfirmScreen):
             self.leave()
             return
         phase = app.model.phase

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -93,10 +93,17 @@ def read_theme(name: str) -> ThemeFile:
     """
     path = theme_paths().get(name)
     if path is None:
-        near = difflib.get_close_matches(name, theme_names(), 1, 0.5)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise InputError(f"there is no theme {name!r}; themes: {', '.join(theme_names())}{hint}")
+        raise InputError(
+            f"there is no theme {name!r}; themes: {', '.join(theme_names())}{_nearest(name, theme_names())}"
+        )
     return read_theme_file(path)
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, known, 1, 0.5)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def stamp_of(path: Path) -> tuple[int, int, int] | None:
@@ -164,8 +171,7 @@ def _check(theme: ThemeFile) -> None:
 
     for name, text in theme.colors.items():
         if name not in _COLORS:
-            near = difflib.get_close_matches(name, _COLORS, 1)
-            raise ValueError(f"unknown colour {name!r} in [colors]" + (f"; did you mean {near[0]}?" if near else ""))
+            raise ValueError(f"unknown colour {name!r} in [colors]{_nearest(name, _COLORS)}")
         try:
             Color.parse(text)
         except ColorParseError:
@@ -178,9 +184,7 @@ def _check(theme: ThemeFile) -> None:
             raise ValueError(f"unknown ramp [ramp.{count}]; there are {', '.join(_COUNTS)}")
         for name, text in ramp.items():
             if name not in slots:
-                near = difflib.get_close_matches(name, slots, 1)
-                hint = f"; did you mean {near[0]}?" if near else ""
-                raise ValueError(f"unknown slot {name!r} in [ramp.{count}]{hint}")
+                raise ValueError(f"unknown slot {name!r} in [ramp.{count}]{_nearest(name, slots)}")
             try:
                 Style.parse(text or "none")
             except StyleSyntaxError:
