@@ -34,8 +34,9 @@ class SnapshotFrame(pd.DataFrame):
         What is not between two endpoints or two nodes (``all``, a rail) is left out.
 
         Args:
-            layer: ``p2p``, ``world``, ``latency``, ``ping``, ``busbw`` or another collective; of a further arm of an
-                A/B comparison with the arm behind it: ``p2p@NCCL_P2P_DISABLE=1``.
+            layer: ``p2p``, ``world``, ``latency``, ``busbw`` or another collective, a layer of addresses (``ping``,
+                ``mtu``, ``udp``, ``tcp``) or the name of a tool (``iperf3``); of a further arm of an A/B comparison
+                with the arm behind it: ``p2p@NCCL_P2P_DISABLE=1``.
             bytes: Only messages of this size. A pair so slow that it was tested with less has no value then.
 
         Returns:

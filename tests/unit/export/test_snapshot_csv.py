@@ -367,3 +367,16 @@ def test_the_json_holds_everything(make_model: Maker, tmp_path: Path) -> None:
     assert value["exit"] == 1
     assert "\x1b" not in path.read_text()
     assert value["log"][0]["text"] == "[2Jcleared"
+
+
+def test_of_several_addresses_a_matrix_has_the_worst(make_model: Maker, tmp_path: Path) -> None:
+    maker = make_model().start(["a", "b"], options={"probes": ["ping"]}).endpoints({"a": 1, "b": 1})
+    for rail, mtu, trip, rate in ((0, 9000.0, 0.1, 40.0), (1, 1500.0, 0.4, 3.0), (2, 9000.0, 0.2, 41.0)):
+        ends = {"src_addr": f"10.{rail}.0.1", "dst_addr": f"10.{rail}.0.2"}
+        maker.measured("mtu", "a", "b", value=mtu, unit="B", **ends)
+        maker.measured("ping", "a", "b", value=trip, unit="ms", **ends)
+        maker.measured("iperf3", "a", "b", value=rate, unit="GB/s", **ends)
+    path = tmp_path / "s.csv"
+    write_csv(maker.model(), path)
+    frame = fabtui.load_snapshot(path)
+    assert [frame.pivot_layer(layer).loc["a", "b"] for layer in ("mtu", "ping", "iperf3")] == [1500.0, 0.4, 3.0]
