@@ -267,9 +267,10 @@ def _osu(draft: Draft, values: Values, name: str) -> None:
                     how=how,
                     extra={"asked_bytes": row["bytes"]},
                 )
-        if sizes and sizes[0].get("latency") is not None:
+        times = [row for row in sizes if row.get("latency") is not None]
+        if times:
             # The latency of a pair is that of its smallest message.
-            small = min(sizes, key=lambda row: row["bytes"])
+            small = min(times, key=lambda row: row["bytes"])
             draft.measured(
                 "p2p", Layer.LATENCY, src, dst, value=small["latency"], unit="us", bytes=small["bytes"], how=how
             )

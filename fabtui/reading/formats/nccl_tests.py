@@ -149,7 +149,7 @@ class _Parser:
         if self.table is not None and self.table["rows"]:
             self._fresh(self.kind)
         words = line.split()
-        first = next(at for at, word in enumerate(words) if word in ("time", "cputime"))
+        first = next((at for at, word in enumerate(words) if word in ("time", "cputime")), len(words))
         self.sides = []
         names: list[str] = []
         for word in words[first:]:

@@ -44,6 +44,9 @@ _KEYS = {
 }
 
 
+_WHOLE = ("bytes", "iterations", "nprocs")
+
+
 def _kind(title: str) -> str:
     """Return what is measured: bandwidth, bidirectional bandwidth, latency or other."""
     low = title.lower()
@@ -112,7 +115,9 @@ class _Parser:
             return
         row = {}
         for (name, _), word, value in zip(self.columns, words, values, strict=True):
-            row[name] = whole(word) if name in ("bytes", "iterations", "nprocs") else word if value is None else value
+            row[name] = whole(word) if name in _WHOLE else word if name == "validation" else value
+            if row[name] is None:
+                self.notes.puzzled(line)
         if str(row.get("validation", "Pass")).lower() != "pass":
             self.notes.warn(f"wrong data with messages of {row.get('bytes')} bytes")
         self.tests[-1]["rows"].append(row)

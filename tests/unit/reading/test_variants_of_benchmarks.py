@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from fabtui.reading.as_model import events
+
 from .places import of_text, told
 
 _SIDE = "     time   algbw   busbw #wrong"
@@ -256,6 +258,14 @@ def test_nvbandwidth_that_stands_indented() -> None:
     assert values["tests"][0]["sum"] == 1639.6
 
 
+def test_nccl_tests_heading_whose_first_column_is_unreadable() -> None:
+    text = (
+        "#       size         count      type   redop    ro?time   algbw   busbw #wrong\n"
+        " 134217728 33554432 float sum -1 1950.5 68.81 129.02 0 1725.6 77.78 145.83 0\n"
+    )
+    assert told(text, "nccl-tests")["tables"][0]["rows"][0]["in_place"]["busbw"] == 145.83
+
+
 # -- OSU --------------------------------------------------------------------------------------------------------------
 
 
@@ -265,6 +275,17 @@ def test_osu_latency() -> None:
     assert test["measures"] == "latency"
     assert test["rows"] == [{"bytes": 0, "latency": 1.21}, {"bytes": 1, "latency": 1.25}]
     assert test["units"] == {"latency": "us"}
+
+
+def test_osu_number_that_is_none_is_missing() -> None:
+    text = (
+        "# OSU MPI Bandwidth Test v5.9\n# Size      Bandwidth (MB/s)\n1            1.21\n2      16.61e9995\n4     N/A\n"
+    )
+    result = of_text(text, "osu")
+    assert [row["bandwidth"] for row in result.values["tests"][0]["rows"]] == [1.21, None, None]
+    assert len(result.unknown) == 2
+    measured = next(event for event in events([result]) if event["kind"] == "measured")["measurements"]
+    assert [one["bytes"] for one in measured] == [1]
 
 
 def test_osu_of_long_ago() -> None:
