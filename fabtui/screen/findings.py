@@ -50,6 +50,13 @@ class Findings:
 
         return Tally() if self._survey is None else self._survey.tally
 
+    @property
+    def none_text(self) -> str:
+        """What is told where there are no findings: that nothing is wrong only once everything was looked at."""
+        if not self.known or self._survey is None:
+            return "looking"
+        return "nothing is wrong" if self._survey.current else "none so far: still looking"
+
     def step(self, budget: float) -> bool:
         """Go on looking for about ``budget`` seconds; say whether there is more to do."""
         # Diagnosis is much to import, and there is nothing to diagnose in the first frame.
@@ -86,7 +93,7 @@ def finding_lines(found: Findings, pair: tuple[str, str] | None, width: int, hei
         glyphs: The characters to draw with.
     """
     if not found.found:
-        return [[("nothing is wrong" if found.known else "looking", MUTED)]]
+        return [[(found.none_text, MUTED)]]
     for evidence in range(_EVIDENCE, -1, -1):
         blocks = [_block(number, one, pair, width, evidence, glyphs) for number, one in enumerate(found.found, 1)]
         if sum(map(len, blocks)) <= height:
@@ -115,13 +122,14 @@ def _block(number: int, one: Cause, pair: tuple[str, str] | None, width: int, ev
     return lines + stacked([[(f"  {one_line(text, 400)}", MUTED)] for text in one.evidence], width, 2)[:evidence]
 
 
-def class_lines(model: Model, layer: Layer, bad: Counter[PairClass]) -> Lines:
+def class_lines(model: Model, layer: Layer, bad: Counter[PairClass], width: int = 80) -> Lines:
     """Return the statistics of a layer's classes: how many values, the worst, the median, the best, the limit to slow.
 
     Args:
         model: What is known.
         layer: The layer; of those without values of their own the statistics are those of p2p.
         bad: How many pairs of each class are bad, in p2p.
+        width: Characters there are; where they are few, the columns stand closer.
     """
     own = any(model.values(layer, kind) for kind in CLASS_WORDS)
     layer = layer if own else Layer.P2P
@@ -144,5 +152,6 @@ def class_lines(model: Model, layer: Layer, bad: Counter[PairClass]) -> Lines:
     for number, row in enumerate([headings, *rows]):
         cells = [f"{row[0]:<{widths[0]}}", *(f"{text:>{w}}" for text, w in zip(row[1:], widths[1:], strict=True))]
         style = MUTED if number == 0 else ""
-        lines.append([("  ".join(cells).rstrip(), style)])
+        gap = "  " if sum(widths) + 2 * (len(widths) - 1) <= width else " "
+        lines.append([(gap.join(cells).rstrip(), style)])
     return lines

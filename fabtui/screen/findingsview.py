@@ -49,9 +49,8 @@ class FindingsScreen(DetailScreen):
 
     def body_lines(self, width: int) -> Lines:
         """Return all findings."""
-        known = self.fabric_app.main.findings.known
         if not self.found:
-            return [[], [("  nothing is wrong" if known else "  looking", MUTED)]]
+            return [[], [(f"  {self.fabric_app.main.findings.none_text}", MUTED)]]
         lines: Lines = []
         for number, one in enumerate(self.found, 1):
             lines += [[], *cause_lines(one, width, number)]

@@ -69,7 +69,7 @@ def sweep_lines(model: Model, elapsed: float, pace: Pace, glyphs: Glyphs, width:
         return []
     paused: list[Part] = [("   PAUSED", "bold reverse")] if model.paused else []
     rate = pace.rate
-    speed = f"{rate:.3g} tests/s" if rate is not None else "-"
+    speed = "-" if rate is None else f"{rate:.0f} tests/s" if rate >= 10 else f"{rate:.2g} tests/s"
     clock = clock_text(elapsed)
     if not model.phase.total:
         what = "re-tests" if model.watching and model.phase.name == "watch" else "done"

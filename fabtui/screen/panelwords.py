@@ -56,7 +56,7 @@ def panel_content(
     pair, more = pair[:most], pair[most:]
     left = height - len(pair)
     sweep = _part("sweep", sweep_lines(model, app.elapsed(), main.pace, glyphs, width), width, glyphs.plain)
-    classes = _part("classes", class_lines(model, main.source.layer, main.findings.bad), width, glyphs.plain)
+    classes = _part("classes", class_lines(model, main.source.layer, main.findings.bad, width), width, glyphs.plain)
     for part in (classes, sweep):
         if left - len(part) < _FINDINGS_FIRST + 1:
             part.clear()
