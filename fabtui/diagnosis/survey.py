@@ -66,8 +66,7 @@ class Survey:
         self.version = 0
         self._of = -1
         self._next: Tally | None = None
-        self._pairs: list[Pair] = []
-        self._at = 0
+        self._at = self._end = 0
         self._began = -1
 
     @property
@@ -81,17 +80,15 @@ class Survey:
             if self.current:
                 return False
             self._began = self._model.version
-            self._pairs = self._model.tested_pairs()
-            self._next, self._at = Tally(), 0
+            self._next, self._at, self._end = Tally(), 0, len(self._model.tested)
         end = time.perf_counter() + budget
-        while self._at < len(self._pairs):
-            for pair in self._pairs[self._at : self._at + _CHUNK]:
-                self._take(self._next, pair)
+        while self._at < self._end:
+            for _, src, dst in self._model.tested[self._at : min(self._at + _CHUNK, self._end)]:
+                self._take(self._next, (src, dst))
             self._at += _CHUNK
             if time.perf_counter() > end:
                 return False
         self.tally, self._next, self._of = self._next, None, self._began
-        self._pairs = []
         self.version += 1
         return True
 

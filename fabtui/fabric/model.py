@@ -50,6 +50,8 @@ class Model:
         faults: The lab faults, as text, that were made on purpose.
         options: The options of the session, as recorded.
         untested: Why ordered pairs were not tested.
+        tested: The ordered pairs that were tested, each once, with the layer (p2p or world) that was the first; it only
+            grows, so that whoever goes through it a part at a time may keep a place in it.
         suspects: What testing bad pairs with other partners told about them.
         addresses: What was measured between addresses of nodes.
         comparison: The arms of an A/B comparison, the first one first; empty without one.
@@ -93,6 +95,7 @@ class Model:
         self._slow_below = DEFAULT_SLOW_BELOW
         self._arms: dict[tuple[str, Layer, str, str, int | None], Measurement] = {}
         self.suspects: dict[tuple[str, str], str] = {}
+        self.tested: list[tuple[Layer, str, str]] = []
         self.comparison: list[str] = []
         self.baseline: Baseline | None = None
         self.flapping: dict[tuple[Layer, str, str], int] = {}
@@ -251,7 +254,12 @@ class Model:
             self._take_addressed(measurement)
             return
         key = (measurement.layer, measurement.src, measurement.dst)
-        history = self._history.setdefault(key, [])
+        history = self._history.get(key)
+        if history is None:
+            history = self._history[key] = []
+            other = {Layer.P2P: Layer.WORLD, Layer.WORLD: Layer.P2P}.get(measurement.layer)
+            if other is not None and (other, measurement.src, measurement.dst) not in self._history:
+                self.tested.append(key)
         if measurement.layer in MEASURED:
             values = self._values.setdefault((measurement.layer, self.class_of(measurement)), ClassValues())
             before = self._judged_value(*key)
@@ -404,11 +412,6 @@ class Model:
         if layer not in SIZES_KEPT or last.asked_bytes is None:
             return last
         return self._largest[layer, src, dst]
-
-    def tested_pairs(self) -> list[tuple[str, str]]:
-        """Return the ordered pairs of endpoints that were tested alone or inside the communicator of all."""
-        found = (key for key in self._history if key[0] in (Layer.P2P, Layer.WORLD))
-        return list(dict.fromkeys((src, dst) for _, src, dst in found))
 
     def by_address(self, layer: Layer, src_node: str, dst_node: str) -> list[Measurement]:
         """Return the latest measurement of each address pair of two nodes in a layer of those."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fabtui.fabric.endpoint import PairClass
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Seconds from one look at everything to the next, while things change.
 _BETWEEN = 1.0
+#: Seconds of looking at a time, and between two such times.
+_WORK, _PAUSE = 0.002, 0.008
 #: At most this share of the time goes into putting findings together.
 _SHARE = 0.05
 _STYLES = {"bad": "bold $error", "warn": "bold $warning", "note": "bold"}
@@ -32,10 +36,13 @@ class Findings:
 
     Args:
         model: What is known.
+        told: Called when there is news.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, told: Callable[[], None] = lambda: None) -> None:
         self._model = model
+        self._told = told
+        self._timer: asyncio.TimerHandle | None = None
         self._survey: Survey | None = None
         self._resting = 0.0
         self.found: list[Cause] = []
@@ -56,6 +63,27 @@ class Findings:
         if not self.known or self._survey is None:
             return "looking"
         return "nothing is wrong" if self._survey.current else "none so far: still looking"
+
+    def follow(self) -> None:
+        """Go on looking in the background until all is known, a little at a time: no key has to wait for it."""
+        if self._timer is None and not (self._survey is not None and self._survey.current):
+            wait = max(_PAUSE, self._resting - time.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(wait, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        had, said = self.found, self.none_text
+        more = self.step(_WORK)
+        if self.found is not had or self.none_text != said:
+            self._told()
+        if more:
+            self.follow()
+
+    def stop(self) -> None:
+        """Look no further."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def step(self, budget: float) -> bool:
         """Go on looking for about ``budget`` seconds; say whether there is more to do."""
@@ -94,15 +122,17 @@ def finding_lines(found: Findings, pair: tuple[str, str] | None, width: int, hei
     """
     if not found.found:
         return [[(found.none_text, MUTED)]]
+    # No more than that many can have a line.
+    listed = list(enumerate(found.found[: max(1, height)], 1))
     for evidence in range(_EVIDENCE, -1, -1):
-        blocks = [_block(number, one, pair, width, evidence, glyphs) for number, one in enumerate(found.found, 1)]
+        blocks = [_block(number, one, pair, width, evidence, glyphs) for number, one in listed]
         if sum(map(len, blocks)) <= height:
             break
     lines: Lines = []
     for number, block in enumerate(blocks):
-        last = number == len(blocks) - 1
+        last = number == len(found.found) - 1
         if len(lines) + len(block) + (not last) > height:
-            return [*lines, [(f"  and {len(blocks) - number} more: F shows all", MUTED)]][:height]
+            return [*lines, [(f"  and {len(found.found) - number} more: F shows all", MUTED)]][:height]
         lines += block
     return lines
 

@@ -41,8 +41,6 @@ from fabtui.screen.zooming import ZoomingScreen
 if TYPE_CHECKING:
     from fabtui.screen.app import FabricApp
 
-#: Seconds a frame may spend on looking for causes.
-_SEARCH = 0.002
 _PANEL_WORST = 12
 
 
@@ -180,7 +178,8 @@ class MainScreen(ZoomingScreen):
     def take_model(self) -> None:
         """Show another model from now on."""
         self.scope = Scope(self.model, self.source.layer, self._glyphs)
-        self.findings = Findings(self.model)
+        self.findings.stop()
+        self.findings = Findings(self.model, self._fabric_app.beat)
         self.grid.show(self.scope.shown())
         self.draw()
 
@@ -198,8 +197,7 @@ class MainScreen(ZoomingScreen):
         if self.view == "connecting":
             self.nodes_view.put(self.model, self._fabric_app.settings.title)
         else:
-            if self.findings.step(_SEARCH):
-                self._fabric_app.draw_again(0.05)
+            self.findings.follow()
             self._draw_around()
         width = self.size.width
         large = self.wishes.log

@@ -193,6 +193,7 @@ class NodesTable(Widget, can_focus=True):
         self._glyphs = glyphs
         self._rows: list[NodeRow] = []
         self._unsorted: list[NodeRow] = []
+        self._order: tuple[int, bool] | None = None
         self._chosen: str | None = None
         self._spans: list[tuple[int, int, int]] = []
         self._top = 0
@@ -200,7 +201,11 @@ class NodesTable(Widget, can_focus=True):
         self.inverted = False
 
     def put(self, rows: list[NodeRow]) -> None:
-        """Show rows, in the order of the grid."""
+        """Show rows, in the order of the grid; the same ones cost nothing."""
+        order = (self.column, self.inverted)
+        if rows == self._unsorted and order == self._order:
+            return
+        self._order = order
         self._unsorted = rows
         key = COLUMNS[self.column].key
         # Sorting keeps the order of the grid among what is alike.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fabtui.fabric.events import Kind, event
-from fabtui.fabric.measurement import Layer
+from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
 from fabtui.screen.arrangement import panel_width
 from fabtui.screen.axis import Axis
@@ -183,3 +183,32 @@ def test_the_panel_takes_nothing_from_the_cells() -> None:
     axis = Axis.of_model(big_sweep(8, 8, part=0.0).shadow)
     assert panel_width(axis, 250, 60) == 48, "64 columns of three are as wide as can be beside it"
     assert panel_width(Axis.of_model(sweep_of_two().shadow), 250, 60) == 80
+
+
+async def test_findings_follow_a_session_by_themselves(opened: Opened) -> None:
+    story = sweep_of_two()
+    feed = FakeFeed(story.events)
+    async with opened(feed) as (app, pilot):
+        for _ in range(50):
+            if app.main.findings.known:
+                break
+            await pilot.pause(0.05)
+        assert len(app.main.findings.found) == 8
+        story.events.clear()
+        story.measured(*story.good(*FAILED))
+        feed.play(story.events)
+        for _ in range(60):
+            if len(app.main.findings.found) == 7:
+                break
+            await pilot.pause(0.05)
+        await pilot.pause(0.2)
+        assert "n000:1 > n001:2 failed" not in screen_text(app)
+
+
+def test_each_pair_is_surveyed_once_whatever_layers_it_was_tested_in() -> None:
+    story = sweep_of_two()
+    count = len(story.shadow.tested)
+    assert count == 56
+    story.measured(Measurement(Layer.WORLD, *FAILED, Verdict.OK, 44.0, "GB/s", 1 << 28, story.now))
+    story.measured(*story.good(*FAILED))
+    assert len(story.shadow.tested) == count
