@@ -321,8 +321,11 @@ class _Mesh:
             if m is None or m.value is None or m.verdict is not Verdict.OK:
                 continue
             median = self.model.median(Layer.PING, self.model.class_of(m))
-            if median is not None and m.value > max(LATE_RATIO * median, median + LATE_MS):
-                slow[way] = (m.value, median)
+            # The quickest of its echoes: a busy node answers one or the other late.
+            least = (m.extra or {}).get("rtt_min")
+            took = float(least) if isinstance(least, (int, float)) else m.value
+            if median is not None and took > max(LATE_RATIO * median, median + LATE_MS):
+                slow[way] = (took, median)
         found_ = []
         for scope in self._scopes(slow, [way for way, found in self.ways.items() if found.echo]):
             worst, median = max(slow[way] for way in scope.ways)

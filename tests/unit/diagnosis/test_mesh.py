@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -279,6 +280,14 @@ def test_late_answers_are_told_and_are_not_bad() -> None:
     (found,) = net.findings()
     assert found.text == "n1 and n4 on rail 0 (10.1.0.2 > 10.1.0.5): a round trip takes up to 20 ms, others 0.05 ms"
     assert not found.cells
+
+
+def test_one_late_echo_of_three_is_no_finding() -> None:
+    model = Net().model()
+    late = next(m for m in model.addresses.pairs(Layer.PING) if (m.src, m.dst) == ("n0", "n1"))
+    busy = replace(late, value=9.0, extra={"rtt_min": 0.05, "rtt_max": 26.0})
+    model.apply({"kind": "measured", "time": 9.0, "measurements": [busy.to_json()]})
+    assert mesh_findings(model) == []
 
 
 def test_several_faults_at_once() -> None:
