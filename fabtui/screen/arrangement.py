@@ -19,6 +19,8 @@ KEY_FROM = 26
 TINY_WIDTH = 60
 TINY_HEIGHT = 15
 
+#: From this height on big cells and the log have room beside each other.
+_ROOMY = 34
 #: With less than this nothing can be shown.
 LEAST_WIDTH = 36
 LEAST_HEIGHT = 6
@@ -75,14 +77,14 @@ class Arrangement:
     log: int
 
 
-def arrange(model: Model, axis: Axis, width: int, height: int, wishes: Wishes) -> Arrangement:
-    """Return what the main screen shows."""
+def arrange(model: Model, axis: Axis, width: int, height: int, wishes: Wishes, *, near: bool = False) -> Arrangement:
+    """Return what the main screen shows; ``near``: cells are big, and lines are worth more to them than to the log."""
     view = _view(model, width, height, wishes)
     if view == "small":
         return Arrangement(view, {name: name == view for name in _COMING_AND_GOING}, 0)
     tests = view != "connecting"
     panel = view == "grid" and _panel(axis, width, height, wishes)
-    log = _log(model, height, wishes)
+    log = 0 if near and not wishes.log and height < _ROOMY else _log(model, height, wishes)
     return Arrangement(
         view,
         {

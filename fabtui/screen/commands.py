@@ -29,7 +29,6 @@ KEY_NAMES = {
 _FIRST = (
     "main.pair",
     "main.zoom-in",
-    "main.zoom-out",
     "main.next-bad",
     "main.retest",
     "main.sweep",
@@ -111,6 +110,9 @@ def shown_keys(app: FabricApp, screen: Screen[None]) -> list[tuple[str, str, str
             found[binding.id] = (keys_of(app, binding)[0], word, action)
     if screen is not app.main:
         return list(found.values())
+    if "main.zoom-in" in found and "main.zoom-out" in found:
+        key, _, action = found["main.zoom-in"]
+        found["main.zoom-in"] = (f"{key} {found.pop('main.zoom-out')[0]}", "zoom", action)
     first = [found.pop(name) for name in _FIRST if name in found]
     return [*first, *found.values(), ("arrows", "move", "")]
 

@@ -155,6 +155,8 @@ class GridView(Widget, can_focus=True):
         first, last = self._columns[0][0], self._columns[-1][0]
         width = self.layout_now().cell
         read = self.source.cell
+        # What stands on a cell's further lines is not compared.
+        tall = self.layout_now().tall > 1
         touched = set()
         for at, column in changed:
             row = rows.get(at)
@@ -162,7 +164,7 @@ class GridView(Widget, can_focus=True):
                 continue
             slot, text = read(at, column, width)
             here = column - first
-            if slot != row.slots[here] or (row.texts is not None and text != row.texts[here]):
+            if tall or slot != row.slots[here] or (row.texts is not None and text != row.texts[here]):
                 row.slots[here] = slot
                 if row.texts is not None:
                     row.texts[here] = text

@@ -184,9 +184,14 @@ class Scene:
         """Return names over columns of one node each: the end of a name on the second line, more of it above."""
         width = self.layout.cell
         room = width - 1 if width > 1 else 1
+        before = ""
         for column, _ in self.columns:
             seat = self.axis.seats[column]
-            text = seat.label[-room:] if line else seat.label[-2 * room : -room]
+            whole = text = seat.label[-room:] if line else seat.label[-2 * room : -room]
+            if not line and text == before and column != self.column:
+                # What names have in common is said once.
+                text = ""
+            before = whole
             slot = Slot.HEADER_GONE if seat.gone else Slot.HEADER
             runs.append((Slot.HEADER_HERE if column == self.column else slot, f"{text:>{width}}"))
         return self.padded(runs)

@@ -26,6 +26,7 @@ _WORDS = {
     "GridView": (
         "A row sends, a column receives. Colour and glyph are the verdict, the number is the value.",
         "Values are compared within their class only: same node, same rail, across rails.",
+        "Where a cell is a block of two nodes, it is as bad as its worst pair; 4x: 4 pairs failed, the rest not.",
     ),
     "WorstList": ("The bad pairs of the layer, the worst first. Small terminals get this in place of the grid.",),
     "ConnectingView": ("The nodes and how far each is; of one that failed, why, and what to try.",),

@@ -65,6 +65,7 @@ class CellIndex:
         self._changed: set[tuple[int, int]] = set()
         self._pending: set[tuple[int, int]] = set()
         self._again = False
+        self._whole = False
         #: Grows when a cell becomes bad, or is no longer.
         self.version += 1
         self._work: Iterator[tuple[int, int]] | None = self._everything()
@@ -84,28 +85,34 @@ class CellIndex:
 
     @property
     def complete(self) -> bool:
-        """Whether every cell was looked at."""
-        return self._work is None and not self._pending
+        """Whether every cell was looked at, be it against what cells were judged by before."""
+        return self._whole and not self._pending
+
+    @property
+    def busy(self) -> bool:
+        """Whether there are cells to look at."""
+        return self._work is not None or bool(self._pending)
 
     def step(self, budget: float) -> bool:
-        """Look at cells for about ``budget`` seconds; say whether all are known now."""
+        """Look at cells for about ``budget`` seconds; say whether there are none left to look at."""
         end = time.perf_counter() + budget
         while self._pending:
             for _ in range(min(_AT_ONCE, len(self._pending))):
                 self._look(*self._pending.pop())
             if time.perf_counter() > end:
-                return self.complete
+                return not self.busy
         while self._work is not None:
             for _ in range(_AT_ONCE):
                 at = next(self._work, None)
                 if at is None:
+                    self._whole = True
                     self._work = self._known() if self._again else None
                     self._again = False
                     break
                 self._look(*at)
             if time.perf_counter() > end:
                 break
-        return self.complete
+        return not self.busy
 
     def _everything(self) -> Iterator[tuple[int, int]]:
         """Yield the positions of every cell that may show something."""

@@ -145,7 +145,7 @@ class MainScreen(ZoomingScreen):
         width, height = self.size
         if not width or not self.is_mounted:
             return
-        arranged = arrange(self.model, self.source.axis, width, height, self.wishes)
+        arranged = arrange(self.model, self.source.axis, width, height, self.wishes, near=self.scope.zoom is Zoom.NODES)
         if arranged == self._arrangement:
             return
         self._arrangement = arranged

@@ -68,11 +68,15 @@ class NodePairSource:
         glyphs = self._source.glyphs
         if cell is None:
             return slot, " " * width
+        if self._source.flashing and (a, b) in self._source.flashing:
+            slot = Slot.FLASH
         text = _value_text(self._source.layer, cell, width)
         if not text:
             word = _WORDS.get(slot, str(cell.verdict))
             glyph = glyphs.of_slot[slot]
-            text = f"{glyph} {word}" if slot in _WORDS and glyph.strip() and len(word) + 2 <= width else word[:width]
+            text = f"{glyph} {word}" if glyph.strip() and len(word) + 2 <= width else word
+            if len(text) > width:
+                text = glyph
         elif slot in BAD or slot is Slot.RUNNING:
             text = f"{text}{glyphs.of_slot[slot]}" if len(text) < width else text
         if len(text) > width:
@@ -87,9 +91,11 @@ class NodePairSource:
         lines = []
         if share is not None and cell.measurement is not None:
             model, measured = self._source.model, cell.measurement
-            kind = CLASS_WORDS[model.class_between(measured.src, measured.dst)]
+            kind = CLASS_WORDS[model.class_of(measured)]
             text = f"{share:.0%} of {kind}"
             lines.append(text if len(text) <= width else f"{share:.0%}")
+        if cell.value is not None and width < _UNIT_FROM and len(cell.unit) <= width:
+            lines.append(cell.unit)
         if cell.measurement is not None and cell.measurement.attempts > 1:
             text = f"{cell.measurement.attempts} attempts"
             lines.append(text if len(text) <= width else f"{cell.measurement.attempts} tries"[:width])

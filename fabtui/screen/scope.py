@@ -26,7 +26,8 @@ class Zoom(IntEnum):
     NODES = 2
 
 
-ZOOM_WORDS = {Zoom.FABRIC: "fabric", Zoom.GPUS: "endpoints", Zoom.NODES: "node pair"}
+#: What stands in the corner of the grid, where there is room for seven characters.
+ZOOM_WORDS = {Zoom.FABRIC: "fabric", Zoom.GPUS: "pairs", Zoom.NODES: "2 nodes"}
 
 AnySource = ModelSource | BlockSource | NodePairSource
 

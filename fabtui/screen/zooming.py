@@ -371,7 +371,7 @@ class ZoomingScreen(Screen[None]):
             ]
         if scope.order is not Order.GIVEN:
             words, key = _ORDER_WORDS[scope.order]
-            parts += [(f" {words} ", "bold reverse"), (f" {key}: as given  ", MUTED)]
+            parts += [(f" {words} ", "bold reverse"), (f" {key}: as given, g: to the top  ", MUTED)]
         return parts
 
     def draw_map(self, beside_panel: bool) -> None:
@@ -420,7 +420,7 @@ class ZoomingScreen(Screen[None]):
 
     def search(self) -> None:
         """Go on looking at cells that were not looked at yet, a little at a time, until all are known."""
-        if self._searching is not None or self.scope.index.complete:
+        if self._searching is not None or not self.scope.index.busy:
             return
         self._searching = asyncio.get_running_loop().call_later(_REST, self._search)
 
@@ -429,7 +429,8 @@ class ZoomingScreen(Screen[None]):
         if not self.is_running:
             return
         done = self.scope.index.step(_SEARCH)
-        self._fabric_app.draw_again(0.05 if done else 0.25)
+        if done or not self.scope.index.complete:
+            self._fabric_app.draw_again(0.05 if done else 0.25)
         self.search()
 
 
