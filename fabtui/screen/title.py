@@ -72,7 +72,8 @@ def progress(
     if phase.name == "done":
         return [("done", "bold"), (f"  {clock}", ""), *paused]
     if not phase.total:
-        return [(f"{name} ", "bold"), (f"{model.done} done  {clock}", ""), *paused]
+        what = "re-tests" if phase.name == "watch" else "done"
+        return [(f"{name} ", "bold"), (f"{model.done} {what}  {clock}", ""), *paused]
     done = min(model.done, phase.total)
     left = ""
     spent = elapsed - (phase.since - model.started)

@@ -235,6 +235,11 @@ class Sweep:
         """Look at nodes once more: what they have, and all light probes that disturb no test."""
         await self.looks.again(self._alive(list(nodes)))
 
+    async def look_at_links(self, probes: Sequence[str]) -> None:
+        """Run light probes on all nodes that are there, beside tests."""
+        chosen = [probe for probe in probes if probe in self._options.probes]
+        await self.looks.look_at(self._alive(list(self.remotes)), chosen, beside_tests=True)
+
     async def _mesh(self, new: list[str], old: list[str]) -> None:
         """Test every address against every other: echoes, then one way each."""
         addresses = addresses_of({node: self._model.nodes[node].inventory for node in [*old, *new]})

@@ -27,6 +27,9 @@ ENDPOINTS_A_PAIR = 8
 SUSPECT_REST = 5.0
 #: The share of the deadline that a pair has which was dead when it was tested last.
 DEAD_SHARE = 0.3
+#: Seconds between two looks at links and GPUs while it watches, and what is looked at.
+LOOK_EVERY = 60.0
+LOOKS = ("nvlink", "gpus", "ibstat")
 #: Seconds between two looks for something to test while there is nothing.
 IDLE = 1.0
 
@@ -228,6 +231,7 @@ class Watch:
         self._sweep.warm = True
         loop = asyncio.get_running_loop()
         credit, most = 1.0, max(1.0, 2 * rate * STEP)
+        looking = asyncio.create_task(self._look_at_times())
         last = loop.time()
         try:
             with self._sweep.counting.over():
@@ -242,9 +246,21 @@ class Watch:
                     await self._wait(now + (min(STEP, 1 / rate) if done else IDLE) - loop.time())
         finally:
             self._sweep.warm = False
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
         async with self._testing:
             await self._sweep.cool()
             await self._end()
+
+    async def _look_at_times(self) -> None:
+        """Look at links and GPUs every now and then, beside the tests."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            await self._go.wait()
+            try:
+                await self._sweep.look_at_links(LOOKS)
+            except ExceptionGroup as errors:
+                self._pump.log("warning", f"looking at links: {one_line(str(errors.exceptions[0]), 300)}")
 
     async def _wait(self, seconds: float) -> None:
         """Wait, but no longer than it is on."""

@@ -233,3 +233,39 @@ async def test_watching_that_is_turned_on_early_begins_after_the_sweep() -> None
         await _until(lambda: feed.model.phase.name == "watch")
     finally:
         await feed.close()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_links_are_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "LOOK_EVERY", 0.05)
+    feed, nodes = _feed(Script({"a": 2, "b": 2}))
+
+    def looks() -> int:
+        return sum(m["t"] == "probe" and m["name"] == "nvlink" for m in nodes.links["b"].sent)
+
+    try:
+        await feed.run()
+        first = looks()
+        feed.watch(True)
+        await _until(lambda: looks() >= first + 3)
+        feed.watch(False)
+        await _until(lambda: feed.model.exit_code == 0)
+        done = looks()
+        await asyncio.sleep(0.2)
+        assert looks() == done
+    finally:
+        await feed.close()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_nodes_are_looked_at_again_when_that_is_asked_for() -> None:
+    feed, nodes = _feed(Script({"a": 2, "b": 2}))
+    try:
+        await feed.run()
+        before = [len([m for m in nodes.links[name].sent if m["t"] == "probe"]) for name in "ab"]
+        await feed.look(["b", "nobody"])
+        asked = [m["name"] for m in nodes.links["b"].sent if m["t"] == "probe"][before[1] :]
+        assert {"inventory", "nvlink", "gpus"} <= set(asked)
+        assert len([m for m in nodes.links["a"].sent if m["t"] == "probe"]) == before[0]
+    finally:
+        await feed.close()
