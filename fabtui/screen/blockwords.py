@@ -28,7 +28,8 @@ def block_parts(scope: Scope, a: int, b: int, glyphs: Glyphs) -> list[Part]:
         parts.append((f"{ok} ok  ", "$primary"))
     left = cells - index.tested(a, b)
     if left > 0:
-        parts.append((f"{left} untested  ", MUTED))
+        hiding = scope.filter is not None and scope.filter.by_cell
+        parts.append((f"{left} {'not shown' if hiding else 'untested'}  ", MUTED))
     return [*parts, (f"of {cells} pair{'s' if cells != 1 else ''}", MUTED)]
 
 

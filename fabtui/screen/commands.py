@@ -39,6 +39,8 @@ _FIRST = (
     "main.sort",
 )
 
+_TESTING = frozenset({"main.retest", "main.sweep", "main.watch"})
+
 #: What only moves about is found when it is searched for.
 _MOVES = ("grid.", "worst.", "detail.", ".layer-")
 
@@ -110,6 +112,9 @@ def shown_keys(app: FabricApp, screen: Screen[None]) -> list[tuple[str, str, str
             found[binding.id] = (keys_of(app, binding)[0], word, action)
     if screen is not app.main:
         return list(found.values())
+    if app.feed is not None and not app.feed.can_test:
+        # They would only say that a recording cannot be tested.
+        found = {name: one for name, one in found.items() if name not in _TESTING}
     if "main.zoom-in" in found and "main.zoom-out" in found:
         key, _, action = found["main.zoom-in"]
         found["main.zoom-in"] = (f"{key} {found.pop('main.zoom-out')[0]}", "zoom", action)
