@@ -2,105 +2,29 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from fabtui.fabric.addresses import AddressLog, badness
-from fabtui.fabric.baseline import Baseline, Change, change
-from fabtui.fabric.counters import CounterLog, Deltas
-from fabtui.fabric.endpoint import Endpoint, PairClass, pair_class
+from fabtui.fabric.endpoint import Endpoint
 from fabtui.fabric.events import Kind, NodeState
 from fabtui.fabric.flapping import ATTEMPTS, flapping
 from fabtui.fabric.judge import ClassValues
+from fabtui.fabric.known import JUDGED, MEASURED, PAIR_LAYERS, Known
 from fabtui.fabric.leaves import TELLING, leaf_of, walked_leaves
-from fabtui.fabric.measurement import BY_ADDRESS, COLLECTIVES, SIZED, Layer, Measurement, Verdict, worst
+from fabtui.fabric.measurement import BY_ADDRESS, SIZED, Layer, Measurement, Verdict
 from fabtui.fabric.records import Cell, LogLine, NodeRecord, Phase
 
 __all__ = ["JUDGED", "PAIR_LAYERS", "Cell", "LogLine", "Model", "NodeRecord", "Phase"]
 
-#: Layers that hold one measurement an ordered pair of endpoints.
-PAIR_LAYERS = (Layer.P2P, Layer.WORLD, Layer.LATENCY)
-#: Layers whose values are judged against their class.
-JUDGED = frozenset({Layer.P2P, Layer.WORLD, Layer.IPERF3, Layer.IB_WRITE_BW, Layer.IB_SEND_BW, *COLLECTIVES.values()})
-#: Layers whose class medians are kept: those that are judged, and those that are only shown against their median.
-MEASURED = JUDGED | {Layer.LATENCY}
-#: Layers whose snapshot holds a row for each message size.
-SIZES_KEPT = SIZED | {Layer.P2P}
 #: More changed cells than this between two looks, and the reader reads everything anew.
 _MOST_CHANGES = 100_000
-LOG_LINES = 5000
-DEFAULT_SLOW_BELOW = 0.7
 
 
-class Model:
-    """The state of a session.
-
-    Attributes:
-        version: Grows with each applied event.
-        layout: Grows when endpoints were added, so that whoever draws knows to lay out anew.
-        looked: Grows with what is found on a node, and with its state.
-        nodes: The nodes in the order the user gave them.
-        endpoints: The rows and columns of the grid, by number.
-        log: The latest lines of the event log.
-        phase: The part of the sweep that runs.
-        done: How many tests of the phase have ended.
-        synthetic: Who made the values up, where no machine measured them; None for what was measured.
-        lab: What the lab is (``2x4``), or None on real nodes.
-        faults: The lab faults, as text, that were made on purpose.
-        options: The options of the session, as recorded.
-        untested: Why ordered pairs were not tested.
-        tested: The ordered pairs that were tested, each once, with the layer (p2p or world) that was the first; it only
-            grows, so that whoever goes through it a part at a time may keep a place in it.
-        suspects: What testing bad pairs with other partners told about them.
-        addresses: What was measured between addresses of nodes.
-        comparison: The arms of an A/B comparison, the first one first; empty without one.
-        watching: Whether tests go on in the background.
-        baseline: An earlier session to compare with, or None; whoever shows the model sets it.
-        flapping: The pairs of a layer that flap, with how often they turned (`fabtui.fabric.flapping`).
-    """
+class Model(Known):
+    """The state of a session as its events make it (`Known` has what can be read from it)."""
 
     def __init__(self) -> None:
-        self.version = 0
-        self.layout = 0
-        self.looked = 0
-        self.nodes: dict[str, NodeRecord] = {}
-        self.endpoints: list[Endpoint] = []
-        self.log: deque[LogLine] = deque(maxlen=LOG_LINES)
-        self.phase = Phase("start", 0, 0.0)
-        self.done = 0
-        self.lab: str | None = None
-        self.synthetic: str | None = None
-        self.faults: list[str] = []
-        self.options: dict[str, Any] = {}
-        self.started = 0.0
-        self.now = 0.0
-        self.paused = False
-        self.watching = False
-        self.exit_code: int | None = None
-        self.end_text = ""
-        self.software = ""
-        self.running: set[tuple[str, str]] = set()
-        self.untested: dict[tuple[str, str], str] = {}
-        self._numbers: dict[str, int] = {}
-        self._names: list[str] = []
-        self._by_node: dict[str, list[int]] = {}
-        self._history: dict[tuple[Layer, str, str], list[Measurement]] = {}
-        #: The latest attempt with the largest message of those.
-        self._largest: dict[tuple[Layer, str, str], Measurement] = {}
-        self.addresses = AddressLog()
-        self.leaves: dict[int, str] = {}
-        self._by_class: dict[tuple[Layer, PairClass], ClassValues] = {}
-        self._regroup = False
-        self._slow_below = DEFAULT_SLOW_BELOW
-        self._arms: dict[tuple[str, Layer, str, str, int | None], Measurement] = {}
-        self.suspects: dict[tuple[str, str], str] = {}
-        self.tested: list[tuple[Layer, str, str]] = []
-        self.comparison: list[str] = []
-        self.baseline: Baseline | None = None
-        self.flapping: dict[tuple[Layer, str, str], int] = {}
-        self._changed: set[tuple[int, int]] | None = None
-        self._counters = CounterLog()
+        super().__init__()
         self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
             Kind.START: self._on_start,
             Kind.NODE: self._on_node,
@@ -117,8 +41,6 @@ class Model:
             Kind.WATCH: self._on_watch,
             Kind.END: self._on_end,
         }
-
-    # -- taking events in ---------------------------------------------------------------------------------------------
 
     def apply(self, event: dict[str, Any]) -> None:
         """Take one event in. A kind that is not known is passed over.
@@ -204,19 +126,6 @@ class Model:
             self.leaves = leaves
             self._regroup = True
             self._changed = None
-
-    @property
-    def _values(self) -> dict[tuple[Layer, PairClass], ClassValues]:
-        """The good values by layer and class, grouped anew where classes have changed."""
-        if self._regroup:
-            self._regroup = False
-            found: dict[tuple[Layer, PairClass], list[float]] = {}
-            for layer, src, dst in self._history:
-                if layer in MEASURED and (value := self._judged_value(layer, src, dst)) is not None:
-                    found.setdefault((layer, self.class_between(src, dst)), []).append(value)
-            self._by_class = {key: kept for key, kept in self._by_class.items() if key[0] in BY_ADDRESS}
-            self._by_class.update((key, ClassValues(values)) for key, values in found.items())
-        return self._by_class
 
     def _on_phase(self, event: dict[str, Any]) -> None:
         self.phase = Phase(event["name"], int(event.get("total", 0)), float(event.get("time", 0.0)))
@@ -332,11 +241,6 @@ class Model:
         for src, dst in pairs:
             self._change(src, dst)
 
-    def _judged_value(self, layer: Layer, src: str, dst: str) -> float | None:
-        """The value of a cell that counts for its class: its latest, of the largest message."""
-        latest = self.latest(layer, src, dst)
-        return latest.value if latest is not None and latest.verdict is Verdict.OK else None
-
     def _on_plan(self, event: dict[str, Any]) -> None:
         self._slow_below = float(event.get("slow_below", self._slow_below))
         self.comparison = list(event.get("arms", self.comparison))
@@ -360,198 +264,3 @@ class Model:
         self.end_text = event.get("text", "")
         self._change_all(self.running)
         self.running.clear()
-
-    # -- reading ------------------------------------------------------------------------------------------------------
-
-    def drain_changes(self) -> set[tuple[int, int]] | None:
-        """Return the cells, by endpoint numbers, that changed since the last call; None: any may have.
-
-        For one reader, who draws. Without one nothing is collected. Medians move with every value, so that cells which
-        are not named here may change their place within their class.
-        """
-        changed, self._changed = self._changed, set()
-        return changed
-
-    def number(self, name: str) -> int | None:
-        """Return the number of the endpoint of a name (``n060:3``), or None."""
-        return self._numbers.get(name)
-
-    def endpoints_of(self, node: str) -> list[Endpoint]:
-        """Return the endpoints of a node."""
-        return [self.endpoints[number] for number in self._by_node.get(node, [])]
-
-    def class_between(self, src: str, dst: str) -> PairClass:
-        """Return the class of a pair of endpoints, of nodes, or of everything (``all``)."""
-        a, b = self._numbers.get(src), self._numbers.get(dst)
-        if a is not None and b is not None:
-            leaves = self.leaves
-            apart = a in leaves and b in leaves and leaves[a] != leaves[b]
-            return pair_class(self.endpoints[a], self.endpoints[b], apart)
-        if src == dst:
-            return PairClass.ALL if src == "all" else PairClass.ONE_NODE
-        return PairClass.NODE_PAIR
-
-    def class_of(self, measurement: Measurement) -> PairClass:
-        """Return the class a measurement is compared within; between addresses it is that of their rails."""
-        if measurement.layer in BY_ADDRESS:
-            return self.addresses.kind(measurement)
-        return self.class_between(measurement.src, measurement.dst)
-
-    def history(self, layer: Layer, src: str, dst: str) -> list[Measurement]:
-        """Return all measurements of an ordered pair in a layer, oldest first; by address those of the two nodes."""
-        if layer in BY_ADDRESS:
-            return self.addresses.attempts(layer, src, dst)
-        return list(self._history.get((layer, src, dst), []))
-
-    def latest(self, layer: Layer, src: str, dst: str) -> Measurement | None:
-        """Return the measurement that counts of an ordered pair in a layer: the latest, of the largest message."""
-        history = self._history.get((layer, src, dst))
-        if not history:
-            return None
-        last = history[-1]
-        if layer not in SIZES_KEPT or last.asked_bytes is None:
-            return last
-        return self._largest[layer, src, dst]
-
-    def by_address(self, layer: Layer, src_node: str, dst_node: str) -> list[Measurement]:
-        """Return the latest measurement of each address pair of two nodes in a layer of those."""
-        return self.addresses.latest(layer, src_node, dst_node)
-
-    def measurements(self) -> Iterator[Measurement]:
-        """Yield what a snapshot holds: the latest measurement of each cell and message size, those by address last."""
-        for history in self._history.values():
-            latest: dict[int | None, Measurement] = {}
-            for measurement in history:
-                size = measurement.asked_bytes if measurement.layer in SIZES_KEPT else None
-                if size is None:
-                    # It failed before there was a message: that says something of all sizes.
-                    latest.clear()
-                latest.pop(None, None)
-                latest[size] = measurement
-            yield from latest.values()
-        yield from self.addresses.everything()
-
-    def arms(self) -> Iterator[Measurement]:
-        """Yield what was measured in the further arms of an A/B comparison; the first arm's is in `measurements`."""
-        yield from self._arms.values()
-
-    def in_arm(self, arm: str, measurement: Measurement) -> Measurement | None:
-        """Return what another arm measured of the same thing at the same message size, or None."""
-        key = (arm, measurement.layer, measurement.src, measurement.dst, measurement.asked_bytes)
-        return self._arms.get(key)
-
-    def counters_between(self, node: str, since: float, until: float) -> Deltas:
-        """Return what a node's counters moved by, over all looks that overlap a time (epoch seconds); {} for nothing.
-
-        The shape is that of `fabtui.fabric.counters`.
-        """
-        return self._counters.between(node, since, until)
-
-    def counters_for(self, measurement: Measurement) -> dict[str, Deltas]:
-        """Return what the counters of the nodes of a pair's measurement moved by while it was made.
-
-        They are those of whole nodes, so that what else was tested at that time is in them. A node is left out where
-        nothing moved or nothing is known.
-        """
-        return self._counters.of(measurement)
-
-    def verdict(self, measurement: Measurement) -> Verdict:
-        """Return the verdict of a measurement, slowness within its class included."""
-        if measurement.verdict is not Verdict.OK or measurement.value is None or measurement.layer not in JUDGED:
-            return measurement.verdict
-        if measurement.layer not in BY_ADDRESS:
-            largest = self.latest(measurement.layer, measurement.src, measurement.dst)
-            if measurement.arm is not None or largest is None or largest.asked_bytes != measurement.asked_bytes:
-                return measurement.verdict
-        values = self._values.get((measurement.layer, self.class_of(measurement)))
-        if values is not None and values.is_slow(measurement.value, self._slow_below):
-            return Verdict.SLOW
-        return Verdict.OK
-
-    def values(self, layer: Layer, kind: PairClass) -> ClassValues | None:
-        """Return the good values of a class in a layer, or None when there are none; not to be changed."""
-        return self._values.get((layer, kind))
-
-    def median(self, layer: Layer, kind: PairClass) -> float | None:
-        """Return the median of the good values of a class in a layer, or None."""
-        values = self._values.get((layer, kind))
-        return None if values is None else values.median
-
-    @property
-    def slow_below(self) -> float:
-        """The share of its class median below which a value of a class that spreads little is slow."""
-        return self._slow_below
-
-    def limit(self, layer: Layer, kind: PairClass) -> float | None:
-        """Return the value below which one of a class is slow, or None where there are too few to tell."""
-        values = self._values.get((layer, kind))
-        return None if values is None or layer not in JUDGED else values.limit(self._slow_below)
-
-    def measured_for(self, layer: Layer, src: int, dst: int) -> Measurement | None:
-        """Return the measurement a cell of the grid stands for, or None; of several addresses, the worst."""
-        a, b = self.endpoints[src], self.endpoints[dst]
-        if layer in BY_ADDRESS:
-            rows = self.by_address(layer, a.node, b.node)
-            own = [row for row in rows if (row.src_addr, row.dst_addr) == (a.address, b.address)]
-            return max(own or rows, key=badness, default=None)
-        if layer is Layer.BUSBW:
-            return self.latest(layer, a.node, b.node) or self.latest(layer, b.node, a.node)
-        if layer is Layer.TRANSPORT:
-            layer = Layer.P2P
-        if layer is Layer.CHANGE:
-            layer = Layer.P2P if self.baseline is None else self.baseline.layer
-        return self.latest(layer, self._names[src], self._names[dst])
-
-    def pairs_in(self, layers: Container[Layer]) -> list[tuple[str, str]]:
-        """Return the ordered pairs, of endpoints or of nodes, that have a measurement in any of some layers."""
-        found = {(src, dst): None for layer, src, dst in self._history if layer in layers}
-        for layer in BY_ADDRESS:
-            if layer in layers:
-                found.update(dict.fromkeys(self.addresses.node_pairs(layer)))
-        return list(found)
-
-    def change(self, src: int, dst: int) -> Change | None:
-        """Return how a pair of endpoint numbers changed against the baseline, or None when there is none."""
-        if self.baseline is None:
-            return None
-        now = self.measured_for(Layer.CHANGE, src, dst)
-        then = self.baseline.values.get((str(self.endpoints[src]), str(self.endpoints[dst])))
-        return change(then, now, Verdict.UNTESTED if now is None else self.verdict(now))
-
-    def cell(self, layer: Layer, src: int, dst: int) -> Cell:
-        """Return what the cell of two endpoint numbers shows in a layer. A cell of the diagonal is ``untested``."""
-        pair = (self._names[src], self._names[dst])
-        running = pair in self.running
-        if layer is Layer.HEALTH:
-            found = [
-                (m, self.verdict(m))
-                for part in (Layer.P2P, Layer.WORLD, Layer.LATENCY, *self.addresses.layers, Layer.BUSBW)
-                if src != dst and (m := self.measured_for(part, src, dst)) is not None
-            ]
-            verdict = worst([v for _, v in found])
-            first = next((m for m, v in found if v is verdict), None)
-            return Cell(verdict, None, "", "", first, running)
-        if src == dst and layer is not Layer.BUSBW:
-            return Cell(Verdict.UNTESTED, None, "", "", None, False)
-        measurement = self.measured_for(layer, src, dst)
-        if layer is Layer.CHANGE and (changed := self.change(src, dst)) is not None:
-            return Cell(changed.verdict, changed.ratio, "", changed.text, measurement, running)
-        if measurement is None:
-            return Cell(Verdict.UNTESTED, None, "", "", None, running)
-        verdict = self.verdict(measurement)
-        if layer is Layer.TRANSPORT:
-            return Cell(verdict, None, "", measurement.transport or "", measurement, running)
-        return Cell(verdict, measurement.value, measurement.unit, "", measurement, running)
-
-    def counts(self) -> dict[Verdict, int]:
-        """Return how many measured cells of the pair and node layers have each verdict, pings included."""
-        found: dict[Verdict, int] = {}
-        for measurement in self.measurements():
-            verdict = self.verdict(measurement)
-            found[verdict] = found.get(verdict, 0) + 1
-        return found
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds from the start to the latest event."""
-        return max(0.0, self.now - self.started)
