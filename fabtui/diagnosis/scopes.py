@@ -87,9 +87,13 @@ class _Search:
         self.place = {node: number for number, node in enumerate(order)}
         self.out: dict[tuple[str, str], set[Way]] = defaultdict(set)
         self.into: dict[tuple[str, str], set[Way]] = defaultdict(set)
+        self.to_rail: dict[tuple[str, int | None], set[Way]] = defaultdict(set)
+        self.from_rail: dict[tuple[int | None, str], set[Way]] = defaultdict(set)
         for way in tested:
             self.out[way.src, way.src_addr].add(way)
             self.into[way.dst, way.dst_addr].add(way)
+            self.to_rail[way.src, rail(way.dst, way.dst_addr)].add(way)
+            self.from_rail[rail(way.src, way.src_addr), way.dst].add(way)
         self.found: list[Scope] = []
 
     def run(self) -> list[Scope]:
@@ -163,24 +167,36 @@ class _Search:
 
     def _address(self, seat: tuple[str, str], way: str) -> None:
         rail = self._rail_of(seat)
-        ways = self.out[seat] if way == "out" else self.into[seat] if way == "in" else self._ways_of([seat])
-        # A host that does not route by source sends to a rail through its interface there, whichever address it uses.
-        if way == "both" and rail is not None:
-            out = {w for w in self.tested if w.src == seat[0] and self.rail(w.dst, w.dst_addr) == rail}
-            into = {w for w in self.tested if w.dst == seat[0] and self.rail(w.src, w.src_addr) == rail}
-            ways = ways.union(*(through for through in (out, into) if through <= self.bad))
+        through = self._through(seat)
+        out = through if through and through <= self.bad else set()
+        if way == "in":
+            ways = self.into[seat]
+        elif way == "out":
+            ways = out or self.out[seat]
+        else:
+            # Echoes to others of its addresses are lost on their way back through it.
+            into = self.from_rail[rail, seat[0]] if rail is not None else set()
+            ways = self._ways_of([seat]) | out | (into if into <= self.bad else set())
         self._add(Kind.ADDRESS, (seat[0],), ways, (rail,), seat[1], way)
+
+    def _through(self, seat: tuple[str, str]) -> set[Way]:
+        """Return the ways to a rail of a node that does not route by source: all leave by its interface there."""
+        rail = self._rail_of(seat)
+        return self.to_rail[seat[0], rail] if rail is not None else set()
 
     def _dead(self, seat: tuple[str, str]) -> str | None:
         """Return which ways of an address are bad with everybody, or None; a lone peer could be the culprit itself."""
-        out, into = self.out[seat], self.into[seat]
+        out, into, through = self.out[seat], self.into[seat], self._through(seat)
         peers = {(w.dst, w.dst_addr) for w in out} | {(w.src, w.src_addr) for w in into}
         if len(peers) < 2:
             return None
-        ways = [name for name, mine in (("out", out), ("in", into)) if mine and mine <= self.bad]
-        if len(ways) == 2 or (ways and not (out and into)):
+        deaf = bool(into) and into <= self.bad
+        # With one node alone to send to, it may be that node's interface that is dead.
+        telling = deaf or len({w.dst for w in through}) > 1
+        mute = bool(out and out <= self.bad) or bool(telling and through and through <= self.bad)
+        if (mute or not out) and (deaf or not into):
             return "both"
-        return ways[0] if ways else None
+        return "out" if mute else "in" if deaf else None
 
     def _ways_of(self, seats: Iterable[tuple[str, str]]) -> set[Way]:
         return {way for seat in seats for way in self.out[seat] | self.into[seat]} & self.bad

@@ -78,6 +78,10 @@ class Mesh:
                 group.create_task(self._ask_small(silent, count=COUNT))
                 group.create_task(self._ask_small(lossy, count=LOSS_COUNT, period=LOSS_PERIOD))
             await self._pump.flush()
+            # Three echoes tell that something comes back, not how much.
+            woken = [t for t in silent if (m := self._latest(Layer.PING, t)) is not None and m.verdict is Verdict.SLOW]
+            await self._ask_small(woken, count=LOSS_COUNT, period=LOSS_PERIOD)
+            await self._pump.flush()
         await self._whole(targets)
 
     def _phase(self, name: str, total: int) -> None:

@@ -228,6 +228,12 @@ class Network:
         for family in ("bridge", "inet"):
             self.fabric("nft", "add", "rule", family, "mesh", "faults", *match.split(), *action.split())
 
+    def forget_sources(self) -> None:
+        """Have nodes send to a rail over their interface there, from whichever address, as hosts usually do."""
+        for name, host in self._hosts.items():
+            lines = [f"rule del from {self.address(name, rail)} table {100 + rail}" for rail in self.rails]
+            host.run("ip", "-batch", "-", text="\n".join(lines) + "\n", only_net=True)
+
     def heal(self) -> None:
         """Take all faults back."""
         for family in ("bridge", "inet"):

@@ -114,6 +114,17 @@ def test_a_rail_cut_on_one_node(network: Network, tmp_path: Path, fault: str) ->
     assert f"n3 says that eth2 is {state}" in found.evidence
 
 
+def test_a_rail_cut_on_one_node_where_nodes_do_not_route_by_source(tmp_path: Path) -> None:
+    with Network(tmp_path) as network:
+        network.forget_sources()
+        network.misplug("n3", 2)
+        folder = tmp_path / "runs"
+        folder.mkdir()
+        result = run(network, folder)
+    result.check()
+    assert result.texts() == ["n3 rail 2 (eth2 10.3.0.4) is cut"]
+
+
 def test_an_mtu_black_hole(network: Network, tmp_path: Path) -> None:
     for a, b in itertools.permutations([("n1", 1), ("n6", 1)], 2):
         rules_between(network, a, b, "ip length > 1500")

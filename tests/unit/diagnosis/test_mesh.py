@@ -152,6 +152,16 @@ def test_a_cut_rail_of_a_host_that_does_not_route_by_source() -> None:
     net = Net()
     net.drops = lambda a, r, b, s: ("n3", 2) in ((a, r), (b, s)) or (a == "n3" and s == 2)
     assert net.texts() == ["n3 rail 2 (eth2 10.3.0.4) is cut"]
+    # What it sends from that address to other rails leaves by other interfaces, and arrives.
+    net.drops = lambda a, r, b, s: (b, s) == ("n3", 2) or (a == "n3" and s == 2)
+    assert net.texts() == ["n3 rail 2 (eth2 10.3.0.4) is cut"]
+    net.drops = lambda a, r, b, s: a == "n3" and s == 2
+    assert net.texts() == ["n3 rail 2 (eth2 10.3.0.4) sends nothing; what is sent to it arrives"]
+    net.drops = lambda a, r, b, s: s == 2
+    assert net.texts() == ["rail 2 is cut on all 8 nodes"]
+    net = Net(2, 4)
+    net.drops = lambda a, r, b, s: (b, s) == ("n1", 2) or (a == "n1" and s == 2)
+    assert net.texts() == ["rail 2 is cut on all 2 nodes"], "which of the two it is cannot be told"
 
 
 def test_a_node_a_rail_and_everything() -> None:
