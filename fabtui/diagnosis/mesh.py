@@ -19,8 +19,14 @@ from fabtui.fabric.model import Model
 
 #: A round trip this many times the median of its class, and by so many ms above it, is worth a word.
 LATE_RATIO, LATE_MS = 10.0, 1.0
-#: What ways without anything in common are often lost by.
-FULL_TABLE = "a neighbour table that is full loses ways like that (net.ipv4.neigh.default.gc_thresh3, the kernel's log)"
+#: What is often behind a scope.
+USUAL = (
+    (
+        Kind.MANY,
+        "a neighbour table that is full loses ways like that (net.ipv4.neigh.default.gc_thresh3, the kernel's log)",
+    ),
+    (Kind.ACROSS, "no router, or hosts that drop what comes in by another interface than they answer by (rp_filter)"),
+)
 #: Of so many ways of an address half must lose some, before the address is said to.
 FEWEST_OF_LOSS = 4
 #: More findings of one subject than this are counted, not told.
@@ -106,7 +112,7 @@ class _Mesh:
         found = []
         for scope in self._scopes(self.dead):
             known = all(self.ways[way].arrived is not None for way in scope.ways)
-            evidence = [FULL_TABLE] if scope.kind is Kind.MANY else []
+            evidence = [text for kind, text in USUAL if kind is scope.kind]
             evidence += [self.words.count(scope, "address pairs let nothing pass"), self.words.port(scope)]
             if not known:
                 evidence.append("only echoes were sent, which do not tell the way; --probes udp tells it")
