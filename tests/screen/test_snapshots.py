@@ -85,6 +85,11 @@ def pressed(*keys: str) -> Callable[[Pilot[Any]], Any]:
             field.cursor_blink = False
         while not app.main.trouble.step(1.0):  # type: ignore[attr-defined]
             pass
+        # What is looked for a little with each frame is found by now.
+        for _ in range(100):
+            if not app.main.findings.step(1.0):  # type: ignore[attr-defined]
+                break
+            await pilot.pause(0.05)
         app.main.draw()  # type: ignore[attr-defined]
         # What was told for a moment goes by the clock.
         app.clear_notifications()
