@@ -309,9 +309,16 @@ class _Search:
             self.found.append(Cause("warn", title, cells, (text,)))
 
     def _flapping(self) -> None:
-        for (layer, src, dst), turned in sorted(self.model.flapping.items()):
+        """Tell of pairs that flap, one by one; many as one."""
+        found = sorted(self.model.flapping.items(), key=lambda item: (-item[1], item[0]))
+        for (layer, src, dst), turned in found if len(found) <= _MOST_SINGLE else found[:0]:
             text = f"turned {turned} times within its latest attempts"
             self.found.append(Cause("warn", f"{src} > {dst} flaps in {layer}", frozenset({(src, dst)}), (text,)))
+        if len(found) > _MOST_SINGLE:
+            (layer, src, dst), turned = found[0]
+            cells = frozenset((key[1], key[2]) for key, _ in found)
+            text = f"the most of them {src} > {dst}, which turned {turned} times within its latest attempts in {layer}"
+            self.found.append(Cause("warn", f"{len(cells)} pairs flap", cells, (text,)))
 
     def _spreads(self) -> None:
         found = sorted(self.tally.spreads, key=lambda one: -one.ratio)

@@ -16,12 +16,12 @@ PORT = 29517
 _TROUBLE = (Verdict.TIMEOUT, Verdict.FAILED, Verdict.INCONCLUSIVE)
 #: What sends and receives, by PyTorch; the words in braces are filled in. No single quotes: a shell has those.
 _BY_HAND = (
-    "import time, torch, torch.distributed as d; "
+    "import sys, time, torch, torch.distributed as d; "
     'd.init_process_group("{backend}"); r = d.get_rank(); t = torch.zeros({count}, device="{device}"); '
     "f = lambda: d.send(t, 1) if r == 0 else d.recv(t, 0); w = {wait}; "
     "f(); w(); s = time.time(); [f() for _ in range({iters})]; w(); "
-    'print("rank", r, round({iters} * t.numel() * 4 / (time.time() - s) / 1e9, 2), "GB/s"); '
-    "d.barrier(); d.destroy_process_group()"
+    'sys.stdout.write("rank %d: %.2f GB/s\\n" % (r, {iters} * t.numel() * 4 / (time.time() - s) / 1e9)); '
+    "sys.stdout.flush(); d.barrier(); d.destroy_process_group()"
 )
 
 

@@ -232,5 +232,17 @@ def test_a_pair_can_be_tested_by_hand() -> None:
     command = by_hand(model, "a:0", "b:0").replace("10.0.0.1", "127.0.0.1").replace("29517", str(port))
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120, check=False)
     lines = sorted(line for line in done.stdout.splitlines() if line.startswith("rank"))
-    assert [line.split()[1] for line in lines] == ["0", "1"], done.stderr[-2000:]
+    assert [line.split()[1] for line in lines] == ["0:", "1:"], done.stderr[-2000:]
     assert all(line.endswith("GB/s") for line in lines)
+
+
+def test_many_pairs_that_flap_are_one_cause() -> None:
+    model = fabric("ab", 4, dead_if(lambda s, d: False))
+    for index in range(6):
+        src, dst = f"a:{index % 4}", f"b:{index % 3}"
+        for verdict, at in ((TIMEOUT, 3.0), (OK, 4.0)) * (2 if index == 5 else 1):
+            one = Measurement(Layer.P2P, src, dst, verdict, 45.0 if verdict is OK else None, "GB/s", 8, at + index)
+            model.apply(event(Kind.MEASURED, measurements=[one.to_json()], time=at + index))
+    (found,) = causes_of(model)
+    assert (found.verdict, found.title, len(found.cells)) == ("warn", "6 pairs flap", 6)
+    assert "a:1 > b:2, which turned 4 times" in found.evidence[0]
