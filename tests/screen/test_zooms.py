@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from textual.pilot import Pilot
 
 from fabtui.fabric.errors import InputError
+from fabtui.fabric.events import NodeState
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.screen.app import FabricApp
 from fabtui.screen.axis import Axis
@@ -399,3 +400,70 @@ def test_a_made_up_recording_says_so_everywhere(tmp_path: Path) -> None:
     measured = [m for one in events if one["kind"] == "measured" for m in one["measurements"]]
     assert len(measured) == 500
     assert all("synthetic" in one["how"] for one in measured)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_no_order_of_keys_breaks_anything(opened: Opened, seed: int) -> None:
+    """Keys, filters, sizes, results and lost nodes in any order; kept lines are those drawn from nothing."""
+    chance = random.Random(seed)
+    story = big_sweep(chance.choice([1, 2, 5, 9]), chance.choice([1, 3, 8]), part=0.4)
+    pairs = story.ordered_pairs() or [("n000:0", "n000:0")]
+    feed = FakeFeed(story.events)
+    keys = [
+        "up",
+        "down",
+        "left",
+        "right",
+        "plus",
+        "minus",
+        "enter",
+        "escape",
+        "s",
+        "b",
+        "x",
+        "v",
+        "m",
+        "u",
+        "1",
+        "2",
+        "4",
+        "7",
+        "G",
+        "g",
+        "end",
+        "home",
+        "comma",
+        "full_stop",
+        "pagedown",
+    ]
+    filters = ["bad", "ok rail", "n000>", ">n000", "n001", "via:ib", "slow cross", "n000>n000", "nonsense", ""]
+    async with opened(feed, size=(90, 26)) as (app, pilot):
+        for _ in range(60):
+            story.events.clear()
+            doing = chance.random()
+            if doing < 0.1:
+                await type_in(pilot, chance.choice(["f", "slash"]), chance.choice(filters))
+                await pilot.press("escape")
+            elif doing < 0.16:
+                await pilot.resize_terminal(chance.choice([20, 60, 80, 130]), chance.choice([5, 14, 24, 40]))
+            elif doing < 0.4:
+                for src, dst in chance.sample(pairs, min(3, len(pairs))):
+                    verdict = chance.choice([Verdict.OK, Verdict.FAILED])
+                    story.measured(Measurement(Layer.P2P, src, dst, verdict, 40.0, "GB/s", 256 << 20, story.now))
+                feed.play(story.events)
+            elif doing < 0.42:
+                story.state(chance.choice(story.nodes), NodeState.LOST, "cut")
+                feed.play(story.events)
+            else:
+                await pilot.press(*(chance.choice([*keys, "right_square_bracket"]) for _ in range(4)))
+            app.main._ordered = 0.0
+            app.main.draw()
+            await pilot.pause()
+            while app.screen is not app.main:
+                app.pop_screen()
+            if app.main.view == "grid" and app.main.grid.size.height > 4:
+                app.main.grid.layout_now()
+                kept = lines_of(app.main.grid)
+                app.main.grid.reread()
+                assert lines_of(app.main.grid) == kept
+        assert app._exception is None
