@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from fabtui.fabric.endpoint import Endpoint
@@ -16,6 +17,9 @@ from fabtui.fabric.records import Cell, LogLine, NodeRecord, Phase
 
 __all__ = ["JUDGED", "PAIR_LAYERS", "Cell", "LogLine", "Model", "NodeRecord", "Phase"]
 
+#: Attempts at a pair in a layer that are kept, and of those the latest that keep the text they were read from.
+MOST_ATTEMPTS = 64
+RAW_ATTEMPTS = 8
 #: More changed cells than this between two looks, and the reader reads everything anew.
 _MOST_CHANGES = 100_000
 
@@ -193,6 +197,7 @@ class Model(Known):
         largest = self._largest.get(key)
         if largest is None or (measurement.asked_bytes or 0) >= (largest.asked_bytes or 0):
             self._largest[key] = measurement
+        _shorten(history)
 
     def _note_flapping(self, key: tuple[Layer, str, str], history: list[Measurement]) -> None:
         latest = history[-ATTEMPTS:]
@@ -264,3 +269,16 @@ class Model(Known):
         self.end_text = event.get("text", "")
         self._change_all(self.running)
         self.running.clear()
+
+
+def _shorten(history: list[Measurement]) -> None:
+    """Keep the memory of a session bounded that watches for days: old attempts lose their raw text, then go."""
+    if len(history) > RAW_ATTEMPTS and history[-RAW_ATTEMPTS - 1].raw is not None:
+        history[-RAW_ATTEMPTS - 1] = replace(history[-RAW_ATTEMPTS - 1], raw=None)
+    if len(history) <= MOST_ATTEMPTS:
+        return
+    size = history[-1].asked_bytes
+    same = [at for at, one in enumerate(history) if one.asked_bytes == size]
+    if len(same) > MOST_ATTEMPTS:
+        # Those at other message sizes are not tested again, and stay.
+        del history[same[0]]
