@@ -102,6 +102,7 @@ class GridView(Widget, can_focus=True):
         """Draw with a ramp and a number of colours from now on."""
         self._ramp, self._system = ramp, system
         self._palette = None
+        self._layout = None
         self.redraw()
 
     def show(self, source: CellSource) -> None:
@@ -206,7 +207,7 @@ class GridView(Widget, can_focus=True):
     def _lay_out(self, width: int, height: int) -> GridLayout:
         source = self.source
         shape = source.shape
-        if shape.halves and (self._system is None or self.glyphs.plain):
+        if shape.halves and (self.glyphs.plain or not self._colors().halves):
             # Half a character is a colour and nothing else.
             shape = replace(shape, halves=False)
         return lay_out(source.columns, width, height, self.cell_width, source.rows, shape)

@@ -104,6 +104,7 @@ class Minimap(Widget):
         self._glyphs = glyphs
         self._ramp: dict[str, str] = {}
         self._system: ColorSystem | None = None
+        self._palette: Palette | None = None
         self._tiles: list[bytes] = []
         self._lit = (range(0), range(0))
         self._title = ""
@@ -112,13 +113,19 @@ class Minimap(Widget):
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
         """Draw with a ramp and a number of colours from now on."""
         self._ramp, self._system = ramp, system
+        self._palette = None
         self._strips = []
         self.refresh()
 
     @property
     def halves(self) -> bool:
         """Whether a line holds two rows of tiles."""
-        return self._system is not None and not self._glyphs.plain
+        return not self._glyphs.plain and self._colors().halves
+
+    def _colors(self) -> Palette:
+        if self._palette is None:
+            self._palette = Palette(self.rich_style, self._ramp, self._system)
+        return self._palette
 
     def put(self, title: str, found: list[bytes], lit: tuple[range, range]) -> None:
         """Show tiles, and which of them are in sight."""
@@ -147,7 +154,7 @@ class Minimap(Widget):
         """Return the lines of the map."""
         width, height = self.size
         if len(self._strips) != height or (self._strips and self._strips[0].cell_length != width):
-            palette = Palette(self.rich_style, self._ramp, self._system)
+            palette = self._colors()
             title = f" {self._title}"[:width]
             lines: list[Runs] = [[(Slot.HEADER, f"{title:<{width}}")]]
             for line in self._lines():

@@ -155,6 +155,12 @@ class Palette:
         """Return the character of two cells, one above the other."""
         return self._half(slot)[0]
 
+    @property
+    def halves(self) -> bool:
+        """Whether cells can be told apart by their colours alone, as those have to be that share a character."""
+        shown = (Slot.GOOD, Slot.PARTLY, Slot.SLOW, Slot.FAILED)
+        return self.system is not None and all(self._fill(slot) is not None for slot in shown)
+
     def _half(self, slot: int) -> tuple[str, Style]:
         known = self._halves.get(slot)
         if known is None:

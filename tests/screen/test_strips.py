@@ -159,3 +159,10 @@ def test_a_healthy_frame_fits_a_slow_line() -> None:
     scene = Scene(axis, layout, layout.shown(axis, 0), 0, 0, 1, Glyphs(False))
     lines = [scene.row_strip(row, bytearray([Slot.GOOD] * len(scene.columns)), None, palette) for row in range(40)]
     assert sum(len((line._render_cache or "").encode()) for line in lines) <= 8192 - 40 * 9
+
+
+@pytest.mark.parametrize("count", list(SYSTEMS))
+def test_cells_share_characters_only_where_colours_tell_them_apart(count: str) -> None:
+    assert palette_of(count).halves is (count != "none")
+    assert palette_of(count, "high-contrast").halves is (count != "none")
+    assert not palette_of(count, "mono").halves
