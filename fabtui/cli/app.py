@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def execute(args: argparse.Namespace) -> int:
     config = read_config(args)
     request = request_from(args, config)
     settings = screen_settings(args, config, _title(args), request.csv)
+    settings = replace(settings, recorded=request.options.record is not None)
     feeds: list[Feed] = []
 
     def make_feed() -> Feed:

@@ -39,7 +39,12 @@ class Leaving:
             return
         phase = app.model.phase
         done = f"{min(app.model.done, phase.total)} of {phase.total} tests of {one_line(phase.name, 20)} are done. "
-        kept = "What was measured so far is in the recording; what runs on the nodes is ended."
+        kept = (
+            "What was measured so far is in the recording; what"
+            if app.settings.recorded
+            else "Nothing is recorded. What"
+        )
+        kept += " runs on the nodes is ended."
         question = ConfirmScreen("A sweep runs. Quit?", done + kept, "quit", "stay", plain=app.glyphs.plain)
         app.push_screen(question, self._answered)
 

@@ -23,6 +23,7 @@ class ScreenSettings:
         problems: What is wrong in the user's settings, a line each.
         baseline: An earlier session to compare with, or None.
         config: Where those settings lie.
+        recorded: Whether the session is recorded.
     """
 
     theme: str | None = None
@@ -36,3 +37,4 @@ class ScreenSettings:
     keys: Mapping[str, str] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     config: Path | None = None
+    recorded: bool = False

@@ -31,7 +31,7 @@ async def test_quitting_asks_only_while_a_sweep_runs() -> None:
         assert isinstance(app.screen, ConfirmScreen)
         text = " ".join(screen_text(app).split())
         assert "A sweep runs. Quit?" in text
-        assert "56 of 56 tests of p2p are done" in text
+        assert "56 of 56 tests of p2p are done. Nothing is recorded." in text
         await pilot.press("n")
         await pilot.pause()
         assert len(app.screen_stack) == 1
