@@ -412,9 +412,9 @@ class Terminal:
 
     @property
     def cpu(self) -> float:
-        """Seconds of CPU that the process has used."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Seconds of CPU that the threads of the process have used."""
+        tasks = Path(f"/proc/{self.pid}/task").iterdir()
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
     def read(self, timeout: float) -> bytes:
         """Return what is written within ``timeout`` seconds, at once when something comes; b"" for nothing."""
