@@ -61,7 +61,7 @@ def test_a_healthy_lab(tmp_path: Path) -> None:
 
 
 def test_one_dropped_direction_is_one_bad_row(tmp_path: Path) -> None:
-    done, rows = _run(tmp_path, "--lab", "2x4", "--lab-fault", "n000:1>n001:2=drop", "--timeout", "4")
+    done, rows = _run(tmp_path, "--lab", "2x4", "--lab-fault", "n000:1>n001:2=drop", "--timeout", "8")
     assert done.returncode == 1, done.stderr + done.stdout
     bad = [row for row in rows if row["verdict"] != "ok"]
     assert [(row["layer"], row["src"], row["dst"], row["verdict"]) for row in bad] == [
