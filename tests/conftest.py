@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from fabtui.fabric.model import Model
 
-# How long an example takes says nothing on a machine that does other things as well.
-settings.register_profile("fabtui", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("fabtui")
+# How long an example takes says nothing on a machine that does other things as well. A machine with GPUs goes without.
+with contextlib.suppress(ImportError):
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile("fabtui", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("fabtui")
 
 #: Skips that are right on a machine of CI, by their reason; any other skip means that CI tests less than it should.
 ALLOWED_SKIPS = re.compile(
