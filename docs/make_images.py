@@ -42,7 +42,7 @@ PICTURES = {
     "node-pair": Picture((*BAD, "right_square_bracket", "plus")),
     "pair": Picture((*BAD, "enter")),
     "node": Picture(("n",), (120, 50)),
-    "nodes": Picture(("t", "right", "right", "right", "right"), large=True),
+    "nodes": Picture(("t", *["right"] * 4, "home"), large=True),
     "worst": Picture(("2",), (60, 15)),
     "findings": Picture(("F",), (120, 27)),
     "preflight": Picture(("P",), (120, 18)),
