@@ -27,6 +27,7 @@ from fabtui.screen.pace import Pace
 from fabtui.screen.pairwords import status_parts, summary_text
 from fabtui.screen.panel import PANEL_EDGES, ColorKey, KeyBar, SidePanel
 from fabtui.screen.panelwords import panel_content
+from fabtui.screen.prompting import PromptingScreen
 from fabtui.screen.scope import Scope, Zoom
 from fabtui.screen.source import ModelSource
 from fabtui.screen.textline import TextLine
@@ -36,7 +37,6 @@ from fabtui.screen.views import view
 from fabtui.screen.words import MUTED, Part
 from fabtui.screen.worst import MOST, WorstList
 from fabtui.screen.wrapping import clipped
-from fabtui.screen.zooming import ZoomingScreen
 
 if TYPE_CHECKING:
     from fabtui.screen.app import FabricApp
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _PANEL_WORST = 12
 
 
-class MainScreen(ZoomingScreen):
+class MainScreen(PromptingScreen):
     """Shows a model as it grows."""
 
     DEFAULT_CSS = """

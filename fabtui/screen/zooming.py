@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from fabtui.fabric.errors import InputError
 from fabtui.fabric.measurement import Layer
 from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
@@ -25,7 +24,6 @@ from fabtui.screen.words import MUTED, Part
 
 if TYPE_CHECKING:
     from fabtui.screen.app import FabricApp
-    from fabtui.screen.prompt import Prompt
     from fabtui.screen.worst import WorstList
 
 #: Seconds between two looks at whether the order of rows is still right.
@@ -94,12 +92,15 @@ class ZoomingScreen(Screen[None]):
         self._mapped = 0.0
         self._map_key: tuple[object, ...] = ()
         self._tiles: list[bytes] = []
-        self._prompt: Prompt | None = None
 
     @property
     def model(self) -> Model:
         """What is known so far."""
         return self._fabric_app.model
+
+    def action_unfilter(self) -> None:
+        """Show all cells again."""
+        raise NotImplementedError
 
     def draw(self) -> None:
         """Bring everything up to date that shows something else now."""
@@ -140,9 +141,9 @@ class ZoomingScreen(Screen[None]):
         """Put the cursor on a cell by its positions, in whatever zoom there is."""
         seats = self.scope.source.axis.seats
         self.scope.pair = seats[position[0]], seats[position[1]]
-        self._show_shown()
+        self.show_scope()
 
-    def _show_shown(self) -> None:
+    def show_scope(self) -> None:
         """Show what the scope shows now, the cursor where it belongs."""
         scope, grid = self.scope, self.grid
         source = scope.shown()
@@ -163,7 +164,7 @@ class ZoomingScreen(Screen[None]):
             scope.pair = seats
         self._zoom_before, scope.zoom = scope.zoom, zoom
         self.grid.cell_width = None
-        self._show_shown()
+        self.show_scope()
 
     def fit_zoom(self, width: int) -> None:
         """Show the whole fabric when its endpoints do not fit, until a zoom is chosen."""
@@ -268,7 +269,7 @@ class ZoomingScreen(Screen[None]):
             return
         self.scope.take_order(Order.GIVEN if order is self.scope.order else order)
         self._ordered = time.monotonic()
-        self._show_shown()
+        self.show_scope()
 
     def keep_order(self) -> None:
         """Follow what has changed the order, now and then."""
@@ -279,82 +280,6 @@ class ZoomingScreen(Screen[None]):
         if self.scope.reorder():
             self.grid.aim = self.scope.aim() or self.grid.aim
             self.grid.show(self.scope.shown())
-
-    # -- filters and places -------------------------------------------------------------------------------------------
-
-    def action_filter(self) -> None:
-        """Ask for a filter."""
-        from fabtui.screen.filters import HINT
-
-        self._ask("filter", HINT, self.scope.filter.text if self.scope.filter is not None else "")
-
-    def action_unfilter(self) -> None:
-        """Show all cells again."""
-        if self.scope.filter is not None:
-            self.note_cursor()
-            self.scope.take_filter(None)
-            self._show_shown()
-
-    def action_jump(self) -> None:
-        """Ask for a place to go to."""
-        from fabtui.screen.places import HINT
-
-        self._ask("go to", HINT)
-
-    def _ask(self, purpose: str, hint: str, text: str = "") -> None:
-        from fabtui.screen.prompt import Prompt
-
-        if self.view == "connecting" or self._prompt is not None:
-            return
-        self.note_cursor()
-        self._prompt = Prompt(purpose, hint, text, id="prompt")
-        self.mount(self._prompt)
-
-    def on_prompt_closed(self) -> None:
-        """Go on without."""
-        self._close_prompt()
-
-    def _close_prompt(self) -> None:
-        prompt, self._prompt = self._prompt, None
-        if prompt is not None:
-            self.set_focus(self.query_one(f"#{self.view}"), scroll_visible=False)
-            prompt.remove()
-
-    async def on_prompt_given(self, message: Prompt.Given) -> None:
-        """Take what was typed, or say what is wrong with it."""
-        try:
-            if message.purpose == "filter":
-                await self._take_filter(message.text)
-            else:
-                self._jump_to(message.text)
-        except InputError as error:
-            if self._prompt is not None:
-                self._prompt.complain(one_line(str(error), 300))
-        else:
-            self._close_prompt()
-
-    async def _take_filter(self, text: str) -> None:
-        from fabtui.screen.filters import read_filter
-
-        # Groups of nodes may be asked of programs of the site.
-        chosen = await asyncio.to_thread(read_filter, text, list(self.model.nodes))
-        self.scope.take_filter(chosen)
-        self._show_shown()
-
-    def _jump_to(self, text: str) -> None:
-        from fabtui.screen.places import read_place
-
-        scope = self.scope
-        axis = scope.source.axis
-        row, column = read_place(text, axis)
-        here = (scope.place_of(scope.pair) if scope.pair is not None else None) or (0, min(1, axis.size - 1))
-        place = (here[0] if row is None else row, here[1] if column is None else column)
-        if not scope.shows(*place):
-            raise InputError(f"the filter hides {text.strip()[:80]}: u shows all again")
-        if ":" not in text and row is not None and column is not None:
-            # Two nodes: to what is worst between them.
-            place = scope.index.worst_of(axis.node_at[row], axis.node_at[column])
-        self.go_to(place)
 
     # -- what is told of it -------------------------------------------------------------------------------------------
 
