@@ -55,6 +55,7 @@ class _Running:
     aborted: float | None = None
     hopeless: float | None = None
     void: str | None = None
+    spared: tuple[int, int] | None = None
 
     @property
     def directions(self) -> list[tuple[Endpoint, Endpoint]]:
@@ -73,7 +74,8 @@ class PairSweep:
     """One pass over pairs.
 
     A rank host that dies or hangs takes all tests with it that run on it, and most of those are not to blame. So they
-    are tested once more, one at a time and the other way round first; only what fails again then is at fault.
+    are tested once more, one at a time and the other way round first; only what fails again then is at fault. Of a pair
+    that is the direction under way: one that was not begun is tested again, before the other.
 
     Args:
         bed: What tests share.
@@ -94,6 +96,7 @@ class PairSweep:
         # With nothing beside it, a rank host that dies is the fault of the pair that runs.
         self._last_chance = one_at_a_time
         self.tested_alone: set[frozenset[int]] = set()
+        self._spared: set[frozenset[int]] = set()
         self._wake = asyncio.Event()
         self._restarting: set[str] = set()
         self._restarts: set[asyncio.Task[None]] = set()
@@ -107,11 +110,11 @@ class PairSweep:
         pulse = asyncio.create_task(Pulse(self._bed.hosts.values(), self._busy, self._frozen).run())
         try:
             await self._pass(pairs)
-            if self._again:
+            while self._again:
                 again, self._again = self._again, []
                 self._bed.say("info", f"pairs that ran beside it are tested again, alone: {len(again)}")
                 self._alone = self._last_chance = True
-                self.tested_alone = {frozenset(pair) for pair in again}
+                self.tested_alone |= {frozenset(pair) for pair in again}
                 await self._pass([(b, a) for a, b in again])
         finally:
             pulse.cancel()
@@ -204,7 +207,7 @@ class PairSweep:
         pair.free.add(rank)
         for src, dst in pair.directions:
             key = (src.number, dst.number, "src" if src.number == rank else "dst")
-            if key not in pair.sides and pair.void is None:
+            if key not in pair.sides and pair.void is None and key[:2] != pair.spared:
                 pair.sides[key] = Side.failed(text, timeout=timeout, gone=gone)
         self._tell(pair)
         if len(pair.free) == 2:
@@ -237,7 +240,8 @@ class PairSweep:
         self._bed.forget(pair.number)
         if self._alone:
             self._bed.lone(pair.nodes)
-        if pair.void is not None and not {(s.number, d.number) for s, d in pair.directions} <= self._told:
+        missing = {(s.number, d.number) for s, d in pair.directions} - self._told
+        if (pair.void is not None and missing) or pair.spared in missing:
             self._again.append((pair.a.number, pair.b.number))
         self._wake.set()
 
@@ -262,14 +266,15 @@ class PairSweep:
                 self._bed.hosts[endpoint.node].send({"op": "abort", "id": pair.number})
 
     def _frozen(self, host: RankHost, seconds: float) -> None:
-        self._kill(host.node, f"the rank host of {host.node} is frozen: it answered nothing for {seconds:.0f} s")
+        text = f"the rank host of {host.node} is frozen: it answered nothing for {seconds:.0f} s"
+        self._kill(host.node, text, spare=True)
 
-    def _kill(self, node: str, text: str) -> None:
+    def _kill(self, node: str, text: str, *, spare: bool = False) -> None:
         """End a rank host that hangs, from outside, and start it anew; pairs of other nodes go on meanwhile."""
         if node not in self._restarting:
             host = self._bed.hosts[node]
             self._restarting.add(node)
-            self._give_up(host, text, timeout=True)
+            self._give_up(host, text, timeout=True, spare=spare)
             self._restart(host)
 
     def _gone(self, host: RankHost, text: str) -> None:
@@ -278,7 +283,7 @@ class PairSweep:
         lost = host.remote.lost is not None
         if not lost:
             self._restarting.add(host.node)
-        self._give_up(host, text, final=lost)
+        self._give_up(host, text, final=lost, spare=not lost)
         if lost:
             host.broken = text
             self._drop_broken()
@@ -286,7 +291,9 @@ class PairSweep:
         else:
             self._restart(host)
 
-    def _give_up(self, host: RankHost, text: str, *, timeout: bool = False, final: bool = False) -> None:
+    def _give_up(
+        self, host: RankHost, text: str, *, timeout: bool = False, final: bool = False, spare: bool = False
+    ) -> None:
         """Close the tests that run on a rank host which is gone; their other sides are told to stop waiting."""
         mine = {e.number for e in host.endpoints}
         for pair in list(self._running.values()):
@@ -294,10 +301,19 @@ class PairSweep:
                 continue
             if not final and not self._last_chance:
                 pair.void = text
+            elif spare:
+                self._spare(pair)
             for rank in pair.ends & mine - pair.free:
                 self._freed(pair, rank, text, timeout=timeout, gone=True)
             if pair.number in self._running and pair.aborted is None:
                 self._abort(pair)
+
+    def _spare(self, pair: _Running) -> None:
+        """Blame no direction that was not begun when a rank host went; once, lest a pair be tested for ever."""
+        first, second = ((src.number, dst.number) for src, dst in pair.directions)
+        if not {first, second} & self._told and frozenset(pair.ends) not in self._spared:
+            pair.spared = second
+            self._spared.add(frozenset(pair.ends))
 
     def _restart(self, host: RankHost) -> None:
         async def again() -> None:

@@ -27,6 +27,7 @@ class Script:
         dies_after: Nodes whose link is lost after so many pairs.
         busy: GPUs (node and index) that another process uses.
         kills: Nodes whose rank host dies in the test of a pair.
+        deadly: Nodes whose rank host dies in one direction of a pair, of which the other one is good.
         away: Ranks that never come to a meeting with a peer, ``(rank, peer)``; they come back when it is called off.
         spoilers: Ranks with which no world communicator forms.
         apart: Ranks that no world communicator may have together.
@@ -53,6 +54,7 @@ class Script:
     dies_after: dict[str, int] = field(default_factory=dict)
     busy: set[tuple[str, int]] = field(default_factory=set)
     kills: set[tuple[str, int, int]] = field(default_factory=set)
+    deadly: set[tuple[str, int, int]] = field(default_factory=set)
     away: set[tuple[int, int]] = field(default_factory=set)
     spoilers: set[int] = field(default_factory=set)
     apart: set[frozenset[int]] = field(default_factory=set)
@@ -275,6 +277,9 @@ class FakeLink(Link):
         mine = {m["a"], m["b"]} & set(self._ranks)
         here = {rank for rank in mine if (rank, m["a"] + m["b"] - rank) not in self.script.away}
         for src, dst in ((m["a"], m["b"]), (m["b"], m["a"])):
+            if (self.node, src, dst) in self.script.deadly:
+                self._queue.put_nowait({"t": "exit", "code": None, "signal": 9, "stderr": ""})
+                return
             for role, rank in (("src", src), ("dst", dst)):
                 if rank in here:
                     self._side(m, src, dst, role)

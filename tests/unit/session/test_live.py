@@ -290,6 +290,18 @@ async def test_a_rank_host_that_dies_in_a_test_takes_no_innocent_pair_along() ->
     assert nodes.links["a"].spawns >= 3
 
 
+@pytest.mark.parametrize("way", [(1, 6), (6, 1)])
+@pytest.mark.parametrize("node", ["a", "b"])
+async def test_the_direction_in_which_a_rank_host_dies_is_bad_and_the_other_one_is_tested(
+    node: str, way: tuple[int, int]
+) -> None:
+    model, _ = await _run(Script({"a": 4, "b": 4}, deadly={(node, *way)}))
+    names = [str(e) for e in model.endpoints]
+    bad = {pair: v for pair, v in _p2p(model).items() if v is not Verdict.OK}
+    assert set(bad) == {(names[way[0]], names[way[1]])}
+    assert len(_p2p(model)) == 56
+
+
 async def test_suspects_are_told_apart_by_partners_that_pass() -> None:
     slow = {(0, n): 5e9 for n in (4, 5, 6, 7)} | {(n, 0): 5e9 for n in (4, 5, 6, 7)}
     model, _ = await _run(Script({"a": 4, "b": 4}, rates={**slow, (1, 6): 1e9}))
