@@ -113,7 +113,13 @@ def name_ranks(text: str, names: Sequence[object]) -> str:
 def _telling(src: Side, dst: Side) -> Side:
     """Return the failed side whose error says more."""
     failed = [side for side in (dst, src) if not side.ok]
-    return min(failed, key=lambda s: (SAYS_LITTLE.search(s.error or "") is not None, not s.made, s.timeout))
+
+    def little(side: Side) -> tuple[bool, bool, bool, bool]:
+        # A rank host that was ended because it hung is the reason; what the other side saw of its end is not.
+        hung = side.gone and side.timeout
+        return SAYS_LITTLE.search(side.error or "") is not None, not hung, not side.made, side.timeout
+
+    return min(failed, key=little)
 
 
 def _extra(dst_side: Side, asked: int | None) -> dict[str, Any]:

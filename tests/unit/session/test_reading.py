@@ -173,3 +173,11 @@ def test_a_frozen_source_is_told_rather_than_that_the_other_side_was_called_off(
     (p2p,) = direction("a:0", "b:0", frozen, saw, time=1.0, how="nccl", attempts=1)
     assert (p2p.verdict, p2p.made) == (Verdict.TIMEOUT, True)
     assert p2p.error == "the rank host of a is frozen: it answered nothing for 3 s"
+
+
+def test_a_frozen_source_is_told_rather_than_how_its_end_looked_from_the_other_side() -> None:
+    frozen = Side.failed("the rank host of a is frozen: it answered nothing for 3 s", timeout=True, gone=True)
+    saw = Side.read({"ok": False, "phase": "transfer", "error": "connection reset by peer", "made": True})
+    (p2p,) = direction("a:0", "b:0", frozen, saw, time=1.0, how="gloo", attempts=1)
+    assert (p2p.verdict, p2p.made) == (Verdict.TIMEOUT, True)
+    assert p2p.error == "the rank host of a is frozen: it answered nothing for 3 s"
