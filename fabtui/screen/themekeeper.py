@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at the theme's file: a change is there within a second, and an idle screen costs nothing.
 _EVERY = 0.75
+#: The same where the user has no folder of themes: each look wakes the machine, and theirs are what users edit.
+_SELDOM = 5.0
 
 Stamp = tuple[int, int, int] | None
 
@@ -82,7 +84,7 @@ class ThemeKeeper:
         name, path = self._app.theme, theme_paths().get(self._app.theme)
         seen = await asyncio.to_thread(_look, path, folder)
         while True:
-            await asyncio.sleep(_EVERY)
+            await asyncio.sleep(_EVERY if seen[1] is not None else _SELDOM)
             # In a thread: the folder may lie on a file server that has just gone away.
             found = await asyncio.to_thread(_look, path, folder)
             same = self._app.theme == name
