@@ -99,9 +99,13 @@ def run_app(make_feed: Callable[[], Feed], settings: ScreenSettings) -> int:
     check_terminal()
     prepare(settings)
     with drawing_terminal():
+        # What is imported stays: nothing of it is garbage, now or later.
+        gc.disable()
         from fabtui.screen.app import FabricApp
 
         app = FabricApp(make_feed, settings)
+        gc.freeze()
+        gc.enable()
         code = asyncio.run(_run(app))
     if app.last_words:
         print(app.last_words, file=sys.stderr)
