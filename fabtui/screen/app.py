@@ -19,7 +19,7 @@ from fabtui.fabric.errors import InputError
 from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
 from fabtui.screen import leaving
-from fabtui.screen.arrangement import LEAST_HEIGHT, LEAST_WIDTH
+from fabtui.screen.arrangement import is_too_small
 from fabtui.screen.axis import Seat
 from fabtui.screen.commands import KEY_NAMES, binding_groups, commands
 from fabtui.screen.hangup import leave_within, write_no_more
@@ -146,8 +146,7 @@ class FabricApp(App[int]):
 
     def on_resize(self) -> None:
         """Cover everything where there is no room for it."""
-        width, height = self.size
-        if width < LEAST_WIDTH or height < LEAST_HEIGHT or len(self.screen_stack) > 1:
+        if is_too_small(*self.size) or len(self.screen_stack) > 1:
             from fabtui.screen.small import fit
 
             self.call_next(fit, self)

@@ -107,7 +107,7 @@ def arrange(model: Model, axis: Axis, width: int, height: int, wishes: Wishes, *
 
 
 def _view(model: Model, width: int, height: int, wishes: Wishes) -> str:
-    if width < LEAST_WIDTH or height < LEAST_HEIGHT:
+    if is_too_small(width, height):
         return "small"
     connecting = wishes.connecting
     if connecting is None:
@@ -115,6 +115,11 @@ def _view(model: Model, width: int, height: int, wishes: Wishes) -> str:
     if connecting:
         return "connecting"
     return "worst" if wishes.worst or width <= TINY_WIDTH or height <= TINY_HEIGHT else "grid"
+
+
+def is_too_small(width: int, height: int) -> bool:
+    """Say whether there is no room for the app; a size that is not known yet, 0, is not small."""
+    return 0 < width < LEAST_WIDTH or 0 < height < LEAST_HEIGHT
 
 
 def too_small(width: int, height: int) -> str:

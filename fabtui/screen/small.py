@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.screen import Screen
 
 from fabtui.fabric.outcome import exit_code
-from fabtui.screen.arrangement import LEAST_HEIGHT, LEAST_WIDTH
+from fabtui.screen.arrangement import LEAST_HEIGHT, LEAST_WIDTH, is_too_small
 from fabtui.screen.textline import TextLine
 from fabtui.screen.words import clock_text
 
@@ -61,11 +61,6 @@ class SmallScreen(Screen[None]):
         # Of five lines there may be fewer: how to leave is what must not be missing.
         shown = [*lines[: max(0, height - 1)], lines[-1]][:height] if height < len(lines) else lines
         self.query_one("#small", TextLine).show(Content("\n").join(Content.assemble(line) for line in shown))
-
-
-def is_too_small(width: int, height: int) -> bool:
-    """Say whether there is no room for the app."""
-    return 0 < width < LEAST_WIDTH or 0 < height < LEAST_HEIGHT
 
 
 def fit(app: FabricApp) -> None:
