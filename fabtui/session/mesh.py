@@ -78,9 +78,10 @@ class Mesh:
                 group.create_task(self._ask_small(silent, count=COUNT))
                 group.create_task(self._ask_small(lossy, count=LOSS_COUNT, period=LOSS_PERIOD))
             await self._pump.flush()
-            # Three echoes tell that something comes back, not how much.
-            woken = [t for t in silent if (m := self._latest(Layer.PING, t)) is not None and m.verdict is Verdict.SLOW]
-            await self._ask_small(woken, count=LOSS_COUNT, period=LOSS_PERIOD)
+            # Three echoes tell that something comes back, not how much; and a node that stood still for a moment loses
+            # what any path does: what is lost is lost twice.
+            still = self._losing(Layer.PING, silent + lossy)
+            await self._ask_small(still, count=LOSS_COUNT, period=LOSS_PERIOD)
             await self._pump.flush()
         await self._whole(targets)
 
@@ -93,6 +94,10 @@ class Mesh:
 
     def _latest(self, layer: Layer, target: Target) -> Measurement | None:
         return self._model.addresses.last(layer, target.node, target.peer, target.here.address, target.there.address)
+
+    def _losing(self, layer: Layer, targets: Iterable[Target]) -> list[Target]:
+        """Return those of which some echoes came back, and some did not."""
+        return [t for t in targets if (m := self._latest(layer, t)) is not None and m.verdict is Verdict.SLOW]
 
     def _attempt(self, layer: Layer, target: Target) -> int:
         before = self._latest(layer, target)
@@ -160,6 +165,10 @@ class Mesh:
             told = {(target.node, target.key) for target, _ in chosen}
             rest = [pair for pair in bad if (pair[0].node, pair[0].key) not in told]
             group.create_task(self._ask_whole(rest, count=WHOLE_COUNT_AGAIN))
+        await self._pump.flush()
+        losing = set(self._losing(Layer.MTU, (target for target, _ in bad)))
+        still = [pair for pair in bad if pair[0] in losing]
+        await self._ask_whole(still, count=LOSS_COUNT, period=LOSS_PERIOD)
         await self._pump.flush()
         found = []
         for target, _ in chosen:

@@ -60,11 +60,14 @@ class OneWay:
                 for node, future in opened.items():
                     for address, pair in (future.result() if future.done() else {}).items():
                         ports[node, address] = pair
-                lost = await self._round(list(enumerate(targets)), ports, SMALL, BIG, final=False)
+                lost = await self._round(list(enumerate(targets)), ports, SMALL, BIG)
                 if lost:
                     self._pump.emit(event(Kind.PHASE, name="udp again", total=2 * len(lost)))
-                    again = list(enumerate(lost, len(targets)))
-                    await self._round(again, ports, SMALL_AGAIN, BIG_AGAIN, final=True)
+                    await self._round(list(enumerate(lost, len(targets))), ports, SMALL_AGAIN, BIG_AGAIN)
+                    # A node that stood still for a moment loses some of what any path brings: some is lost twice.
+                    still = [target for target in lost if self._loses_some(target)]
+                    begin = len(targets) + len(lost)
+                    await self._round(list(enumerate(still, begin)), ports, SMALL_AGAIN, BIG_AGAIN)
             finally:
                 for node in wanted:
                     group.create_task(self._call(node, {"role": "end"}))
@@ -90,10 +93,10 @@ class OneWay:
             self._pump.log("warning", f"udp: {one_line(failed.text, 300)}", node)
             return {}
 
-    async def _round(
-        self, targets: list[tuple[int, Target]], ports: Ports, small: int, big: int, *, final: bool
-    ) -> list[Target]:
+    async def _round(self, targets: list[tuple[int, Target]], ports: Ports, small: int, big: int) -> list[Target]:
         """Send to all targets, count, report what is told; return the targets of which something was lost."""
+        if not targets:
+            return []
         sent = await self._send(targets, ports, small, big)
         await asyncio.sleep(SETTLE)
         nodes = sorted({target.peer for _, target in targets})
@@ -111,7 +114,7 @@ class OneWay:
             known = bool(counts.get(target.peer)) and (target.peer, target.there.address) in ports
             came = arrived.get((target.peer, number_), {}) if known else None
             both = [self._datagrams(target, row, came, counts[target.peer]), self._connection(target, row, ports)]
-            if any(m.verdict.bad for m in both) and not final:
+            if any(m.verdict.bad for m in both):
                 lost.append(target)
             found += both
         self._pump.emit(event(Kind.MEASURED, measurements=[m.to_json() for m in found]))
@@ -146,9 +149,15 @@ class OneWay:
             if isinstance(row.get("number"), int)
         }
 
+    def _latest(self, layer: Layer, target: Target) -> Measurement | None:
+        return self._model.addresses.last(layer, target.node, target.peer, target.here.address, target.there.address)
+
+    def _loses_some(self, target: Target) -> bool:
+        found = self._latest(Layer.UDP, target)
+        return found is not None and found.verdict is Verdict.SLOW
+
     def _attempt(self, layer: Layer, target: Target) -> int:
-        ends = (target.node, target.peer, target.here.address, target.there.address)
-        before = self._model.addresses.last(layer, *ends)
+        before = self._latest(layer, target)
         return 1 if before is None else before.attempts + 1
 
     # -- reading ------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def alive(pid: int) -> bool:
     """Say whether a process runs; one that is dead and not yet reaped does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
@@ -50,9 +50,13 @@ async def wait_gone(pid: int) -> None:
 def children() -> list[str]:
     """Return the command lines of this process's children."""
     found = []
+    # A thread or a child may end between being listed and being read: the file is gone, or reading it says so.
     for task in Path("/proc/self/task").iterdir():
-        for pid in (task / "children").read_text().split():
-            with contextlib.suppress(FileNotFoundError):
+        pids: list[str] = []
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            pids = (task / "children").read_text().split()
+        for pid in pids:
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 found.append(Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " "))
     return found
 

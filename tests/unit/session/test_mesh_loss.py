@@ -1,0 +1,91 @@
+"""What is lost once is not called lost: a machine that stands still for a moment loses packets of any path."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from fabtui.fabric.measurement import Layer, Verdict
+from fabtui.fabric.model import Model
+from fabtui.session.addresses import Address, Target
+from fabtui.session.mesh import Mesh
+from fabtui.session.oneway import OneWay
+from fabtui.session.pump import EventPump
+from fabtui.session.remote import Remote
+
+HERE, THERE = (Address(f"10.0.0.{n}", 4, 0, "eth0", 9000) for n in (1, 2))
+TARGET = Target("a", HERE, "b", THERE)
+
+
+class LossyNode:
+    """A node that loses one packet of each of the first requests of a kind.
+
+    Args:
+        times: So many requests; those of small echoes, of large ones and of datagrams are counted apart.
+    """
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.asked: Counter[str] = Counter()
+        self.sent: dict[int, tuple[int, int]] = {}
+        self.ended = asyncio.Event()
+
+    def loses(self, kind: str) -> bool:
+        self.asked[kind] += 1
+        return self.asked[kind] <= self.times
+
+    async def probe(
+        self, name: str, args: dict[str, Any], deadline: float, part: Callable[[dict[str, Any]], None] | None = None
+    ) -> dict[str, Any]:
+        if name == "ping":
+            return self.ping(args)
+        if args["role"] == "listen":
+            assert part is not None
+            part({"ports": [{"address": THERE.address, "udp": 5, "tcp": 6, "error": None}]})
+            await self.ended.wait()
+        elif args["role"] == "end":
+            self.ended.set()
+        elif args["role"] == "send":
+            (target,) = args["targets"]
+            self.sent[target["number"]] = args["small"] - self.loses("udp"), args["big"]
+            return {"rows": [{**target, "small": args["small"], "big": args["big"], "connected": 0.1}]}
+        else:
+            rows = [
+                {"number": n, "src": HERE.address, "dst": THERE.address, "small": small, "big": big}
+                for n, (small, big) in self.sent.items()
+            ]
+            return {"rows": rows, "no_room": 0}
+        return {}
+
+    def ping(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Answer echoes; the ladder of sizes is not counted."""
+        count = args["count"]
+        kind = "large" if args.get("whole") else "small"
+        lost = count > 1 and self.loses(kind)
+        row = {"sent": count, "received": count - lost, "rtt_avg": 0.1}
+        return {"rows": [{"size": 56, **target, **row} for target in args["targets"]]}
+
+
+@pytest.mark.parametrize(("times", "verdict"), [(0, Verdict.OK), (1, Verdict.OK), (2, Verdict.OK), (3, Verdict.SLOW)])
+async def test_what_is_lost_is_lost_three_times(times: int, verdict: Verdict, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fabtui.session.oneway.SETTLE", 0.0)
+    model = Model()
+    pump = EventPump(model, None)
+    pumping = asyncio.create_task(pump.run())
+    node = LossyNode(times)
+    remotes = cast(dict[str, Remote], {"a": node, "b": node})
+    async with asyncio.timeout(20):
+        await Mesh(pump, model, remotes).run([TARGET])
+        await OneWay(pump, model, remotes).run([TARGET])
+        await pump.flush()
+    pumping.cancel()
+    await asyncio.gather(pumping, return_exceptions=True)
+    found = {m.layer: m for m in model.addresses.everything()}
+    assert {layer: found[layer].verdict for layer in (Layer.PING, Layer.MTU, Layer.UDP)} == dict.fromkeys(
+        (Layer.PING, Layer.MTU, Layer.UDP), verdict
+    )
+    assert found[Layer.UDP].attempts == min(times, 2) + 1
