@@ -17,10 +17,13 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from fabtui.fabric.text import last_line, one_line
 from fabtui.nodes.link import NodeUnreachable
+
+if TYPE_CHECKING:
+    from fabtui.nodes.alike import Alike
 
 Strict = Literal["yes", "ask", "accept-new", "no"]
 
@@ -200,6 +203,8 @@ def parse(name: str, output: str, baseline: Mapping[str, str] | None = None) -> 
         if key in lists and value != "none":
             lists[key].append(value)
         settings.setdefault(key, value.strip())
+    # How much ssh would say is nothing to us, and another value where it was asked with -v.
+    settings.pop("loglevel", None)
     get = settings.get
 
     def given(key: str) -> str | None:
@@ -241,7 +246,7 @@ def parse(name: str, output: str, baseline: Mapping[str, str] | None = None) -> 
 
 
 class Resolver:
-    """Asks ``ssh -G``, once for each host.
+    """Asks ``ssh -G``: once for a host at most, and not for each of many that the configuration does not tell apart.
 
     Args:
         ssh_config: The configuration file instead of the user's and the site's, or None.
@@ -254,6 +259,7 @@ class Resolver:
         self._slots = asyncio.Semaphore(parallel)
         self._cache: dict[tuple[str, str | None, int | None], asyncio.Task[Resolved]] = {}
         self._baseline: asyncio.Task[dict[str, str]] | None = None
+        self._alike: Alike | None = None
         self.ssh = shutil.which("ssh")
 
     async def resolve(self, host: str, user: str | None = None, port: int | None = None) -> Resolved:
@@ -290,20 +296,30 @@ class Resolver:
             from fabtui.nodes.resolve_without_ssh import resolve_without_ssh
 
             return await asyncio.to_thread(resolve_without_ssh, self._ssh_config, host, user, port)
+        if self._alike is None:
+            from fabtui.nodes.alike import Alike
+
+            self._alike = Alike()
+        options = [*self._options, *(["-l", user] if user else []), *(["-p", str(port)] if port else [])]
+        return await self._alike.resolve(host, user, port, lambda more: self._ask_ssh(host, [*more, *options]))
+
+    async def _ask_ssh(self, host: str, options: list[str]) -> tuple[Resolved, str]:
+        """Return what ssh finds of a host, and what it wrote to standard error."""
         if self._baseline is None:
             self._baseline = asyncio.create_task(self._ask_baseline())
-        options = [*self._options, *(["-l", user] if user else []), *(["-p", str(port)] if port else [])]
         status, output, errors = await self._run(options, host)
         if status != 0:
+            # With -v, most of it is no error.
+            told = "\n".join(line for line in errors.splitlines() if not line.startswith(("debug1: ", "OpenSSH_")))
             # The word of OpenSSH on a name it does not take; all else is about the configuration.
-            said = last_line(errors, 300)
-            if "hostname contains invalid characters" in errors:
+            said = last_line(told, 300)
+            if "hostname contains invalid characters" in told:
                 raise NodeUnreachable("config", f"not a host name: {host!r} ({said})")
-            if "Can't open user config file" in errors:
+            if "Can't open user config file" in told:
                 raise NodeUnreachable("config", said)
-            lines = [line for line in errors.splitlines() if "line " in line]
+            lines = [line for line in told.splitlines() if "line " in line]
             raise ConfigBroken(one_line(lines[0], 300) if lines else said or f"ssh -G ended with status {status}")
-        return parse(host, output, await asyncio.shield(self._baseline))
+        return parse(host, output, await asyncio.shield(self._baseline)), errors
 
     async def _ask_baseline(self) -> dict[str, str]:
         status, output, _ = await self._run(["-F", "none"], "localhost")

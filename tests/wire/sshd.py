@@ -129,9 +129,9 @@ class Field:
         if os.getuid() == 0:
             os.makedirs("/run/sshd", exist_ok=True)
 
-    def _add(self, name: str, options: Sequence[str]) -> Server:
+    def _add(self, name: str, options: Sequence[str], port: int | None = None) -> Server:
         address = f"127.0.1.{len(self.servers) + 10}"
-        server = self.servers[name] = Server(name, address, free_port(address), lines=list(options))
+        server = self.servers[name] = Server(name, address, port or free_port(address), lines=list(options))
         return server
 
     def serve(
@@ -143,10 +143,11 @@ class Field:
         known: bool = True,
         kind: str = "ed25519",
         certify: Path | None = None,
+        port: int | None = None,
     ) -> Server:
         """Start a server; ``sshd`` are lines for its configuration, ``config`` for the user's."""
         assert SSHD is not None
-        server = self._add(name, config)
+        server = self._add(name, config, port)
         key = self.folder / f"host_{name}"
         server.host_key = make_key(key, kind)
         if known:
@@ -222,12 +223,14 @@ class Field:
         """Write the ssh_config; ``extra`` lines come first and so count over the rest."""
         blocks = [*extra]
         for server in self.servers.values():
-            blocks += [
-                f"Host {server.name}",
-                *(f"  {line}" for line in server.lines),
-                f"  HostName {server.address}",
-                f"  Port {server.port}",
-            ]
+            # One that is called by its address needs no lines of its own.
+            if server.name != server.address or server.lines:
+                blocks += [
+                    f"Host {server.name}",
+                    *(f"  {line}" for line in server.lines),
+                    f"  HostName {server.address}",
+                    f"  Port {server.port}",
+                ]
         blocks += [
             "Host *",
             f"  User {getpass.getuser()}",
