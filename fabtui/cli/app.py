@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fabtui.session.feed import Feed
+    from fabtui.session.live import LiveFeed
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -26,7 +27,7 @@ def execute(args: argparse.Namespace) -> int:
     request = request_from(args, config)
     settings = screen_settings(args, config, _title(args), request.csv)
     settings = replace(settings, recorded=request.options.record is not None)
-    feeds: list[Feed] = []
+    feeds: list[LiveFeed] = []
 
     def make_feed() -> Feed:
         # The session imports asyncssh, which takes longer than the first frame.
@@ -37,18 +38,22 @@ def execute(args: argparse.Namespace) -> int:
 
     code = show(make_feed, settings)
     record = request.options.record
-    lines = []
     if feeds and record is not None and record.exists():
-        lines.append(f"recorded in {record}")
+        from fabtui.cli.written import recording_line
+
+        _say(recording_line(record, feeds[-1]))
     if feeds and (request.csv or request.json or request.table):
         from fabtui.cli.written import write_outputs
 
-        lines += write_outputs(feeds[-1].model, request)
-    for line in lines:
-        # The terminal may be gone by now; the files are not.
-        with contextlib.suppress(OSError):
-            print(line, file=sys.stderr)
+        for line in write_outputs(feeds[-1].model, request):
+            _say(line)
     return code
+
+
+def _say(line: str) -> None:
+    # The terminal may be gone by now; the files are not.
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr)
 
 
 def _title(args: argparse.Namespace) -> str:

@@ -117,6 +117,7 @@ async def _session(
     given: dict[str, Any],
 ) -> int:
     from fabtui.cli.run import run_until_signal
+    from fabtui.cli.written import recording_line
     from fabtui.diagnosis.baseline import compare
     from fabtui.diagnosis.preflight import FOUND, preflight
     from fabtui.session.live import LiveFeed
@@ -130,7 +131,7 @@ async def _session(
     written = _write(feed.model, found, outputs)
     if _STDOUT not in [given.get(name) for name in _FORMATS]:
         sys.stdout.write(_text(feed.model, found, changed, given))
-        for line in [*written, *([f"recorded in {options.record}"] if options.record else [])]:
+        for line in [*written, *([recording_line(options.record, feed)] if options.record else [])]:
             print(line)
     sys.stdout.flush()
     if interrupted is not None:

@@ -22,6 +22,15 @@ NO_NODES = "no nodes given; use --nodes n060,n061 or --hostfile FILE, or try --l
 _HOUR = quantities.HOUR
 
 
+def _no_nodes() -> str:
+    """Say how to name nodes; within a Slurm job, those of the job are at hand."""
+    if os.environ.get("SLURM_JOB_NODELIST"):
+        return NO_NODES.replace(
+            "no nodes given;", 'no nodes given; those of this job are --nodes "$SLURM_JOB_NODELIST";'
+        )
+    return NO_NODES
+
+
 class Request(NamedTuple):
     """What a session is asked to do, and what is written when it is over."""
 
@@ -60,6 +69,7 @@ def request_from(args: argparse.Namespace, config: ConfigFile | None = None) -> 
     changes["transport"] = transport
     changes |= reach_from(given)
     changes |= tests_from(given)
+    _check_pairs(changes, lab)
     outputs = output_paths(given)
     names = changes.get("hosts") or (f"lab-{lab}",)
     options = SessionOptions(**changes, record=_record(given, names), probe_folder=user_probe_folder())
@@ -85,11 +95,26 @@ def _check_lab(lab: str, faults: Sequence[str], given: dict[str, Any]) -> None:
         raise InputError(f"--lab-fault: {error}") from None
 
 
+def _check_pairs(changes: dict[str, Any], lab: str | None) -> None:
+    """Refuse pairs of nodes that are not among those of the session: nothing would be tested, and all would be well."""
+    counts: dict[str, int] = {}
+    if lab is not None:
+        from fabtui.lab.spec import LabSpec
+
+        counts = LabSpec.parse(lab).nodes
+    for end in (end for pair in changes.get("pairs", ()) for end in pair):
+        node, _, index = end.rpartition(":")
+        if node not in (counts or changes["hosts"]):
+            raise InputError(f"--pair: {end!r}: there is no {node} among the nodes")
+        if counts and int(index) >= counts[node]:
+            raise InputError(f"--pair: {end!r}: {node} has endpoints 0 to {counts[node] - 1}")
+
+
 def _hosts(given: dict[str, Any], transport: str) -> tuple[str, ...]:
     nodes, hostfiles = given.get("nodes", []), given.get("hostfile", [])
     if not nodes and not hostfiles:
         if transport != "local":
-            raise InputError(NO_NODES)
+            raise InputError(_no_nodes())
         import socket
 
         nodes = [socket.gethostname().partition(".")[0] or "localhost"]

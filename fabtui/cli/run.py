@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fabtui.cli.progress import Progress
     from fabtui.cli.request import Request
     from fabtui.session.feed import Feed
+    from fabtui.session.live import LiveFeed
 
 _EXAMPLES = """\
 examples:
@@ -150,15 +151,18 @@ async def run_until_signal(feed: Feed, watched: float = 0.0) -> signal.Signals |
     return caught[0] if caught else None
 
 
-def _finish(feed: Feed, request: Request, look: Look) -> int:
+def _finish(feed: LiveFeed, request: Request, look: Look) -> int:
     from fabtui.cli.summary import summary, takes_unicode
-    from fabtui.cli.written import write_outputs
+    from fabtui.cli.written import recording_line, write_outputs
     from fabtui.fabric.outcome import exit_code
 
     sys.stdout.write(summary(feed.model, look.plain or not takes_unicode(sys.stdout), look.shown))
-    for line in write_outputs(feed.model, request):
-        print(line)
-    if request.options.record is not None:
-        print(f"recorded in {request.options.record}")
-    sys.stdout.flush()
+    try:
+        for line in write_outputs(feed.model, request):
+            print(line)
+    finally:
+        # Where a file cannot be written, the recording is what is left.
+        if request.options.record is not None:
+            print(recording_line(request.options.record, feed))
+        sys.stdout.flush()
     return exit_code(feed.model)

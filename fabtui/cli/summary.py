@@ -17,9 +17,11 @@ from fabtui.diagnosis.layers import differing
 from fabtui.fabric.endpoint import PairClass
 from fabtui.fabric.measurement import MESH, TOOLS, Layer, Measurement, Verdict
 from fabtui.fabric.model import Model, NodeRecord
-from fabtui.fabric.outcome import not_tested
+from fabtui.fabric.nodeset import fold
+from fabtui.fabric.outcome import not_tested, wants_endpoints
 from fabtui.fabric.text import one_line
 
+_WIDEST_NODES = 40
 _PAIR_CLASSES = (PairClass.SAME_NODE, PairClass.SAME_RAIL, PairClass.CROSS_LEAF, PairClass.CROSS_RAIL)
 
 
@@ -74,22 +76,26 @@ def _head(model: Model) -> list[str]:
 
 
 def _nodes(model: Model) -> list[str]:
-    width = max((len(name) for name in model.nodes), default=0)
-    lines = [_node(model, record, width) for record in model.nodes.values()]
-    return capped(["nodes"], lines, "nodes", where="--json has them all")
+    groups: dict[str, list[str]] = {}
+    for record in model.nodes.values():
+        # What is said of a node by its name is said of it alone.
+        groups.setdefault(_node(model, record).replace(f" on {one_line(record.name)}", ""), []).append(record.name)
+    names = {about: one_line(fold(nodes), 400) for about, nodes in groups.items()}
+    width = min(_WIDEST_NODES, max((len(name) for name in names.values()), default=0))
+    lines = [f"  {name:<{width}}  {about}".rstrip() for about, name in names.items()]
+    return capped(["nodes"], lines, "lines", where="--json has all nodes")
 
 
-def _node(model: Model, record: NodeRecord, width: int) -> str:
+def _node(model: Model, record: NodeRecord) -> str:
     endpoints = [endpoint for endpoint in model.endpoints_of(record.name) if endpoint.kind != "none"]
-    about = [one_line(record.text, 200)] if record.text else []
-    if record.note:
-        about.append(one_line(record.note, 200))
+    about = [one_line(record.text, 300)] if record.text else []
+    if record.note and wants_endpoints(model):
+        about.append(one_line(record.note, 300))
     if endpoints:
         name = one_line(endpoints[0].name, 60) or endpoints[0].kind.upper()
         about.insert(0, f"{len(endpoints)} x {name}")
-    if record.hint and record.state.gone:
-        about.append(f"({one_line(record.hint, 200)})")
-    return f"  {one_line(record.name):<{width}}  {record.state:<9}  {'; '.join(about)}".rstrip()
+    hint = f" ({one_line(record.hint, 300)})" if record.hint and record.state.gone else ""
+    return f"{record.state:<9}  {'; '.join(about)}{hint}".rstrip()
 
 
 def _grids(model: Model, signs: Signs, shown: Shown) -> list[list[str]]:

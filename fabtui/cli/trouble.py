@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from fabtui.cli.capped import capped
 from fabtui.cli.numbers import size_text, value_text
+from fabtui.diagnosis.causes import pair_causes
 from fabtui.diagnosis.layers import rail_isolation, words
 from fabtui.diagnosis.mesh import mesh_findings
-from fabtui.diagnosis.meshways import MeshFinding, key_of
+from fabtui.diagnosis.meshways import key_of
 from fabtui.diagnosis.ports import PortNotes, port_troubles
+from fabtui.diagnosis.reports import Cause
 from fabtui.diagnosis.scopes import Way
 from fabtui.diagnosis.spread import Spread, notable
 from fabtui.fabric.measurement import BY_ADDRESS, COLLECTIVES, MESH, Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
+from fabtui.fabric.nodeset import count
 from fabtui.fabric.text import one_line
 
 _IN_TABLES = frozenset(COLLECTIVES.values())
 #: Widely spread times are listed up to this many; one busy node makes many of them, and CPU ranks are always busy.
 _MOST_NOTABLE = 8
 _MOST_FINDING_LINES = 60
+#: A list of more rows than this leaves out what findings tell.
+_LONG = 24
 _MOST_NOTABLE_ON_CPUS = 1
 
 
@@ -34,18 +40,35 @@ def trouble(model: Model, signs: Signs) -> list[list[str]]:
     """Return what is to be told of all pairs together, then the list of what is not ok, then what is notable."""
     isolation = rail_isolation(model)
     told = [isolation.text] if isolation is not None else []
-    findings = mesh_findings(model)
-    explained = frozenset(cell for finding in findings for cell in finding.cells)
-    return [told, _findings(findings), _ports(model), _bad(model, signs, explained), _notable(model, signs)]
+    mesh = mesh_findings(model)
+    explained = frozenset(cell for finding in mesh for cell in finding.cells)
+    causes = pair_causes(model)
+    findings = [_lines_of(one.text, one.evidence, one.next) for one in mesh]
+    findings += [
+        _lines_of(f"{one.title} ({count(len(one.cells), 'pair')})", one.evidence, *one.next[:2])
+        for one in causes
+        if not _single(one)
+    ]
+    following = {min(one.cells): one.next[0] for one in causes if _single(one) and one.next}
+    many = {pair for one in causes if not _single(one) for pair in one.cells}
+    bad = _bad(model, signs, explained, following, many)
+    return [told, _findings(findings), _ports(model), bad, _notable(model, signs)]
 
 
-def _findings(findings: list[MeshFinding]) -> list[str]:
+def _single(cause: Cause) -> bool:
+    """Say whether a cause is about two endpoints alone, of which the list of what is not ok tells everything."""
+    return len({frozenset(pair) for pair in cause.cells}) == 1
+
+
+def _lines_of(title: str, evidence: Iterable[str], *commands: str) -> list[str]:
+    lines = [one_line(title, 300), *(f"    {one_line(line, 300)}" for line in evidence)]
+    return lines + [f"    next: {one_line(command, 500)}" for command in commands if command]
+
+
+def _findings(findings: list[list[str]]) -> list[str]:
     lines = []
-    for number, finding in enumerate(findings, 1):
-        lines.append(f"  {number} {one_line(finding.text, 300)}")
-        lines += [f"      {one_line(line, 300)}" for line in finding.evidence]
-        if finding.next:
-            lines.append(f"      next: {one_line(finding.next, 300)}")
+    for number, (title, *rest) in enumerate(findings, 1):
+        lines += [f"  {number} {title}", *(f"  {line}" for line in rest)]
     return capped([f"findings: {len(findings)}"], lines, "lines", _MOST_FINDING_LINES) if lines else []
 
 
@@ -56,8 +79,22 @@ def _ports(model: Model) -> list[str]:
     return capped([f"RDMA ports that endpoints send over: {len(lines)} troubles"], lines, "troubles") if lines else []
 
 
-def _bad(model: Model, signs: Signs, explained: frozenset[tuple[Layer, Way]]) -> list[str]:
-    """List what is not ok and no finding tells, a line for each layer of a pair; tables tell of collectives."""
+def _bad(
+    model: Model,
+    signs: Signs,
+    explained: frozenset[tuple[Layer, Way]],
+    following: dict[tuple[str, str], str],
+    many: set[tuple[str, str]],
+) -> list[str]:
+    """List what is not ok and no finding tells, a line for each layer of a pair; tables tell of collectives.
+
+    Args:
+        model: What is known.
+        signs: What is drawn with.
+        explained: What findings tell of the mesh.
+        following: The next command of pairs of endpoints.
+        many: The pairs of which findings tell; of a long list they are left out.
+    """
     found: dict[tuple[str | None, ...], list[Measurement]] = {}
     for m in model.measurements():
         told = m.layer in MESH and key_of(m) in explained
@@ -68,8 +105,27 @@ def _bad(model: Model, signs: Signs, explained: frozenset[tuple[Layer, Way]]) ->
     groups = [g for g in found.values() if not (g[0].layer is Layer.LATENCY and (g[0].src, g[0].dst) in failed)]
     swept = len({m.asked_bytes for m in model.measurements() if m.layer is Layer.P2P and m.asked_bytes}) > 1
     notes = PortNotes(model)
-    lines = [_bad_line(model, group, signs, notes, swept=swept) for group in groups]
-    return capped([f"not ok: {len(lines)}"], lines, "rows") if lines else []
+    total = len(groups)
+    if total > _LONG:
+        groups = [group for group in groups if not _told(model, group[0], many)]
+    lines = []
+    for group in groups:
+        line = _bad_line(model, group, signs, notes, swept=swept)
+        if group[0].layer in (Layer.P2P, Layer.WORLD) and (todo := following.pop((group[0].src, group[0].dst), "")):
+            line += f"\n      next: {one_line(todo, 500)}"
+        lines.append(line)
+    head = f"not ok: {total}"
+    if len(lines) < total:
+        head += f", of which the above tells {total - len(lines)}; --csv and --json have them all"
+    return capped([head], lines, "rows") if total else []
+
+
+def _told(model: Model, m: Measurement, many: set[tuple[str, str]]) -> bool:
+    """Say whether findings, or the list of nodes, tell of a pair of endpoints."""
+    if m.layer not in (Layer.P2P, Layer.WORLD):
+        return False
+    records = [model.nodes.get(end.rpartition(":")[0]) for end in (m.src, m.dst)]
+    return (m.src, m.dst) in many or any(record is not None and record.state.gone for record in records)
 
 
 def _bad_line(model: Model, group: list[Measurement], signs: Signs, notes: PortNotes, *, swept: bool) -> str:

@@ -11,6 +11,14 @@ if TYPE_CHECKING:
 
     from fabtui.cli.request import Request
     from fabtui.fabric.model import Model
+    from fabtui.session.live import LiveFeed
+
+
+def recording_line(path: Path, feed: LiveFeed) -> str:
+    """Say where the recording of a session is, and whether it has all of it."""
+    if feed.recording_stopped is None:
+        return f"recorded in {path}"
+    return f"NOT WHOLLY RECORDED ({feed.recording_stopped}): {path} has what came before"
 
 
 def write_outputs(model: Model, request: Request) -> list[str]:

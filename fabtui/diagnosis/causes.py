@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from fabtui.diagnosis.crossings import crossings
 from fabtui.diagnosis.layers import RailIsolation
 from fabtui.diagnosis.linkstates import link_causes
 from fabtui.diagnosis.meshcauses import mesh_causes
-from fabtui.diagnosis.nextsteps import nic_commands, pair_commands, path_commands, within_commands
+from fabtui.diagnosis.nextsteps import nic_commands, node_commands, pair_commands, path_commands, within_commands
 from fabtui.diagnosis.ports import PortNotes
 from fabtui.diagnosis.preflight import preflight_causes
 from fabtui.diagnosis.reports import Cause
@@ -25,6 +26,8 @@ __all__ = ["Cause", "causes", "causes_of"]
 
 #: Of single pairs with the same error so many are told one by one; more are one cause.
 _MOST_SINGLE = 4
+#: Of many pairs so many are named.
+_MOST_NAMED = 6
 #: Reasons for untested pairs, and pairs with notable times, that are told.
 _MOST_REASONS = 4
 _MOST_SPREADS = 2
@@ -49,6 +52,18 @@ def causes(model: Model, tally: Tally) -> list[Cause]:
 def causes_of(model: Model) -> list[Cause]:
     """Return what is wrong with everything that is known now."""
     return causes(model, Survey(model).finish())
+
+
+def pair_causes(model: Model) -> list[Cause]:
+    """Return what is wrong with pairs of endpoints, the largest first; not nodes that are gone and isolated rails."""
+    return _Search(model, Survey(model).finish()).of_pairs()
+
+
+def _named(cells: Iterable[Pair]) -> str:
+    """Return some pairs by name."""
+    names = [f"{src} > {dst}" for src, dst in sorted(cells)]
+    more = f", and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 class _Search:
@@ -80,6 +95,16 @@ class _Search:
         self._untested()
         ranks = {"bad": 0, "warn": 1, "note": 2}
         return sorted(self.found, key=lambda one: (ranks[one.verdict], -len(one.cells) - one.more))
+
+    def of_pairs(self) -> list[Cause]:
+        self._gone()
+        isolated = self._isolated()
+        self.found.clear()
+        if not isolated:
+            self._rails()
+        for look in (self._nodes, self._endpoints, self._node_pairs, self._singles, self._slow):
+            look()
+        return sorted(self.found, key=lambda one: -len(one.cells))
 
     # -- telling ------------------------------------------------------------------------------------------------------
 
@@ -139,18 +164,25 @@ class _Search:
             self._tell(title, mine, [one_line(record.text, 300)], hint, _MOST_OF_ALL)
 
     def _rails(self) -> None:
+        if not self._isolated():
+            for one in crossings(self.model, self.tally, self.left):
+                self._tell(one.title, one.cells, one.evidence, self._way(one.cells))
+
+    def _isolated(self) -> bool:
+        """Tell that no rail has a route to another, where that is so and all is well within rails."""
         across = [p for p, kind in self.tally.kinds.items() if kind is PairClass.CROSS_RAIL]
         dead = [pair for pair in across if self.tally.bad[pair] in DEAD]
         within = sum(self.tally.of_class[kind] for kind in WITHIN_RAIL)
         if not dead or not within or len(dead) != self.tally.of_class[PairClass.CROSS_RAIL]:
-            return
+            return False
         broken = any(kind in WITHIN_RAIL and self.tally.bad[pair] in DEAD for pair, kind in self.tally.kinds.items())
         if broken or any(end not in self.tally.alive for pair in dead for end in pair):
-            return
+            return False
         inside = [self.tally.inside[pair] for pair in dead if pair in self.tally.inside]
         passed = sum(verdict in (Verdict.OK, Verdict.SLOW) for verdict in inside) if inside else None
         text = RailIsolation(within, len(dead), passed).text
         self._tell("rail-isolated fabric", dead, [text.removeprefix("rail-isolated fabric: ")], self._way(dead))
+        return True
 
     def _way(self, cells: Iterable[Pair]) -> list[str]:
         pair = min(cells)
@@ -246,7 +278,7 @@ class _Search:
         for error, cells in by_error.items():
             unordered = {(min(p), max(p)) for p in cells}
             if len(unordered) > _MOST_SINGLE:
-                self._tell(f"{len(cells)} pairs fail alike", cells, error, self._way(cells))
+                self._tell(f"{len(cells)} pairs fail alike", cells, [*error, _named(cells)], self._way(cells))
         for a, b in sorted({(min(p), max(p)) for p, verdict in self.left.items() if verdict in DEAD}):
             ways = [pair for pair in ((a, b), (b, a)) if self.left.get(pair) in DEAD]
             name = f"{a} - {b}" if len(ways) == 2 else f"{ways[0][0]} > {ways[0][1]}"
@@ -264,7 +296,23 @@ class _Search:
 
     # -- what is slow -------------------------------------------------------------------------------------------------
 
+    def _slow_nodes(self) -> None:
+        """Blame nodes of which every endpoint is slow with other nodes: what their NICs have in common."""
+        for record in self.model.nodes.values():
+            ends = [str(e) for e in self.model.endpoints_of(record.name) if self.tally.tested[str(e), True] >= _FEWEST]
+            if len(ends) < 2 or len(self.model.nodes) < 3 or not all(self._slow_off(end) for end in ends):
+                continue
+            cells = {pair for end in ends for pair in self.at[end] if pair in self.left and self._is_off(pair)}
+            if cells:
+                told = [*self._shares(cells), "whichever node is at the other end: look for what differs on this one"]
+                title = f"{record.name} is slow with other nodes, on all its {len(ends)} endpoints"
+                self._tell(title, cells, told, node_commands(self.model, record.name))
+
+    def _slow_off(self, end: str) -> bool:
+        return self.tally.slow[end, True] >= 0.75 * self.tally.tested[end, True]
+
     def _slow(self) -> None:
+        self._slow_nodes()
         for endpoint in sorted(self.model.endpoints, key=lambda e: -len(self.at.get(str(e), ()))):
             name = str(endpoint)
             for off in (True, False):
@@ -278,7 +326,7 @@ class _Search:
         single = sorted({(min(p), max(p)) for p in self.left})
         if len(single) > _MOST_SINGLE:
             cells = set(self.left)
-            self._tell(f"{len(cells)} pairs are slow", cells, self._shares(cells))
+            self._tell(f"{len(cells)} pairs are slow", cells, [*self._shares(cells), _named(cells)])
             return
         for a, b in single:
             ways = [pair for pair in ((a, b), (b, a)) if pair in self.left]

@@ -275,7 +275,7 @@ class _Mesh:
         errors = Counter(m.error for way in scope.ways if (m := self.ways[way].tcp) is not None and m.error)
         evidence = [self.words.count(scope, "address pairs"), *(f"TCP: {text}" for text, _ in errors.most_common(2))]
         return self._make(
-            Subject.FIREWALL, text, scope, layers, evidence, on_node(node, "nft list ruleset", self.model)
+            Subject.FIREWALL, text, scope, layers, evidence, on_node(node, "sudo nft list ruleset", self.model)
         )
 
     # -- loss and late answers ----------------------------------------------------------------------------------------

@@ -27,9 +27,20 @@ _BY_HAND = (
 
 def on_node(node: str, command: str, model: Model | None = None) -> str:
     """Return a command that is run on a node; the nodes of a lab are this machine."""
-    if model is not None and model.lab is not None:
+    return typed(f"ssh {shlex.quote(one_line(node, 255))} {command}", model)
+
+
+def typed(command: str, model: Model | None) -> str:
+    """Return a command that begins with ``ssh NODE`` as it is typed in a session.
+
+    The nodes of a lab are this machine, which needs no ssh, and ssh needs the configuration that the session was given.
+    """
+    if model is None or not command.startswith("ssh "):
         return command
-    return f"ssh {shlex.quote(one_line(node, 255))} {command}"
+    if model.lab is not None:
+        return command.split(maxsplit=2)[-1]
+    config = model.options.get("ssh_config")
+    return f"ssh -F {shlex.quote(one_line(str(config), 500))} {command[4:]}" if config else command
 
 
 def _address(*found: str | None) -> str | None:
@@ -76,6 +87,16 @@ def within_commands(model: Model, *ends: Endpoint) -> list[str]:
     return [
         on_node(ends[0].node, "nvidia-smi topo -p2p n", model),
         on_node(ends[0].node, f"nvidia-smi nvlink -e -i {gpus}", model),
+    ]
+
+
+def node_commands(model: Model, node: str) -> list[str]:
+    """Return commands that look at what all NICs of a node have in common: GPUs' way to them, and what copies there."""
+    if not any(endpoint.kind == "gpu" for endpoint in model.endpoints_of(node)):
+        return [on_node(node, "ip -s link", model)]
+    return [
+        on_node(node, "nvidia-smi topo -m", model),
+        on_node(node, "lsmod | grep -E 'nvidia_peermem|nv_peer_mem'", model),
     ]
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+import shlex
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from fabtui.diagnosis.clashes import clashes
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.judged import judged
+from fabtui.diagnosis.nextsteps import typed
 from fabtui.diagnosis.reports import Cause
 from fabtui.diagnosis.sockets import sockets
 from fabtui.fabric.factlist import facts_for
 from fabtui.fabric.facts import Compare, FactTable, Odd, fact_table, shown
-from fabtui.fabric.looked import Looked
+from fabtui.fabric.looked import Looked, dicts, text
 from fabtui.fabric.model import Model, NodeRecord
 from fabtui.fabric.nodeset import count, fold
 from fabtui.fabric.text import one_line
@@ -25,6 +28,7 @@ NOT_LOOKED_AT = 3
 #: So many values of a fact without a majority are told.
 _VALUES_TOLD = 4
 _CAUSES_TOLD = 6
+_WORDS = re.compile(r"[^\s,:]+")
 
 
 class Preflight(NamedTuple):
@@ -61,6 +65,7 @@ def preflight(model: Model) -> Preflight:
     # The nodes of a lab are one machine, by intent, and talk over its loopback.
     found = [] if model.lab else [*clashes(nodes), *sockets(nodes)]
     found += _with_odd(said, table.odd)
+    found = [one._replace(next=typed(_of_interface(one, nodes), model)) for one in found]
     found.sort(key=lambda finding: (finding.rank, -len(finding.nodes)))
     return Preflight(found, table, list(_missing(model)))
 
@@ -131,6 +136,18 @@ def odd_finding(odd: Odd) -> Finding:
         evidence = [*evidence, f"{usual}: {fold(odd.agreeing)}"] if len(ranked) > 1 else []
     nodes = tuple(odd.values)
     return Finding(fact.verdict, fact.name, text, nodes, tuple(evidence), fact.next.replace("{node}", fold(nodes[:1])))
+
+
+def _of_interface(one: Finding, nodes: Sequence[Looked]) -> str:
+    """Return the next command of a finding with the interface it is about: one that it names, else a data interface."""
+    if "{nic}" not in one.next:
+        return one.next
+    node = next((node for node in nodes if node.name in one.nodes), None)
+    names = [text(entry.get("nic")) for entry in dicts(node.part("data_addresses"))] if node is not None else []
+    known = [name for name in names if name]
+    told = _WORDS.findall(one.text)
+    nic = next((name for name in known if name in told), known[0] if known else "INTERFACE")
+    return one.next.replace("{nic}", shlex.quote(one_line(nic, 40)))
 
 
 def _missing(model: Model) -> Iterable[str]:

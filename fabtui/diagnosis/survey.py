@@ -36,6 +36,9 @@ class Tally:
         spreads: Pairs that passed with message times that spread notably.
         alive: Endpoints that pass within their rail, on another node.
         between: For each ordered pair of nodes: how many pairs were tested, and how many failed or timed out.
+        across: The same of pairs across rails alone.
+        lanes: The same for each ordered pair of different rails.
+        joined: Ordered pairs of nodes of which a pair within a rail passes.
     """
 
     bad: dict[Pair, Verdict] = field(default_factory=dict)
@@ -49,6 +52,16 @@ class Tally:
     spreads: list[Spread] = field(default_factory=list)
     alive: set[str] = field(default_factory=set)
     between: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    across: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    lanes: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+    joined: set[tuple[str, str]] = field(default_factory=set)
+
+
+def rail_of(model: Model, name: str) -> int:
+    """Return the rail of an endpoint; where that is unknown its index on the node stands for it."""
+    number = model.number(name)
+    endpoint = None if number is None else model.endpoints[number]
+    return -1 if endpoint is None else endpoint.index if endpoint.rail is None else endpoint.rail
 
 
 class Survey:
@@ -109,9 +122,14 @@ class Survey:
         kind = model.class_between(*pair)
         off = kind is not PairClass.SAME_NODE
         tally.of_class[kind] += 1
-        counts = tally.between.setdefault((pair[0].rpartition(":")[0], pair[1].rpartition(":")[0]), [0, 0])
-        counts[0] += 1
-        counts[1] += verdict in DEAD
+        nodes = (pair[0].rpartition(":")[0], pair[1].rpartition(":")[0])
+        counted = [tally.between.setdefault(nodes, [0, 0])]
+        if kind is PairClass.CROSS_RAIL:
+            rails = rail_of(model, pair[0]), rail_of(model, pair[1])
+            counted += [tally.across.setdefault(nodes, [0, 0]), tally.lanes.setdefault(rails, [0, 0])]
+        for counts in counted:
+            counts[0] += 1
+            counts[1] += verdict in DEAD
         for end in pair:
             tally.tested[end, off] += 1
             tally.dead[end, off] += verdict in DEAD
@@ -125,6 +143,7 @@ class Survey:
             tally.only_inside.append(pair)
         if kind in WITHIN_RAIL and verdict in (Verdict.OK, Verdict.SLOW):
             tally.alive.update(pair)
+            tally.joined.add(nodes)
         if verdict is Verdict.OK and alone is not None and len(tally.spreads) < _MOST_SPREADS:
             found = spread(alone)
             if found is not None and found.ratio > NOTABLE:

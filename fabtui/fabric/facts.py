@@ -40,7 +40,7 @@ class Fact:
         compare: How values are compared.
         unit: The unit of a number: ``B``, ``s``, ``Gb/s``; "".
         verdict: What a difference is: ``bad`` (a test will fail or be slow), ``warn`` or ``note``.
-        next: The next command; ``{node}`` stands for a node that differs.
+        next: The next command; ``{node}`` stands for a node that differs, ``{nic}`` for an interface of it.
         share: With `Compare.NEAR`: the part of the median by which a value may differ from it.
         floor: The same in the unit of the value; the larger of the two counts.
         slack: How much more a value of this node may differ, as it is not known better.

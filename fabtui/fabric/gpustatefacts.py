@@ -128,8 +128,14 @@ GPU_STATE_FACTS: tuple[Fact, ...] = (
     Fact("power_limit", "power limit", _spread("power_limit", unit="W"), next=_QUERY + " -d POWER"),
     Fact("clock_max", "top SM clock", _spread("clocks", "sm_max", unit="MHz"), next=_QUERY + " -d CLOCK"),
     Fact("held_down", "clocks held down by", _held_down, N, next=_QUERY + " -d PERFORMANCE"),
-    Fact("persistence", "persistence mode", _switch("persistence"), verdict="note", next="ssh {node} nvidia-smi -pm 1"),
-    Fact("compute_mode", "compute mode", _spread("compute_mode"), next="ssh {node} nvidia-smi -c DEFAULT"),
+    Fact(
+        "persistence",
+        "persistence mode",
+        _switch("persistence"),
+        verdict="note",
+        next="ssh {node} sudo nvidia-smi -pm 1",
+    ),
+    Fact("compute_mode", "compute mode", _spread("compute_mode"), next="ssh {node} sudo nvidia-smi -c DEFAULT"),
     Fact(
         "nvlink_fabric", "NVLink fabric", _spread("fabric", "state"), verdict="bad", next=_QUERY + " | grep -A4 Fabric"
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fabtui.fabric.measurement import Verdict
 from fabtui.fabric.model import Model
+from fabtui.fabric.nodeset import fold
 
 ALL_OK = 0
 BAD = 1
@@ -18,22 +19,26 @@ def exit_code(model: Model) -> int:
     return NOT_TESTED if not_tested(model) else ALL_OK
 
 
+def wants_endpoints(model: Model) -> bool:
+    """Say whether tests of endpoints were wanted: what a node has none for is no loss to looks and to the mesh."""
+    return any(probe in ("p2p", "all_reduce") for probe in model.options.get("probes", ["p2p"]))
+
+
 def not_tested(model: Model) -> list[str]:
     """Return what was wanted and could not be tested, a line each; empty when all was."""
-    lines = []
+    lines: list[str] = []
     probes = model.options.get("probes", ["p2p"])
-    # What a node has no endpoints for is no loss to looks and to the mesh.
-    wants_ends = any(probe in ("p2p", "all_reduce") for probe in probes)
+    wants_ends = wants_endpoints(model)
+    alike: dict[str, list[str]] = {}
     for record in model.nodes.values():
+        said = [f"{probe}: {look['error']}" for probe, look in record.looks.items() if look.keys() == {"error"}]
         if record.state.gone:
-            lines.append(f"{record.name}: {record.text or record.state}")
+            said.insert(0, record.text or str(record.state))
         elif record.note and wants_ends:
-            lines.append(f"{record.name}: {record.note}")
-        lines.extend(
-            f"{record.name}: {probe}: {look['error']}"
-            for probe, look in record.looks.items()
-            if look.keys() == {"error"}
-        )
+            said.insert(0, record.note)
+        for text in said:
+            alike.setdefault(text.replace(f" on {record.name}", ""), []).append(record.name)
+    lines.extend(f"{fold(names)}: {text}" for text, names in alike.items())
     reasons: dict[str, int] = {}
     for text in model.untested.values():
         reasons[text] = reasons.get(text, 0) + 1

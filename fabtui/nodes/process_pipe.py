@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 from collections.abc import Sequence
 
@@ -12,6 +13,14 @@ from fabtui.nodes.pipe import BytePipe, Ending
 
 _CHUNK = 64 * 1024
 
+
+def _is_news(record: logging.LogRecord) -> bool:
+    # Closing the pipes of a process that is about to end reaps it before the watcher of asyncio does, which says so
+    # aloud, across whatever is on the terminal; who closes pipes asks for no exit status.
+    return "will report returncode 255" not in str(record.msg)
+
+
+logging.getLogger("asyncio").addFilter(_is_news)
 
 #: How long a killed process is waited for.
 _GONE = 2.0

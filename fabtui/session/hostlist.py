@@ -183,7 +183,7 @@ def _group(name: str, where: str, depth: int) -> list[str]:
 def _group_sets(name: str) -> list[str]:
     """Ask ClusterShell's group sources, which hand out sets that are not expanded yet."""
     from ClusterShell.NodeSet import std_group_resolver
-    from ClusterShell.NodeUtils import GroupResolverError
+    from ClusterShell.NodeUtils import GroupResolverError, GroupResolverSourceError
 
     namespace, colon, group = name.rpartition(":")
     source = namespace if colon else None
@@ -192,6 +192,9 @@ def _group_sets(name: str) -> list[str]:
         if group == "*":
             return [str(text) for text in resolver.all_nodes(source)]
         return [str(text) for text in resolver.group_nodes(group, source)]
+    except GroupResolverSourceError:
+        what = f"there is no group source {source}" if source else "no group source is set up on this machine"
+        raise InputError(f"the group @{name[:80]}: {what} (/etc/clustershell/groups.conf names them)") from None
     except GroupResolverError as error:
         raise InputError(f"the group @{name[:80]}: {type(error).__name__.removeprefix('Group')}: {error}") from None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -62,7 +64,11 @@ class LiveFeed:
             self.badges.append("HOST KEYS NOT CHECKED")
         self._options = options
         self._opener = opener
-        self._pump = EventPump(self.model, None if options.record is None else Journal(options.record))
+        #: Why the recording ended before the session, or None.
+        self.recording_stopped: str | None = None
+        self._pump = EventPump(
+            self.model, None if options.record is None else Journal(options.record), self._stopped_recording
+        )
         self._go = asyncio.Event()
         self._go.set()
         self._closing = asyncio.Event()
@@ -79,6 +85,10 @@ class LiveFeed:
         self._watch: Watch | None = None
         self._sweeping = False
         self._swept: list[str] = []
+
+    def _stopped_recording(self, why: str) -> None:
+        self.recording_stopped = why
+        self.badges.append(f"RECORDING STOPPED: {why}")
 
     # -- what a front end calls ---------------------------------------------------------------------------------------
 
@@ -259,6 +269,9 @@ class LiveFeed:
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def _state(self, name: str, state: NodeState, text: str = "", hint: str | None = None, backend: str = "") -> None:
+        if hint and (config := self._options.ssh_config) is not None:
+            # What is to be typed needs the configuration that the session was given.
+            hint = re.sub(r"(?:^|(?<=: ))ssh ", lambda _: f"ssh -F {shlex.quote(str(config))} ", hint)
         self._pump.emit(event(Kind.NODE, node=name, state=str(state), text=text, hint=hint, backend=backend))
         if state.gone:
             self._ready.pop(name, None)

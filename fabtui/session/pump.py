@@ -18,11 +18,13 @@ class EventPump:
     Args:
         model: The model they go into.
         journal: Where they are kept, or None.
+        lost: Called with the reason when they can be kept no longer (disk full).
     """
 
-    def __init__(self, model: Model, journal: Journal | None) -> None:
+    def __init__(self, model: Model, journal: Journal | None, lost: Callable[[str], None] = lambda _: None) -> None:
         self._model = model
         self._journal = journal
+        self._lost = lost
         self._pending: list[dict[str, Any]] = []
         self._wake = asyncio.Event()
         self._seq = 0
@@ -59,6 +61,7 @@ class EventPump:
                 await asyncio.shield(asyncio.to_thread(self._journal.append, batch))
             except OSError as error:
                 self._journal = None
+                self._lost(error.strerror or str(error))
                 self.log("error", f"recording stopped: {error.strerror or error}")
             except asyncio.CancelledError:
                 self._apply(batch)
@@ -89,5 +92,8 @@ class EventPump:
         if self._pending:
             await self._move()
         if self._journal is not None:
-            await asyncio.to_thread(self._journal.close)
+            try:
+                await asyncio.to_thread(self._journal.close)
+            except OSError as error:
+                self._lost(error.strerror or str(error))
             self._journal = None

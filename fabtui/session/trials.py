@@ -114,8 +114,10 @@ class Trials:
         if not self._options.pairs:
             return pairs
         there = {str(e) for e in self._bed.endpoints}
-        for name in sorted({end for pair in self._options.pairs for end in pair} - there):
-            self._pump.log("error", f"--pair: there is no endpoint {name}")
+        for src, dst in self._options.pairs:
+            if missing := sorted({src, dst} - there):
+                why = f"--pair: there is no endpoint {' and no endpoint '.join(missing)}"
+                self._bed.untested([(src, dst, why), (dst, src, why)])
         named = {frozenset(pair) for pair in self._options.pairs}
         return [(a, b) for a, b in pairs if frozenset((self._name(a), self._name(b))) in named]
 

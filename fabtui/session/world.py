@@ -57,7 +57,8 @@ class WorldSweep:
             self._tell_left_out(ranks, good, reasons, wanted, why)
             if len(good) < 2:
                 return
-            self._bed.say("info", f"the world communicator forms without {self._names(set(ranks) - set(good))}")
+            without = f"without {self._names(out)}" if (out := set(ranks) - set(good)) else "of all when tried again"
+            self._bed.say("info", f"the world communicator forms {without}")
             errand = await self._go(good, wanted)
         self._report(errand, good, wanted)
 

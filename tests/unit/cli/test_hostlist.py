@@ -194,6 +194,17 @@ def test_bad_groups_are_told(text: str, word: str) -> None:
     assert word in str(caught.value)
 
 
+def test_a_machine_without_group_sources_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ClusterShell import NodeSet
+    from ClusterShell.NodeUtils import GroupResolverConfig
+
+    config = tmp_path / "groups.conf"
+    config.write_text("[Main]\n")
+    monkeypatch.setattr(NodeSet, "std_group_resolver", lambda: GroupResolverConfig([str(config)]))
+    with pytest.raises(InputError, match="the group @rack1: no group source is set up on this machine"):
+        expand("@rack1", "--nodes")
+
+
 def test_a_group_source_that_hangs_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hostlist, "GROUP_DEADLINE", 0.05)
     monkeypatch.setattr(hostlist, "_group_sets", _hanging)

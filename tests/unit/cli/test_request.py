@@ -79,6 +79,12 @@ def test_the_recording_goes_into_a_private_folder(tmp_path: Path, monkeypatch: p
     assert not second.exists()
 
 
+def test_in_a_job_its_nodes_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[0-3]")
+    with pytest.raises(InputError, match="no nodes given; those of this job are --nodes"):
+        asked()
+
+
 def test_recording_names_are_plain() -> None:
     assert recording_name(["../../etc/x y", "b"], 0.0) == "19700101T000000Z-.._.._etc_x_y-b.jsonl.gz"
 
@@ -120,6 +126,9 @@ def test_local_alone_means_this_host() -> None:
         (["--nodes", "a", "--pair", "a:0"], "--pair: 'a:0' is not a pair of endpoints; expected 'n060:3>n061:5'"),
         (["--nodes", "a", "--pair", "a:0>a:0"], "--pair: 'a:0>a:0' is not a pair"),
         (["--nodes", "a", "--pair", "a:0>b:1", "--probes", "ping"], "--pair"),
+        (["--nodes", "a,b", "--pair", "a:0>c:1"], "--pair: 'c:1': there is no c among the nodes"),
+        (["--lab", "2x2", "--pair", "n000:0>n002:0"], "--pair: 'n002:0': there is no n002"),
+        (["--lab", "2x2", "--pair", "n000:0>n001:2"], "--pair: 'n001:2': n001 has endpoints 0 to 1"),
         (["--nodes", "a", "--watch-rate", "0"], "--watch-rate"),
         (["--nodes", "a", "--layers", "world", "--isolated"], "--isolated is about the layer p2p"),
         (["--nodes", "a", "--collectives", "all_to_all"], "unknown collective 'all_to_all'"),

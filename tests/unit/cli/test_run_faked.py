@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from fabtui.cli import main as entry
 from fabtui.nodes.link import Link
 from fabtui.session import live, watch
+from fabtui.session.journal import Journal
 from fabtui.session.options import SessionOptions
 from tests.unit.session.fakenodes import FakeLink, FakeNodes, Script
 
@@ -139,8 +142,30 @@ def test_a_pair_of_which_an_end_is_not_there_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nodes = FakeNodes(Script({"a": 2, "b": 2}))
-    assert run(monkeypatch, nodes, "--pair", "a:0>b:7", "--probes", "p2p") == 3
-    assert "nothing was measured" in capsys.readouterr().out
+    # Something else was measured, and was well: what was asked for was not tested all the same.
+    assert run(monkeypatch, nodes, "--pair", "a:0>b:7", "--pair", "a:0>b:1") == 3
+    assert "2 pairs: --pair: there is no endpoint b:7" in capsys.readouterr().out
+
+
+def test_a_recording_that_stopped_is_told_also_when_a_file_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    record, table = tmp_path / "r.gz", tmp_path / "folder" / "s.csv"
+    table.parent.mkdir()
+    real = live.LiveFeed
+    monkeypatch.setattr(live, "LiveFeed", lambda options: real(options, FakeNodes(Script({"a": 2}))))
+
+    def full(self: Journal, events: Iterable[dict[str, Any]]) -> None:
+        if table.parent.exists():
+            table.parent.rmdir()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Journal, "append", full)
+    argv = ["run", "--nodes", "a", "--quiet", "--probes", "p2p", "--record", str(record), "--csv", str(table)]
+    assert entry.main(argv) == 2
+    told = capsys.readouterr()
+    assert f"NOT WHOLLY RECORDED (No space left on device): {record} has what came before" in told.out
+    assert "cannot write" in told.err
 
 
 def test_watching_finds_what_breaks_after_the_sweep(

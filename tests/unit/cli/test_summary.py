@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -248,7 +249,7 @@ def test_long_lists_are_cut_and_counted(make_model: Maker) -> None:
     for dst in names[1:]:
         for src in names[:5]:
             if src != dst:
-                maker.measured("p2p", src, dst, "timeout", error="no answer", unit="GB/s")
+                maker.measured("latency", src, dst, "timeout", error="no answer", unit="us")
     text = summary(maker.model())
     assert "not ok: 91\n" in text
     assert "and 31 more rows" in text
@@ -272,3 +273,37 @@ def test_hostile_text_does_not_reach_the_terminal(make_model: Maker, plain: bool
     assert not set(text) & {"\x1b", "\x07", "\x9b", "\u202e", "\r"}
     assert "\nsecond line" not in text
     assert not plain or text.isascii()
+
+
+def test_what_many_pairs_have_in_common_is_told_once_with_the_next_command(make_model: Maker) -> None:
+    nodes = [f"n{number}" for number in range(6)]
+    maker = make_model().start(nodes).endpoints(dict.fromkeys(nodes, 2))
+    for src, dst in itertools.permutations([f"{node}:{index}" for node in nodes for index in (0, 1)], 2):
+        dead = src[:2] != dst[:2] and "n3:1" in (src, dst)
+        error = {"error": "connect: timed out"} if dead else {"value": 2.0}
+        maker.measured("p2p", src, dst, "timeout" if dead else "ok", unit="GB/s", **error)
+    maker.measured("p2p", "n0:0", "n1:0", "timeout", error="no answer", unit="GB/s")
+    maker.measured("p2p", "n1:0", "n0:0", "timeout", error="no answer", unit="GB/s")
+    maker.measured("p2p", "n4:0", "n5:0", "timeout", error="no answer", unit="GB/s")
+    maker.measured("p2p", "n4:0", "n4:1", "failed", error="no answer", unit="GB/s")
+    maker.measured("p2p", "n5:0", "n5:1", "failed", error="no answer", unit="GB/s")
+    lines = summary(maker.model(), plain=True).splitlines()
+    at = lines.index("findings: 1")
+    assert lines[at + 1 : at + 4] == [
+        "  1 n3:1 reaches no other node: look at its NIC (20 pairs)",
+        "      connect: timed out",
+        "      next: ssh n3 ip -s link",
+    ]
+    head = next(at for at, line in enumerate(lines) if line.startswith("not ok: "))
+    assert lines[head] == "not ok: 25, of which the above tells 20; --csv and --json have them all"
+    assert not any("n3:1" in line for line in lines[head:])
+
+
+def test_nodes_of_which_the_same_is_said_share_a_line(make_model: Maker) -> None:
+    nodes = [f"n{number:02}" for number in range(12)]
+    maker = make_model().start(nodes, options={"probes": ["ping"]})
+    for node in nodes:
+        maker.add("node", node=node, state="ready", text="", hint=None, backend="")
+    maker.add("node", node="n03", state="failed", text="no answer on n03", hint="is it up?", backend="")
+    text = summary(maker.model())
+    assert "nodes\n  n[00-02,04-11]  ready\n  n03             failed     no answer (is it up?)\n" in text

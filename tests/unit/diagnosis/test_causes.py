@@ -246,3 +246,51 @@ def test_many_pairs_that_flap_are_one_cause() -> None:
     (found,) = causes_of(model)
     assert (found.verdict, found.title, len(found.cells)) == ("warn", "6 pairs flap", 6)
     assert "a:1 > b:2, which turned 4 times" in found.evidence[0]
+
+
+def test_a_node_that_is_slow_on_all_its_endpoints_is_one_cause() -> None:
+    model = fabric("abcdefgh", 2, lambda s, d: 0.4 if "b" in (s[0], d[0]) and s[0] != d[0] else 1.0)
+    found = causes_of(model)
+    assert titles(found) == [("b is slow with other nodes, on all its 2 endpoints", 56)]
+    assert found[0].next[0] == "ssh b nvidia-smi topo -m"
+
+
+def test_no_way_across_rails_from_one_node_is_one_cause_and_a_dead_nic_beside_it_another() -> None:
+    def dead(src: str, dst: str) -> bool:
+        if src[0] == dst[0]:
+            return False
+        return "d:1" in (src, dst) or (src[0] == "b" and src[2:] != dst[2:])
+
+    found = causes_of(fabric("abcd", 4, dead_if(dead)))
+    told = {one.title: len(one.cells) for one in found}
+    assert told["nothing gets across rails from b to a,c,d"] == 36
+    assert told["d:1 reaches no other node: look at its NIC mlx5_1"] == 21
+    assert len(told) == 2
+
+
+def test_two_rails_without_a_way_between_them_are_one_cause() -> None:
+    def dead(src: str, dst: str) -> bool:
+        return src[0] != dst[0] and {src[2:], dst[2:]} == {"1", "3"}
+
+    found = causes_of(fabric("abc", 4, dead_if(dead)))
+    assert titles(found) == [("nothing gets through between rails 1 and 3", 12)]
+    assert found[0].next[0].startswith("ssh a ping")
+
+
+def test_rails_without_a_route_and_a_dead_nic_are_two_causes() -> None:
+    def dead(src: str, dst: str) -> bool:
+        return src[0] != dst[0] and (src[2:] != dst[2:] or "c:2" in (src, dst))
+
+    found = causes_of(fabric("abc", 4, dead_if(dead)))
+    assert titles(found) == [
+        ("rail-isolated fabric", 72),
+        ("c:2 reaches no other node: look at its NIC mlx5_2", 4),
+    ]
+
+
+def test_what_is_typed_next_takes_the_ssh_configuration_of_the_session() -> None:
+    model = fabric("ab", 1, lambda s, d: TIMEOUT)
+    model.options = {**model.options, "ssh_config": "/home/me/my config"}
+    assert pair_commands(model, "a:0", "b:0")[0] == "ssh -F '/home/me/my config' a ping -c3 -I 10.0.0.1 10.0.0.2"
+    model.lab = "2x1"
+    assert pair_commands(model, "a:0", "b:0")[0] == "ping -c3 -I 10.0.0.1 10.0.0.2"

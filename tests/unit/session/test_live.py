@@ -385,3 +385,19 @@ async def test_ranks_that_are_late_hold_no_other_node_and_are_tested_after(monke
     assert len(_world(feed.model)) == 30
     assert not feed.model.untested
     assert feed.model.exit_code == 0
+
+
+async def test_what_is_to_be_typed_names_the_ssh_configuration_of_the_session(tmp_path: Path) -> None:
+    config = tmp_path / "my config"
+    config.touch()
+    feed, nodes = _feed(Script({"a": 1, "b": 1}), ssh_config=config, probes=("ping",))
+
+    async def refuse(host: str) -> Any:
+        raise NodeUnreachable("auth", f"{host} does not let me in", f"try: ssh {host} true")
+
+    nodes.open = refuse  # type: ignore[method-assign]
+    try:
+        await feed.run()
+    finally:
+        await feed.close()
+    assert feed.model.nodes["a"].hint == f"try: ssh -F '{config}' a true"
