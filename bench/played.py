@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import random
 import socket
 import sys
 from collections.abc import Generator
@@ -29,7 +30,7 @@ GPUS = 8
 _RAW = (
     "NCCL INFO Channel 00/1 : {a}[{x}] -> {b}[{y}] [{role}] via NET/IB/{x}/GDRDMA\n"
     "NCCL_SOCKET_RETRY_CNT=5 NCCL_IB_TIMEOUT=17\n"
-    "seconds: meet 0.001, init 0.098, fill 0.003, first byte 0.049, data 0.283, ping 0.028"
+    "seconds: meet 0.00{meet}, init 0.{init:03d}, fill 0.003, first byte 0.049, data 0.{data:03d}, ping 0.02{ping}"
 )
 
 
@@ -52,6 +53,7 @@ class Player(FakeLink):
         self._waiting: dict[int, Steps] = {}
         self._asked = 0
         self._epoch = ""
+        self._chance = random.Random(number)
 
     def say_hello(self) -> None:
         """Say what a supervisor says first."""
@@ -133,9 +135,18 @@ class Player(FakeLink):
     def _say(self, **message: Any) -> None:
         if message.get("op") == "side":
             src, dst = message["src"], message["dst"]
-            raw = _RAW.format(a=src, b=dst, x=src % GPUS, y=dst % GPUS, role=message["role"])
-            times = {"count": 20, "min": 4.9e-3, "median": 5.0e-3, "p99": 5.2e-3, "max": 5.2e-3}
+            # No two pairs are quite the same: what is alike would take less room than it really does.
+            meet, init, data, ping = (self._chance.randrange(most) for most in (10, 200, 400, 10))
+            raw = _RAW.format(
+                **{"a": src, "b": dst, "x": src % GPUS, "y": dst % GPUS, "role": message["role"]},
+                **{"meet": meet, "init": init, "data": data, "ping": ping},
+            )
+            least, median, most = sorted(self._chance.gauss(5e-3, 1e-4) for _ in range(3))
+            times = {"count": 20, "min": least, "median": median, "p99": most, "max": most}
             message.update(raw=raw, src_addr=f"10.0.{src // GPUS}.1", dst_addr=f"10.0.{dst // GPUS}.1", times=times)
+            for name in ("rate", "latency"):
+                if message[name] is not None:
+                    message[name] *= self._chance.gauss(1, 0.01)
         super()._say(**message)
 
 

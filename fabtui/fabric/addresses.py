@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from fabtui.fabric.endpoint import PairClass
+from fabtui.fabric.ledger import NONE, Ledger
 from fabtui.fabric.measurement import SEVERITY, Layer, Measurement
 
 NodePair = tuple[str, str]
@@ -29,7 +30,11 @@ class AddressLog:
     def __init__(self) -> None:
         #: Grows with each measurement.
         self.version = 0
-        self._found: dict[Layer, dict[NodePair, dict[AddressPair, tuple[Measurement, ...]]]] = {}
+        #: The row of the latest attempt at each.
+        self._found: dict[Layer, dict[NodePair, dict[AddressPair, int]]] = {}
+        #: Each pair of addresses once: all layers have the same ones.
+        self._pairs: dict[AddressPair, AddressPair] = {}
+        self._kept = Ledger()
         self._seats: dict[tuple[str, str], Seat] = {}
 
     def place(self, node: str, inventory: Any) -> None:
@@ -62,31 +67,31 @@ class AddressLog:
         """Keep a measurement; return the one before it, or None."""
         pairs = self._found.setdefault(measurement.layer, {}).setdefault((measurement.src, measurement.dst), {})
         key = (measurement.src_addr or "", measurement.dst_addr or "")
-        # A list of one takes twice the room of a tuple, and there may be many.
-        before = pairs.get(key, ())
-        pairs[key] = (*before, measurement)
+        before = pairs.get(key, NONE)
+        pairs[self._pairs.setdefault(key, key)] = self._kept.add(measurement, before)
         self.version += 1
-        return before[-1] if before else None
+        return None if before == NONE else self._kept.get(before)
 
     def attempts(self, layer: Layer, src: str, dst: str) -> list[Measurement]:
         """Return all measurements of an ordered node pair in a layer, oldest first."""
-        pairs = self._found.get(layer, {}).get((src, dst), {})
-        return sorted((m for rows in pairs.values() for m in rows), key=lambda m: m.time)
+        kept, pairs = self._kept, self._found.get(layer, {}).get((src, dst), {})
+        found = [kept.get(row) for last in pairs.values() for row in reversed(kept.attempts(last))]
+        return sorted(found, key=lambda m: m.time)
 
     def latest(self, layer: Layer, src: str, dst: str) -> list[Measurement]:
         """Return the latest measurement of each address pair of an ordered node pair in a layer."""
-        return [rows[-1] for rows in self._found.get(layer, {}).get((src, dst), {}).values()]
+        return [self._kept.get(row) for row in self._found.get(layer, {}).get((src, dst), {}).values()]
 
     def last(self, layer: Layer, src: str, dst: str, src_addr: str, dst_addr: str) -> Measurement | None:
         """Return the latest measurement of one address pair in a layer, or None."""
-        rows = self._found.get(layer, {}).get((src, dst), {}).get((src_addr, dst_addr))
-        return rows[-1] if rows else None
+        row = self._found.get(layer, {}).get((src, dst), {}).get((src_addr, dst_addr), NONE)
+        return None if row == NONE else self._kept.get(row)
 
     def pairs(self, layer: Layer) -> Iterator[Measurement]:
         """Yield the latest measurement of each address pair of a layer."""
         for pair in self._found.get(layer, {}).values():
-            for rows in pair.values():
-                yield rows[-1]
+            for row in pair.values():
+                yield self._kept.get(row)
 
     def node_pairs(self, layer: Layer) -> list[NodePair]:
         """Return the ordered node pairs that have a measurement in a layer."""

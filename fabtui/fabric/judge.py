@@ -6,6 +6,7 @@ tables differ by a factor of two for the same GPU.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
 
@@ -29,7 +30,8 @@ class ClassValues:
     __slots__ = ("_limits", "_sorted")
 
     def __init__(self, values: Iterable[float] = ()) -> None:
-        self._sorted: list[float] = sorted(values)
+        # Of a large fabric there are hundreds of thousands.
+        self._sorted = array("d", sorted(values))
         self._limits: dict[float, float | None] = {}
 
     def __len__(self) -> int:

@@ -11,8 +11,10 @@ from fabtui.fabric.baseline import Baseline, Change, change
 from fabtui.fabric.counters import CounterLog, Deltas
 from fabtui.fabric.endpoint import Endpoint, PairClass, pair_class
 from fabtui.fabric.judge import ClassValues
+from fabtui.fabric.ledger import NONE, Ledger
 from fabtui.fabric.measurement import BY_ADDRESS, COLLECTIVES, SIZED, Layer, Measurement, Verdict, worst
 from fabtui.fabric.records import Cell, LogLine, NodeRecord, Phase
+from fabtui.fabric.ways import PairList, RowIndex
 
 #: Layers that hold one measurement an ordered pair of endpoints.
 PAIR_LAYERS = (Layer.P2P, Layer.WORLD, Layer.LATENCY)
@@ -78,9 +80,11 @@ class Known:
         self._numbers: dict[str, int] = {}
         self._names: list[str] = []
         self._by_node: dict[str, list[int]] = {}
-        self._history: dict[tuple[Layer, str, str], list[Measurement]] = {}
-        #: The latest attempt with the largest message of those.
-        self._largest: dict[tuple[Layer, str, str], Measurement] = {}
+        self._kept = Ledger()
+        #: The row of the latest attempt at each ordered pair in a layer.
+        self._rows = RowIndex()
+        #: That of the latest with the largest message, where it is another.
+        self._largest: dict[tuple[Layer, str, str], int] = {}
         self.addresses = AddressLog()
         self.leaves: dict[int, str] = {}
         self._by_class: dict[tuple[Layer, PairClass], ClassValues] = {}
@@ -88,7 +92,7 @@ class Known:
         self._slow_below = DEFAULT_SLOW_BELOW
         self._arms: dict[tuple[str, Layer, str, str, int | None], Measurement] = {}
         self.suspects: dict[tuple[str, str], str] = {}
-        self.tested: list[tuple[Layer, str, str]] = []
+        self.tested = PairList()
         self.comparison: list[str] = []
         self.baseline: Baseline | None = None
         self.flapping: dict[tuple[Layer, str, str], int] = {}
@@ -101,17 +105,26 @@ class Known:
         if self._regroup:
             self._regroup = False
             found: dict[tuple[Layer, PairClass], list[float]] = {}
-            for layer, src, dst in self._history:
-                if layer in MEASURED and (value := self._judged_value(layer, src, dst)) is not None:
+            for layer, src, dst in self._rows.keys(MEASURED):
+                if (value := self._judged_value(self._latest_row(layer, src, dst))) is not None:
                     found.setdefault((layer, self.class_between(src, dst)), []).append(value)
             self._by_class = {key: kept for key, kept in self._by_class.items() if key[0] in BY_ADDRESS}
             self._by_class.update((key, ClassValues(values)) for key, values in found.items())
         return self._by_class
 
-    def _judged_value(self, layer: Layer, src: str, dst: str) -> float | None:
-        """The value of a cell that counts for its class: its latest, of the largest message."""
-        latest = self.latest(layer, src, dst)
-        return latest.value if latest is not None and latest.verdict is Verdict.OK else None
+    def _latest_row(self, layer: Layer, src: str, dst: str) -> int:
+        """The row of the measurement that counts of an ordered pair: the latest, of the largest message; or `NONE`."""
+        return self._that_counts((layer, src, dst), self._rows.get(layer, src, dst))
+
+    def _that_counts(self, key: tuple[Layer, str, str], last: int) -> int:
+        """The row that counts of an ordered pair whose latest row is given."""
+        if not self._largest or last == NONE or key[0] not in SIZES_KEPT or self._kept.shape(last).asked is None:
+            return last
+        return self._largest.get(key, last)
+
+    def _judged_value(self, row: int) -> float | None:
+        """The value of a row that counts for its class."""
+        return self._kept.value(row) if row != NONE and self._kept.shape(row).verdict is Verdict.OK else None
 
     def drain_changes(self) -> set[tuple[int, int]] | None:
         """Return the cells, by endpoint numbers, that changed since the last call; None: any may have.
@@ -151,17 +164,12 @@ class Known:
         """Return all measurements of an ordered pair in a layer, oldest first; by address those of the two nodes."""
         if layer in BY_ADDRESS:
             return self.addresses.attempts(layer, src, dst)
-        return list(self._history.get((layer, src, dst), []))
+        return [self._kept.get(row) for row in reversed(self._kept.attempts(self._rows.get(layer, src, dst)))]
 
     def latest(self, layer: Layer, src: str, dst: str) -> Measurement | None:
         """Return the measurement that counts of an ordered pair in a layer: the latest, of the largest message."""
-        history = self._history.get((layer, src, dst))
-        if not history:
-            return None
-        last = history[-1]
-        if layer not in SIZES_KEPT or last.asked_bytes is None:
-            return last
-        return self._largest[layer, src, dst]
+        row = self._latest_row(layer, src, dst)
+        return None if row == NONE else self._kept.get(row)
 
     def by_address(self, layer: Layer, src_node: str, dst_node: str) -> list[Measurement]:
         """Return the latest measurement of each address pair of two nodes in a layer of those."""
@@ -169,16 +177,22 @@ class Known:
 
     def measurements(self) -> Iterator[Measurement]:
         """Yield what a snapshot holds: the latest measurement of each cell and message size, those by address last."""
-        for history in self._history.values():
-            latest: dict[int | None, Measurement] = {}
-            for measurement in history:
-                size = measurement.asked_bytes if measurement.layer in SIZES_KEPT else None
+        kept = self._kept
+        for first in kept.rows():
+            last = self._rows.get(kept.shape(first).layer, *kept.ends(first))
+            if last == first:
+                yield kept.get(first)
+                continue
+            latest: dict[int | None, int] = {}
+            for row in reversed(kept.attempts(last)):
+                shape = kept.shape(row)
+                size = shape.asked if shape.layer in SIZES_KEPT else None
                 if size is None:
                     # It failed before there was a message: that says something of all sizes.
                     latest.clear()
                 latest.pop(None, None)
-                latest[size] = measurement
-            yield from latest.values()
+                latest[size] = row
+            yield from (kept.get(row) for row in latest.values())
         yield from self.addresses.everything()
 
     def arms(self) -> Iterator[Measurement]:
@@ -210,8 +224,8 @@ class Known:
         if measurement.verdict is not Verdict.OK or measurement.value is None or measurement.layer not in JUDGED:
             return measurement.verdict
         if measurement.layer not in BY_ADDRESS:
-            largest = self.latest(measurement.layer, measurement.src, measurement.dst)
-            if measurement.arm is not None or largest is None or largest.asked_bytes != measurement.asked_bytes:
+            row = self._latest_row(measurement.layer, measurement.src, measurement.dst)
+            if measurement.arm is not None or row == NONE or self._kept.shape(row).asked != measurement.asked_bytes:
                 return measurement.verdict
         values = self._values.get((measurement.layer, self.class_of(measurement)))
         if values is not None and values.is_slow(measurement.value, self._slow_below):
@@ -254,7 +268,7 @@ class Known:
 
     def pairs_in(self, layers: Container[Layer]) -> list[tuple[str, str]]:
         """Return the ordered pairs, of endpoints or of nodes, that have a measurement in any of some layers."""
-        found = {(src, dst): None for layer, src, dst in self._history if layer in layers}
+        found = {(src, dst): None for _, src, dst in self._rows.keys(layers)}
         for layer in BY_ADDRESS:
             if layer in layers:
                 found.update(dict.fromkeys(self.addresses.node_pairs(layer)))

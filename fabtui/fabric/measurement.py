@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from sys import intern
-from typing import Any
+from typing import Any, Protocol
 
 
 class Layer(StrEnum):
@@ -85,9 +84,8 @@ SEVERITY: tuple[Verdict, ...] = (
     Verdict.FAILED,
 )
 
-#: Texts that thousands of measurements have in common; each is kept once.
-_SHARED = ("src", "dst", "unit", "how", "transport", "src_addr", "dst_addr")
-
+_LAYERS = {layer.value: layer for layer in Layer}
+_VERDICTS = {verdict.value: verdict for verdict in Verdict}
 _RANK = {verdict: rank for rank, verdict in enumerate(SEVERITY)}
 
 
@@ -96,8 +94,40 @@ def worst(verdicts: list[Verdict]) -> Verdict:
     return max(verdicts, key=_RANK.__getitem__, default=Verdict.UNTESTED)
 
 
+class Page(Protocol):
+    """Where a model keeps measurements packed."""
+
+    def raw(self, at: int) -> str | None:
+        """Return the raw text of one."""
+
+    def extra(self, at: int) -> dict[str, Any] | None:
+        """Return what else was learnt with one."""
+
+    def asked(self, at: int) -> int | None:
+        """Return the message size that was asked for."""
+
+
+class _Kept:
+    """Where a measurement was unpacked from: what is long is unpacked from there when somebody looks at it."""
+
+    __slots__ = ("_at", "_page")
+
+    _at: int
+    _page: Page | None
+
+    def __getattr__(self, name: str) -> Any:
+        # Comes here for what was not set.
+        if name == "_page":
+            return None
+        if name not in ("raw", "extra") or self._page is None:
+            raise AttributeError(name)
+        value = getattr(self._page, name)(self._at)
+        object.__setattr__(self, name, value)
+        return value
+
+
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class Measurement(_Kept):
     """One measured value, or one failed attempt to measure it.
 
     Attributes:
@@ -143,6 +173,8 @@ class Measurement:
     @property
     def asked_bytes(self) -> int | None:
         """The message size that was asked for; a slow path may have been tested with less."""
+        if self._page is not None:
+            return self._page.asked(self._at)
         return (self.extra or {}).get("asked_bytes", self.bytes)
 
     def to_json(self) -> dict[str, Any]:
@@ -162,11 +194,31 @@ class Measurement:
         """
         try:
             known = {name: value[name] for name in cls.__slots__ if name in value}
-            for name in _SHARED:
-                if isinstance(text := known.get(name), str):
-                    known[name] = intern(text)
-            known["layer"] = Layer(known["layer"])
-            known["verdict"] = Verdict(known["verdict"])
+            # Looked up in a dict: an enumeration takes a microsecond to find one of its own.
+            known["layer"], known["verdict"] = _LAYERS[known["layer"]], _VERDICTS[known["verdict"]]
             return cls(**known)
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a measurement: {error}") from None
+
+    @classmethod
+    def kept(cls, page: Page, at: int, *fields: Any) -> Measurement:
+        """Return one that is kept packed.
+
+        Args:
+            page: Where.
+            at: Its place there.
+            fields: All fields in their order, but ``raw`` and ``extra``, which are looked up when somebody asks.
+        """
+        found = object.__new__(cls)
+        for put, field in zip(_PUTS, (page, at, *fields), strict=True):
+            put(found, field)
+        return found
+
+
+#: What set the fields of one, frozen as it is.
+_PUTS = tuple(
+    getattr(owner, name).__set__
+    for owner, names in ((_Kept, ("_page", "_at")), (Measurement, Measurement.__slots__))
+    for name in names
+    if name not in ("raw", "extra")
+)

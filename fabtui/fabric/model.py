@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 from fabtui.fabric.endpoint import Endpoint
@@ -12,6 +11,7 @@ from fabtui.fabric.flapping import ATTEMPTS, flapping
 from fabtui.fabric.judge import ClassValues
 from fabtui.fabric.known import JUDGED, MEASURED, PAIR_LAYERS, Known
 from fabtui.fabric.leaves import TELLING, leaf_of, walked_leaves
+from fabtui.fabric.ledger import NONE
 from fabtui.fabric.measurement import BY_ADDRESS, SIZED, Layer, Measurement, Verdict
 from fabtui.fabric.records import Cell, LogLine, NodeRecord, Phase
 
@@ -167,43 +167,63 @@ class Model(Known):
             self._take_addressed(measurement)
             return
         key = (measurement.layer, measurement.src, measurement.dst)
-        history = self._history.get(key)
-        if history is None:
-            history = self._history[key] = []
+        before = self._rows.get(*key)
+        if before == NONE:
             other = {Layer.P2P: Layer.WORLD, Layer.WORLD: Layer.P2P}.get(measurement.layer)
-            if other is not None and (other, measurement.src, measurement.dst) not in self._history:
+            if other is not None and self._rows.get(other, measurement.src, measurement.dst) == NONE:
                 self.tested.append(key)
         if measurement.layer in MEASURED:
             values = self._values.setdefault((measurement.layer, self.class_of(measurement)), ClassValues())
-            before = self._judged_value(*key)
-            self._keep(key, history, measurement)
-            after = self._judged_value(*key)
-            if before is not None:
-                values.remove(before)
-            if after is not None:
-                values.add(after)
-            if len(history) > 2:
-                self._note_flapping(key, history)
+            was = self._judged_value(self._that_counts(key, before))
+            rows = self._keep(key, before, measurement)
+            now = self._judged_value(self._that_counts(key, rows[0]))
+            if was is not None:
+                values.remove(was)
+            if now is not None:
+                values.add(now)
+            if len(rows) > 2:
+                self._note_flapping(key, rows)
         else:
-            self._keep(key, history, measurement)
+            self._keep(key, before, measurement)
         if measurement.layer is not Layer.LATENCY:
             self.done += 1
             self.running.discard((measurement.src, measurement.dst))
             self.untested.pop((measurement.src, measurement.dst), None)
 
-    def _keep(self, key: tuple[Layer, str, str], history: list[Measurement], measurement: Measurement) -> None:
-        history.append(measurement)
-        # Looking for it among all attempts would take ever longer in a session that goes on for days.
-        largest = self._largest.get(key)
-        if largest is None or (measurement.asked_bytes or 0) >= (largest.asked_bytes or 0):
-            self._largest[key] = measurement
-        _shorten(history)
+    def _keep(self, key: tuple[Layer, str, str], before: int, measurement: Measurement) -> list[int]:
+        """Keep a measurement; return the rows of all attempts at the same, the latest first."""
+        kept = self._kept
+        largest = NONE if before == NONE else self._largest.pop(key, before)
+        row = kept.add(measurement, before)
+        self._rows.set(*key, row)
+        if largest == NONE:
+            return [row]
+        if (measurement.asked_bytes or 0) < (kept.shape(largest).asked or 0):
+            self._largest[key] = largest
+        rows = kept.attempts(row)
+        self._shorten(rows)
+        return rows
 
-    def _note_flapping(self, key: tuple[Layer, str, str], history: list[Measurement]) -> None:
-        latest = history[-ATTEMPTS:]
+    def _shorten(self, rows: list[int]) -> None:
+        """Keep the memory of a session bounded that watches for days: old attempts lose their raw text, then go."""
+        kept = self._kept
+        if len(rows) > RAW_ATTEMPTS:
+            kept.drop_raw(rows[RAW_ATTEMPTS])
+        if len(rows) <= MOST_ATTEMPTS:
+            return
+        size = kept.shape(rows[0]).asked
+        same = [at for at, row in enumerate(rows) if kept.shape(row).asked == size]
+        if len(same) > MOST_ATTEMPTS:
+            # Those at other message sizes are not tested again, and stay.
+            kept.remove(rows[same[-1]], after=rows[same[-1] - 1])
+            del rows[same[-1]]
+
+    def _note_flapping(self, key: tuple[Layer, str, str], rows: list[int]) -> None:
         turned = 0
-        if key[0] not in SIZED and not self._surely_ok(latest):
-            turned = flapping(self.verdict(m) for m in latest)
+        if key[0] not in SIZED:
+            latest = [self._kept.get(row) for row in reversed(rows[:ATTEMPTS])]
+            if not self._surely_ok(latest):
+                turned = flapping(self.verdict(m) for m in latest)
         if turned:
             self.flapping[key] = turned
         else:
@@ -269,16 +289,3 @@ class Model(Known):
         self.end_text = event.get("text", "")
         self._change_all(self.running)
         self.running.clear()
-
-
-def _shorten(history: list[Measurement]) -> None:
-    """Keep the memory of a session bounded that watches for days: old attempts lose their raw text, then go."""
-    if len(history) > RAW_ATTEMPTS and history[-RAW_ATTEMPTS - 1].raw is not None:
-        history[-RAW_ATTEMPTS - 1] = replace(history[-RAW_ATTEMPTS - 1], raw=None)
-    if len(history) <= MOST_ATTEMPTS:
-        return
-    size = history[-1].asked_bytes
-    same = [at for at, one in enumerate(history) if one.asked_bytes == size]
-    if len(same) > MOST_ATTEMPTS:
-        # Those at other message sizes are not tested again, and stay.
-        del history[same[0]]

@@ -1,0 +1,146 @@
+"""What is kept for each ordered pair, in few bytes: there are N x N of them."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Container, Iterator
+from typing import overload
+
+from fabtui.fabric.measurement import Layer
+
+Key = tuple[Layer, str, str]
+
+_LAYERS = tuple(Layer)
+_LAYER_NUMBER = {layer: number for number, layer in enumerate(_LAYERS)}
+_SHORT = 1 << 16
+
+
+class Ways:
+    """Keeps numbers from 0 to 4294967295 by ordered pairs of numbers from 0 on; six bytes each below 65536."""
+
+    __slots__ = ("_ends", "_kept")
+
+    def __init__(self) -> None:
+        #: For each first number the second ones, in their order, and what is kept of them.
+        self._ends: list[array[int] | None] = []
+        self._kept: list[array[int]] = []
+
+    def get(self, a: int, b: int, default: int = -1) -> int:
+        """Return what is kept of a pair, or ``default``."""
+        ends = self._ends[a] if a < len(self._ends) else None
+        if ends is None:
+            return default
+        at = bisect_left(ends, b)
+        return self._kept[a][at] if at < len(ends) and ends[at] == b else default
+
+    def set(self, a: int, b: int, number: int) -> None:
+        """Keep a number of a pair, in place of the one before."""
+        while a >= len(self._ends):
+            self._ends.append(None)
+            self._kept.append(_NOTHING)
+        ends = self._ends[a]
+        if ends is None:
+            ends, self._kept[a] = array("H"), array("I")
+            self._ends[a] = ends
+        if b >= _SHORT and ends.typecode == "H":
+            ends = self._ends[a] = array("I", ends)
+        at = bisect_left(ends, b)
+        if at < len(ends) and ends[at] == b:
+            self._kept[a][at] = number
+        else:
+            ends.insert(at, b)
+            self._kept[a].insert(at, number)
+
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the pairs in their order, each with what is kept of it; none may be added meanwhile."""
+        for a, ends in enumerate(self._ends):
+            if ends is not None:
+                for b, number in zip(ends, self._kept[a], strict=True):
+                    yield a, b, number
+
+
+_NOTHING: array[int] = array("I")
+
+
+class Names:
+    """Numbers names, from 0 on."""
+
+    __slots__ = ("_names", "_numbers")
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._numbers: dict[str, int] = {}
+
+    def number(self, name: str) -> int:
+        """Return the number of a name, a new one if need be."""
+        number = self._numbers.get(name)
+        if number is None:
+            number = self._numbers[name] = len(self._names)
+            self._names.append(name)
+        return number
+
+    def find(self, name: str) -> int | None:
+        """Return the number of a name, or None when it has none."""
+        return self._numbers.get(name)
+
+    def __getitem__(self, number: int) -> str:
+        return self._names[number]
+
+
+class RowIndex:
+    """The row of a ledger for each layer and ordered pair of names."""
+
+    def __init__(self) -> None:
+        self._names = Names()
+        self._ways: dict[Layer, Ways] = {}
+
+    def get(self, layer: Layer, src: str, dst: str) -> int:
+        """Return the row of a pair in a layer, or -1."""
+        ways = self._ways.get(layer)
+        a, b = self._names.find(src), self._names.find(dst)
+        return -1 if ways is None or a is None or b is None else ways.get(a, b)
+
+    def set(self, layer: Layer, src: str, dst: str, row: int) -> None:
+        """Take note of the row of a pair in a layer."""
+        ways = self._ways.get(layer)
+        if ways is None:
+            ways = self._ways[layer] = Ways()
+        ways.set(self._names.number(src), self._names.number(dst), row)
+
+    def keys(self, layers: Container[Layer]) -> Iterator[Key]:
+        """Yield the pairs of some layers; nothing may be added meanwhile."""
+        for layer, ways in self._ways.items():
+            if layer in layers:
+                for a, b, _ in ways:
+                    yield layer, self._names[a], self._names[b]
+
+
+class PairList:
+    """Layers and ordered pairs of names in the order in which they came; it only grows."""
+
+    def __init__(self) -> None:
+        self._names = Names()
+        self._layers = array("B")
+        self._ends = array("I")
+
+    def append(self, key: Key) -> None:
+        """Add a pair of a layer."""
+        layer, src, dst = key
+        self._layers.append(_LAYER_NUMBER[layer])
+        self._ends.append(self._names.number(src))
+        self._ends.append(self._names.number(dst))
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+    @overload
+    def __getitem__(self, at: int) -> Key: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Key]: ...
+    def __getitem__(self, at: int | slice) -> Key | list[Key]:
+        if isinstance(at, slice):
+            return [self[number] for number in range(*at.indices(len(self)))]
+        names, ends = self._names, self._ends
+        at = range(len(self))[at]
+        return _LAYERS[self._layers[at]], names[ends[2 * at]], names[ends[2 * at + 1]]
