@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 
 class Layer(StrEnum):
@@ -115,15 +115,18 @@ class _Kept:
     _at: int
     _page: Page | None
 
-    def __getattr__(self, name: str) -> Any:
-        # Comes here for what was not set.
-        if name == "_page":
-            return None
-        if name not in ("raw", "extra") or self._page is None:
-            raise AttributeError(name)
-        value = getattr(self._page, name)(self._at)
-        object.__setattr__(self, name, value)
-        return value
+    if not TYPE_CHECKING:
+        # Type checkers are to know the fields, and no others.
+
+        def __getattr__(self, name: str) -> Any:
+            # Comes here for what was not set.
+            if name == "_page":
+                return None
+            if name not in ("raw", "extra") or self._page is None:
+                raise AttributeError(name)
+            value = getattr(self._page, name)(self._at)
+            object.__setattr__(self, name, value)
+            return value
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,6 +134,9 @@ class PairList:
     def __len__(self) -> int:
         return len(self._layers)
 
+    def __iter__(self) -> Iterator[Key]:
+        return (self[at] for at in range(len(self)))
+
     @overload
     def __getitem__(self, at: int) -> Key: ...
     @overload
