@@ -36,7 +36,7 @@ def execute(args: argparse.Namespace) -> int:
         feeds.append(LiveFeed(request.options))
         return feeds[-1]
 
-    code = show(make_feed, settings)
+    code = show(make_feed, settings, "fabtui run --text")
     record = request.options.record
     if feeds and record is not None and record.exists():
         from fabtui.cli.written import recording_line

@@ -59,8 +59,13 @@ def _baseline(args: argparse.Namespace) -> Path | None:
     return path
 
 
-def show(make_feed: Callable[[], Feed], settings: ScreenSettings) -> int:
+def show(make_feed: Callable[[], Feed], settings: ScreenSettings, instead: str) -> int:
     """Run the app on a feed that is made after its first frame; returns the exit code.
+
+    Args:
+        make_feed: Makes the feed.
+        settings: How the screen looks.
+        instead: The command that does without a screen.
 
     Raises:
         InputError: There is no terminal to show anything on.
@@ -71,4 +76,4 @@ def show(make_feed: Callable[[], Feed], settings: ScreenSettings) -> int:
     try:
         return run_app(make_feed, settings)
     except NoScreen as error:
-        raise InputError(f"{error}; without a screen: fabtui run --text") from None
+        raise InputError(f"{error}; without a screen: {instead}") from None

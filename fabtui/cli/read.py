@@ -185,4 +185,4 @@ def _open(results: list[Result], args: argparse.Namespace) -> int:
 
         return StillFeed(happened, f"READ {title}")
 
-    return show(make_feed, screen_settings(args, read_config(args), title))
+    return show(make_feed, screen_settings(args, read_config(args), title), "fabtui read without --open")

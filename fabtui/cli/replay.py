@@ -65,7 +65,7 @@ def execute(args: argparse.Namespace) -> int:
 
         return ReplayFeed(path, speed)
 
-    return show(make_feed, screen_settings(args, read_config(args), path.name))
+    return show(make_feed, screen_settings(args, read_config(args), path.name), "fabtui replay --text")
 
 
 def _speed(text: str) -> float | None:

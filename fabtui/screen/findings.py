@@ -29,6 +29,8 @@ _SHARE = 0.05
 _STYLES = {"bad": "bold $error", "warn": "bold $warning", "note": "bold"}
 #: Lines that the evidence of a finding gets in the panel.
 _EVIDENCE = 2
+#: The phases in which all that was wanted has been tested.
+_OVER = ("done", "watch")
 
 
 class Findings:
@@ -62,7 +64,9 @@ class Findings:
         """What is told where there are no findings: that nothing is wrong only once everything was looked at."""
         if not self.known or self._survey is None:
             return "looking"
-        return "nothing is wrong" if self._survey.current else "none so far: still looking"
+        if not self._survey.current:
+            return "none so far: still looking"
+        return "nothing is wrong" if self._model.phase.name in _OVER else "none so far: the sweep goes on"
 
     def follow(self) -> None:
         """Go on looking in the background until all is known, a little at a time: no key has to wait for it."""
@@ -149,7 +153,12 @@ def _block(number: int, one: Cause, pair: tuple[str, str] | None, width: int, ev
         if len(plain(lines[-1])) + len(one.count_text) + 1 > width:
             lines.append([])
         lines[-1] = between(lines[-1], count, width, glyphs.ellipsis)
-    return lines + stacked([[(f"  {one_line(text, 400)}", MUTED)] for text in one.evidence], width, 2)[:evidence]
+    told = stacked([[(f"  {one_line(text, 400)}", MUTED)] for text in one.evidence], width, 2)
+    if 0 < evidence < len(told):
+        # That there is more has to show: half a sentence may say the opposite of the whole.
+        text = plain(told[evidence - 1])[: width - 2].rstrip()
+        told[evidence - 1] = [(f"{text} {glyphs.ellipsis}", MUTED)]
+    return lines + told[:evidence]
 
 
 def class_lines(model: Model, layer: Layer, bad: Counter[PairClass], width: int = 80) -> Lines:

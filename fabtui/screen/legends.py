@@ -66,7 +66,7 @@ def legend(model: Model, layer: Layer, unit: str, size: int | None) -> list[Part
     if layer is Layer.CHANGE:
         return _change_legend(model)
     if not unit:
-        return [(_TITLES[layer] if layer in (Layer.HEALTH, Layer.TRANSPORT) else "no values yet", MUTED)]
+        return [(_TITLES[layer] if layer in (Layer.HEALTH, Layer.TRANSPORT) else _empty(model, layer), MUTED)]
     parts: list[Part] = [(f"{unit} at {bytes_text(size)}" if size else unit, "bold"), (f" {_HEADS[layer]}", MUTED)]
     kinds = [kind for kind in CLASS_WORDS if kind is not PairClass.ALL and model.median(layer, kind) is not None]
     if kinds:
@@ -81,6 +81,13 @@ def legend(model: Model, layer: Layer, unit: str, size: int | None) -> list[Part
     elif layer in LOWER_IS_BETTER:
         parts.append(("  less is better", MUTED))
     return parts
+
+
+def _empty(model: Model, layer: Layer) -> str:
+    """Return what to say of a layer without values: which one is being filled, where it is another."""
+    name = model.phase.name
+    keys = {str(one): key for key, one in enumerate(layers_of(model), 1)}
+    return f"no values yet: {name} is tested first (key {keys[name]})" if name in keys else "no values yet"
 
 
 def _change_legend(model: Model) -> list[Part]:

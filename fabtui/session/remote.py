@@ -29,6 +29,13 @@ class ProbeFailed(Exception):
         self.text = text
 
 
+def _fail(future: asyncio.Future[dict[str, Any]], error: ProbeFailed) -> None:
+    """Let what waits for a future know that it failed; who still sends its question may never come to wait for it."""
+    if not future.done():
+        future.set_exception(error)
+        future.exception()
+
+
 class Remote:
     """Speaks with one node.
 
@@ -65,11 +72,10 @@ class Remote:
         except LinkLost as lost:
             self.lost = lost
         for future, _ in self._probes.values():
-            if not future.done():
-                future.set_exception(ProbeFailed("lost", self.lost.text))
+            _fail(future, ProbeFailed("lost", self.lost.text))
         self._probes.clear()
-        if self._spawned is not None and not self._spawned.done():
-            self._spawned.set_exception(ProbeFailed("lost", self.lost.text))
+        if self._spawned is not None:
+            _fail(self._spawned, ProbeFailed("lost", self.lost.text))
         return self.lost
 
     def _take(self, message: dict[str, Any]) -> None:
@@ -107,9 +113,7 @@ class Remote:
             else:
                 error = message.get("error")
                 error = error if isinstance(error, dict) else {}
-                future.set_exception(
-                    ProbeFailed(str(error.get("kind", "failed")), str(error.get("text", "gave no reason")))
-                )
+                _fail(future, ProbeFailed(str(error.get("kind", "failed")), str(error.get("text", "gave no reason"))))
 
     async def probe(
         self, name: str, args: dict[str, Any], deadline: float, on_part: Part | None = None

@@ -56,7 +56,17 @@ def test_a_healthy_fabric_says_so_and_only_when_it_was_looked_at() -> None:
     story = big_sweep(2, 4)
     found = Findings(story.shadow)
     assert plain(finding_lines(found, None, 45, 9, GLYPHS)[0]) == "looking"
+    assert plain(finding_lines(looked(story.shadow), None, 45, 9, GLYPHS)[0]) == "none so far: the sweep goes on"
+    story.shadow.apply(event(Kind.PHASE, name="done", total=0, time=story.shadow.elapsed))
     assert plain(finding_lines(looked(story.shadow), None, 45, 9, GLYPHS)[0]) == "nothing is wrong"
+
+
+def test_evidence_that_does_not_fit_says_that_there_is_more() -> None:
+    found = looked(sweep_of_two().shadow)
+    found.found = [found.found[0]._replace(evidence=("one two three four " * 12,))]
+    lines = [plain(line) for line in finding_lines(found, None, 45, 9, GLYPHS)]
+    assert lines[-1].endswith(" …")
+    assert max(map(len, lines)) <= 45
 
 
 def test_class_statistics() -> None:

@@ -1,0 +1,46 @@
+"""What a front end sees of a node's probes when the node goes."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+from fabtui.nodes.link import LinkLost
+from fabtui.session.remote import ProbeFailed, Remote
+
+
+class GoneLink:
+    """A link that takes nothing more and ends once it is told to."""
+
+    node = "a"
+
+    def __init__(self) -> None:
+        self.end = asyncio.Event()
+
+    async def send(self, message: dict[str, Any]) -> None:
+        await self.end.wait()
+        await asyncio.sleep(0)
+        raise LinkLost("closed", "the connection was cut")
+
+    async def receive(self) -> dict[str, Any]:
+        await self.end.wait()
+        raise LinkLost("closed", "the connection was cut")
+
+
+async def test_a_node_that_goes_while_a_question_is_sent_leaves_nothing_to_print() -> None:
+    link = GoneLink()
+    remote = Remote(link, lambda _: None, lambda _: None, lambda _: None)  # type: ignore[arg-type]
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    serving = asyncio.create_task(remote.serve())
+    asking = asyncio.create_task(remote.probe("counters", {}, 5.0))
+    await asyncio.sleep(0)
+    link.end.set()
+    # Nothing may hold the exception, whose frames hold what nobody waited for.
+    await asyncio.wait({asking, serving})
+    assert isinstance(asking.exception(), ProbeFailed)
+    del asking, serving, remote
+    gc.collect()
+    await asyncio.sleep(0)
+    assert told == []
