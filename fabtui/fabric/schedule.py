@@ -80,6 +80,10 @@ class Dispatcher:
         """How many pairs were handed out and are not done."""
         return len(self._running)
 
+    def wants(self, node: str) -> bool:
+        """Say whether a pair that was not handed out yet has an endpoint of a node."""
+        return any(self._node[end] == node for pair in self._waiting for end in pair)
+
     def _needs(self, a: int, b: int) -> set[tuple[str, str]]:
         if self._node[a] == self._node[b]:
             return set()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fabtui.fabric.text import one_line
-from fabtui.session.pulse import Pulse
+from fabtui.session.pulse import Pulse, frozen_text
 from fabtui.session.ranks import RankHost
 from fabtui.session.remote import GRACE
 from fabtui.session.sides import name_ranks
@@ -166,7 +166,7 @@ class Gathering:
             self._bed.hosts[node].send({"op": "abort", "id": errand.number})
 
     def _frozen(self, host: RankHost, seconds: float) -> None:
-        self._lose(host, f"the rank host of {host.node} is frozen: it answered nothing for {seconds:.0f} s")
+        self._lose(host, frozen_text(host, seconds))
 
     def _gone(self, host: RankHost, text: str) -> None:
         self._lose(host, text)

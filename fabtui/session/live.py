@@ -291,6 +291,7 @@ class LiveFeed:
             on_rank=lambda message: self._on_rank(name, message),
             on_exit=lambda message: self._on_exit(name, message),
             on_log=lambda text: self._pump.log("info", one_line(text, 500), name),
+            on_halted=lambda on: self._on_halted(name, on),
         )
         self._state(name, NodeState.CONNECTED, backend=link.backend)
         if link.banner.strip():
@@ -321,6 +322,10 @@ class LiveFeed:
     def _on_rank(self, name: str, message: dict[str, Any]) -> None:
         if self._sweep is not None and (host := self._sweep.bed.hosts.get(name)) is not None:
             host.take(message)
+
+    def _on_halted(self, name: str, on: bool) -> None:
+        if self._sweep is not None and (host := self._sweep.bed.hosts.get(name)) is not None:
+            host.halted = on
 
     def _on_exit(self, name: str, message: dict[str, Any]) -> None:
         if self._sweep is not None and (host := self._sweep.bed.hosts.get(name)) is not None:

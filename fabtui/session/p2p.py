@@ -11,14 +11,12 @@ from typing import Any
 
 from fabtui.fabric.endpoint import Endpoint
 from fabtui.fabric.schedule import Dispatcher
-from fabtui.session.pulse import Pulse
+from fabtui.session.pulse import Pulse, frozen_text
 from fabtui.session.ranks import RankHost
+from fabtui.session.recovery import Recovery
 from fabtui.session.remote import GRACE
-from fabtui.session.sides import NO_REPORT, Side, direction
-from fabtui.session.testbed import ABORT_PATIENCE, LAG, TestBed
-
-#: A rank host that hangs or dies more often than this is not started again.
-MAX_RESTARTS = 8
+from fabtui.session.sides import NO_REPORT, SAYS_LITTLE, Side, direction
+from fabtui.session.testbed import ABORT_PATIENCE, LAG, LAG_KNOWN, TestBed
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +29,7 @@ class PairTest:
         warmup: Messages before them.
         latency_iters: Round trips of 8 bytes.
         deadline: Seconds for the whole meeting; each direction may use half of it.
+        meet: Seconds that a rank waits for the other one to come, at most half of the deadline.
         both: Whether both directions are also tested at once.
         engine: The engine's name.
     """
@@ -40,6 +39,7 @@ class PairTest:
     warmup: int
     latency_iters: int
     deadline: float
+    meet: float
     both: bool
     engine: str
 
@@ -54,6 +54,7 @@ class _Running:
     free: set[int] = field(default_factory=set)
     aborted: float | None = None
     hopeless: float | None = None
+    lag: float = LAG
     void: str | None = None
     spared: tuple[int, int] | None = None
 
@@ -84,6 +85,7 @@ class PairSweep:
 
     Attributes:
         tested_alone: The pairs that were tested once more after a rank host was gone.
+        bad_since: When each pair that failed, or was cut off, did so first; epoch seconds.
     """
 
     def __init__(self, bed: TestBed, test: PairTest, *, one_at_a_time: bool = False) -> None:
@@ -92,14 +94,18 @@ class PairSweep:
         self._alone = one_at_a_time
         self._running: dict[int, _Running] = {}
         self._told: set[tuple[int, int]] = set()
-        self._again: list[tuple[int, int]] = []
+        #: Pairs that were cut off, and since when each was under way then.
+        self._again: list[tuple[float, tuple[int, int]]] = []
         # With nothing beside it, a rank host that dies is the fault of the pair that runs.
         self._last_chance = one_at_a_time
         self.tested_alone: set[frozenset[int]] = set()
+        self.bad_since: dict[frozenset[int], float] = {}
         self._spared: set[frozenset[int]] = set()
         self._wake = asyncio.Event()
-        self._restarting: set[str] = set()
-        self._restarts: set[asyncio.Task[None]] = set()
+        self._recovery = Recovery(bed, self._back)
+        #: How many pairs that take a rank host with them are yet to be found.
+        self._culprits = 0
+        self._ended: list[asyncio.Future[None]] = []
         self._dispatcher = Dispatcher([], [], [])
 
     async def run(self, pairs: Sequence[tuple[int, int]]) -> None:
@@ -111,7 +117,9 @@ class PairSweep:
         try:
             await self._pass(pairs)
             while self._again:
-                again, self._again = self._again, []
+                # Whatever takes a rank host with it does so after a while: who was longest under way is the likeliest to
+                # do it again and comes last, when the fewest need that rank host yet.
+                again, self._again = [pair for _, pair in sorted(self._again, reverse=True)], []
                 self._bed.say("info", f"pairs that ran beside it are tested again, alone: {len(again)}")
                 self._alone = self._last_chance = True
                 self.tested_alone |= {frozenset(pair) for pair in again}
@@ -120,13 +128,14 @@ class PairSweep:
             pulse.cancel()
             for host in self._bed.hosts.values():
                 host.on_test = host.on_gone = None
-            await asyncio.gather(pulse, *self._restarts, return_exceptions=True)
+            await asyncio.gather(pulse, self._recovery.leave(), *self._ended, return_exceptions=True)
 
     async def _pass(self, pairs: Sequence[tuple[int, int]]) -> None:
         ends = self._bed.endpoints
         self._dispatcher = Dispatcher(
             list(pairs), [e.nic for e in ends], [e.node for e in ends], width=1 if self._alone else None
         )
+        self._recovery.begin_for({end for pair in pairs for end in pair})
         self._drop_broken()
         while self._dispatcher.waiting or self._dispatcher.running:
             self._start_some()
@@ -146,9 +155,8 @@ class PairSweep:
     def _start_some(self) -> None:
         if not self._bed.go.is_set():
             return
-        held = {e.number for name in self._restarting for e in self._bed.hosts[name].endpoints}
         begun: list[tuple[str, str]] = []
-        for a, b in self._dispatcher.take(held):
+        for a, b in self._dispatcher.take(self._recovery.ends):
             ends = self._bed.endpoints[a], self._bed.endpoints[b]
             pair = _Running(next(self._bed.ids), *ends, time.monotonic())
             self._running[pair.number] = pair
@@ -163,6 +171,7 @@ class PairSweep:
                 "warmup": self._test.warmup,
                 "latency_iters": self._test.latency_iters,
                 "deadline": self._test.deadline,
+                "meet": self._test.meet,
                 "both": self._test.both,
             }
             if self._alone:
@@ -183,7 +192,7 @@ class PairSweep:
         if pair.aborted is not None:
             return pair.aborted + ABORT_PATIENCE
         due = pair.began + self._test.deadline + GRACE
-        return due if pair.hopeless is None else min(due, pair.hopeless + LAG)
+        return due if pair.hopeless is None else min(due, pair.hopeless + pair.lag)
 
     # -- what comes back ----------------------------------------------------------------------------------------------
 
@@ -214,7 +223,15 @@ class PairSweep:
             self._end(pair)
         elif not any(side.ok for side in pair.sides.values()):
             pair.hopeless = time.monotonic()
+            if any(self._knows(side) for side in pair.sides.values()):
+                pair.lag = LAG_KNOWN
             self._wake.set()
+
+    @staticmethod
+    def _knows(side: Side) -> bool:
+        """Say whether a side could not connect and tells why, not only that it waited in vain."""
+        known = side.phase == "connect" and not side.timeout
+        return known and SAYS_LITTLE.search(side.error or "") is None
 
     def _tell(self, pair: _Running) -> None:
         """Report the directions of which both sides are in; of a pair that is tested again, only the good ones."""
@@ -229,10 +246,10 @@ class PairSweep:
             names = (str(src), str(dst))
             how = f"{self._bed.hosts[dst.node].version or self._test.engine}, one way, data verified"
             attempts = self._bed.attempt("p2p", *names)
-            asked = self._test.bytes
-            self._bed.report(
-                direction(*names, src_side, dst_side, time=time.time(), how=how, attempts=attempts, asked=asked)
-            )
+            now, asked = time.time(), self._test.bytes
+            if not (src_side.ok and dst_side.ok):
+                self.bad_since.setdefault(frozenset(key), now)
+            self._bed.report(direction(*names, src_side, dst_side, time=now, how=how, attempts=attempts, asked=asked))
 
     def _end(self, pair: _Running) -> None:
         del self._running[pair.number]
@@ -242,7 +259,7 @@ class PairSweep:
             self._bed.lone(pair.nodes)
         missing = {(s.number, d.number) for s, d in pair.directions} - self._told
         if (pair.void is not None and missing) or pair.spared in missing:
-            self._again.append((pair.a.number, pair.b.number))
+            self._again.append((pair.began, (pair.a.number, pair.b.number)))
         self._wake.set()
 
     # -- what goes wrong ----------------------------------------------------------------------------------------------
@@ -266,30 +283,47 @@ class PairSweep:
                 self._bed.hosts[endpoint.node].send({"op": "abort", "id": pair.number})
 
     def _frozen(self, host: RankHost, seconds: float) -> None:
-        text = f"the rank host of {host.node} is frozen: it answered nothing for {seconds:.0f} s"
-        self._kill(host.node, text, spare=True)
+        self._kill(host.node, frozen_text(host, seconds), spare=True)
 
     def _kill(self, node: str, text: str, *, spare: bool = False) -> None:
-        """End a rank host that hangs, from outside, and start it anew; pairs of other nodes go on meanwhile."""
-        if node not in self._restarting:
-            host = self._bed.hosts[node]
-            self._restarting.add(node)
-            self._give_up(host, text, timeout=True, spare=spare)
-            self._restart(host)
+        """End a rank host that hangs, from outside; pairs of other nodes go on meanwhile."""
+        if node not in self._recovery.nodes and not self._bed.hosts[node].down:
+            self._lose(self._bed.hosts[node], text, timeout=True, spare=spare)
 
     def _gone(self, host: RankHost, text: str) -> None:
-        if host.node in self._restarting:
+        if host.node in self._recovery.nodes:
             return
-        lost = host.remote.lost is not None
-        if not lost:
-            self._restarting.add(host.node)
-        self._give_up(host, text, final=lost, spare=not lost)
-        if lost:
-            host.broken = text
-            self._drop_broken()
-            self._wake.set()
+        if host.remote.lost is None:
+            self._lose(host, text, spare=True)
+            return
+        self._give_up(host, text, final=True)
+        host.broken = text
+        self._drop_broken()
+        self._wake.set()
+
+    def _lose(self, host: RankHost, text: str, *, timeout: bool = False, spare: bool) -> None:
+        """Close what runs on a rank host that hangs or died, and start it anew if something needs it yet."""
+        host.down = True
+        cut_off = {node for pair in self._running.values() if host.node in pair.nodes for node in pair.nodes}
+        self._give_up(host, text, timeout=timeout, spare=spare)
+        if self._needed(host.node):
+            self._bed.say("info", f"{text}; it is started anew")
+            self._recovery.begin(host)
+            # Of the pairs that were cut off, one will do that again when they are tested alone.
+            self._culprits += -1 if self._last_chance else 1
+            if self._culprits > 0:
+                self._recovery.expect(host, cut_off)
         else:
-            self._restart(host)
+            self._bed.say("info", f"{text}; nothing that is left to do needs it")
+            self._ended.append(asyncio.ensure_future(host.leave_down()))
+
+    def _needed(self, node: str) -> bool:
+        """Say whether tests are left that a node takes part in."""
+        if self._bed.lasting or self._dispatcher.wants(node):
+            return True
+        again = [pair.ends for pair in self._running.values() if pair.void is not None or pair.spared is not None]
+        again += [set(ends) for _, ends in self._again]
+        return any(self._bed.endpoints[end].node == node for ends in again for end in ends)
 
     def _give_up(
         self, host: RankHost, text: str, *, timeout: bool = False, final: bool = False, spare: bool = False
@@ -301,6 +335,7 @@ class PairSweep:
                 continue
             if not final and not self._last_chance:
                 pair.void = text
+                self.bad_since.setdefault(frozenset(pair.ends), time.time())
             elif spare:
                 self._spare(pair)
             for rank in pair.ends & mine - pair.free:
@@ -315,27 +350,15 @@ class PairSweep:
             pair.spared = second
             self._spared.add(frozenset(pair.ends))
 
-    def _restart(self, host: RankHost) -> None:
-        async def again() -> None:
-            try:
-                if host.restarts >= MAX_RESTARTS:
-                    await host.remote.kill()
-                    host.broken = f"the rank host of {host.node} failed {host.restarts + 1} times"
-                else:
-                    await host.restart(len(self._bed.endpoints))
-            finally:
-                self._restarting.discard(host.node)
-                self._drop_broken()
-                self._wake.set()
-
-        task = asyncio.ensure_future(again())
-        self._restarts.add(task)
-        task.add_done_callback(self._restarts.discard)
+    def _back(self) -> None:
+        """Go on with the tests of a rank host that is back, or tell those that will not be."""
+        self._drop_broken()
+        self._wake.set()
 
     def _drop_broken(self) -> None:
         """Take out the pairs of endpoints that cannot be tested, and say why."""
         lines: list[tuple[str, str, str]] = []
-        ready = self._bed.ready() | {e.number for name in self._restarting for e in self._bed.hosts[name].endpoints}
+        ready = self._bed.ready() | self._recovery.ends
         ends = self._bed.endpoints
         for endpoint in ends:
             if endpoint.node not in self._bed.hosts or endpoint.number in ready:

@@ -1,17 +1,21 @@
-"""Whether busy rank hosts are still alive: asked each second, so that a stopped one is found before a deadline."""
+"""Whether busy rank hosts are still alive: asked each second, so that one that hangs is found before a deadline."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 
 from fabtui.session.ranks import RankHost
 
 PERIOD = 1.0
+#: How often it is looked whether one has answered.
+TICK = 0.25
 #: A rank host answers from a thread that does nothing else; on a crowded node it may still be late.
 PATIENCE = 3.0
+#: Unless its node's supervisor says that its process is stopped, from which it does not come back by itself.
+HALTED_PATIENCE = 0.5
 
 
 class Pulse:
@@ -29,21 +33,39 @@ class Pulse:
         self._hosts = hosts
         self._busy = busy
         self._frozen = frozen
+        #: When each busy one was asked what it has not answered, and when one that has answered is to be asked again.
         self._asked: dict[str, float] = {}
+        self._next: dict[str, float] = {}
 
     async def run(self) -> None:
         """Ask for ever; cancel it to stop."""
-        for number in itertools.count():
-            await asyncio.sleep(PERIOD)
+        numbers = itertools.count()
+        while True:
+            await asyncio.sleep(TICK)
             now = time.monotonic()
             busy = self._busy()
             for host in self._hosts:
-                asked = self._asked.get(host.node)
-                if host.node not in busy or host.broken:
-                    self._asked.pop(host.node, None)
-                elif asked is None or host.heard > asked:
-                    self._asked[host.node] = now
-                    host.send({"op": "alive", "n": number})
-                elif now - asked > PATIENCE:
-                    self._asked.pop(host.node, None)
-                    self._frozen(host, now - asked)
+                self._look(host, now, numbers, busy=host.node in busy and not host.broken)
+
+    def _look(self, host: RankHost, now: float, numbers: Iterator[int], *, busy: bool) -> None:
+        node = host.node
+        asked = self._asked.get(node)
+        if not busy:
+            self._asked.pop(node, None)
+            self._next.pop(node, None)
+        elif asked is not None and host.heard > asked:
+            del self._asked[node]
+            self._next[node] = asked + PERIOD
+        elif asked is not None:
+            if now - asked > (HALTED_PATIENCE if host.halted else PATIENCE):
+                del self._asked[node]
+                self._frozen(host, now - asked)
+        elif now >= self._next.get(node, 0.0) or host.halted:
+            self._asked[node] = now
+            host.send({"op": "alive", "n": next(numbers)})
+
+
+def frozen_text(host: RankHost, seconds: float) -> str:
+    """Return one line on a rank host that has not answered for some seconds."""
+    text = f"the rank host of {host.node} is frozen: it answered nothing for {seconds:.{0 if seconds >= 2 else 1}f} s"
+    return f"{text}, and its process is stopped" if host.halted else text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,8 @@ from fabtui.session.store import StoreServer
 
 #: Importing torch and making CUDA contexts takes seconds, on a loaded node many.
 START_DEADLINE = 90.0
+#: A rank host that hangs or dies more often than this is not started again.
+MAX_RESTARTS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,9 @@ class RankHost:
         heard: When it last said anything, monotonic seconds.
         stopped: Whether it was told to end.
         starting: Whether its ranks are being made ready.
+        down: Whether it ended and was not started again, because nothing that was left to do needed it.
+        halted: Whether its process is known to be stopped.
+        on_loaded: Called when it is through with what comes before its ranks: libraries, the driver.
     """
 
     def __init__(
@@ -73,6 +78,11 @@ class RankHost:
         self.heard = 0.0
         self.stopped = False
         self.starting = False
+        self.down = False
+        self.halted = False
+        self.on_loaded: Callable[[], None] | None = None
+        self._standing = False
+        self._revival: asyncio.Task[None] | None = None
         self._engine = engine
         self._argv = argv
         self._library = library
@@ -88,7 +98,11 @@ class RankHost:
     @property
     def ready(self) -> bool:
         """Whether it runs and can be used."""
-        return self._ready is not None and not self.starting and self.broken is None and not self.stopped
+        return self._ready is not None and not self._away and self.broken is None
+
+    @property
+    def _away(self) -> bool:
+        return self.starting or self.stopped or self.down
 
     @property
     def epoch(self) -> str:
@@ -98,14 +112,14 @@ class RankHost:
     @property
     def numbers(self) -> list[int]:
         """The endpoint numbers that can be tested."""
-        if self.broken or self.stopped or self.starting:
+        if self.broken or self._away:
             return []
         return [e.number for e in self.endpoints if e.number not in self.bad_ranks]
 
     async def start(self, world: int) -> None:
         """Start it and make its ranks ready; on failure `broken` says why."""
         self.broken = None
-        self.stopped = False
+        self.stopped = self.down = self.halted = False
         self.starting = True
         try:
             await self._start(world)
@@ -116,7 +130,9 @@ class RankHost:
         self._ready = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(START_DEADLINE + 5):
-                await self.remote.spawn({"engine": self._engine.name}, self._engine.env, self._argv, 15.0)
+                config = {"engine": self._engine.name, "library": self._library}
+                self._standing = False
+                await self.remote.spawn(config, self._engine.env, self._argv, 15.0)
                 await self.remote.rank(self._init(world))
                 ready = await self._ready
         except ProbeFailed as failed:
@@ -151,9 +167,47 @@ class RankHost:
         }
 
     async def restart(self, world: int) -> None:
-        """Kill it with all its ranks and start it anew."""
+        """Kill it with all its ranks and start it anew, unless that was done too often."""
+        if self.restarts >= MAX_RESTARTS:
+            await self.remote.kill()
+            self.starting = self.down = False
+            self.broken = f"the rank host of {self.node} failed {self.restarts + 1} times"
+            return
         self.restarts += 1
         await self.start(world)
+
+    async def revived(self, world: int) -> None:
+        """Start it anew unless that is under way, and wait until it can be used or `broken` says why not.
+
+        It goes on in the background when whoever waits is cancelled.
+        """
+        if self._revival is None or self._revival.done():
+            # Not ready from now on, and not only when the task begins to run.
+            self.starting = True
+            self._revival = asyncio.ensure_future(self.restart(world))
+        await asyncio.shield(self._revival)
+
+    async def settled(self, world: int) -> None:
+        """Wait until it can be used or `broken` says why not; one that was left down is started."""
+        if self.down or (self._revival is not None and not self._revival.done()):
+            await self.revived(world)
+
+    def stand_by(self, *, on: bool = True) -> None:
+        """Have a process wait on the node, with all done that needs no GPU, for a start to come; or end it."""
+        if self._standing != on and self.remote.lost is None:
+            self._standing = on
+            config = {"engine": self._engine.name, "library": self._library}
+            self._begin(self.remote.stand_by(config, self._engine.env, self._argv, on=on))
+
+    async def leave_down(self) -> None:
+        """See that it has ended, and leave it at that."""
+        self.down = True
+        await self.remote.kill()
+
+    def abandon(self) -> None:
+        """End a start that is under way in the background."""
+        if self._revival is not None:
+            self._revival.cancel()
 
     def take(self, message: dict[str, Any]) -> None:
         """Take a message of the rank host in."""
@@ -161,6 +215,9 @@ class RankHost:
         op = message.get("op")
         if op == "store":
             self._store.handle(message, self.remote.rank)
+        elif op == "loaded":
+            if self.on_loaded is not None:
+                self.on_loaded()
         elif op == "ready":
             self._settle(lambda ready: ready.set_result(message))
         elif op == "failed":
@@ -176,7 +233,7 @@ class RankHost:
     def gone(self, text: str) -> None:
         """Say that the rank host, or its node, has ended."""
         self._settle(lambda ready: ready.set_exception(ProbeFailed("exit", text)))
-        if self.starting or (self.stopped and self.remote.lost is None):
+        if self.starting or (self.remote.lost is None and (self.stopped or self.down)):
             return
         if self.on_gone is not None:
             self.on_gone(self, text)
@@ -185,16 +242,22 @@ class RankHost:
 
     def send(self, message: dict[str, Any]) -> None:
         """Send a message to it, in the background; a lost node is told elsewhere."""
-        task = asyncio.ensure_future(self.remote.rank(message))
+        self._begin(self.remote.rank(message))
+
+    def _begin(self, what: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(what)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
         """End it: its ranks give back what they hold."""
         self.stopped = True
+        self.abandon()
+        self.stand_by(on=False)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2):
-                await self.remote.rank({"op": "quit"})
+                # One that is only starting may not be there yet to hear it.
+                await (self.remote.kill() if self.starting else self.remote.rank({"op": "quit"}))
 
 
 def exit_text(node: str, message: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -44,6 +45,7 @@ class Remote:
         on_rank: Called with each message of the rank host.
         on_exit: Called with the ``exit`` message when the rank host ended.
         on_log: Called with a line that something on the node printed.
+        on_halted: Called when the rank host's process was stopped (True) or goes on (False).
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Remote:
         on_rank: Callable[[dict[str, Any]], None],
         on_exit: Callable[[dict[str, Any]], None],
         on_log: Callable[[str], None],
+        on_halted: Callable[[bool], None] = lambda on: None,
     ) -> None:
         self.link = link
         self.node = link.node
@@ -59,6 +62,7 @@ class Remote:
         self._on_rank = on_rank
         self._on_exit = on_exit
         self._on_log = on_log
+        self._on_halted = on_halted
         self._ids = itertools.count(1)
         self._probes: dict[int, tuple[asyncio.Future[dict[str, Any]], Part | None]] = {}
         self._spawned: asyncio.Future[dict[str, Any]] | None = None
@@ -94,6 +98,9 @@ class Remote:
             if self._ranks_live:
                 self._ranks_live = False
                 self._on_exit(message)
+        elif kind == "stopped":
+            if self._ranks_live:
+                self._on_halted(message.get("on") is True)
         elif kind == "log":
             self._on_log(str(message.get("text", "")))
 
@@ -170,6 +177,13 @@ class Remote:
             raise ProbeFailed("timeout", f"the rank host did not start within {deadline:.0f} s") from None
         except LinkLost as lost:
             raise ProbeFailed("lost", lost.text) from None
+
+    async def stand_by(
+        self, config: dict[str, Any], env: dict[str, str], argv: list[str] | None, *, on: bool = True
+    ) -> None:
+        """Have a process wait that the next `spawn` of the same may use, or end it; nothing happens when the node is lost."""
+        with contextlib.suppress(LinkLost):
+            await self.send({"t": "standby", "on": on, "argv": argv, "env": env, "config": config})
 
     async def kill(self) -> None:
         """Kill the rank host; nothing happens when the node is lost."""

@@ -41,7 +41,11 @@ async def rest(hosts: Iterable[RankHost], number: int, world: int, *, whole: boo
                 done.set()
 
     def gone(host: RankHost, text: str) -> None:
-        host.broken = text
+        if host.remote.lost is not None:
+            host.broken = text
+        else:
+            host.down = True
+            troubles.append(text)
         missing.difference_update(e.number for e in host.endpoints)
         if not missing:
             done.set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from fabtui.fabric.endpoint import pair_class
@@ -16,19 +16,12 @@ MAX_SUSPECTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Partners:
-    """For a bad pair: for each of its ends a partner with which it passed, or None."""
+    """For a bad pair: for each of its ends a partner with which it passed, or None, and what of that is to be tested."""
 
     pair: Pair
     of_a: int | None
     of_b: int | None
-
-    @property
-    def pairs(self) -> list[Pair]:
-        """The pairs to test."""
-        found = [
-            (end, other) for end, other in zip(self.pair, (self.of_a, self.of_b), strict=True) if other is not None
-        ]
-        return [(min(pair), max(pair)) for pair in found]
+    to_test: list[Pair]
 
 
 def bad_pairs(
@@ -53,16 +46,33 @@ def _verdict(model: Model, a: int, b: int) -> Verdict:
     return Verdict.OK if all(v is Verdict.OK for v in verdicts) else next(v for v in verdicts if v is not Verdict.OK)
 
 
-def partners_of(model: Model, pair: Pair) -> Partners:
-    """Return partners with which the ends of a bad pair passed, of the same class where there are any."""
+def _passed_since(model: Model, a: int, b: int, since: float) -> bool:
+    """Say whether both directions of a pair were tested after some time and are ok."""
+    found = [model.latest(Layer.P2P, str(model.endpoints[s]), str(model.endpoints[d])) for s, d in ((a, b), (b, a))]
+    return all(m is not None and m.time is not None and m.time > since and not model.verdict(m).bad for m in found)
+
+
+def partners_of(model: Model, pair: Pair, since: float | None = None) -> Partners:
+    """Return partners with which the ends of a bad pair passed, of the same class where there are any.
+
+    Args:
+        model: What is known.
+        pair: The bad pair.
+        since: When it failed for the first time (epoch seconds): a partner with which an end passed after that comes
+            first, and need not be tested with it again. None: they are all to be tested again.
+    """
     ends = model.endpoints
     kind = pair_class(ends[pair[0]], ends[pair[1]])
     found: list[int | None] = []
+    tested: list[Pair] = []
     for end in pair:
         good = [e.number for e in ends if e.number not in pair and _verdict(model, end, e.number) is Verdict.OK]
-        same = [n for n in good if pair_class(ends[end], ends[n]) is kind]
-        found.append(next(iter(same or good), None))
-    return Partners(pair, *found)
+        same = [n for n in good if pair_class(ends[end], ends[n]) is kind] or good
+        later = [n for n in same if since is not None and _passed_since(model, end, n, since)]
+        found.append(next(iter(later or same), None))
+        if not later and same:
+            tested.append((min(end, same[0]), max(end, same[0])))
+    return Partners(pair, *found, tested)
 
 
 def told(model: Model, partners: Partners) -> str:
@@ -85,6 +95,7 @@ def told(model: Model, partners: Partners) -> str:
 async def retest(
     model: Model,
     pairs: list[Pair],
+    since: Mapping[frozenset[int], float],
     run: Callable[[list[Pair]], Awaitable[None]],
     flush: Callable[[], Awaitable[None]],
 ) -> list[tuple[str, str, str]]:
@@ -93,11 +104,12 @@ async def retest(
     Args:
         model: What is known.
         pairs: The bad pairs; they were tested again alone.
+        since: When pairs failed for the first time, epoch seconds; slow ones are not among them.
         run: Tests pairs, one at a time.
         flush: Waits until all results are in the model.
     """
-    partners = [partners_of(model, pair) for pair in pairs]
-    tests = sorted({pair for found in partners for pair in found.pairs})
+    partners = [partners_of(model, pair, since.get(frozenset(pair))) for pair in pairs]
+    tests = sorted({pair for found in partners for pair in found.to_test})
     if tests:
         await run(tests)
         await flush()

@@ -269,8 +269,12 @@ class Sweep:
         if all(e.kind == "none" for e in admission.endpoints):
             return
         host = self.bed.hosts.get(node)
-        if host is not None and host.ready and host.engine == engine:
-            return
+        if host is not None and host.engine == engine and not host.stopped:
+            await host.settled(len(self.bed.endpoints))
+            if host.ready:
+                return
+        if host is not None:
+            host.abandon()
         host = RankHost(
             self.remotes[node], admission.endpoints, engine, admission.argv, admission.library, self.bed.store
         )

@@ -17,6 +17,8 @@ from fabtui.session.store import StoreServer
 ABORT_PATIENCE = 3.0
 #: How long the other ranks of a test may take when one is through and failed: they have nothing left to wait for.
 LAG = 0.5
+#: And when that one could not connect for a reason of its own, which it gave time to the other's to come in.
+LAG_KNOWN = 0.2
 
 
 @dataclass(slots=True)
@@ -36,6 +38,7 @@ class TestBed:
         attempts: How often each thing was tested.
         lone: Called with the nodes of a pair that runs with no other traffic, when it begins and when it ends.
         arm: Which arm of an A/B comparison runs, or None.
+        lasting: Whether the rank hosts are needed once the pairs are tested.
     """
 
     #: Not a test, whatever its name makes pytest believe.
@@ -53,6 +56,7 @@ class TestBed:
     attempts: Counter[tuple[str, ...]] = field(default_factory=Counter)
     lone: Callable[[set[str]], None] = lambda nodes: None
     arm: str | None = None
+    lasting: bool = False
 
     def attempt(self, *key: str) -> int:
         """Count one more attempt at something, and return how many there were."""
@@ -67,6 +71,10 @@ class TestBed:
     def ready(self) -> set[int]:
         """Return the endpoints that can be tested."""
         return {rank for host in self.hosts.values() for rank in host.numbers}
+
+    async def settled(self) -> None:
+        """Wait until all rank hosts can be used or are known not to be; those that were left down are started."""
+        await asyncio.gather(*(host.settled(len(self.endpoints)) for host in self.hosts.values()))
 
     def why_not(self, rank: int) -> str:
         """Say why an endpoint cannot be tested."""

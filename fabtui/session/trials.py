@@ -31,6 +31,12 @@ USUAL_BYTES = 256 * MIB
 LATENCY_ITERS = 20
 #: The share of the deadline that a dead pair has when it is tested again: both attempts together cost one deadline.
 DEAD_SHARE = 0.7
+#: The shares of the deadline that ranks wait for each other: at first, where few endpoints meet within milliseconds and
+#: who does not come is waited for again; and when that is done.
+MEET_SHARE = 0.25
+MEET_AGAIN_SHARE = 0.4
+#: Seconds that they wait at least, as far as the deadline allows.
+MEET_LEAST = 2.0
 #: Communicators an endpoint may keep before it lets go of them: each holds some memory of its GPU.
 PAIRS_BEFORE_REST = 32
 #: Slow pairs are tested again at most this often; only what stays slow is slow.
@@ -59,6 +65,8 @@ class Trials:
         bed.lone = self.counting.look
         #: Pairs whose failure was seen twice already.
         self._proven: set[frozenset[int]] = set()
+        #: When pairs failed for the first time in this sweep, epoch seconds.
+        self._bad_since: dict[frozenset[int], float] = {}
         #: How many communicators each endpoint keeps that tests have made.
         self._kept: Counter[int] = Counter()
         #: Whether tests ran since broken communicators were let go of.
@@ -67,6 +75,8 @@ class Trials:
     async def run(self, new: list[str], old: list[str], busy: dict[int, str]) -> None:
         """Test all that involves a node of ``new``; endpoints in ``busy`` are left alone."""
         self._proven.clear()
+        self._bad_since.clear()
+        self._bed.lasting = "all_reduce" in self._options.probes
         if "p2p" in self._options.probes:
             with self.counting.over():
                 await self._pairs(new, old, busy)
@@ -104,8 +114,10 @@ class Trials:
         self._pump.emit(event(Kind.PHASE, name="p2p", total=2 * len(pairs) * max(1, len(self._options.sizes))))
         if self._engine == "gloo":
             pairs = self._without_dead(pairs, dead)
+        # In an arm of a comparison, and where many are dead, nothing is tested again.
+        meet = MEET_SHARE if self._bed.arm is None and len(here) <= MAX_SUSPECTS else 0.5
         for size in self._options.sizes or (self._bytes,):
-            await self._run_pairs(pairs, size, alone=self._options.isolated)
+            await self._run_pairs(pairs, size, alone=self._options.isolated, meet=meet)
         if self._bed.arm is None:
             await self._suspects({frozenset(pair) for pair in pairs})
 
@@ -122,6 +134,7 @@ class Trials:
         return [(a, b) for a, b in pairs if frozenset((self._name(a), self._name(b))) in named]
 
     async def _world(self, ranks: list[int], wanted: set[frozenset[int]]) -> None:
+        await self._bed.settled()
         ready = self._bed.ready()
         ranks = [rank for rank in ranks if rank in ready]
         if len(ranks) < 2:
@@ -183,23 +196,36 @@ class Trials:
         return left
 
     async def _run_pairs(
-        self, pairs: list[Pair], size: int, *, alone: bool = False, deadline: float | None = None
+        self, pairs: list[Pair], size: int, *, alone: bool = False, share: float = 1.0, meet: float = 0.5
     ) -> None:
-        """Test pairs, in parts that leave no endpoint with more communicators than it may keep."""
-        test = self._pair_test(size, deadline or self._options.timeout)
+        """Test pairs, in parts that leave no endpoint with more communicators than it may keep.
+
+        Args:
+            pairs: The pairs.
+            size: Message size in bytes.
+            alone: Whether each runs with no other traffic.
+            share: The share of the usual deadline they have.
+            meet: The share of the usual deadline that their ranks wait for each other.
+        """
+        test = self._pair_test(size, share, meet)
         for part in in_parts(pairs, PAIRS_BEFORE_REST):
             await self._make_room(end for pair in part for end in pair)
             sweep = PairSweep(self._bed, test, one_at_a_time=alone)
             await sweep.run(part)
             self._proven |= sweep.tested_alone
+            for pair_, since in sweep.bad_since.items():
+                self._bad_since.setdefault(pair_, since)
 
-    def _pair_test(self, size: int, deadline: float) -> PairTest:
+    def _pair_test(self, size: int, share: float = 1.0, meet: float = 0.5) -> PairTest:
+        whole = self._options.timeout
+        deadline = share * whole
         return PairTest(
             bytes=size,
             iters=self._options.iters,
             warmup=self._options.warmup,
             latency_iters=LATENCY_ITERS,
             deadline=deadline,
+            meet=min(deadline / 2, max(MEET_LEAST, meet * whole)),
             both=self._options.both,
             engine=self._engine,
         )
@@ -208,7 +234,7 @@ class Trials:
         """Test a few pairs again."""
         await self._make_room(end for pair in pairs for end in pair)
         size = max(self._options.sizes, default=self._bytes)
-        test = self._pair_test(size, deadline_share * self._options.timeout)
+        test = self._pair_test(size, deadline_share)
         await PairSweep(self._bed, test, one_at_a_time=len(pairs) == 1).run(pairs)
 
     async def _make_room(self, ends: Iterable[int]) -> None:
@@ -251,11 +277,11 @@ class Trials:
             # Dead pairs move no data, so those that share no endpoint are alone even when they run at once.
             self._pump.log("info", f"dead pairs are tested again, with no other traffic: {len(dead)}")
             size = max(self._options.sizes, default=self._bytes)
-            await self._run_pairs(dead, size, deadline=DEAD_SHARE * self._options.timeout)
+            await self._run_pairs(dead, size, share=DEAD_SHARE, meet=MEET_AGAIN_SHARE)
             await self._pump.flush()
         bad = bad_pairs(self._model, swept, (Verdict.FAILED, Verdict.TIMEOUT, Verdict.SLOW))
         if bad and len(bad) <= MAX_SUSPECTS and not self._options.pairs:
-            lines = await retest(self._model, bad, self.pairs_alone, self._pump.flush)
+            lines = await retest(self._model, bad, self._bad_since, self.pairs_alone, self._pump.flush)
             self._pump.emit(event(Kind.PLAN, suspects=lines))
         # What was tested alone came out faster, and so moved what is normal.
         await self._slow_again(swept, alone)
@@ -274,6 +300,7 @@ class Trials:
     # -- collectives --------------------------------------------------------------------------------------------------
 
     async def _collectives(self, nodes: list[str], busy: dict[int, str]) -> None:
+        await self._bed.settled()
         usable = self._bed.ready() - busy.keys()
         groups = groups_of([e for e in self._bed.endpoints if e.number in usable], nodes)
         if not groups:

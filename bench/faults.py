@@ -1,0 +1,116 @@
+"""What a fault costs: sessions over played nodes whose rank hosts take seconds to start.
+
+    python bench/faults.py [--load 3] [--attach 0.5] [--timeout 10] [--only NAME] [--story]
+
+Two nodes of four endpoints, as tests/device/test_faults.py has them on GPUs, played inside this process: no GPU and no
+PyTorch is needed. A rank host takes `--load` seconds for its interpreter, libraries and the driver, and `--attach` for
+each of its endpoints: on eight H200s the driver alone took 1.7 to 2.8 s, eight contexts 1.0 s and NCCL's kernels 0.5 to
+1.2 s. Printed are the seconds beyond a healthy sweep, how often rank hosts were started, and how many sides of pairs
+waited for a deadline in vain. The bar: no fault costs more than one deadline.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from fabtui.fabric.measurement import Layer, Verdict
+from fabtui.session.live import LiveFeed
+from fabtui.session.options import SessionOptions
+from tests.unit.session.slownodes import Play, SlowNodes
+
+GPUS = {"n000": 4, "n001": 4}
+SLOW = {"ends": 0.3, "each": 0.25, "lets_go": 0.5}
+FAULTS: dict[str, dict[str, Any]] = {
+    "healthy": {},
+    "absent": {"faults": {(0, 4): "absent"}},
+    "corrupt": {"faults": {(1, 5): "corrupt", (4, 5): "corrupt"}},
+    "absent, corrupt": {"faults": {(0, 4): "absent", (1, 5): "corrupt", (4, 5): "corrupt"}},
+    "kill": {"faults": {(0, 4): "kill"}},
+    "stop": {"faults": {(4, 0): "stop"}},
+    "nosuch": {"wrong": {"n001"}},
+    "kill, stop": {"faults": {(0, 4): "kill", (5, 1): "stop"}},
+}
+
+
+class Found(NamedTuple):
+    """What a session over nodes with a fault came to."""
+
+    seconds: float
+    bad: set[tuple[str, str]]
+    starts: int
+    timeouts: int
+
+
+async def run(play: Play, timeout: float, story: bool, probes: tuple[str, ...]) -> Found:
+    """Run a session over played nodes."""
+    feed = LiveFeed(
+        SessionOptions(hosts=tuple(play.gpus), timeout=timeout, probes=probes, force=True), SlowNodes(play)
+    )
+    began = time.monotonic()
+    said = 0
+    phases: list[str] = []
+
+    def heard() -> None:
+        nonlocal said
+        at = f"  {time.monotonic() - began:7.2f} "
+        if feed.model.phase.name not in phases[-1:]:
+            phases.append(feed.model.phase.name)
+            print(f"{at}phase {phases[-1]}")
+        lines = list(feed.model.log)
+        for line in lines[said:]:
+            print(f"{at}{line.text}")
+        said = len(lines)
+
+    if story:
+        feed.listen(heard)
+    await feed.run()
+    seconds = time.monotonic() - began
+    model = feed.model
+    pairs = {(m.src, m.dst): model.verdict(m) for m in model.measurements() if m.layer is Layer.P2P}
+    if story:
+        for found in model.measurements():
+            if found.layer is Layer.P2P and pairs[found.src, found.dst] is not Verdict.OK:
+                print(f"          {found.src} > {found.dst}: {found.verdict}: {found.error}")
+        print(*(f"          {src} > {dst}: {text}" for (src, dst), text in model.suspects.items()), sep="\n")
+    await feed.close()
+    bad = {pair for pair, verdict in pairs.items() if verdict is not Verdict.OK}
+    return Found(seconds, bad, sum(link.spawns for link in play.links.values()), play.timeouts)
+
+
+def main() -> int:
+    """Run the benchmark; the exit code is 1 where a bar is not kept."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--load", type=float, default=3.0)
+    parser.add_argument("--attach", type=float, default=0.5)
+    parser.add_argument("--timeout", type=float, default=10.0)
+    parser.add_argument("--probes", default="p2p")
+    parser.add_argument("--silent", action="store_true", help="supervisors do not tell that a rank host is stopped")
+    parser.add_argument("--only", action="append", choices=list(FAULTS))
+    parser.add_argument("--story", action="store_true", help="print what happened when")
+    args = parser.parse_args()
+    print(f"a rank host takes {args.load:g} s and {args.attach:g} s for each of its 4 endpoints; timeout {args.timeout:g} s")
+    print(f"{'fault':16} {'seconds':>8} {'more':>7} {'bar':>5} {'starts':>7} {'waits':>6} {'bad cells':>10}")
+    healthy, good = 0.0, True
+    for name in ["healthy", *(n for n in args.only or FAULTS if n != "healthy")]:
+        play = Play(GPUS, load=args.load, attach=args.attach, tells=not args.silent, **SLOW, **FAULTS[name])
+        found = asyncio.run(run(play, args.timeout, args.story, tuple(args.probes.split(","))))
+        healthy = healthy or found.seconds
+        more = found.seconds - healthy
+        good &= more <= args.timeout
+        print(
+            f"{name:16} {found.seconds:8.1f} {more:7.1f} {'ok' if more <= args.timeout else 'OVER':>5} "
+            f"{found.starts:7} {found.timeouts:6} {len(found.bad):10}",
+            flush=True,
+        )
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,273 @@
+"""Nodes played inside the test process whose rank hosts take time to start, and whose pairs take time and fail as real ones do.
+
+What real nodes do with each fault of the lab was taken from recordings of them: which side says what, and when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fabtui.nodes.link import Link
+from tests.unit.session.fakenodes import FakeLink, Script
+
+Pair = tuple[int, int]
+
+
+@dataclass
+class Play(Script):
+    """What these nodes do besides what a `Script` says; all times in seconds.
+
+    Attributes:
+        load: What a rank host takes to start before it touches a GPU: interpreter, libraries, the driver.
+        attach: What each of its ranks then takes.
+        ends: What a rank host that is killed takes to end.
+        each: What a pair takes, both directions.
+        lets_go: What a rank host takes to let go of broken communicators.
+        faults: Faults of ordered pairs of ranks: ``absent``, ``corrupt``, ``kill`` or ``stop``.
+        wrong: Nodes on which no communicator comes about.
+        tells: Whether supervisors tell of a rank host that is stopped.
+        meetings: The pairs under way, by number.
+        links: The nodes, by name.
+        timeouts: How many sides told of a timeout.
+    """
+
+    load: float = 0.0
+    attach: float = 0.0
+    ends: float = 0.0
+    each: float = 0.01
+    lets_go: float = 0.0
+    faults: dict[Pair, str] = field(default_factory=dict)
+    wrong: set[str] = field(default_factory=set)
+    tells: bool = True
+    meetings: dict[int, Meeting] = field(default_factory=dict)
+    links: dict[str, SlowLink] = field(default_factory=dict)
+    timeouts: int = 0
+
+    def __post_init__(self) -> None:
+        first = 0
+        for node, count in self.gpus.items():
+            if node in self.wrong:
+                self.spoilers |= set(range(first, first + count))
+            first += count
+
+
+class SlowNodes:
+    """Opens links to the nodes of a play."""
+
+    def __init__(self, play: Play) -> None:
+        self.play = play
+
+    async def open(self, host: str) -> Link:
+        link = self.play.links[host] = SlowLink(host, self.play)
+        return link
+
+
+class Meeting:
+    """A pair under way, on both its nodes."""
+
+    def __init__(self, play: Play, m: dict[str, Any]) -> None:
+        self.play = play
+        self.m = m
+        self.ways: list[Pair] = [(m["a"], m["b"]), (m["b"], m["a"])]
+        self.at: dict[int, SlowLink] = {}
+        self.told: set[tuple[int, Pair]] = set()
+        self.free: set[int] = set()
+
+    def join(self, rank: int, link: SlowLink) -> None:
+        """Have a rank come to the meeting, or stay away from it."""
+        self.at[rank] = link
+        peer = self.m["a"] + self.m["b"] - rank
+        deadline = self.m["deadline"]
+        away = {r for r in (rank, peer) if self.play.faults.get((r, sum(self.ways[0]) - r)) == "absent"}
+        if rank in away:
+            self._later(deadline, lambda: self._leave(rank))
+        elif away:
+            patience = self.m.get("meet", deadline / 2)
+            text = f"rank {peer} did not come within {patience:.1f} s (made by the lab: absent)"
+            self._later(patience, lambda: self.fail(rank, "connect", text, timeout=True))
+        elif link.node in self.play.wrong:
+            text = "no communicator of 2 ranks came about: Bootstrap : no socket interface found"
+            self._later(0.2, lambda: self.fail(rank, "connect", text))
+        elif len(self.at) == 2 and not {at.node for at in self.at.values()} & self.play.wrong:
+            self._later(self.play.each / 2, lambda: self._way(0))
+
+    @staticmethod
+    def _later(seconds: float, what: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_later(seconds, what)
+
+    def _way(self, number: int) -> None:
+        """Be through with a direction, as far as its nodes live."""
+        src, dst = way = self.ways[number]
+        if self.free or any(link.dead or link.frozen for link in self.at.values()):
+            return
+        fault = self.play.faults.get(way)
+        if fault == "kill":
+            self.at[src].die()
+            return
+        if fault == "stop":
+            self.at[src].freeze()
+            return
+        for rank, role in ((src, "src"), (dst, "dst")):
+            if fault == "corrupt":
+                self._say(rank, way, "verify", "1 of 65536 bytes is wrong (made by the lab: corrupt)")
+                self.at[rank].broken = True
+            else:
+                self.told.add((rank, way))
+                self.at[rank].report(self.m, src, dst, role)
+        if number == 0:
+            self._later(self.play.each / 2, lambda: self._way(1))
+        else:
+            for rank in self.at:
+                self._leave(rank)
+
+    def _say(self, rank: int, way: Pair, phase: str, error: str, *, timeout: bool = False) -> None:
+        if (rank, way) in self.told:
+            return
+        self.told.add((rank, way))
+        self.play.timeouts += timeout
+        role = "src" if rank == way[0] else "dst"
+        side = {"src": way[0], "dst": way[1], "role": role, "phase": phase, "error": error, "timeout": timeout}
+        self.at[rank].tell(op="side", id=self.m["id"], ok=False, made="made" in error, **side)
+
+    def fail(self, rank: int, phase: str, error: str, *, timeout: bool = False) -> None:
+        """Have a rank report what it did not yet, as failed, and leave."""
+        if rank in self.free or self.at[rank].dead or self.at[rank].frozen:
+            return
+        self.at[rank].broken = True
+        for way in self.ways:
+            self._say(rank, way, phase, error, timeout=timeout)
+        self._leave(rank)
+
+    def _leave(self, rank: int) -> None:
+        if rank not in self.free and not self.at[rank].dead and not self.at[rank].frozen:
+            self.free.add(rank)
+            self.at[rank].tell(op="free", id=self.m["id"], rank=rank)
+
+    def lose(self, link: SlowLink) -> None:
+        """See the process of one side go."""
+        for rank, at in self.at.items():
+            if at is not link and not self.play.faults.get((rank, sum(self.ways[0]) - rank)) == "absent":
+                self._later(0.05, lambda rank=rank: self.fail(rank, "transfer", "connection closed by remote peer"))
+
+
+class SlowLink(FakeLink):
+    """The node's end of a link."""
+
+    def __init__(self, node: str, play: Play) -> None:
+        super().__init__(node, play)
+        self.play = play
+        self.dead = True
+        self.frozen = False
+        self.broken = False
+        self.deaths = 0
+        self.standbys = 0
+        self._life = 0
+        self._loaded: float | None = None
+        self._standby: float | None = None
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Obey as the supervisor does."""
+        kind = message["t"]
+        if kind == "spawn":
+            self.sent.append(message)
+            self._spawn()
+        elif kind == "standby":
+            self.sent.append(message)
+            if not message["on"]:
+                self._standby = None
+            elif self._standby is None:
+                self.standbys += 1
+                self._standby = self._now() + self.play.load
+        elif kind == "kill":
+            self.sent.append(message)
+            self._end()
+        elif kind != "rank" or not self.dead:
+            await super().send(message)
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+    def tell(self, **message: Any) -> None:
+        """Send what the rank host says."""
+        if not self.dead and not self.frozen:
+            self._say(**message)
+
+    def report(self, m: dict[str, Any], src: int, dst: int, role: str) -> None:
+        """Report one side of a direction that is good."""
+        if not self.dead and not self.frozen:
+            self._side(m, src, dst, role)
+
+    def _end(self) -> None:
+        """Have the rank host go, and all meetings that it is in see that."""
+        self._life += 1
+        self.dead, self.frozen, self.broken = True, False, False
+        for meeting in list(self.play.meetings.values()):
+            if self in meeting.at.values():
+                meeting.lose(self)
+
+    def die(self) -> None:
+        """End the rank host with signal 9."""
+        self._end()
+        self.deaths += 1
+        exit_ = {"t": "exit", "code": None, "signal": 9, "stderr": ""}
+        asyncio.get_running_loop().call_later(self.play.ends, self._queue.put_nowait, exit_)
+
+    def freeze(self) -> None:
+        """Stop the rank host."""
+        self.frozen = True
+        self.deaths += 1
+        if self.play.tells:
+            self._queue.put_nowait({"t": "stopped", "on": True})
+
+    def _spawn(self) -> None:
+        ends = 0.0 if self.dead else self.play.ends
+        self._end()
+        self.spawns += 1
+        self._loaded = self._standby if self._standby is not None else self._now() + self.play.load
+        self._standby = None
+        life = self._life
+
+        def spawned() -> None:
+            if self._life == life:
+                self.dead = False
+                self._queue.put_nowait({"t": "spawned", "pid": 1, "python": "python3"})
+
+        asyncio.get_running_loop().call_later(ends, spawned)
+
+    def _rank(self, m: dict[str, Any]) -> None:
+        op, loop, life = m["op"], asyncio.get_running_loop(), self._life
+        if self.frozen:
+            return
+        if op == "init":
+            self._ranks = [r["rank"] for r in m["ranks"]]
+            ranks = [{"rank": r, "ok": True, "error": None} for r in self._ranks]
+            ready = {"op": "ready", "engine": m["engine"], "version": "fake 1", "port": 1, "ranks": ranks}
+            load = max(0.0, (self._loaded or 0.0) - self._now())
+            wait = load + self.play.attach * len(ranks)
+            loop.call_later(load, lambda: self._life == life and self.tell(op="loaded"))
+            loop.call_later(wait, lambda: self._life == life and self.tell(**ready))
+        elif op == "pair":
+            meeting = self.play.meetings.setdefault(m["id"], Meeting(self.play, m))
+            for rank in {m["a"], m["b"]} & set(self._ranks):
+                meeting.join(rank, self)
+        elif op == "abort":
+            meeting = self.play.meetings.get(m["id"])
+            for rank in set(self._ranks) & set(meeting.at if meeting else ()):
+                loop.call_later(0.05, self._call_off, m["id"], rank)
+        elif op == "rest" and self.broken:
+            self.broken = False
+            loop.call_later(self.play.lets_go, lambda: self._life == life and FakeLink._rank(self, m))
+        else:
+            super()._rank(m)
+
+    def _call_off(self, number: int, rank: int) -> None:
+        meeting = self.play.meetings[number]
+        peer = sum(meeting.ways[0]) - rank
+        if self.play.faults.get((rank, peer)) == "absent":
+            meeting._leave(rank)
+        else:
+            meeting.fail(rank, "connect", "called off: a peer is gone")
