@@ -26,7 +26,7 @@ from fabtui.session.options import SessionOptions
 from tests.unit.session.slownodes import Play, SlowNodes
 
 GPUS = {"n000": 4, "n001": 4}
-SLOW = {"ends": 0.3, "each": 0.25, "lets_go": 0.5}
+SLOW: dict[str, Any] = {"ends": 0.3, "each": 0.25, "lets_go": 0.5}
 FAULTS: dict[str, dict[str, Any]] = {
     "healthy": {},
     "absent": {"faults": {(0, 4): "absent"}},
@@ -48,11 +48,9 @@ class Found(NamedTuple):
     timeouts: int
 
 
-async def run(play: Play, timeout: float, story: bool, probes: tuple[str, ...]) -> Found:
+async def run(play: Play, seconds: float, story: bool, probes: tuple[str, ...]) -> Found:
     """Run a session over played nodes."""
-    feed = LiveFeed(
-        SessionOptions(hosts=tuple(play.gpus), timeout=timeout, probes=probes, force=True), SlowNodes(play)
-    )
+    feed = LiveFeed(SessionOptions(hosts=tuple(play.gpus), timeout=seconds, probes=probes, force=True), SlowNodes(play))
     began = time.monotonic()
     said = 0
     phases: list[str] = []
@@ -71,7 +69,7 @@ async def run(play: Play, timeout: float, story: bool, probes: tuple[str, ...]) 
     if story:
         feed.listen(heard)
     await feed.run()
-    seconds = time.monotonic() - began
+    took = time.monotonic() - began
     model = feed.model
     pairs = {(m.src, m.dst): model.verdict(m) for m in model.measurements() if m.layer is Layer.P2P}
     if story:
@@ -81,7 +79,7 @@ async def run(play: Play, timeout: float, story: bool, probes: tuple[str, ...]) 
         print(*(f"          {src} > {dst}: {text}" for (src, dst), text in model.suspects.items()), sep="\n")
     await feed.close()
     bad = {pair for pair, verdict in pairs.items() if verdict is not Verdict.OK}
-    return Found(seconds, bad, sum(link.spawns for link in play.links.values()), play.timeouts)
+    return Found(took, bad, sum(link.spawns for link in play.links.values()), play.timeouts)
 
 
 def main() -> int:
@@ -95,11 +93,12 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=list(FAULTS))
     parser.add_argument("--story", action="store_true", help="print what happened when")
     args = parser.parse_args()
-    print(f"a rank host takes {args.load:g} s and {args.attach:g} s for each of its 4 endpoints; timeout {args.timeout:g} s")
+    print(f"a rank host takes {args.load:g} s and {args.attach:g} s for each of its 4 endpoints;", end=" ")
+    print(f"timeout {args.timeout:g} s")
     print(f"{'fault':16} {'seconds':>8} {'more':>7} {'bar':>5} {'starts':>7} {'waits':>6} {'bad cells':>10}")
     healthy, good = 0.0, True
     for name in ["healthy", *(n for n in args.only or FAULTS if n != "healthy")]:
-        play = Play(GPUS, load=args.load, attach=args.attach, tells=not args.silent, **SLOW, **FAULTS[name])
+        play = Play(GPUS, load=args.load, attach=args.attach, tells=not args.silent, **{**SLOW, **FAULTS[name]})
         found = asyncio.run(run(play, args.timeout, args.story, tuple(args.probes.split(","))))
         healthy = healthy or found.seconds
         more = found.seconds - healthy

@@ -27,14 +27,47 @@ class KeeperGoneError(Exception):
 
 
 class RankHost:
-    """What the supervisor knows of one rank host."""
+    """What the supervisor knows of one rank host, or of one that stands by to become it.
 
-    def __init__(self, number: int, channel: FrameSocket, printed: LogPipe, python: str) -> None:
+    Attributes:
+        order: What it was started for: argv, environment and config as the controller gave them.
+        pid: Its process, once known.
+        end: How it ended, where it ended before it became the rank host.
+    """
+
+    def __init__(self, number: int, channel: FrameSocket, printed: LogPipe, python: str, order: Any) -> None:
         self.number = number
         self.channel = channel
         self.printed = printed
         self.python = python
+        self.order = order
+        self.pid: Optional[int] = None
+        self.end: Optional[Message] = None
         self.killed = False
+
+    def close(self) -> None:
+        """Close what it is heard by."""
+        self.channel.close()
+        self.printed.close()
+
+
+def _order(message: Message) -> List[Any]:
+    """Return what has to be the same for a process that stands by to be of use."""
+    return [message.get("argv"), message.get("env") or {}, message.get("config") or {}]
+
+
+def _excuse(message: Message) -> Optional[str]:
+    """Return why a rank host cannot be started as a message asks, None when it can."""
+    argv = message.get("argv")
+    if argv is not None and not (isinstance(argv, list) and argv and all(isinstance(word, str) for word in argv)):
+        return "argv is not a list of words"
+    if not isinstance(message.get("config") or {}, dict):
+        return "config is not an object"
+    try:
+        merged_environment(message.get("env"))
+    except (ValueError, AttributeError) as error:
+        return str(error)
+    return None
 
 
 def merged_environment(*layers: Any) -> Dict[str, str]:
@@ -72,7 +105,10 @@ class Family:
         self._worker: Optional[FrameSocket] = None
         self._worker_number = 0
         self._rank: Optional[RankHost] = None
-        self._next_rank: Optional[Message] = None
+        # A process that is to become the rank host: at once when that has ended, if it is awaited.
+        self._spare: Optional[RankHost] = None
+        self._awaited = False
+        self._news: List[Message] = []
         self._printed = LogPipe(printed)
         self._lost: Dict[int, float] = {}
         self._log_window = 0
@@ -102,7 +138,7 @@ class Family:
         return [channel for channel in channels if channel is not None and channel.open and len(channel.out)]
 
     def _pipes(self) -> List[LogPipe]:
-        return [self._printed] + ([self._rank.printed] if self._rank is not None else [])
+        return [self._printed] + [rank.printed for rank in (self._rank, self._spare) if rank is not None]
 
     def tick(self, now: float) -> None:
         """Let the keeper know that the supervisor lives, and push what waits."""
@@ -154,26 +190,41 @@ class Family:
             self._worker, self._worker_number = None, 0
 
     def spawn(self, message: Message) -> Optional[str]:
-        """Start the rank host, after the end of the one there may be; returns why not, None when it will start."""
-        argv = message.get("argv")
-        if argv is not None and not (isinstance(argv, list) and argv and all(isinstance(word, str) for word in argv)):
-            return "argv is not a list of words"
-        if not isinstance(message.get("config") or {}, dict):
-            return "config is not an object"
-        try:
-            merged_environment(message.get("env"))
-        except (ValueError, AttributeError) as error:
-            return str(error)
-        self._next_rank = message
-        if self._rank is not None:
-            self._end_rank()
+        """Start the rank host, after the end of the one there may be; returns why not, None when it will start.
+
+        Its process starts at once, or did already to stand by; it is the rank host, and told anything, only when the
+        one before has ended: so they never hold the same GPUs.
+        """
+        excuse = self.stand_by(message)
+        if excuse is not None:
+            return excuse
+        if self._rank is None:
+            self._promote()
         else:
-            self._start_next_rank()
+            self._awaited = True
+            self._end_rank()
         return None
 
-    def _start_next_rank(self) -> None:
-        assert self._next_rank is not None
-        message, self._next_rank = self._next_rank, None
+    def stand_by(self, message: Message) -> Optional[str]:
+        """Have a process ready for the next `spawn` of the same; returns why not, None when it will be there."""
+        excuse = _excuse(message)
+        if excuse is not None:
+            return excuse
+        if self._spare is not None and (self._spare.order != _order(message) or self._spare.end is not None):
+            self.stand_down()
+        if self._spare is None:
+            self._spare = self._start_rank(message)
+        return None
+
+    def stand_down(self) -> None:
+        """End the process that stands by, if there is one."""
+        spare, self._spare, self._awaited = self._spare, None, False
+        if spare is not None:
+            if spare.end is None:
+                self._ask({"op": "kill", "id": spare.number})
+            spare.close()
+
+    def _start_rank(self, message: Message) -> RankHost:
         own = merged_environment(self._config.get("env"), message.get("env"))
         environment = dict(os.environ, **own)
         argv = spawn.rank_command(message.get("argv"), spawn.choose_python(self._config.get("python"), environment))
@@ -182,7 +233,16 @@ class Family:
         config = dict(message.get("config") or {}, env=own)
         request = {"argv": argv, "env": environment, "config": config}
         number = self._start("rank", request, far.detach(), printed)
-        self._rank = RankHost(number, FrameSocket(near), LogPipe(listen), argv[0])
+        return RankHost(number, FrameSocket(near), LogPipe(listen), argv[0], _order(message))
+
+    def _promote(self) -> None:
+        """Make the process that stands by the rank host."""
+        rank, self._rank, self._spare, self._awaited = self._spare, self._spare, None, False
+        assert rank is not None
+        if rank.pid is not None:
+            self._news.append({"t": "spawned", "pid": rank.pid, "python": rank.python})
+        if rank.end is not None:
+            self._news += self._rank_news(rank, rank.end)
 
     def tell_rank(self, body: Any) -> None:
         """Send a message to the rank host; without one the message is lost, as its exit has told or will tell."""
@@ -192,8 +252,8 @@ class Family:
             self._rank.channel.send(body)
 
     def kill_rank(self) -> None:
-        """Kill the rank host with all it started; also one that only waits to be started."""
-        self._next_rank = None
+        """Kill the rank host with all it started; also one that stands by or waits for its end."""
+        self.stand_down()
         self._end_rank()
 
     def _end_rank(self) -> None:
@@ -213,7 +273,7 @@ class Family:
         Raises:
             KeeperGoneError: The keeper has gone.
         """
-        messages: List[Message] = []
+        messages, self._news = self._news, []
         if self._worker is not None and self._worker in readable:
             messages += self._hear(self._worker, self._worker_number)
         if self._rank is not None and self._rank.channel in readable:
@@ -260,6 +320,8 @@ class Family:
                 messages.append({"t": "log", "text": text})
             if self._rank is not None and message["id"] == self._rank.number:
                 messages += self._rank_news(self._rank, message)
+            elif self._spare is not None and message["id"] == self._spare.number:
+                self._spare_news(self._spare, message)
             elif message["id"] == self._worker_number and message["op"] == "exit":
                 messages += self._worker_ended(message)
         return messages
@@ -275,9 +337,19 @@ class Family:
         how = "status %s" % message["code"] if message["signal"] is None else "signal %s" % message["signal"]
         return [*messages, {"t": "worker-died", "text": "the process that runs probes ended with " + how}]
 
+    def _spare_news(self, spare: RankHost, message: Message) -> None:
+        if message["op"] == "started":
+            spare.pid = message["pid"]
+        elif message["op"] == "exit":
+            spare.end = message
+            if not self._awaited:
+                self.stand_down()
+
     def _rank_news(self, rank: RankHost, message: Message) -> List[Message]:
         if message["op"] == "started":
             return [{"t": "spawned", "pid": message["pid"], "python": rank.python}]
+        if message["op"] == "stopped":
+            return [{"t": "stopped", "on": message["on"]}]
         try:
             messages: List[Message] = [{"t": "rank", "m": body} for body in rank.channel.drain()]
         except ProtocolError:
@@ -288,9 +360,11 @@ class Family:
                 break
         messages += self._lines(rank.printed, True)
         end = {"t": "exit", "code": message["code"], "signal": message["signal"], "stderr": rank.printed.tail()}
-        rank.channel.close()
-        rank.printed.close()
+        rank.close()
         self._rank = None
-        if self._next_rank is not None:
-            self._start_next_rank()
-        return [*messages, end]
+        messages.append(end)
+        if self._awaited:
+            self._promote()
+            messages += self._news
+            self._news = []
+        return messages

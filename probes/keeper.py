@@ -184,9 +184,14 @@ class Keeper:
                 self._payloads.remove(out)
 
     def _collect(self) -> None:
-        for pid, status in reaping.reap():
+        for pid, status in reaping.reap(stops=True):
+            stopped = os.WIFSTOPPED(status)
             for child in self._children.values():
-                if child.pid == pid and child.status is None:
+                if child.pid != pid or child.status is not None:
+                    continue
+                if stopped or os.WIFCONTINUED(status):
+                    self._replies.send({"op": "stopped", "id": child.number, "on": stopped})
+                else:
                     child.status = status
                     child.sweep()
         sweeping = [child for child in self._children.values() if child.give_up is not None]

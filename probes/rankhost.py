@@ -28,20 +28,22 @@ def main(config: Dict[str, Any]) -> None:
     """Serve the controller until it hangs up; never returns.
 
     Args:
-        config: ``fd`` is the number of an inherited connected stream socket that carries protocol frames.
+        config: ``fd`` is the number of an inherited connected stream socket that carries protocol frames; ``engine``
+            and ``library``, where they are told, say what ``init`` will ask for, which is loaded meanwhile.
     """
     sock = socket.socket(fileno=int(config["fd"]))
     # The engines' libraries fork nothing, but whatever does must not hold the line open.
     os.set_inheritable(sock.fileno(), False)
     sock.setblocking(True)
-    _serve(sock, alone=False)
+    _serve(sock, alone=False, config=config)
 
 
-def _serve(sock: socket.socket, alone: bool) -> None:
+def _serve(sock: socket.socket, alone: bool, config: Optional[Dict[str, Any]] = None) -> None:
     """Be a rank host on a socket, or one of its processes; never returns."""
     host = RankHost(sock, alone)
     code = 0
     try:
+        host.foresee(config or {})
         host.serve()
     except protocol.ProtocolError as error:
         print("fabtui rank host: %s" % error, file=sys.stderr, flush=True)
@@ -71,6 +73,32 @@ class RankHost(Host):
         self._address: Optional[str] = None
         self._epoch = ""
         self._begun = False
+        self._foreseen: Optional[base.Engine] = None
+        self._warming: Optional[threading.Thread] = None
+
+    def foresee(self, config: Dict[str, Any]) -> None:
+        """Begin to load the engine that ``init`` will ask for: as a rule that takes longest, and needs no GPU."""
+        name = config.get("engine")
+        # Engines that run a process a rank fork, which a library that is loaded might not stand.
+        if not isinstance(name, str) or name in ENGINES:
+            return
+        try:
+            self._foreseen = make_engine(name, "", self._store, config.get("library"))
+        except ValueError:
+            # Whoever asks for it will be told.
+            return
+        self._warming = threading.Thread(target=self._foreseen.warm, name="warm", daemon=True)
+        self._warming.start()
+
+    def _engine(self, name: str, address: str, library: Optional[str]) -> base.Engine:
+        """Return an engine, the one that was foreseen if it is the same, as far as that was loaded."""
+        if self._warming is not None:
+            self._warming.join()
+        engine = self._foreseen
+        if engine is None or (engine.name, engine.library) != (name, library):
+            return make_engine(name, address, self._store, library)
+        engine.address = address
+        return engine
 
     def serve(self) -> None:
         """Handle messages until the line closes or ``quit`` comes."""
@@ -136,8 +164,9 @@ class RankHost(Host):
             self._address = address
             self.site = Site(str(message["node"]), address, listener.closed_port, faults)
             kind = "import"
-            engine = make_engine(str(message["engine"]), address, self._store, message.get("library"))
+            engine = self._engine(str(message["engine"]), address, message.get("library"))
             version = engine.load()
+            self.send({"op": "loaded"})
             kind = "init"
             for rank in ranks:
                 self._threads[rank.rank] = EndpointThread(self, engine, rank)
@@ -178,11 +207,13 @@ class RankHost(Host):
         return [self._threads[rank] for rank in ranks if rank in self._threads]
 
     def _on_pair(self, message: Message) -> None:
-        op = {key: int(message[key]) for key in ("id", "a", "b", "bytes", "iters", "warmup", "latency_iters")}
+        op: Message = {key: int(message[key]) for key in ("id", "a", "b", "bytes", "iters", "warmup", "latency_iters")}
         op["both"] = int(message.get("both") is True)
         if op["a"] == op["b"] or op["bytes"] < 1 or op["iters"] < 1:
             raise ValueError("not a pair: %r" % (op,))
         deadline = float(message["deadline"])
+        if message.get("meet") is not None:
+            op["meet"] = float(message["meet"])
         for thread in self._local([op["a"], op["b"]]):
             thread.submit(op["id"], deadline, partial(thread.pair, op))
 

@@ -103,12 +103,17 @@ def send(pids: Iterable[int], number: int) -> None:
             os.kill(pid, number)
 
 
-def reap() -> List[Tuple[int, int]]:
-    """Collect all ended children; returns (pid, wait status) of each."""
+def reap(stops: bool = False) -> List[Tuple[int, int]]:
+    """Collect all ended children; returns (pid, wait status) of each.
+
+    Args:
+        stops: Whether those are told as well that were stopped or went on, with a wait status that says so.
+    """
     ended: List[Tuple[int, int]] = []
+    options = os.WNOHANG | (os.WUNTRACED | os.WCONTINUED if stops else 0)
     while True:
         try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            pid, status = os.waitpid(-1, options)
         except ChildProcessError:
             return ended
         if pid == 0:

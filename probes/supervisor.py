@@ -152,6 +152,11 @@ class Supervisor:
             excuse = self._family.spawn(message)
             if excuse is not None:
                 self.send({"t": "exit", "code": None, "signal": None, "stderr": excuse})
+        elif kind == "standby":
+            if message["on"] is not True:
+                self._family.stand_down()
+            elif (refused := self._family.stand_by(message)) is not None:
+                self.log("nothing stands by: %s" % refused)
         elif kind == "rank":
             self._family.tell_rank(message["m"])
         elif kind == "kill":

@@ -117,8 +117,8 @@ class PairSweep:
         try:
             await self._pass(pairs)
             while self._again:
-                # Whatever takes a rank host with it does so after a while: who was longest under way is the likeliest to
-                # do it again and comes last, when the fewest need that rank host yet.
+                # What takes a rank host with it does so after a while: who was longest under way is the likeliest to do
+                # it again and comes last, when the fewest need that rank host yet.
                 again, self._again = [pair for _, pair in sorted(self._again, reverse=True)], []
                 self._bed.say("info", f"pairs that ran beside it are tested again, alone: {len(again)}")
                 self._alone = self._last_chance = True

@@ -181,7 +181,7 @@ class Remote:
     async def stand_by(
         self, config: dict[str, Any], env: dict[str, str], argv: list[str] | None, *, on: bool = True
     ) -> None:
-        """Have a process wait that the next `spawn` of the same may use, or end it; nothing happens when the node is lost."""
+        """Have a process wait that the next `spawn` of the same may use, or end it; a lost node is told elsewhere."""
         with contextlib.suppress(LinkLost):
             await self.send({"t": "standby", "on": on, "argv": argv, "env": env, "config": config})
 

@@ -16,7 +16,7 @@ MAX_SUSPECTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Partners:
-    """For a bad pair: for each of its ends a partner with which it passed, or None, and what of that is to be tested."""
+    """For a bad pair: for each end a partner with which it passed, or None, and which of these to test again."""
 
     pair: Pair
     of_a: int | None
@@ -72,7 +72,7 @@ def partners_of(model: Model, pair: Pair, since: float | None = None) -> Partner
         found.append(next(iter(later or same), None))
         if not later and same:
             tested.append((min(end, same[0]), max(end, same[0])))
-    return Partners(pair, *found, tested)
+    return Partners(pair, found[0], found[1], tested)
 
 
 def told(model: Model, partners: Partners) -> str:

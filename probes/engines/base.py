@@ -261,6 +261,9 @@ class Engine:
         self.library = library
         self.seconds: Dict[str, float] = {}
 
+    def warm(self) -> None:
+        """Load ahead what needs neither address nor GPU memory; never raises, as `load` does it again then."""
+
     def load(self) -> str:
         """Load what the engine needs and return its version.
 

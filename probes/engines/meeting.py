@@ -70,7 +70,7 @@ class Meeting:
         outcomes: List[Tuple[int, int, Outcome]] = []
         try:
             try:
-                self._hello = self._meet(time.monotonic() + share)
+                self._hello = self._meet(time.monotonic() + min(share, self._op.get("meet") or share))
             except Failed as failed:
                 lasting = failed
             for src, dst in ((a, b), (b, a)):

@@ -31,14 +31,30 @@ class NcclEngine(base.Engine):
 
     name = "nccl"
 
-    def load(self) -> str:
-        """Load the driver and NCCL."""
+    _initialised = False
+
+    def warm(self) -> None:
+        """Initialise the driver, which takes most of a start and makes no context yet."""
+        try:
+            self._initialise()
+        except Exception:
+            # No driver, or one that is broken: load() meets that again, and tells.
+            return
+
+    def _initialise(self) -> None:
         fd = nccl_log.memory_file()
+        # Before the driver: the order of its devices is one of these variables.
         self.notes = nccl_log.set_environment(fd)
         self.log = nccl_log.Log(fd)
         began = time.monotonic()
         self.driver = Driver()
         self.seconds["driver"] = time.monotonic() - began
+        self._initialised = True
+
+    def load(self) -> str:
+        """Load the driver and NCCL."""
+        if not self._initialised:
+            self._initialise()
         began = time.monotonic()
         self.nccl = Library(self.library)
         self.seconds["nccl"] = time.monotonic() - began

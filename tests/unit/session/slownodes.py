@@ -1,4 +1,4 @@
-"""Nodes played inside the test process whose rank hosts take time to start, and whose pairs take time and fail as real ones do.
+"""Nodes played inside the test process: rank hosts take time to start, pairs take time and fail as real ones do.
 
 What real nodes do with each fault of the lab was taken from recordings of them: which side says what, and when.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from fabtui.nodes.link import Link
@@ -149,8 +150,8 @@ class Meeting:
     def lose(self, link: SlowLink) -> None:
         """See the process of one side go."""
         for rank, at in self.at.items():
-            if at is not link and not self.play.faults.get((rank, sum(self.ways[0]) - rank)) == "absent":
-                self._later(0.05, lambda rank=rank: self.fail(rank, "transfer", "connection closed by remote peer"))
+            if at is not link and self.play.faults.get((rank, sum(self.ways[0]) - rank)) != "absent":
+                self._later(0.05, partial(self.fail, rank, "transfer", "connection closed by remote peer"))
 
 
 class SlowLink(FakeLink):
@@ -248,21 +249,25 @@ class SlowLink(FakeLink):
             ready = {"op": "ready", "engine": m["engine"], "version": "fake 1", "port": 1, "ranks": ranks}
             load = max(0.0, (self._loaded or 0.0) - self._now())
             wait = load + self.play.attach * len(ranks)
-            loop.call_later(load, lambda: self._life == life and self.tell(op="loaded"))
-            loop.call_later(wait, lambda: self._life == life and self.tell(**ready))
+            loop.call_later(load, partial(self._if_alive, life, partial(self.tell, op="loaded")))
+            loop.call_later(wait, partial(self._if_alive, life, partial(self.tell, **ready)))
         elif op == "pair":
             meeting = self.play.meetings.setdefault(m["id"], Meeting(self.play, m))
             for rank in {m["a"], m["b"]} & set(self._ranks):
                 meeting.join(rank, self)
         elif op == "abort":
-            meeting = self.play.meetings.get(m["id"])
-            for rank in set(self._ranks) & set(meeting.at if meeting else ()):
+            here = self.play.meetings[m["id"]].at if m["id"] in self.play.meetings else {}
+            for rank in set(self._ranks) & here.keys():
                 loop.call_later(0.05, self._call_off, m["id"], rank)
         elif op == "rest" and self.broken:
             self.broken = False
-            loop.call_later(self.play.lets_go, lambda: self._life == life and FakeLink._rank(self, m))
+            loop.call_later(self.play.lets_go, partial(self._if_alive, life, partial(super()._rank, m)))
         else:
             super()._rank(m)
+
+    def _if_alive(self, life: int, what: Callable[[], None]) -> None:
+        if self._life == life:
+            what()
 
     def _call_off(self, number: int, rank: int) -> None:
         meeting = self.play.meetings[number]
