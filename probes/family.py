@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional
 from fabtui_probes import spawn
 from fabtui_probes.loglines import BYTES_PER_SECOND, LogPipe
 from fabtui_probes.pipes import FrameSocket, send_with_descriptors
-from fabtui_probes.protocol import Decoder, Message, ProtocolError
+from fabtui_probes.protocol import Decoder, Message, ProtocolError, encode_piece
 
 # A rank host that does not read what it is told hangs.
 TOO_MUCH_WAITING = 16 * 1024 * 1024
@@ -173,6 +173,13 @@ class Family:
             for fd in ends:
                 os.close(fd)
         return self._number
+
+    def add_modules(self, piece: bytes, last: bool) -> None:
+        """Hand a piece of further modules to the keeper, which parents all that may import them."""
+        try:
+            self.keeper.sendall(encode_piece(piece, last))
+        except OSError as error:
+            raise KeeperGoneError("the keeper process has gone or hangs (%s)" % error) from None
 
     def probe(self, message: Message) -> None:
         """Hand a probe to the worker, which is started if there is none."""

@@ -7,11 +7,13 @@ stops ticking, it ends everything below itself.
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
 import socket
 import time
+import zlib
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from fabtui_probes import boot, reaping, spawn, worker
@@ -76,7 +78,8 @@ class Keeper:
     def __init__(self, up: socket.socket, lease: float, nonce: str) -> None:
         self._up = up
         self._replies = FrameSocket(up)
-        self._decoder = Decoder()
+        self._decoder = Decoder(pieces=True)
+        self._pieces = bytearray()
         self._descriptors: List[int] = []
         self._lease = lease
         self._nonce = nonce
@@ -120,8 +123,21 @@ class Keeper:
             return False
         self._heard = time.monotonic()
         for message in self._decoder.feed(data):
-            self._obey(message)
+            if "piece" in message:
+                self._add_modules(message)
+            else:
+                self._obey(message)
         return True
+
+    def _add_modules(self, message: Message) -> None:
+        self._pieces += message["piece"]
+        if not message["last"]:
+            return
+        try:
+            boot.add(json.loads(zlib.decompress(bytes(self._pieces)).decode()))
+        except (ValueError, zlib.error) as error:
+            os.write(2, ("modules that make no sense were ignored: %s\n" % error).encode())
+        self._pieces.clear()
 
     def _obey(self, message: Message) -> None:
         if message["op"] == "start":

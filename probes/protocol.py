@@ -1,5 +1,8 @@
 """The framing that both ends of a link speak: a 4-byte big-endian length and a JSON object in UTF-8.
 
+A length with its highest bit set, which only a node takes, is that of a piece of further modules: a byte that says
+whether it is the last one, and part of a compressed JSON object of source texts by dotted name.
+
 Everything a peer sends is untrusted: frames are capped, only plain JSON objects pass, and NaN, infinities and deep
 nesting are refused.
 """
@@ -14,6 +17,7 @@ VERSION = 1
 MAX_FRAME = 4 * 1024 * 1024
 MAX_DEPTH = 24
 MAX_BANNER = 1024 * 1024
+_PIECE = 0x80000000
 
 Message = Dict[str, Any]
 
@@ -40,6 +44,11 @@ def encode(message: Message) -> bytes:
     if len(body) > MAX_FRAME:
         raise ProtocolError("frame of %d bytes is over the limit of %d" % (len(body), MAX_FRAME))
     return struct.pack(">I", len(body)) + body
+
+
+def encode_piece(data: bytes, last: bool) -> bytes:
+    """Return the frame of a piece of modules; a decoder gives ``{"t": "modules", "piece": bytes, "last": bool}``."""
+    return struct.pack(">I?", _PIECE | (len(data) + 1), last) + data
 
 
 def _refuse_constant(name: str) -> None:
@@ -79,10 +88,15 @@ def decode(body: bytes) -> Message:
 
 
 class Decoder:
-    """Cuts a byte stream into messages."""
+    """Cuts a byte stream into messages.
 
-    def __init__(self) -> None:
+    Args:
+        pieces: Whether pieces of modules are taken.
+    """
+
+    def __init__(self, pieces: bool = False) -> None:
         self._buffer = bytearray()
+        self._pieces = pieces
 
     def feed(self, data: bytes) -> List[Message]:
         """Take more bytes and return the messages they complete.
@@ -94,11 +108,16 @@ class Decoder:
         messages = []  # type: List[Message]
         while len(self._buffer) >= 4:
             (length,) = struct.unpack_from(">I", self._buffer)
+            piece = self._pieces and length > _PIECE
+            length -= _PIECE if piece else 0
             if length > MAX_FRAME:
                 raise ProtocolError("frame of %d bytes is over the limit of %d" % (length, MAX_FRAME))
             if len(self._buffer) < 4 + length:
                 break
             body = bytes(self._buffer[4 : 4 + length])
             del self._buffer[: 4 + length]
-            messages.append(decode(body))
+            if piece:
+                messages.append({"t": "modules", "piece": body[1:], "last": body[:1] != b"\0"})
+            else:
+                messages.append(decode(body))
         return messages

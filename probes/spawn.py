@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import sys
-import traceback
 from typing import Callable, Dict, List, Optional, Sequence
 
 from fabtui_probes import boot, reaping
@@ -99,6 +98,8 @@ def start_function(
         function(end)
         status = 0
     except BaseException:
+        import traceback
+
         traceback.print_exc()
         sys.stderr.flush()
     finally:

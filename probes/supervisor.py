@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import platform
 import resource
 import select
 import signal
 import socket
 import sys
 import time
-import traceback
 from typing import Any, Dict, List, Optional
 
 from fabtui_probes import keeper, protocol, reaping, spawn
@@ -57,7 +55,7 @@ class Supervisor:
         self._source = source
         self._out = Outgoing(sink)
         self._family = family
-        self._decoder = protocol.Decoder()
+        self._decoder = protocol.Decoder(pieces=True)
         self._lease = lease_of(config)
         self._heard = time.monotonic()
         self._probes = OpenProbes()
@@ -83,7 +81,7 @@ class Supervisor:
                 "t": "hello",
                 "protocol": protocol.VERSION,
                 "pid": os.getpid(),
-                "python": platform.python_version(),
+                "python": sys.version.split()[0],
                 "host": socket.gethostname(),
             }
         )
@@ -159,6 +157,8 @@ class Supervisor:
                 self.log("nothing stands by: %s" % refused)
         elif kind == "rank":
             self._family.tell_rank(message["m"])
+        elif kind == "modules":
+            self._family.add_modules(message["piece"], message["last"])
         elif kind == "kill":
             self._family.kill_rank()
         elif kind == "bye":
@@ -248,6 +248,8 @@ def main(config: Dict[str, Any]) -> None:
             spawn.close_others([far.fileno()])
             keeper.run(far, lease_of(config), nonce)
         except BaseException:
+            import traceback
+
             traceback.print_exc()
         finally:
             sys.stderr.flush()

@@ -10,7 +10,6 @@ import importlib
 import os
 import socket
 import threading
-import traceback
 from typing import Any, Dict
 
 from fabtui_probes.protocol import Decoder, Message, ProtocolError, encode
@@ -66,6 +65,8 @@ class Worker:
             self._report(message, error)
 
     def _report(self, message: Message, error: BaseException) -> None:
+        import traceback
+
         traceback.print_exc()
         # When the supervisor has gone, the main thread notices and ends the process.
         with contextlib.suppress(OSError):

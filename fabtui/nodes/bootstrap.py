@@ -1,9 +1,12 @@
-"""What is sent to a node before it speaks: one command and one payload; nothing is written to its disk.
+"""What is sent to a node: one command and one payload before it speaks, the rest of its side when that is needed.
+
+Nothing is written to its disk.
 
 The command starts the first Python it finds with ``-c BOOT``. BOOT reads the payload from standard input: eight
 hexadecimal digits of length and that many bytes of zlib-compressed JSON
 ``{"modules": {name: source}, "config": {...}, "entry": name}``. It runs ``fabtui_probes.boot`` out of it and calls its
-``start`` with the whole object.
+``start`` with the whole object. These modules are those of the supervisor and the keeper; what probes and ranks are
+made of is ten times as much, and follows as pieces of modules ahead of the first message that needs it.
 """
 
 from __future__ import annotations
@@ -14,9 +17,28 @@ import shlex
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 ENTRY = "fabtui_probes.supervisor"
+
+#: The modules of ``fabtui_probes`` that the supervisor and the keeper are made of.
+FIRST = (
+    "boot",
+    "family",
+    "keeper",
+    "loglines",
+    "openprobes",
+    "pipes",
+    "protocol",
+    "reaping",
+    "spawn",
+    "supervisor",
+    "worker",
+)
+#: What follows later: the probes with what they read, and the engines with the rank host.
+Part = Literal["looks", "ranks"]
+#: The parts that a message needs on the node, by its kind and in this order.
+NEEDS: Mapping[str, tuple[Part, ...]] = {"probe": ("looks",), "spawn": ("looks", "ranks")}
 
 #: Seconds the first stage may wait for its payload before it ends itself.
 FIRST_STAGE = 30
@@ -87,6 +109,33 @@ def module_sources(package: Path, name: str) -> dict[str, str]:
     return sources
 
 
+def first_modules() -> dict[str, str]:
+    """Return the sources of `FIRST`.
+
+    Raises:
+        FileNotFoundError: The installation is broken: the sources are not there.
+    """
+    folder = _folder()
+    sources = {"fabtui_probes." + name: (folder / f"{name}.py").read_text(encoding="utf-8") for name in FIRST}
+    return {"fabtui_probes": (folder / "__init__.py").read_text(encoding="utf-8"), **sources}
+
+
+def part_of(name: str) -> Part | None:
+    """Return the part of the node side that a module goes with, None for `FIRST`."""
+    package, _, module = name.partition(".")
+    if package != "fabtui_probes":
+        return "looks"
+    if module in ("", *FIRST):
+        return None
+    return "ranks" if module == "rankhost" or module.split(".")[0] == "engines" else "looks"
+
+
+def _folder() -> Path:
+    import fabtui_probes
+
+    return Path(fabtui_probes.__path__[0])
+
+
 @functools.cache
 def node_modules() -> Mapping[str, str]:
     """Return the sources of everything a node needs: the package ``fabtui_probes`` and ``pynvml``.
@@ -96,9 +145,7 @@ def node_modules() -> Mapping[str, str]:
     """
     import importlib.util
 
-    import fabtui_probes
-
-    folder = Path(fabtui_probes.__path__[0])
+    folder = _folder()
     sources = module_sources(folder, "fabtui_probes")
     if "fabtui_probes.boot" not in sources:
         raise FileNotFoundError(f"no node side sources in {folder}")
@@ -110,37 +157,27 @@ def node_modules() -> Mapping[str, str]:
     return sources
 
 
-def _head(sources: Mapping[str, str]) -> tuple[Any, bytes]:
-    """Return a compressor that has taken the modules, and what it gave so far."""
-    compressor = zlib.compressobj(6)
-    text = '{"modules":' + json.dumps(dict(sources), separators=(",", ":")) + ","
-    out = compressor.compress(text.encode("ascii"))
-    return compressor, out + compressor.flush(zlib.Z_SYNC_FLUSH)
-
-
-@functools.lru_cache(maxsize=4)
-def _node_head(more: tuple[tuple[str, str], ...] = ()) -> tuple[Any, bytes]:
-    return _head({**node_modules(), **dict(more)})
-
-
-def payload(
-    config: Mapping[str, Any],
-    entry: str = ENTRY,
-    modules: Mapping[str, str] | None = None,
-    more: tuple[tuple[str, str], ...] = (),
-) -> bytes:
-    """Return what the first stage reads: length and compressed modules, configuration and entry.
-
-    The modules are compressed once for all nodes: only the configuration differs.
+class Payload:
+    """Modules compressed once for all nodes: only the configuration differs.
 
     Args:
-        config: ``nonce``, ``node``, ``lease``, ``python`` and ``env``, see docs/architecture.md.
-        entry: The module whose ``main(config)`` is called.
-        modules: Sources by dotted name instead of the node side's own.
-        more: Further modules beside the node side's own: dotted name and source.
+        modules: Sources by dotted name.
     """
-    compressor, head = _node_head(more) if modules is None else _head(modules)
-    compressor = compressor.copy()
-    tail = json.dumps({"config": dict(config), "entry": entry}, separators=(",", ":"))[1:]
-    body: bytes = head + compressor.compress(tail.encode("ascii")) + compressor.flush()
-    return b"%08x" % len(body) + body
+
+    def __init__(self, modules: Mapping[str, str]) -> None:
+        self._compressor = zlib.compressobj(6)
+        text = '{"modules":' + json.dumps(dict(modules), separators=(",", ":")) + ","
+        head = self._compressor.compress(text.encode("ascii"))
+        self._head = head + self._compressor.flush(zlib.Z_SYNC_FLUSH)
+
+    def packed(self, config: Mapping[str, Any], entry: str = ENTRY) -> bytes:
+        """Return what the first stage reads: length and compressed modules, configuration and entry.
+
+        Args:
+            config: ``nonce``, ``node``, ``lease``, ``python`` and ``env``, see docs/architecture.md.
+            entry: The module whose ``main(config)`` is called.
+        """
+        compressor = self._compressor.copy()
+        tail = json.dumps({"config": dict(config), "entry": entry}, separators=(",", ":"))[1:]
+        body = self._head + compressor.compress(tail.encode("ascii")) + compressor.flush()
+        return b"%08x" % len(body) + body

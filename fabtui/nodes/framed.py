@@ -8,6 +8,8 @@ from collections import deque
 from dataclasses import dataclass
 
 from fabtui.fabric.text import last_line, one_line
+from fabtui.nodes.bootstrap import Part
+from fabtui.nodes.cargo import Cargo
 from fabtui.nodes.link import Backend, Link, LinkLost, LostKind, Message, NodeUnreachable
 from fabtui.nodes.noise import Explain, Tail, explain_end, last_words, shorten
 from fabtui.nodes.pipe import BytePipe, Ending
@@ -69,6 +71,8 @@ class FramedLink(Link):
         self._heard = self._loop.time()
         self._beats: dict[int, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        self._cargo: Cargo | None = None
+        self._supplied: dict[Part, asyncio.Task[None]] = {}
 
     @classmethod
     async def start(
@@ -81,6 +85,7 @@ class FramedLink(Link):
         limits: Limits,
         explain: Explain = explain_end,
         banner: str = "",
+        cargo: Cargo | None = None,
     ) -> FramedLink:
         """Send the payload, wait for the node side's first message and return the link.
 
@@ -93,11 +98,13 @@ class FramedLink(Link):
             limits: Bounds of the link.
             explain: Makes an error of how the command ended early, of the banner and of standard error.
             banner: What the login printed before the command's output.
+            cargo: What follows the payload when it is needed.
 
         Raises:
             NodeUnreachable: The node side did not start, or does not speak the protocol.
         """
         link = cls(pipe, node, backend, limits)
+        link._cargo = cargo
         errors = asyncio.create_task(link._drain_errors())
         # The payload is written while the banner is read: a shell that prints before it reads would block both sides.
         feeding = asyncio.create_task(link._feed(payload))
@@ -318,7 +325,27 @@ class FramedLink(Link):
             data = encode(message)
         except ProtocolError as error:
             raise ValueError(str(error)) from None
+        if self._cargo is not None:
+            await self._supply(self._cargo, str(message.get("t")))
         await self._write(data)
+
+    async def _supply(self, cargo: Cargo, kind: str) -> None:
+        """Send ahead what a message of a kind needs and the node does not have yet."""
+        for part in cargo.needed_by(kind):
+            if part not in self._supplied:
+                # A task of the link: whoever sends may give up half-way, and the others need the part all the same.
+                self._supplied[part] = asyncio.create_task(self._carry(cargo, part))
+                self._tasks.append(self._supplied[part])
+            await asyncio.shield(self._supplied[part])
+
+    async def _carry(self, cargo: Cargo, part: Part) -> None:
+        try:
+            pieces = await cargo.pieces(part)
+        except OSError as error:
+            self._lose("lost", f"this installation is incomplete: {error}")
+            raise self._gone() from None
+        for piece in pieces:
+            await self._write(piece)
 
     async def receive(self) -> Message:
         """Return the next message; see `Link.receive`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import resource
 import secrets
@@ -14,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
 from fabtui.nodes import bootstrap
+from fabtui.nodes.cargo import Cargo
 from fabtui.nodes.framed import FramedLink, Limits
 from fabtui.nodes.gates import Gates, with_retries
 from fabtui.nodes.link import Backend, Link, NodeUnreachable
@@ -83,6 +83,7 @@ class Reach:
         self._gates = Gates(options.handshakes, options.direct_handshakes)
         self._resolver: Resolver | None = None
         self._logins: Logins | None = None
+        self._cargo = Cargo(options.entry, options.modules, options.more)
         allow_many_files()
 
     async def __aenter__(self) -> Self:
@@ -99,6 +100,7 @@ class Reach:
             await self._logins.close()
         if self._resolver is not None:
             await self._resolver.close()
+        await self._cargo.close()
 
     async def open(self, host: str) -> Link:
         """Connect to a node, start its side and return the link.
@@ -195,15 +197,16 @@ class Reach:
         python = options.rank_python or options.remote_python or (sys.executable if backend == "local" else None)
         config = {"nonce": nonce, "node": host, "lease": options.lease, "python": python, "env": dict(options.env)}
         try:
-            # Off the loop: the first time, half a megabyte is read and compressed.
-            payload = await asyncio.to_thread(bootstrap.payload, config, options.entry, options.modules, options.more)
+            payload = await self._cargo.payload(config)
         except BaseException as error:
             pipe.abort()
             await pipe.wait_closed()
             if isinstance(error, OSError):
                 raise NodeUnreachable("local", f"this installation is incomplete: {error}") from None
             raise
-        return await FramedLink.start(pipe, host, backend, payload, nonce, options.limits, explain, banner)
+        return await FramedLink.start(
+            pipe, host, backend, payload, nonce, options.limits, explain, banner, cargo=self._cargo
+        )
 
 
 def allow_many_files() -> None:

@@ -136,8 +136,9 @@ class Remote:
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._probes[number] = (future, on_part)
         try:
+            # Not within the deadline: what the probe is made of may have to go there first. The link has its own.
+            await self.send({"t": "probe", "id": number, "name": name, "args": args, "deadline": deadline})
             async with asyncio.timeout(deadline + GRACE):
-                await self.send({"t": "probe", "id": number, "name": name, "args": args, "deadline": deadline})
                 return await future
         except TimeoutError:
             raise ProbeFailed("timeout", f"{name} gave nothing within {deadline:.0f} s") from None
@@ -170,8 +171,8 @@ class Remote:
         self._spawned = asyncio.get_running_loop().create_future()
         self._ranks_live = False
         try:
+            await self.send({"t": "spawn", "argv": argv, "env": env, "config": config})
             async with asyncio.timeout(deadline):
-                await self.send({"t": "spawn", "argv": argv, "env": env, "config": config})
                 await self._spawned
         except TimeoutError:
             raise ProbeFailed("timeout", f"the rank host did not start within {deadline:.0f} s") from None

@@ -83,6 +83,7 @@ class NodeSide:
         extra: dict[str, str] | None = None,
         python: str = sys.executable,
         env_: dict[str, str] | None = None,
+        sources: dict[str, str] | None = None,
         **config: Any,
     ) -> None:
         self.token = f"fabtui-test-{uuid.uuid4().hex}"
@@ -99,7 +100,7 @@ class NodeSide:
         self.banner = b""
         self.reader = threading.Thread(target=self._read, daemon=True)
         assert self.process.stdin is not None
-        self.process.stdin.write(pack(modules(extra), self.config, "fabtui_probes.supervisor"))
+        self.process.stdin.write(pack(sources or modules(extra), self.config, "fabtui_probes.supervisor"))
         self.process.stdin.flush()
 
     def listen(self) -> None:
@@ -124,6 +125,14 @@ class NodeSide:
     def send(self, message: dict[str, Any]) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(protocol.encode(message))
+        self.process.stdin.flush()
+
+    def ship(self, data: bytes) -> None:
+        """Send further modules, in pieces."""
+        assert self.process.stdin is not None
+        for number in range(0, len(data), 1000):
+            piece = data[number : number + 1000]
+            self.process.stdin.write(protocol.encode_piece(piece, number + 1000 >= len(data)))
         self.process.stdin.flush()
 
     def messages(self, seconds: float) -> Iterator[dict[str, Any]]:

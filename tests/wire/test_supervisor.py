@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from fabtui.nodes import bootstrap
 from fabtui_probes import protocol, reaping
 from fabtui_probes.boot import BOOT
 from tests.wire.doubles import EXTRA, probe, spawn_rank_host
@@ -227,12 +230,40 @@ def test_nonsense_is_told_and_survived(node: NodeSide) -> None:
         {"t": "hb"},
         {"t": "rank", "m": []},
         {"t": "no-such"},
+        {"t": "modules"},
+        {"t": "modules", "piece": "text", "last": True},
         {},
     ):
         node.send(message)
         assert "ignored" in node.expect("log")["text"]
     node.send({"t": "hb", "n": 9})
     assert node.expect("hb")["n"] == 9
+
+
+def packed(modules: dict[str, str]) -> bytes:
+    return zlib.compress(json.dumps(modules).encode())
+
+
+def test_modules_that_come_later_are_there_for_the_worker_and_the_rank_host() -> None:
+    node = NodeSide(sources=bootstrap.first_modules())
+    node.listen()
+    try:
+        node.expect("hello")
+        node.ship(b"rubbish")
+        assert "modules that make no sense were ignored" in node.expect("log")["text"]
+        node.ship(packed({"fabtui_probes.registry": EXTRA["fabtui_probes.registry"], "fill": os.urandom(99_999).hex()}))
+        node.send({"t": "hb", "n": 1})
+        node.expect("hb", n=1)
+        node.send(probe(2, "echo", word="w"))
+        assert node.expect("result", id=2)["value"]["args"] == {"word": "w"}
+        node.send({"t": "spawn", "argv": None, "env": {}, "config": {}})
+        assert "fabtui_probes.rankhost" in node.expect("exit")["stderr"]
+        node.ship(packed({"fabtui_probes.rankhost": EXTRA["fabtui_probes.rankhost"]}))
+        spawn_rank_host(node)
+        node.send({"t": "rank", "m": {"op": "hello"}})
+        assert node.expect("rank")["m"] == {"op": "hello", "echoed": True}
+    finally:
+        node.end()
 
 
 def test_no_frame_ends_the_link(node: NodeSide) -> None:

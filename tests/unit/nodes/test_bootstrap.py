@@ -1,3 +1,4 @@
+import ast
 import json
 import shlex
 import subprocess
@@ -26,6 +27,10 @@ MODULES = {
 }
 
 
+def packed(word: str) -> bytes:
+    return bootstrap.Payload(MODULES).packed({"word": word}, "entry")
+
+
 def run(command: str, data: bytes, **environment: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         ["/bin/sh", "-c", command], input=data, capture_output=True, timeout=60, env=environment or None, check=False
@@ -33,7 +38,7 @@ def run(command: str, data: bytes, **environment: str) -> subprocess.CompletedPr
 
 
 def test_the_payload_is_what_the_first_stage_reads_and_no_more() -> None:
-    data = bootstrap.payload({"word": "caf\u00e9"}, "entry", MODULES)
+    data = packed("caf\u00e9")
     length = int(data[:8], 16)
     assert len(data) == 8 + length
     assert json.loads(zlib.decompress(data[8:])) == {
@@ -56,13 +61,43 @@ def test_everything_a_node_needs_is_sent() -> None:
             assert modules[name] == file.read_text()
     assert {"fabtui_probes", "fabtui_probes.boot", "fabtui_probes.engines", "pynvml"} <= set(modules)
     assert not any(name.startswith("fabtui.") for name in modules)
-    first, second = bootstrap.payload({"node": "a"}), bootstrap.payload({"node": "b"})
+
+
+def test_modules_are_packed_once_for_many_configurations() -> None:
+    payload = bootstrap.Payload(bootstrap.first_modules())
+    first, second = payload.packed({"node": "a"}), payload.packed({"node": "b"})
     assert first != second
-    assert json.loads(zlib.decompress(second[8:]))["config"] == {"node": "b"}
+    for data, node in ((first, "a"), (second, "b"), (payload.packed({"node": "a"}), "a")):
+        found = json.loads(zlib.decompress(data[8:]))
+        assert found["config"] == {"node": node}
+        assert found["entry"] == bootstrap.ENTRY
+        assert found["modules"] == bootstrap.first_modules()
+
+
+def imported_by(source: str) -> set[str]:
+    """Return the modules of the node side that a module imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found & set(bootstrap.node_modules())
+
+
+def test_no_part_imports_what_comes_after_it() -> None:
+    order = {None: 0, "looks": 1, "ranks": 2}
+    for name, source in bootstrap.node_modules().items():
+        for other in imported_by(source):
+            assert order[bootstrap.part_of(other)] <= order[bootstrap.part_of(name)], f"{name} imports {other}"
+    assert bootstrap.part_of("fabtui_probes.inventory") == bootstrap.part_of("fabtui_own.mine") == "looks"
+    assert bootstrap.part_of("fabtui_probes.rankhost") == bootstrap.part_of("fabtui_probes.engines.gloo") == "ranks"
+    first = {name for name in bootstrap.node_modules() if bootstrap.part_of(name) is None}
+    assert first == set(bootstrap.first_modules())
 
 
 def test_bytes_that_come_one_by_one_are_waited_for() -> None:
-    data = bootstrap.payload({"word": "w"}, "entry", MODULES)
+    data = packed("w")
     process = subprocess.Popen(
         ["/bin/sh", "-c", bootstrap.command(sys.executable)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
     )
@@ -75,20 +110,20 @@ def test_bytes_that_come_one_by_one_are_waited_for() -> None:
 
 
 def test_the_first_stage_ends_when_its_sender_goes() -> None:
-    data = bootstrap.payload({"word": "w"}, "entry", MODULES)
+    data = packed("w")
     for part in (b"", data[:4], data[:100]):
         assert run(bootstrap.command(sys.executable), part).returncode == 3
 
 
 def test_the_shell_becomes_the_interpreter(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
-    data = bootstrap.payload({"word": "w"}, "entry", MODULES)
+    data = packed("w")
     done = run(f"echo $$ > {pid}; " + bootstrap.command(sys.executable), data)
     assert done.stdout.split(b"|")[0].decode() == pid.read_text().strip()
 
 
 def test_interpreters_are_tried_in_turn_and_named_when_none_is_there() -> None:
-    data = bootstrap.payload({"word": "w"}, "entry", MODULES)
+    data = packed("w")
     found = run(bootstrap.command(None, ("no-such-python", "/nor/this", sys.executable)), data)
     assert found.returncode == 0
     missing = run(bootstrap.command(None, ("no-such-python", "nor-this")), data)
@@ -98,7 +133,7 @@ def test_interpreters_are_tried_in_turn_and_named_when_none_is_there() -> None:
 
 def test_a_home_relative_interpreter(tmp_path: Path) -> None:
     (tmp_path / "py thon").symlink_to(sys.executable)
-    data = bootstrap.payload({"word": "w"}, "entry", MODULES)
+    data = packed("w")
     assert run(bootstrap.command("~/py thon"), data, HOME=str(tmp_path), PATH="/usr/bin:/bin").returncode == 0
 
 
@@ -127,7 +162,7 @@ def test_an_old_interpreter_says_so_or_hands_over() -> None:
     assert alone.returncode == 127
     assert b"3.6 is too old" in alone.stderr
     argv = ["-c", bootstrap.BOOT, "no-such-python", sys.executable]
-    data = bootstrap.payload({"word": "w"}, "entry", MODULES)
+    data = packed("w")
     over = subprocess.run(
         [sys.executable, "-c", old.format(argv)], input=data + b"f", capture_output=True, timeout=60, check=False
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import re
 import sys
 import textwrap
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,12 @@ import pytest
 from fabtui.diagnosis.preflight import preflight
 from fabtui.fabric.model import Model
 from fabtui.nodes import bootstrap
+from fabtui.nodes.cargo import Cargo
 from fabtui.session import ownprobes
 from fabtui.session.live import LiveFeed
 from fabtui.session.looks import PREFLIGHT
 from fabtui.session.options import SessionOptions
-from fabtui_probes import boot, own
+from fabtui_probes import boot, own, protocol
 
 ROOT = Path(__file__).resolve().parents[3]
 GOOD = "def run(args, emit, deadline):\n    return {'a': 1}\n"
@@ -247,6 +250,9 @@ async def test_one_that_hangs_costs_its_deadline_alone(tmp_path: Path, monkeypat
     assert looks["hangs"]["problem"] == "it did not end within 0.5 s"
 
 
-def test_they_travel_with_the_payload() -> None:
-    more = (("fabtui_own.x", "y = 1"),)
-    assert bootstrap.payload({}, more=more) != bootstrap.payload({})
+async def test_they_travel_with_the_probes() -> None:
+    cargo = Cargo(bootstrap.ENTRY, None, (("fabtui_own.x", "y = 1"),))
+    pieces = protocol.Decoder(pieces=True).feed(b"".join(await cargo.pieces("looks")))
+    modules = json.loads(zlib.decompress(b"".join(piece["piece"] for piece in pieces)))
+    assert modules["fabtui_own.x"] == "y = 1"
+    assert "fabtui_probes.own" in modules
