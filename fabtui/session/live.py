@@ -31,6 +31,8 @@ from fabtui.session.watch import Watch
 SETTLE = 3.0
 #: How long ending may take, whatever the nodes do.
 CLOSE_DEADLINE = 8.0
+#: How long the end of a sweep waits for looks at counters that are under way, in seconds.
+COUNTED_WITHIN = 1.0
 
 
 class _Closing(Exception):
@@ -376,6 +378,9 @@ class LiveFeed:
         self._first_done.set()
 
     async def _end(self) -> None:
+        if self._sweep is not None:
+            # What was counted belongs to the tests that are over now.
+            await self._sweep.counting.settle(COUNTED_WITHIN)
         self._pump.emit(event(Kind.PHASE, name="done", total=0))
         await self._pump.flush()
         code = exit_code(self.model)

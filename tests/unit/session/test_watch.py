@@ -17,6 +17,7 @@ from fabtui.session import watch
 from fabtui.session.journal import read_events
 from fabtui.session.live import LiveFeed
 from fabtui.session.options import SessionOptions
+from fabtui.session.remote import Remote
 from fabtui.session.watch import Round, is_suspect, rate_for
 from tests.unit.session.fakenodes import FakeNodes, Script
 
@@ -269,3 +270,30 @@ async def test_nodes_are_looked_at_again_when_that_is_asked_for() -> None:
         assert len([m for m in nodes.links["a"].sent if m["t"] == "probe"]) == before[0]
     finally:
         await feed.close()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_what_was_counted_comes_before_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = Remote.probe
+
+    async def late(remote: Remote, name: str, *args: Any, **named: Any) -> Any:
+        value = await ask(remote, name, *args, **named)
+        if name == "counters":
+            await asyncio.sleep(0.2)
+        return value
+
+    monkeypatch.setattr(Remote, "probe", late)
+    counters = [{"hca": {"mlx5_0/1": {"port_xmit_data": n}}, "net": {}, "nvlink": {}} for n in range(100)]
+    feed, _ = _feed(Script({"a": 2}, counters={"a": [*counters]}), record=tmp_path / "r.jsonl.gz")
+    try:
+        await feed.run()
+        feed.watch(True)
+        await _until(lambda: _attempts(feed.model) >= 2 * 4)
+        feed.watch(False)
+        await _until(lambda: feed.model.exit_code == 0)
+        await asyncio.sleep(0.4)
+    finally:
+        await feed.close()
+    kinds = [e["kind"] for e in read_events(tmp_path / "r.jsonl.gz")]
+    assert kinds.count(Kind.COUNTERS) >= 2
+    assert kinds[-1] == Kind.END
