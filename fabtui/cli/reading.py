@@ -5,11 +5,16 @@ from __future__ import annotations
 from fabtui.cli.layout import LONG_UNIT, Layout, cut, wrapped
 from fabtui.cli.summary import ASCII, UNICODE, summary
 from fabtui.cli.trouble import trouble
+from fabtui.diagnosis.errormeanings import meaning_of
 from fabtui.fabric.text import clean, one_line
 from fabtui.reading.result import Result
 
 #: How much of a text that nobody knows is shown.
 _RAW_LINES = 20
+#: Kinds that hold errors of NCCL; so many of their warnings are looked at, and so many meanings are told.
+_LOGS = ("nccl-log", "torch-log", "nccl-tests", "megatron-log", "all_reduce_bench")
+_MOST_WARNINGS = 200
+_MOST_MEANINGS = 4
 #: What --json holds and people do not want to see: a chosen part or a matrix stands for it.
 _TOO_MUCH = {"ping-csv": ("rows",), "p2p-test": ("pairs",)}
 
@@ -35,6 +40,7 @@ def text_of(result: Result, width: int, plain: bool = False) -> str:
         )
         lines += _trouble(result, width, plain)
     lines += _section("warnings", result.warnings, width)
+    lines += _section("what that means", _meanings(result), width)
     lines += _section("not understood", result.unknown, width)
     if not result.known:
         lines += _raw(result.source.text, width)
@@ -56,7 +62,23 @@ def _trouble(result: Result, width: int, plain: bool) -> list[str]:
         return []
     found = model([result])
     parts = [part for part in trouble(found, ASCII if plain else UNICODE) if part]
-    return [line for part in parts for line in ("", *(f"  {cut(one, width - 2)}" for one in part))]
+    return [
+        line for part in parts for line in ("", *(f"  {cut(one, width - 2)}" for one in "\n".join(part).splitlines()))
+    ]
+
+
+def _meanings(result: Result) -> list[str]:
+    """Return what the errors of a log of NCCL or of what uses it mean, each once, with what to type on the node."""
+    if result.kind not in _LOGS:
+        return []
+    first = result.values.get("first_cause")
+    texts = [*([first] if isinstance(first, str) else []), *result.warnings]
+    found = dict.fromkeys(meaning for text in texts[:_MOST_WARNINGS] if (meaning := meaning_of(text)) is not None)
+    told = []
+    for meaning in list(found)[:_MOST_MEANINGS]:
+        typed = dict.fromkeys(command for _, command in meaning.commands if "{" not in command)
+        told.append(meaning.text + (f"; next: {', '.join(typed)}" if typed else ""))
+    return told
 
 
 def _section(title: str, texts: list[str], width: int) -> list[str]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from fabtui.cli.capped import capped
 from fabtui.cli.numbers import size_text, value_text
 from fabtui.diagnosis.causes import pair_causes
+from fabtui.diagnosis.errormeanings import measured_meaning
 from fabtui.diagnosis.layers import rail_isolation, words
 from fabtui.diagnosis.mesh import mesh_findings
 from fabtui.diagnosis.meshways import key_of
@@ -144,6 +145,8 @@ def _bad_line(model: Model, group: list[Measurement], signs: Signs, notes: PortN
         about.append(f"{value_text(m.value)}{of} {m.unit}")
     if m.error:
         about.append(one_line(m.error, 300))
+    if (meaning := measured_meaning(m)) is not None:
+        about.append(f"means: {meaning.text}")
     if m.made and "made by the lab" not in (m.error or ""):
         about.append("made by the lab")
     if m.layer in (Layer.P2P, Layer.WORLD) and (told := words(model, m.src, m.dst)) is not None:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from fabtui.diagnosis.crossings import crossings
+from fabtui.diagnosis.errormeanings import meant
 from fabtui.diagnosis.layers import RailIsolation
 from fabtui.diagnosis.linkstates import link_causes
 from fabtui.diagnosis.meshcauses import mesh_causes
@@ -31,6 +32,7 @@ _MOST_NAMED = 6
 #: Reasons for untested pairs, and pairs with notable times, that are told.
 _MOST_REASONS = 4
 _MOST_SPREADS = 2
+_MOST_COMMANDS = 4
 #: So many cells of a cause are asked for what looks tell of their ports.
 _MOST_ASKED = 64
 #: The weight of a node that is gone.
@@ -119,8 +121,11 @@ class _Search:
         explained = frozenset(cells)
         for pair in explained:
             self.left.pop(pair, None)
-        told = [*evidence, *self._known(explained), *self._relayed(explained)]
-        self.found.append(Cause("bad", title, explained, tuple(told), tuple(commands), more))
+        means, first = meant(self.model, explained)
+        told = [*evidence, *means, *self._known(explained), *self._relayed(explained)]
+        # What many pairs have in common is looked at before one of them.
+        following = list(dict.fromkeys([*first, *commands] if len(explained) <= 2 else [*commands, *first]))
+        self.found.append(Cause("bad", title, explained, tuple(told), tuple(following[:_MOST_COMMANDS]), more))
 
     def _known(self, cells: frozenset[Pair]) -> list[str]:
         """Return what looks tell of the ports and cables of most of the cells."""

@@ -79,6 +79,14 @@ def path_commands(model: Model, src: Endpoint, dst: Endpoint, measurement: Measu
     ]
 
 
+def route_ends(model: Model, m: Measurement) -> str | None:
+    """Return the ends of a pair as ``ip route get`` takes them, or None where an address is not known."""
+    a, b = model.number(m.src), model.number(m.dst)
+    ends = (None if a is None else model.endpoints[a].address), (None if b is None else model.endpoints[b].address)
+    here, there = _address(m.src_addr, ends[0]), _address(m.dst_addr, ends[1])
+    return f"{there} from {here}" if here and there else None
+
+
 def within_commands(model: Model, *ends: Endpoint) -> list[str]:
     """Return commands that look at the way between GPUs of a node."""
     if any(end.kind != "gpu" for end in ends):

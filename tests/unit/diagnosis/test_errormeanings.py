@@ -1,0 +1,81 @@
+"""What errors mean: each way in which libraries print one is known, and causes go before what follows from them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from fabtui.diagnosis.causes import causes_of
+from fabtui.diagnosis.errormeanings import MEANINGS, meaning_of
+from fabtui.fabric.events import Kind, event
+from fabtui.fabric.measurement import Layer, Measurement, Verdict
+from tests.unit.diagnosis.test_causes import dead_if, fabric
+
+COMPLETION = "NET/IB : Got completion from peer 10.2.0.5<33092> with "
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (COMPLETION + "error 12, opcode 1, len 0, vendor err 129", "RETRY_EXC"),
+        (COMPLETION + "status=12 opcode=0 len=0 vendor err 129 (Recv) localGid fe80:: hca mlx5_10", "RETRY_EXC"),
+        (COMPLETION + "status=IBV_WC_RETRY_EXC_ERR(12) opcode=IBV_WC_SEND(0) vendor_err=129", "RETRY_EXC"),
+        (COMPLETION + "status=13 opcode=0", "RNR_RETRY"),
+        (COMPLETION + "error 4, opcode 0, len 0, vendor err 81", "LOC_PROT"),
+        (COMPLETION + "error 9, opcode 0, len 0, vendor err 138", "MTUs"),
+        (COMPLETION + "status=5 opcode=0", "earlier error"),
+        ("Call to ibv_modify_qp failed with error Connection timed out errno 110", "does not resolve"),
+        (
+            "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_3, curr state INIT",
+            "does not resolve",
+        ),
+        ("Call to ibv_modify_qp failed with 22 Invalid argument, on dev mlx5_0", "NCCL_IB_GID_INDEX"),
+        ("Call to ibv_modify_qp failed with error Network is unreachable", "no IP route"),
+        ("Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory", "memlock"),
+        ("Call to ibv_create_cq failed with error Cannot allocate memory errno 12", "memlock"),
+        ("NET/IB : No device found.", "no RDMA device"),
+        ("Bootstrap : no socket interface found", "NCCL_SOCKET_IFNAME"),
+        ("socketStartConnect: Connect to 10.0.0.2<4> failed : Software caused connection abort", "not answered"),
+        ("connect: n1:0: connect to 10.0.0.1:39505: Connection refused", "nothing listens"),
+        ("Cuda failure 802 'system not yet initialized'", "Fabric Manager"),
+        ("Cuda failure 2 'out of memory'", "another process"),
+        ("socketProgress: Connection closed by remote peer node1<57557>", "the other process"),
+    ],
+)
+def test_errors_are_known_in_the_words_of_their_libraries(said: str, words: str) -> None:
+    found = meaning_of(said)
+    assert found is not None
+    assert words in found.text
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["", "connect: timed out after 5.0 s", COMPLETION + "error 120", "ibv_modify_qp", "transfer: no first byte came"],
+)
+def test_what_is_not_known_means_nothing(said: str) -> None:
+    assert meaning_of(said, None) is None
+
+
+def test_a_cause_goes_before_what_follows_from_it() -> None:
+    log = f"{COMPLETION}status=5 opcode=0\nConnection closed by remote peer x\n{COMPLETION}status=12 opcode=0"
+    found = meaning_of(log)
+    assert found is not None
+    assert "RETRY_EXC" in found.text
+
+
+def test_long_and_hostile_text_is_looked_at_quickly() -> None:
+    for one in MEANINGS:
+        re.compile(one.pattern)
+    assert meaning_of("Got completion " * 100_000) is None
+    assert meaning_of("ibv_modify_qp failed" + "A" * 1_000_000) is None
+
+
+def test_a_finding_says_what_its_error_means_and_what_to_type() -> None:
+    model = fabric("ab", 2, dead_if(lambda s, d: (s, d) == ("a:0", "b:1")))
+    error = "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_0"
+    row = Measurement(Layer.P2P, "a:0", "b:1", Verdict.FAILED, unit="GB/s", bytes=8, time=3.0, error=error)
+    model.apply(event(Kind.MEASURED, measurements=[row.to_json()], time=3.0))
+    (found,) = causes_of(model)
+    assert any(line.startswith("means: the GID of the other NIC does not resolve") for line in found.evidence)
+    assert found.next[:2] == ("ssh a ip route get 10.1.0.2 from 10.0.0.1", "ssh a ip neigh")
