@@ -101,31 +101,25 @@ def _kept(values: Dict[str, Any], *more: str) -> Dict[str, Any]:
     return {name: values[name] for name in ("columns", "rows", "cells", "complete", *more)}
 
 
-def pairs(matrix: Dict[str, Any], kind: str, other: str) -> List[List[Any]]:
-    """Return ``[device, device, word]`` for each unordered pair of two kinds of device (``GPU``, ``NIC``)."""
+def gpu_pairs(matrix: Dict[str, Any]) -> List[List[Any]]:
+    """Return ``[GPU, GPU, word]`` for each unordered pair of GPUs in a matrix."""
     columns, rows, cells = texts(matrix.get("columns")), texts(matrix.get("rows")), matrix.get("cells")
     found: List[List[Any]] = []
     seen = set()
     for row, words in zip(rows, cells if isinstance(cells, list) else []):  # noqa: B905 - Python 3.8 knows no strict=
         for column, word in zip(columns, words if isinstance(words, list) else []):  # noqa: B905
-            ends = (row, column) if _kind(row) == kind else (column, row)
-            if row == column or {_kind(row), _kind(column)} != {kind, other} or frozenset(ends) in seen:
-                continue
-            if kind == other or _kind(ends[0]) == kind:
-                seen.add(frozenset(ends))
-                found.append([ends[0], ends[1], word])
+            ends = frozenset((row, column))
+            if len(ends) == 2 and ends not in seen and row.startswith("GPU") and column.startswith("GPU"):
+                seen.add(ends)
+                found.append([row, column, word])
     return found
-
-
-def _kind(name: str) -> str:
-    return "GPU" if name.startswith("GPU") else "NIC"
 
 
 def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
     """Return what is bad on this node alone: NVLinks that some GPUs have and others lack, GPUs that cannot do P2P."""
     found: List[Dict[str, str]] = []
     matrix = part(value, "matrix")
-    links = [(one, other, nvidia_topo.nvlinks(word)) for one, other, word in pairs(matrix, "GPU", "GPU")]
+    links = [(one, other, nvidia_topo.nvlinks(word)) for one, other, word in gpu_pairs(matrix)]
     counts = sorted(count for _, _, count in links if count)
     if counts and len(counts) * 2 > len(links):
         usual = counts[len(counts) // 2]
@@ -171,19 +165,3 @@ _MEANING = {
 def _some(names: List[str], most: int = 6) -> str:
     more = " and %d more" % (len(names) - most) if len(names) > most else ""
     return ", ".join(names[:most]) + more
-
-
-def closest_nics(value: Dict[str, Any]) -> Dict[str, Optional[List[str]]]:
-    """Return for each GPU the nearest NICs and how near they are: ``{"GPU0": ["PIX", "mlx5_0"]}``."""
-    matrix = part(value, "matrix")
-    names = part(matrix, "nics")
-    nearest: Dict[str, Optional[List[str]]] = {}
-    for gpu, nic, word in pairs(matrix, "GPU", "NIC"):
-        if word not in nvidia_topo.NEAR:
-            continue
-        known = nearest.get(gpu)
-        if known is None or nvidia_topo.NEAR.index(word) < nvidia_topo.NEAR.index(known[0]):
-            nearest[gpu] = known = [word]
-        if known[0] == word:
-            known.append(str(names.get(nic) or nic))
-    return nearest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass
 
 from fabtui.screen.axis import Axis
@@ -146,13 +145,6 @@ def scrolled(first: int, cursor: int, fit: int, size: int, step: int = 1) -> int
     else:
         first = min(first, max(0, size - fit) + step - 1)
     return first - first % step
-
-
-def block_of(axis: Axis, position: int) -> tuple[int, int]:
-    """Return the first seat of a position's node and the one after its last."""
-    at = bisect_right(axis.starts, position) - 1
-    start = axis.starts[at]
-    return start, axis.starts[at + 1] if at + 1 < len(axis.starts) else axis.size
 
 
 def squeeze(text: str, width: int, ellipsis: str) -> str:

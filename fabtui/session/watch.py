@@ -171,8 +171,6 @@ class Watch:
         self._off = asyncio.Event()
         self._off.set()
         self._task: asyncio.Task[None] | None = None
-        #: Whether the tests that run now are its own.
-        self.stepping = False
 
     @property
     def on(self) -> bool:
@@ -199,7 +197,7 @@ class Watch:
     async def stop(self) -> None:
         """End it at once, and what it tests."""
         task, self._task = self._task, None
-        was, self.stepping = self.on, False
+        was = self.on
         self._off.set()
         if task is None or task.done():
             return
@@ -276,19 +274,15 @@ class Watch:
                 return 0
             if self._model.phase.name != PHASE:
                 self._pump.emit(event(Kind.PHASE, name=PHASE, total=0))
-            self.stepping = True
-            try:
-                await self._sweep.ready_again()
-                pairs = order.take(count, self._sweep.bed.ready(), asyncio.get_running_loop().time())
-                dead = [pair for pair in pairs if any(v in _DEAD for v in verdicts_of(self._model, pair))]
-                well = [pair for pair in pairs if pair not in dead]
-                if dead:
-                    await self._sweep.again(dead, DEAD_SHARE)
-                if well:
-                    await self._sweep.again(well)
-                await self._pump.flush()
-            finally:
-                self.stepping = False
+            await self._sweep.ready_again()
+            pairs = order.take(count, self._sweep.bed.ready(), asyncio.get_running_loop().time())
+            dead = [pair for pair in pairs if any(v in _DEAD for v in verdicts_of(self._model, pair))]
+            well = [pair for pair in pairs if pair not in dead]
+            if dead:
+                await self._sweep.again(dead, DEAD_SHARE)
+            if well:
+                await self._sweep.again(well)
+            await self._pump.flush()
             self._tell(order.ended(pairs))
             return len(pairs)
 

@@ -79,7 +79,7 @@ def test_topology() -> None:
         text = nvidia_topo.parse_p2p(printed("topo", "-p2p", letter)).values
         if text["columns"]:
             assert by_nvml["tables"][name]["cells"] == text["cells"], name
-    print("judged:", topology.judge(value), "nearest NICs:", topology.closest_nics(value))
+    print("judged:", topology.judge(value))
 
 
 def test_nvlinks() -> None:

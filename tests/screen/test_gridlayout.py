@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabtui.screen.axis import Axis, Seat
-from fabtui.screen.gridlayout import NUMBER_WIDTH, block_of, lay_out, scrolled, squeeze
+from fabtui.screen.gridlayout import NUMBER_WIDTH, lay_out, scrolled, squeeze
 
 
 def axis_of(nodes: int, per_node: int) -> Axis:
@@ -54,10 +54,7 @@ def test_scrolling_keeps_the_cursor_in_sight_and_moves_little(first: int, cursor
         assert now == first
 
 
-def test_blocks_and_names() -> None:
-    axis = axis_of(3, 4)
-    assert block_of(axis, 5) == (4, 8)
-    assert block_of(axis, 11) == (8, 12)
+def test_long_names_keep_their_end() -> None:
     assert squeeze("gpu-node-0123", 6, "~") == "~-0123"
     assert squeeze("n001", 4, "~") == "n001"
     assert squeeze("n001", 2, "~") == "01"

@@ -49,7 +49,6 @@ _EXCEPTION = re.compile(
     r"|Exception|Interrupt))"
     r"(?:: (.{0,300}))?$"
 )
-_KILLED = re.compile(r"exitcode\s*:\s*(-?\d{1,5}).{0,40}|Signal (\d{1,3}) \((SIG\w{2,8})\) received by PID (\d{1,9})")
 _RENDEZVOUS = re.compile(
     r"RendezvousTimeoutError|DistStoreError|Timed out after \d+ seconds waiting for clients|Connection"
     r" refused.{0,80}TCPStore"

@@ -73,7 +73,7 @@ def test_a_whole_host(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(value["p2p"]) == {"read", "write", "nvlink", "atomics"}
     assert value["p2p"]["read"]["p2p"] is True
     assert value["raw"]["m"] == NEAR
-    assert len(topology.pairs(value["matrix"], "GPU", "GPU")) == 28
+    assert len(topology.gpu_pairs(value["matrix"])) == 28
     assert topology.judge(value) == []
 
 
@@ -143,16 +143,11 @@ def test_a_failing_nvidia_smi(monkeypatch: pytest.MonkeyPatch) -> None:
     assert topology.judge(value) == []
 
 
-def test_the_nearest_nics(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nics_are_named_and_are_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     play(monkeypatch, m=WITH_NICS)
-    value = look()
-    assert topology.closest_nics(value) == {"GPU0": ["PIX", "mlx5_0", "NIC2"], "GPU1": ["PXB", "mlx5_3"]}
-    assert topology.pairs(value["matrix"], "GPU", "NIC")[0] == ["GPU0", "NIC0", "PIX"]
-    assert topology.pairs(value["matrix"], "NIC", "NIC") == [
-        ["NIC0", "NIC1", "SYS"],
-        ["NIC0", "NIC2", "SYS"],
-        ["NIC1", "NIC2", "SYS"],
-    ]
+    matrix = look()["matrix"]
+    assert {nic: matrix["nics"].get(nic) for nic in ("NIC0", "NIC1")} == {"NIC0": "mlx5_0", "NIC1": "mlx5_3"}
+    assert topology.gpu_pairs(matrix) == [["GPU0", "GPU1", "NV18"]]
 
 
 def judged(near: str, **p2p: str) -> list[tuple[str, str, str]]:
@@ -211,4 +206,3 @@ def test_one_pair_that_cannot() -> None:
 )
 def test_any_value_is_judged(value: dict[str, Any]) -> None:
     assert all(set(one) == {"subject", "verdict", "text"} for one in topology.judge(value))
-    topology.closest_nics(value)
