@@ -7,117 +7,9 @@ from typing import Any, NamedTuple
 
 from fabtui.reading import nodelist
 from fabtui.reading.columns import split_table
+from fabtui.reading.formats import slurm_words
 from fabtui.reading.lines import json_value, plain_lines, whole
 from fabtui_probes.formats.base import Format, Notes, Reading
-
-#: What the sign after a node's state means (man sinfo).
-_SIGNS = {
-    "*": "not responding",
-    "~": "powered off",
-    "#": "powering up",
-    "!": "pending power down",
-    "%": "powering down",
-    "$": "in a maintenance reservation",
-    "@": "pending reboot",
-    "^": "rebooting",
-    "-": "planned by backfill",
-}
-_STATES = {
-    "alloc": "allocated",
-    "comp": "completing",
-    "drng": "draining",
-    "drain": "drained",
-    "failg": "failing",
-    "mix": "mixed",
-    "plnd": "planned",
-    "resv": "reserved",
-    "unk": "unknown",
-    "futr": "future",
-}
-_BAD = ("down", "drain", "fail", "unk", "inval", "error", "no_respond", "perfctrs", "not_responding")
-_JOB_STATES = {
-    "PD": "PENDING",
-    "R": "RUNNING",
-    "CG": "COMPLETING",
-    "CD": "COMPLETED",
-    "CA": "CANCELLED",
-    "F": "FAILED",
-    "TO": "TIMEOUT",
-    "NF": "NODE_FAIL",
-    "S": "SUSPENDED",
-    "CF": "CONFIGURING",
-    "OOM": "OUT_OF_MEMORY",
-    "PR": "PREEMPTED",
-    "DL": "DEADLINE",
-    "RQ": "REQUEUED",
-    "ST": "STOPPED",
-}
-_LETTERS = {
-    "sinfo": {
-        "N": "NODELIST",
-        "n": "HOSTNAMES",
-        "P": "PARTITION",
-        "R": "PARTITION",
-        "T": "STATE",
-        "t": "STATE",
-        "G": "GRES",
-        "E": "REASON",
-        "D": "NODES",
-        "a": "AVAIL",
-        "l": "TIMELIMIT",
-        "c": "CPUS",
-        "m": "MEMORY",
-        "f": "AVAIL_FEATURES",
-        "u": "USER",
-        "U": "USER",
-        "H": "TIMESTAMP",
-        "C": "CPUS(A/I/O/T)",
-        "O": "CPU_LOAD",
-        "e": "FREE_MEM",
-        "w": "WEIGHT",
-        "d": "TMP_DISK",
-        "z": "S:C:T",
-    },
-    "squeue": {
-        "i": "JOBID",
-        "A": "JOBID",
-        "j": "NAME",
-        "T": "STATE",
-        "t": "ST",
-        "M": "TIME",
-        "N": "NODELIST",
-        "D": "NODES",
-        "b": "TRES_PER_NODE",
-        "r": "REASON",
-        "R": "NODELIST(REASON)",
-        "u": "USER",
-        "P": "PARTITION",
-        "l": "TIME_LIMIT",
-        "L": "TIME_LEFT",
-        "S": "START_TIME",
-        "e": "END_TIME",
-        "C": "CPUS",
-        "m": "MIN_MEMORY",
-        "Q": "PRIORITY",
-        "a": "ACCOUNT",
-        "q": "QOS",
-        "V": "SUBMIT_TIME",
-        "k": "COMMENT",
-    },
-}
-_KEYS = {
-    "nodelist": "nodelist",
-    "nodelist(reason)": "nodelist_or_reason",
-    "st": "state",
-    "jobid": "job",
-    "stepid": "step",
-    "time_limi": "time_limit",
-    "timelimit": "time_limit",
-    "avail_fe": "features",
-    "alloccpus": "cpus",
-    "exitcode": "exit_code",
-}
-_WHOLE = frozenset({"nodes", "cpus", "memory", "weight", "tmp_disk", "nnodes", "ntasks", "uid"})
 
 
 class _Table(NamedTuple):
@@ -187,7 +79,7 @@ def _tables(lines: list[str], tool: _Tool, notes: Notes) -> list[_Table]:
         at += 1
         if command := _COMMAND.match(line.strip()):
             form = _FORMAT.search(command[2])
-            known = _LETTERS.get(command[1], {})
+            known = slurm_words.LETTERS.get(command[1], {})
             letters = (
                 [known.get(letter, letter) for letter in re.findall(r"%[.\d]*([A-Za-z])", form[1])] if form else None
             )
@@ -231,9 +123,11 @@ def _row(table: _Table, cells: list[str], notes: Notes) -> dict[str, Any] | None
     row: dict[str, Any] = {}
     for name, cell in zip(table.names, cells, strict=False):
         key = re.sub(r"[^a-z0-9_()]+", "_", name.lower()).strip("_")
-        key = _KEYS.get(key, key)
+        key = slurm_words.KEYS.get(key, key)
         value: Any = None if cell in ("", "(null)", "N/A", "n/a", "Unknown") else cell
-        row[key] = whole(value) if key in _WHOLE and value is not None and whole(value) is not None else value
+        row[key] = (
+            whole(value) if key in slurm_words.WHOLE and value is not None and whole(value) is not None else value
+        )
     return row
 
 
@@ -261,7 +155,7 @@ def _parse_sinfo(text: str) -> Reading:
             row["partition"] = default = partition[:-1]
         _node_state(row)
         _count_nodes(row, notes)
-        if any(word in (row.get("state") or "") for word in _BAD):
+        if any(word in (row.get("state") or "") for word in slurm_words.BAD):
             bad.append(f"{row.get('nodelist') or row.get('name') or '?'} {row['state']}")
     for text_of in dict.fromkeys(bad):
         notes.warn(text_of)
@@ -277,8 +171,8 @@ def _node_state(row: dict[str, Any]) -> None:
     found = _STATES_AFTER.match(state.lower())
     assert found is not None
     row["printed_state"] = state
-    row["state"] = _STATES.get(found[1], found[1])
-    row["flags"] = [_SIGNS[found[2]]] if found[2] else []
+    row["state"] = slurm_words.STATES.get(found[1], found[1])
+    row["flags"] = [slurm_words.SIGNS[found[2]]] if found[2] else []
 
 
 def _parse_squeue(text: str) -> Reading:
@@ -295,7 +189,7 @@ def _parse_squeue(text: str) -> Reading:
             )
         state = row.get("state")
         if isinstance(state, str):
-            row["state"] = _JOB_STATES.get(state, state)
+            row["state"] = slurm_words.JOB_STATES.get(state, state)
         _count_nodes(row, notes)
     if not rows:
         notes.warn("no row")
@@ -345,44 +239,8 @@ def _json_rows(text: str, tool: _Tool, notes: Notes) -> list[dict[str, Any]] | N
     return None
 
 
-_JSON_NAMES = {
-    "sinfo": (
-        "name",
-        "state",
-        "state_flags",
-        "reason",
-        "partitions",
-        "gres",
-        "gres_used",
-        "cpus",
-        "alloc_cpus",
-        "real_memory",
-        "alloc_memory",
-        "address",
-        "node",
-        "nodes",
-        "partition",
-        "cluster",
-    ),
-    "squeue": (
-        "job_id",
-        "name",
-        "job_state",
-        "partition",
-        "user_name",
-        "nodes",
-        "node_count",
-        "state_reason",
-        "tres_per_node",
-        "start_time",
-        "time_limit",
-    ),
-    "sacct": ("job_id", "name", "state", "partition", "account", "user", "nodes", "exit_code", "time"),
-}
-
-
 def _json_row(entry: dict[str, Any], tool: _Tool) -> dict[str, Any]:
-    row = {name: _plain(entry[name]) for name in _JSON_NAMES[tool.name] if name in entry}
+    row = {name: _plain(entry[name]) for name in slurm_words.JSON_NAMES[tool.name] if name in entry}
     for name, ours in (("job_id", "job"), ("job_state", "state"), ("user_name", "user"), ("state_reason", "reason")):
         if name in row:
             row[ours] = row.pop(name)
