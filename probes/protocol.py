@@ -3,8 +3,9 @@
 A length with its highest bit set, which only a node takes, is that of a piece of further modules: a byte that says
 whether it is the last one, and part of a compressed JSON object of source texts by dotted name.
 
-Everything a peer sends is untrusted: frames are capped, only plain JSON objects pass, and NaN, infinities and deep
-nesting are refused.
+Everything a peer sends is untrusted: frames are capped, only plain JSON objects pass, and NaN, infinities, numbers that
+no quantity reaches and deep nesting are refused. The sender refuses them as well, so that one bad value costs a probe
+and not the link.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ MAX_FRAME = 4 * 1024 * 1024
 MAX_DEPTH = 24
 MAX_BANNER = 1024 * 1024
 _PIECE = 0x80000000
+#: JSON has integers of any length and ``1e999``; what counts with them would overflow far from where they came in.
+MAX_NUMBER = 1e100
 
 Message = Dict[str, Any]
 
@@ -35,9 +38,10 @@ def encode(message: Message) -> bytes:
     """Return the frame of a message.
 
     Raises:
-        ProtocolError: The message is larger than ``MAX_FRAME`` or holds something JSON cannot say.
+        ProtocolError: The message is larger than ``MAX_FRAME`` or holds something `decode` would refuse.
     """
     try:
+        _check(message)
         body = json.dumps(message, separators=(",", ":"), allow_nan=False).encode("utf-8", "backslashreplace")
     except (TypeError, ValueError, RecursionError) as error:
         raise ProtocolError("cannot encode: %s" % error) from None
@@ -55,26 +59,29 @@ def _refuse_constant(name: str) -> None:
     raise ValueError("%s is not a number" % name)
 
 
-def _depth_ok(value: Any) -> bool:
+def _check(value: Any) -> None:
+    """Raise ProtocolError where values are nested too deep or a number is out of range."""
     level = [value]
     for _ in range(MAX_DEPTH):
         below = []  # type: List[Any]
         for item in level:
             if isinstance(item, dict):
                 below.extend(item.values())
-            elif isinstance(item, list):
+            elif isinstance(item, (list, tuple)):
                 below.extend(item)
+            elif isinstance(item, (int, float)) and not -MAX_NUMBER <= item <= MAX_NUMBER:
+                raise ProtocolError("a number out of range")
         if not below:
-            return True
+            return
         level = below
-    return False
+    raise ProtocolError("nested deeper than %d" % MAX_DEPTH)
 
 
 def decode(body: bytes) -> Message:
     """Return the message in a frame's body.
 
     Raises:
-        ProtocolError: The body is not a JSON object, or is nested too deep.
+        ProtocolError: The body is not a JSON object, is nested too deep, or holds a number that is none.
     """
     try:
         value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
@@ -82,8 +89,7 @@ def decode(body: bytes) -> Message:
         raise ProtocolError("not a frame: %s" % str(error)[:200]) from None
     if not isinstance(value, dict):
         raise ProtocolError("not an object: %s" % type(value).__name__)
-    if not _depth_ok(value):
-        raise ProtocolError("nested deeper than %d" % MAX_DEPTH)
+    _check(value)
     return value
 
 

@@ -15,6 +15,9 @@ from fabtui.session.remote import GRACE
 from fabtui.session.sides import name_ranks
 from fabtui.session.testbed import ABORT_PATIENCE, LAG, TestBed
 
+#: More than any rank has to tell of one errand: a report for each message size.
+_MOST_REPORTS = 256
+
 
 @dataclass(slots=True)
 class Errand:
@@ -46,6 +49,8 @@ class Errand:
 def failure(errand: Errand, reports: dict[int, dict[str, Any] | None], names: Sequence[object]) -> tuple[str, bool]:
     """Return why an errand failed, by the rank that says most, and whether it was a timeout."""
     bad = [(rank, report) for rank, report in reports.items() if report is None or report.get("ok") is not True]
+    if not bad:
+        return "every rank says that it passed, but not every transfer was reported", False
 
     def knows_less(found: tuple[int, dict[str, Any] | None]) -> tuple[bool, bool, bool]:
         # A rank that says why comes before those that only waited for it, were called off, or said nothing.
@@ -141,8 +146,8 @@ class Gathering:
                 # What one rank could not do, the others cannot do together with it.
                 errand.due = min(errand.due, time.monotonic() + LAG)
             self._end_if_through(errand)
-        else:
-            errand.reports.setdefault(rank, []).append(message)
+        elif len(reports := errand.reports.setdefault(rank, [])) < _MOST_REPORTS:
+            reports.append(message)
 
     def _end_if_through(self, errand: Errand) -> None:
         if len(errand.free) == len(errand.ranks) and self._running.pop(errand.number, None) is not None:

@@ -11,13 +11,15 @@ from typing import Any
 
 from fabtui.fabric.endpoint import Endpoint
 from fabtui.fabric.text import one_line
-from fabtui.session.remote import ProbeFailed, Remote
+from fabtui.session.remote import GRACE, ProbeFailed, Remote
 from fabtui.session.store import StoreServer
 
 #: Importing torch and making CUDA contexts takes seconds, on a loaded node many.
 START_DEADLINE = 90.0
 #: A rank host that hangs or dies more often than this is not started again.
 MAX_RESTARTS = 8
+#: Starting its process alone is quick.
+SPAWN_DEADLINE = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +131,10 @@ class RankHost:
     async def _start(self, world: int) -> None:
         self._ready = asyncio.get_running_loop().create_future()
         try:
-            async with asyncio.timeout(START_DEADLINE + 5):
+            async with asyncio.timeout(START_DEADLINE + GRACE):
                 config = {"engine": self._engine.name, "library": self._library}
                 self._standing = False
-                await self.remote.spawn(config, self._engine.env, self._argv, 15.0)
+                await self.remote.spawn(config, self._engine.env, self._argv, SPAWN_DEADLINE)
                 await self.remote.rank(self._init(world))
                 ready = await self._ready
         except ProbeFailed as failed:
@@ -147,7 +149,7 @@ class RankHost:
         self.port = port if isinstance(port, int) else 0
         self.bad_ranks = {
             rank["rank"]: one_line(str(rank.get("error") or "not ready"), 500)
-            for rank in ready.get("ranks", [])
+            for rank in (ready["ranks"] if isinstance(ready.get("ranks"), list) else [])
             if isinstance(rank, dict) and isinstance(rank.get("rank"), int) and rank.get("ok") is not True
         }
 
@@ -214,7 +216,7 @@ class RankHost:
         self.heard = time.monotonic()
         op = message.get("op")
         if op == "store":
-            self._store.handle(message, self.remote.rank)
+            self._store.handle(self.node, message, self.remote.rank)
         elif op == "loaded":
             if self.on_loaded is not None:
                 self.on_loaded()
@@ -223,7 +225,7 @@ class RankHost:
         elif op == "failed":
             text = one_line(f"{message.get('kind', 'failed')}: {message.get('error', '')}", 1000)
             self._settle(lambda ready: ready.set_exception(ProbeFailed("failed", text)))
-        elif self.on_test is not None:
+        elif self.on_test is not None and all(isinstance(message.get(name, 0), int) for name in ("id", "rank")):
             self.on_test(self, message)
 
     def _settle(self, how: Callable[[asyncio.Future[dict[str, Any]]], None]) -> None:

@@ -13,6 +13,9 @@ from fabtui.nodes.link import Link, LinkLost
 #: Added to a deadline that the node keeps itself, before the controller gives up on it.
 GRACE = 5.0
 
+#: A node that prints more than this fills the recording and says nothing new.
+MOST_LINES = 20_000
+
 Part = Callable[[dict[str, Any]], None]
 
 
@@ -67,12 +70,13 @@ class Remote:
         self._probes: dict[int, tuple[asyncio.Future[dict[str, Any]], Part | None]] = {}
         self._spawned: asyncio.Future[dict[str, Any]] | None = None
         self._ranks_live = False
+        self._lines = 0
 
     async def serve(self) -> LinkLost:
         """Take messages until the link ends, and return why it ended. All open probes fail then."""
         try:
             while True:
-                self._take(await self.link.receive())
+                self._take_safely(await self.link.receive())
         except LinkLost as lost:
             self.lost = lost
         for future, _ in self._probes.values():
@@ -80,7 +84,16 @@ class Remote:
         self._probes.clear()
         if self._spawned is not None:
             _fail(self._spawned, ProbeFailed("lost", self.lost.text))
+        if self.lost.kind == "protocol":
+            await self.link.close()
         return self.lost
+
+    def _take_safely(self, message: dict[str, Any]) -> None:
+        try:
+            self._take(message)
+        except Exception as error:
+            # Whatever a node says, and whatever goes wrong with it here: the session of all others goes on.
+            raise LinkLost("protocol", f"a message cannot be read: {type(error).__name__}: {error}") from error
 
     def _take(self, message: dict[str, Any]) -> None:
         kind = message.get("t")
@@ -102,7 +115,11 @@ class Remote:
             if self._ranks_live:
                 self._on_halted(message.get("on") is True)
         elif kind == "log":
-            self._on_log(str(message.get("text", "")))
+            self._lines += 1
+            if self._lines <= MOST_LINES:
+                self._on_log(str(message.get("text", "")))
+            elif self._lines == MOST_LINES + 1:
+                self._on_log(f"{MOST_LINES} lines were printed here; no more of them are kept")
 
     def _take_probe(self, kind: str, message: dict[str, Any]) -> None:
         number = message.get("id")

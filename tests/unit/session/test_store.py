@@ -3,12 +3,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
+from fabtui.session import store as store_module
 from fabtui.session.store import StoreServer
 
 
 async def _ask(store: StoreServer, **request: Any) -> dict[str, Any]:
     answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-    store.handle({"op": "store", "q": 7, **request}, answers.put)
+    store.handle("a", {"op": "store", "q": 7, **request}, answers.put)
     async with asyncio.timeout(5):
         return await answers.get()
 
@@ -51,3 +54,41 @@ async def test_bad_requests_are_answered_and_harm_nothing() -> None:
     assert "full" in (await _ask(store, cmd="set", key="b", value=big))["error"]
     store.forget("a")
     assert (await _ask(store, cmd="set", key="b", value=big))["error"] is None
+
+
+async def test_counts_stay_counts() -> None:
+    store = StoreServer()
+    assert "out of range" in (await _ask(store, cmd="add", key="n", value=1 << 60))["error"]
+    assert "bad request" in (await _ask(store, cmd="add", key="n", value="many"))["error"]
+    assert (await _ask(store, cmd="add", key="n", value=1))["value"] == 1
+
+
+@pytest.mark.parametrize("seconds", ["nan", [], None, -1, 1e99])
+async def test_any_timeout_is_one(seconds: Any) -> None:
+    store = StoreServer()
+    waiting = asyncio.create_task(_ask(store, cmd="get", key="k", timeout=seconds))
+    await _ask(store, cmd="set", key="k", value="dg==")
+    assert (await waiting)["error"] in (None, "timeout")
+
+
+async def test_a_node_that_asks_without_end_keeps_no_other_from_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "MAX_WAITING", 10)
+    store = StoreServer()
+    answers: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    for number in range(30):
+        store.handle("b", {"op": "store", "q": number, "cmd": "get", "key": f"k{number}", "timeout": 600}, answers.put)
+    assert (await _ask(store, cmd="set", key="k", value="dg=="))["error"] is None
+    await _ask(store, cmd="set", key="k3", value="dg==")
+    assert (await answers.get())["q"] == 3
+    await store.close()
+    assert answers.empty()
+
+
+async def test_keys_that_were_waited_for_in_vain_leave_nothing_behind() -> None:
+    store = StoreServer()
+    before = {name: len(value) for name, value in vars(store).items() if isinstance(value, (dict, set))}
+    for number in range(20):
+        assert (await _ask(store, cmd="wait", key=[f"e/{number}/x", "y"], timeout=0.001))["error"] == "timeout"
+    await asyncio.sleep(0)
+    left = {name: len(value) for name, value in vars(store).items() if isinstance(value, (dict, set))}
+    assert left == {**before, "_asking": 1}

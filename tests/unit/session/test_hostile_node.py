@@ -1,0 +1,171 @@
+"""One node that says anything: the session goes on, and what the others measured is whole."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import pkgutil
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import fabtui.session
+from fabtui.fabric.measurement import Layer, Verdict
+from fabtui.fabric.model import Model
+from fabtui.nodes.link import Link
+from fabtui.session import p2p, remote
+from fabtui.session.live import LiveFeed
+from fabtui.session.options import SessionOptions
+from tests.unit.session.fakenodes import FakeLink, FakeNodes, Script
+
+Message = dict[str, Any]
+
+JUNK: list[Any] = [
+    *(None, True, -1, 0, 3, 2**70, 1e99, -0.5, "", "9" * 30, "x\x1b[2J\u202e[red]", "\ud800", "10.0.0.9"),
+    *([], [[]], {}, {"a": []}, [1, "2", None], {"rows": [None, [1], {}]}, ["a", {}]),
+]
+
+
+#: The deadlines of a session that are made short: what the node does not answer is waited for in vain.
+DEADLINES = (
+    *("GRACE", "ABORT_PATIENCE", "LAG", "LOOK_PATIENCE", "SETTLE", "RANKS_SETTLE", "DEADLINE", "INVENTORY_DEADLINE"),
+    *("LOOK_DEADLINE", "CLOCK_DEADLINE", "OPEN_DEADLINE", "START_DEADLINE", "SPAWN_DEADLINE", "CLIENT_DEADLINE"),
+    *("SERVER_DEADLINE", "LISTEN_DEADLINE"),
+)
+
+
+@pytest.fixture(autouse=True)
+def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
+    for found in pkgutil.iter_modules(fabtui.session.__path__):
+        module = importlib.import_module(f"fabtui.session.{found.name}")
+        for name in DEADLINES:
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, 0.4)
+
+
+class TwistedLink(FakeLink):
+    """A link on which each message is twisted before it is received."""
+
+    twist: Callable[[Message], Any]
+
+    async def receive(self) -> Message:
+        twisted: Message = self.twist(await super().receive())
+        return twisted
+
+
+class OneTwisted(FakeNodes):
+    """Nodes of which ``c`` twists what it says."""
+
+    def __init__(self, script: Script, twist: Callable[[Message], Any]) -> None:
+        super().__init__(script)
+        self.twist = twist
+
+    async def open(self, host: str) -> Link:
+        if host != "c":
+            return await super().open(host)
+        link = self.links[host] = TwistedLink(host, self.script)
+        link.twist = self.twist
+        return link
+
+
+async def _run(twist: Callable[[Message], Any]) -> Model:
+    nodes = OneTwisted(Script({"a": 1, "b": 1, "c": 1}), twist)
+    feed = LiveFeed(SessionOptions(hosts=("a", "b", "c"), timeout=0.2), nodes)
+    try:
+        async with asyncio.timeout(90):
+            await feed.run()
+    finally:
+        await feed.close()
+    return feed.model
+
+
+def _others_are_whole(model: Model) -> bool:
+    """Say whether all pairs of the two good nodes were measured and are ok."""
+    found = [m for m in model.measurements() if m.layer is Layer.P2P and not {m.src[0], m.dst[0]} & {"c"}]
+    return len(found) == 2 and {model.verdict(m) for m in found} == {Verdict.OK}
+
+
+def _in_ranks(change: Callable[[Message], Message]) -> Callable[[Message], Message]:
+    return lambda message: {**message, "m": change(message["m"])} if message.get("t") == "rank" else message
+
+
+def _with(op: str, **fields: Any) -> Callable[[Message], Message]:
+    return _in_ranks(lambda m: {**m, **fields} if m.get("op") == op else m)
+
+
+@pytest.mark.parametrize(
+    "twist",
+    [
+        _with("free", id=[]),
+        _with("free", rank={}),
+        _with("side", id={}),
+        _with("reduced", id=[1]),
+        _with("rested", id=[1]),
+        _with("ready", ranks=5),
+        _with("ready", ranks=None),
+        _with("worlded", rows=[]),
+        _with("worlded", rows=[[[], {}, None]], seconds=3, at={}),
+    ],
+    ids=[
+        *("free-id", "free-rank", "side-id", "reduced-id", "rested-id", "ready-number", "ready-null"),
+        *("no-rows", "rows"),
+    ],
+)
+async def test_a_message_with_a_wrong_field_is_that_nodes_trouble_alone(twist: Callable[[Message], Message]) -> None:
+    model = await _run(twist)
+    assert _others_are_whole(model)
+
+
+async def test_what_cannot_be_handled_ends_the_link_of_that_node_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(pair: object, host: Any, message: Message) -> None:
+        if host.node == "c":
+            raise ZeroDivisionError("a mistake of ours")
+        take(pair, host, message)
+
+    take = p2p.PairSweep._take
+    monkeypatch.setattr(p2p.PairSweep, "_take", broken)
+    model = await _run(lambda message: message)
+    assert _others_are_whole(model)
+    assert model.nodes["c"].state == "lost"
+    assert model.nodes["c"].text == "a message cannot be read: ZeroDivisionError: a mistake of ours"
+
+
+async def test_a_node_that_prints_without_end_fills_neither_log_nor_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "MOST_LINES", 5)
+    printed: list[str] = []
+    link = FakeLink("a", Script({"a": 1}))
+    for number in range(50):
+        link._queue.put_nowait({"t": "log", "text": str(number)})
+    link.lose("lost", "gone")
+    nothing: Callable[[Message], None] = lambda message: None  # noqa: E731
+    await remote.Remote(link, nothing, nothing, printed.append).serve()
+    assert printed == ["0", "1", "2", "3", "4", "5 lines were printed here; no more of them are kept"]
+
+
+class Twister:
+    """Puts junk in places chosen by a seed; what makes a message of the protocol stays, as a rule."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.share = self.chance.choice([0.01, 0.03, 0.1, 0.3])
+
+    def __call__(self, message: Message) -> Any:
+        if self.chance.random() < 0.05:
+            twisted = self._twisted(message)
+            return twisted if isinstance(twisted, dict) else {"t": twisted}
+        names = ("value", "m", "error", "text", "code", "signal", "stderr")
+        return {name: self._twisted(part) if name in names else part for name, part in message.items()}
+
+    def _twisted(self, value: Any) -> Any:
+        if self.chance.random() < self.share:
+            return self.chance.choice(JUNK)
+        if isinstance(value, dict):
+            return {name: self._twisted(part) for name, part in value.items() if self.chance.random() >= self.share / 4}
+        return [self._twisted(part) for part in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+async def test_a_node_that_says_anything(seed: int) -> None:
+    assert _others_are_whole(await _run(Twister(seed)))
