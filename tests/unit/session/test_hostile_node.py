@@ -119,7 +119,7 @@ async def test_a_message_with_a_wrong_field_is_that_nodes_trouble_alone(twist: C
 
 
 async def test_what_cannot_be_handled_ends_the_link_of_that_node_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(pair: object, host: Any, message: Message) -> None:
+    def broken(pair: p2p.PairSweep, host: Any, message: Message) -> None:
         if host.node == "c":
             raise ZeroDivisionError("a mistake of ours")
         take(pair, host, message)
