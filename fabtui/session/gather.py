@@ -72,6 +72,7 @@ class Gathering:
         self._bed = bed
         self._running: dict[int, Errand] = {}
         self._wake = asyncio.Event()
+        self._lost: list[RankHost] = []
 
     async def run(self, errands: Sequence[Errand]) -> None:
         """Run errands in their order, as far as their ranks are free; return when all ended."""
@@ -81,6 +82,7 @@ class Gathering:
         pulse = asyncio.create_task(Pulse(self._bed.hosts.values(), self._busy, self._frozen).run())
         waiting = list(errands)
         try:
+            await self._settled(errands)
             while waiting or self._running:
                 waiting = self._start_some(waiting)
                 self._wake.clear()
@@ -94,14 +96,20 @@ class Gathering:
             await asyncio.gather(pulse, return_exceptions=True)
             for host in self._bed.hosts.values():
                 host.on_test = host.on_gone = None
-            await self._revive()
+            await self._leave_down()
 
-    async def _revive(self) -> None:
-        """Start rank hosts anew that died or hung; what they have left is other tests'."""
-        async with asyncio.TaskGroup() as group:
-            for host in self._bed.hosts.values():
-                if host.broken and host.remote.lost is None:
-                    group.create_task(host.restart(len(self._bed.endpoints)))
+    async def _settled(self, errands: Sequence[Errand]) -> None:
+        """Wait for the rank hosts that are needed and were lost in other tests."""
+        nodes = {self._bed.endpoints[rank].node for errand in errands for rank in errand.ranks}
+        hosts = [self._bed.hosts[node] for node in nodes if node in self._bed.hosts]
+        await asyncio.gather(*(host.settled(len(self._bed.endpoints)) for host in hosts))
+
+    async def _leave_down(self) -> None:
+        """End rank hosts that died or hung; the next test that needs one starts it anew."""
+        for host in self._lost:
+            if host.remote.lost is None:
+                host.broken = None
+                await host.leave_down()
 
     def _busy(self) -> set[str]:
         ranks = [rank for errand in self._running.values() for rank in errand.ranks]
@@ -179,6 +187,7 @@ class Gathering:
     def _lose(self, host: RankHost, text: str) -> None:
         """Close what runs on a rank host that is gone; the other ranks are told to stop waiting."""
         host.broken = text
+        self._lost.append(host)
         mine = {endpoint.number for endpoint in host.endpoints}
         for errand in list(self._running.values()):
             lost = mine & set(errand.ranks) - errand.free

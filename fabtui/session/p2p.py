@@ -29,7 +29,8 @@ class PairTest:
         warmup: Messages before them.
         latency_iters: Round trips of 8 bytes.
         deadline: Seconds for the whole meeting; each direction may use half of it.
-        meet: Seconds that a rank waits for the other one to come, at most half of the deadline.
+        meet: Seconds that a rank waits for the other one to come, unless it is the last chance of the pair: then, and
+            at most, half of the deadline.
         both: Whether both directions are also tested at once.
         engine: The engine's name.
     """
@@ -171,7 +172,7 @@ class PairSweep:
                 "warmup": self._test.warmup,
                 "latency_iters": self._test.latency_iters,
                 "deadline": self._test.deadline,
-                "meet": self._test.meet,
+                "meet": self._test.deadline / 2 if self._last_chance else self._test.meet,
                 "both": self._test.both,
             }
             if self._alone:

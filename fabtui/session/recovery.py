@@ -55,6 +55,7 @@ class Recovery:
         names = sorted(nodes)
 
         def loaded() -> None:
+            host.on_loaded = None
             for name in names:
                 other = self._bed.hosts[name]
                 if not self._left and (other is host or other.ready):

@@ -31,12 +31,12 @@ USUAL_BYTES = 256 * MIB
 LATENCY_ITERS = 20
 #: The share of the deadline that a dead pair has when it is tested again: both attempts together cost one deadline.
 DEAD_SHARE = 0.7
-#: The shares of the deadline that ranks wait for each other: at first, where few endpoints meet within milliseconds and
-#: who does not come is waited for again; and when that is done.
+#: The share of the deadline that ranks wait for each other at first, where there are so few endpoints that they meet
+#: within milliseconds; the seconds that they wait at least, as far as the deadline allows. Who does not come is waited
+#: for once more, and longer.
 MEET_SHARE = 0.25
-MEET_AGAIN_SHARE = 0.4
-#: Seconds that they wait at least, as far as the deadline allows.
 MEET_LEAST = 2.0
+MEET_AT_ONCE = 32
 #: Communicators an endpoint may keep before it lets go of them: each holds some memory of its GPU.
 PAIRS_BEFORE_REST = 32
 #: Slow pairs are tested again at most this often; only what stays slow is slow.
@@ -114,8 +114,8 @@ class Trials:
         self._pump.emit(event(Kind.PHASE, name="p2p", total=2 * len(pairs) * max(1, len(self._options.sizes))))
         if self._engine == "gloo":
             pairs = self._without_dead(pairs, dead)
-        # In an arm of a comparison, and where many are dead, nothing is tested again.
-        meet = MEET_SHARE if self._bed.arm is None and len(here) <= MAX_SUSPECTS else 0.5
+        # In an arm of a comparison nothing is tested again.
+        meet = MEET_SHARE if self._bed.arm is None and len(here) <= MEET_AT_ONCE else 0.5
         for size in self._options.sizes or (self._bytes,):
             await self._run_pairs(pairs, size, alone=self._options.isolated, meet=meet)
         if self._bed.arm is None:
@@ -277,7 +277,7 @@ class Trials:
             # Dead pairs move no data, so those that share no endpoint are alone even when they run at once.
             self._pump.log("info", f"dead pairs are tested again, with no other traffic: {len(dead)}")
             size = max(self._options.sizes, default=self._bytes)
-            await self._run_pairs(dead, size, share=DEAD_SHARE, meet=MEET_AGAIN_SHARE)
+            await self._run_pairs(dead, size, share=DEAD_SHARE)
             await self._pump.flush()
         bad = bad_pairs(self._model, swept, (Verdict.FAILED, Verdict.TIMEOUT, Verdict.SLOW))
         if bad and len(bad) <= MAX_SUSPECTS and not self._options.pairs:

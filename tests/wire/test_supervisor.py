@@ -197,6 +197,58 @@ def test_spawn_replaces_a_living_rank_host(node: NodeSide) -> None:
     node.expect("rank")
 
 
+def test_a_process_stands_by_for_the_next_spawn_of_the_same(node: NodeSide) -> None:
+    first = spawn_rank_host(node)["pid"]
+    before = set(living(node.token))
+    node.send({"t": "standby", "on": True, "argv": None, "env": {}, "config": {}})
+    node.send({"t": "standby", "on": True, "argv": None, "env": {}, "config": {}})
+    wait_until(lambda: set(living(node.token)) - before, 10.0, "nothing stands by")
+    (waiting,) = set(living(node.token)) - before
+    node.send({"t": "rank", "m": {"op": "hello"}})
+    assert node.expect("rank")["m"]["echoed"] is True, "the rank host is another one"
+    second = spawn_rank_host(node)["pid"]
+    assert second == waiting
+    assert not {first} & set(living(node.token))
+    node.send({"t": "rank", "m": {"op": "crash"}})
+    assert "engine broke" in node.expect("exit")["stderr"]
+
+
+def test_what_stands_by_is_ended_when_it_is_of_no_use(node: NodeSide) -> None:
+    spawn_rank_host(node)
+    before = set(living(node.token))
+    for useless in ({"t": "standby", "on": False}, {"t": "kill"}):
+        node.send({"t": "standby", "on": True, "argv": None, "env": {}, "config": {"mark": 1}})
+        wait_until(lambda: set(living(node.token)) - before, 10.0, "nothing stands by")
+        node.send(useless)
+        wait_until(lambda: not set(living(node.token)) - before, 10.0, "it still stands by")
+    assert node.expect("exit")["signal"] == 9
+    node.send({"t": "standby", "on": True, "argv": None, "env": {}, "config": {"mark": 1}})
+    node.send({"t": "spawn", "argv": None, "env": {}, "config": {"mark": 2}})
+    node.expect("spawned")
+    assert node.expect("rank")["m"]["config"]["mark"] == 2
+
+
+def test_what_stands_by_and_dies_is_told_when_it_is_wanted(node: NodeSide) -> None:
+    broken = {"argv": ["/no/such/python"], "env": {}, "config": {}}
+    spawn_rank_host(node)
+    node.send({"t": "standby", "on": True, **broken})
+    node.send({"t": "spawn", **broken})
+    ends = [node.expect("exit"), node.expect("exit")]
+    assert [end["signal"] or end["code"] for end in ends] == [9, 127]
+    assert "cannot run /no/such/python" in ends[1]["stderr"]
+    node.send({"t": "standby", "on": True, "argv": "python3", "env": {}, "config": {}})
+    assert "argv is not a list of words" in node.expect("log")["text"]
+
+
+def test_a_rank_host_that_is_stopped_is_told_of(node: NodeSide) -> None:
+    pid = spawn_rank_host(node)["pid"]
+    for number, on in ((signal.SIGSTOP, True), (signal.SIGCONT, False), (signal.SIGSTOP, True)):
+        os.kill(pid, number)
+        assert node.expect("stopped")["on"] is on
+    node.send({"t": "kill"})
+    assert node.expect("exit")["signal"] == 9
+
+
 def test_rank_host_that_cannot_be_started_says_so(node: NodeSide) -> None:
     node.send({"t": "spawn", "argv": ["/no/such/python"], "env": {}, "config": {}})
     end = node.expect("exit")

@@ -29,6 +29,7 @@ class Play(Script):
         lets_go: What a rank host takes to let go of broken communicators.
         faults: Faults of ordered pairs of ranks: ``absent``, ``corrupt``, ``kill`` or ``stop``.
         wrong: Nodes on which no communicator comes about.
+        naps: For how long the rank host of a node is stopped in its first pair, and then goes on.
         tells: Whether supervisors tell of a rank host that is stopped.
         meetings: The pairs under way, by number.
         links: The nodes, by name.
@@ -42,6 +43,7 @@ class Play(Script):
     lets_go: float = 0.0
     faults: dict[Pair, str] = field(default_factory=dict)
     wrong: set[str] = field(default_factory=set)
+    naps: dict[str, float] = field(default_factory=dict)
     tells: bool = True
     meetings: dict[int, Meeting] = field(default_factory=dict)
     links: dict[str, SlowLink] = field(default_factory=dict)
@@ -164,6 +166,8 @@ class SlowLink(FakeLink):
         self.frozen = False
         self.broken = False
         self.deaths = 0
+        self.naps = 0
+        self._deaf = 0.0
         self.standbys = 0
         self._life = 0
         self._loaded: float | None = None
@@ -224,6 +228,13 @@ class SlowLink(FakeLink):
         if self.play.tells:
             self._queue.put_nowait({"t": "stopped", "on": True})
 
+    def _nap(self, seconds: float) -> None:
+        """Be stopped, go on, and then take as long again for an answer, many times over."""
+        loop = asyncio.get_running_loop()
+        self._deaf = loop.time() + 10 * seconds
+        self._queue.put_nowait({"t": "stopped", "on": True})
+        loop.call_later(seconds, self._queue.put_nowait, {"t": "stopped", "on": False})
+
     def _spawn(self) -> None:
         ends = 0.0 if self.dead else self.play.ends
         self._end()
@@ -241,7 +252,7 @@ class SlowLink(FakeLink):
 
     def _rank(self, m: dict[str, Any]) -> None:
         op, loop, life = m["op"], asyncio.get_running_loop(), self._life
-        if self.frozen:
+        if self.frozen or (op == "alive" and self._now() < self._deaf):
             return
         if op == "init":
             self._ranks = [r["rank"] for r in m["ranks"]]
@@ -252,6 +263,9 @@ class SlowLink(FakeLink):
             loop.call_later(load, partial(self._if_alive, life, partial(self.tell, op="loaded")))
             loop.call_later(wait, partial(self._if_alive, life, partial(self.tell, **ready)))
         elif op == "pair":
+            if self.node in self.play.naps and not self.naps:
+                self.naps += 1
+                loop.call_later(0.1, self._nap, self.play.naps[self.node])
             meeting = self.play.meetings.setdefault(m["id"], Meeting(self.play, m))
             for rank in {m["a"], m["b"]} & set(self._ranks):
                 meeting.join(rank, self)

@@ -1,0 +1,166 @@
+"""What a fault costs: how often rank hosts are started, and how many sides of pairs wait for a deadline in vain."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from fabtui.fabric.measurement import Layer, Verdict
+from fabtui.fabric.model import Model
+from fabtui.session import pulse, ranks
+from fabtui.session.live import LiveFeed
+from fabtui.session.options import SessionOptions
+from tests.unit.session.slownodes import Pair, Play, SlowNodes
+
+GPUS = {"a": 4, "b": 4}
+TIMES = {"load": 0.3, "attach": 0.02, "ends": 0.05, "each": 0.04, "lets_go": 0.05}
+Bad = dict[tuple[str, str], tuple[Verdict, str]]
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have silence noticed sooner, as all here is faster than on nodes."""
+    monkeypatch.setattr(pulse, "TICK", 0.02)
+    monkeypatch.setattr(pulse, "PERIOD", 0.1)
+    monkeypatch.setattr(pulse, "HALTED_PATIENCE", 0.06)
+    monkeypatch.setattr(pulse, "PATIENCE", 0.4)
+
+
+async def _run(probes: tuple[str, ...] = ("p2p",), **more: Any) -> tuple[Model, Play, Bad]:
+    play = Play(**{"gpus": GPUS, **TIMES, **more})
+    feed = LiveFeed(SessionOptions(hosts=tuple(play.gpus), timeout=1.0, probes=probes), SlowNodes(play))
+    try:
+        async with asyncio.timeout(60):
+            await feed.run()
+    finally:
+        await feed.close()
+    model = feed.model
+    pairs = {(m.src, m.dst): m for m in model.measurements() if m.layer is Layer.P2P}
+    assert len(pairs) == sum(play.gpus.values()) * (sum(play.gpus.values()) - 1)
+    bad = {pair: (verdict, m.error or "") for pair, m in pairs.items() if (verdict := model.verdict(m)).bad}
+    return model, play, bad
+
+
+def _starts(play: Play) -> dict[str, int]:
+    return {node: link.spawns for node, link in play.links.items()}
+
+
+def _killed(node: str) -> str:
+    return f"the rank host of {node} ended with signal 9"
+
+
+async def test_without_a_fault_nothing_is_started_twice_and_nothing_stands_by() -> None:
+    _, play, bad = await _run()
+    assert not bad
+    assert _starts(play) == {"a": 1, "b": 1}
+    assert play.timeouts == 0
+    assert not any(link.standbys for link in play.links.values())
+
+
+# The pair that was begun first among those that run at once, and one of the others.
+@pytest.mark.parametrize(("way", "starts"), [((0, 4), 2), ((1, 7), 3), ((7, 1), 3)])
+async def test_a_rank_host_that_dies_is_started_again_only_where_something_needs_it(way: Pair, starts: int) -> None:
+    model, play, bad = await _run(faults={way: "kill"})
+    src, dst = (model.endpoints[n] for n in way)
+    verdict, error = bad.pop((str(src), str(dst)))
+    assert not bad
+    assert verdict is Verdict.FAILED
+    assert _killed(src.node) in error
+    assert sorted(_starts(play).values()) == [1, starts]
+    assert play.links[src.node].deaths == 2, "what it does was seen twice, once alone"
+    assert play.timeouts == 0
+    assert model.suspects[str(src), str(dst)].startswith("both ends pass with others")
+
+
+async def test_ends_that_passed_with_others_since_are_not_tested_for_it() -> None:
+    model, _, bad = await _run(faults={(0, 4): "kill"})
+    assert len(bad) == 1
+    counts = {pair: len(model.history(Layer.P2P, *pair)) for pair in ((m.src, m.dst) for m in model.measurements())}
+    assert set(counts.values()) == {1}, "cut off and tested once more is one result; nobody else was tested twice"
+    assert "is started anew" in " ".join(line.text for line in model.log)
+    assert "nothing that is left to do needs it" in " ".join(line.text for line in model.log)
+
+
+async def test_collectives_after_the_pairs_have_all_their_ranks() -> None:
+    model, play, bad = await _run(("p2p", "all_reduce"), faults={(0, 4): "kill"})
+    assert list(bad) == [("a:0", "b:0")]
+    assert _starts(play) == {"a": 3, "b": 1}
+    busbw = [m for m in model.measurements() if m.layer is Layer.BUSBW]
+    assert len(busbw) == 12
+    assert {m.verdict for m in busbw} == {Verdict.OK}
+
+
+async def test_a_process_stands_by_while_the_same_may_happen_again() -> None:
+    _, play, bad = await _run(faults={(1, 7): "kill"})
+    assert len(bad) == 1
+    assert {node: link.standbys for node, link in play.links.items()} == {"a": 1, "b": 1}
+    ended = [m["on"] for m in play.links["b"].sent if m["t"] == "standby"]
+    assert ended == [True, False], "what stood by in vain was ended"
+
+
+@pytest.mark.parametrize("tells", [True, False])
+@pytest.mark.parametrize("way", [(4, 0), (1, 7)])
+async def test_a_rank_host_that_is_stopped_is_found_by_its_silence_not_by_deadlines(way: Pair, tells: bool) -> None:
+    model, play, bad = await _run(faults={way: "stop"}, tells=tells)
+    src, dst = (model.endpoints[n] for n in way)
+    verdict, error = bad.pop((str(src), str(dst)))
+    assert not bad
+    assert verdict is Verdict.TIMEOUT
+    assert error.startswith(f"the rank host of {src.node} is frozen: it answered nothing for ")
+    assert error.endswith("and its process is stopped") == tells
+    assert play.links[src.node].deaths == 2
+    assert max(_starts(play).values()) <= 3
+    assert play.timeouts == 0
+
+
+async def test_a_rank_host_that_goes_on_is_not_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulse, "PATIENCE", 5.0)
+    _, play, bad = await _run(naps={"a": 0.03}, each=0.6)
+    assert not bad
+    assert _starts(play) == {"a": 1, "b": 1}
+    assert play.links["a"].naps == 1
+
+
+async def test_two_faults_of_two_nodes_are_two_bad_cells() -> None:
+    _, play, bad = await _run(faults={(0, 4): "kill", (5, 1): "stop"})
+    assert {pair: verdict for pair, (verdict, _) in bad.items()} == {
+        ("a:0", "b:0"): Verdict.FAILED,
+        ("b:1", "a:1"): Verdict.TIMEOUT,
+    }
+    assert _killed("a") in bad["a:0", "b:0"][1]
+    assert bad["b:1", "a:1"][1].startswith("the rank host of b is frozen")
+    assert sum(_starts(play).values()) <= 5
+
+
+async def test_who_does_not_come_is_waited_for_twice_and_wrong_data_keeps_nobody() -> None:
+    model, play, bad = await _run(faults={(0, 4): "absent", (1, 5): "corrupt", (4, 5): "corrupt"})
+    assert {pair: verdict for pair, (verdict, _) in bad.items()} == {
+        ("a:0", "b:0"): Verdict.TIMEOUT,
+        ("b:0", "a:0"): Verdict.TIMEOUT,
+        ("a:1", "b:1"): Verdict.FAILED,
+        ("b:0", "b:1"): Verdict.FAILED,
+    }
+    assert _starts(play) == {"a": 1, "b": 1}
+    assert play.timeouts == 4, "one side, two directions, two attempts"
+    assert [m.attempts for m in model.history(Layer.P2P, "a:0", "b:0")] == [1, 2]
+
+
+async def test_ranks_that_cannot_connect_keep_nobody_until_a_deadline() -> None:
+    _, play, bad = await _run(wrong={"b"})
+    assert len(bad) == 44
+    assert all(verdict is Verdict.FAILED and "no socket interface" in error for verdict, error in bad.values())
+    assert play.timeouts == 0
+    assert _starts(play) == {"a": 1, "b": 1}
+
+
+async def test_a_rank_host_that_dies_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "MAX_RESTARTS", 1)
+    faults: dict[str, Any] = {"faults": {(0, 4): "kill", (1, 7): "kill", (2, 6): "kill"}}
+    play = Play(GPUS, **{**TIMES, **faults})
+    feed = LiveFeed(SessionOptions(hosts=("a", "b"), timeout=1.0, probes=("p2p",)), SlowNodes(play))
+    await feed.run()
+    await feed.close()
+    assert play.links["a"].spawns == 2
+    assert any("failed 2 times" in why for why in feed.model.untested.values())
