@@ -285,16 +285,17 @@ def memory() -> float:
 
 
 def count_writes(app: Any) -> Callable[[], int]:
-    """Count what the app writes; the function returned gives the bytes since it was called last."""
+    """Count what goes to the terminal; the function returned gives the bytes since it was called last."""
     total = 0
-    write = app._driver.write
+    writer = app._driver._writer_thread
+    write = writer.write
 
     def counted(data: str) -> None:
         nonlocal total
         total += len(data.encode())
         write(data)
 
-    app._driver.write = counted
+    writer.write = counted
 
     def taken() -> int:
         nonlocal total
@@ -338,7 +339,8 @@ def model_child(nodes: int, frames: int) -> dict[str, Any]:
             await done.wait()
 
         async def measure(self) -> None:
-            await asyncio.sleep(1.0)
+            # Until findings, map and panel have settled.
+            await asyncio.sleep(2.0)
             written = count_writes(self)
             self.screen.refresh()
             await self.drawn()
@@ -564,7 +566,7 @@ def main() -> int:
             print(f"         {what:8} {other[what]:7.2f} {unit}, {other[what] / ours[64][what]:.1f} x ours")
     whole = measured("model", 8, frames)
     print(f"app over a model of 64: frame after 1,000 results {whole['thousand_results']:.2f} ms")
-    print(f"                        healthy frame with all that is around the grid {whole['healthy_bytes']} B")
+    print(f"frame of the whole app  {verdict(whole['healthy_bytes'], 8192)}")
     seen = watch_app(2)
     print(f"first frame, ms         {verdict(seen['first_frame'], 250)}")
     print(

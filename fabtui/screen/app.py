@@ -33,6 +33,8 @@ from fabtui.screen.title import lost_nodes
 from fabtui.screen.usersettings import UserSettings
 
 if TYPE_CHECKING:
+    from textual.driver import Driver
+
     from fabtui.session.feed import Feed
 
 #: Seconds after that in which outputs are written, when the terminal is gone.
@@ -102,6 +104,13 @@ class FabricApp(App[int]):
         if self.color_count == "none":
             # Textual alone would leave shades of grey.
             self._filters = [NoColor()]
+
+    def get_driver_class(self) -> type[Driver]:
+        """Return what draws on the terminal, in as few bytes as may be; for browsers it is another one."""
+        kind = super().get_driver_class()
+        from fabtui.screen.driver import CompactDriver
+
+        return CompactDriver if issubclass(CompactDriver, kind) else kind
 
     # -- colours ------------------------------------------------------------------------------------------------------
 
@@ -175,7 +184,10 @@ class FabricApp(App[int]):
         # The first frame is on its way to the terminal in another thread: it must not wait for imports.
         await asyncio.sleep(0.02)
         # What the first frame does not need is brought in now, so that no key has to wait for it.
+        from fabtui.screen.driver import write_compactly
+
         binding_groups()
+        write_compactly(self._driver)
         try:
             feed = self._make_feed()
             self.feed, self.model = feed, feed.model

@@ -9,9 +9,10 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from fabtui.screen.axis import Axis
+from fabtui.screen.codes import RESET
 from fabtui.screen.gridlayout import NUMBER_WIDTH, GridLayout, squeeze
 from fabtui.screen.levels import Glyphs, Slot, cell_text
-from fabtui.screen.strips import RESET, GlyphCells, Palette, ReadyStrip, Runs, half_slot
+from fabtui.screen.strips import GlyphCells, Palette, ReadyStrip, Runs, half_slot
 
 
 @dataclass

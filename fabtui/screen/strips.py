@@ -8,15 +8,14 @@ style changes, and its segments come into being only if something asks for them 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
-from rich._palettes import EIGHT_BIT_PALETTE
 from rich.color import Color, ColorSystem
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
+from fabtui.screen.codes import PLAIN, RESET, Codes, change, codes_of
 from fabtui.screen.levels import Slot
 
 Runs = list[tuple[int, str]]
@@ -32,58 +31,6 @@ def half_slot(upper: int, lower: int) -> int:
     return _HALVES_FROM * (upper + 1) + lower
 
 
-RESET = "\x1b[0m"
-_OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "7": "27"}
-_ATTRIBUTES = (("bold", "1"), ("dim", "2"), ("italic", "3"), ("underline", "4"), ("blink", "5"), ("reverse", "7"))
-
-
-class Codes(NamedTuple):
-    """A style as terminal codes: attributes, foreground, background."""
-
-    attributes: frozenset[str]
-    foreground: str
-    background: str
-
-
-#: Colours of the 256-colour palette that are the same everywhere; half as long to name as by red, green and blue.
-_INDEX = {EIGHT_BIT_PALETTE[index]: index for index in range(16, 256)}
-
-#: What a terminal draws with after a reset.
-_PLAIN = Codes(frozenset(), "39", "49")
-
-
-@lru_cache(4096)
-def codes_of(style: Style, system: ColorSystem | None) -> Codes:
-    """Return the codes of a style for a number of colours; None for none at all."""
-    attributes = frozenset(code for name, code in _ATTRIBUTES if getattr(style, name))
-    return Codes(attributes, _color(style, system, True), _color(style, system, False))
-
-
-def _color(style: Style, system: ColorSystem | None, foreground: bool) -> str:
-    color = style.color if foreground else style.bgcolor
-    if color is None or color.is_default or system is None:
-        return "39" if foreground else "49"
-    index = _INDEX.get(color.triplet) if color.triplet is not None and system is ColorSystem.TRUECOLOR else None
-    if index is not None:
-        return f"{38 if foreground else 48};5;{index}"
-    return ";".join(color.downgrade(system).get_ansi_codes(foreground))
-
-
-def change(before: Codes, after: Codes) -> str:
-    """Return the shortest escape sequence from one style to another, "" when nothing changes."""
-    had, want = before.attributes, after.attributes
-    codes = sorted({_OFF[code] for code in had - want})
-    if "22" in codes:
-        # Ends bold and dim alike.
-        had -= {"1", "2"}
-    codes += sorted(want - had)
-    if before.foreground != after.foreground:
-        codes.append(after.foreground)
-    if before.background != after.background:
-        codes.append(after.background)
-    return f"\x1b[{';'.join(codes)}m" if codes else ""
-
-
 def pack(strip: Strip, system: ColorSystem | None) -> None:
     """Give a strip of segments its terminal text, with codes only for what changes from segment to segment.
 
@@ -93,11 +40,11 @@ def pack(strip: Strip, system: ColorSystem | None) -> None:
     if strip._render_cache is not None:
         return
     parts: list[str] = []
-    now = _PLAIN
+    now = PLAIN
     for text, style, control in strip._segments:
         if control or (style is not None and style.link):
             return
-        want = _PLAIN if style is None else codes_of(style, system)
+        want = PLAIN if style is None else codes_of(style, system)
         if not want.attributes and text.isspace():
             # Blanks have no foreground.
             want = Codes(want.attributes, now.foreground, want.background)
@@ -143,7 +90,7 @@ class Palette:
         self._half_changes: dict[int, str] = {}
         self._glyph_cells: dict[GlyphCells, list[list[str]]] = {}
         #: From a slot's style to another's; the last row, which is row -1, is from a terminal that was reset.
-        self.changes: list[list[str]] = [[change(before, after) for after in codes] for before in (*codes, _PLAIN)]
+        self.changes: list[list[str]] = [[change(before, after) for after in codes] for before in (*codes, PLAIN)]
 
     def style(self, slot: int) -> Style:
         """Return the style of a slot, or that of two in one character."""
@@ -204,7 +151,7 @@ class Palette:
     def _half_change(self, before: int, slot: int) -> str:
         """Return what makes a character of two cells after another one; 0 stands for a terminal that was reset."""
         text, style = self._half(slot)
-        now = codes_of(self._half(before)[1], self.system) if before else _PLAIN
+        now = codes_of(self._half(before)[1], self.system) if before else PLAIN
         return change(now, codes_of(style, self.system)) + text
 
     def ready(self, runs: Iterable[tuple[int, str]]) -> str:

@@ -6,8 +6,12 @@ import re
 from typing import NamedTuple
 
 from rich._palettes import EIGHT_BIT_PALETTE
+from rich.cells import cell_len
 
 _CODE = re.compile(r"\x1b\[([0-9;]*)m")
+_SEQUENCE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])")
+#: Underlined, reversed, struck through: what is seen on a blank.
+_SEEN = {4, 7, 9}
 
 
 class Cell(NamedTuple):
@@ -16,6 +20,109 @@ class Cell(NamedTuple):
     foreground: str
     background: str
 
+    @property
+    def seen(self) -> Cell:
+        """What of it can be seen: a blank has a background alone."""
+        if self.character != " " or self.attributes & _SEEN:
+            return self
+        return Cell(" ", frozenset(), "", self.background)
+
+
+class Pen:
+    """What a terminal draws with, as style codes change it."""
+
+    def __init__(self) -> None:
+        self.attributes: set[int] = set()
+        self.foreground = self.background = "default"
+
+    def take(self, codes: str) -> None:
+        numbers = [int(number or 0) for number in codes.split(";")]
+        while numbers:
+            self._take(numbers.pop(0), numbers)
+
+    def _take(self, number: int, more: list[int]) -> None:
+        if number == 0:
+            self.attributes, self.foreground, self.background = set(), "default", "default"
+        elif number < 10:
+            self.attributes.add(number)
+        elif number == 22:
+            self.attributes -= {1, 2}
+        elif number in (23, 24, 25, 27, 29):
+            self.attributes.discard(number - 20)
+        elif number == 38:
+            self.foreground = _color(more)
+        elif number == 48:
+            self.background = _color(more)
+        elif number == 39:
+            self.foreground = "default"
+        elif number == 49:
+            self.background = "default"
+        elif 30 <= number < 38 or 90 <= number < 98:
+            self.foreground = f"ansi {number % 10 + (8 if number >= 90 else 0)}"
+        elif 40 <= number < 48 or 100 <= number < 108:
+            self.background = f"ansi {number % 10 + (8 if number >= 100 else 0)}"
+        else:
+            raise AssertionError(f"code {number}")
+
+    def draw(self, character: str) -> Cell:
+        return Cell(character, frozenset(self.attributes), self.foreground, self.background)
+
+
+class Page:
+    """What is seen of the cells of a terminal that understands what frames are made of, and nothing else.
+
+    Args:
+        width: Columns.
+        height: Lines.
+        erases: Whether erased cells have the background that is drawn with, or else the default one.
+    """
+
+    def __init__(self, width: int, height: int, *, erases: bool = True) -> None:
+        self.width, self.height, self.erases = width, height, erases
+        self.pen = Pen()
+        self.line = self.column = 0
+        self.cells = [[Cell("#", frozenset(), "", "") for _ in range(width)] for _ in range(height)]
+
+    def feed(self, text: str) -> Page:
+        parts = _SEQUENCE.split(text)
+        for text, numbers, letter in zip(parts[0::3], [*parts[1::3], ""], [*parts[2::3], ""], strict=True):
+            self._write(text)
+            if letter:
+                self._obey(letter, numbers)
+        return self
+
+    def _obey(self, letter: str, numbers: str) -> None:
+        if letter == "m":
+            self.pen.take(numbers)
+        elif letter == "H":
+            line, _, column = numbers.partition(";")
+            self.line, self.column = int(line or 1) - 1, int(column or 1) - 1
+        elif letter == "C":
+            self.column = min(self.column + int(numbers or 1), self.width - 1)
+        elif letter == "K" and not numbers:
+            pen = self.pen if self.erases else Pen()
+            blank = Cell(" ", frozenset(), "", pen.background)
+            self.cells[self.line][self.column :] = [blank] * (self.width - self.column)
+        else:
+            raise AssertionError(f"{numbers}{letter} is no part of a frame")
+
+    def _write(self, text: str) -> None:
+        known: dict[str, Cell] = {}
+        for character in text:
+            if character == "\r":
+                self.column = 0
+                continue
+            if character == "\n":
+                self.line += 1
+                continue
+            assert character >= " ", f"{character!r} is no part of a frame"
+            cell = known.get(character) or known.setdefault(character, self.pen.draw(character).seen)
+            wide = 1 if character.isascii() else cell_len(character)
+            assert self.column + wide <= self.width, "written over the edge"
+            beside = Cell("", frozenset(), "", cell.background)
+            self.cells[self.line][self.column : self.column + wide] = [cell, *[beside] * (wide - 1)]
+            self.column += wide
+
 
 def strip_codes(text: str) -> str:
     return _CODE.sub("", text)
@@ -23,46 +130,25 @@ def strip_codes(text: str) -> str:
 
 def cells_of(text: str) -> list[Cell]:
     """The cells that a terminal would show, blanks without a foreground."""
+    pen = Pen()
     found: list[Cell] = []
-    attributes: set[int] = set()
-    foreground = background = "default"
-    at = 0
-    while at < len(text):
-        code = _CODE.match(text, at)
-        if code is None:
-            seen = foreground if text[at] != " " or attributes & {4, 7} else ""
-            found.append(Cell(text[at], frozenset(attributes), seen, background))
-            at += 1
+    for at, part in enumerate(_CODE.split(text)):
+        if at % 2:
+            pen.take(part)
             continue
-        at = code.end()
-        numbers = [int(number or 0) for number in code.group(1).split(";")]
-        while numbers:
-            number = numbers.pop(0)
-            if number == 0:
-                attributes, foreground, background = set(), "default", "default"
-            elif number < 10:
-                attributes.add(number)
-            elif number == 22:
-                attributes -= {1, 2}
-            elif number in (23, 24, 25, 27):
-                attributes.discard(number - 20)
-            elif number in (38, 48):
-                color = _color(numbers)
-                foreground, background = (color, background) if number == 38 else (foreground, color)
-            elif number in (39, 49):
-                foreground, background = ("default", background) if number == 39 else (foreground, "default")
-            elif 30 <= number < 38 or 90 <= number < 98:
-                foreground = f"ansi {number % 10 + (8 if number >= 90 else 0)}"
-            elif 40 <= number < 48 or 100 <= number < 108:
-                background = f"ansi {number % 10 + (8 if number >= 100 else 0)}"
-            else:
-                raise AssertionError(f"code {number} in {text!r}")
+        for character in part:
+            cell = pen.draw(character)
+            hidden = character == " " and not pen.attributes & _SEEN
+            found.append(cell._replace(foreground="") if hidden else cell)
     return found
 
 
 def _color(numbers: list[int]) -> str:
     if numbers.pop(0) == 5:
-        red, green, blue = EIGHT_BIT_PALETTE[numbers.pop(0)]
+        index = numbers.pop(0)
+        if index < 16:
+            return f"ansi {index}"
+        red, green, blue = EIGHT_BIT_PALETTE[index]
     else:
         red, green, blue = numbers.pop(0), numbers.pop(0), numbers.pop(0)
     return f"#{red:02x}{green:02x}{blue:02x}"
