@@ -68,7 +68,7 @@ class Progress:
             if record.state is not self._states.get(record.name):
                 self._states[record.name] = record.state
                 if record.state.gone:
-                    hint = f" ({record.hint})" if record.hint else ""
+                    hint = f" (next: {record.hint})" if record.hint else ""
                     lines.append(one_line(f"{record.name}: {record.state}: {record.text}{hint}", 300))
         return lines
 

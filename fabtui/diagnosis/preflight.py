@@ -154,7 +154,7 @@ def _missing(model: Model) -> Iterable[str]:
     failed: dict[str, list[str]] = {}
     for record in model.nodes.values():
         if record.state.gone:
-            hint = f" ({record.hint})" if record.hint else ""
+            hint = f" (next: {record.hint})" if record.hint else ""
             yield one_line(f"{record.name}: {record.text or record.state}{hint}", 400)
         elif record.inventory is None:
             yield f"{fold([record.name])}: not looked at yet"

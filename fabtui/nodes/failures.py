@@ -59,7 +59,7 @@ def classify_openssh(node: str, said: str) -> NodeUnreachable | None:
             line = f"the host key of {node} is not known: {line}"
             hint = "compare the fingerprint, then add it (ssh-keyscan), or: --host-key-policy accept-new"
         elif kind == "auth":
-            hint = f"try: ssh {node} true"
+            hint = f"ssh -v {node} true"
         elif kind == "busy":
             line = f"{node} {DROPPED} ({line})"
         return NodeUnreachable(kind, line, hint, text)
@@ -125,4 +125,4 @@ def _refused_login(resolved: Resolved, offer: Offer) -> NodeUnreachable:
     if not offer.keys:
         return NodeUnreachable("auth", f"{text}: no agent and no identity file has a key to offer", "ssh-add -l")
     text += f" with {len(offer.keys)} key{'s' if len(offer.keys) > 1 else ''}"
-    return NodeUnreachable("auth", text, f"try: ssh {resolved.name} true")
+    return NodeUnreachable("auth", text, f"ssh -v {resolved.name} true")

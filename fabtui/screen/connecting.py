@@ -68,7 +68,7 @@ def node_lines(model: Model, record: NodeRecord, glyphs: Glyphs, name_width: int
         line.append((f"  ({one_line(record.backend, 20)})", MUTED))
     lines = [line]
     if record.hint:
-        lines.append([(" " * (name_width + 5), ""), (f"try: {one_line(record.hint, 400)}", "$accent")])
+        lines.append([(" " * (name_width + 5), ""), (f"next: {one_line(record.hint, 400)}", "$accent")])
     if record.note:
         lines.append([(" " * (name_width + 5), ""), (one_line(record.note, 400), "$warning")])
     return lines

@@ -198,7 +198,7 @@ def _gone(model: Model, source: Seat, target: Seat) -> list[list[Part]]:
     for seat in dict.fromkeys((source.node, target.node)):
         record = model.nodes.get(seat)
         if record is not None and record.state.gone and record.hint:
-            lines.append([("try     ", MUTED), (one_line(record.hint, 300), state_style(record.state))])
+            lines.append([("next    ", MUTED), (one_line(record.hint, 300), state_style(record.state))])
     return lines
 
 

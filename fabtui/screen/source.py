@@ -246,7 +246,7 @@ class ModelSource:
             slot = transport_of(cell.text)[0]
         if cell.running:
             slot = Slot.RUNNING
-        elif gone and (slot is Slot.UNTESTED or slot in _FINE):
+        elif gone and (slot in (Slot.UNTESTED, Slot.SKIPPED) or slot in _FINE):
             slot = Slot.GONE
         return slot, cell, share
 

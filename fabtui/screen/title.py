@@ -134,6 +134,10 @@ def title_content(
     if len(plain(left)) + len(plain(right)) + 2 > width and fabric:
         left.pop()
         right = progress(model, elapsed, glyphs, width - len(plain(left)) - 3, counts)
+    if (over := len(plain(left)) + len(plain(right)) + 2 - width) > 0:
+        # How far it is says more than the end of a long list of nodes.
+        name = left[1][0]
+        left[1] = (name[: max(8, len(name) - over - 1)] + glyphs.ellipsis, "bold")
     room = width - len(plain(left)) - len(plain(right))
     return Content.assemble(*left, " " * max(2, room), *right)
 

@@ -281,12 +281,17 @@ class LiveFeed:
             self._pump.log("error", text, name)
         self._changed.set()
 
+    def _by_hand(self, failed: NodeUnreachable, name: str) -> str | None:
+        """Return the login to type where a failure names nothing better; none where ssh could tell no more."""
+        more = failed.kind in ("auth", "banner", "busy", "closed", "protocol", "timeout")
+        return f"ssh -v {shlex.quote(name)} true" if more and self._options.lab is None else None
+
     async def _node(self, name: str, reach: Opener) -> None:
         self._state(name, NodeState.CONNECTING)
         try:
             link = await reach.open(name)
         except NodeUnreachable as failed:
-            self._state(name, NodeState.FAILED, failed.text, failed.hint)
+            self._state(name, NodeState.FAILED, failed.text, failed.hint or self._by_hand(failed, name))
             return
         remote = self._remotes[name] = Remote(
             link,

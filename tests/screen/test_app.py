@@ -38,7 +38,7 @@ async def test_it_starts_with_the_nodes_and_goes_over_to_the_grid(opened: Opened
         assert "4 x H200, 4 data addresses, 4 IB ports, driver 570.124.06" in text
         assert "n002  failed" in text
         assert REFUSED in text
-        assert "try: is sshd running there? ssh -v n002" in text
+        assert "next: is sshd running there? ssh -v n002" in text
         feed.advance()
         app.main.draw()
         await pilot.pause()

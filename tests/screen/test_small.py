@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from fabtui.fabric.events import Kind, event
+from fabtui.fabric.model import Model
 from fabtui.screen.arrangement import LEAST_HEIGHT, LEAST_WIDTH
+from fabtui.screen.levels import Glyphs
+from fabtui.screen.title import title_content
 from tests.screen.conftest import Opened, make_app, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
 from tests.screen.test_run import Terminal
@@ -141,3 +145,14 @@ def test_a_real_terminal_of_60x15_lists_the_worst_pairs() -> None:
     terminal.until("timed out after 5.0 s")
     terminal.press("q")
     assert terminal.end() == 1
+
+
+def test_a_long_list_of_nodes_gives_way_to_how_far_it_is() -> None:
+    model = Model()
+    names = [f"login-{number:02}.example" for number in range(9)]
+    model.apply(event(Kind.START, nodes=names, time=1.0))
+    for name in names[:6]:
+        model.apply(event(Kind.NODE, node=name, state="failed", text="refused", hint=None, backend="", time=1.0))
+    line = title_content(model, ",".join(names), 2.0, Glyphs(False), 80, {}).plain
+    assert line.endswith("connecting 0/9 ready, 6 failed  0:02")
+    assert len(line) <= 80

@@ -70,7 +70,7 @@ def test_without_a_terminal_each_step_is_a_line(make_model: Maker) -> None:
     assert played(session(make_model), io.StringIO()).splitlines() == [
         "start",
         "connect",
-        "n1: failed: refused (is it up?)",
+        "n1: failed: refused (next: is it up?)",
         "warning: n1: a warning",
         "p2p: 56 tests",
         "done",
@@ -84,7 +84,7 @@ def test_on_a_terminal_a_line_is_drawn_over(make_model: Maker, monkeypatch: pyte
     assert "p2p: 1/2 nodes, 1 gone, 1/56 tests, 4 s" in frames
     assert frames[-1] == "", "the live line is taken away at the end"
     assert [frame for frame in frames if frame.endswith("\n")] == [
-        "n1: failed: refused (is it up?)\n",
+        "n1: failed: refused (next: is it up?)\n",
         "warning: n1: a warning\n",
     ]
 

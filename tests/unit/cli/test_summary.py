@@ -306,4 +306,4 @@ def test_nodes_of_which_the_same_is_said_share_a_line(make_model: Maker) -> None
         maker.add("node", node=node, state="ready", text="", hint=None, backend="")
     maker.add("node", node="n03", state="failed", text="no answer on n03", hint="is it up?", backend="")
     text = summary(maker.model())
-    assert "nodes\n  n[00-02,04-11]  ready\n  n03             failed     no answer (is it up?)\n" in text
+    assert "nodes\n  n[00-02,04-11]  ready\n  n03             failed     no answer (next: is it up?)\n" in text

@@ -393,11 +393,25 @@ async def test_what_is_to_be_typed_names_the_ssh_configuration_of_the_session(tm
     feed, nodes = _feed(Script({"a": 1, "b": 1}), ssh_config=config, probes=("ping",))
 
     async def refuse(host: str) -> Any:
-        raise NodeUnreachable("auth", f"{host} does not let me in", f"try: ssh {host} true")
+        raise NodeUnreachable("auth", f"{host} does not let me in", f"ssh -v {host} true")
 
     nodes.open = refuse  # type: ignore[method-assign]
     try:
         await feed.run()
     finally:
         await feed.close()
-    assert feed.model.nodes["a"].hint == f"try: ssh -F '{config}' a true"
+    assert feed.model.nodes["a"].hint == f"ssh -F '{config}' -v a true"
+
+
+async def test_a_login_that_fails_without_advice_names_the_command_that_tells_more() -> None:
+    feed, nodes = _feed(Script({"a": 1, "b": 1}), probes=("ping",))
+
+    async def refuse(host: str) -> Any:
+        raise NodeUnreachable("closed", "the ProxyCommand ended before an SSH banner came")
+
+    nodes.open = refuse  # type: ignore[method-assign]
+    try:
+        await feed.run()
+    finally:
+        await feed.close()
+    assert feed.model.nodes["b"].hint == "ssh -v b true"
