@@ -111,7 +111,8 @@ class Login:
     async def wait_closed(self) -> None:
         """Wait until it is gone, a bounded time. Never raises."""
         with contextlib.suppress(Exception):
-            await asyncio.wait_for(self.connection.wait_closed(), 2.0)
+            async with asyncio.timeout(2.0):
+                await self.connection.wait_closed()
         if self.proxy is not None:
             await self.proxy.wait_closed()
 

@@ -38,7 +38,11 @@ FIRST = (
 #: What follows later: the probes with what they read, and the engines with the rank host.
 Part = Literal["looks", "ranks"]
 #: The parts that a message needs on the node, by its kind and in this order.
-NEEDS: Mapping[str, tuple[Part, ...]] = {"probe": ("looks",), "spawn": ("looks", "ranks")}
+NEEDS: Mapping[str, tuple[Part, ...]] = {
+    "probe": ("looks",),
+    "spawn": ("looks", "ranks"),
+    "standby": ("looks", "ranks"),
+}
 
 #: Seconds the first stage may wait for its payload before it ends itself.
 FIRST_STAGE = 30

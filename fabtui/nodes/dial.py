@@ -116,12 +116,15 @@ class Dialer:
     async def _addresses(self, resolved: Resolved) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
         family = _FAMILIES.get(resolved.family, socket.AF_UNSPEC)
 
-        def look_up() -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
+        def look_up(flags: int) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
             host = resolved.hostname.removeprefix("[").removesuffix("]")
-            found = socket.getaddrinfo(host, resolved.port, family, socket.SOCK_STREAM)
+            found = socket.getaddrinfo(host, resolved.port, family, socket.SOCK_STREAM, flags=flags)
             return [(item[0], item[4]) for item in found]  # type: ignore[misc]
 
-        return await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
+        # An address needs no server to be asked, and so no thread.
+        with contextlib.suppress(socket.gaierror):
+            return look_up(socket.AI_NUMERICHOST)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, look_up, 0)
 
     async def _first(
         self, resolved: Resolved, addresses: list[tuple[socket.AddressFamily, tuple[str, int]]], within: float
@@ -131,7 +134,8 @@ class Dialer:
         share = within / max(1, len(addresses))
         for family, address in addresses:
             try:
-                return await asyncio.wait_for(self._connect(resolved, family, address), share)
+                async with asyncio.timeout(share):
+                    return await self._connect(resolved, family, address)
             except OSError as error:
                 # A host that says no is more to tell than an address of it that is silent.
                 if isinstance(failure, TimeoutError) or not isinstance(error, TimeoutError):

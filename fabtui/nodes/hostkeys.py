@@ -28,6 +28,7 @@ Policy = Literal["strict", "accept-new", "off"]
 
 _FILE_CAP = 256 * 1024 * 1024
 _LOCK_PATIENCE = 2.0
+_HASHED = b"|1|"
 
 
 def policy_for(option: PolicyOption, resolved: Resolved) -> Policy:
@@ -76,9 +77,22 @@ _State = tuple[int, int, int] | None
 
 
 @dataclass(slots=True)
+class Loaded:
+    """A known hosts file.
+
+    Attributes:
+        content: What is in it.
+        hashed: Whether names are hashed there, which are slow to find.
+    """
+
+    content: SSHKnownHosts
+    hashed: bool
+
+
+@dataclass(slots=True)
 class _File:
     state: _State
-    content: asyncio.Future[SSHKnownHosts | None]
+    loaded: asyncio.Future[Loaded | None]
 
 
 def state_of(path: str | int) -> _State:
@@ -90,7 +104,7 @@ def state_of(path: str | int) -> _State:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def load_file(path: str) -> SSHKnownHosts | None:
+def load_file(path: str) -> Loaded | None:
     """Return a parsed known hosts file; lines that are no entries are passed over. None if there is no such file.
 
     Raises:
@@ -105,8 +119,9 @@ def load_file(path: str) -> SSHKnownHosts | None:
     if len(data) > _FILE_CAP:
         raise ValueError("too large")
     text = data.decode("utf-8", "replace")
+    hashed = _HASHED in data
     try:
-        return SSHKnownHosts(text)
+        return Loaded(SSHKnownHosts(text), hashed)
     except ValueError:
         pass
     known = SSHKnownHosts()
@@ -115,7 +130,7 @@ def load_file(path: str) -> SSHKnownHosts | None:
             known.load(line)
         except ValueError:
             continue
-    return known
+    return Loaded(known, hashed)
 
 
 class HostKeys:
@@ -130,6 +145,7 @@ class HostKeys:
         # Matching hashed names costs milliseconds a host and file: neither in the event loop nor in others' pool.
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="known-hosts")
         self._files: dict[str, _File] = {}
+        self._looking: dict[str, asyncio.Future[_State]] = {}
         self._known: dict[tuple[str, str, tuple[str, ...]], Known] = {}
 
     async def known(self, resolved: Resolved) -> Known:
@@ -137,26 +153,38 @@ class HostKeys:
         paths = (*resolved.user_known_hosts, *resolved.global_known_hosts)
         name = lookup_name(resolved)
         key = (name, resolved.hostname.lower(), paths)
-        files = [(path, file) for path in paths if (file := await self._file(path)) is not None]
+        loaded = [(path, file) for path in paths if (file := await self._file(path)) is not None]
         if key not in self._known:
             plain = "" if resolved.host_key_alias else resolved.hostname.lower()
-            loop = asyncio.get_running_loop()
-            found = await loop.run_in_executor(self._threads, match, files, name, plain)
+            files = [(path, file.content) for path, file in loaded]
+            if any(file.hashed for _, file in loaded):
+                loop = asyncio.get_running_loop()
+                found = await loop.run_in_executor(self._threads, match, files, name, plain)
+            else:
+                found = match(files, name, plain)
             self._known.setdefault(key, found)
         return self._known[key]
 
-    async def _file(self, path: str) -> SSHKnownHosts | None:
+    async def _state(self, path: str) -> _State:
+        """Return a file's state. Hosts that are looked up at the same time share one look."""
+        looking = self._looking.get(path)
+        if looking is None or looking.done():
+            looking = asyncio.get_running_loop().run_in_executor(self._threads, state_of, path)
+            self._looking[path] = looking
+        return await asyncio.shield(looking)
+
+    async def _file(self, path: str) -> Loaded | None:
         """Return a file's content, read again when the file changed: the user may mend it while we run."""
         loop = asyncio.get_running_loop()
-        state = await loop.run_in_executor(self._threads, state_of, path)
+        state = await self._state(path)
         known = self._files.get(path)
         if known is None or known.state != state:
-            content = loop.run_in_executor(self._threads, self._load, path, loop)
-            known = self._files[path] = _File(state, content)
+            loaded = loop.run_in_executor(self._threads, self._load, path, loop)
+            known = self._files[path] = _File(state, loaded)
             self._known.clear()
-        return await asyncio.shield(known.content)
+        return await asyncio.shield(known.loaded)
 
-    def _load(self, path: str, loop: asyncio.AbstractEventLoop) -> SSHKnownHosts | None:
+    def _load(self, path: str, loop: asyncio.AbstractEventLoop) -> Loaded | None:
         try:
             return load_file(path)
         except (OSError, ValueError) as error:
@@ -179,11 +207,14 @@ class HostKeys:
         try:
             writing = loop.run_in_executor(self._threads, append, Path(path), line)
             before, after = await asyncio.wait_for(writing, 2 * _LOCK_PATIENCE)
+            # What is seen of it in this moment is not what it is now.
+            self._looking.pop(path, None)
             file = self._files.get(path)
-            content = await file.content if file is not None else None
-            if file is not None and content is not None and file.state == before:
+            loaded = await file.loaded if file is not None else None
+            if file is not None and loaded is not None and file.state == before:
                 # Only this line is new: no need to read a long file again for each new host.
-                content.load(line.decode("ascii"))
+                loaded.content.load(line.decode("ascii"))
+                loaded.hashed |= resolved.hash_known_hosts
                 file.state = after
         except (OSError, TimeoutError) as error:
             reason = one_line(str(error) or "no lock in time", 200)

@@ -17,6 +17,7 @@ from fabtui.nodes.cargo import Cargo
 from fabtui.nodes.framed import FramedLink, Limits
 from fabtui.nodes.gates import Gates, with_retries
 from fabtui.nodes.link import Backend, Link, NodeUnreachable
+from fabtui.nodes.loading import load_asyncssh
 from fabtui.nodes.noise import Explain, explain_end
 from fabtui.nodes.pipe import BytePipe
 from fabtui.nodes.process_pipe import ProcessPipe
@@ -136,6 +137,7 @@ class Reach:
 
     async def _open_ssh(self, host: str, resolved: Resolved) -> Link:
         # asyncssh takes a tenth of a second to import: late, and only where it is used.
+        load_asyncssh()
         from fabtui.nodes.asyncssh_link import ChannelPipe
         from fabtui.nodes.logins import Logins, NeedsOpenSSH
 
@@ -154,6 +156,7 @@ class Reach:
         return await self._start(pipe, host, "asyncssh", explain_end, login.client.banner)
 
     async def _open_openssh(self, host: str, resolved: Resolved | None) -> Link:
+        load_asyncssh()
         from fabtui.nodes.hostkeys import policy_for
         from fabtui.nodes.openssh import SshPipe, argv, explainer
 

@@ -103,6 +103,18 @@ async def test_each_part_goes_once_ahead_of_what_needs_it() -> None:
     await link.close()
 
 
+@pytest.mark.parametrize("kind", ["spawn", "standby"])
+async def test_a_rank_host_needs_everything(kind: str) -> None:
+    pipe = SlowPipe()
+    link = await start(pipe)
+    await link.send({"t": kind})
+    assert pipe.kinds()[-1] == kind
+    looks, ranks = pipe.modules()
+    assert "fabtui_probes.pci" in looks
+    assert "fabtui_probes.rankhost" in ranks
+    await link.close()
+
+
 async def test_heartbeats_pass_between_the_pieces() -> None:
     pipe = SlowPipe(0.02)
     link = await start(pipe, Limits(heartbeat=0.01, send=5.0))

@@ -204,7 +204,9 @@ async def test_gates_bound_logins_and_let_go_of_what_hangs(monkeypatch: pytest.M
 async def test_a_slow_name_server_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     real = socket.getaddrinfo
 
-    def slow(host: str, *more: object) -> object:
+    def slow(host: str, *more: object, flags: int = 0) -> object:
+        if flags & socket.AI_NUMERICHOST:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         if host.startswith("slow"):
             time.sleep(1.0)
             raise socket.gaierror(-3, "Temporary failure in name resolution")
