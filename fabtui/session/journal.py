@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fabtui.fabric.errors import InputError
+from fabtui.fabric.wellformed import check_event
 
 _GZIP = 31
 _CHUNK = 1 << 16
@@ -107,6 +108,7 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
                 raise ValueError("not an event")
             if first and event["kind"] != "start":
                 raise ValueError("does not begin with a start event")
+            check_event(event)
             first = False
             yield event
     except OSError as error:

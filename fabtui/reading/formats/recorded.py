@@ -11,6 +11,7 @@ from typing import Any
 from fabtui.export.formula import unescaped
 from fabtui.export.snapshot import COLUMNS, INTEGERS, NUMBERS, rows
 from fabtui.fabric.model import Model
+from fabtui.fabric.wellformed import check_event
 from fabtui.reading.lines import json_value, number, whole
 from fabtui_probes.formats.base import Format, Notes, Reading
 
@@ -92,6 +93,11 @@ def events(text: str, notes: Notes) -> Iterator[dict[str, Any]]:
             notes.warn("the recording is cut off")
             notes.puzzled(line)
             return
+        try:
+            check_event(event)
+        except ValueError as error:
+            notes.warn(f"event {str(event.get('seq', '?'))[:20]} cannot be used ({str(error)[:100]})")
+            continue
         yield event
 
 
