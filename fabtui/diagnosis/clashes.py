@@ -18,10 +18,10 @@ def clashes(nodes: Sequence[Looked]) -> list[Finding]:
         "address",
         "bad",
         "have the same address {}: what is sent there reaches only one of them",
-        "ip -br addr; arping -D",
+        "ssh {node} ip -br addr",
     )
     found += _shared(
-        nodes, _guids, "guid", "bad", "have the same node GUID {}: the fabric takes them for one", "ibstat; ibdiagnet"
+        nodes, _guids, "guid", "bad", "have the same node GUID {}: the fabric takes them for one", "ssh {node} ibstat"
     )
     found += _shared(
         nodes,
@@ -86,7 +86,9 @@ def _names(nodes: Sequence[Looked]) -> list[Finding]:
         evidence = tuple(
             f"{fold([node.name])}: boot id {boot or 'unknown'}" for node, boot in zip(group, boots, strict=True)
         )
-        found.append(Finding("warn", "hostname", told, _names_of(group), evidence, "hostnamectl set-hostname"))
+        found.append(
+            Finding("warn", "hostname", told, _names_of(group), evidence, f"ssh {fold([group[-1].name])} hostnamectl")
+        )
     return found
 
 
@@ -133,6 +135,13 @@ def _shared(
         if len(machines) > 1:
             groups.setdefault(_names_of(group), []).append(value)
     return [
-        Finding(verdict, subject, told.format(", ".join(values[:3])), names, tuple(values[:20]), command)
+        Finding(
+            verdict,
+            subject,
+            told.format(", ".join(values[:3])),
+            names,
+            tuple(values[:20]),
+            command.replace("{node}", fold(names[:1])),
+        )
         for names, values in groups.items()
     ]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fabtui.fabric.endpoint import Endpoint
-from fabtui.fabric.measurement import Layer, Measurement, Verdict
+from fabtui.fabric.measurement import MESH, Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
 
@@ -79,9 +79,23 @@ def _measured(model: Model, m: Measurement) -> Row:
         src_addr=m.src_addr,
         dst_addr=m.dst_addr,
         attempts=m.attempts,
-        error=m.error,
+        error=m.error or _slow(model, m),
         **{"class": model.class_of(m).value},
     )
+
+
+def _slow(model: Model, m: Measurement) -> str | None:
+    """Return what a slow value was held against: a row has to be understood without all others."""
+    if m.value is None or model.verdict(m) is not Verdict.SLOW:
+        return None
+    if m.verdict is Verdict.SLOW and m.layer in MESH:
+        lost = (m.extra or {}).get("loss")
+        return f"{lost:g} % of packets are lost" if isinstance(lost, (int, float)) and lost > 0 else None
+    median = model.median(m.layer, model.class_of(m))
+    if not median:
+        return None
+    made = " (made by the lab)" if m.made else ""
+    return f"{m.value / median:.2g} of the class median, {median:.3g} {m.unit}{made}"
 
 
 def _untested(model: Model) -> Iterator[Row]:
