@@ -12,7 +12,7 @@ from fabtui.diagnosis.crossings import crossings
 from fabtui.diagnosis.errormeanings import meant
 from fabtui.diagnosis.layers import RailIsolation
 from fabtui.diagnosis.linkstates import link_causes
-from fabtui.diagnosis.meshcauses import mesh_causes
+from fabtui.diagnosis.meshcauses import closed_pairs, mesh_causes
 from fabtui.diagnosis.nextsteps import nic_commands, node_commands, pair_commands, path_commands, within_commands
 from fabtui.diagnosis.ports import PortNotes
 from fabtui.diagnosis.preflight import preflight_causes
@@ -21,6 +21,7 @@ from fabtui.diagnosis.survey import DEAD, Pair, Survey, Tally
 from fabtui.fabric.endpoint import WITHIN_RAIL, Endpoint, PairClass
 from fabtui.fabric.measurement import Layer, Verdict
 from fabtui.fabric.model import Model
+from fabtui.fabric.nodeset import count
 from fabtui.fabric.text import one_line
 
 __all__ = ["Cause", "causes", "causes_of"]
@@ -271,11 +272,15 @@ class _Search:
                 counted[one_line(latest.error, 200)] += 1
         if not counted:
             return []
-        text, count = max(counted.items(), key=lambda item: (item[1], item[0]))
-        return [text if len(counted) == 1 else f"{text} ({count} cells; {len(counted) - 1} other errors)"]
+        text, most = max(counted.items(), key=lambda item: (item[1], item[0]))
+        others = f" ({count(most, 'cell')}; {count(len(counted) - 1, 'other error')})"
+        return [text if len(counted) == 1 else text + others]
 
     def _singles(self) -> None:
         """Tell of dead pairs that nothing larger explains; many with one error as one."""
+        # The mesh tells of addresses between which nothing passes: their pairs are not told again.
+        for pair in [p for p, verdict in self.left.items() if verdict in DEAD and p in closed_pairs(self.model)]:
+            self.left.pop(pair)
         by_error: dict[tuple[str, ...], set[Pair]] = defaultdict(set)
         for pair, verdict in self.left.items():
             if verdict in DEAD:

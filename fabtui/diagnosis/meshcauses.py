@@ -3,31 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from fabtui.diagnosis.mesh import mesh_findings
 from fabtui.diagnosis.meshways import MeshFinding, Subject
 from fabtui.diagnosis.reports import Cause
 from fabtui.diagnosis.scopes import Way
-from fabtui.fabric.measurement import MESH
+from fabtui.fabric.measurement import MESH, Layer
 from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
 
 #: While a layer is being filled, what is missing looks like what is lost.
 _FILLING = frozenset(f"{layer}{again}" for layer in MESH for again in ("", " again"))
-_VERDICTS = {Subject.LATE: "warn", Subject.LOSS: "bad"}
+#: Pings that are dropped while datagrams pass are no trouble for a job.
+_VERDICTS = {Subject.LATE: "warn", Subject.ECHO: "warn"}
 
-_kept: WeakKeyDictionary[Model, tuple[int, list[Cause]]] = WeakKeyDictionary()
+
+class _Known(NamedTuple):
+    version: int
+    causes: list[Cause]
+    closed: frozenset[tuple[str, str]]
+
+
+_kept: WeakKeyDictionary[Model, _Known] = WeakKeyDictionary()
 
 
 def mesh_causes(model: Model) -> list[Cause]:
     """Return what is wrong between addresses; while the mesh is under way, what was found before."""
-    version, found = _kept.get(model, (-1, []))
-    if model.phase.name in _FILLING or version == model.addresses.version:
-        return found
-    found = [_cause(model, finding) for finding in mesh_findings(model)]
-    _kept[model] = (model.addresses.version, found)
-    return found
+    return _known(model).causes
+
+
+def closed_pairs(model: Model) -> frozenset[tuple[str, str]]:
+    """Return the pairs of endpoints between whose addresses nothing passes, or no TCP, or nothing large."""
+    return _known(model).closed
+
+
+def _known(model: Model) -> _Known:
+    known = _kept.get(model, _Known(-1, [], frozenset()))
+    if model.phase.name in _FILLING or known.version == model.addresses.version:
+        return known
+    findings = mesh_findings(model)
+    found = [_cause(model, finding) for finding in findings]
+    closed = {pair for finding in findings for way in _closed_ways(finding) for pair in _pairs(model, way)}
+    known = _kept[model] = _Known(model.addresses.version, found, frozenset(closed))
+    return known
+
+
+def _closed_ways(finding: MeshFinding) -> set[Way]:
+    """Return the ways of a finding on which no data of a pair gets through either."""
+    if finding.subject is Subject.CUT or finding.text.startswith("MTU black hole"):
+        return {way for _, way in finding.cells}
+    return {way for layer, way in finding.cells if finding.subject is Subject.FIREWALL and layer is Layer.TCP}
 
 
 def _cause(model: Model, finding: MeshFinding) -> Cause:

@@ -17,6 +17,7 @@ from fabtui.diagnosis.meshcauses import mesh_causes
 from fabtui.diagnosis.meshways import MeshFinding, Subject, key_of
 from fabtui.diagnosis.scopes import Way
 from fabtui.export.json import as_json
+from fabtui.fabric.events import Kind, event
 from fabtui.fabric.measurement import MESH, Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
 from tests.conftest import ModelMaker
@@ -393,3 +394,27 @@ def test_many_ways_that_have_nothing_in_common_are_one_finding() -> None:
     assert found[-1].text == "nothing passes between addresses of 28 pairs of nodes that have nothing in common"
     assert "neighbour table" in found[-1].evidence[0]
     assert len(found) < 4
+
+
+@pytest.mark.parametrize(("udp", "told"), [(False, 1), (True, 2)])
+def test_a_pair_that_a_firewall_explains_is_not_told_again(udp: bool, told: int) -> None:
+    net = Net(nodes=4, rails=2)
+    net.filters = lambda a, r, b, s: ("udp" if udp else True) if (a, r, b, s) == ("n1", 0, "n3", 0) else False
+    model = net.model()
+    ends = [
+        {"number": 2 * n + r, "node": f"n{n}", "index": r, "kind": "gpu", "rail": r, "address": address(f"n{n}", r)}
+        for n in range(4)
+        for r in range(2)
+    ]
+    model.apply(event(Kind.ENDPOINTS, endpoints=ends, time=9.0))
+    rows = [
+        Measurement(Layer.P2P, str(a), str(b), Verdict.TIMEOUT if dead else Verdict.OK, None if dead else 45.0, "GB/s")
+        for a, b in itertools.permutations(model.endpoints, 2)
+        for dead in [(str(a), str(b)) == ("n1:0", "n3:0")]
+    ]
+    model.apply(event(Kind.MEASURED, measurements=[m.to_json() for m in rows], time=9.0))
+    found = causes_of(model)
+    assert [one.title for one in found if "TCP" not in one.title and "UDP" not in one.title] == (
+        ["n1:0 > n3:0 timeout"] if udp else []
+    )
+    assert len(found) == told
