@@ -25,6 +25,8 @@ _IN_TABLES = frozenset(COLLECTIVES.values())
 #: Widely spread times are listed up to this many; one busy node makes many of them, and CPU ranks are always busy.
 _MOST_NOTABLE = 8
 _MOST_FINDING_LINES = 60
+#: Of many pairs with nothing in common but that they are bad so many are named.
+_MOST_NAMED = 6
 #: A list of more rows than this leaves out what findings tell.
 _LONG = 24
 _MOST_NOTABLE_ON_CPUS = 1
@@ -46,7 +48,7 @@ def trouble(model: Model, signs: Signs) -> list[list[str]]:
     causes = pair_causes(model)
     findings = [_lines_of(one.text, one.evidence, one.next) for one in mesh]
     findings += [
-        _lines_of(f"{one.title} ({count(len(one.cells), 'pair')})", one.evidence, *one.next[:2])
+        _lines_of(f"{one.title} ({count(len(one.cells), 'pair')})", [*one.evidence, *_named(one)], *one.next[:2])
         for one in causes
         if not _single(one)
     ]
@@ -59,6 +61,15 @@ def trouble(model: Model, signs: Signs) -> list[list[str]]:
 def _single(cause: Cause) -> bool:
     """Say whether a cause is about two endpoints alone, of which the list of what is not ok tells everything."""
     return len({frozenset(pair) for pair in cause.cells}) == 1
+
+
+def _named(cause: Cause) -> list[str]:
+    """Name the pairs of a cause whose title only counts them."""
+    if not cause.title[0].isdigit():
+        return []
+    names = [f"{src} > {dst}" for src, dst in sorted(cause.cells)]
+    more = f", and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return [", ".join(names[:_MOST_NAMED]) + more]
 
 
 def _lines_of(title: str, evidence: Iterable[str], *commands: str) -> list[str]:

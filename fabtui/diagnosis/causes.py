@@ -5,11 +5,13 @@ The large causes are looked for first, and a cell that one explains is not expla
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable
 
 from fabtui.diagnosis.crossings import crossings
-from fabtui.diagnosis.errormeanings import meant
+from fabtui.diagnosis.errormeanings import common_error, meant
 from fabtui.diagnosis.layers import RailIsolation
 from fabtui.diagnosis.linkstates import link_causes
 from fabtui.diagnosis.meshcauses import closed_pairs, mesh_causes
@@ -19,17 +21,14 @@ from fabtui.diagnosis.preflight import preflight_causes
 from fabtui.diagnosis.reports import Cause
 from fabtui.diagnosis.survey import DEAD, Pair, Survey, Tally
 from fabtui.fabric.endpoint import WITHIN_RAIL, Endpoint, PairClass
-from fabtui.fabric.measurement import Layer, Verdict
+from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
-from fabtui.fabric.nodeset import count
 from fabtui.fabric.text import one_line
 
 __all__ = ["Cause", "causes", "causes_of"]
 
 #: Of single pairs with the same error so many are told one by one; more are one cause.
 _MOST_SINGLE = 4
-#: Of many pairs so many are named.
-_MOST_NAMED = 6
 #: Reasons for untested pairs, and pairs with notable times, that are told.
 _MOST_REASONS = 4
 _MOST_SPREADS = 2
@@ -62,19 +61,14 @@ def pair_causes(model: Model) -> list[Cause]:
     return _Search(model, Survey(model).finish()).of_pairs()
 
 
-def _named(cells: Iterable[Pair]) -> str:
-    """Return some pairs by name."""
-    names = [f"{src} > {dst}" for src, dst in sorted(cells)]
-    more = f", and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
-
-
 class _Search:
     def __init__(self, model: Model, tally: Tally) -> None:
         self.model = model
         self.tally = tally
         self.left: dict[Pair, Verdict] = dict(tally.bad)
         self.found: list[Cause] = []
+        #: A measurement for each error that was told.
+        self.examples: dict[str, Measurement] = {}
         self.notes = PortNotes(model)
         self.at: dict[str, list[Pair]] = defaultdict(list)
         for pair in self.left:
@@ -122,7 +116,8 @@ class _Search:
         explained = frozenset(cells)
         for pair in explained:
             self.left.pop(pair, None)
-        means, first = meant(self.model, explained)
+        evidence = list(evidence)
+        means, first = meant(self.model, self._example(explained, evidence)) if more < _MOST_OF_ALL else ([], [])
         told = [*evidence, *means, *self._known(explained), *self._relayed(explained)]
         # What many pairs have in common is looked at before one of them.
         following = list(dict.fromkeys([*first, *commands] if len(explained) <= 2 else [*commands, *first]))
@@ -265,16 +260,21 @@ class _Search:
 
     def _errors(self, cells: Iterable[Pair]) -> list[str]:
         """Return the error that most cells have, with how many."""
-        counted: dict[str, int] = defaultdict(int)
-        for pair in cells:
-            latest = self.model.latest(Layer.P2P, *pair) or self.model.latest(Layer.WORLD, *pair)
-            if latest is not None and latest.error:
-                counted[one_line(latest.error, 200)] += 1
-        if not counted:
+        found = common_error(self.model, cells)
+        if found is None:
             return []
-        text, most = max(counted.items(), key=lambda item: (item[1], item[0]))
-        others = f" ({count(most, 'cell')}; {count(len(counted) - 1, 'other error')})"
-        return [text if len(counted) == 1 else text + others]
+        self.examples[found.told] = found.example
+        return [found.told]
+
+    def _example(self, cells: frozenset[Pair], evidence: list[str]) -> Measurement | None:
+        """Return a measurement with the error of some cells: that which their evidence tells, else one of a few."""
+        for line in evidence:
+            if line in self.examples:
+                return self.examples[line]
+        if not any(self.tally.bad.get(pair) in DEAD for pair in itertools.islice(cells, 1)):
+            return None
+        found = common_error(self.model, heapq.nsmallest(_MOST_ASKED, cells))
+        return None if found is None else found.example
 
     def _singles(self) -> None:
         """Tell of dead pairs that nothing larger explains; many with one error as one."""
@@ -288,7 +288,7 @@ class _Search:
         for error, cells in by_error.items():
             unordered = {(min(p), max(p)) for p in cells}
             if len(unordered) > _MOST_SINGLE:
-                self._tell(f"{len(cells)} pairs fail alike", cells, [*error, _named(cells)], self._way(cells))
+                self._tell(f"{len(cells)} pairs fail alike", cells, error, self._way(cells))
         for a, b in sorted({(min(p), max(p)) for p, verdict in self.left.items() if verdict in DEAD}):
             ways = [pair for pair in ((a, b), (b, a)) if self.left.get(pair) in DEAD]
             name = f"{a} - {b}" if len(ways) == 2 else f"{ways[0][0]} > {ways[0][1]}"
@@ -336,7 +336,7 @@ class _Search:
         single = sorted({(min(p), max(p)) for p in self.left})
         if len(single) > _MOST_SINGLE:
             cells = set(self.left)
-            self._tell(f"{len(cells)} pairs are slow", cells, [*self._shares(cells), _named(cells)])
+            self._tell(f"{len(cells)} pairs are slow", cells, self._shares(cells))
             return
         for a, b in single:
             ways = [pair for pair in ((a, b), (b, a)) if pair in self.left]

@@ -9,9 +9,10 @@ from typing import NamedTuple
 from fabtui.diagnosis.nextsteps import on_node, route_ends
 from fabtui.fabric.measurement import Layer, Measurement
 from fabtui.fabric.model import Model
+from fabtui.fabric.nodeset import count
+from fabtui.fabric.text import one_line
 
-#: Of many pairs so many are asked, and of a long log so much is looked at.
-_MOST_ASKED = 8
+#: Of a long log so much is looked at.
 _MOST_TEXT = 20_000
 _SENDER, _RECEIVER = "src", "dst"
 
@@ -184,14 +185,39 @@ def measured_meaning(m: Measurement | None) -> Meaning | None:
     return None if m is None or m.made or not m.error else meaning_of(m.error, m.raw)
 
 
-def meant(model: Model, cells: Iterable[tuple[str, str]]) -> tuple[list[str], list[str]]:
-    """Return what the errors of some pairs mean, as evidence, and the commands that look further."""
-    for src, dst in sorted(cells)[:_MOST_ASKED]:
-        latest = model.latest(Layer.P2P, src, dst) or model.latest(Layer.WORLD, src, dst)
-        found = measured_meaning(latest)
-        if found is not None and latest is not None:
-            return [f"means: {found.text}"], list(_typed(model, found, latest))
-    return [], []
+class CommonError(NamedTuple):
+    """The error that most of some pairs have.
+
+    Attributes:
+        told: It in words, with how many have it where there are others.
+        example: A measurement that has it.
+    """
+
+    told: str
+    example: Measurement
+
+
+def common_error(model: Model, cells: Iterable[tuple[str, str]]) -> CommonError | None:
+    """Return the error that most of some pairs have, None where none has any."""
+    counted: dict[str, int] = {}
+    examples: dict[str, Measurement] = {}
+    for pair in cells:
+        latest = model.latest(Layer.P2P, *pair) or model.latest(Layer.WORLD, *pair)
+        if latest is not None and latest.error:
+            text = one_line(latest.error, 200)
+            counted[text] = counted.get(text, 0) + 1
+            examples.setdefault(text, latest)
+    if not counted:
+        return None
+    text, most = max(counted.items(), key=lambda item: (item[1], item[0]))
+    others = f" ({count(most, 'cell')}; {count(len(counted) - 1, 'other error')})" if len(counted) > 1 else ""
+    return CommonError(text + others, examples[text])
+
+
+def meant(model: Model, m: Measurement | None) -> tuple[list[str], list[str]]:
+    """Return what the error of a measurement means, as evidence, and the commands that look further."""
+    found = measured_meaning(m)
+    return ([], []) if found is None or m is None else ([f"means: {found.text}"], list(_typed(model, found, m)))
 
 
 def _typed(model: Model, found: Meaning, m: Measurement) -> Iterable[str]:

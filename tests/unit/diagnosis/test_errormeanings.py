@@ -79,3 +79,16 @@ def test_a_finding_says_what_its_error_means_and_what_to_type() -> None:
     (found,) = causes_of(model)
     assert any(line.startswith("means: the GID of the other NIC does not resolve") for line in found.evidence)
     assert found.next[:2] == ("ssh a ip route get 10.1.0.2 from 10.0.0.1", "ssh a ip neigh")
+
+
+def test_a_node_that_is_gone_is_not_explained_by_an_error_of_another() -> None:
+    model = fabric("abc", 2, dead_if(lambda s, d: "c" in (s[0], d[0])))
+    error = "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_0"
+    row = Measurement(Layer.P2P, "a:0", "c:1", Verdict.FAILED, unit="GB/s", bytes=8, time=3.0, error=error)
+    model.apply(event(Kind.MEASURED, measurements=[row.to_json()], time=3.0))
+    model.apply(
+        event(Kind.NODE, node="c", state="lost", text="the connection was cut", hint=None, backend="", time=4.0)
+    )
+    assert causes_of(model)[0].title == "c lost"
+    assert causes_of(model)[0].evidence[0] == "the connection was cut"
+    assert not any("means" in line for line in causes_of(model)[0].evidence)
