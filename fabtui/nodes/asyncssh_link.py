@@ -61,7 +61,7 @@ def leave_out_empty_packets(connection: asyncssh.SSHClientConnection) -> None:
         if kind != MSG_IGNORE or not str(connection.get_extra_info("send_cipher")).startswith(_AUTHENTICATED):
             send(kind, *args, handler=handler)
 
-    connection.send_packet = send_packet  # type: ignore[method-assign]
+    connection.send_packet = send_packet  # type: ignore[assignment, method-assign]
 
 
 class Client(asyncssh.SSHClient):
