@@ -45,7 +45,7 @@ def test_a_group_may_ask_its_store_later() -> None:
     recorder: Any = Recorder()
     engine = Engine("127.0.0.1", recorder, None)
     engine.load()
-    task = Task(7, "e1/7/", 5.0, recorder)
+    task = Task(7, "e1/7/", 600.0, recorder)
     group = engine.group(task, "link1/", 0, 2, time.monotonic())
     gc.collect()
     group.set("id", "abc")
