@@ -9,6 +9,7 @@ from fabtui.diagnosis.nextsteps import on_node
 from fabtui.diagnosis.ports import PortTrouble, port_troubles
 from fabtui.diagnosis.reports import Cause
 from fabtui.fabric.leaves import Port
+from fabtui.fabric.looked import dicts
 from fabtui.fabric.model import Model, NodeRecord
 from fabtui.fabric.text import one_line
 
@@ -22,20 +23,15 @@ def link_causes(model: Model) -> list[Cause]:
     return found
 
 
-def _dicts(value: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(value, list):
-        yield from (entry for entry in value if isinstance(entry, dict))
-
-
 def _nvlinks(model: Model, record: NodeRecord) -> Iterator[Cause]:
     """Yield the GPUs of which a link is not active while others are, or counted errors since the session began."""
     before = {
-        (gpu.get("index"), link.get("link")): _counters(link)
-        for gpu in _dicts((record.first_looks.get("nvlink") or {}).get("gpus"))
-        for link in _dicts(gpu.get("links"))
+        _place(gpu, link): _counters(link)
+        for gpu in dicts((record.first_looks.get("nvlink") or {}).get("gpus"))
+        for link in dicts(gpu.get("links"))
     }
-    for gpu in _dicts((record.looks.get("nvlink") or {}).get("gpus")):
-        links = list(_dicts(gpu.get("links")))
+    for gpu in dicts((record.looks.get("nvlink") or {}).get("gpus")):
+        links = dicts(gpu.get("links"))
         dark = [link for link in links if link.get("state") not in (None, "active")]
         name = f"{one_line(record.name, 64)} GPU {one_line(str(gpu.get('index')), 8)}"
         commands = tuple(on_node(record.name, f"nvidia-smi nvlink -{letter}", model) for letter in "se")
@@ -45,13 +41,18 @@ def _nvlinks(model: Model, record: NodeRecord) -> Iterator[Cause]:
             yield Cause("warn", title, evidence=(f"link {numbers}",), next=commands, more=1)
         grown: dict[str, int] = {}
         for link in links:
-            was = before.get((gpu.get("index"), link.get("link")), {})
+            was = before.get(_place(gpu, link), {})
             for counter, value in _counters(link).items():
                 if counter in was and value > was[counter]:
                     grown[counter] = grown.get(counter, 0) + value - was[counter]
         if grown:
             text = ", ".join(f"{counter} +{count}" for counter, count in sorted(grown.items()))
             yield Cause("warn", f"{name}: NVLink errors", evidence=(f"{text} since the start",), next=commands, more=1)
+
+
+def _place(gpu: dict[str, Any], link: dict[str, Any]) -> tuple[str, str]:
+    """Return what tells a link from all others of its node, whatever the node says there."""
+    return str(gpu.get("index")), str(link.get("link"))
 
 
 def _counters(link: dict[str, Any]) -> dict[str, int]:
@@ -79,7 +80,7 @@ def _inactive(model: Model, record: NodeRecord, told: set[Port]) -> Iterator[Cau
     if "ibstat" in record.looks:
         return
     used = {endpoint.nic for endpoint in model.endpoints_of(record.name) if endpoint.nic}
-    for port in _dicts((record.inventory or {}).get("ib")):
+    for port in dicts((record.inventory or {}).get("ib")):
         names = {name for key in ("ca", "netdev") if isinstance(name := port.get(key), str)}
         state, physical = port.get("state"), port.get("phys_state")
         if not used & names or state in (None, "Active") or (port.get("ca"), port.get("port")) in list(told):

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from fabtui.diagnosis.judged import judgements, verdict_of
 from fabtui.fabric.endpoint import Endpoint
-from fabtui.fabric.leaves import Port, dicts, guids_of, ports_of
-from fabtui.fabric.looked import Looked
+from fabtui.fabric.leaves import Port, guids_of, ports_of
+from fabtui.fabric.looked import Looked, dicts
 from fabtui.fabric.model import Model, NodeRecord
 from fabtui.fabric.text import one_line
 from fabtui_probes.portcounts import judge_counts, told_below

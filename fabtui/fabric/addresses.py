@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from fabtui.fabric.endpoint import PairClass
 from fabtui.fabric.ledger import NONE, Ledger
+from fabtui.fabric.looked import dicts
 from fabtui.fabric.measurement import SEVERITY, Layer, Measurement
 
 NodePair = tuple[str, str]
@@ -41,9 +42,9 @@ class AddressLog:
         """Learn where the addresses of a node are, from its inventory."""
         inventory = inventory if isinstance(inventory, dict) else {}
         for listed in ("data_addresses", "down_addresses"):
-            for entry in _dicts(inventory.get(listed)):
+            for entry in dicts(inventory.get(listed)):
                 self._seats[node, str(entry.get("address"))] = _seat(entry.get("rail"), entry.get("nic"))
-        for number, port in enumerate(_dicts(inventory.get("ib"))):
+        for number, port in enumerate(dicts(inventory.get("ib"))):
             self._seats[node, f"{port.get('ca')}:{port.get('port')}"] = _seat(number, port.get("netdev"))
 
     def seat(self, node: str, address: str | None) -> Seat:
@@ -107,10 +108,6 @@ def badness(measurement: Measurement) -> tuple[int, float]:
     """Return what sorts several measurements of a node pair from best to worst."""
     value = measurement.value or 0.0
     return _RANK[measurement.verdict], value if measurement.layer in _MORE_IS_WORSE else -value
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def _seat(rail: Any, nic: Any) -> Seat:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from fabtui.fabric.endpoint import Endpoint
+from fabtui.fabric.looked import dicts
 from fabtui.fabric.records import NodeRecord
 
 #: The looks that tell on which leaf ports hang.
@@ -28,11 +29,6 @@ class Port(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.ca}/{self.number}"
-
-
-def dicts(value: Any) -> list[dict[str, Any]]:
-    """Return the objects of a list; nothing when it is no list."""
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def _text(value: Any) -> str | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from fabtui.fabric.looked import dicts, field, yes
 from fabtui.fabric.text import one_line
 from fabtui.screen.detail import Lines, section, table
-from fabtui.screen.nodetables import dicts, field, text_of
+from fabtui.screen.nodetables import text_of
 from fabtui.screen.words import MUTED
 
 #: So many kinds of reports are shown; the worst come first.
@@ -19,11 +20,11 @@ _USUAL = ("idle", "applications_clocks_setting", "sync_boost", "display_clock_se
 def gpu_state_lines(look: dict[str, Any] | None, load: dict[str, Any] | None) -> Lines:
     """Return the state of each GPU, and its PCIe link as it was when the GPU had work."""
     gpus = dicts((look or {}).get("gpus"))
-    busy = {gpu.get("index"): gpu for gpu in dicts((load or {}).get("gpus")) if gpu.get("busy") is True}
+    busy = {text_of(gpu.get("index")): gpu for gpu in dicts((load or {}).get("gpus")) if gpu.get("busy") is True}
     rows: list[list[str]] = []
     styles: dict[tuple[int, int], str] = {}
     for at, gpu in enumerate(gpus):
-        cells = _state_cells(gpu, busy.get(gpu.get("index")))
+        cells = _state_cells(gpu, busy.get(text_of(gpu.get("index"))))
         rows.append([text for text, _ in cells])
         styles |= {(at, column): style for column, (_, style) in enumerate(cells) if style}
     lines = section("GPU state", f"from {text_of((look or {}).get('source'))}") + table(_HEADINGS, rows, styles)
@@ -31,7 +32,7 @@ def gpu_state_lines(look: dict[str, Any] | None, load: dict[str, Any] | None) ->
         lines = []
     manager = (look or {}).get("fabric_manager")
     if field(manager, "installed") is True:
-        runs = {True: "runs", False: "does not run"}.get(field(manager, "active"), "runs or not, not known")
+        runs = {True: "runs", False: "does not run", None: "runs or not, not known"}[yes(field(manager, "active"))]
         lines.append([("  Fabric Manager ", MUTED), (f"{text_of(field(manager, 'version'))}, {runs}", "")])
     for name in ("problems", "disagreements"):
         found = (look or {}).get(name)
@@ -109,7 +110,7 @@ def _reasons(gpu: dict[str, Any], busy: dict[str, Any] | None) -> Cell:
 
 def _ecc(gpu: dict[str, Any]) -> Cell:
     """Return whether ECC is on, and what it could not correct."""
-    on = {True: "on", False: "off"}.get(field(gpu, "ecc", "on"), "-")
+    on = {True: "on", False: "off", None: "-"}[yes(field(gpu, "ecc", "on"))]
     bad = field(gpu, "ecc_errors", "uncorrected")
     if isinstance(bad, int) and not isinstance(bad, bool) and bad > 0:
         return f"{bad} uncorrected", "bold $error"

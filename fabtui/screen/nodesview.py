@@ -15,6 +15,7 @@ from textual.widget import Widget
 
 from fabtui.diagnosis.survey import Tally
 from fabtui.fabric.events import NodeState
+from fabtui.fabric.looked import dicts, field
 from fabtui.fabric.measurement import SEVERITY, Verdict, worst
 from fabtui.fabric.model import Model, NodeRecord
 from fabtui.fabric.text import one_line
@@ -22,7 +23,6 @@ from fabtui.screen import asking
 from fabtui.screen.axis import fit_text
 from fabtui.screen.commands import shown_keys
 from fabtui.screen.levels import Glyphs
-from fabtui.screen.nodetables import dicts, field
 from fabtui.screen.panel import KeyBar
 from fabtui.screen.textline import TextLine
 from fabtui.screen.words import MUTED, Part, clock_text, state_style, verdict_style

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fabtui.fabric.looked import dicts, field
 from fabtui.fabric.text import one_line
 from fabtui.screen.detail import Lines, section, table
 from fabtui.screen.words import MUTED, Part
@@ -19,20 +20,6 @@ def text_of(value: Any, limit: int = _LIMIT) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return one_line(str(value), limit)
-
-
-def dicts(value: Any) -> list[dict[str, Any]]:
-    """Return the objects of a list; nothing when it is no list."""
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
-
-
-def field(value: Any, *names: str) -> Any:
-    """Return a field of a field, or None where there is none."""
-    for name in names:
-        if not isinstance(value, dict):
-            return None
-        value = value.get(name)
-    return value
 
 
 def size_text(value: Any) -> str:
@@ -215,15 +202,18 @@ def _port_row(device: dict[str, Any], port: dict[str, Any], physical: Any, guid:
     ]
 
 
+def _place_of(gpu: dict[str, Any], link: dict[str, Any]) -> tuple[str, str]:
+    """Return what tells a link of a GPU from all others, whatever the node says there."""
+    return text_of(gpu.get("uuid") or gpu.get("index")), text_of(link.get("link"))
+
+
 def nvlink_lines(look: dict[str, Any] | None, first: dict[str, Any] | None) -> Lines:
     """Return the table of NVLinks: a line a GPU, and a line each link that is not active or counted errors."""
     gpus = dicts((look or {}).get("gpus"))
     if not gpus:
         return []
     before = {
-        (gpu.get("uuid") or gpu.get("index"), link.get("link")): link
-        for gpu in dicts((first or {}).get("gpus"))
-        for link in dicts(gpu.get("links"))
+        _place_of(gpu, link): link for gpu in dicts((first or {}).get("gpus")) for link in dicts(gpu.get("links"))
     }
     rows, styles, odd = [], {}, []
     for at, gpu in enumerate(gpus):
@@ -234,8 +224,7 @@ def nvlink_lines(look: dict[str, Any] | None, first: dict[str, Any] | None) -> L
         for link in links:
             for name, value in counters(link).items():
                 totals[name] = totals.get(name, 0) + value
-            old = before.get((gpu.get("uuid") or gpu.get("index"), link.get("link")))
-            odd += _odd_link(gpu, link, old)
+            odd += _odd_link(gpu, link, before.get(_place_of(gpu, link)))
         if links and active < len(links):
             styles[at, 1] = "bold $warning"
         if any(totals.values()):

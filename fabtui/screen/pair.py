@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
 from fabtui.diagnosis.nextsteps import PORT, by_fabtui, by_hand, pair_commands
 from fabtui.diagnosis.spread import NOTABLE, spread
+from fabtui.fabric.looked import dicts
 from fabtui.fabric.measurement import MESH, Layer, Measurement
 from fabtui.fabric.model import Model
 from fabtui.fabric.text import clean, one_line
@@ -251,23 +252,19 @@ def _port_words(model: Model, node: str, nic: str | None, address: str | None) -
     if record is None or record.inventory is None:
         return ""
     words = []
-    for port in _dicts(record.inventory.get("ib")):
+    for port in dicts(record.inventory.get("ib")):
         if nic is not None and nic in (port.get("ca"), port.get("netdev")):
             rate = f" {port.get('rate')} Gb/s" if port.get("rate") is not None else ""
             words.append(
                 f"{port.get('ca')} port {port.get('port')} {port.get('state')}/{port.get('phys_state')}{rate}"
                 f" {port.get('link_layer')}"
             )
-    for found in _dicts(record.inventory.get("nics")):
-        held = [entry.get("address") for entry in _dicts(found.get("addresses"))]
+    for found in dicts(record.inventory.get("nics")):
+        held = [entry.get("address") for entry in dicts(found.get("addresses"))]
         if (nic is not None and nic in (found.get("name"), found.get("rdma"))) or (address and address in held):
             speed = f" {found.get('speed_mbps')} Mb/s" if found.get("speed_mbps") else ""
             words.append(f"{found.get('name')} {found.get('state')}{speed} mtu {found.get('mtu')}")
     return one_line("; ".join(dict.fromkeys(words)), 300)
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def _ends_lines(model: Model, seats: tuple[Seat, Seat]) -> Lines:

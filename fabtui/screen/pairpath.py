@@ -7,6 +7,7 @@ import ipaddress
 from typing import Any, NamedTuple
 
 from fabtui.fabric.endpoint import Endpoint
+from fabtui.fabric.looked import dicts
 from fabtui.fabric.measurement import Measurement
 from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
@@ -40,10 +41,6 @@ class Hop(NamedTuple):
     bad: bool = False
 
 
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
-
-
 def _inventory(model: Model, node: str) -> dict[str, Any]:
     record = model.nodes.get(node)
     return (record.inventory if record is not None else None) or {}
@@ -51,7 +48,7 @@ def _inventory(model: Model, node: str) -> dict[str, Any]:
 
 def _gpu(model: Model, end: Endpoint) -> dict[str, Any]:
     """Return what the inventory has of the GPU of an endpoint."""
-    found = _dicts(_inventory(model, end.node).get("gpus"))
+    found = dicts(_inventory(model, end.node).get("gpus"))
     return next((gpu for gpu in found if gpu.get("index") == end.index), {})
 
 
@@ -117,10 +114,10 @@ def _nvlinks(model: Model, end: Endpoint) -> tuple[int, int, float | None]:
     """Return how many NVLinks of an endpoint are active, how many it has, and their speed in GB/s."""
     record = model.nodes.get(end.node)
     looks = (record.looks.get("nvlink") if record is not None else None) or {}
-    found = _dicts(looks.get("gpus"))
+    found = dicts(looks.get("gpus"))
     mine = next((g for g in found if end.uuid and g.get("uuid") == end.uuid), None)
     mine = mine or next((g for g in found if g.get("index") == end.index), {})
-    links = _dicts(mine.get("links"))
+    links = dicts(mine.get("links"))
     speeds = [link["speed"] for link in links if isinstance(link.get("speed"), (int, float))]
     return sum(link.get("state") == "active" for link in links), len(links), max(speeds, default=None)
 
@@ -128,7 +125,7 @@ def _nvlinks(model: Model, end: Endpoint) -> tuple[int, int, float | None]:
 def _to_nic(model: Model, end: Endpoint, chosen: str, address: str | None, transport: str) -> list[Hop]:
     """Return the stations from an endpoint to its NIC, the NIC last."""
     inventory = _inventory(model, end.node)
-    names = {nic.get("name") for nic in _dicts(inventory.get("nics"))}
+    names = [nic.get("name") for nic in dicts(inventory.get("nics"))]
     nic = chosen if chosen in names else end.nic
     stations: list[Hop] = []
     if end.kind == "gpu":
@@ -137,7 +134,7 @@ def _to_nic(model: Model, end: Endpoint, chosen: str, address: str | None, trans
         way = gpu.get("nic_path") if nic == gpu.get("nic") else None
         name = _WAYS.get(str(way), "PCIe")
         copied = "host memory" if "net" in transport and "gdr" not in transport else ""
-        about = (link, str(way) if way in _WAYS else "", copied)
+        about = (link, str(way) if str(way) in _WAYS else "", copied)
         stations.append(Hop(name, tuple(text for text in about if text), narrow))
     state, bad = _port(inventory, nic)
     rail = "" if end.rail is None else f"rail {end.rail}"
@@ -155,12 +152,12 @@ def _address(*found: str | None) -> str:
 
 def _port(inventory: dict[str, Any], nic: str | None) -> tuple[str, bool]:
     """Return the state and rate of a NIC in words, and whether it is down."""
-    for port in _dicts(inventory.get("ib")):
+    for port in dicts(inventory.get("ib")):
         if nic is not None and nic in (port.get("ca"), port.get("netdev")):
             state = one_line(str(port.get("state") or _UNKNOWN), 20)
             rate = port.get("rate")
             return f"{state} {rate:g} Gb/s" if isinstance(rate, (int, float)) else state, state != "Active"
-    for found in _dicts(inventory.get("nics")):
+    for found in dicts(inventory.get("nics")):
         if nic is not None and nic in (found.get("name"), found.get("rdma")):
             state = one_line(str(found.get("state") or _UNKNOWN), 20)
             speed = found.get("speed_mbps")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from fabtui.fabric.looked import dicts, field
 from fabtui.fabric.records import NodeRecord
 from fabtui.fabric.text import one_line
 from fabtui.screen.detail import Lines, section, table
-from fabtui.screen.nodetables import dicts, field, text_of
+from fabtui.screen.nodetables import text_of
 from fabtui.screen.words import MUTED
 
 _KEYS_TOLD = 4
@@ -16,8 +17,8 @@ _KEYS_TOLD = 4
 def port_lines(record: NodeRecord) -> Lines:
     """Return the tables of ports and of their interfaces, and what NCCL should be told; nothing where none looked."""
     rdma, fabric = record.looks.get("rdma") or {}, record.looks.get("ibfabric") or {}
-    beyond = {(port.get("ca"), port.get("port")): port for port in dicts(fabric.get("ports"))}
-    known = {(port.get("ca"), port.get("port")): port for port in dicts(rdma.get("ports"))}
+    beyond = {_place(port): port for port in dicts(fabric.get("ports"))}
+    known = {_place(port): port for port in dicts(rdma.get("ports"))}
     rows: list[list[str]] = []
     styles: dict[tuple[int, int], str] = {}
     for at, key in enumerate(dict.fromkeys([*known, *beyond])):
@@ -31,7 +32,7 @@ def port_lines(record: NodeRecord) -> Lines:
                 styles[at, column] = "$warning"
         rows.append(
             [
-                f"{text_of(key[0], 40)}/{text_of(key[1], 6)}",
+                key,
                 _mtu(port, far),
                 text_of(port.get("netdev"), 20),
                 _gid(port),
@@ -54,6 +55,10 @@ def port_lines(record: NodeRecord) -> Lines:
     if fabric.get("error"):
         lines.append([(f"  the fabric cannot be asked from here: {text_of(fabric['error'], 300)}", MUTED)])
     return lines + _interface_lines(rdma)
+
+
+def _place(port: dict[str, Any]) -> str:
+    return f"{text_of(port.get('ca'), 40)}/{text_of(port.get('port'), 6)}"
 
 
 def _counts(value: Any) -> dict[str, int]:

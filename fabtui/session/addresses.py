@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fabtui.fabric.looked import dicts
+
 #: Up to so many ordered pairs of addresses, each is asked; of more, these are sampled.
 MOST_PAIRS = 16_000
 #: Heads of IP and of ICMP or UDP, which are of the same length.
@@ -89,9 +91,9 @@ def addresses_of(inventories: Mapping[str, Any]) -> dict[str, list[Address]]:
 
 
 def _listed(inventory: dict[str, Any], name: str, *, up: bool) -> list[Address]:
-    mtus = {str(nic.get("name")): nic.get("mtu") for nic in _dicts(inventory.get("nics"))}
+    mtus = {str(nic.get("name")): nic.get("mtu") for nic in dicts(inventory.get("nics"))}
     found = []
-    for entry in _dicts(inventory.get(name)):
+    for entry in dicts(inventory.get(name)):
         address, nic = entry.get("address"), entry.get("nic")
         if not isinstance(address, str) or not _is_address(address):
             continue
@@ -106,8 +108,8 @@ def _listed(inventory: dict[str, Any], name: str, *, up: bool) -> list[Address]:
 def _networks(inventory: dict[str, Any]) -> dict[str, str]:
     """Return the network of each address of a node."""
     found = {}
-    for nic in _dicts(inventory.get("nics")):
-        for entry in _dicts(nic.get("addresses")):
+    for nic in dicts(inventory.get("nics")):
+        for entry in dicts(nic.get("addresses")):
             try:
                 interface = ipaddress.ip_interface(f"{entry.get('address')}/{entry.get('prefix')}")
             except ValueError:
@@ -176,10 +178,6 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def _whole(value: Any) -> int | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fabtui.fabric.endpoint import Endpoint
+from fabtui.fabric.looked import dicts
 from fabtui.fabric.text import one_line
 
 #: More endpoints than this on one node are not believed.
@@ -29,11 +30,6 @@ class Admission:
     argv: list[str] | None = None
     library: str | None = None
     busy: dict[int, str] = field(default_factory=dict)
-
-
-def dicts(value: Any) -> list[dict[str, Any]]:
-    """Return the objects of a list that a node sent, whatever it is."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def engine_for(inventories: list[dict[str, Any]]) -> str:

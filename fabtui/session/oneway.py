@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Iterable
 from typing import Any
 
 from fabtui.fabric.events import Kind, event
+from fabtui.fabric.looked import dicts
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
@@ -104,7 +104,7 @@ class OneWay:
         arrived = {
             (node, row["number"]): row
             for node, value in counts.items()
-            for row in _dicts(value.get("rows"))
+            for row in dicts(value.get("rows"))
             if isinstance(row.get("number"), int)
         }
         lost: list[Target] = []
@@ -145,7 +145,7 @@ class OneWay:
         return {
             (node, row["number"]): row
             for (node, _), value in zip(parts, values, strict=True)
-            for row in _dicts(value.get("rows"))
+            for row in dicts(value.get("rows"))
             if isinstance(row.get("number"), int)
         }
 
@@ -246,9 +246,9 @@ def judge(sent: dict[str, int], got: dict[str, int], size: int, error: str | Non
     return Verdict.OK, ""
 
 
-def _ports(listed: Iterable[Any]) -> dict[str, tuple[int | None, int | None]]:
+def _ports(listed: Any) -> dict[str, tuple[int | None, int | None]]:
     found: dict[str, tuple[int | None, int | None]] = {}
-    for entry in _dicts(listed):
+    for entry in dicts(listed):
         udp, tcp = _port(entry.get("udp")), _port(entry.get("tcp"))
         if udp is not None:
             found[str(entry.get("address"))] = (udp, tcp)
@@ -257,7 +257,3 @@ def _ports(listed: Iterable[Any]) -> dict[str, tuple[int | None, int | None]]:
 
 def _port(value: Any) -> int | None:
     return value if isinstance(value, int) and 0 < value < 65536 else None
-
-
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, (list, tuple)) else []

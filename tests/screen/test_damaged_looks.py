@@ -1,0 +1,80 @@
+"""Looks and inventories with junk anywhere in them: every table and every sentence made of them can still be made."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+
+from fabtui.diagnosis.causes import causes_of
+from fabtui.diagnosis.nextsteps import by_hand, path_commands
+from fabtui.diagnosis.preflight import preflight
+from fabtui.diagnosis.survey import Survey
+from fabtui.fabric.model import Model
+from fabtui.fabric.wellformed import check_event
+from fabtui.screen.levels import Glyphs
+from fabtui.screen.node import node_lines
+from fabtui.screen.nodesview import node_rows
+from fabtui.screen.pairpath import hops, path_lines
+from fabtui.screen.pairwords import what_looks_told
+from tests.screen.fakefeed import nvlink, sweep_of_two
+from tests.screen.test_hostile import nasty_story
+from tests.unit.fabric.test_wellformed import RECORDED, damaged
+
+Event = dict[str, Any]
+
+PLAYED = [dict(one) for one in sweep_of_two().events]
+SOURCES = [*RECORDED, PLAYED, [dict(one) for one in nasty_story("n000").events]]
+MORE: dict[str, Any] = {
+    "nvlink": nvlink(3),
+    "rdma": {"ports": [{"ca": "mlx5_0", "port": 1, "netdev": "eth0", "pkeys": ["0xffff"], "errors": {"x": 1}}]},
+    "ibstat": {"cas": [{"ca": "mlx5_0", "ports": [{"port": 1, "state": "Active", "rate": 400, "lid": 3}]}]},
+    "ibfabric": {
+        "ports": [
+            {"ca": "mlx5_0", "port": 1, "leaf": {"guid": "0x1", "name": "leaf0", "port": 2}, "link": {"rate": 1}}
+        ],
+        "fabric": {"leaves": {"0x1": {"name": "leaf0"}}, "below": [], "errors": []},
+    },
+}
+
+
+def model_of(seed: int) -> Model:
+    """A session in which every node says some junk."""
+    chance = random.Random(seed)
+    share = chance.choice([0.003, 0.02, 0.08])
+    model = Model()
+    events = list(chance.choice(SOURCES))
+    names = next(one["nodes"] for one in events if one["kind"] == "start")
+    events += [
+        {"kind": "look", "node": node, "probe": probe, "value": value}
+        for node, (probe, value) in itertools.product(names, MORE.items())
+    ]
+    for one in events:
+        if one["kind"] in ("look", "inventory") and isinstance(one.get("value"), dict):
+            value = {name: damaged(part, chance, share) for name, part in one["value"].items()}
+            one = {**one, "value": value}
+            try:
+                check_event(one)
+            except ValueError:
+                continue
+        model.apply(one)
+    return model
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_everything_can_be_told(seed: int) -> None:
+    model = model_of(seed)
+    glyphs = Glyphs(plain=False)
+    found = preflight(model)
+    causes_of(model)
+    node_rows(model, Survey(model).finish(), {}, 0.0)
+    for record in model.nodes.values():
+        node_lines(model, record, found, 120, glyphs)
+    for src, dst in itertools.permutations(model.endpoints[:5], 2):
+        measurement = next(iter(model.measurements()), None)
+        path_lines(hops(model, src, dst, measurement), (src.node, dst.node), 120, glyphs)
+        path_commands(model, src, dst, measurement)
+        by_hand(model, str(src), str(dst))
+        what_looks_told(model, src, dst)
