@@ -10,6 +10,7 @@ import pytest
 
 from fabtui.diagnosis.causes import causes_of
 from fabtui.diagnosis.nextsteps import by_hand, path_commands
+from fabtui.diagnosis.ports import port_troubles
 from fabtui.diagnosis.preflight import preflight
 from fabtui.diagnosis.survey import Survey
 from fabtui.fabric.model import Model
@@ -18,7 +19,6 @@ from fabtui.screen.levels import Glyphs
 from fabtui.screen.node import node_lines
 from fabtui.screen.nodesview import node_rows
 from fabtui.screen.pairpath import hops, path_lines
-from fabtui.screen.pairwords import what_looks_told
 from tests.screen.fakefeed import nvlink, sweep_of_two
 from tests.screen.test_hostile import nasty_story
 from tests.unit.fabric.test_wellformed import RECORDED, damaged
@@ -77,4 +77,4 @@ def test_everything_can_be_told(seed: int) -> None:
         path_lines(hops(model, src, dst, measurement), (src.node, dst.node), 120, glyphs)
         path_commands(model, src, dst, measurement)
         by_hand(model, str(src), str(dst))
-        what_looks_told(model, src, dst)
+        port_troubles(model, src)
