@@ -14,7 +14,7 @@ from fabtui.fabric.judge import ClassValues
 from fabtui.fabric.ledger import NONE, Ledger
 from fabtui.fabric.measurement import BY_ADDRESS, COLLECTIVES, SIZED, Layer, Measurement, Verdict, worst
 from fabtui.fabric.records import Cell, LogLine, NodeRecord, Phase
-from fabtui.fabric.ways import PairList, RowIndex
+from fabtui.fabric.ways import PairIndex, PairList
 
 #: Layers that hold one measurement an ordered pair of endpoints.
 PAIR_LAYERS = (Layer.P2P, Layer.WORLD, Layer.LATENCY)
@@ -82,7 +82,7 @@ class Known:
         self._by_node: dict[str, list[int]] = {}
         self._kept = Ledger()
         #: The row of the latest attempt at each ordered pair in a layer.
-        self._rows = RowIndex()
+        self._rows: PairIndex[Layer] = PairIndex()
         #: That of the latest with the largest message, where it is another.
         self._largest: dict[tuple[Layer, str, str], int] = {}
         self.addresses = AddressLog()

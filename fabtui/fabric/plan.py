@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fabtui.fabric.endpoint import Endpoint
-from fabtui.fabric.schedule import circle_rounds
+from fabtui.fabric.pairs import PairArray, PairSet
+from fabtui.fabric.schedule import each_round
 
 MODES = ("quick", "sampled", "full")
 #: From this many endpoints on, the default is ``sampled``: all pairs of 128 endpoints are 8,128 meetings.
@@ -21,7 +22,7 @@ def mode_for(wanted: str, endpoints: int) -> str:
     return "sampled" if endpoints >= SAMPLED_FROM else "full"
 
 
-def pairs_for(mode: str, endpoints: Sequence[Endpoint]) -> list[tuple[int, int]]:
+def pairs_for(mode: str, endpoints: Sequence[Endpoint]) -> PairArray:
     """Return unordered pairs of endpoint numbers, in an order in which many can run at once.
 
     - ``full``: every pair.
@@ -41,13 +42,8 @@ def pairs_for(mode: str, endpoints: Sequence[Endpoint]) -> list[tuple[int, int]]
         chosen = _quick(endpoints)
     else:
         raise ValueError(f"unknown mode {mode!r}; there are {', '.join(MODES)}")
-    pairs = []
-    for round_ in circle_rounds(len(numbers)):
-        for i, j in round_:
-            pair = (numbers[i], numbers[j])
-            if chosen is None or frozenset(pair) in chosen:
-                pairs.append(pair)
-    return pairs
+    every = ((numbers[i], numbers[j]) for round_ in each_round(len(numbers)) for i, j in round_)
+    return PairArray(every if chosen is None else (pair for pair in every if pair in chosen))
 
 
 def _by_node(endpoints: Sequence[Endpoint]) -> list[list[Endpoint]]:
@@ -57,33 +53,29 @@ def _by_node(endpoints: Sequence[Endpoint]) -> list[list[Endpoint]]:
     return list(nodes.values())
 
 
-def _ring(numbers: Sequence[int]) -> set[frozenset[int]]:
-    if len(numbers) < 2:
-        return set()
-    return {frozenset((a, b)) for a, b in zip(numbers, [*numbers[1:], numbers[0]], strict=True) if a != b}
+def _ring(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    return [(a, b) for a, b in zip(numbers, [*numbers[1:], *numbers[:1]], strict=True) if a != b]
 
 
-def _quick(endpoints: Sequence[Endpoint]) -> set[frozenset[int]]:
+def _quick(endpoints: Sequence[Endpoint]) -> PairSet:
     nodes = _by_node(endpoints)
-    chosen: set[frozenset[int]] = set()
-    for node in nodes:
-        chosen |= _ring([endpoint.number for endpoint in node])
+    chosen = PairSet(pair for node in nodes for pair in _ring([endpoint.number for endpoint in node]))
     most = max((len(node) for node in nodes), default=0)
     for place in range(most):
         # A node with fewer endpoints takes part in each ring with one of those it has.
-        chosen |= _ring([node[place % len(node)].number for node in nodes])
+        for pair in _ring([node[place % len(node)].number for node in nodes]):
+            chosen.add(*pair)
     return chosen
 
 
-def _sampled(endpoints: Sequence[Endpoint]) -> set[frozenset[int]]:
+def _sampled(endpoints: Sequence[Endpoint]) -> PairSet:
     nodes = _by_node(endpoints)
-    chosen: set[frozenset[int]] = set()
+    chosen = PairSet((a.number, b.number) for node in nodes for a in node for b in node if a.number < b.number)
     for at, node in enumerate(nodes):
-        chosen |= {frozenset((a.number, b.number)) for a in node for b in node if a.number < b.number}
         for further, other in enumerate(nodes[at + 1 :], 1):
             for place, endpoint in enumerate(node):
                 for sample in range(min(SAMPLES, len(other))):
                     # The same rail first; then one that differs from node to node, so that all rails are crossed.
                     shift = 0 if sample == 0 else 1 + (further + sample - 2) % max(1, len(other) - 1)
-                    chosen.add(frozenset((endpoint.number, other[(place + shift) % len(other)].number)))
+                    chosen.add(endpoint.number, other[(place + shift) % len(other)].number)
     return chosen

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from itertools import permutations
 
 
 def circle_rounds(count: int) -> list[list[tuple[int, int]]]:
-    """Return rounds of disjoint unordered pairs that together hold every pair of ``count`` once.
+    """Return the rounds of `each_round`."""
+    return list(each_round(count))
+
+
+def each_round(count: int) -> Iterator[list[tuple[int, int]]]:
+    """Yield rounds of disjoint unordered pairs that together hold every pair of ``count`` once.
 
     The circle method: one stays, the others turn; ``count - 1`` rounds for an even count, ``count`` for an odd one (one
     sits out in each round).
@@ -16,29 +21,28 @@ def circle_rounds(count: int) -> list[list[tuple[int, int]]]:
     seats: list[int | None] = list(range(count))
     if count % 2:
         seats.append(None)
-    rounds = []
     for _ in range(len(seats) - 1):
         pairs = []
         for left, right in zip(seats[: len(seats) // 2], reversed(seats[len(seats) // 2 :]), strict=True):
             if left is not None and right is not None:
                 pairs.append((min(left, right), max(left, right)))
         if pairs:
-            rounds.append(pairs)
+            yield pairs
         seats = [seats[0], seats[-1], *seats[1:-1]]
-    return rounds
 
 
-def in_parts(pairs: Sequence[tuple[int, int]], most: int) -> list[list[tuple[int, int]]]:
+def in_parts(pairs: Sequence[tuple[int, int]], most: int) -> Iterator[Sequence[tuple[int, int]]]:
     """Cut pairs, in their order, into parts in each of which no endpoint has more than ``most`` of them."""
-    parts: list[list[tuple[int, int]]] = []
     counts: Counter[int] = Counter()
-    for pair in pairs:
-        if not parts or any(counts[end] >= most for end in pair):
-            parts.append([])
+    first = 0
+    for at, pair in enumerate(pairs):
+        if any(counts[end] >= most for end in pair):
+            yield pairs[first:at]
+            first = at
             counts.clear()
-        parts[-1].append(pair)
         counts.update(pair)
-    return parts
+    if first < len(pairs):
+        yield pairs[first:]
 
 
 class Dispatcher:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Container, Iterator
-from typing import overload
+from collections.abc import Container, Hashable, Iterator
+from typing import Generic, TypeVar, overload
 
 from fabtui.fabric.measurement import Layer
 
@@ -88,32 +88,35 @@ class Names:
         return self._names[number]
 
 
-class RowIndex:
-    """The row of a ledger for each layer and ordered pair of names."""
+Kind = TypeVar("Kind", bound=Hashable)
+
+
+class PairIndex(Generic[Kind]):
+    """A whole number for each ordered pair of names, several kinds of them: in each layer, say, the row of a ledger."""
 
     def __init__(self) -> None:
         self._names = Names()
-        self._ways: dict[Layer, Ways] = {}
+        self._ways: dict[Kind, Ways] = {}
 
-    def get(self, layer: Layer, src: str, dst: str) -> int:
-        """Return the row of a pair in a layer, or -1."""
-        ways = self._ways.get(layer)
+    def get(self, kind: Kind, src: str, dst: str, default: int = -1) -> int:
+        """Return the number of a pair, or ``default``."""
+        ways = self._ways.get(kind)
         a, b = self._names.find(src), self._names.find(dst)
-        return -1 if ways is None or a is None or b is None else ways.get(a, b)
+        return default if ways is None or a is None or b is None else ways.get(a, b, default)
 
-    def set(self, layer: Layer, src: str, dst: str, row: int) -> None:
-        """Take note of the row of a pair in a layer."""
-        ways = self._ways.get(layer)
+    def set(self, kind: Kind, src: str, dst: str, number: int) -> None:
+        """Keep the number of a pair."""
+        ways = self._ways.get(kind)
         if ways is None:
-            ways = self._ways[layer] = Ways()
-        ways.set(self._names.number(src), self._names.number(dst), row)
+            ways = self._ways[kind] = Ways()
+        ways.set(self._names.number(src), self._names.number(dst), number)
 
-    def keys(self, layers: Container[Layer]) -> Iterator[Key]:
-        """Yield the pairs of some layers; nothing may be added meanwhile."""
-        for layer, ways in self._ways.items():
-            if layer in layers:
+    def keys(self, kinds: Container[Kind]) -> Iterator[tuple[Kind, str, str]]:
+        """Yield the pairs of some kinds; nothing may be added meanwhile."""
+        for kind, ways in self._ways.items():
+            if kind in kinds:
                 for a, b, _ in ways:
-                    yield layer, self._names[a], self._names[b]
+                    yield kind, self._names[a], self._names[b]
 
 
 class PairList:

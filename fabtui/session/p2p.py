@@ -261,6 +261,9 @@ class PairSweep:
         missing = {(s.number, d.number) for s, d in pair.directions} - self._told
         if (pair.void is not None and missing) or pair.spared in missing:
             self._again.append((pair.began, (pair.a.number, pair.b.number)))
+        else:
+            # Nothing asks for it any more, and there are many of them.
+            self._told.difference_update((s.number, d.number) for s, d in pair.directions)
         self._wake.set()
 
     # -- what goes wrong ----------------------------------------------------------------------------------------------

@@ -178,7 +178,7 @@ class PairTools:
             f"{layer}, {SECONDS} s" if layer is not Layer.IB_READ_LAT else str(layer),
             src_addr=source.name,
             dst_addr=target.name,
-            attempts=self._attempt(str(layer), src, source.name, dst, target.name),
+            attempts=self._attempt(str(layer), src, dst, source.name, target.name),
             error=error,
             raw=clean(str(value["raw"]), 4000) if value.get("raw") else None,
             extra=None if retransmits is None else {"retransmits": retransmits},

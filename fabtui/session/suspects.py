@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from fabtui.fabric.endpoint import pair_class
@@ -25,7 +25,7 @@ class Partners:
 
 
 def bad_pairs(
-    model: Model, swept: set[frozenset[int]], verdicts: Iterable[Verdict], layer: Layer = Layer.P2P
+    model: Model, swept: Container[Pair], verdicts: Iterable[Verdict], layer: Layer = Layer.P2P
 ) -> list[Pair]:
     """Return the unordered pairs of which a direction has one of some verdicts in a layer."""
     wanted = set(verdicts)
@@ -33,7 +33,7 @@ def bad_pairs(
     for measurement in model.measurements():
         if measurement.layer is layer and model.verdict(measurement) in wanted:
             a, b = model.number(measurement.src), model.number(measurement.dst)
-            if a is not None and b is not None and frozenset((a, b)) in swept:
+            if a is not None and b is not None and (a, b) in swept:
                 found.add((min(a, b), max(a, b)))
     return sorted(found)
 

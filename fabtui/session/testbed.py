@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fabtui.fabric.endpoint import Endpoint
 from fabtui.fabric.measurement import Measurement
+from fabtui.fabric.ways import PairIndex
 from fabtui.session.ranks import RankHost
 from fabtui.session.store import StoreServer
 
@@ -53,16 +53,17 @@ class TestBed:
     hosts: dict[str, RankHost] = field(default_factory=dict)
     store: StoreServer = field(default_factory=StoreServer)
     ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
-    attempts: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    attempts: PairIndex[tuple[str, ...]] = field(default_factory=PairIndex)
     lone: Callable[[set[str]], None] = lambda nodes: None
     arm: str | None = None
     lasting: bool = False
 
-    def attempt(self, *key: str) -> int:
-        """Count one more attempt at something, and return how many there were."""
-        full = (*key, self.arm or "")
-        self.attempts[full] += 1
-        return self.attempts[full]
+    def attempt(self, kind: str, src: str, dst: str, *more: str) -> int:
+        """Count one more attempt at something between two ends, and return how many there were."""
+        what = (kind, *more, self.arm or "")
+        count = self.attempts.get(what, src, dst, 0) + 1
+        self.attempts.set(what, src, dst, count)
+        return count
 
     def host_of(self, rank: int) -> RankHost:
         """Return the rank host that runs an endpoint."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fabtui.fabric.events import Kind, event
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
+from fabtui.fabric.pairs import Pair, PairArray, PairSet
 from fabtui.fabric.plan import mode_for, pairs_for
 from fabtui.fabric.schedule import in_parts
 from fabtui.session.collective import CollectiveTest, groups_of, run_collectives
@@ -20,8 +21,6 @@ from fabtui.session.rest import rest
 from fabtui.session.suspects import MAX_SUSPECTS, bad_pairs, retest
 from fabtui.session.testbed import TestBed
 from fabtui.session.world import WorldSweep, WorldTest
-
-Pair = tuple[int, int]
 
 #: CPU ranks share the cores of their node with each other, so what is normal for them spreads far wider.
 SLOW_BELOW = {"gloo": 0.2}
@@ -97,7 +96,7 @@ class Trials:
         here = [e for e in self._bed.endpoints if e.node in {*old, *new} and e.node in self._bed.hosts]
         mode = "full" if self._options.pairs else mode_for(self._options.mode, len(here))
         fresh = {e.number for e in here if e.node in new}
-        pairs = [(a, b) for a, b in self._wanted(pairs_for(mode, here)) if a in fresh or b in fresh]
+        pairs = PairArray((a, b) for a, b in self._wanted(pairs_for(mode, here)) if a in fresh or b in fresh)
         self._pump.emit(event(Kind.PLAN, slow_below=SLOW_BELOW.get(self._engine, USUAL_SLOW_BELOW)))
         if mode != "full":
             self._pump.log("notice", f"{mode}: {len(pairs)} of {len(here) * (len(here) - 1) // 2} pairs are tested")
@@ -108,7 +107,7 @@ class Trials:
         dead = await check_reach(list(self._bed.hosts.values()), self._options.timeout, self._pump)
         if "world" in self._options.layers:
             ends = {end for pair in pairs for end in pair} if self._options.pairs else {e.number for e in here}
-            await self._world(sorted(ends - busy.keys()), {frozenset(pair) for pair in pairs})
+            await self._world(sorted(ends - busy.keys()), PairSet(pairs))
         if "p2p" not in self._options.layers:
             return
         self._pump.emit(event(Kind.PHASE, name="p2p", total=2 * len(pairs) * max(1, len(self._options.sizes))))
@@ -119,9 +118,9 @@ class Trials:
         for size in self._options.sizes or (self._bytes,):
             await self._run_pairs(pairs, size, alone=self._options.isolated, meet=meet)
         if self._bed.arm is None:
-            await self._suspects({frozenset(pair) for pair in pairs})
+            await self._suspects(PairSet(pairs))
 
-    def _wanted(self, pairs: list[Pair]) -> list[Pair]:
+    def _wanted(self, pairs: PairArray) -> PairArray:
         """Return those pairs that were asked for by name, where any were."""
         if not self._options.pairs:
             return pairs
@@ -131,9 +130,9 @@ class Trials:
                 why = f"--pair: there is no endpoint {' and no endpoint '.join(missing)}"
                 self._bed.untested([(src, dst, why), (dst, src, why)])
         named = {frozenset(pair) for pair in self._options.pairs}
-        return [(a, b) for a, b in pairs if frozenset((self._name(a), self._name(b))) in named]
+        return PairArray((a, b) for a, b in pairs if frozenset((self._name(a), self._name(b))) in named)
 
-    async def _world(self, ranks: list[int], wanted: set[frozenset[int]]) -> None:
+    async def _world(self, ranks: list[int], wanted: PairSet) -> None:
         await self._bed.settled()
         ready = self._bed.ready()
         ranks = [rank for rank in ranks if rank in ready]
@@ -149,9 +148,9 @@ class Trials:
             if not slow or len(slow) > MAX_SUSPECTS:
                 break
             self._pump.log("info", f"world layer: slow pairs are tested again: {len(slow)}")
-            await WorldSweep(self._bed, test).run(ranks, {frozenset(pair) for pair in slow})
+            await WorldSweep(self._bed, test).run(ranks, PairSet(slow))
 
-    def _without_busy(self, pairs: list[Pair], busy: dict[int, str]) -> list[Pair]:
+    def _without_busy(self, pairs: PairArray, busy: dict[int, str]) -> PairArray:
         """Take out the pairs of GPUs that other processes use: their jobs are not to be disturbed."""
         lines = []
         for a, b in pairs:
@@ -160,12 +159,12 @@ class Trials:
                 lines += [(self._name(s), self._name(d), why) for s, d in ((a, b), (b, a))]
         if lines:
             self._bed.untested(lines)
-        return [(a, b) for a, b in pairs if not {a, b} & busy.keys()]
+        return PairArray((a, b) for a, b in pairs if a not in busy and b not in busy)
 
     def _name(self, rank: int) -> str:
         return str(self._bed.endpoints[rank])
 
-    def _without_dead(self, pairs: list[Pair], dead: dict[tuple[str, str], tuple[str, bool]]) -> list[Pair]:
+    def _without_dead(self, pairs: PairArray, dead: dict[tuple[str, str], tuple[str, bool]]) -> PairArray:
         """Report the pairs whose path the TCP check found dead, so that they cost one deadline in all."""
         left = []
         for a, b in pairs:
@@ -193,10 +192,10 @@ class Trials:
                     for (s, d), result in found.items()
                 ]
             )
-        return left
+        return PairArray(left)
 
     async def _run_pairs(
-        self, pairs: list[Pair], size: int, *, alone: bool = False, share: float = 1.0, meet: float = 0.5
+        self, pairs: Sequence[Pair], size: int, *, alone: bool = False, share: float = 1.0, meet: float = 0.5
     ) -> None:
         """Test pairs, in parts that leave no endpoint with more communicators than it may keep.
 
@@ -267,10 +266,11 @@ class Trials:
         with self.counting.over():
             await self._run_pairs(pairs, max(self._options.sizes, default=self._bytes), alone=True)
 
-    async def _suspects(self, swept: set[frozenset[int]]) -> None:
+    async def _suspects(self, swept: PairSet) -> None:
         """Test what came out bad again, alone, then its ends with others."""
         await self._pump.flush()
-        dead = bad_pairs(self._model, swept - self._proven, (Verdict.FAILED, Verdict.TIMEOUT))
+        dead = bad_pairs(self._model, swept, (Verdict.FAILED, Verdict.TIMEOUT))
+        dead = [pair for pair in dead if frozenset(pair) not in self._proven]
         alone: Counter[Pair] = Counter()
         await self._slow_again(swept, alone)
         if dead and len(dead) <= MAX_SUSPECTS:
@@ -286,7 +286,7 @@ class Trials:
         # What was tested alone came out faster, and so moved what is normal.
         await self._slow_again(swept, alone)
 
-    async def _slow_again(self, swept: set[frozenset[int]], alone: Counter[Pair]) -> None:
+    async def _slow_again(self, swept: PairSet, alone: Counter[Pair]) -> None:
         """Test slow pairs alone, each at most `SLOW_ROUNDS` times in all; ``alone`` counts them."""
         while True:
             slow = [p for p in bad_pairs(self._model, swept, (Verdict.SLOW,)) if alone[p] < SLOW_ROUNDS]

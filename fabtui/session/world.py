@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
-from fabtui.fabric.schedule import circle_rounds
+from fabtui.fabric.schedule import each_round
 from fabtui.fabric.text import clean, one_line
 from fabtui.session.gather import Errand, Gathering, failure
 from fabtui.session.sides import MAX_RAW, name_ranks, number
@@ -45,7 +45,7 @@ class WorldSweep:
         self._bed = bed
         self._test = test
 
-    async def run(self, ranks: Sequence[int], wanted: set[frozenset[int]] | None = None) -> None:
+    async def run(self, ranks: Sequence[int], wanted: Container[Pair] | None = None) -> None:
         """Test all ordered pairs of ranks, or those of ``wanted``; ranks without which it forms are found and told."""
         good, why = list(ranks), ""
         errand = await self._go(good, wanted)
@@ -64,10 +64,10 @@ class WorldSweep:
 
     # -- one attempt --------------------------------------------------------------------------------------------------
 
-    async def _go(self, ranks: Sequence[int], wanted: set[frozenset[int]] | None) -> Errand:
+    async def _go(self, ranks: Sequence[int], wanted: Container[Pair] | None) -> Errand:
         rounds = [
-            [[ranks[i], ranks[j]] for i, j in turned if wanted is None or frozenset((ranks[i], ranks[j])) in wanted]
-            for round_ in circle_rounds(len(ranks))
+            [[ranks[i], ranks[j]] for i, j in turned if wanted is None or (ranks[i], ranks[j]) in wanted]
+            for round_ in each_round(len(ranks))
             for turned in (round_, [(j, i) for i, j in round_])
         ]
         self._bed.began([(self._name(s), self._name(d)) for round_ in rounds for s, d in round_])
@@ -170,14 +170,14 @@ class WorldSweep:
         ranks: Sequence[int],
         good: Sequence[int],
         reasons: dict[int, str],
-        wanted: set[frozenset[int]] | None,
+        wanted: Container[Pair] | None,
         why: str,
     ) -> None:
         """Report the pairs of ranks that the world communicator does not form with."""
         out = set(ranks) - set(good)
         found = []
         for src, dst in itertools.permutations(ranks, 2):
-            if not out & {src, dst} or (wanted is not None and frozenset((src, dst)) not in wanted):
+            if not out & {src, dst} or (wanted is not None and (src, dst) not in wanted):
                 continue
             rank = src if src in out else dst
             text = f"the world communicator does not form with {self._name(rank)}: {reasons.get(rank, why)}"
@@ -217,7 +217,7 @@ class WorldSweep:
         if parts:
             self._bed.say("info", f"world communicator of {len(reports)} ranks: {', '.join(parts)}")
 
-    def _report(self, errand: Errand, ranks: Sequence[int], wanted: set[frozenset[int]] | None) -> None:
+    def _report(self, errand: Errand, ranks: Sequence[int], wanted: Container[Pair] | None) -> None:
         found: dict[Pair, Measurement] = {}
         reports = self._worlded(errand)
         self._tell_times(reports)
@@ -229,7 +229,7 @@ class WorldSweep:
         missing = [
             pair
             for pair in itertools.permutations(ranks, 2)
-            if pair not in found and (wanted is None or frozenset(pair) in wanted)
+            if pair not in found and (wanted is None or pair in wanted)
         ]
         if missing:
             self._report_missing(errand, reports, missing, found)

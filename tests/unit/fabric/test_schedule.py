@@ -74,7 +74,7 @@ def test_dropping_an_endpoint_takes_its_waiting_pairs_out() -> None:
 @given(st.integers(2, 12), st.integers(1, 5))
 def test_parts_keep_the_order_and_bound_each_endpoint(count: int, most: int) -> None:
     order = [pair for round_ in circle_rounds(count) for pair in round_]
-    parts = in_parts(order, most)
+    parts = list(in_parts(order, most))
     assert [pair for part in parts for pair in part] == order
     for part in parts:
         assert all(sum(end in pair for pair in part) <= most for end in range(count))
