@@ -111,7 +111,7 @@ class _Page:
         texts, self.texts = self.texts or [], None
         if any(text is not None for text in texts):
             whole = json.dumps(texts, separators=(",", ":"), ensure_ascii=False)
-            self.squeezed = zlib.compress(whole.encode("utf-8", "surrogatepass"))
+            self.squeezed = zlib.compress(whole.encode("utf-8", "surrogatepass"), 9)
 
     def asked(self, at: int) -> int | None:
         return self.shapes[self.kinds[at]].asked
