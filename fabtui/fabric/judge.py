@@ -6,9 +6,9 @@ tables differ by a factor of two for the same GPU.
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
+
+from fabtui.fabric.sortedfloats import SortedFloats
 
 #: Fewer values than this in a class say nothing about what is normal.
 FEWEST = 3
@@ -30,8 +30,7 @@ class ClassValues:
     __slots__ = ("_limits", "_sorted")
 
     def __init__(self, values: Iterable[float] = ()) -> None:
-        # Of a large fabric there are hundreds of thousands.
-        self._sorted = array("d", sorted(values))
+        self._sorted = SortedFloats(values)
         self._limits: dict[float, float | None] = {}
 
     def __len__(self) -> int:
@@ -39,14 +38,12 @@ class ClassValues:
 
     def add(self, value: float) -> None:
         """Take a value in."""
-        insort(self._sorted, value)
+        self._sorted.add(value)
         self._limits.clear()
 
     def remove(self, value: float) -> None:
         """Take a value out that a newer attempt replaces; one that is not there is passed over."""
-        at = bisect_left(self._sorted, value)
-        if at < len(self._sorted) and self._sorted[at] == value:
-            del self._sorted[at]
+        if self._sorted.remove(value):
             self._limits.clear()
 
     @property
@@ -63,12 +60,12 @@ class ClassValues:
     @property
     def lowest(self) -> float | None:
         """The lowest value, or None when there is none."""
-        return self._sorted[0] if self._sorted else None
+        return self._sorted[0] if len(self._sorted) else None
 
     @property
     def highest(self) -> float | None:
         """The highest value, or None when there is none."""
-        return self._sorted[-1] if self._sorted else None
+        return self._sorted[-1] if len(self._sorted) else None
 
     def limit(self, slow_below: float) -> float | None:
         """Return the value below which one is slow, or None where there are too few values to tell.
@@ -95,7 +92,7 @@ class ClassValues:
         near, far = 0.0, max(median - values[0], values[-1] - median)
         for _ in range(40):
             middle = (near + far) / 2
-            if 2 * (bisect_right(values, median + middle) - bisect_left(values, median - middle)) < len(values):
+            if 2 * (values.until(median + middle) - values.below(median - middle)) < len(values):
                 near = middle
             else:
                 far = middle

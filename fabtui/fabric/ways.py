@@ -14,6 +14,8 @@ Key = tuple[Layer, str, str]
 _LAYERS = tuple(Layer)
 _LAYER_NUMBER = {layer: number for number, layer in enumerate(_LAYERS)}
 _SHORT = 1 << 16
+#: Pairs of a part of a list.
+_PART = 4096
 
 
 class Ways:
@@ -124,18 +126,18 @@ class PairList:
 
     def __init__(self) -> None:
         self._names = Names()
-        self._layers = array("B")
-        self._ends = array("I")
+        #: Three numbers each: layer, source, destination. In parts, as what grows as a whole leaves holes behind.
+        self._parts: list[array[int]] = [array("I")]
 
     def append(self, key: Key) -> None:
         """Add a pair of a layer."""
         layer, src, dst = key
-        self._layers.append(_LAYER_NUMBER[layer])
-        self._ends.append(self._names.number(src))
-        self._ends.append(self._names.number(dst))
+        if len(self._parts[-1]) == 3 * _PART:
+            self._parts.append(array("I"))
+        self._parts[-1].extend((_LAYER_NUMBER[layer], self._names.number(src), self._names.number(dst)))
 
     def __len__(self) -> int:
-        return len(self._layers)
+        return (len(self._parts) - 1) * _PART + len(self._parts[-1]) // 3
 
     def __iter__(self) -> Iterator[Key]:
         return (self[at] for at in range(len(self)))
@@ -147,6 +149,6 @@ class PairList:
     def __getitem__(self, at: int | slice) -> Key | list[Key]:
         if isinstance(at, slice):
             return [self[number] for number in range(*at.indices(len(self)))]
-        names, ends = self._names, self._ends
-        at = range(len(self))[at]
-        return _LAYERS[self._layers[at]], names[ends[2 * at]], names[ends[2 * at + 1]]
+        part, place = divmod(range(len(self))[at], _PART)
+        layer, src, dst = self._parts[part][3 * place : 3 * place + 3]
+        return _LAYERS[layer], self._names[src], self._names[dst]
