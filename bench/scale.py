@@ -202,7 +202,8 @@ def show(cases: list[dict[str, Any]]) -> None:
     """Print the table and what it comes to against the bars."""
     print(
         f"{'endpoints':>9} {'nodes':>5} {'mode':>7} {'pairs':>7} {'rounds':>6} {'rounds/N':>8} {'wall s':>7} "
-        f"{'CPU s':>7} {'ms CPU/pair':>11} {'pairs/s':>7} {'ready MB':>8} {'bar MB':>6} {'peak MB':>7} {'end MB':>7} {'B/pair':>7}"
+        f"{'CPU s':>7} {'ms CPU/pair':>11} {'pairs/s':>7} {'ready MB':>8} {'bar MB':>6} {'peak MB':>7} {'end MB':>7} "
+        f"{'B/pair':>7}"
     )
     for case in cases:
         nodes, pairs = case["nodes"], case["pairs"]
@@ -210,8 +211,8 @@ def show(cases: list[dict[str, Any]]) -> None:
             f"{case['endpoints']:9d} {nodes:5d} {case['mode']:>7} {pairs:7d} {case['rounds']:6d} "
             f"{case['rounds'] / case['endpoints']:8.2f} {case['wall_s']:7.2f} {case['cpu_s']:7.2f} "
             f"{case['cpu_s'] / pairs * 1e3:11.3f} {pairs / case['wall_s']:7.0f} {case['memory_ready'] / 1e6:8.1f} "
-            f"{(BAR_MEMORY + nodes * BAR_NODE) / 1e6:6.1f} {case['memory_peak'] / 1e6:7.1f} {case['memory_end'] / 1e6:7.1f} "
-            f"{(case['memory_end'] - case['memory_ready']) / pairs:7.0f}"
+            f"{(BAR_MEMORY + nodes * BAR_NODE) / 1e6:6.1f} {case['memory_peak'] / 1e6:7.1f} "
+            f"{case['memory_end'] / 1e6:7.1f} {(case['memory_end'] - case['memory_ready']) / pairs:7.0f}"
         )
         if case["directions_ok"] != 2 * pairs:
             print(f"  only {case['directions_ok']} of {2 * pairs} directions came out ok")

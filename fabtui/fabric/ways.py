@@ -89,6 +89,9 @@ class Names:
     def __getitem__(self, number: int) -> str:
         return self._names[number]
 
+    def __len__(self) -> int:
+        return len(self._names)
+
 
 Kind = TypeVar("Kind", bound=Hashable)
 
@@ -127,13 +130,15 @@ class PairList:
     def __init__(self) -> None:
         self._names = Names()
         #: Three numbers each: layer, source, destination. In parts, as what grows as a whole leaves holes behind.
-        self._parts: list[array[int]] = [array("I")]
+        self._parts: list[array[int]] = [array("H")]
 
     def append(self, key: Key) -> None:
         """Add a pair of a layer."""
         layer, src, dst = key
         if len(self._parts[-1]) == 3 * _PART:
-            self._parts.append(array("I"))
+            # Each brings two new names at most.
+            wide = len(self._names) + 2 * _PART >= _SHORT
+            self._parts.append(array("I" if wide else "H"))
         self._parts[-1].extend((_LAYER_NUMBER[layer], self._names.number(src), self._names.number(dst)))
 
     def __len__(self) -> int:

@@ -169,3 +169,7 @@ def test_a_pair_list_is_read_in_parts() -> None:
     for key in keys:
         pairs.append(key)
     assert (len(pairs), pairs[0], pairs[-1], pairs[1:9], list(pairs)) == (3, keys[0], keys[2], keys[1:], keys)
+    many = [(Layer.P2P, f"a:{number}", f"b:{number}") for number in range(50_000)]
+    for key in many:
+        pairs.append(key)
+    assert pairs[3:] == many
