@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 
 from fabtui.diagnosis.baseline import Compared
 from fabtui.diagnosis.preflight import Preflight, preflight
@@ -66,7 +67,12 @@ def preflight_text(
     )
     if found.missing:
         title: Line = [("could not be looked at", "head")]
-        parts.append([title, *([(f"  {cut(one_line(line), width - 2, glyphs)}", "warn")] for line in found.missing)])
+        # What is to be typed next stands at the end of a line: nothing is cut off.
+        wrapped = (
+            textwrap.wrap(one_line(line), max(20, width - 4), initial_indent="  ", subsequent_indent="    ")
+            for line in found.missing
+        )
+        parts.append([title, *([(piece, "warn")] for pieces in wrapped for piece in pieces)])
     if changed is not None:
         parts.append(_changed(changed, baseline, width, glyphs))
     facts = chosen_facts(found.table, everything)

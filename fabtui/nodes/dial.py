@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import re
+import shlex
 import socket
 from concurrent.futures import ThreadPoolExecutor
 
@@ -33,8 +34,9 @@ def unreachable(error: OSError, what: str) -> NodeUnreachable:
     said = error.strerror if plain else os.strerror(error.errno or 0)
     reason = said or str(error) or type(error).__name__
     if isinstance(error, socket.gaierror):
-        text = f"the name of {what} is not known: {reason}"
-        return NodeUnreachable("dns", text, "check the spelling, or ask: getent hosts NAME")
+        name = what.partition(" port ")[0]
+        hint = f"check the spelling, or ask: getent hosts {shlex.quote(name)}"
+        return NodeUnreachable("dns", f"the name {name} is not known: {reason}", hint)
     if error.errno in (errno.ECONNREFUSED, errno.ECONNRESET):
         return NodeUnreachable("refused", f"{what}: {reason}", "is sshd running there, on this port?")
     if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EADDRNOTAVAIL):

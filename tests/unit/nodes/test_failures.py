@@ -105,7 +105,9 @@ def test_what_a_jump_host_says() -> None:
 
 
 def test_names_and_addresses() -> None:
-    assert unreachable(socket.gaierror(-2, "Name or service not known"), "n1").kind == "dns"
+    unknown = unreachable(socket.gaierror(-2, "Name or service not known"), "n1 port 22")
+    assert (unknown.kind, unknown.text) == ("dns", "the name n1 is not known: Name or service not known")
+    assert unknown.hint == "check the spelling, or ask: getent hosts n1"
     assert unreachable(ConnectionRefusedError(111, "Connection refused"), "n1").kind == "refused"
     assert unreachable(TimeoutError(110, "Connection timed out"), "n1").kind == "timeout"
 
