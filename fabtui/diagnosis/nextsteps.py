@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import shlex
+from collections.abc import Iterable
 
 from fabtui.fabric.endpoint import Endpoint
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
@@ -71,12 +72,8 @@ def path_commands(model: Model, src: Endpoint, dst: Endpoint, measurement: Measu
     """Return commands that try the way between two endpoints of different nodes without their GPUs."""
     here = _address(measurement.src_addr if measurement is not None else None, src.address)
     there = _address(measurement.dst_addr if measurement is not None else None, dst.address)
-    if not here or not there:
-        return []
-    return [
-        on_node(src.node, f"ping -c3 -I {here} {there}", model),
-        on_node(src.node, f"ip route get {there} from {here}", model),
-    ]
+    typed_ = [f"ping -c3 -I {here} {there}", f"ip route get {there} from {here}"] if here and there else []
+    return [*(on_node(src.node, command, model) for command in typed_), *rdma_command(model, src, dst)]
 
 
 def route_ends(model: Model, m: Measurement) -> str | None:
@@ -113,31 +110,50 @@ def nic_commands(model: Model, endpoint: Endpoint) -> list[str]:
     if not endpoint.nic:
         return [on_node(endpoint.node, "ip -s link", model)]
     nic = shlex.quote(one_line(endpoint.nic, 60))
-    command = f"ibstat {nic}" if endpoint.nic.startswith("mlx") else f"ip -s link show {nic}"
+    command = f"ibstat {nic}" if _is_rdma(model, endpoint) else f"ip -s link show {nic}"
     return [on_node(endpoint.node, command, model)]
 
 
 def by_fabtui(model: Model, src: str, dst: str) -> str:
     """Return the command that tests a pair alone with fabtui; it needs what this session needed."""
     ends = src.rpartition(":")[0], dst.rpartition(":")[0]
-    words = ["fabtui", "run"]
-    if model.lab is not None:
-        words += ["--lab", model.lab]
-        words += [word for fault in model.faults for word in ("--lab-fault", fault)]
-    else:
-        words += ["--nodes", ",".join(dict.fromkeys(one_line(node, 255) for node in ends))]
+    words = ["fabtui", "run", *_reached(model, ends)]
     options = model.options
-    if options.get("transport", "ssh") != "ssh" and model.lab is None:
-        words += ["--transport", str(options["transport"])]
-    for name in ("ssh_config", "remote_python"):
-        if options.get(name) and model.lab is None:
-            words += [f"--{name.replace('_', '-')}", str(options[name])]
     if options.get("engine", "auto") != "auto":
         words += ["--engine", str(options["engine"])]
-    if isinstance(options.get("bytes"), int):
-        words += ["--bytes", str(options["bytes"])]
+    for name in ("bytes", "ranks_per_node"):
+        if isinstance(options.get(name), int):
+            words += [f"--{name.replace('_', '-')}", str(options[name])]
     words += ["--probes", "ping,p2p", "--pair", f"{one_line(src, 255)}>{one_line(dst, 255)}"]
     return " ".join(shlex.quote(word) for word in words)
+
+
+def _reached(model: Model, nodes: Iterable[str]) -> list[str]:
+    """Return the options by which a session reaches some of its nodes."""
+    if model.lab is not None:
+        return ["--lab", model.lab, *(word for fault in model.faults for word in ("--lab-fault", fault))]
+    words = ["--nodes", ",".join(dict.fromkeys(one_line(node, 255) for node in nodes))]
+    usual = {"transport": "ssh", "ssh_config": None, "host_key_policy": "config", "remote_python": None}
+    for name, default in usual.items():
+        if options := model.options.get(name):
+            words += [f"--{name.replace('_', '-')}", str(options)] if options != default else []
+    return words
+
+
+def _is_rdma(model: Model, endpoint: Endpoint) -> bool:
+    """Say whether the NIC of an endpoint is known by the name of an RDMA device."""
+    record = model.nodes.get(endpoint.node)
+    ports = ((record.inventory if record is not None else None) or {}).get("ib")
+    listed = {port.get("ca") for port in ports if isinstance(port, dict)} if isinstance(ports, list) else set()
+    return bool(endpoint.nic) and (endpoint.nic in listed or str(endpoint.nic).startswith("mlx"))
+
+
+def rdma_command(model: Model, src: Endpoint, dst: Endpoint) -> list[str]:
+    """Return the command that measures RDMA between the NICs of two nodes without GPUs; none where they have none."""
+    if model.lab is not None or not (_is_rdma(model, src) and _is_rdma(model, dst)):
+        return []
+    words = ["fabtui", "run", *_reached(model, (src.node, dst.node)), "--probes", "perftest"]
+    return [" ".join(shlex.quote(word) for word in words)]
 
 
 def by_hand(model: Model, src: str, dst: str) -> str:
