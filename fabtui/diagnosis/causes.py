@@ -23,6 +23,7 @@ from fabtui.diagnosis.survey import DEAD, Pair, Survey, Tally
 from fabtui.fabric.endpoint import WITHIN_RAIL, Endpoint, PairClass
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
+from fabtui.fabric.outcome import untested_reasons
 from fabtui.fabric.text import one_line
 
 __all__ = ["Cause", "causes", "causes_of"]
@@ -388,9 +389,7 @@ class _Search:
             self.found.append(Cause("note", title, frozenset({(m.src, m.dst)}), (text,)))
 
     def _untested(self) -> None:
-        reasons: dict[str, set[Pair]] = defaultdict(set)
-        for pair, why in self.model.untested.items():
-            reasons[one_line(why, 300)].add(pair)
+        reasons = {one_line(why, 300): pairs for why, pairs in untested_reasons(self.model).items()}
         gone = [one_line(record.text, 300) for record in self.model.nodes.values() if record.state.gone]
         listed = sorted(reasons.items(), key=lambda item: -len(item[1]))
         for why, cells in [entry for entry in listed if entry[0] not in gone][:_MOST_REASONS]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from fabtui.fabric.measurement import Verdict
 from fabtui.fabric.model import Model
-from fabtui.fabric.nodeset import fold
+from fabtui.fabric.nodeset import count, fold
 
 ALL_OK = 0
 BAD = 1
 NOT_TESTED = 3
+#: So many endpoints are named that could not be tested for one reason.
+_MOST_ENDS = 8
 
 
 def exit_code(model: Model) -> int:
@@ -22,6 +24,24 @@ def exit_code(model: Model) -> int:
 def wants_endpoints(model: Model) -> bool:
     """Say whether tests of endpoints were wanted: what a node has none for is no loss to looks and to the mesh."""
     return any(probe in ("p2p", "all_reduce") for probe in model.options.get("probes", ["p2p"]))
+
+
+def untested_reasons(model: Model) -> dict[str, list[tuple[str, str]]]:
+    """Return the ordered pairs that could not be tested by their reason; one that only differs in endpoints is one."""
+    alike: dict[str, dict[tuple[str, str], str]] = {}
+    for pair, why in model.untested.items():
+        end, _, rest = why.partition(": ")
+        # What an endpoint said of itself begins with its name.
+        named = rest and end in pair
+        alike.setdefault(rest if named else why, {})[pair] = end if named else ""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for text, ends in alike.items():
+        names = sorted({end for end in ends.values() if end})
+        shown = ", ".join(names[:_MOST_ENDS]) + (
+            f" and {len(names) - _MOST_ENDS} more" if len(names) > _MOST_ENDS else ""
+        )
+        found[f"{shown}: {text}" if names else text] = list(ends)
+    return found
 
 
 def not_tested(model: Model) -> list[str]:
@@ -39,10 +59,7 @@ def not_tested(model: Model) -> list[str]:
         for text in said:
             alike.setdefault(text.replace(f" on {record.name}", ""), []).append(record.name)
     lines.extend(f"{fold(names)}: {text}" for text, names in alike.items())
-    reasons: dict[str, int] = {}
-    for text in model.untested.values():
-        reasons[text] = reasons.get(text, 0) + 1
-    lines.extend(f"{number} pair{'s' if number != 1 else ''}: {text}" for text, number in reasons.items())
+    lines.extend(f"{count(len(pairs), 'pair')}: {text}" for text, pairs in untested_reasons(model).items())
     counts = model.counts()
     if vague := counts.get(Verdict.INCONCLUSIVE, 0):
         lines.append(f"{vague} measurement{'s' if vague != 1 else ''} inconclusive")

@@ -72,7 +72,7 @@ class Mesh:
             if found is None or found.verdict.bad:
                 (lossy if found is not None and found.verdict is Verdict.SLOW else silent).append(target)
         if bad := len(silent) + len(lossy):
-            self._pump.log("info", f"{bad} address pairs that did not answer every ping are asked again")
+            self._pump.log("info", f"address pairs that did not answer every ping are asked again: {bad}")
             self._phase("ping again", bad)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._ask_small(silent, count=COUNT))

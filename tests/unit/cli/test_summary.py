@@ -307,3 +307,12 @@ def test_nodes_of_which_the_same_is_said_share_a_line(make_model: Maker) -> None
     maker.add("node", node="n03", state="failed", text="no answer on n03", hint="is it up?", backend="")
     text = summary(maker.model())
     assert "nodes\n  n[00-02,04-11]  ready\n  n03             failed     no answer (next: is it up?)\n" in text
+
+
+def test_endpoints_that_say_the_same_of_themselves_are_one_reason(make_model: Maker) -> None:
+    maker = whole(make_model)
+    why = "listen: cannot listen on 192.0.2.1"
+    left_out = [["n0:0", "n1:0", f"n1:0: {why}"], ["n1:0", "n0:0", f"n1:0: {why}"], ["n0:0", "n1:1", f"n1:1: {why}"]]
+    maker.add("plan", untested=left_out)
+    text = summary(maker.model())
+    assert f"not tested\n  3 pairs: n1:0, n1:1: {why}\n" in text
