@@ -14,24 +14,22 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import loopback
+
 from fabtui.diagnosis.preflight import preflight
 from fabtui.fabric.events import Kind, event
 from fabtui.fabric.model import Model
 from fabtui.nodes.reach import Reach, ReachOptions
 from fabtui.session.remote import Remote
-from tests.wire.sshd import Field, missing
 
 BAR = 20.0
 COMMANDS = (
@@ -139,29 +137,19 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=64, help="how many nodes (64)")
     parser.add_argument("--rounds", type=int, default=5, help="how many rounds (5)")
     options = parser.parse_args()
-    program = shutil.which("clush", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
-    if lacking := missing() or (None if program else "no clush here"):
+    if lacking := loopback.lacking():
         print(f"not run: {lacking}")
         return 0
+    program = loopback.clush()
     assert program is not None
-    os.environ["LC_ALL"] = "C"
-    with tempfile.TemporaryDirectory(prefix="fabtui-") as folder:
-        field = Field(Path(folder))
-        home, sockets = Path(folder) / "home", Path(folder) / "s"
-        home.mkdir()
+    with loopback.nodes(options.nodes) as place:
+        sockets = place.folder / "s"
         sockets.mkdir(mode=0o700)
-        names = [f"n{number:03}" for number in range(options.nodes)]
-        clush: Clush | None = None
+        clush = Clush(program, place.config, place.names, sockets)
         try:
-            for name in names:
-                field.serve(name, sshd=[f"SetEnv HOME={home}", "MaxSessions 50"])
-            config = field.config()
-            clush = Clush(program, config, names, sockets)
-            rounds = asyncio.run(measure(config, names, clush, options.rounds))
+            rounds = asyncio.run(measure(place.config, place.names, clush, options.rounds))
         finally:
-            if clush is not None:
-                clush.close()
-            field.stop()
+            clush.close()
     return show(rounds)
 
 

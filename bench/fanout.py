@@ -1,0 +1,178 @@
+"""A cold start to an answer of 64 nodes, against clush running ``true`` on them.
+
+    python bench/fanout.py [--nodes 64] [--rounds 7]
+
+The nodes are real OpenSSH servers on loopback addresses of this machine (``loopback.py``); both sides use the same
+ssh_config, keys and known hosts. In each round, one after the other and each in a new process:
+
+- clush with the key exchange curve25519-sha256, and clush with what its ssh chooses by itself, which in many versions
+  is a far slower one;
+- ``true``: fabtui's own way in, with ``true`` as the command on each node. This is what clush does, and what the bars
+  of wall time are for: from the start of the process, interpreter included, to its end;
+- ``hello``: the tool's links, until every node's supervisor has said hello. For that a Python was started on each node
+  and was sent its program, which clush does not do; where all nodes share the processors of one machine, as here, that
+  is most of the wall time, and none of it is the client's. The bar of processor time is for this and for ``true``;
+- ``look``: the same until every node's inventory is here: the probes were sent, and sysfs was read.
+
+Ratios are of the same round; their medians count. Processor time is user and system of the client and its children
+(``ssh -G``, and clush's ``ssh``), for fabtui after imports, divided by the number of nodes; the least of all rounds
+counts, which other work on the machine disturbs least. The stages are those of further runs in which all nodes wait for
+each other; what cryptography is of them is measured in yet others, because measuring it costs about as much.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from loopback import Loopback, clush, lacking, nodes
+
+BAR_CURVE = 0.9
+BAR_STOCK = 0.35
+BAR_CPU = 3.0
+DEADLINE = 120.0
+CLIENT = Path(__file__).with_name("fanclient.py")
+
+CURVE, STOCK, TRUE, HELLO, LOOK = "curve", "stock", "true", "hello", "look"
+TITLES = {
+    CURVE: "clush, true, curve25519",
+    STOCK: "clush, true, as ssh is",
+    TRUE: "fabtui, true",
+    HELLO: "fabtui, hello",
+    LOOK: "fabtui, inventory",
+}
+
+
+class Cost(NamedTuple):
+    """What one run took: seconds of wall time, seconds of processor time, and what the client tells."""
+
+    wall: float
+    cpu: float
+    told: dict[str, float]
+
+
+def run(argv: Sequence[str]) -> tuple[float, float, str]:
+    """Run a command; returns when it began, its wall time and its output."""
+    began = time.perf_counter()
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        output, errors = process.communicate(timeout=DEADLINE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise SystemExit(f"{argv[0]} did not end within {DEADLINE:.0f} s") from None
+    wall = time.perf_counter() - began
+    if process.returncode:
+        raise SystemExit(f"{' '.join(argv[:3])} failed: {errors[-2000:]}")
+    return began, wall, output
+
+
+def of_children() -> float:
+    """Return the processor seconds of all ended children of this process."""
+    used = os.times()
+    return used.children_user + used.children_system
+
+
+def of_clush(config: Path, names: list[str]) -> Cost:
+    """Have clush run ``true`` on all nodes."""
+    program = clush()
+    assert program is not None
+    before = of_children()
+    argv = [program, "-f", str(len(names)), "-w", ",".join(names), "-o", f"-F {config}", "-N", "-q", "true"]
+    _, wall, _ = run(argv)
+    return Cost(wall, of_children() - before, {})
+
+
+def of_client(mode: str, config: Path, names: list[str]) -> Cost:
+    """Run the client; its wall time is to its end with ``true``, else to the last answer."""
+    began, wall, output = run([sys.executable, str(CLIENT), mode, str(config), ",".join(names)])
+    told: dict[str, float] = json.loads(output)
+    if mode in (HELLO, LOOK):
+        return Cost(told["done"] - began, told["cpu"] + told["children"], told)
+    return Cost(wall, told["whole"] + told["children"], told)
+
+
+def measure(place: Loopback, rounds: int) -> list[dict[str, Cost]]:
+    """Run the rounds, each in another order."""
+    curve = place.folder / "curve_config"
+    curve.write_text("KexAlgorithms curve25519-sha256\n" + place.config.read_text())
+    ways: dict[str, Callable[[], Cost]] = {
+        CURVE: lambda: of_clush(curve, place.names),
+        STOCK: lambda: of_clush(place.config, place.names),
+        **{mode: partial(of_client, mode, place.config, place.names) for mode in (TRUE, HELLO, LOOK)},
+    }
+    # What was never imported is compiled now, as it was at an installation.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = str(place.folder / "compiled")
+    for name in (CURVE, TRUE, LOOK):
+        ways[name]()
+    found = []
+    for number in range(rounds):
+        order = [*ways][number % len(ways) :] + [*ways][: number % len(ways)]
+        costs = {name: ways[name]() for name in order}
+        found.append(costs)
+        shown = "  ".join(f"{name} {costs[name].wall:.2f} s" for name in TITLES)
+        print(f"round {number + 1}: {shown}", file=sys.stderr)
+    return found
+
+
+def show(rounds: list[dict[str, Cost]], count: int) -> int:
+    """Print the medians, ratios and bars; returns the exit code."""
+    print(f"{'':25} {'wall s':>7} {'min':>7} {'x curve':>8} {'x stock':>8} {'CPU ms/node':>12} {'median':>7}")
+    missed = 0
+    for name, title in TITLES.items():
+        walls = [one[name].wall for one in rounds]
+        curve = statistics.median(one[name].wall / one[CURVE].wall for one in rounds)
+        stock = statistics.median(one[name].wall / one[STOCK].wall for one in rounds)
+        cpus = [one[name].cpu / count * 1e3 for one in rounds]
+        bars = []
+        if name == TRUE:
+            bars += [(curve, BAR_CURVE), (stock, BAR_STOCK)]
+        if name in (TRUE, HELLO):
+            bars.append((min(cpus), BAR_CPU))
+        told = ", ".join(f"<= {bar:g} {'kept' if value <= bar else 'MISSED'}" for value, bar in bars)
+        missed += sum(value > bar for value, bar in bars)
+        print(
+            f"{title:25} {statistics.median(walls):7.2f} {min(walls):7.2f} {curve:8.2f} {stock:8.2f}"
+            f" {min(cpus):12.2f} {statistics.median(cpus):7.2f}  {told}"
+        )
+    return 1 if missed else 0
+
+
+def show_stages(runs: list[Cost], count: int) -> None:
+    """Print what each stage costs the client."""
+    names = dict.fromkeys(name for one in runs for name in one.told)
+    least = {name: min(one.told[name] for one in runs if name in one.told) for name in names}
+    print("\nprocessor time of the client, ms a node:")
+    for name, seconds in least.items():
+        if name.startswith(("stage ", "of it ", "children")):
+            print(f"  {name.removeprefix('stage '):25} {seconds / count * 1e3:6.2f}")
+    print(f"imports, once: {least['imports'] * 1e3:.0f} ms")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=64, help="how many nodes (64)")
+    parser.add_argument("--rounds", type=int, default=7, help="how many rounds (7)")
+    options = parser.parse_args()
+    if lack := lacking():
+        print(f"not run: {lack}")
+        return 0
+    with nodes(options.nodes) as place:
+        rounds = measure(place, options.rounds)
+        runs = [of_client(mode, place.config, place.names) for _ in range(3) for mode in ("stages", "crypto")]
+    code = show(rounds, options.nodes)
+    show_stages(runs, options.nodes)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
