@@ -90,7 +90,9 @@ def _plain(value: Any) -> bool:
 _EXTRA: dict[str, Rule] = {
     **dict.fromkeys(("algorithm", "came_from"), _or_none(_text)),
     **dict.fromkeys(("loss", "rtt_min", "rtt_max", "payload", "path_mtu", "passes"), _or_none(_number)),
-    **dict.fromkeys(("sent", "arrived", "no_room", "retransmits", "both_ways"), _or_none(_number)),
+    **dict.fromkeys(("no_room", "retransmits", "both_ways"), _or_none(_number)),
+    # Bytes of a collective, or datagrams by their size.
+    **dict.fromkeys(("sent", "arrived"), lambda value: value is None or _number(value) or _mapping_to(_number)(value)),
     **dict.fromkeys(("algbw", "seconds", "fastest", "wrong", "ranks"), _or_none(_number)),
     "asked_bytes": _or_none(_whole),
     "times": _or_none(_mapping_to(_number)),

@@ -17,6 +17,9 @@ from fabtui.diagnosis.preflight import preflight
 from fabtui.export import json as snapshots
 from fabtui.export import preflight as preflights
 from fabtui.export.csv import write_csv
+from fabtui.fabric.events import Kind
+from fabtui.fabric.events import event as made
+from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
 from fabtui.fabric.wellformed import check_event
 from fabtui.session.journal import read_events
@@ -84,3 +87,12 @@ def test_a_damaged_recording_is_bad_input(
     path.write_text(json.dumps({"kind": "start", "nodes": ["n000"]}) + "\n" + json.dumps(event) + "\n")
     assert main(["replay", str(path), "--text"]) == 2
     assert f"{path}, line 2: not a recording of fabtui (" in capsys.readouterr().err
+
+
+def test_what_was_lost_one_way_is_counted_by_size_and_a_collective_in_bytes() -> None:
+    one = Measurement(Layer.UDP, "a", "b", Verdict.TIMEOUT, unit="%", src_addr="10.0.0.1", dst_addr="10.0.0.2")
+    for extra in ({"sent": {"small": 5, "big": 3}, "arrived": {"small": 0, "big": 0}, "no_room": 0.0}, {"sent": 4096}):
+        check_event(made(Kind.MEASURED, measurements=[{**one.to_json(), "extra": extra}], time=1.0))
+    wrong = {**one.to_json(), "extra": {"sent": {"small": "5"}}}
+    with pytest.raises(ValueError, match="measurements"):
+        check_event(made(Kind.MEASURED, measurements=[wrong], time=1.0))
