@@ -33,7 +33,9 @@ FAULTS: dict[str, dict[str, Any]] = {
     "corrupt": {"faults": {(1, 5): "corrupt", (4, 5): "corrupt"}},
     "absent, corrupt": {"faults": {(0, 4): "absent", (1, 5): "corrupt", (4, 5): "corrupt"}},
     "kill": {"faults": {(0, 4): "kill"}},
+    "kill, begun last": {"faults": {(1, 7): "kill"}},
     "stop": {"faults": {(4, 0): "stop"}},
+    "stop, begun last": {"faults": {(7, 1): "stop"}},
     "nosuch": {"wrong": {"n001"}},
     "kill, stop": {"faults": {(0, 4): "kill", (5, 1): "stop"}},
 }
@@ -95,7 +97,7 @@ def main() -> int:
     args = parser.parse_args()
     print(f"a rank host takes {args.load:g} s and {args.attach:g} s for each of its 4 endpoints;", end=" ")
     print(f"timeout {args.timeout:g} s")
-    print(f"{'fault':16} {'seconds':>8} {'more':>7} {'bar':>5} {'starts':>7} {'waits':>6} {'bad cells':>10}")
+    print(f"{'fault':18} {'seconds':>8} {'more':>7} {'bar':>5} {'starts':>7} {'waits':>6} {'bad cells':>10}")
     healthy, good = 0.0, True
     for name in ["healthy", *(n for n in args.only or FAULTS if n != "healthy")]:
         play = Play(GPUS, load=args.load, attach=args.attach, tells=not args.silent, **{**SLOW, **FAULTS[name]})
@@ -104,7 +106,7 @@ def main() -> int:
         more = found.seconds - healthy
         good &= more <= args.timeout
         print(
-            f"{name:16} {found.seconds:8.1f} {more:7.1f} {'ok' if more <= args.timeout else 'OVER':>5} "
+            f"{name:18} {found.seconds:8.1f} {more:7.1f} {'ok' if more <= args.timeout else 'OVER':>5} "
             f"{found.starts:7} {found.timeouts:6} {len(found.bad):10}",
             flush=True,
         )

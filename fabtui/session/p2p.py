@@ -86,6 +86,7 @@ class PairSweep:
 
     Attributes:
         tested_alone: The pairs that were tested once more after a rank host was gone.
+        fatal: The pairs that took a rank host with them while nothing ran beside them.
         bad_since: When each pair that failed, or was cut off, did so first; epoch seconds.
     """
 
@@ -100,6 +101,7 @@ class PairSweep:
         # With nothing beside it, a rank host that dies is the fault of the pair that runs.
         self._last_chance = one_at_a_time
         self.tested_alone: set[frozenset[int]] = set()
+        self.fatal: set[frozenset[int]] = set()
         self.bad_since: dict[frozenset[int], float] = {}
         self._spared: set[frozenset[int]] = set()
         self._wake = asyncio.Event()
@@ -287,7 +289,9 @@ class PairSweep:
                 self._bed.hosts[endpoint.node].send({"op": "abort", "id": pair.number})
 
     def _frozen(self, host: RankHost, seconds: float) -> None:
-        self._kill(host.node, frozen_text(host, seconds), spare=True)
+        text = frozen_text(host, seconds)
+        self._bed.say("warning", f"{text}; it is ended")
+        self._kill(host.node, text, spare=True)
 
     def _kill(self, node: str, text: str, *, spare: bool = False) -> None:
         """End a rank host that hangs, from outside; pairs of other nodes go on meanwhile."""
@@ -311,14 +315,14 @@ class PairSweep:
         cut_off = {node for pair in self._running.values() if host.node in pair.nodes for node in pair.nodes}
         self._give_up(host, text, timeout=timeout, spare=spare)
         if self._needed(host.node):
-            self._bed.say("info", f"{text}; it is started anew")
+            self._bed.say("info", f"the rank host of {host.node} is started anew")
             self._recovery.begin(host)
             # Of the pairs that were cut off, one will do that again when they are tested alone.
             self._culprits += -1 if self._last_chance else 1
             if self._culprits > 0:
                 self._recovery.expect(host, cut_off)
         else:
-            self._bed.say("info", f"{text}; nothing that is left to do needs it")
+            self._bed.say("info", f"nothing that is left to do needs the rank host of {host.node}")
             self._ended.append(asyncio.ensure_future(host.leave_down()))
 
     def _needed(self, node: str) -> bool:
@@ -340,8 +344,11 @@ class PairSweep:
             if not final and not self._last_chance:
                 pair.void = text
                 self.bad_since.setdefault(frozenset(pair.ends), time.time())
-            elif spare:
-                self._spare(pair)
+            else:
+                if not final:
+                    self.fatal.add(frozenset(pair.ends))
+                if spare:
+                    self._spare(pair)
             for rank in pair.ends & mine - pair.free:
                 self._freed(pair, rank, text, timeout=timeout, gone=True)
             if pair.number in self._running and pair.aborted is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from fabtui.fabric.endpoint import pair_class
@@ -49,10 +49,12 @@ def _verdict(model: Model, a: int, b: int) -> Verdict:
 def _passed_since(model: Model, a: int, b: int, since: float) -> bool:
     """Say whether both directions of a pair were tested after some time and are ok."""
     found = [model.latest(Layer.P2P, str(model.endpoints[s]), str(model.endpoints[d])) for s, d in ((a, b), (b, a))]
-    return all(m is not None and m.time is not None and m.time > since and not model.verdict(m).bad for m in found)
+    return all(
+        m is not None and m.time is not None and m.time > since and model.verdict(m) is Verdict.OK for m in found
+    )
 
 
-def partners_of(model: Model, pair: Pair, since: float | None = None) -> Partners:
+def partners_of(model: Model, pair: Pair, since: float | None = None, *, fatal: bool = False) -> Partners:
     """Return partners with which the ends of a bad pair passed, of the same class where there are any.
 
     Args:
@@ -60,6 +62,8 @@ def partners_of(model: Model, pair: Pair, since: float | None = None) -> Partner
         pair: The bad pair.
         since: When it failed for the first time (epoch seconds): a partner with which an end passed after that comes
             first, and need not be tested with it again. None: they are all to be tested again.
+        fatal: Whether the pair takes a rank host with it. Then it is enough that an end passed with anybody since, and
+            with such a partner before: what a transfer did to its process says little about the links of its ends.
     """
     ends = model.endpoints
     kind = pair_class(ends[pair[0]], ends[pair[1]])
@@ -70,7 +74,8 @@ def partners_of(model: Model, pair: Pair, since: float | None = None) -> Partner
         same = [n for n in good if pair_class(ends[end], ends[n]) is kind] or good
         later = [n for n in same if since is not None and _passed_since(model, end, n, since)]
         found.append(next(iter(later or same), None))
-        if not later and same:
+        alive = fatal and since is not None and any(_passed_since(model, end, n, since) for n in good)
+        if same and not later and not alive:
             tested.append((min(end, same[0]), max(end, same[0])))
     return Partners(pair, found[0], found[1], tested)
 
@@ -96,6 +101,7 @@ async def retest(
     model: Model,
     pairs: list[Pair],
     since: Mapping[frozenset[int], float],
+    fatal: Set[frozenset[int]],
     run: Callable[[list[Pair]], Awaitable[None]],
     flush: Callable[[], Awaitable[None]],
 ) -> list[tuple[str, str, str]]:
@@ -105,10 +111,14 @@ async def retest(
         model: What is known.
         pairs: The bad pairs; they were tested again alone.
         since: When pairs failed for the first time, epoch seconds; slow ones are not among them.
+        fatal: The pairs that take a rank host with them.
         run: Tests pairs, one at a time.
         flush: Waits until all results are in the model.
     """
-    partners = [partners_of(model, pair, since.get(frozenset(pair))) for pair in pairs]
+    keys = [frozenset(pair) for pair in pairs]
+    partners = [
+        partners_of(model, pair, since.get(key), fatal=key in fatal) for pair, key in zip(pairs, keys, strict=True)
+    ]
     tests = sorted({pair for found in partners for pair in found.to_test})
     if tests:
         await run(tests)

@@ -66,6 +66,8 @@ class Trials:
         self._proven: set[frozenset[int]] = set()
         #: When pairs failed for the first time in this sweep, epoch seconds.
         self._bad_since: dict[frozenset[int], float] = {}
+        #: Pairs that take a rank host with them.
+        self._fatal: set[frozenset[int]] = set()
         #: How many communicators each endpoint keeps that tests have made.
         self._kept: Counter[int] = Counter()
         #: Whether tests ran since broken communicators were let go of.
@@ -75,6 +77,7 @@ class Trials:
         """Test all that involves a node of ``new``; endpoints in ``busy`` are left alone."""
         self._proven.clear()
         self._bad_since.clear()
+        self._fatal.clear()
         self._bed.lasting = "all_reduce" in self._options.probes
         if "p2p" in self._options.probes:
             with self.counting.over():
@@ -212,6 +215,7 @@ class Trials:
             sweep = PairSweep(self._bed, test, one_at_a_time=alone)
             await sweep.run(part)
             self._proven |= sweep.tested_alone
+            self._fatal |= sweep.fatal
             for pair_, since in sweep.bad_since.items():
                 self._bad_since.setdefault(pair_, since)
 
@@ -281,7 +285,7 @@ class Trials:
             await self._pump.flush()
         bad = bad_pairs(self._model, swept, (Verdict.FAILED, Verdict.TIMEOUT, Verdict.SLOW))
         if bad and len(bad) <= MAX_SUSPECTS and not self._options.pairs:
-            lines = await retest(self._model, bad, self._bad_since, self.pairs_alone, self._pump.flush)
+            lines = await retest(self._model, bad, self._bad_since, self._fatal, self.pairs_alone, self._pump.flush)
             self._pump.emit(event(Kind.PLAN, suspects=lines))
         # What was tested alone came out faster, and so moved what is normal.
         await self._slow_again(swept, alone)

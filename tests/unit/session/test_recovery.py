@@ -28,8 +28,12 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pulse, "PATIENCE", 0.4)
 
 
+def _play(**more: Any) -> Play:
+    return Play(**{"gpus": GPUS, **TIMES, **more})
+
+
 async def _run(probes: tuple[str, ...] = ("p2p",), **more: Any) -> tuple[Model, Play, Bad]:
-    play = Play(**{"gpus": GPUS, **TIMES, **more})
+    play = _play(**more)
     feed = LiveFeed(SessionOptions(hosts=tuple(play.gpus), timeout=1.0, probes=probes), SlowNodes(play))
     try:
         async with asyncio.timeout(60):
@@ -60,18 +64,35 @@ async def test_without_a_fault_nothing_is_started_twice_and_nothing_stands_by() 
 
 
 # The pair that was begun first among those that run at once, and one of the others.
-@pytest.mark.parametrize(("way", "starts"), [((0, 4), 2), ((1, 7), 3), ((7, 1), 3)])
-async def test_a_rank_host_that_dies_is_started_again_only_where_something_needs_it(way: Pair, starts: int) -> None:
+@pytest.mark.parametrize("way", [(0, 4), (1, 7), (7, 1)])
+async def test_a_rank_host_that_dies_is_started_as_often_as_tests_need_it(way: Pair) -> None:
     model, play, bad = await _run(faults={way: "kill"})
     src, dst = (model.endpoints[n] for n in way)
     verdict, error = bad.pop((str(src), str(dst)))
     assert not bad
     assert verdict is Verdict.FAILED
     assert _killed(src.node) in error
-    assert sorted(_starts(play).values()) == [1, starts]
+    # Once more in any case, and again where it did not happen in the last of the pairs that were cut off.
+    assert min(_starts(play).values()) == 1
+    assert 2 <= max(_starts(play).values()) <= 3
     assert play.links[src.node].deaths == 2, "what it does was seen twice, once alone"
     assert play.timeouts == 0
     assert model.suspects[str(src), str(dst)].startswith("both ends pass with others")
+
+
+async def test_a_rank_host_that_nothing_needs_is_not_started_again() -> None:
+    play = _play(faults={(0, 4): "kill"})
+    options = SessionOptions(hosts=("a", "b"), timeout=1.0, probes=("p2p",), pairs=(("a:0", "b:0"),))
+    feed = LiveFeed(options, SlowNodes(play))
+    await feed.run()
+    assert _starts(play) == {"a": 2, "b": 1}
+    assert play.links["a"].deaths == 2
+    await feed.retest([("a:1", "b:0")])
+    await feed.close()
+    assert _starts(play) == {"a": 3, "b": 2}, "and is when it is needed; the other one was given back meanwhile"
+    latest = feed.model.latest(Layer.P2P, "a:1", "b:0")
+    assert latest is not None
+    assert latest.verdict is Verdict.OK
 
 
 async def test_ends_that_passed_with_others_since_are_not_tested_for_it() -> None:
@@ -79,8 +100,7 @@ async def test_ends_that_passed_with_others_since_are_not_tested_for_it() -> Non
     assert len(bad) == 1
     counts = {pair: len(model.history(Layer.P2P, *pair)) for pair in ((m.src, m.dst) for m in model.measurements())}
     assert set(counts.values()) == {1}, "cut off and tested once more is one result; nobody else was tested twice"
-    assert "is started anew" in " ".join(line.text for line in model.log)
-    assert "nothing that is left to do needs it" in " ".join(line.text for line in model.log)
+    assert "the rank host of a is started anew" in " ".join(line.text for line in model.log)
 
 
 async def test_collectives_after_the_pairs_have_all_their_ranks() -> None:
@@ -100,8 +120,7 @@ async def test_a_process_stands_by_while_the_same_may_happen_again() -> None:
     assert ended == [True, False], "what stood by in vain was ended"
 
 
-@pytest.mark.parametrize("tells", [True, False])
-@pytest.mark.parametrize("way", [(4, 0), (1, 7)])
+@pytest.mark.parametrize(("way", "tells"), [((4, 0), True), ((7, 1), True), ((1, 7), False)])
 async def test_a_rank_host_that_is_stopped_is_found_by_its_silence_not_by_deadlines(way: Pair, tells: bool) -> None:
     model, play, bad = await _run(faults={way: "stop"}, tells=tells)
     src, dst = (model.endpoints[n] for n in way)
@@ -157,8 +176,7 @@ async def test_ranks_that_cannot_connect_keep_nobody_until_a_deadline() -> None:
 
 async def test_a_rank_host_that_dies_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranks, "MAX_RESTARTS", 1)
-    faults: dict[str, Any] = {"faults": {(0, 4): "kill", (1, 7): "kill", (2, 6): "kill"}}
-    play = Play(GPUS, **{**TIMES, **faults})
+    play = _play(faults={(0, 4): "kill", (1, 7): "kill", (2, 6): "kill"})
     feed = LiveFeed(SessionOptions(hosts=("a", "b"), timeout=1.0, probes=("p2p",)), SlowNodes(play))
     await feed.run()
     await feed.close()
