@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ def execute(args: argparse.Namespace) -> int:
     Raises:
         InputError: The arguments are wrong, or there is no terminal to show anything on.
     """
+    # Until the first frame only modules are loaded; `fabtui.screen.run` has garbage looked for again.
+    gc.disable()
     from fabtui.cli.configfile import read_config
     from fabtui.cli.display import screen_settings, show
     from fabtui.cli.request import request_from

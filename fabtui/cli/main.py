@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -37,9 +38,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         report_crash(error)
         return CRASHED
+    finally:
+        gc.enable()
 
 
 def _dispatch(argv: Sequence[str] | None) -> int:
+    # Nothing of what is loaded is garbage, and looking for it takes time.
+    gc.disable()
     from fabtui.cli.parser import build_parser
 
     words = list(sys.argv[1:] if argv is None else argv)
@@ -48,5 +53,6 @@ def _dispatch(argv: Sequence[str] | None) -> int:
         # argparse would drop the ones before the command where both sides give an option.
         raise InputError(f"options go behind the command: fabtui {args.command} {words[0]} ...")
     args.words = words
+    gc.enable()
     code: int = args.execute(args)
     return code

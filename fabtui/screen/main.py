@@ -90,6 +90,7 @@ class MainScreen(PromptingScreen):
         self._counts: tuple[int, dict[Verdict, int]] = (-1, {})
         self._news = CellNews(self.grid, app.draw_again)
         self._ending = False
+        self._composed = False
         self.findings = Findings(app.model)
         self.pace = Pace()
 
@@ -126,7 +127,8 @@ class MainScreen(PromptingScreen):
         yield self.key_bar
 
     def on_mount(self) -> None:
-        """Show what is known."""
+        """Show what is known, so that it is in the first frame."""
+        self._composed = True
         self.draw()
 
     def on_resize(self) -> None:
@@ -143,7 +145,7 @@ class MainScreen(PromptingScreen):
     def fit(self) -> None:
         """Show the widgets that fit the size and the session, and hide the others."""
         width, height = self.size
-        if not width or not self.is_mounted:
+        if not width or not self._composed:
             return
         arranged = arrange(self.model, self.source.axis, width, height, self.wishes, near=self.scope.zoom is Zoom.NODES)
         if arranged == self._arrangement:
@@ -185,7 +187,7 @@ class MainScreen(PromptingScreen):
 
     def draw(self) -> None:
         """Bring everything up to date that shows something else now. Costs what has changed."""
-        if not self.is_mounted or not self.size.width:
+        if not self._composed or not self.size.width:
             return
         self.note_cursor()
         self._news.draw(self.scope)

@@ -99,13 +99,18 @@ def run_app(make_feed: Callable[[], Feed], settings: ScreenSettings) -> int:
     check_terminal()
     prepare(settings)
     with drawing_terminal():
-        # What is imported stays: nothing of it is garbage, now or later.
         gc.disable()
         from fabtui.screen.app import FabricApp
 
-        app = FabricApp(make_feed, settings)
-        gc.freeze()
-        gc.enable()
+        def begin() -> Feed:
+            try:
+                return make_feed()
+            finally:
+                # What is imported stays: nothing of it is garbage, now or later, nor is what the first frame took.
+                gc.freeze()
+                gc.enable()
+
+        app = FabricApp(begin, settings)
         code = asyncio.run(_run(app))
     if app.last_words:
         print(app.last_words, file=sys.stderr)
