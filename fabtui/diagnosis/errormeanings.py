@@ -104,6 +104,25 @@ MEANINGS: tuple[Meaning, ...] = (
         ((_SENDER, "ibv_devinfo"),),
     ),
     Meaning(r"Failed to open libibverbs", "libibverbs is not installed where the ranks run: NCCL uses sockets"),
+    Meaning(
+        r"(?:bytes|values|elements)\b.{0,60} are wrong",
+        "data came in that was not sent, and nothing on the way noticed: memory of a GPU or NIC, PCI ACS, or P2P in a "
+        "virtual machine; keep the GPUs of this pair out of jobs",
+        ((_SENDER, "nvidia-smi -q -d ECC,ROW_REMAPPER"), (_RECEIVER, "nvidia-smi -q -d ECC,ROW_REMAPPER")),
+    ),
+    Meaning(
+        r"the rank host of .{1,255} ended with signal (?:9|SIGKILL)",
+        "something killed the ranks: as a rule the kernel, out of memory, or the scheduler of the site",
+        (
+            (_SENDER, "sudo dmesg -T | grep -i 'killed process'"),
+            (_RECEIVER, "sudo dmesg -T | grep -i 'killed process'"),
+        ),
+    ),
+    Meaning(
+        r"the rank host of .{1,255} is frozen",
+        "a process does not run any more: stopped by somebody, or stuck in the driver or a file system",
+        ((_SENDER, "ps -eo pid,stat,wchan:32,args"), (_RECEIVER, "ps -eo pid,stat,wchan:32,args")),
+    ),
     Meaning(r"Failed to initialize any NET plugin", "NCCL_NET names a network that is not there"),
     Meaning(
         r"no socket interface found|no device found matching",

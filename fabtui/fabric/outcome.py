@@ -53,13 +53,16 @@ def not_tested(model: Model) -> list[str]:
     for record in model.nodes.values():
         said = [f"{probe}: {look['error']}" for probe, look in record.looks.items() if look.keys() == {"error"}]
         if record.state.gone:
-            said.insert(0, record.text or str(record.state))
+            # That its looks failed as well follows from that.
+            said = [record.text or str(record.state)]
         elif record.note and wants_ends:
             said.insert(0, record.note)
         for text in said:
             alike.setdefault(text.replace(f" on {record.name}", ""), []).append(record.name)
     lines.extend(f"{fold(names)}: {text}" for text, names in alike.items())
-    lines.extend(f"{count(len(pairs), 'pair')}: {text}" for text, pairs in untested_reasons(model).items())
+    gone = {record.text for record in model.nodes.values() if record.state.gone}
+    reasons = untested_reasons(model).items()
+    lines.extend(f"{count(len(pairs), 'pair')}: {text}" for text, pairs in reasons if text not in gone)
     counts = model.counts()
     if vague := counts.get(Verdict.INCONCLUSIVE, 0):
         lines.append(f"{vague} measurement{'s' if vague != 1 else ''} inconclusive")

@@ -40,6 +40,9 @@ COMPLETION = "NET/IB : Got completion from peer 10.2.0.5<33092> with "
         ("connect: n1:0: connect to 10.0.0.1:39505: Connection refused", "nothing listens"),
         ("Cuda failure 802 'system not yet initialized'", "Fabric Manager"),
         ("Cuda failure 2 'out of memory'", "another process"),
+        ("verify: 1 of 4194304 bytes are wrong in message 21, the first at offset 2097152", "not sent"),
+        ("verify: 3 of 64 bytes looked at around offset 0 are wrong, the first at 7", "not sent"),
+        ("the rank host of n000 ended with signal 9: a last line", "killed the ranks"),
         ("socketProgress: Connection closed by remote peer node1<57557>", "the other process"),
     ],
 )

@@ -85,3 +85,10 @@ def test_looks_alone_are_enough_when_nothing_else_was_wanted(make_model: Maker) 
     maker.add("phase", name="done")
     assert exit_code(maker.model()) == 3
     assert exit_code(maker.add("look", node="n0", probe="ibstat", value={"ports": []}).model()) == 0
+
+
+def test_a_node_that_is_gone_is_told_once(make_model: Callable[[], Any]) -> None:
+    maker = make_model().start(["n0", "n1"]).endpoints({"n0": 1, "n1": 0})
+    maker.add("look", node="n1", probe="host", error="refused")
+    maker.add("plan", untested=[["n0:0", "n1:-", "refused"], ["n1:-", "n0:0", "refused"]])
+    assert [line for line in not_tested(maker.model()) if "refused" in line] == ["n1: refused"]
