@@ -22,8 +22,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from grid import Terminal  # noqa: E402
 from synthetic import write  # noqa: E402
+from terminal import Terminal  # noqa: E402
 
 RATE = 2000
 BAR = 50.0

@@ -25,6 +25,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
+from terminal import keep_compiled
+
 BAR_COMMAND = 60.0
 BAR_FRAME = 250.0
 _DEADLINE = 30.0
@@ -37,12 +39,6 @@ _ESCAPES = re.compile(rb"\x1b(\[[0-9;?<>=$ ]*[A-Za-z@`~]|[PX^_\]].*?(\x07|\x1b\\
 class Times(NamedTuple):
     cpu: float
     wall: float
-
-
-def keep_compiled(folder: str) -> None:
-    """Have the programs that are started keep what they compile, in a folder, where the environment forbids it."""
-    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
-        os.environ["PYTHONPYCACHEPREFIX"] = os.path.join(folder, "compiled")
 
 
 def of_command(argv: list[str]) -> Times:

@@ -1,0 +1,58 @@
+"""What a frame costs, measured from within the app that draws it."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+#: Cells that change within one frame.
+UPDATES = 10_000
+
+
+async def until_drawn(app: Any) -> None:
+    """Wait until an app has drawn what is to be drawn."""
+    done = asyncio.Event()
+    app.call_after_refresh(done.set)
+    await done.wait()
+
+
+async def cpu_of(frames: int, prepare: Callable[[], object], drawn: Callable[[], Awaitable[None]]) -> float:
+    """Return the least CPU milliseconds a frame over many short runs; ``prepare`` is part of the frame."""
+    best = float("inf")
+    run = min(10, frames)
+    for _ in range(max(1, 5 * frames // run)):
+        began = time.process_time()
+        for _ in range(run):
+            prepare()
+            await drawn()
+        best = min(best, (time.process_time() - began) / run * 1000)
+    return best
+
+
+def memory() -> float:
+    """Return the most memory that this process had, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def count_writes(app: Any) -> Callable[[], int]:
+    """Count what goes to the terminal; the function returned gives the bytes since it was called last."""
+    total = 0
+    writer = app._driver._writer_thread
+    write = writer.write
+
+    def counted(data: str) -> None:
+        nonlocal total
+        total += len(data.encode())
+        write(data)
+
+    writer.write = counted
+
+    def taken() -> int:
+        nonlocal total
+        before, total = total, 0
+        return before
+
+    return taken

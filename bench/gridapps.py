@@ -1,0 +1,209 @@
+"""The apps of ours that bench/grid.py puts on a pseudo-terminal: the grid alone, and everything around it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from framecost import UPDATES, count_writes, cpu_of, memory, until_drawn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+
+def synthetic_source(count: int, *, halves: bool = False) -> Any:
+    """A source of random cells, most of them good; it stands in for a model where only drawing is to be measured."""
+    from fabtui.screen.axis import Axis, Seat
+    from fabtui.screen.gridlayout import NUMBER_WIDTH, Shape
+    from fabtui.screen.levels import Glyphs, Slot, cell_text
+
+    glyphs = Glyphs(plain=False)
+    palette = bytes([Slot.GOOD] * 6 + [Slot.FAIR, Slot.LOW, Slot.SLOW, Slot.FAILED])
+
+    class Synthetic:
+        def __init__(self) -> None:
+            self.shape = Shape(condensed=halves)
+            self.rows = self.columns = Axis(
+                [Seat(f"n{at // 8:03}", f"n{at // 8:03}", str(at % 8), at, at % 8 == 0, False) for at in range(count)]
+            )
+            self.slots = bytearray([Slot.GOOD]) * (count * count + 4096)
+            self.shift = 0
+            self.tables: dict[int, list[str]] = {}
+
+        def mix(self) -> None:
+            """Give cells different verdicts."""
+            block = bytes(random.choices(palette, k=4093))
+            self.slots = bytearray(block * (count * count // 4093 + 3))[: count * count + 4096]
+
+        def shuffle(self) -> None:
+            """Make every cell another one, at no cost."""
+            self.shift = (self.shift + 1009) % 4096
+
+        def table(self, width: int) -> list[str]:
+            known = self.tables.get(width)
+            if known is None:
+                number = "351" if width > 3 else ""
+                known = self.tables[width] = [cell_text(slot, number, width, glyphs) for slot in range(18)]
+            return known
+
+        def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
+            begin = row * count + self.shift
+            slots = self.slots[begin + first : begin + last]
+            if width < NUMBER_WIDTH:
+                return slots, None
+            table = self.table(width)
+            return slots, [table[slot] for slot in slots]
+
+        def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
+            slot = self.slots[row * count + column + self.shift]
+            return slot, self.table(width)[slot]
+
+        def below(self, row: int, column: int, width: int) -> list[str]:
+            return []
+
+    return Synthetic()
+
+
+def grid_child(count: int, frames: int, *, halves: bool = False) -> dict[str, Any]:
+    """Measure our grid alone."""
+    from textual.app import App, ComposeResult
+
+    from fabtui.screen.grid import GridView
+    from fabtui.screen.levels import Glyphs
+    from fabtui.screen.theming import ramp_of, read_theme
+
+    found: dict[str, Any] = {}
+    source = synthetic_source(count, halves=halves)
+    grid = GridView(source, Glyphs(plain=False))
+
+    class Bench(App[None]):
+        def compose(self) -> ComposeResult:
+            yield grid
+
+        def on_mount(self) -> None:
+            from rich.color import ColorSystem
+
+            self.register_theme(read_theme("dark").to_textual())
+            self.theme = "dark"
+            grid.paint_with(ramp_of("dark", True, "24"), ColorSystem.TRUECOLOR)
+            grid.focus()
+            self.run_worker(self.measure())
+
+        async def drawn(self) -> None:
+            await until_drawn(self)
+
+        async def measure(self) -> None:
+            await asyncio.sleep(0.3)
+            written = count_writes(self)
+            grid.redraw()
+            await self.drawn()
+            found["healthy_bytes"] = written()
+
+            def nothing() -> None:
+                grid.refresh()
+
+            def repaint() -> None:
+                grid.reread()
+
+            def shuffled() -> None:
+                source.shuffle()
+                grid.reread()
+
+            def updates() -> None:
+                grid.update_cells(changes)
+
+            source.mix()
+            changes = {(random.randrange(count), random.randrange(count)) for _ in range(UPDATES)}
+            found["clean"] = await cpu_of(frames, nothing, self.drawn)
+            found["repaint"] = await cpu_of(frames, shuffled, self.drawn)
+            written()
+            source.shuffle()
+            repaint()
+            await self.drawn()
+            found["random_bytes"] = written()
+
+            def changed() -> None:
+                source.shuffle()
+                updates()
+
+            found["updates"] = await cpu_of(frames, changed, self.drawn)
+            if count > 64:
+                grid.move_to(count // 2, count // 2)
+                await self.drawn()
+                found["scroll"] = await cpu_of(frames, lambda: grid.action_move(1, 0), self.drawn)
+            found["memory"] = memory()
+            self.exit()
+
+    Bench().run()
+    return found
+
+
+def app_child(nodes: int) -> dict[str, Any]:
+    """Run the whole app on a model, to be watched from outside."""
+    from fabtui.screen.run import run_app
+    from fabtui.screen.settings import ScreenSettings
+
+    def make_feed() -> Any:
+        from tests.screen.fakefeed import FakeFeed, big_sweep
+
+        story = big_sweep(nodes, 8)
+        story.end(0)
+        return FakeFeed(story.events)
+
+    run_app(make_feed, ScreenSettings(title=f"n[000-{nodes - 1:03}]", colors="24"))
+    return {}
+
+
+def model_child(nodes: int, frames: int) -> dict[str, Any]:
+    """Measure frames of the whole app over a real model."""
+    from fabtui.fabric.events import Kind, event
+    from fabtui.screen.app import FabricApp
+    from fabtui.screen.settings import ScreenSettings
+    from tests.screen.fakefeed import FakeFeed, big_sweep
+
+    story = big_sweep(nodes, 8)
+    feed = FakeFeed(story.events)
+    found: dict[str, Any] = {}
+
+    class Bench(FabricApp):
+        async def drawn(self) -> None:
+            await until_drawn(self)
+
+        async def measure(self) -> None:
+            # Until findings, map and panel have settled.
+            await asyncio.sleep(2.0)
+            written = count_writes(self)
+            self.screen.refresh()
+            await self.drawn()
+            found["healthy_bytes"] = written()
+            pairs = story.ordered_pairs()[:1000]
+            batch = [
+                event(Kind.MEASURED, time=story.now, measurements=[m.to_json() for m in story.good(*pair)[:1]])
+                for pair in pairs
+            ]
+            for one in batch:
+                feed.model.apply(one)
+            self.main.draw()
+            await self.drawn()
+
+            def frame() -> None:
+                self.main.draw()
+
+            costs = []
+            for _ in range(max(3, frames // 10)):
+                for one in batch:
+                    feed.model.apply(one)
+                began = time.process_time()
+                frame()
+                await self.drawn()
+                costs.append((time.process_time() - began) * 1000)
+            found["thousand_results"] = min(costs)
+            self.exit(0)
+
+    app = Bench(lambda: feed, ScreenSettings(title="bench", colors="24"))
+    app.call_later(lambda: app.run_worker(app.measure()))
+    app.run()
+    return found
