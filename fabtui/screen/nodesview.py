@@ -18,6 +18,7 @@ from fabtui.fabric.events import NodeState
 from fabtui.fabric.looked import dicts, field
 from fabtui.fabric.measurement import SEVERITY, Verdict, worst
 from fabtui.fabric.model import Model, NodeRecord
+from fabtui.fabric.nodeset import count
 from fabtui.fabric.text import one_line
 from fabtui.screen import asking
 from fabtui.screen.axis import fit_text
@@ -142,7 +143,7 @@ def _gpus(model: Model, record: NodeRecord) -> str:
     if gpus:
         names = fit_text(str(gpus[0].get("name") or "GPU"), 24).removeprefix("NVIDIA ")
         return f"{len(gpus)} x {names}"
-    return f"{len(ends)} CPU ranks" if ends else "-"
+    return count(len(ends), "CPU rank") if ends else "-"
 
 
 def _nccl(value: dict[str, Any]) -> str:

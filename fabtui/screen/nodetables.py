@@ -7,6 +7,7 @@ from typing import Any
 from fabtui.fabric.looked import dicts, field
 from fabtui.fabric.text import one_line
 from fabtui.screen.detail import Lines, section, table
+from fabtui.screen.levels import bytes_text
 from fabtui.screen.words import MUTED, Part
 from fabtui_probes.formats.nvlink import ERRORS
 
@@ -29,10 +30,12 @@ def size_text(value: Any) -> str:
     return f"{value / 2**30:.1f} GiB"
 
 
-def _limit_text(value: Any) -> str:
+def _limit_text(value: Any, *, size: bool = False) -> str:
     soft = field(value, "soft")
     if soft is None:
         return "-"
+    if size and isinstance(soft, int) and soft >= 0:
+        return bytes_text(soft)
     return "unlimited" if soft == -1 else text_of(soft)
 
 
@@ -43,7 +46,7 @@ def system_lines(inventory: dict[str, Any]) -> list[tuple[str, str]]:
         ("system", f"{text_of(inventory.get('os'))}, kernel {text_of(inventory.get('kernel'))}"),
         ("CPUs", f"{text_of(inventory.get('cpus'))}, memory {size_text(inventory.get('memory'))}"),
         ("driver", f"{text_of(inventory.get('driver'))}, CUDA {text_of(inventory.get('cuda'))}"),
-        ("memlock", _limit_text(field(inventory, "limits", "memlock"))),
+        ("memlock", _limit_text(field(inventory, "limits", "memlock"), size=True)),
         ("open files", _limit_text(field(inventory, "limits", "nofile"))),
     ]
     tools = inventory.get("tools")

@@ -10,6 +10,7 @@ from fabtui.screen.app import FabricApp
 from fabtui.screen.levels import Glyphs
 from fabtui.screen.noderow import row_lines
 from fabtui.screen.nodesview import COLUMNS, node_rows
+from fabtui.screen.nodetables import system_lines
 from fabtui.screen.settings import ScreenSettings
 from fabtui.screen.words import plain
 from tests.screen.conftest import Opened, screen_text, settled
@@ -198,3 +199,9 @@ async def test_the_large_log_scrolls_and_stays_where_it_is_read(opened: Opened) 
         assert "event log" not in screen_text(app)
         await pilot.press("down")
         assert app.main.grid.row == row + 1
+
+
+def test_limits_have_their_units() -> None:
+    told = dict(system_lines({"limits": {"memlock": {"soft": 8 << 20}, "nofile": {"soft": 20000}}}))
+    assert (told["memlock"], told["open files"]) == ("8 MiB", "20000")
+    assert dict(system_lines({"limits": {"memlock": {"soft": -1}}}))["memlock"] == "unlimited"
