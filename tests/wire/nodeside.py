@@ -71,7 +71,8 @@ def wait_gone(token: str, seconds: float = 8.0) -> None:
         time.sleep(0.05)
     what = {pid: tokens_of(pid)[-200:] for pid in left}
     for pid in left:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     assert not left, f"processes were left: {what}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import selectors
 import signal
 import socket
@@ -27,6 +28,13 @@ def importable() -> None:
 
 
 importable()
+
+
+def came_not(error: str, rank: int, seconds: float, end: str = "") -> bool:
+    """Say whether an error tells that a rank did not come in time; a machine that stands still may add to that."""
+    found = re.fullmatch(rf"rank {rank} did not come within (\d+\.\d) s{re.escape(end)}", error)
+    return found is not None and seconds <= float(found[1]) < seconds + 20
+
 
 from fabtui_probes import protocol  # noqa: E402
 

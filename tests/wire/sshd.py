@@ -28,12 +28,17 @@ def missing() -> str | None:
     return None
 
 
+def told(name: str) -> str:
+    """Return what a file of ``/proc`` says; nothing where its process or thread has ended, listed or open or not."""
+    try:
+        return Path("/proc", name).read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 def alive(pid: int) -> bool:
     """Say whether a process runs; one that is dead and not yet reaped does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    return told(f"{pid}/stat").rpartition(")")[2].split()[:1] not in ([], ["Z"])
 
 
 async def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
@@ -50,14 +55,10 @@ async def wait_gone(pid: int) -> None:
 def children() -> list[str]:
     """Return the command lines of this process's children."""
     found = []
-    # A thread or a child may end between being listed and being read: the file is gone, or reading it says so.
     for task in Path("/proc/self/task").iterdir():
-        pids: list[str] = []
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            pids = (task / "children").read_text().split()
-        for pid in pids:
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                found.append(Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " "))
+        for pid in told(f"self/task/{task.name}/children").split():
+            if command := told(f"{pid}/cmdline"):
+                found.append(command.replace("\0", " "))
     return found
 
 
@@ -98,11 +99,10 @@ class Server:
         below = [self.process.pid]
         while below:
             pid = below.pop()
-            with contextlib.suppress(FileNotFoundError):
-                children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-                servers = [child for child in children if Path(f"/proc/{child}/comm").read_text().startswith("sshd")]
-                found += map(int, servers)
-                below += map(int, servers)
+            for child in told(f"{pid}/task/{pid}/children").split():
+                if told(f"{child}/comm").startswith("sshd"):
+                    found.append(int(child))
+                    below.append(int(child))
         return found
 
     def stop(self) -> None:

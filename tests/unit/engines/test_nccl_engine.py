@@ -125,8 +125,8 @@ def test_slow(controller: Controller, fake_gpu: Path) -> None:
     sides = pair(controller, 1, 0, 1)
     assert sides[1, 0, "dst"]["ok"]
     assert sides[1, 0, "dst"]["made"]
-    assert 1e6 < sides[1, 0, "dst"]["rate"] < 4.4e6
-    assert sides[0, 1, "dst"]["rate"] > 20e6
+    assert 0.2e6 < sides[1, 0, "dst"]["rate"] < 4.4e6
+    assert sides[0, 1, "dst"]["rate"] > 2 * 4.4e6
 
 
 def test_a_peer_that_never_joins(controller: Controller, fake_gpu: Path) -> None:

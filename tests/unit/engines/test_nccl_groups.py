@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fabtui_probes.engines import collectives
-from tests.wire.rank_controller import Controller
+from tests.wire.rank_controller import Controller, came_not
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -89,7 +89,7 @@ def test_a_rank_that_does_not_come_to_a_collective_is_named(controller: Controll
     free(controller, 1, 2, 10)
     for m in controller.of("reduced", id=1):
         assert m["timeout"]
-        assert m["error"] == "rank 9 did not come within 1.0 s"
+        assert came_not(m["error"], 9, 1.0), m
 
 
 def test_a_rank_that_is_not_ready_spoils_a_group_at_once(controller: Controller, fake_gpu: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_rank_that_is_missing_from_a_world(controller: Controller, fake_gpu: P
     free(controller, 1, 2, 10)
     for m in controller.of("worlded", id=1):
         assert (m["ok"], m["timeout"], m["phase"]) == (False, True, "connect")
-        assert m["error"] == "rank 9 did not come within 1.0 s"
+        assert came_not(m["error"], 9, 1.0), m
     controller.pair(2, 0, 1)
     free(controller, 2, 2)
     assert all(side["ok"] for side in controller.of("side", id=2))
@@ -223,7 +223,7 @@ def test_absent(controller: Controller, fake_gpu: Path) -> None:
     assert set(found) == {(0, 1, "src"), (1, 0, "dst")}
     for side in found.values():
         assert (side["ok"], side["timeout"], side["made"], side["phase"]) == (False, True, True, "connect")
-        assert side["error"] == "rank 1 did not come within 1.0 s (made by the lab: absent)"
+        assert came_not(side["error"], 1, 1.0, " (made by the lab: absent)"), side
     controller.pair(2, 0, 2)
     free(controller, 2, 2)
     assert all(side["ok"] for side in sides(controller, 2).values())
@@ -266,7 +266,7 @@ def test_stop(controller: Controller, fake_gpu: Path) -> None:
     controller.serve(0.3)
     assert not controller.of("alive", n=2)
     controller.hosts["n0"].process.send_signal(signal.SIGCONT)
-    controller.until(lambda: bool(controller.of("alive", n=2)), 5)
+    controller.until(lambda: bool(controller.of("alive", n=2)), 20)
     free(controller, 1, 2)
     assert all(side["ok"] for side in sides(controller, 1).values())
 
@@ -276,6 +276,7 @@ def test_alive_is_answered_while_ranks_wait(controller: Controller, fake_gpu: Pa
     controller.pair(1, 0, 1, deadline=30.0)
     controller.serve(0.5)
     controller.hosts["n0"].send({"op": "alive", "n": 77})
-    assert controller.until(lambda: bool(controller.of("alive", n=77)), 5) < 3
+    controller.until(lambda: bool(controller.of("alive", n=77)), 20)
+    assert not controller.of("free", id=1), "the ranks still wait"
     controller.hosts["n0"].send({"op": "abort", "id": 1})
     free(controller, 1, 2)

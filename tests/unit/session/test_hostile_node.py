@@ -42,7 +42,7 @@ def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
         module = importlib.import_module(f"fabtui.session.{found.name}")
         for name in DEADLINES:
             if hasattr(module, name):
-                monkeypatch.setattr(module, name, 0.4)
+                monkeypatch.setattr(module, name, 1.0)
 
 
 class TwistedLink(FakeLink):
@@ -70,9 +70,9 @@ class OneTwisted(FakeNodes):
         return link
 
 
-async def _run(twist: Callable[[Message], Any]) -> Model:
+async def _run(twist: Callable[[Message], Any], **options: Any) -> Model:
     nodes = OneTwisted(Script({"a": 1, "b": 1, "c": 1}), twist)
-    feed = LiveFeed(SessionOptions(hosts=("a", "b", "c"), timeout=0.2), nodes)
+    feed = LiveFeed(SessionOptions(hosts=("a", "b", "c"), timeout=1.0, **options), nodes)
     try:
         async with asyncio.timeout(90):
             await feed.run()
@@ -98,8 +98,6 @@ def _with(op: str, **fields: Any) -> Callable[[Message], Message]:
 @pytest.mark.parametrize(
     "twist",
     [
-        _with("free", id=[]),
-        _with("free", rank={}),
         _with("side", id={}),
         _with("reduced", id=[1]),
         _with("rested", id=[1]),
@@ -109,13 +107,18 @@ def _with(op: str, **fields: Any) -> Callable[[Message], Message]:
         _with("worlded", rows=[[[], {}, None]], seconds=3, at={}),
     ],
     ids=[
-        *("free-id", "free-rank", "side-id", "reduced-id", "rested-id", "ready-number", "ready-null"),
+        *("side-id", "reduced-id", "rested-id", "ready-number", "ready-null"),
         *("no-rows", "rows"),
     ],
 )
 async def test_a_message_with_a_wrong_field_is_that_nodes_trouble_alone(twist: Callable[[Message], Message]) -> None:
     model = await _run(twist)
     assert _others_are_whole(model)
+
+
+@pytest.mark.parametrize("wrong", [{"id": []}, {"rank": {}}], ids=["id", "rank"])
+async def test_ranks_that_never_come_free_are_their_nodes_trouble_alone(wrong: Message) -> None:
+    assert _others_are_whole(await _run(_with("free", **wrong), probes=("p2p",), layers=("p2p",)))
 
 
 async def test_what_cannot_be_handled_ends_the_link_of_that_node_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -211,7 +211,8 @@ async def test_a_pause_stops_it_and_a_lost_node_is_left_out() -> None:
         feed.watch(True)
         await _until(lambda: _attempts(model) > 34)
         feed.pause(True)
-        await asyncio.sleep(0.1)
+        # What had begun comes to its end.
+        await _until(lambda: model.paused and not model.running)
         done = _attempts(model)
         await asyncio.sleep(0.1)
         assert _attempts(model) == done
