@@ -204,6 +204,8 @@ class RankHost:
     async def leave_down(self) -> None:
         """See that it has ended, and leave it at that."""
         self.down = True
+        # Which ends what stands by as well.
+        self._standing = False
         await self.remote.kill()
 
     def abandon(self) -> None:

@@ -309,8 +309,9 @@ class Sweep:
         return self._trials.counting
 
     async def ready_again(self) -> None:
-        """Start the ranks that were given back; those that run are left as they are."""
-        nodes = [node for node in self._alive(list(self.bed.hosts)) if self.bed.hosts[node].stopped]
+        """Start the ranks that were given back or left down; those that run are left as they are."""
+        hosts = self.bed.hosts
+        nodes = [node for node in self._alive(list(hosts)) if hosts[node].stopped or hosts[node].down]
         if nodes:
             async with asyncio.TaskGroup() as group:
                 self._start_ranks(nodes, {}, group)

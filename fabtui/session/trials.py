@@ -234,7 +234,8 @@ class Trials:
         )
 
     async def again(self, pairs: list[Pair], deadline_share: float) -> None:
-        """Test a few pairs again."""
+        """Test a few pairs again, and more later."""
+        self._bed.lasting = True
         await self._make_room(end for pair in pairs for end in pair)
         size = max(self._options.sizes, default=self._bytes)
         test = self._pair_test(size, deadline_share)

@@ -9,7 +9,7 @@ import pytest
 
 from fabtui.fabric.measurement import Layer, Verdict
 from fabtui.fabric.model import Model
-from fabtui.session import pulse, ranks
+from fabtui.session import pulse, ranks, watch
 from fabtui.session.live import LiveFeed
 from fabtui.session.options import SessionOptions
 from tests.unit.session.slownodes import Pair, Play, SlowNodes
@@ -182,3 +182,24 @@ async def test_a_rank_host_that_dies_again_and_again_is_given_up(monkeypatch: py
     await feed.close()
     assert play.links["a"].spawns == 2
     assert any("failed 2 times" in why for why in feed.model.untested.values())
+
+
+async def test_a_rank_host_that_was_left_down_is_watched_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "STEP", 0.01)
+    monkeypatch.setattr(watch, "SUSPECT_REST", 0.05)
+    play = _play(gpus={"a": 2, "b": 2}, faults={(0, 2): "kill"})
+    options = SessionOptions(hosts=("a", "b"), timeout=1.0, probes=("p2p",), keep_warm=True, watch_rate=50.0)
+    feed = LiveFeed(options, SlowNodes(play))
+    try:
+        async with asyncio.timeout(40):
+            await feed.run()
+            assert play.links["a"].dead, "nothing that was left to do needed it"
+            play.faults.clear()
+            feed.watch(True)
+            while any(m.attempts < 2 for m in feed.model.measurements() if m.layer is Layer.P2P):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+    finally:
+        await feed.close()
+    latest = feed.model.latest(Layer.P2P, "a:0", "b:0")
+    assert latest is not None
+    assert latest.verdict is Verdict.OK
