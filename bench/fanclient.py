@@ -20,6 +20,7 @@ import itertools
 import json
 import resource
 import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -35,20 +36,20 @@ class ImportClock:
 
     def __init__(self) -> None:
         self.cpu = 0.0
-        self._within = False
+        self._thread = threading.local()
         self._import = builtins.__import__
         builtins.__import__ = self._timed
 
     def _timed(self, *args: Any, **named: Any) -> Any:
-        if self._within:
+        if getattr(self._thread, "within", False):
             return self._import(*args, **named)
-        self._within = True
+        self._thread.within = True
         began = time.thread_time()
         try:
             return self._import(*args, **named)
         finally:
             self.cpu += time.thread_time() - began
-            self._within = False
+            self._thread.within = False
 
 
 class CryptoClock:
@@ -100,36 +101,24 @@ async def _all(one: Callable[[str], Coroutine[Any, Any, Any]], hosts: tuple[str,
 
 async def true(options: Any, done: Callable[[], None]) -> None:
     """Run ``true`` on all nodes."""
-    from fabtui.nodes.gates import Gates
-    from fabtui.nodes.loading import load_asyncssh
-    from fabtui.nodes.reach import ReachOptions
-    from fabtui.nodes.resolve import Resolver
+    from fabtui.nodes.reach import Reach, ReachOptions
 
-    way = ReachOptions()
-    resolver = Resolver(options.ssh_config)
-    logins: Any = None
+    way = ReachOptions(ssh_config=options.ssh_config, connect_timeout=DEADLINE)
+    async with Reach(way, _nothing) as reach:
 
-    async def one(host: str) -> None:
-        nonlocal logins
-        resolved = await resolver.resolve(host)
-        load_asyncssh()
-        from fabtui.nodes.asyncssh_link import ChannelPipe
-        from fabtui.nodes.logins import Logins
+        async def one(host: str) -> None:
+            login = await reach.log_in(host)
+            from fabtui.nodes.asyncssh_link import ChannelPipe
 
-        if logins is None:
-            gates = Gates(way.handshakes, way.direct_handshakes)
-            logins = Logins(resolver, "config", DEADLINE, gates, _nothing)
-        pipe = await ChannelPipe.run(await logins.log_in(resolved), "true", DEADLINE)
-        ending = await pipe.ending()
-        if ending.status != 0:
-            raise SystemExit(f"{host}: true {ending.describe()}")
-        pipe.abort()
-        await pipe.wait_closed()
+            pipe = await ChannelPipe.run(login, "true", DEADLINE)
+            ending = await pipe.ending()
+            if ending.status != 0:
+                raise SystemExit(f"{host}: true {ending.describe()}")
+            pipe.abort()
+            await pipe.wait_closed()
 
-    await _all(one, options.hosts)
-    done()
-    await logins.close()
-    await resolver.close()
+        await _all(one, options.hosts)
+        done()
 
 
 async def links(options: Any, done: Callable[[], None], look: bool = False) -> None:
@@ -163,6 +152,7 @@ async def stages(options: Any, found: dict[str, float], crypto: CryptoClock | No
     from fabtui.nodes import bootstrap
     from fabtui.nodes.asyncssh_link import ChannelPipe
     from fabtui.nodes.cargo import Cargo
+    from fabtui.nodes.dial import Dialer
     from fabtui.nodes.framed import FramedLink
     from fabtui.nodes.gates import Gates
     from fabtui.nodes.logins import Logins
@@ -173,7 +163,8 @@ async def stages(options: Any, found: dict[str, float], crypto: CryptoClock | No
 
     way = ReachOptions()
     resolver = Resolver(options.ssh_config)
-    logins = Logins(resolver, "config", DEADLINE, Gates(way.handshakes, way.direct_handshakes), _nothing)
+    dialer = Dialer()
+    logins = Logins(resolver, "config", DEADLINE, Gates(way.handshakes, way.direct_handshakes), dialer, _nothing)
     cargo = Cargo(bootstrap.ENTRY, None, ())
     nonce = "ab"
     marks = [("", cpu())]
@@ -210,6 +201,7 @@ async def stages(options: Any, found: dict[str, float], crypto: CryptoClock | No
         found |= {f"stage {name}": after - before for (_, before), (name, after) in itertools.pairwise(marks)}
     await cargo.close()
     await logins.close()
+    dialer.close()
     await resolver.close()
 
 

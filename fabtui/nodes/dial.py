@@ -88,10 +88,24 @@ class Dialer:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(32, thread_name_prefix="names")
+        self._begun: dict[str, asyncio.Task[socket.socket]] = {}
 
     def close(self) -> None:
-        """Let the threads go."""
+        """Let go of the threads, and of what was begun for nothing."""
+        for task in self._begun.values():
+            _let_go(task)
+        self._begun.clear()
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def begin(self, resolved: Resolved, within: float) -> None:
+        """Begin to connect to a host; the next `dial` to it takes what comes of that."""
+        if resolved.name not in self._begun:
+            self._begun[resolved.name] = asyncio.create_task(self._dial(resolved, within))
+
+    def forget(self, resolved: Resolved) -> None:
+        """Close what was begun for a host, if no `dial` has taken it."""
+        if (begun := self._begun.pop(resolved.name, None)) is not None:
+            _let_go(begun)
 
     async def dial(self, resolved: Resolved, within: float) -> socket.socket:
         """Return a socket that is connected to a host.
@@ -99,6 +113,16 @@ class Dialer:
         Raises:
             NodeUnreachable: ``dns``, ``refused``, ``no-route``, ``timeout`` or ``local``.
         """
+        begun = self._begun.pop(resolved.name, None)
+        if begun is None:
+            return await self._dial(resolved, within)
+        try:
+            return await asyncio.shield(begun)
+        except asyncio.CancelledError:
+            _let_go(begun)
+            raise
+
+    async def _dial(self, resolved: Resolved, within: float) -> socket.socket:
         what = f"{resolved.hostname} port {resolved.port}"
         stage = "its name was not looked up"
         try:
@@ -192,6 +216,17 @@ class Dialer:
             theirs.close()
         ours.setblocking(False)
         return Proxy(ours, process)
+
+
+def _let_go(task: asyncio.Task[socket.socket]) -> None:
+    """End a connection that nobody wants any more, whether it has come about or not."""
+
+    def close(ended: asyncio.Task[socket.socket]) -> None:
+        if not ended.cancelled() and ended.exception() is None:
+            ended.result().close()
+
+    task.cancel()
+    task.add_done_callback(close)
 
 
 def proxy_words(said: str) -> str:

@@ -7,6 +7,12 @@ import gc
 import sys
 
 
+def load_logins() -> None:
+    """Import all that logins by asyncssh are made of. For a thread: the event loop goes on meanwhile."""
+    load_asyncssh()
+    import fabtui.nodes.logins  # noqa: F401
+
+
 def load_asyncssh() -> None:
     """Import asyncssh, without the processes that it starts for that and without looking for garbage meanwhile.
 

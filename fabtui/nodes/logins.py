@@ -43,11 +43,18 @@ class Logins:
         policy: What to do with host keys that are not known.
         within: Seconds for a connection and again for the login.
         gates: Bounds on logins under way.
+        dialer: Makes sockets; whoever made it closes it.
         notice: Takes one line for the user.
     """
 
     def __init__(
-        self, resolver: Resolver, policy: PolicyOption, within: float, gates: Gates, notice: Callable[[str], None]
+        self,
+        resolver: Resolver,
+        policy: PolicyOption,
+        within: float,
+        gates: Gates,
+        dialer: Dialer,
+        notice: Callable[[str], None],
     ) -> None:
         self._resolver = resolver
         self._policy = policy
@@ -55,7 +62,7 @@ class Logins:
         self._gates = gates
         self._host_keys = HostKeys(notice)
         self._keys = KeyRing()
-        self._dialer = Dialer()
+        self._dialer = dialer
         self._unfit = Unfit()
         self._jumps: dict[tuple[str, ...], _Jump] = {}
 
@@ -70,7 +77,6 @@ class Logins:
                 result.abort()
                 await result.wait_closed()
         self._host_keys.close()
-        self._dialer.close()
 
     async def log_in(self, resolved: Resolved) -> Login:
         """Return a connection to a host, through its jump hosts.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import resource
 import secrets
@@ -14,16 +15,19 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from fabtui.nodes import bootstrap
 from fabtui.nodes.cargo import Cargo
+from fabtui.nodes.dial import Dialer
 from fabtui.nodes.framed import FramedLink, Limits
 from fabtui.nodes.gates import Gates, with_retries
 from fabtui.nodes.link import Backend, Link, NodeUnreachable
-from fabtui.nodes.loading import load_asyncssh
+from fabtui.nodes.loading import load_logins
 from fabtui.nodes.noise import Explain, explain_end
 from fabtui.nodes.pipe import BytePipe
 from fabtui.nodes.process_pipe import ProcessPipe
 from fabtui.nodes.resolve import ConfigBroken, Resolved, Resolver, check_host
+from fabtui.nodes.unfit import is_plain
 
 if TYPE_CHECKING:
+    from fabtui.nodes.asyncssh_link import Login
     from fabtui.nodes.logins import Logins
 
 Transport = Literal["ssh", "openssh", "local"]
@@ -84,6 +88,8 @@ class Reach:
         self._gates = Gates(options.handshakes, options.direct_handshakes)
         self._resolver: Resolver | None = None
         self._logins: Logins | None = None
+        self._dialer = Dialer()
+        self._loading: asyncio.Task[None] | None = None
         self._cargo = Cargo(options.entry, options.modules, options.more)
         allow_many_files()
 
@@ -101,6 +107,7 @@ class Reach:
             await self._logins.close()
         if self._resolver is not None:
             await self._resolver.close()
+        self._dialer.close()
         await self._cargo.close()
 
     async def open(self, host: str) -> Link:
@@ -118,12 +125,56 @@ class Reach:
             self._tell("host keys are not checked: anybody in between can read and change what goes to the nodes")
         if self._options.transport == "openssh":
             return await self._open_openssh(host, None)
+        self._load()
         try:
             resolved = await self._resolve(host)
         except ConfigBroken as error:
             self._tell(f"the ssh configuration does not parse, so ssh itself is used: {error}")
             return await self._open_openssh(host, None)
         return await self._open_ssh(host, resolved)
+
+    async def log_in(self, host: str) -> Login:
+        """Connect to a node and log in by asyncssh, and start nothing there.
+
+        Raises:
+            NodeUnreachable: It did not work.
+            ConfigBroken: The ssh configuration does not parse.
+            NeedsOpenSSH: asyncssh cannot do what it asks for.
+        """
+        check_host(host)
+        self._load()
+        resolved = await self._resolve(host)
+        try:
+            return await (await self._made_logins(resolved)).log_in(resolved)
+        finally:
+            self._dialer.forget(resolved)
+
+    def _load(self) -> asyncio.Task[None]:
+        """Begin to import asyncssh, which takes a tenth of a second: late, once, and beside whatever else is done."""
+        if self._loading is None:
+            self._loading = asyncio.create_task(asyncio.to_thread(load_logins))
+        return self._loading
+
+    async def _made_logins(self, resolved: Resolved) -> Logins:
+        """Return what makes connections; while it is still loaded, the way to a host is begun already."""
+        options = self._options
+        loading = self._load()
+        if not loading.done() and is_plain(resolved):
+            self._dialer.begin(resolved, resolved.connect_timeout or options.connect_timeout)
+        try:
+            await asyncio.shield(loading)
+        except BaseException:
+            self._dialer.forget(resolved)
+            raise
+        from fabtui.nodes.logins import Logins
+
+        if self._logins is None:
+            assert self._resolver is not None
+            self._logins = Logins(
+                *(self._resolver, options.host_key_policy, options.connect_timeout),
+                *(self._gates, self._dialer, self._tell),
+            )
+        return self._logins
 
     def _tell(self, text: str) -> None:
         if text not in self._noticed:
@@ -136,27 +187,23 @@ class Reach:
         return await self._resolver.resolve(host)
 
     async def _open_ssh(self, host: str, resolved: Resolved) -> Link:
-        # asyncssh takes a tenth of a second to import: late, and only where it is used.
-        load_asyncssh()
+        logins = await self._made_logins(resolved)
         from fabtui.nodes.asyncssh_link import ChannelPipe
-        from fabtui.nodes.logins import Logins, NeedsOpenSSH
+        from fabtui.nodes.logins import NeedsOpenSSH
 
         options = self._options
-        if self._logins is None:
-            assert self._resolver is not None
-            self._logins = Logins(
-                self._resolver, options.host_key_policy, options.connect_timeout, self._gates, self._tell
-            )
         try:
-            login = await self._logins.log_in(resolved)
+            login = await logins.log_in(resolved)
         except (NeedsOpenSSH, ConfigBroken) as error:
             self._tell(f"ssh itself is used where a host wants what asyncssh cannot do: {error}")
             return await self._open_openssh(host, resolved)
+        finally:
+            self._dialer.forget(resolved)
         pipe = await ChannelPipe.run(login, bootstrap.command(options.remote_python), options.connect_timeout)
         return await self._start(pipe, host, "asyncssh", explain_end, login.client.banner)
 
     async def _open_openssh(self, host: str, resolved: Resolved | None) -> Link:
-        load_asyncssh()
+        await asyncio.shield(self._load())
         from fabtui.nodes.hostkeys import policy_for
         from fabtui.nodes.openssh import SshPipe, argv, explainer
 

@@ -36,6 +36,19 @@ def unfit_setting(resolved: Resolved) -> str | None:
     return None
 
 
+def is_plain(resolved: Resolved) -> bool:
+    """Say whether a host is reached directly and surely by asyncssh, without looking any further."""
+    settings = resolved.settings
+    return not (
+        resolved.jumps
+        or resolved.proxy_command
+        or resolved.algorithms
+        or unfit_setting(resolved)
+        or settings.get("gssapiauthentication") == "yes"
+        or settings.get("controlpath", "none") != "none"
+    )
+
+
 def live_master(path: str) -> bool:
     """Tell whether a shared OpenSSH connection listens on a socket."""
     try:
