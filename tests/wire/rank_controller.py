@@ -48,7 +48,7 @@ faulthandler.enable()
 if trace:
     faulthandler.dump_traceback_later(trace, exit=False)
 from fabtui_probes import rankhost
-rankhost.main({"fd": %d})
+rankhost.main({"fd": %d, **%r})
 """
 
 Message = dict[str, Any]
@@ -108,9 +108,17 @@ class Controller:
                 host.process.kill()
                 host.process.wait(5)
 
-    def spawn(self, name: str, *, env: dict[str, str] | None = None, trace: float = 0, stderr: Any = None) -> Host:
+    def spawn(
+        self,
+        name: str,
+        *,
+        env: dict[str, str] | None = None,
+        trace: float = 0,
+        stderr: Any = None,
+        config: dict[str, Any] | None = None,
+    ) -> Host:
         ours, theirs = socket.socketpair()
-        code = CHILD % (str(PROBES), trace, theirs.fileno())
+        code = CHILD % (str(PROBES), trace, theirs.fileno(), config or {})
         process = subprocess.Popen(
             [sys.executable, "-c", code],
             pass_fds=[theirs.fileno()],

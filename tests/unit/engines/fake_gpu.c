@@ -3,6 +3,7 @@
  *
  * FAKE_GPUS=n       how many devices there are (4)
  * FAKE_CORRUPT=1    every message longer than 1000 bytes arrives with one byte wrong in its middle
+ * FAKE_TRACE=path  there it is noted when the driver is initialised, in which order of devices, and when a context is made
  * FAKE_LOSE=a>b     messages of rank a of a communicator to its rank b never arrive, but for those that make connections
  */
 #define _GNU_SOURCE
@@ -235,13 +236,25 @@ static int gpus(void) {
     return text ? atoi(text) : 4;
 }
 
-int cuInit(unsigned flags) { return 0; }
+static void trace(const char *what, const char *more) {
+    const char *path = getenv("FAKE_TRACE");
+    FILE *file = path ? fopen(path, "a") : NULL;
+    if (file) {
+        fprintf(file, "%s %s\n", what, more ? more : "-");
+        fclose(file);
+    }
+}
+
+int cuInit(unsigned flags) { return trace("init", getenv("CUDA_DEVICE_ORDER")), 0; }
 int cuDriverGetVersion(int *version) { return *version = 13000, 0; }
 int cuDeviceGetCount(int *count) { return *count = gpus(), 0; }
 int cuDeviceGet(int *handle, int ordinal) { return *handle = ordinal, 0; }
 int cuDeviceGetUuid(unsigned char *uuid, int dev) { return memset(uuid, 0x10 + dev, 16), 0; }
 int cuDeviceGetPCIBusId(char *text, int size, int dev) { return snprintf(text, size, "0000:%02X:00.0", 16 + dev), 0; }
-int cuDevicePrimaryCtxRetain(void **context, int dev) { return *context = (void *)(long)(dev + 1), 0; }
+int cuDevicePrimaryCtxRetain(void **context, int dev) {
+    trace("context", NULL);
+    return *context = (void *)(long)(dev + 1), 0;
+}
 int cuCtxSetCurrent(void *context) { return device = (int)(long)context - 1, 0; }
 int cuMemGetInfo_v2(size_t *free_, size_t *total) { return *free_ = *total = 1ul << 30, 0; }
 int cuMemAlloc_v2(void **pointer, size_t size) { return size > 1ul << 30 ? 2 : (*pointer = malloc(size), 0); }

@@ -47,6 +47,32 @@ def test_ready(controller: Controller, fake_gpu: Path) -> None:
     assert ready["port"] > 0
 
 
+@pytest.mark.parametrize("library", ["libnccl.so.2", "another.so"])
+def test_what_will_be_asked_for_is_loaded_ahead_and_touches_no_gpu(
+    controller: Controller, fake_gpu: Path, tmp_path: Path, library: str
+) -> None:
+    trace = tmp_path / "trace"
+    env = {"LD_LIBRARY_PATH": str(fake_gpu), "FAKE_TRACE": str(trace)}
+    controller.spawn("n0", env=env, config={"engine": "nccl", "library": str(fake_gpu / library)})
+    controller.until(trace.exists, 20)
+    assert trace.read_text() == "init PCI_BUS_ID\n"
+    assert not controller.messages
+    controller.init("n0", [0, 1, 2, 3], 4, "127.0.60.20", engine="nccl", library=str(fake_gpu / "libnccl.so.2"))
+    controller.until(lambda: bool(controller.of("ready")), 20)
+    assert [m["op"] for m in controller.messages] == ["loaded", "ready"]
+    # What was foreseen wrongly is loaded as it should be.
+    inits = 1 if library == "libnccl.so.2" else 2
+    assert sorted(trace.read_text().split("\n")) == ["", *["context -"] * 4, *["init PCI_BUS_ID"] * inits]
+    assert all(side["ok"] for side in pair(controller, 1, 0, 3).values())
+
+
+def test_an_engine_that_nobody_knows_is_told_when_it_is_asked_for(controller: Controller, fake_gpu: Path) -> None:
+    controller.spawn("n0", config={"engine": "smoke"})
+    controller.init("n0", [0, 1], 2, "127.0.60.20", engine="smoke")
+    controller.until(lambda: bool(controller.of("failed")), 20)
+    assert "unknown engine" in controller.of("failed")[0]["error"]
+
+
 @pytest.mark.parametrize("size", [1, 1000, 70_000, 5_000_000])
 def test_all_pairs(controller: Controller, fake_gpu: Path, size: int) -> None:
     started(controller, fake_gpu)
