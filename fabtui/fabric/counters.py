@@ -198,6 +198,7 @@ class CounterLog:
         self._began: dict[tuple[str, str], float] = {}
         self._long: dict[tuple[str, str, float], float] = {}
         self._worlds: list[float] = []
+        self._in_world = False
 
     def take(self, node: str, since: float, until: float, found: Deltas) -> None:
         """Take the deltas of a node over an interval, in seconds since the epoch."""
@@ -212,12 +213,15 @@ class CounterLog:
 
     def began(self, pairs: Iterable[tuple[str, str]], time: float) -> None:
         """Note that tests of pairs have begun."""
-        self._began.update((pair, time) for pair in pairs)
+        # Those of the world all begin with it, and what is kept of that is its time.
+        if not self._in_world:
+            self._began.update((pair, time) for pair in pairs)
 
     def phase(self, name: str, time: float) -> None:
         """Note that a part of the sweep has begun."""
         self._began.clear()
-        if name == Layer.WORLD:
+        self._in_world = name == Layer.WORLD
+        if self._in_world:
             self._worlds.append(time)
 
     def ended(self, measurement: Measurement) -> None:

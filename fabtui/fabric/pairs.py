@@ -23,6 +23,11 @@ class PairArray(Sequence[Pair]):
         for pair in pairs:
             self._ends.extend(pair)
 
+    def append(self, a: int, b: int) -> None:
+        """Add a pair."""
+        self._ends.append(a)
+        self._ends.append(b)
+
     def __len__(self) -> int:
         return len(self._ends) // 2
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from fabtui.fabric.text import one_line
@@ -26,7 +27,8 @@ class Errand:
     Attributes:
         ranks: The ranks.
         message: What they are asked, without its number.
-        for_node: What of the message is said to one node only, by node.
+        for_node: Returns what of the message is said to one node only.
+        keep: Returns what is kept of a report.
         seconds: How long they may take by themselves.
         reports: All messages of each rank about it, as they came.
         gone: Why a rank gave no report, where its rank host or node was lost.
@@ -36,7 +38,8 @@ class Errand:
     ranks: tuple[int, ...]
     message: dict[str, Any]
     seconds: float
-    for_node: dict[str, dict[str, Any]] = field(default_factory=dict)
+    for_node: Callable[[str], dict[str, Any]] = lambda node: {}
+    keep: Callable[[dict[str, Any]], dict[str, Any]] = lambda report: report
     number: int = 0
     due: float = 0.0
     aborted: bool = False
@@ -44,6 +47,10 @@ class Errand:
     free: set[int] = field(default_factory=set)
     reports: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     gone: dict[int, str] = field(default_factory=dict)
+
+
+def _message(errand: Errand, node: str) -> dict[str, Any]:
+    return {**errand.message, **errand.for_node(node), "id": errand.number}
 
 
 def failure(errand: Errand, reports: dict[int, dict[str, Any] | None], names: Sequence[object]) -> tuple[str, bool]:
@@ -138,8 +145,7 @@ class Gathering:
         errand.due = time.monotonic() + errand.seconds + GRACE
         self._running[errand.number] = errand
         for node in {self._bed.endpoints[rank].node for rank in errand.ranks}:
-            own = errand.for_node.get(node, {})
-            self._bed.hosts[node].send({**errand.message, **own, "id": errand.number})
+            self._bed.hosts[node].send_made(partial(_message, errand, node))
 
     def _take(self, host: RankHost, message: dict[str, Any]) -> None:
         errand = self._running.get(message.get("id", -1))
@@ -155,7 +161,7 @@ class Gathering:
                 errand.due = min(errand.due, time.monotonic() + LAG)
             self._end_if_through(errand)
         elif len(reports := errand.reports.setdefault(rank, [])) < _MOST_REPORTS:
-            reports.append(message)
+            reports.append(errand.keep(message))
 
     def _end_if_through(self, errand: Errand) -> None:
         if len(errand.free) == len(errand.ranks) and self._running.pop(errand.number, None) is not None:

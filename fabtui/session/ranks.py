@@ -248,6 +248,14 @@ class RankHost:
         """Send a message to it, in the background; a lost node is told elsewhere."""
         self._begin(self.remote.rank(message))
 
+    def send_made(self, make: Callable[[], dict[str, Any]]) -> None:
+        """Send a message like `send`; it is made when its turn comes, as those of all nodes together may be large."""
+
+        async def send() -> None:
+            await self.remote.rank(make())
+
+        self._begin(send())
+
     def _begin(self, what: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(what)
         self._tasks.add(task)

@@ -62,6 +62,7 @@ class Sweep:
             untested=lambda lines: pump.emit(event(Kind.PLAN, untested=lines)),
             say=pump.log,
             go=go,
+            flush=pump.flush,
         )
         self._options = options
         self._pump = pump

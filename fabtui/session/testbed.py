@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from fabtui.fabric.endpoint import Endpoint
@@ -38,6 +38,7 @@ class TestBed:
         attempts: How often each thing was tested.
         lone: Called with the nodes of a pair that runs with no other traffic, when it begins and when it ends.
         arm: Which arm of an A/B comparison runs, or None.
+        flush: Waits until all that was told so far is in the model: between parts of what would be much at once.
         lasting: Whether the rank hosts are needed once the pairs are tested.
     """
 
@@ -56,6 +57,7 @@ class TestBed:
     attempts: PairIndex[tuple[str, ...]] = field(default_factory=PairIndex)
     lone: Callable[[set[str]], None] = lambda nodes: None
     arm: str | None = None
+    flush: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)
     lasting: bool = False
 
     def attempt(self, kind: str, src: str, dst: str, *more: str) -> int:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
+import zlib
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
+from fabtui.fabric.pairs import Pair, PairArray
 from fabtui.fabric.schedule import each_round
 from fabtui.fabric.text import clean, one_line
 from fabtui.session.gather import Errand, Gathering, failure
@@ -20,7 +23,8 @@ from fabtui.session.testbed import TestBed
 FORM_DEADLINE = 6.0
 #: Seconds that a healthy transfer takes at most, waiting for the peer included; a rank makes one after the other.
 TRANSFER = 0.25
-Pair = tuple[int, int]
+#: Transfers that are told together.
+_PART = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +64,30 @@ class WorldSweep:
             without = f"without {self._names(out)}" if (out := set(ranks) - set(good)) else "of all when tried again"
             self._bed.say("info", f"the world communicator forms {without}")
             errand = await self._go(good, wanted)
-        self._report(errand, good, wanted)
+        await self._report(errand, good, wanted)
 
     # -- one attempt --------------------------------------------------------------------------------------------------
 
     async def _go(self, ranks: Sequence[int], wanted: Container[Pair] | None) -> Errand:
-        rounds = [
-            [[ranks[i], ranks[j]] for i, j in turned if wanted is None or (ranks[i], ranks[j]) in wanted]
+        ways = PairArray(
+            (ranks[i], ranks[j])
             for round_ in each_round(len(ranks))
             for turned in (round_, [(j, i) for i, j in round_])
-        ]
-        self._bed.began([(self._name(s), self._name(d)) for round_ in rounds for s, d in round_])
-        errand = self._errand(ranks, [round_ for round_ in rounds if round_])
+            for i, j in turned
+            if wanted is None or (ranks[i], ranks[j]) in wanted
+        )
+        for at in range(0, len(ways), _PART):
+            if at:
+                await self._bed.flush()
+            self._bed.began([(self._name(s), self._name(d)) for s, d in ways[at : at + _PART]])
+        errand = self._errand(ranks, ways)
         await Gathering(self._bed).run([errand])
         return errand
 
-    def _errand(self, ranks: Sequence[int], rounds: list[list[list[int]]]) -> Errand:
-        most = max(Counter(itertools.chain.from_iterable(itertools.chain(*rounds))).values(), default=0)
-        deadline = max(self._test.deadline, most * TRANSFER) if rounds else min(FORM_DEADLINE, self._test.deadline)
+    def _errand(self, ranks: Sequence[int], ways: PairArray) -> Errand:
+        """Return the errand of ordered pairs, disjoint ones together; without any the world is only to be formed."""
+        most = max(Counter(itertools.chain.from_iterable(ways)).values(), default=0)
+        deadline = max(self._test.deadline, most * TRANSFER) if ways else min(FORM_DEADLINE, self._test.deadline)
         message = {
             "op": "world",
             "ranks": list(ranks),
@@ -87,19 +97,17 @@ class WorldSweep:
             "warmup": self._test.warmup,
             "deadline": deadline,
         }
-        nodes = {self._bed.endpoints[rank].node for rank in ranks}
-        return Errand(tuple(ranks), message, 2 * deadline, {node: {"rounds": r} for node, r in self._of(rounds, nodes)})
+        # A node is told its own transfers only: all of a big fabric do not fit into a message.
+        own = {self._bed.endpoints[rank].node: PairArray() for rank in ranks}
+        for pair in ways:
+            for node in {self._bed.endpoints[rank].node for rank in pair}:
+                own[node].append(*pair)
 
-    def _of(self, rounds: list[list[list[int]]], nodes: Iterable[str]) -> Iterator[tuple[str, list[list[list[int]]]]]:
-        """Yield the rounds of each node: only its own transfers, for all of a big fabric do not fit into a message."""
-        own: dict[str, list[list[list[int]]]] = {node: [] for node in nodes}
-        for round_ in rounds:
-            for pair in round_:
-                for node in {self._bed.endpoints[rank].node for rank in pair}:
-                    own[node].append([pair])
-        for node, mine in own.items():
+        def rounds(node: str) -> dict[str, Any]:
             # None at all would mean a world that is only to be formed; one of others means nothing to these ranks.
-            yield node, mine or [round_[:1] for round_ in rounds[:1]]
+            return {"rounds": [[list(pair)] for pair in own[node] or ways[:1]]}
+
+        return Errand(tuple(ranks), message, 2 * deadline, rounds, _with_rows_packed)
 
     def _worlded(self, errand: Errand) -> dict[int, dict[str, Any] | None]:
         found = {}
@@ -125,7 +133,7 @@ class WorldSweep:
         reasons: dict[int, str] = {}
         while parts:
             halves = [half for part in parts for half in (part[: len(part) // 2], part[len(part) // 2 :]) if half]
-            errands = [self._errand(half, []) for half in halves]
+            errands = [self._errand(half, PairArray()) for half in halves]
             # Ranks of different halves form their communicators at once, so a level costs one deadline in all.
             await Gathering(self._bed).run(errands)
             parts = []
@@ -153,7 +161,7 @@ class WorldSweep:
         return whole, reasons
 
     async def _form(self, ranks: list[int]) -> Errand:
-        errand = self._errand(ranks, [])
+        errand = self._errand(ranks, PairArray())
         await Gathering(self._bed).run([errand])
         return errand
 
@@ -217,27 +225,44 @@ class WorldSweep:
         if parts:
             self._bed.say("info", f"world communicator of {len(reports)} ranks: {', '.join(parts)}")
 
-    def _report(self, errand: Errand, ranks: Sequence[int], wanted: Container[Pair] | None) -> None:
-        found: dict[Pair, Measurement] = {}
+    async def _report(self, errand: Errand, ranks: Sequence[int], wanted: Container[Pair] | None) -> None:
+        """Report all transfers, in parts, so that what is in between of a big fabric does not take much room."""
         reports = self._worlded(errand)
         self._tell_times(reports)
+        known = set(ranks)
+        told: dict[int, set[int]] = {}
+        part: list[Measurement] = []
         for rank, report in reports.items():
-            rows = (report or {}).get("rows")
-            for row in rows if isinstance(rows, list) else []:
-                if (made := self._row(row, rank, set(ranks), report or {})) is not None:
+            found: dict[Pair, Measurement] = {}
+            for row in _rows_of(report):
+                if (made := self._row(row, rank, known, report or {})) is not None:
                     found[made[0]] = made[1]
-        missing = [
-            pair
-            for pair in itertools.permutations(ranks, 2)
-            if pair not in found and (wanted is None or pair in wanted)
-        ]
-        if missing:
-            self._report_missing(errand, reports, missing, found)
-        self._bed.report(list(found.values()))
+            told[rank] = {src for src, _ in found}
+            part = await self._tell(part, found.values())
+        missing = (
+            (src, dst)
+            for src, dst in itertools.permutations(ranks, 2)
+            if src not in told[dst] and (wanted is None or (src, dst) in wanted)
+        )
+        part = await self._tell(part, self._missing(errand, reports, missing))
+        if part:
+            self._bed.report(part)
+
+    async def _tell(self, part: list[Measurement], more: Iterable[Measurement]) -> list[Measurement]:
+        """Report what comes together to a part, and return what is left."""
+        for one in more:
+            part.append(one)
+            if len(part) >= _PART:
+                self._bed.report(part)
+                await self._bed.flush()
+                part = []
+        return part
 
     def _row(self, row: Any, rank: int, ranks: set[int], report: dict[str, Any]) -> tuple[Pair, Measurement] | None:
         """Return the measurement of a row ``[src, dst, bytes, rate, ok, error, transport]``; None if it is none."""
-        if not isinstance(row, list) or len(row) < 7 or row[1] != rank or row[0] not in ranks or row[0] == rank:
+        if not isinstance(row, list) or len(row) < 7 or not isinstance(row[0], int):
+            return None
+        if row[1] != rank or row[0] not in ranks or row[0] == rank:
             return None
         src, size, rate, transport = row[0], number(row[2]), number(row[3]), row[6]
         more: dict[str, Any] = {
@@ -251,14 +276,10 @@ class WorldSweep:
         raw = clean(str(report["raw"]), MAX_RAW) if report.get("raw") else None
         return (src, rank), self._measurement(src, rank, Verdict.FAILED, error=error, raw=raw, **more)
 
-    def _report_missing(
-        self,
-        errand: Errand,
-        reports: dict[int, dict[str, Any] | None],
-        missing: list[Pair],
-        found: dict[Pair, Measurement],
-    ) -> None:
-        """Report transfers that did not come about: those in which both ranks were stuck, and those never begun."""
+    def _missing(
+        self, errand: Errand, reports: dict[int, dict[str, Any] | None], missing: Iterable[Pair]
+    ) -> Iterator[Measurement]:
+        """Yield transfers that did not come about: those in which both ranks were stuck, and those never begun."""
         stuck = {rank: report.get("at") for rank, report in reports.items() if report}
         text, timeout = self._failure(errand)
         for src, dst in missing:
@@ -266,4 +287,19 @@ class WorldSweep:
                 verdict, why = (Verdict.TIMEOUT if timeout else Verdict.FAILED), text
             else:
                 verdict, why = Verdict.INCONCLUSIVE, f"the world communicator broke before it: {text}"
-            found[src, dst] = self._measurement(src, dst, verdict, error=why)
+            yield self._measurement(src, dst, verdict, error=why)
+
+
+def _with_rows_packed(report: dict[str, Any]) -> dict[str, Any]:
+    """Return a report whose rows are packed until its turn comes: all ranks report at much the same time."""
+    if not isinstance(rows := report.get("rows"), list):
+        return report
+    return {**report, "rows": zlib.compress(json.dumps(rows).encode(), 1)}
+
+
+def _rows_of(report: dict[str, Any] | None) -> list[Any]:
+    rows = (report or {}).get("rows")
+    if not isinstance(rows, bytes):
+        return []
+    found: list[Any] = json.loads(zlib.decompress(rows))
+    return found
