@@ -12,7 +12,7 @@ import pytest
 from fabtui.fabric.measurement import Layer, Verdict
 from fabtui.fabric.model import Model
 from fabtui.nodes.link import NodeUnreachable
-from fabtui.session import live, p2p, sweep
+from fabtui.session import live, p2p, sweep, world
 from fabtui.session.journal import read_events
 from fabtui.session.live import LiveFeed
 from fabtui.session.options import SessionOptions
@@ -237,6 +237,17 @@ async def test_the_world_layer_is_filled_beside_the_pairs() -> None:
     assert not _world(model)
     model, _ = await _run(Script({"a": 2, "b": 2}), layers=("world",))
     assert not _p2p(model)
+
+
+async def test_a_big_world_is_told_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "_PART", 5)
+    record = tmp_path / "r.jsonl.gz"
+    script = Script({"a": 2, "b": 2}, stuck={(0, 3)}, patient=True)
+    model, _ = await _run(script, layers=("world",), record=record)
+    assert len(_world(model)) == 12
+    assert _world(model)["a:0", "b:1"] is Verdict.TIMEOUT
+    told = [len(e.get("measurements", e.get("pairs", []))) for e in read_events(record)]
+    assert max(told) == 5, "no event holds more, and the memory of a session holds few of them at once"
 
 
 async def test_a_node_is_told_its_own_transfers_of_the_world_alone() -> None:
