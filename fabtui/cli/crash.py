@@ -11,10 +11,11 @@ def report_crash(error: BaseException) -> None:
     """Write the traceback to a file in the state folder, and print one line that names it."""
     from fabtui import __version__
     from fabtui.cli.places import private_folder, state_folder
-    from fabtui.fabric.text import one_line
+    from fabtui.fabric.text import clean, one_line
 
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    text = "".join(traceback.format_exception(error))
+    # What a node said may be in it, and people look at logs in a terminal.
+    text = clean("".join(traceback.format_exception(error)))
     name = one_line(f"{type(error).__name__}: {error}")[:300]
     try:
         path = private_folder(state_folder()) / "crash.log"

@@ -95,6 +95,7 @@ def _as_text(path: Path, args: argparse.Namespace) -> int:
     from fabtui.cli.written import write_outputs
     from fabtui.fabric.model import Model
     from fabtui.fabric.outcome import exit_code
+    from fabtui.fabric.wellformed import UNFIT
     from fabtui.session.journal import read_events
     from fabtui.session.options import SessionOptions
 
@@ -105,7 +106,7 @@ def _as_text(path: Path, args: argparse.Namespace) -> int:
     for event in read_events(path):
         try:
             model.apply(event)
-        except (KeyError, ValueError, TypeError) as error:
+        except UNFIT as error:
             raise InputError(f"{path}: event {event.get('seq', '?')} cannot be used ({error})") from None
     plain = plain or not takes_unicode(sys.stdout)
     if model.options.get("looks_only"):

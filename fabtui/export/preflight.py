@@ -110,6 +110,7 @@ def _values(value: dict[str, Any], path: Path) -> Earlier:
 
 
 def _recorded(path: Path) -> Earlier:
+    from fabtui.fabric.wellformed import UNFIT
     from fabtui.session.journal import read_events
 
     model = Model()
@@ -118,7 +119,7 @@ def _recorded(path: Path) -> Earlier:
             model.apply(event)
     except InputError as error:
         raise InputError(f"--baseline: {error}") from None
-    except (KeyError, ValueError, TypeError) as error:
+    except UNFIT as error:
         raise InputError(f"--baseline: {path} is a recording that cannot be used ({error})") from None
     found = earlier_of(preflight(model).table)
     if not found:

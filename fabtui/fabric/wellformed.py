@@ -13,6 +13,8 @@ from fabtui.fabric.events import Kind
 
 Rule = Callable[[Any], bool]
 
+#: What goes wrong when a model takes an event that is none of ours, or that was damaged.
+UNFIT = (KeyError, ValueError, TypeError, AttributeError, OverflowError)
 #: The end of the year 9999, beyond which no calendar goes, in seconds since the epoch.
 _LATEST = 253_402_300_799
 #: No quantity reaches it, and it is far from where floats overflow.

@@ -8,12 +8,11 @@ from typing import Any
 from fabtui.export.snapshot import ARM_MARK
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
+from fabtui.fabric.wellformed import UNFIT
 from fabtui.reading.draft import Draft
 from fabtui.reading.formats.recorded import events, replayed
 from fabtui_probes.formats.base import Notes
 
-#: What goes wrong with an event that is none of ours, or that was damaged.
-_UNFIT = (KeyError, ValueError, TypeError, AttributeError, OverflowError)
 _MOST_INDEX = 65_536
 
 
@@ -21,7 +20,7 @@ def apply(model: Model, event: dict[str, Any], notes: Notes) -> None:
     """Apply an event; one that cannot be used is noted and passed over."""
     try:
         model.apply(event)
-    except _UNFIT as error:
+    except UNFIT as error:
         notes.warn(f"event {str(event.get('seq', '?'))[:20]} cannot be used ({str(error)[:100]})")
 
 
@@ -32,7 +31,7 @@ def recorded(text: str) -> list[dict[str, Any]]:
     for event in events(text, Notes()):
         try:
             model.apply(event)
-        except _UNFIT:
+        except UNFIT:
             continue
         found.append(event)
     return found

@@ -12,6 +12,7 @@ from fabtui.fabric.baseline import Baseline
 from fabtui.fabric.errors import InputError
 from fabtui.fabric.measurement import Measurement
 from fabtui.fabric.model import Model
+from fabtui.fabric.wellformed import UNFIT
 from fabtui.session.journal import read_events
 
 #: A snapshot larger than this is not one of ours.
@@ -75,6 +76,6 @@ def _of_recording(path: Path) -> Baseline:
             continue
         try:
             model.apply(event)
-        except (KeyError, ValueError, TypeError) as error:
+        except UNFIT as error:
             raise InputError(f"--baseline: {path}: event {event.get('seq', '?')} cannot be used ({error})") from None
     return Baseline.of(path.name, model.started, model.measurements())

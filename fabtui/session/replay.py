@@ -9,6 +9,7 @@ from typing import Any
 
 from fabtui.fabric.errors import InputError
 from fabtui.fabric.model import Model
+from fabtui.fabric.wellformed import UNFIT
 from fabtui.session.journal import read_events
 
 #: Events closer together than this many seconds of replay time go into the model together.
@@ -99,7 +100,7 @@ class ReplayFeed:
         paused = self.model.paused
         try:
             self.model.apply(event)
-        except (KeyError, ValueError, TypeError) as error:
+        except UNFIT as error:
             raise InputError(f"{self._path}: event {event.get('seq', '?')} cannot be used ({error})") from None
         if event["kind"] == "paused":
             # The recorded session's pause is not the replay's.

@@ -122,6 +122,20 @@ def _telling(src: Side, dst: Side) -> Side:
     return min(failed, key=little)
 
 
+def _judged(src: Side, dst: Side) -> tuple[Verdict, str | None]:
+    """Return the verdict on a direction by what its two sides say, and why it is not ok."""
+    if src.ok and dst.ok:
+        return (Verdict.OK, None) if dst.rate else (Verdict.INCONCLUSIVE, "both sides passed, but no rate was reported")
+    told = _telling(src, dst)
+    error = (told.error or "failed").removeprefix(PEER_FAILED)
+    if told.phase and not error.startswith(f"{told.phase}:"):
+        error = f"{told.phase}: {error}"
+    if cause := next((side.error for side in (src, dst) if side.gone and side is not told), None):
+        # What a side saw of a peer that went away is not why it went.
+        error = f"{error}; {cause}"
+    return Verdict.TIMEOUT if told.timeout else Verdict.FAILED, error
+
+
 def _extra(dst_side: Side, asked: int | None) -> dict[str, Any]:
     """Return what else is known of a direction: the size asked for, both ways at once, the times of messages."""
     extra: dict[str, Any] = {}
@@ -150,20 +164,8 @@ def direction(
     raw = "\n".join(
         f"[{name}]\n{side.raw}" for name, side in ((src, src_side), (dst, dst_side)) if side.raw is not None
     )
-    if src_side.ok and dst_side.ok and dst_side.rate:
-        verdict, error, made = Verdict.OK, None, src_side.made or dst_side.made
-    elif src_side.ok and dst_side.ok:
-        verdict, error, made = Verdict.INCONCLUSIVE, "both sides passed, but no rate was reported", False
-    else:
-        told = _telling(src_side, dst_side)
-        verdict = Verdict.TIMEOUT if told.timeout else Verdict.FAILED
-        error = (told.error or "failed").removeprefix(PEER_FAILED)
-        if told.phase and not error.startswith(f"{told.phase}:"):
-            error = f"{told.phase}: {error}"
-        if cause := next((side.error for side in (src_side, dst_side) if side.gone and side is not told), None):
-            # What a side saw of a peer that went away is not why it went.
-            error = f"{error}; {cause}"
-        made = src_side.made or dst_side.made
+    verdict, error = _judged(src_side, dst_side)
+    made = verdict is not Verdict.INCONCLUSIVE and (src_side.made or dst_side.made)
     rate = dst_side.rate if verdict is Verdict.OK else None
     found = [
         Measurement(

@@ -11,7 +11,7 @@ from typing import Any
 from fabtui.export.formula import unescaped
 from fabtui.export.snapshot import COLUMNS, INTEGERS, NUMBERS, rows
 from fabtui.fabric.model import Model
-from fabtui.fabric.wellformed import check_event
+from fabtui.fabric.wellformed import UNFIT, check_event
 from fabtui.reading.lines import json_value, number, whole
 from fabtui_probes.formats.base import Format, Notes, Reading
 
@@ -107,7 +107,7 @@ def replayed(text: str, notes: Notes) -> Model:
     for event in events(text, notes):
         try:
             model.apply(event)
-        except (KeyError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        except UNFIT as error:
             notes.warn(f"event {str(event.get('seq', '?'))[:20]} cannot be used ({str(error)[:100]})")
     return model
 
@@ -117,7 +117,7 @@ def _parse_recording(text: str) -> Reading:
     model = replayed(text, notes)
     try:
         found = rows(model)
-    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+    except UNFIT as error:
         notes.warn(f"the recording does not hold together ({str(error)[:100]})")
         found = []
     values = {"nodes": [str(name) for name in model.nodes], "endpoints": [str(end) for end in model.endpoints]}
