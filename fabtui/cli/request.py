@@ -183,6 +183,8 @@ def output_path(given: dict[str, Any], name: str) -> Path | None:
         return None
     from fabtui.export.atomic import check_writable
 
+    if given[name] in ("", "-"):
+        raise InputError(f"--{name}: {given[name]!r} names no file; what else is told is on standard output")
     path = Path(given[name]).expanduser()
     check_writable(path, f"--{name}")
     return path.absolute()

@@ -116,6 +116,8 @@ def test_local_alone_means_this_host() -> None:
         (["--lab", "2x2", "--transport", "local"], "does not go with --transport"),
         (["--nodes", "a", "--csv", "/nowhere/at/all.csv"], "--csv: cannot write"),
         (["--nodes", "a", "--csv", "/"], "--csv"),
+        (["--nodes", "a", "--csv", ""], "--csv: '' names no file"),
+        (["--nodes", "a", "--json", "-"], "--json: '-' names no file"),
         (["--nodes", "a", "--json", "/proc/x.json"], "--json: cannot write"),
         (["--nodes", "a", "--csv", "/dev/null"], "not a regular file"),
         (["--nodes", "a", "--csv", "a\x00b"], "--csv"),
