@@ -1,25 +1,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fabtui.fabric.errors import InputError
 from fabtui.fabric.events import Kind, NodeState, event
-from fabtui.fabric.model import Model
 from fabtui.screen.app import FabricApp
 from fabtui.screen.settings import ScreenSettings
-from tests.screen.conftest import Opened, make_app, screen_text, settled
+from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import REFUSED, FakeFeed, Story, sweep_of_two
-
-
-async def notes(app: FabricApp, pilot: Any) -> str:
-    await pilot.pause(0.15)
-    return "\n".join(note.message for note in app._notifications)
+from tests.screen.test_actions import notes
 
 
 async def test_it_starts_with_the_nodes_and_goes_over_to_the_grid(opened: Opened) -> None:
@@ -201,52 +192,6 @@ async def test_an_open_pair_follows_the_model(opened: Opened) -> None:
         assert "attempt 7" in screen_text(app)
 
 
-async def test_re_test_sweep_and_pause(opened: Opened) -> None:
-    feed = FakeFeed(sweep_of_two().events)
-    async with opened(feed) as (app, pilot):
-        await pilot.press("r", "R")
-        await pilot.pause()
-        assert feed.retested == [("n000:0", "n000:1")]
-        assert feed.swept == 1
-        await pilot.press("space")
-        await pilot.pause(0.1)
-        assert feed.model.paused
-        assert "space go on" in screen_text(app)
-        await pilot.press("space")
-        await pilot.pause(0.1)
-        assert not feed.model.paused
-        assert "space pause" in screen_text(app)
-
-
-async def test_a_pause_is_seen_while_a_sweep_runs(opened: Opened) -> None:
-    async with opened(FakeFeed(sweep_of_two(end=False).events)) as (app, pilot):
-        await pilot.press("space")
-        await pilot.pause(0.1)
-        assert "PAUSED" in screen_text(app).splitlines()[0]
-
-
-async def test_a_recording_says_that_it_cannot_test(opened: Opened) -> None:
-    feed = FakeFeed(sweep_of_two().events, can_test=False, badges=["RECORDING one.jsonl.gz"])
-    async with opened(feed) as (app, pilot):
-        await pilot.press("r", "R")
-        assert (await notes(app, pilot)).count("a recording cannot be tested again") >= 1
-        assert feed.retested == []
-        assert feed.swept == 0
-        assert "RECORDING one.jsonl.gz" in screen_text(app)
-
-
-async def test_a_re_test_that_breaks_is_told(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    feed = FakeFeed(sweep_of_two().events)
-
-    async def broken(pairs: Any) -> None:
-        raise RuntimeError("the [bold]link[/bold] is gone")
-
-    monkeypatch.setattr(feed, "retest", broken)
-    async with opened(feed) as (app, pilot):
-        await pilot.press("r")
-        assert "RuntimeError: the [bold]link[/bold] is gone" in await notes(app, pilot)
-
-
 async def test_progress_bar_counts_and_remaining_time(opened: Opened) -> None:
     story = sweep_of_two(end=False)
     cut = len(story.events) - 20
@@ -261,64 +206,6 @@ async def test_the_end_is_counted(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, _):
         assert "1 failed  1 timeout  1 slow" in screen_text(app).splitlines()[0]
         assert "trouble found" in screen_text(app).splitlines()[0]
-
-
-async def test_csv_is_written_in_a_thread_and_told(
-    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import threading
-
-    import fabtui.export.csv as module
-
-    seen: list[Any] = []
-
-    def write(model: Model, path: Path) -> int:
-        seen.append((model, path, threading.current_thread()))
-        if len(seen) > 1:
-            raise OSError("no space left on device")
-        return 73
-
-    monkeypatch.setattr(module, "write_csv", write)
-    feed = FakeFeed(sweep_of_two().events)
-    async with opened(feed, csv=tmp_path / "s.csv") as (app, pilot):
-        await pilot.press("e")
-        assert f"73 rows written to {tmp_path / 's.csv'}" in await notes(app, pilot)
-        assert seen[0][:2] == (feed.model, tmp_path / "s.csv")
-        assert seen[0][2] is not threading.main_thread()
-        await pilot.press("e")
-        assert "could not be written: no space left" in await notes(app, pilot)
-
-
-async def test_the_real_csv_has_the_rows_of_the_screen(opened: Opened, tmp_path: Path) -> None:
-    pytest.importorskip("pandas")
-    async with opened(FakeFeed(sweep_of_two().events), csv=tmp_path / "s.csv") as (_, pilot):
-        await pilot.press("e")
-        for _ in range(100):
-            if (tmp_path / "s.csv").exists():
-                break
-            await pilot.pause(0.1)
-        lines = (tmp_path / "s.csv").read_text().splitlines()
-        assert len([line for line in lines if ",p2p," in line]) == 56
-
-
-async def test_a_screenshot_is_written_into_the_working_folder(
-    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        await pilot.press("S")
-        assert "screenshot written to" in await notes(app, pilot)
-    (name,) = os.listdir(tmp_path)
-    assert re.fullmatch(r"fabtui-[0-9]{8}T[0-9]{6}Z\.svg", name)
-    assert "12.4!" in (tmp_path / name).read_text()
-
-
-async def test_copying_gives_plain_text(opened: Opened) -> None:
-    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
-        await pilot.press("right_square_bracket", "right_square_bracket", "y")
-        assert app.clipboard.startswith("n000:1 > n001:2\n")
-        assert "p2p: failed; at 256 MiB; lab fault made on purpose: transfer: the packets were dropped" in app.clipboard
-        assert "back: n001:2 > n000:1" in app.clipboard
 
 
 async def test_help_names_every_key_of_every_screen(opened: Opened) -> None:
@@ -370,95 +257,6 @@ async def test_ids_of_bindings_are_unique() -> None:
 
     ids = [binding.id for _, kind in binding_groups() for binding in bindings_of(kind)]
     assert len(ids) == len(set(ids))
-
-
-@pytest.mark.parametrize("key", ["q", "ctrl+c"])
-async def test_quitting_closes_the_feed(key: str) -> None:
-    feed = FakeFeed(sweep_of_two().events)
-    app = make_app(feed)
-    async with app.run_test() as pilot:
-        await settled(app, pilot)
-        await pilot.press(key)
-        await pilot.pause(0.2)
-    assert feed.closed == 1
-    assert app.return_value == 1
-
-
-async def test_closing_is_told_and_a_second_q_does_not_wait() -> None:
-    feed = FakeFeed(sweep_of_two(end=False).events)
-    feed.close_takes = 60
-    app = make_app(feed)
-    async with app.run_test(size=(120, 30)) as pilot:
-        await settled(app, pilot)
-        await pilot.press("enter", "q", "y")
-        await pilot.pause(0.1)
-        assert "closing: ending what runs on the nodes" in screen_text(app)
-        await pilot.press("q")
-        await pilot.pause(0.1)
-        assert app.return_value == 0
-
-
-async def test_closing_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    import fabtui.screen.leaving as module
-
-    monkeypatch.setattr(module, "CLOSE_DEADLINE", 0.1)
-    feed = FakeFeed(sweep_of_two().events)
-    feed.close_takes = 60
-    app = make_app(feed)
-    async with app.run_test() as pilot:
-        await settled(app, pilot)
-        await pilot.press("q")
-        await pilot.pause(0.4)
-    assert app.last_words is not None
-    assert "was given up" in app.last_words
-
-
-@pytest.mark.parametrize("where", ["make", "run"])
-async def test_bad_input_ends_the_app_with_2_and_one_line(where: str) -> None:
-    feed = FakeFeed([])
-    feed.error = InputError("no host in ''; give --nodes")
-
-    def make_feed() -> Any:
-        if where == "make":
-            raise feed.error or AssertionError
-        return feed
-
-    app = FabricApp(make_feed, ScreenSettings(colors="24"))
-    async with app.run_test() as pilot:
-        await pilot.pause(0.3)
-    assert app.return_value == 2
-    assert app.last_words == "fabtui: no host in ''; give --nodes"
-
-
-async def test_an_error_of_ours_leaves_what_is_known_on_the_screen(opened: Opened) -> None:
-    feed = FakeFeed(sweep_of_two().events)
-    run = feed.run
-
-    async def broken() -> None:
-        await run()
-        raise ZeroDivisionError("[red]division")
-
-    feed.run = broken  # type: ignore[method-assign]
-    async with opened(feed) as (app, pilot):
-        text = screen_text(app)
-        assert "STOPPED BY AN ERROR: ZeroDivisionError: [red]division" in text
-        assert "12.4!" in text
-        await pilot.press("q")
-        await pilot.pause(0.2)
-    assert app.return_value == 3
-    assert "ZeroDivisionError" in (app.last_words or "")
-
-
-async def test_leaving_at_the_end_where_that_is_wanted() -> None:
-    feed = FakeFeed(sweep_of_two().events)
-    app = make_app(feed, exit_on_end=True)
-    async with app.run_test() as pilot:
-        for _ in range(50):
-            await pilot.pause(0.05)
-            if app.return_value is not None:
-                break
-    assert app.return_value == 1
-    assert feed.closed == 1
 
 
 async def test_nothing_is_imported_before_the_first_frame() -> None:

@@ -1,0 +1,124 @@
+"""What keys do besides moving: tests, pauses, exports, copies."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabtui.fabric.model import Model
+from fabtui.screen.app import FabricApp
+from tests.screen.conftest import Opened, screen_text
+from tests.screen.fakefeed import FakeFeed, sweep_of_two
+
+
+async def notes(app: FabricApp, pilot: Any) -> str:
+    await pilot.pause(0.15)
+    return "\n".join(note.message for note in app._notifications)
+
+
+async def test_re_test_sweep_and_pause(opened: Opened) -> None:
+    feed = FakeFeed(sweep_of_two().events)
+    async with opened(feed) as (app, pilot):
+        await pilot.press("r", "R")
+        await pilot.pause()
+        assert feed.retested == [("n000:0", "n000:1")]
+        assert feed.swept == 1
+        await pilot.press("space")
+        await pilot.pause(0.1)
+        assert feed.model.paused
+        assert "space go on" in screen_text(app)
+        await pilot.press("space")
+        await pilot.pause(0.1)
+        assert not feed.model.paused
+        assert "space pause" in screen_text(app)
+
+
+async def test_a_pause_is_seen_while_a_sweep_runs(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two(end=False).events)) as (app, pilot):
+        await pilot.press("space")
+        await pilot.pause(0.1)
+        assert "PAUSED" in screen_text(app).splitlines()[0]
+
+
+async def test_a_recording_says_that_it_cannot_test(opened: Opened) -> None:
+    feed = FakeFeed(sweep_of_two().events, can_test=False, badges=["RECORDING one.jsonl.gz"])
+    async with opened(feed) as (app, pilot):
+        await pilot.press("r", "R")
+        assert (await notes(app, pilot)).count("a recording cannot be tested again") >= 1
+        assert feed.retested == []
+        assert feed.swept == 0
+        assert "RECORDING one.jsonl.gz" in screen_text(app)
+
+
+async def test_a_re_test_that_breaks_is_told(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = FakeFeed(sweep_of_two().events)
+
+    async def broken(pairs: Any) -> None:
+        raise RuntimeError("the [bold]link[/bold] is gone")
+
+    monkeypatch.setattr(feed, "retest", broken)
+    async with opened(feed) as (app, pilot):
+        await pilot.press("r")
+        assert "RuntimeError: the [bold]link[/bold] is gone" in await notes(app, pilot)
+
+
+async def test_csv_is_written_in_a_thread_and_told(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import threading
+
+    import fabtui.export.csv as module
+
+    seen: list[Any] = []
+
+    def write(model: Model, path: Path) -> int:
+        seen.append((model, path, threading.current_thread()))
+        if len(seen) > 1:
+            raise OSError("no space left on device")
+        return 73
+
+    monkeypatch.setattr(module, "write_csv", write)
+    feed = FakeFeed(sweep_of_two().events)
+    async with opened(feed, csv=tmp_path / "s.csv") as (app, pilot):
+        await pilot.press("e")
+        assert f"73 rows written to {tmp_path / 's.csv'}" in await notes(app, pilot)
+        assert seen[0][:2] == (feed.model, tmp_path / "s.csv")
+        assert seen[0][2] is not threading.main_thread()
+        await pilot.press("e")
+        assert "could not be written: no space left" in await notes(app, pilot)
+
+
+async def test_the_real_csv_has_the_rows_of_the_screen(opened: Opened, tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    async with opened(FakeFeed(sweep_of_two().events), csv=tmp_path / "s.csv") as (_, pilot):
+        await pilot.press("e")
+        for _ in range(100):
+            if (tmp_path / "s.csv").exists():
+                break
+            await pilot.pause(0.1)
+        lines = (tmp_path / "s.csv").read_text().splitlines()
+        assert len([line for line in lines if ",p2p," in line]) == 56
+
+
+async def test_a_screenshot_is_written_into_the_working_folder(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        await pilot.press("S")
+        assert "screenshot written to" in await notes(app, pilot)
+    (name,) = os.listdir(tmp_path)
+    assert re.fullmatch(r"fabtui-[0-9]{8}T[0-9]{6}Z\.svg", name)
+    assert "12.4!" in (tmp_path / name).read_text()
+
+
+async def test_copying_gives_plain_text(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
+        await pilot.press("right_square_bracket", "right_square_bracket", "y")
+        assert app.clipboard.startswith("n000:1 > n001:2\n")
+        assert "p2p: failed; at 256 MiB; lab fault made on purpose: transfer: the packets were dropped" in app.clipboard
+        assert "back: n001:2 > n000:1" in app.clipboard

@@ -1,0 +1,102 @@
+"""How the app ends: asked to, at the end of a sweep, by bad input, by an error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fabtui.fabric.errors import InputError
+from fabtui.screen.app import FabricApp
+from fabtui.screen.settings import ScreenSettings
+from tests.screen.conftest import Opened, make_app, screen_text, settled
+from tests.screen.fakefeed import FakeFeed, sweep_of_two
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+async def test_quitting_closes_the_feed(key: str) -> None:
+    feed = FakeFeed(sweep_of_two().events)
+    app = make_app(feed)
+    async with app.run_test() as pilot:
+        await settled(app, pilot)
+        await pilot.press(key)
+        await pilot.pause(0.2)
+    assert feed.closed == 1
+    assert app.return_value == 1
+
+
+async def test_closing_is_told_and_a_second_q_does_not_wait() -> None:
+    feed = FakeFeed(sweep_of_two(end=False).events)
+    feed.close_takes = 60
+    app = make_app(feed)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await settled(app, pilot)
+        await pilot.press("enter", "q", "y")
+        await pilot.pause(0.1)
+        assert "closing: ending what runs on the nodes" in screen_text(app)
+        await pilot.press("q")
+        await pilot.pause(0.1)
+        assert app.return_value == 0
+
+
+async def test_closing_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    import fabtui.screen.leaving as module
+
+    monkeypatch.setattr(module, "CLOSE_DEADLINE", 0.1)
+    feed = FakeFeed(sweep_of_two().events)
+    feed.close_takes = 60
+    app = make_app(feed)
+    async with app.run_test() as pilot:
+        await settled(app, pilot)
+        await pilot.press("q")
+        await pilot.pause(0.4)
+    assert app.last_words is not None
+    assert "was given up" in app.last_words
+
+
+@pytest.mark.parametrize("where", ["make", "run"])
+async def test_bad_input_ends_the_app_with_2_and_one_line(where: str) -> None:
+    feed = FakeFeed([])
+    feed.error = InputError("no host in ''; give --nodes")
+
+    def make_feed() -> Any:
+        if where == "make":
+            raise feed.error or AssertionError
+        return feed
+
+    app = FabricApp(make_feed, ScreenSettings(colors="24"))
+    async with app.run_test() as pilot:
+        await pilot.pause(0.3)
+    assert app.return_value == 2
+    assert app.last_words == "fabtui: no host in ''; give --nodes"
+
+
+async def test_an_error_of_ours_leaves_what_is_known_on_the_screen(opened: Opened) -> None:
+    feed = FakeFeed(sweep_of_two().events)
+    run = feed.run
+
+    async def broken() -> None:
+        await run()
+        raise ZeroDivisionError("[red]division")
+
+    feed.run = broken  # type: ignore[method-assign]
+    async with opened(feed) as (app, pilot):
+        text = screen_text(app)
+        assert "STOPPED BY AN ERROR: ZeroDivisionError: [red]division" in text
+        assert "12.4!" in text
+        await pilot.press("q")
+        await pilot.pause(0.2)
+    assert app.return_value == 3
+    assert "ZeroDivisionError" in (app.last_words or "")
+
+
+async def test_leaving_at_the_end_where_that_is_wanted() -> None:
+    feed = FakeFeed(sweep_of_two().events)
+    app = make_app(feed, exit_on_end=True)
+    async with app.run_test() as pilot:
+        for _ in range(50):
+            await pilot.pause(0.05)
+            if app.return_value is not None:
+                break
+    assert app.return_value == 1
+    assert feed.closed == 1
