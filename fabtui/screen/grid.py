@@ -8,16 +8,18 @@ from typing import ClassVar
 
 from rich.color import ColorSystem
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
 from fabtui.screen.axis import Seat
-from fabtui.screen.gridlayout import HEADER_LINES, GridLayout, lay_out, scrolled
+from fabtui.screen.gridkeys import KEYS
+from fabtui.screen.gridlayout import HEADER_LINES, GridLayout, lay_out
 from fabtui.screen.gridlines import Scene
 from fabtui.screen.levels import Glyphs, Slot
+from fabtui.screen.sight import Sight
 from fabtui.screen.source import CellSource
 from fabtui.screen.strips import Palette, ReadyStrip
 
@@ -51,22 +53,7 @@ class GridView(Widget, can_focus=True):
     """
     ALLOW_SELECT = False
     BINDING_GROUP_TITLE = "Grid"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1, 0)", id="grid.up", show=False, tooltip="a row up"),
-        Binding("down,j", "move(1, 0)", id="grid.down", show=False, tooltip="a row down"),
-        Binding("left,h", "move(0, -1)", id="grid.left", show=False, tooltip="a column to the left"),
-        Binding("right,l", "move(0, 1)", id="grid.right", show=False, tooltip="a column to the right"),
-        Binding("home,0", "edge('left')", id="grid.first-column", show=False, tooltip="the first column"),
-        Binding("end,dollar_sign", "edge('right')", id="grid.last-column", show=False, tooltip="the last column"),
-        Binding("g,ctrl+home", "edge('top')", id="grid.first-row", show=False, tooltip="the first row"),
-        Binding("G,ctrl+end", "edge('bottom')", id="grid.last-row", show=False, tooltip="the last row"),
-        Binding("pageup,ctrl+u", "page(-1)", id="grid.page-up", show=False, tooltip="a screen up"),
-        Binding("pagedown,ctrl+d", "page(1)", id="grid.page-down", show=False, tooltip="a screen down"),
-        Binding("greater_than_sign,full_stop", "widen(1)", id="grid.wider", show=False, tooltip="wider cells"),
-        Binding(
-            "less_than_sign,comma", "widen(-1)", id="grid.narrower", show=False, tooltip="narrower cells, or half ones"
-        ),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = KEYS
 
     class Moved(Message):
         """The cursor is on another cell."""
@@ -84,17 +71,13 @@ class GridView(Widget, can_focus=True):
         self.aim: tuple[Seat, Seat] | None = None
         self.cell_width: int | None = None
         self.corner = ("", "")
-        self.top = 0
-        self.left = 0
+        self.sight = Sight()
         self._ramp: dict[str, str] = {}
         self._system: ColorSystem | None = None
         self._palette: Palette | None = None
         self._layout: GridLayout | None = None
         self._lines: list[ReadyStrip | None] = []
         self._rows: dict[int, _Row] = {}
-        self._columns: list[tuple[int, int]] = []
-        self._line_at: list[tuple[int, int] | None] = []
-        self._line_of_row: dict[int, int] = {}
 
     # -- what is drawn, and how ---------------------------------------------------------------------------------------
 
@@ -107,7 +90,8 @@ class GridView(Widget, can_focus=True):
 
     def show(self, source: CellSource) -> None:
         """Show another source, or the same one after everything in it may have changed, its rows and columns too."""
-        down, across = self.row - self.top, self.column - self.left
+        sight = self.sight
+        down, across = self.row - sight.top, self.column - sight.left
         self.source = source
         rows, columns = source.rows, source.columns
         if self.aim is None:
@@ -117,9 +101,9 @@ class GridView(Widget, can_focus=True):
             # The same pair may stand elsewhere now; then it stays where it is on the screen.
             row, column = rows.find(self.aim[0]), columns.find(self.aim[1])
             if row is not None and row != self.row:
-                self.row, self.top = row, max(0, row - down)
+                self.row, sight.top = row, max(0, row - down)
             if column is not None and column != self.column:
-                self.column, self.left = column, max(0, column - across)
+                self.column, sight.left = column, max(0, column - across)
         self.row, self.column = max(0, min(self.row, rows.size - 1)), max(0, min(self.column, columns.size - 1))
         self._layout = None
         self.reread()
@@ -147,13 +131,14 @@ class GridView(Widget, can_focus=True):
     def update_cells(self, changed: Iterable[tuple[int, int]]) -> None:
         """Read some cells anew, by row and column; those out of sight cost nothing."""
         rows = self._rows
-        if not rows or not self._columns:
+        sight = self.sight
+        if not rows or not sight.columns:
             return
         changed = changed if isinstance(changed, (list, set)) else list(changed)
-        if len(changed) > len(self._line_of_row) * len(self._columns):
+        if len(changed) > len(sight.line_of_row) * len(sight.columns):
             self.reread()
             return
-        first, last = self._columns[0][0], self._columns[-1][0]
+        first, last = sight.columns[0][0], sight.columns[-1][0]
         width = self.layout_now().cell
         read = self.source.cell
         # What stands on a cell's further lines is not compared.
@@ -213,37 +198,15 @@ class GridView(Widget, can_focus=True):
         return lay_out(source.columns, width, height, self.cell_width, source.rows, shape)
 
     def _place(self) -> None:
-        """Scroll so that the cursor is in sight, and note which row and column stands where."""
-        layout, axis = self._layout, self.source.rows
+        """Scroll so that the cursor is in sight."""
+        layout, source = self._layout, self.source
         if layout is None:
             return
-        # Lines between rows are there only when all rows are in sight.
-        fit = axis.size if layout.row_gap else max(1, layout.rows)
-        self.top = scrolled(self.top, self.row, fit, axis.size, 2 if layout.halves else 1)
-        columns = self._columns_from(layout, self.left)
-        if columns != self._columns:
-            self._columns = columns
+        if self.sight.place(layout, source.rows, source.columns, self.row, self.column):
             self._rows.clear()
-        self._line_at = layout.lines(axis, self.top)
-        self._line_of_row = {}
-        for at, here in enumerate(self._line_at):
-            if here is not None and not here[1]:
-                self._line_of_row[here[0]] = at + HEADER_LINES
-                if layout.halves and here[0] + 1 < axis.size:
-                    self._line_of_row[here[0] + 1] = at + HEADER_LINES
-        if len(self._rows) > _KEPT_SCREENS * max(1, len(self._line_of_row)):
-            self._rows = {row: kept for row, kept in self._rows.items() if row in self._line_of_row}
-
-    def _columns_from(self, layout: GridLayout, left: int) -> list[tuple[int, int]]:
-        axis = self.source.columns
-        left = scrolled(left, self.column, layout.columns, axis.size)
-        columns = layout.shown(axis, left)
-        # Gaps between nodes make fewer columns fit than the layout hopes for.
-        while columns and columns[-1][0] < self.column:
-            left += 1
-            columns = layout.shown(axis, left)
-        self.left = left
-        return columns
+        in_sight = self.sight.line_of_row
+        if len(self._rows) > _KEPT_SCREENS * max(1, len(in_sight)):
+            self._rows = {row: kept for row, kept in self._rows.items() if row in in_sight}
 
     @property
     def scrolled_text(self) -> str:
@@ -251,24 +214,12 @@ class GridView(Widget, can_focus=True):
         if self._layout is None and self.size.width:
             # It shows something else since it was drawn last.
             self.layout_now()
-        if not self._columns or not self._line_of_row:
-            return ""
-        down, across = self.source.rows.size, self.source.columns.size
-        if len(self._columns) == across and len(self._line_of_row) == down:
-            return ""
-        rows = sorted(self._line_of_row)
-        columns = f"columns {self._columns[0][0] + 1}-{self._columns[-1][0] + 1}"
-        if down == across:
-            return f"rows {rows[0] + 1}-{rows[-1] + 1}, {columns} of {across}"
-        return f"rows {rows[0] + 1}-{rows[-1] + 1} of {down}, {columns} of {across}"
+        return self.sight.text(self.source.rows.size, self.source.columns.size)
 
     @property
     def window(self) -> tuple[range, range] | None:
         """The rows and the columns in sight, or None when all are."""
-        if not self.scrolled_text:
-            return None
-        rows = sorted(self._line_of_row)
-        return range(rows[0], rows[-1] + 1), range(self._columns[0][0], self._columns[-1][0] + 1)
+        return self.sight.window if self.scrolled_text else None
 
     # -- drawing ------------------------------------------------------------------------------------------------------
 
@@ -305,7 +256,7 @@ class GridView(Widget, can_focus=True):
             runs = scene.names() if y == 0 else scene.indices()
             return ReadyStrip.of_runs(runs, layout.width, palette)
         at = y - HEADER_LINES
-        here = self._line_at[at] if at < len(self._line_at) else None
+        here = self.sight.lines[at] if at < len(self.sight.lines) else None
         if here is None:
             return ReadyStrip.of_runs([(Slot.PAD, " " * layout.width)], layout.width, palette)
         row, part = here
@@ -338,8 +289,8 @@ class GridView(Widget, can_focus=True):
         return Scene(
             self.source.columns,
             self._layout,
-            self._columns,
-            self.top,
+            self.sight.columns,
+            self.sight.top,
             self.row,
             self.column,
             self.glyphs,
@@ -362,12 +313,13 @@ class GridView(Widget, can_focus=True):
         self.post_message(self.Moved())
 
     def _after_move(self, row_before: int) -> None:
-        top, left, columns = self.top, self.left, self._columns
+        sight = self.sight
+        top, left, columns = sight.top, sight.left, sight.columns
         self.layout_now()
         self._place()
-        if (top, left) != (self.top, self.left) or columns is not self._columns:
+        if (top, left) != (sight.top, sight.left) or columns is not sight.columns:
             # The row on top is named, whichever of its node it is.
-            self._forget_lines(top, self.top, row_before, self.row)
+            self._forget_lines(top, sight.top, row_before, self.row)
             self._lines = []
             self.refresh()
             return
@@ -383,10 +335,7 @@ class GridView(Widget, can_focus=True):
                 read.strips.clear()
 
     def _lines_of(self, *rows: int) -> list[int]:
-        tall = self._layout.tall if self._layout is not None else 1
-        first = {line for row in rows if (line := self._line_of_row.get(row)) is not None}
-        last = self.size.height
-        return [line + part for line in first for part in range(tall) if line + part < last]
+        return self.sight.lines_of(self._layout, *rows) if self._layout is not None else []
 
     def action_move(self, down: int, right: int) -> None:
         """Move the cursor by rows and columns."""
@@ -400,7 +349,7 @@ class GridView(Widget, can_focus=True):
 
     def action_page(self, pages: int) -> None:
         """Move the cursor by screens."""
-        self.move_to(self.row + pages * max(1, len(self._line_of_row) - 1), self.column)
+        self.move_to(self.row + pages * max(1, len(self.sight.line_of_row) - 1), self.column)
 
     def action_widen(self, by: int) -> None:
         """Make cells wider or narrower; the narrowest are half a character high, where that can be drawn."""
@@ -414,11 +363,7 @@ class GridView(Widget, can_focus=True):
 
     def cell_at(self, x: int, y: int) -> tuple[int, int] | None:
         """Return the row and column at a place on the widget, or None."""
-        at = y - HEADER_LINES
-        here = self._line_at[at] if 0 <= at < len(self._line_at) else None
-        width = self.layout_now().cell
-        column = next((c for c, begin in self._columns if begin <= x < begin + width), None)
-        return None if here is None or column is None else (here[0], column)
+        return self.sight.cell_at(self.layout_now(), x, y)
 
     def on_click(self, event: events.Click) -> None:
         """Move the cursor to where was clicked; look into the cell at a double click."""

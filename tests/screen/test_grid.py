@@ -51,8 +51,8 @@ async def test_what_is_drawn_is_what_the_model_says(opened: Opened) -> None:
             await pilot.pause()
             width = grid.layout_now().cell
             for row in range(grid.source.rows.size):
-                drawn = lines_of(grid)[grid._line_of_row[row]]
-                for column, begin in grid._columns:
+                drawn = lines_of(grid)[grid.sight.line_of_row[row]]
+                for column, begin in grid.sight.columns:
                     slot, text = grid.source.cell(row, column, width)
                     assert drawn[begin : begin + width] == text, (key, row, column, slot)
 
@@ -137,8 +137,8 @@ async def test_headers_stay_when_it_scrolls(opened: Opened) -> None:
 async def test_a_click_moves_and_another_looks_into_it(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
         grid = app.main.grid
-        column, begin = grid._columns[5]
-        line = grid._line_of_row[1]
+        column, begin = grid.sight.columns[5]
+        line = grid.sight.line_of_row[1]
         await pilot.click(GridView, offset=Offset(begin + 1, line))
         assert (grid.row, grid.column) == (1, column)
         assert len(app.screen_stack) == 1
