@@ -6,7 +6,8 @@ Two nodes of four endpoints, as tests/device/test_faults.py has them on GPUs, pl
 PyTorch is needed. A rank host takes `--load` seconds for its interpreter, libraries and the driver, and `--attach` for
 each of its endpoints: on eight H200s the driver alone took 1.7 to 2.8 s, eight contexts 1.0 s and NCCL's kernels 0.5 to
 1.2 s. Printed are the seconds beyond a healthy sweep, how often rank hosts were started, and how many sides of pairs
-waited for a deadline in vain. The bar: no fault costs more than one deadline.
+waited for a deadline in vain. The bar: no fault costs more than one deadline, two that each take a rank host no more
+than two.
 """
 
 from __future__ import annotations
@@ -104,9 +105,10 @@ def main() -> int:
         found = asyncio.run(run(play, args.timeout, args.story, tuple(args.probes.split(","))))
         healthy = healthy or found.seconds
         more = found.seconds - healthy
-        good &= more <= args.timeout
+        bar = args.timeout * (2 if name == "kill, stop" else 1)
+        good &= more <= bar
         print(
-            f"{name:18} {found.seconds:8.1f} {more:7.1f} {'ok' if more <= args.timeout else 'OVER':>5} "
+            f"{name:18} {found.seconds:8.1f} {more:7.1f} {'ok' if more <= bar else 'OVER':>5} "
             f"{found.starts:7} {found.timeouts:6} {len(found.bad):10}",
             flush=True,
         )

@@ -11,7 +11,7 @@ from fabtui.session.ranks import RankHost
 
 PERIOD = 1.0
 #: How often it is looked whether one has answered.
-TICK = 0.25
+TICK = 0.1
 #: A rank host answers from a thread that does nothing else; on a crowded node it may still be late.
 PATIENCE = 3.0
 #: Unless its node's supervisor says that its process is stopped, from which it does not come back by itself.
