@@ -19,7 +19,8 @@ from fabtui.screen.levels import Glyphs
 from fabtui.screen.node import node_lines
 from fabtui.screen.nodesview import node_rows
 from fabtui.screen.pairpath import hops, path_lines
-from tests.screen.fakefeed import nvlink, sweep_of_two
+from tests.screen.fakefeed import sweep_of_two
+from tests.screen.fakelooks import nvlink
 from tests.screen.test_hostile import nasty_story
 from tests.unit.fabric.test_wellformed import RECORDED, damaged
 

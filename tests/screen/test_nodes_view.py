@@ -14,7 +14,8 @@ from fabtui.screen.nodetables import system_lines
 from fabtui.screen.settings import ScreenSettings
 from fabtui.screen.words import plain
 from tests.screen.conftest import Opened, screen_text, settled
-from tests.screen.fakefeed import FakeFeed, big_sweep, inventory, sweep_of_two
+from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
+from tests.screen.fakelooks import inventory
 
 GLYPHS = Glyphs(False)
 

@@ -207,8 +207,7 @@ class FakeLink(Link):
             for peer in m["peers"]:
                 self._say(op="reach", node=peer["node"], ok=True, timeout=False, seconds=0.0, error=None)
         elif op == "abort":
-            for rank in self._away.pop(m["id"], ()):
-                self._say(op="free", id=m["id"], rank=rank)
+            self._let_go(m["id"])
         elif op == "pair":
             if self.script.takes:
                 asyncio.get_running_loop().call_later(self.script.takes, self._pair, m)
@@ -217,12 +216,6 @@ class FakeLink(Link):
         elif op == "rest":
             for rank in self._ranks:
                 self._say(op="rested", id=m["id"], rank=rank, error=None)
-                self._say(op="free", id=m["id"], rank=rank)
-        elif op == "abort":
-            for rank in self._waiting_ranks.pop(m["id"], []):
-                self._say(
-                    op="worlded", id=m["id"], rank=rank, ok=False, timeout=False, phase="connect", error="called off"
-                )
                 self._say(op="free", id=m["id"], rank=rank)
         elif op == "alive":
             self._say(op="alive", n=m["n"])
@@ -235,6 +228,14 @@ class FakeLink(Link):
                 self._say(op="free", id=m["id"], rank=rank)
         elif op == "world":
             self._world(m)
+
+    def _let_go(self, number: int) -> None:
+        """Call off the wait of ranks in a pair, or for a world that does not form."""
+        for rank in self._away.pop(number, ()):
+            self._say(op="free", id=number, rank=rank)
+        for rank in self._waiting_ranks.pop(number, []):
+            self._say(op="worlded", id=number, rank=rank, ok=False, timeout=False, phase="connect", error="called off")
+            self._say(op="free", id=number, rank=rank)
 
     def _world(self, m: dict[str, Any]) -> None:
         """Form unless a spoiler is among the ranks; break at the transfers that are stuck."""
