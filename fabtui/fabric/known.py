@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Container, Iterator
+from collections import Counter, deque
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 from fabtui.fabric.addresses import AddressLog, badness
@@ -11,7 +11,7 @@ from fabtui.fabric.baseline import Baseline, Change, change
 from fabtui.fabric.counters import CounterLog, Deltas
 from fabtui.fabric.endpoint import Endpoint, PairClass, pair_class
 from fabtui.fabric.judge import ClassValues
-from fabtui.fabric.ledger import NONE, Ledger
+from fabtui.fabric.ledger import NONE, Ledger, Shape
 from fabtui.fabric.measurement import BY_ADDRESS, COLLECTIVES, SIZED, Layer, Measurement, Verdict, worst
 from fabtui.fabric.records import Cell, LogLine, NodeRecord, Phase
 from fabtui.fabric.ways import PairIndex, PairList
@@ -183,17 +183,21 @@ class Known:
             if last == first:
                 yield kept.get(first)
                 continue
-            latest: dict[int | None, int] = {}
-            for row in reversed(kept.attempts(last)):
-                shape = kept.shape(row)
-                size = shape.asked if shape.layer in SIZES_KEPT else None
-                if size is None:
-                    # It failed before there was a message: that says something of all sizes.
-                    latest.clear()
-                latest.pop(None, None)
-                latest[size] = row
-            yield from (kept.get(row) for row in latest.values())
+            yield from (kept.get(row) for row in self._of_each_size(last))
         yield from self.addresses.everything()
+
+    def _of_each_size(self, last: int) -> Iterable[int]:
+        """The rows of the latest attempt at each message size, of all attempts up to a row."""
+        latest: dict[int | None, int] = {}
+        for row in reversed(self._kept.attempts(last)):
+            shape = self._kept.shape(row)
+            size = shape.asked if shape.layer in SIZES_KEPT else None
+            if size is None:
+                # It failed before there was a message: that says something of all sizes.
+                latest.clear()
+            latest.pop(None, None)
+            latest[size] = row
+        return latest.values()
 
     def arms(self) -> Iterator[Measurement]:
         """Yield what was measured in the further arms of an A/B comparison; the first arm's is in `measurements`."""
@@ -309,11 +313,23 @@ class Known:
 
     def counts(self) -> dict[Verdict, int]:
         """Return how many measured cells of the pair and node layers have each verdict, pings included."""
-        found: dict[Verdict, int] = {}
-        for measurement in self.measurements():
-            verdict = self.verdict(measurement)
-            found[verdict] = found.get(verdict, 0) + 1
-        return found
+        found: Counter[Verdict] = Counter()
+        kept = self._kept
+        for layer, src, dst, last in self._rows.items():
+            if kept.before(last) == NONE:
+                found[self._judged(kept.shape(last), kept.value(last), layer, src, dst)] += 1
+            else:
+                found.update(self.verdict(kept.get(row)) for row in self._of_each_size(last))
+        found.update(self.verdict(measurement) for measurement in self.addresses.everything())
+        return dict(found)
+
+    def _judged(self, shape: Shape, value: float | None, layer: Layer, src: str, dst: str) -> Verdict:
+        """The verdict of the only attempt at a pair; no object is made of it, as there are very many."""
+        if shape.verdict is not Verdict.OK or value is None or layer not in JUDGED:
+            return shape.verdict
+        values = self._values.get((layer, self.class_between(src, dst)))
+        slow = values is not None and values.is_slow(value, self._slow_below)
+        return Verdict.SLOW if slow else Verdict.OK
 
     @property
     def elapsed(self) -> float:

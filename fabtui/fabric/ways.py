@@ -118,10 +118,14 @@ class PairIndex(Generic[Kind]):
 
     def keys(self, kinds: Container[Kind]) -> Iterator[tuple[Kind, str, str]]:
         """Yield the pairs of some kinds; nothing may be added meanwhile."""
+        return ((kind, src, dst) for kind, src, dst, _ in self.items() if kind in kinds)
+
+    def items(self) -> Iterator[tuple[Kind, str, str, int]]:
+        """Yield all pairs, each with its kind and its number; nothing may be added meanwhile."""
+        names = self._names
         for kind, ways in self._ways.items():
-            if kind in kinds:
-                for a, b, _ in ways:
-                    yield kind, self._names[a], self._names[b]
+            for a, b, number in ways:
+                yield kind, names[a], names[b], number
 
 
 class PairList:
