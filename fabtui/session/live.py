@@ -110,8 +110,10 @@ class LiveFeed:
         """Connect, look and sweep; return when the first sweep is done."""
         self._life = asyncio.create_task(self._live())
         first = asyncio.create_task(self._first_done.wait())
-        await asyncio.wait({self._life, first}, return_when=asyncio.FIRST_COMPLETED)
-        first.cancel()
+        try:
+            await asyncio.wait({self._life, first}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            first.cancel()
         if self._life.done():
             self._life.result()
 

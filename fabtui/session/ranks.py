@@ -273,8 +273,9 @@ class RankHost:
 
 
 def exit_text(node: str, message: dict[str, Any]) -> str:
-    """Return one line on how the rank host of a node ended, from its ``exit`` message."""
-    how = f"signal {message['signal']}" if message.get("signal") else f"exit code {message.get('code')}"
+    """Return one line on how the rank host of a node ended, from its ``exit`` message, whatever that holds."""
+    told = f"signal {message['signal']}" if message.get("signal") else f"exit code {message.get('code')}"
+    how = one_line(told, 60)
     printed = str(message.get("stderr") or "").strip().splitlines()
     last = f": {one_line(printed[-1], 300)}" if printed else ""
     return f"the rank host of {node} ended with {how}{last}"

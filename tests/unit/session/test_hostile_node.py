@@ -18,6 +18,7 @@ from fabtui.nodes.link import Link
 from fabtui.session import p2p, remote
 from fabtui.session.live import LiveFeed
 from fabtui.session.options import SessionOptions
+from fabtui.session.ranks import exit_text
 from tests.unit.session.fakenodes import FakeLink, FakeNodes, Script
 
 Message = dict[str, Any]
@@ -145,6 +146,20 @@ async def test_a_node_that_prints_without_end_fills_neither_log_nor_recording(mo
     nothing: Callable[[Message], None] = lambda message: None  # noqa: E731
     await remote.Remote(link, nothing, nothing, printed.append).serve()
     assert printed == ["0", "1", "2", "3", "4", "5 lines were printed here; no more of them are kept"]
+
+
+@pytest.mark.parametrize(
+    ("message", "how"),
+    [
+        ({"code": 3, "stderr": "a\nlast\x1b[2J\n"}, "exit code 3: last[2J"),
+        ({"code": None, "signal": 9}, "signal 9"),
+        ({"code": "x\x1b[2J\n" * 100}, "exit code " + "x[2J " * 9 + "x[2J\u2026"),
+        ({}, "exit code None"),
+    ],
+    ids=["code", "signal", "junk", "nothing"],
+)
+def test_how_a_rank_host_ended_is_one_clean_line(message: Message, how: str) -> None:
+    assert exit_text("c", message) == f"the rank host of c ended with {how}"
 
 
 class Twister:
