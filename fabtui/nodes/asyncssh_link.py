@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import asyncssh
-from asyncssh.constants import MSG_IGNORE
 from asyncssh.encryption import get_default_encryption_algs, get_encryption_algs
 from asyncssh.kex import get_kex_algs
 from asyncssh.mac import get_mac_algs
@@ -44,24 +43,7 @@ warnings.filterwarnings("ignore", category=CryptographyDeprecationWarning)
 
 # Where nothing is chosen: the payload costs a fifth of the time with what processors have instructions for.
 _FAST_CIPHERS = [b"aes128-gcm@openssh.com", b"aes256-gcm@openssh.com"]
-#: How the names of ciphers begin that authenticate by themselves.
-_AUTHENTICATED = ("aes128-gcm", "aes256-gcm", "chacha20-poly1305")
 _KINDS = {"kexalgorithms": get_kex_algs, "ciphers": get_encryption_algs, "macs": get_mac_algs}
-
-
-def leave_out_empty_packets(connection: asyncssh.SSHClientConnection) -> None:
-    """Send nothing ahead of each packet.
-
-    asyncssh sends an empty packet there, which keeps the state of CBC ciphers from being foreseen (RFC 4251, 9.3.1).
-    The ciphers that authenticate by themselves have no such state, and half of all packets are saved at both ends.
-    """
-    send = connection.send_packet
-
-    def send_packet(kind: int, *args: bytes, handler: Any = None) -> None:
-        if kind != MSG_IGNORE or not str(connection.get_extra_info("send_cipher")).startswith(_AUTHENTICATED):
-            send(kind, *args, handler=handler)
-
-    connection.send_packet = send_packet  # type: ignore[assignment, method-assign]
 
 
 class Client(asyncssh.SSHClient):
@@ -83,7 +65,6 @@ class Client(asyncssh.SSHClient):
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
         """Keep the connection."""
-        leave_out_empty_packets(conn)
         self.connection = conn
 
     def connection_lost(self, exc: Exception | None) -> None:
