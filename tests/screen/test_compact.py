@@ -41,12 +41,14 @@ def strips(draw: st.DrawFn, width: int) -> str:
     """So many columns, each style from a reset on and reset after it, as Textual alone does it, or in one go."""
     text, left = "", width
     packed = draw(st.booleans())
+    # As in a line of keys, where two styles take turns.
+    few = draw(st.sampled_from((None, st.sampled_from(("1;38;2;93;105;117;48;5;233", "38;5;109;48;5;233")))))
     while left:
         part = draw(st.sampled_from(TEXTS))
         if cell_len(part) > left:
             part = " " * left
         left -= cell_len(part)
-        style = draw(styles())
+        style = draw(styles() if few is None else few)
         text += f"\x1b[{style}m{part}" if style else part
         text += "" if packed or not style else "\x1b[0m"
     return text + "\x1b[0m"
@@ -77,6 +79,16 @@ def test_any_frame_looks_the_same(erases: bool, frame: str) -> None:
     assert before.cells == after.cells
     assert (after.line, after.column) == (0, 0)
     assert after.pen.draw("x") == cells_of("x")[0], "the terminal is not left as it was"
+
+
+def test_styles_that_take_turns_are_written_one_after_the_other() -> None:
+    key, word = "\x1b[1;38;2;93;105;117;48;5;233m", "\x1b[22;38;5;109;48;5;233m"
+    line = "".join(f"{key}{at}{word} key {at}  " for at in range(4))
+    frame = f"\x1b[3;1H{line}    \x1b[0m\x1b[1;1H"
+    fewer = compact(frame, WIDTH, erases=True)
+    assert "\r" in fewer
+    assert len(fewer) < 0.6 * len(frame)
+    assert Page(WIDTH, HEIGHT).feed(fewer).cells == Page(WIDTH, HEIGHT).feed(frame).cells
 
 
 @pytest.mark.parametrize(
