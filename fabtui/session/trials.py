@@ -144,14 +144,15 @@ class Trials:
         self._pump.emit(event(Kind.PHASE, name="world", total=2 * len(wanted)))
         test = WorldTest(self._bytes, self._options.iters, self._options.warmup, self._options.timeout)
         await self._make_room(ranks)
-        await WorldSweep(self._bed, test).run(ranks, wanted)
+        sweep = WorldSweep(self._bed, test)
+        await sweep.run(ranks, wanted)
         for _ in range(SLOW_ROUNDS if self._bed.arm is None else 0):
             await self._pump.flush()
             slow = bad_pairs(self._model, wanted, (Verdict.SLOW,), Layer.WORLD)
             if not slow or len(slow) > MAX_SUSPECTS:
                 break
             self._pump.log("info", f"world layer: slow pairs are tested again: {len(slow)}")
-            await WorldSweep(self._bed, test).run(ranks, PairSet(slow))
+            await sweep.again(PairSet(slow))
 
     def _without_busy(self, pairs: PairArray, busy: dict[int, str]) -> PairArray:
         """Take out the pairs of GPUs that other processes use: their jobs are not to be disturbed."""

@@ -48,6 +48,7 @@ class WorldSweep:
     def __init__(self, bed: TestBed, test: WorldTest) -> None:
         self._bed = bed
         self._test = test
+        self._good: list[int] = []
 
     async def run(self, ranks: Sequence[int], wanted: Container[Pair] | None = None) -> None:
         """Test all ordered pairs of ranks, or those of ``wanted``; ranks without which it forms are found and told."""
@@ -64,7 +65,16 @@ class WorldSweep:
             without = f"without {self._names(out)}" if (out := set(ranks) - set(good)) else "of all when tried again"
             self._bed.say("info", f"the world communicator forms {without}")
             errand = await self._go(good, wanted)
+        self._good = good
         await self._report(errand, good, wanted)
+
+    async def again(self, wanted: Container[Pair]) -> None:
+        """Test pairs of a world that formed once more; what does not come to a test keeps what was measured before."""
+        errand = await self._go(self._good, wanted)
+        if not self._formed(errand):
+            text, _ = self._failure(errand)
+            self._bed.say("warning", f"the world communicator does not form again: {text}")
+        await self._report(errand, self._good, wanted, tested_only=True)
 
     # -- one attempt --------------------------------------------------------------------------------------------------
 
@@ -225,7 +235,9 @@ class WorldSweep:
         if parts:
             self._bed.say("info", f"world communicator of {len(reports)} ranks: {', '.join(parts)}")
 
-    async def _report(self, errand: Errand, ranks: Sequence[int], wanted: Container[Pair] | None) -> None:
+    async def _report(
+        self, errand: Errand, ranks: Sequence[int], wanted: Container[Pair] | None, *, tested_only: bool = False
+    ) -> None:
         """Report all transfers, in parts, so that what is in between of a big fabric does not take much room."""
         reports = self._worlded(errand)
         self._tell_times(reports)
@@ -244,7 +256,8 @@ class WorldSweep:
             for src, dst in itertools.permutations(ranks, 2)
             if src not in told[dst] and (wanted is None or (src, dst) in wanted)
         )
-        part = await self._tell(part, self._missing(errand, reports, missing))
+        failed = self._missing(errand, reports, missing)
+        part = await self._tell(part, (m for m in failed if not tested_only or m.verdict is not Verdict.INCONCLUSIVE))
         if part:
             self._bed.report(part)
 

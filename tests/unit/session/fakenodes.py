@@ -30,6 +30,8 @@ class Script:
         deadly: Nodes whose rank host dies in one direction of a pair, of which the other one is good.
         away: Ranks that never come to a meeting with a peer, ``(rank, peer)``; they come back when it is called off.
         spoilers: Ranks with which no world communicator forms.
+        spoilers_after: So many worlds each node sees before the spoilers spoil one.
+        world_rates: Bytes a second in the world of ordered pairs of ranks that differ from 40 GB/s.
         apart: Ranks that no world communicator may have together.
         stuck: Ordered pairs whose transfer hangs in the world communicator.
         slow_ranks: Nodes whose ranks take so many seconds to be ready.
@@ -57,6 +59,8 @@ class Script:
     deadly: set[tuple[str, int, int]] = field(default_factory=set)
     away: set[tuple[int, int]] = field(default_factory=set)
     spoilers: set[int] = field(default_factory=set)
+    spoilers_after: int = 0
+    world_rates: dict[tuple[int, int], float] = field(default_factory=dict)
     apart: set[frozenset[int]] = field(default_factory=set)
     stuck: set[tuple[int, int]] = field(default_factory=set)
     patient: bool = False
@@ -97,6 +101,7 @@ class FakeLink(Link):
         self.closed = False
         self.spawns = 0
         self.pairs = 0
+        self.worlds = 0
         self._queue: asyncio.Queue[dict[str, Any] | LinkLost] = asyncio.Queue()
         self._ranks: list[int] = []
         self._waiting_ranks: dict[int, list[int]] = {}
@@ -240,7 +245,8 @@ class FakeLink(Link):
     def _world(self, m: dict[str, Any]) -> None:
         """Form unless a spoiler is among the ranks; break at the transfers that are stuck."""
         ranks = set(m["ranks"])
-        spoilers = ranks & self.script.spoilers
+        spoilers = ranks & self.script.spoilers if self.worlds >= self.script.spoilers_after else set()
+        self.worlds += 1
         apart = any(pair <= ranks for pair in self.script.apart)
         for rank in ranks & set(self._ranks):
             report: dict[str, Any] = {"op": "worlded", "id": m["id"], "rank": rank, "ok": True, "phase": "verify"}
@@ -261,7 +267,10 @@ class FakeLink(Link):
                     report |= {"ok": False, "timeout": True, "phase": "transfer", "error": "stuck", "at": stuck}
                     done = [pair for pair in done if pair != stuck]
                 report["at"] = list(stuck) if stuck else None
-                report["rows"] = [[s, d, m["bytes"], 40e9, True, None, "NET/IB/0"] for s, d in done if d == rank]
+                rates = self.script.world_rates
+                report["rows"] = [
+                    [s, d, m["bytes"], rates.get((s, d), 40e9), True, None, "NET/IB/0"] for s, d in done if d == rank
+                ]
             self._say(**report)
             self._say(op="free", id=m["id"], rank=rank)
 

@@ -12,36 +12,18 @@ import pytest
 from fabtui.fabric.measurement import Layer, Verdict
 from fabtui.fabric.model import Model
 from fabtui.nodes.link import NodeUnreachable
-from fabtui.session import live, p2p, sweep, world
+from fabtui.session import live, p2p, sweep
 from fabtui.session.journal import read_events
 from fabtui.session.live import LiveFeed
 from fabtui.session.options import SessionOptions
 from tests.unit.session.fakenodes import FakeNodes, Script
-
-
-def _p2p(model: Model) -> dict[tuple[str, str], Verdict]:
-    return {(m.src, m.dst): model.verdict(m) for m in model.measurements() if m.layer is Layer.P2P}
-
-
-def _feed(script: Script, **options: Any) -> tuple[LiveFeed, FakeNodes]:
-    nodes = FakeNodes(script)
-    return LiveFeed(SessionOptions(**{"hosts": tuple(script.gpus), "timeout": 0.5, **options}), nodes), nodes
-
-
-async def _run(script: Script, **options: Any) -> tuple[Model, FakeNodes]:
-    feed, nodes = _feed(script, **options)
-    try:
-        async with asyncio.timeout(40):
-            await feed.run()
-    finally:
-        await feed.close()
-    return feed.model, nodes
+from tests.unit.session.played import feed_of, p2p_of, run, world_of
 
 
 async def test_a_healthy_session_fills_everything_and_leaves(tmp_path: Path) -> None:
     record = tmp_path / "r.jsonl.gz"
-    model, nodes = await _run(Script({"a": 4, "b": 4}), record=record)
-    cells = _p2p(model)
+    model, nodes = await run(Script({"a": 4, "b": 4}), record=record)
+    cells = p2p_of(model)
     assert len(cells) == 56
     assert set(cells.values()) == {Verdict.OK}
     layers = [m.layer for m in model.measurements()]
@@ -54,14 +36,14 @@ async def test_a_healthy_session_fills_everything_and_leaves(tmp_path: Path) -> 
     again = Model()
     for event in read_events(record):
         again.apply(event)
-    assert _p2p(again) == cells
+    assert p2p_of(again) == cells
     assert again.exit_code == 0
     assert [e["seq"] for e in read_events(record)] == list(range(len(list(read_events(record)))))
 
 
 async def test_one_silent_direction_is_one_bad_cell_that_names_its_endpoint() -> None:
-    model, _ = await _run(Script({"a": 4, "b": 4}, silent={(1, 6)}))
-    bad = {pair: verdict for pair, verdict in _p2p(model).items() if verdict is not Verdict.OK}
+    model, _ = await run(Script({"a": 4, "b": 4}, silent={(1, 6)}))
+    bad = {pair: verdict for pair, verdict in p2p_of(model).items() if verdict is not Verdict.OK}
     assert bad == {("a:1", "b:2"): Verdict.TIMEOUT}
     latest = model.latest(Layer.P2P, "a:1", "b:2")
     assert latest is not None
@@ -70,8 +52,8 @@ async def test_one_silent_direction_is_one_bad_cell_that_names_its_endpoint() ->
 
 
 async def test_slow_pairs_are_tested_again_alone_and_only_what_stays_slow_is_slow() -> None:
-    model, nodes = await _run(Script({"a": 4, "b": 4}, rates={(0, 1): [1e9, 50e9], (2, 3): 1e9}))
-    bad = {pair: verdict for pair, verdict in _p2p(model).items() if verdict is not Verdict.OK}
+    model, nodes = await run(Script({"a": 4, "b": 4}, rates={(0, 1): [1e9, 50e9], (2, 3): 1e9}))
+    bad = {pair: verdict for pair, verdict in p2p_of(model).items() if verdict is not Verdict.OK}
     assert bad == {("a:2", "a:3"): Verdict.SLOW}
     assert len(model.history(Layer.P2P, "a:0", "a:1")) == 2
     assert len(model.history(Layer.P2P, "a:2", "a:3")) == 3
@@ -83,8 +65,8 @@ async def test_what_is_slow_only_by_what_was_tested_again_is_tested_again_as_wel
     rates: dict[tuple[int, int], float | list[float]] = {
         (src, dst): [5e9, 50e9] for src, dst in itertools.permutations(range(4), 2)
     }
-    model, _ = await _run(Script({"a": 1, "b": 1, "c": 1, "d": 1}, rates=rates, silent={(0, 1), (2, 3)}))
-    bad = {pair for pair, verdict in _p2p(model).items() if verdict is not Verdict.OK}
+    model, _ = await run(Script({"a": 1, "b": 1, "c": 1, "d": 1}, rates=rates, silent={(0, 1), (2, 3)}))
+    bad = {pair for pair, verdict in p2p_of(model).items() if verdict is not Verdict.OK}
     assert bad == {("a:0", "b:0"), ("c:0", "d:0")}
 
 
@@ -92,37 +74,37 @@ async def test_a_node_that_cannot_be_reached_is_a_row_that_says_why() -> None:
     script = Script(
         {"a": 2, "b": 2, "c": 2}, unreachable={"b": NodeUnreachable("refused", "port 22 refused", "is sshd up?")}
     )
-    model, _ = await _run(script)
+    model, _ = await run(script)
     assert [str(e) for e in model.endpoints] == ["a:0", "a:1", "b:-", "c:0", "c:1"]
     assert model.nodes["b"].text == "port 22 refused"
     assert model.nodes["b"].hint == "is sshd up?"
     assert model.untested["a:0", "b:-"] == "port 22 refused"
-    assert set(_p2p(model).values()) == {Verdict.OK}
-    assert len(_p2p(model)) == 12
+    assert set(p2p_of(model).values()) == {Verdict.OK}
+    assert len(p2p_of(model)) == 12
     assert model.exit_code == 3
 
 
 async def test_all_nodes_unreachable_ends_with_3() -> None:
-    model, _ = await _run(Script({"a": 1}, unreachable={"a": NodeUnreachable("dns", "no such name")}))
+    model, _ = await run(Script({"a": 1}, unreachable={"a": NodeUnreachable("dns", "no such name")}))
     assert model.exit_code == 3
 
 
 async def test_a_late_node_does_not_hold_the_others_and_joins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "SETTLE", 0.05)
-    feed, _ = _feed(Script({"a": 2, "b": 2, "c": 2}, late={"b": 0.6}))
+    feed, _ = feed_of(Script({"a": 2, "b": 2, "c": 2}, late={"b": 0.6}))
     order: list[tuple[str, int]] = []
-    feed.listen(lambda: order.append((feed.model.nodes["b"].state, len(_p2p(feed.model)))))
+    feed.listen(lambda: order.append((feed.model.nodes["b"].state, len(p2p_of(feed.model)))))
     await feed.run()
     await feed.close()
     assert any(state == "connecting" and cells == 12 for state, cells in order), "the others were done before b came"
-    assert len(_p2p(feed.model)) == 30
+    assert len(p2p_of(feed.model)) == 30
     assert feed.model.exit_code == 0
     assert [str(e) for e in feed.model.endpoints] == ["a:0", "a:1", "c:0", "c:1", "b:0", "b:1"]
 
 
 async def test_a_node_lost_in_the_middle_is_told_and_the_others_go_on() -> None:
-    model, _ = await _run(Script({"a": 2, "b": 2, "c": 2}, dies_after={"b": 2}))
-    cells = _p2p(model)
+    model, _ = await run(Script({"a": 2, "b": 2, "c": 2}, dies_after={"b": 2}))
+    cells = p2p_of(model)
     others = {pair: v for pair, v in cells.items() if "b" not in pair[0] + pair[1]}
     assert len(others) == 12
     assert set(others.values()) == {Verdict.OK}
@@ -138,8 +120,8 @@ async def test_a_node_lost_in_the_middle_is_told_and_the_others_go_on() -> None:
 async def test_a_pair_that_hangs_is_ended_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(p2p, "GRACE", 0.1)
     monkeypatch.setattr(p2p, "ABORT_PATIENCE", 0.2)
-    model, nodes = await _run(Script({"a": 2, "b": 2}, hang={(0, 3)}))
-    cells = _p2p(model)
+    model, nodes = await run(Script({"a": 2, "b": 2}, hang={(0, 3)}))
+    cells = p2p_of(model)
     assert len(cells) == 12
     assert {p for p, v in cells.items() if v is not Verdict.OK} == {("a:0", "b:1"), ("b:1", "a:0")}
     assert cells["a:0", "b:1"] is Verdict.TIMEOUT
@@ -149,30 +131,30 @@ async def test_a_pair_that_hangs_is_ended_from_outside(monkeypatch: pytest.Monke
 
 
 async def test_gpus_in_use_are_left_alone_unless_forced() -> None:
-    model, _ = await _run(Script({"a": 2, "b": 2}, busy={("a", 1)}))
-    assert len(_p2p(model)) == 6
+    model, _ = await run(Script({"a": 2, "b": 2}, busy={("a", 1)}))
+    assert len(p2p_of(model)) == 6
     assert "train (pid 7, user ann)" in model.untested["a:1", "b:0"]
     assert model.exit_code == 3
-    model, _ = await _run(Script({"a": 2, "b": 2}, busy={("a", 1)}), force=True)
-    assert len(_p2p(model)) == 12
+    model, _ = await run(Script({"a": 2, "b": 2}, busy={("a", 1)}), force=True)
+    assert len(p2p_of(model)) == 12
 
 
 async def test_a_node_without_gpus_among_gpu_nodes_says_why() -> None:
-    model, _ = await _run(Script({"a": 2, "b": 0, "c": 3}))
+    model, _ = await run(Script({"a": 2, "b": 0, "c": 3}))
     assert [str(e) for e in model.endpoints] == ["a:0", "a:1", "b:-", "c:0", "c:1", "c:2"]
     assert "no driver" in model.nodes["b"].note
-    assert len(_p2p(model)) == 20
+    assert len(p2p_of(model)) == 20
     assert model.exit_code == 3
 
 
 async def test_one_node_alone_works() -> None:
-    model, _ = await _run(Script({"a": 3}))
-    assert len(_p2p(model)) == 6
+    model, _ = await run(Script({"a": 3}))
+    assert len(p2p_of(model)) == 6
     assert model.exit_code == 0
 
 
 async def test_a_retest_runs_one_pair_and_keeps_both_attempts() -> None:
-    feed, nodes = _feed(Script({"a": 2, "b": 2}))
+    feed, nodes = feed_of(Script({"a": 2, "b": 2}))
     await feed.run()
     before = nodes.links["b"].pairs
     await feed.retest([("a:0", "b:0"), ("nobody:0", "b:0")])
@@ -184,20 +166,20 @@ async def test_a_retest_runs_one_pair_and_keeps_both_attempts() -> None:
 
 
 async def test_pausing_starts_no_new_test() -> None:
-    feed, _ = _feed(Script({"a": 2, "b": 2}))
+    feed, _ = feed_of(Script({"a": 2, "b": 2}))
     feed.pause(True)
     running = asyncio.create_task(feed.run())
     await asyncio.sleep(0.5)
-    assert not _p2p(feed.model)
+    assert not p2p_of(feed.model)
     assert feed.model.paused
     feed.pause(False)
     await running
     await feed.close()
-    assert len(_p2p(feed.model)) == 12
+    assert len(p2p_of(feed.model)) == 12
 
 
 async def test_closing_in_the_middle_is_quick_and_twice_is_harmless() -> None:
-    feed, nodes = _feed(Script({"a": 2, "b": 2}, hang={(0, 1), (2, 3)}))
+    feed, nodes = feed_of(Script({"a": 2, "b": 2}, hang={(0, 1), (2, 3)}))
     running = asyncio.create_task(feed.run())
     await asyncio.sleep(0.3)
     async with asyncio.timeout(5):
@@ -208,13 +190,13 @@ async def test_closing_in_the_middle_is_quick_and_twice_is_harmless() -> None:
 
 
 async def test_a_rank_that_stays_away_is_not_waited_for_once_its_peer_gave_up() -> None:
-    feed, nodes = _feed(Script({"a": 2, "b": 2}, away={(1, 2)}), layers=("p2p",), timeout=30.0)
+    feed, nodes = feed_of(Script({"a": 2, "b": 2}, away={(1, 2)}), layers=("p2p",), timeout=30.0)
     try:
         async with asyncio.timeout(20):
             await feed.run()
     finally:
         await feed.close()
-    bad = {pair: verdict for pair, verdict in _p2p(feed.model).items() if verdict is not Verdict.OK}
+    bad = {pair: verdict for pair, verdict in p2p_of(feed.model).items() if verdict is not Verdict.OK}
     assert bad == {("a:1", "b:0"): Verdict.TIMEOUT, ("b:0", "a:1"): Verdict.TIMEOUT}
     latest = feed.model.latest(Layer.P2P, "a:1", "b:0")
     assert latest is not None
@@ -223,81 +205,14 @@ async def test_a_rank_that_stays_away_is_not_waited_for_once_its_peer_gave_up() 
     assert [link.spawns for link in nodes.links.values()] == [1, 1], "no rank host was killed for it"
 
 
-def _world(model: Model) -> dict[tuple[str, str], Verdict]:
-    return {(m.src, m.dst): model.verdict(m) for m in model.measurements() if m.layer is Layer.WORLD}
-
-
-async def test_the_world_layer_is_filled_beside_the_pairs() -> None:
-    model, _ = await _run(Script({"a": 2, "b": 2}))
-    assert set(_world(model).values()) == {Verdict.OK}
-    assert len(_world(model)) == 12
-    texts = [line.text for line in model.log]
-    assert "world communicator of 4 ranks: init 0.50 s, connections 0.25 s, transfers 0.12 s" in texts
-    model, _ = await _run(Script({"a": 2, "b": 2}), layers=("p2p",))
-    assert not _world(model)
-    model, _ = await _run(Script({"a": 2, "b": 2}), layers=("world",))
-    assert not _p2p(model)
-
-
-async def test_a_big_world_is_told_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world, "_PART", 5)
-    record = tmp_path / "r.jsonl.gz"
-    script = Script({"a": 2, "b": 2}, stuck={(0, 3)}, patient=True)
-    model, _ = await _run(script, layers=("world",), record=record)
-    assert len(_world(model)) == 12
-    assert _world(model)["a:0", "b:1"] is Verdict.TIMEOUT
-    told = [len(e.get("measurements", e.get("pairs", []))) for e in read_events(record)]
-    assert max(told) == 5, "no event holds more, and the memory of a session holds few of them at once"
-
-
-async def test_a_node_is_told_its_own_transfers_of_the_world_alone() -> None:
-    rates = {"a": 2, "b": 2, "c": 1}
-    _, nodes = await _run(Script(rates), layers=("world",))
-    mine = {"a": {0, 1}, "b": {2, 3}, "c": {4}}
-    for name, link in nodes.links.items():
-        (told,) = (m["m"] for m in link.sent if m["t"] == "rank" and m["m"]["op"] == "world")
-        pairs = [tuple(pair) for round_ in told["rounds"] for pair in round_]
-        assert sorted(pairs) == [p for p in itertools.permutations(range(5), 2) if mine[name] & set(p)]
-        assert told["ranks"] == [0, 1, 2, 3, 4]
-
-
-async def test_a_rank_that_spoils_the_world_is_found_by_halves_and_the_rest_is_tested() -> None:
-    model, _ = await _run(Script({"a": 4, "b": 4}, spoilers={6}))
-    bad = {pair for pair, verdict in _world(model).items() if verdict is not Verdict.OK}
-    assert all("b:2" in pair for pair in bad)
-    assert len(bad) == 14
-    assert len(_world(model)) == 56
-    latest = model.latest(Layer.WORLD, "a:0", "b:2")
-    assert latest is not None
-    assert "does not form with b:2" in (latest.error or "")
-    assert "no socket interface found" in (latest.error or "")
-    assert set(_p2p(model).values()) == {Verdict.OK}, "the pair layer goes on"
-
-
-async def test_two_parts_that_do_not_form_together_leave_the_smaller_out() -> None:
-    model, _ = await _run(Script({"a": 3, "b": 2}, apart={frozenset((0, 4)), frozenset((1, 3))}))
-    cells = _world(model)
-    assert len(cells) == 20
-    good = {pair for pair, verdict in cells.items() if verdict is Verdict.OK}
-    assert good == {(s, d) for s in ("a:2", "b:0", "b:1") for d in ("a:2", "b:0", "b:1") if s != d}
-    assert all(cells[pair] is Verdict.FAILED for pair in cells.keys() - good)
-
-
-async def test_a_transfer_that_hangs_in_the_world_is_one_bad_cell() -> None:
-    model, _ = await _run(Script({"a": 2, "b": 2}, stuck={(0, 3)}))
-    cells = _world(model)
-    assert cells["a:0", "b:1"] is Verdict.TIMEOUT
-    assert {v for pair, v in cells.items() if pair != ("a:0", "b:1")} <= {Verdict.OK, Verdict.INCONCLUSIVE}
-
-
 async def test_a_rank_host_that_dies_in_a_test_takes_no_innocent_pair_along() -> None:
-    model, nodes = await _run(Script({"a": 4, "b": 4}, kills={("a", 1, 6)}))
-    bad = {pair: v for pair, v in _p2p(model).items() if v is not Verdict.OK}
+    model, nodes = await run(Script({"a": 4, "b": 4}, kills={("a", 1, 6)}))
+    bad = {pair: v for pair, v in p2p_of(model).items() if v is not Verdict.OK}
     assert set(bad) == {("a:1", "b:2"), ("b:2", "a:1")}
     latest = model.latest(Layer.P2P, "a:1", "b:2")
     assert latest is not None
     assert "signal 9" in (latest.error or "")
-    assert len(_p2p(model)) == 56
+    assert len(p2p_of(model)) == 56
     assert nodes.links["a"].spawns >= 3
 
 
@@ -306,29 +221,29 @@ async def test_a_rank_host_that_dies_in_a_test_takes_no_innocent_pair_along() ->
 async def test_the_direction_in_which_a_rank_host_dies_is_bad_and_the_other_one_is_tested(
     node: str, way: tuple[int, int]
 ) -> None:
-    model, _ = await _run(Script({"a": 4, "b": 4}, deadly={(node, *way)}))
+    model, _ = await run(Script({"a": 4, "b": 4}, deadly={(node, *way)}))
     names = [str(e) for e in model.endpoints]
-    bad = {pair: v for pair, v in _p2p(model).items() if v is not Verdict.OK}
+    bad = {pair: v for pair, v in p2p_of(model).items() if v is not Verdict.OK}
     assert set(bad) == {(names[way[0]], names[way[1]])}
-    assert len(_p2p(model)) == 56
+    assert len(p2p_of(model)) == 56
 
 
 async def test_suspects_are_told_apart_by_partners_that_pass() -> None:
     slow = {(0, n): 5e9 for n in (4, 5, 6, 7)} | {(n, 0): 5e9 for n in (4, 5, 6, 7)}
-    model, _ = await _run(Script({"a": 4, "b": 4}, rates={**slow, (1, 6): 1e9}))
+    model, _ = await run(Script({"a": 4, "b": 4}, rates={**slow, (1, 6): 1e9}))
     assert model.suspects["a:1", "b:2"].startswith("both ends pass with others")
     assert set(model.suspects) >= {("a:0", "b:0"), ("b:0", "a:0"), ("a:1", "b:2")}
 
 
 async def test_quick_mode_tests_few_pairs() -> None:
-    model, _ = await _run(Script({"a": 4, "b": 4}), mode="quick")
-    assert len(_p2p(model)) == 2 * (4 + 4 + 4)
-    assert len(_world(model)) == 24
+    model, _ = await run(Script({"a": 4, "b": 4}), mode="quick")
+    assert len(p2p_of(model)) == 2 * (4 + 4 + 4)
+    assert len(world_of(model)) == 24
     assert model.exit_code == 0
 
 
 async def test_a_comparison_runs_everything_under_each_value() -> None:
-    model, nodes = await _run(
+    model, nodes = await run(
         Script({"a": 2, "b": 2}), compare=("NCCL_P2P_DISABLE", ("0", "1")), env={"NCCL_DEBUG": "INFO"}
     )
     assert model.comparison == ["NCCL_P2P_DISABLE=0", "NCCL_P2P_DISABLE=1"]
@@ -344,20 +259,20 @@ async def test_a_comparison_runs_everything_under_each_value() -> None:
 
 
 async def test_several_sizes_give_a_row_each() -> None:
-    model, _ = await _run(Script({"a": 2}), sizes=(1024, 1 << 20))
+    model, _ = await run(Script({"a": 2}), sizes=(1024, 1 << 20))
     rows = [(m.bytes, m.src) for m in model.measurements() if m.layer is Layer.P2P]
     assert sorted(rows) == [(1024, "a:0"), (1024, "a:1"), (1 << 20, "a:0"), (1 << 20, "a:1")]
 
 
 async def test_gpus_are_given_back_unless_they_are_to_be_kept() -> None:
-    _, nodes = await _run(Script({"a": 2}))
+    _, nodes = await run(Script({"a": 2}))
     assert any(m["t"] == "rank" and m["m"]["op"] == "quit" for m in nodes.links["a"].sent)
-    _, nodes = await _run(Script({"a": 2}), keep_warm=True)
+    _, nodes = await run(Script({"a": 2}), keep_warm=True)
     assert not any(m["t"] == "rank" and m["m"]["op"] == "quit" for m in nodes.links["a"].sent)
 
 
 async def test_a_retest_after_the_gpus_were_given_back_starts_only_the_nodes_it_needs() -> None:
-    feed, nodes = _feed(Script({"a": 2, "b": 2, "c": 2}))
+    feed, nodes = feed_of(Script({"a": 2, "b": 2, "c": 2}))
     await feed.run()
     async with asyncio.timeout(5):
         await feed.retest([("a:0", "b:0")])
@@ -374,7 +289,7 @@ async def test_a_rank_that_fails_at_once_keeps_the_others_no_longer_than_a_momen
     async with asyncio.timeout(25):
         await feed.run()
     await feed.close()
-    cells = _world(feed.model)
+    cells = world_of(feed.model)
     assert {pair for pair, v in cells.items() if v is Verdict.OK} == {
         (s, d) for s in ("a:0", "a:1", "b:0") for d in ("a:0", "a:1", "b:0") if s != d
     }
@@ -385,15 +300,15 @@ async def test_a_rank_that_fails_at_once_keeps_the_others_no_longer_than_a_momen
 
 async def test_ranks_that_are_late_hold_no_other_node_and_are_tested_after(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep, "RANKS_SETTLE", 0.2)
-    feed, _ = _feed(Script({"a": 2, "b": 2, "c": 2}, slow_ranks={"b": 2.0}))
+    feed, _ = feed_of(Script({"a": 2, "b": 2, "c": 2}, slow_ranks={"b": 2.0}))
     done: list[tuple[int, bool]] = []
-    feed.listen(lambda: done.append((len(_p2p(feed.model)), any("b" in s + d for s, d in _p2p(feed.model)))))
+    feed.listen(lambda: done.append((len(p2p_of(feed.model)), any("b" in s + d for s, d in p2p_of(feed.model)))))
     async with asyncio.timeout(30):
         await feed.run()
     await feed.close()
     assert (12, False) in done, "the others were through before a cell of b was measured"
-    assert len(_p2p(feed.model)) == 30
-    assert len(_world(feed.model)) == 30
+    assert len(p2p_of(feed.model)) == 30
+    assert len(world_of(feed.model)) == 30
     assert not feed.model.untested
     assert feed.model.exit_code == 0
 
@@ -401,7 +316,7 @@ async def test_ranks_that_are_late_hold_no_other_node_and_are_tested_after(monke
 async def test_what_is_to_be_typed_names_the_ssh_configuration_of_the_session(tmp_path: Path) -> None:
     config = tmp_path / "my config"
     config.touch()
-    feed, nodes = _feed(Script({"a": 1, "b": 1}), ssh_config=config, probes=("ping",))
+    feed, nodes = feed_of(Script({"a": 1, "b": 1}), ssh_config=config, probes=("ping",))
 
     async def refuse(host: str) -> Any:
         raise NodeUnreachable("auth", f"{host} does not let me in", f"ssh -v {host} true")
@@ -415,7 +330,7 @@ async def test_what_is_to_be_typed_names_the_ssh_configuration_of_the_session(tm
 
 
 async def test_a_login_that_fails_without_advice_names_the_command_that_tells_more() -> None:
-    feed, nodes = _feed(Script({"a": 1, "b": 1}), probes=("ping",))
+    feed, nodes = feed_of(Script({"a": 1, "b": 1}), probes=("ping",))
 
     async def refuse(host: str) -> Any:
         raise NodeUnreachable("closed", "the ProxyCommand ended before an SSH banner came")

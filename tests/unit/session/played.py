@@ -1,0 +1,39 @@
+"""Whole sessions over played nodes: running them, and what they come to."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fabtui.fabric.measurement import Layer, Verdict
+from fabtui.fabric.model import Model
+from fabtui.session.live import LiveFeed
+from fabtui.session.options import SessionOptions
+from tests.unit.session.fakenodes import FakeNodes, Script
+
+
+def p2p_of(model: Model) -> dict[tuple[str, str], Verdict]:
+    """Return the verdicts of the pair layer."""
+    return {(m.src, m.dst): model.verdict(m) for m in model.measurements() if m.layer is Layer.P2P}
+
+
+def world_of(model: Model) -> dict[tuple[str, str], Verdict]:
+    """Return the verdicts of the world layer."""
+    return {(m.src, m.dst): model.verdict(m) for m in model.measurements() if m.layer is Layer.WORLD}
+
+
+def feed_of(script: Script, **options: Any) -> tuple[LiveFeed, FakeNodes]:
+    """Return a session over the nodes of a script, and the nodes."""
+    nodes = FakeNodes(script)
+    return LiveFeed(SessionOptions(**{"hosts": tuple(script.gpus), "timeout": 0.5, **options}), nodes), nodes
+
+
+async def run(script: Script, **options: Any) -> tuple[Model, FakeNodes]:
+    """Run a session to its end, and return what it found and the nodes."""
+    feed, nodes = feed_of(script, **options)
+    try:
+        async with asyncio.timeout(40):
+            await feed.run()
+    finally:
+        await feed.close()
+    return feed.model, nodes
