@@ -88,6 +88,7 @@ def check_recording(path: str | Path) -> None:
 
 
 def _as_text(path: Path, args: argparse.Namespace) -> int:
+    """Print a recording and write what was asked for, up to where it is damaged, if it is."""
     from fabtui.cli.configfile import read_config
     from fabtui.cli.grids import shown_from
     from fabtui.cli.request import Request, output_paths
@@ -95,25 +96,31 @@ def _as_text(path: Path, args: argparse.Namespace) -> int:
     from fabtui.cli.written import write_outputs
     from fabtui.fabric.model import Model
     from fabtui.fabric.outcome import exit_code
-    from fabtui.fabric.wellformed import UNFIT
-    from fabtui.session.journal import read_events
+    from fabtui.session.journal import DamagedRecording, read_events
     from fabtui.session.options import SessionOptions
+    from fabtui.session.replay import apply_recorded
 
     request = Request(SessionOptions(), *output_paths(vars(args)))
     shown = shown_from(vars(args))
     plain = "ascii" in args or read_config(args).says("screen.ascii")
     model = Model()
-    for event in read_events(path):
-        try:
-            model.apply(event)
-        except UNFIT as error:
-            raise InputError(f"{path}: event {event.get('seq', '?')} cannot be used ({error})") from None
+    damage: DamagedRecording | None = None
+    try:
+        for event in read_events(path):
+            apply_recorded(model, event, path)
+    except DamagedRecording as found:
+        damage = found
     plain = plain or not takes_unicode(sys.stdout)
     if model.options.get("looks_only"):
         from fabtui.cli.preflight import print_preflight
 
-        return print_preflight(model, plain)
-    sys.stdout.write(summary(model, plain, shown))
-    for line in write_outputs(model, request):
-        print(line)
-    return exit_code(model)
+        code = print_preflight(model, plain)
+    else:
+        sys.stdout.write(summary(model, plain, shown))
+        for line in write_outputs(model, request):
+            print(line)
+        code = exit_code(model)
+    if damage is None:
+        return code
+    sys.stdout.flush()
+    raise InputError(f"{damage}; what comes before it is shown, what comes after is left out")

@@ -18,6 +18,10 @@ _CHUNK = 1 << 16
 MAX_LINE = 64 * 1024 * 1024
 
 
+class DamagedRecording(InputError):
+    """A recording holds something, from some place on, that is no event of fabtui; what comes before is good."""
+
+
 class Journal:
     """Appends events to a new file; each batch is handed to the operating system before `append` returns.
 
@@ -97,6 +101,7 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
 
     Raises:
         InputError: The file cannot be read, or is not a recording.
+        DamagedRecording: It begins as a recording, and does not go on as one.
     """
     first = True
     number = 0
@@ -114,6 +119,8 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}, line {number}: not a recording of fabtui ({error})") from None
+        if first:
+            raise InputError(f"{path}, line {number}: not a recording of fabtui ({error})") from None
+        raise DamagedRecording(f"{path}, line {number}: not an event of fabtui ({error})") from None
     if first:
         raise InputError(f"{path}: empty, or not a recording of fabtui")

@@ -7,13 +7,25 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fabtui.fabric.errors import InputError
+from fabtui.fabric.events import Kind, event
 from fabtui.fabric.model import Model
 from fabtui.fabric.wellformed import UNFIT
-from fabtui.session.journal import read_events
+from fabtui.session.journal import DamagedRecording, read_events
 
 #: Events closer together than this many seconds of replay time go into the model together.
 _TICK = 0.03
+
+
+def apply_recorded(model: Model, event: dict[str, Any], path: Path) -> None:
+    """Have a model take an event of a recording.
+
+    Raises:
+        DamagedRecording: It cannot.
+    """
+    try:
+        model.apply(event)
+    except UNFIT as error:
+        raise DamagedRecording(f"{path}: event {event.get('seq', '?')} cannot be used ({error})") from None
 
 
 class ReplayFeed:
@@ -70,11 +82,20 @@ class ReplayFeed:
         self._go.set()
 
     async def run(self) -> None:
-        """Play to the end.
+        """Play to the end, or to where the recording is damaged, which is told then.
 
         Raises:
             InputError: The file is not a recording.
         """
+        try:
+            await self._play()
+        except DamagedRecording as damage:
+            self.badges.append("DAMAGED, SHOWN IN PART")
+            text = f"{damage}; what comes after it is left out"
+            self.model.apply(event(Kind.LOG, level="error", node=None, text=text, time=self.model.now))
+        self._tell()
+
+    async def _play(self) -> None:
         behind = 0.0
         last: float | None = None
         events = iter(read_events(self._path))
@@ -94,14 +115,10 @@ class ReplayFeed:
             if count % 200 == 0:
                 self._tell()
                 await asyncio.sleep(0)
-        self._tell()
 
     def _apply(self, event: dict[str, Any]) -> None:
         paused = self.model.paused
-        try:
-            self.model.apply(event)
-        except UNFIT as error:
-            raise InputError(f"{self._path}: event {event.get('seq', '?')} cannot be used ({error})") from None
+        apply_recorded(self.model, event, self._path)
         if event["kind"] == "paused":
             # The recorded session's pause is not the replay's.
             self.model.paused = paused

@@ -86,7 +86,9 @@ def test_a_damaged_recording_is_bad_input(
     path = tmp_path / "r.jsonl"
     path.write_text(json.dumps({"kind": "start", "nodes": ["n000"]}) + "\n" + json.dumps(event) + "\n")
     assert main(["replay", str(path), "--text"]) == 2
-    assert f"{path}, line 2: not a recording of fabtui (" in capsys.readouterr().err
+    told = capsys.readouterr()
+    assert f"{path}, line 2: not an event of fabtui (" in told.err
+    assert "1 node" in told.out, "what comes before it is shown"
 
 
 def test_what_was_lost_one_way_is_counted_by_size_and_a_collective_in_bytes() -> None:

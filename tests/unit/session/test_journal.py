@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,8 +84,15 @@ async def test_replay_builds_the_model(tmp_path: Path) -> None:
     assert told
 
 
-async def test_replay_of_a_broken_event_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("broken", "why"), [({"kind": "node"}, "cannot be used"), ({"kind": "node", "node": 3}, "line 3: not an event")]
+)
+async def test_a_damaged_recording_is_shown_up_to_the_damage(broken: dict[str, Any], why: str, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.gz"
-    Journal(path).append([EVENTS[0], {"kind": "node"}])
-    with pytest.raises(InputError, match="cannot be used"):
-        await ReplayFeed(path).run()
+    good = {"kind": "node", "node": "n000", "state": "ready", "time": 3.0}
+    Journal(path).append([EVENTS[0], good, broken, {**good, "state": "lost"}])
+    feed = ReplayFeed(path)
+    await feed.run()
+    assert feed.model.nodes["n000"].state == "ready"
+    assert "DAMAGED" in feed.badges[-1]
+    assert why in list(feed.model.log)[-1].text
