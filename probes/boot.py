@@ -85,8 +85,15 @@ class MemoryImporter:
         return "payload:" + fullname.replace(".", "/") + tail
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
-        """Return the spec of a module of the payload, None for any other."""
+        """Return the spec of a module of the payload, None for any other.
+
+        Raises:
+            ModuleNotFoundError: It belongs to a package of the payload, and is not there: a disk may have another
+                release of it, and halves of two make no whole.
+        """
         if fullname not in self._modules and fullname not in self._packages:
+            if fullname.partition(".")[0] in self._packages:
+                raise ModuleNotFoundError("No module named %r in the payload" % fullname, name=fullname)
             return None
         package = fullname in self._packages
         loader: Any = self

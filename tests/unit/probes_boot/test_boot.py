@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import json
 import linecache
 import subprocess
@@ -8,6 +9,7 @@ import traceback
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +63,25 @@ def test_unknown_and_broken_modules_are_ordinary_errors() -> None:
         __import__("memory_pack.absent")
     with pytest.raises(SyntaxError):
         __import__("memory_broken")
+
+
+@pytest.mark.usefixtures("importer")
+def test_no_module_comes_from_another_release_on_the_disk(tmp_path: Path) -> None:
+    class Editable:
+        """Finds modules of packages by their whole names, as editable installs do."""
+
+        def find_spec(self, fullname: str, path: object = None, target: object = None) -> object:
+            return importlib.util.spec_from_file_location(fullname, tmp_path / "other.py")
+
+    (tmp_path / "other.py").write_text("")
+    found: Any = Editable()
+    sys.meta_path.append(found)
+    try:
+        __import__("memory_elsewhere")
+        with pytest.raises(ModuleNotFoundError, match="in the payload"):
+            __import__("memory_pack.absent")
+    finally:
+        sys.meta_path.remove(found)
 
 
 def test_pack_is_a_length_and_compressed_json() -> None:
