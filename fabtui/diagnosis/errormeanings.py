@@ -43,9 +43,14 @@ def _pair_setup(codes: str, words: str) -> str:
     return rf"ibv_modify_qp failed.{{0,40}}(?:\b(?:{codes})\b|{words})"
 
 
+def _on_both(command: str) -> tuple[tuple[str, str], ...]:
+    """Return what is to be typed on either end."""
+    return (_SENDER, command), (_RECEIVER, command)
+
+
 _ROUTE = ((_SENDER, "ip route get {route}"), (_SENDER, "ip neigh"))
-_GIDS = ((_SENDER, "show_gids"), (_RECEIVER, "show_gids"))
-_MTU = ((_SENDER, "ibv_devinfo | grep active_mtu"), (_RECEIVER, "ibv_devinfo | grep active_mtu"))
+_GIDS = _on_both("show_gids")
+_MTU = _on_both("ibv_devinfo | grep active_mtu")
 _PEERMEM = (_SENDER, "lsmod | grep -E 'nvidia_peermem|nv_peer_mem'")
 
 #: The first that fits counts; what follows from other errors stands at the end.
@@ -69,7 +74,7 @@ MEANINGS: tuple[Meaning, ...] = (
     Meaning(
         r"ibv_(?:create_cq|create_qp|reg_mr|reg_mr_iova2?).{0,20} failed.{0,40}(?:\b12\b|Cannot allocate memory)",
         "memory cannot be locked for RDMA: the memlock limit of what started the process",
-        ((_SENDER, "ulimit -l"), (_RECEIVER, "ulimit -l")),
+        _on_both("ulimit -l"),
     ),
     Meaning(
         r"ibv_reg_mr.{0,20} failed.{0,40}(?:\b14\b|Bad address)",
@@ -108,37 +113,34 @@ MEANINGS: tuple[Meaning, ...] = (
         r"(?:bytes|values|elements)\b.{0,60} are wrong",
         "data came in that was not sent, and nothing on the way noticed: memory of a GPU or NIC, PCI ACS, or P2P in a "
         "virtual machine; keep the GPUs of this pair out of jobs",
-        ((_SENDER, "nvidia-smi -q -d ECC,ROW_REMAPPER"), (_RECEIVER, "nvidia-smi -q -d ECC,ROW_REMAPPER")),
+        _on_both("nvidia-smi -q -d ECC,ROW_REMAPPER"),
     ),
     Meaning(
         r"the rank host of .{1,255} ended with signal (?:9|SIGKILL)",
         "something killed the ranks: as a rule the kernel, out of memory, or the scheduler of the site",
-        (
-            (_SENDER, "sudo dmesg -T | grep -i 'killed process'"),
-            (_RECEIVER, "sudo dmesg -T | grep -i 'killed process'"),
-        ),
+        _on_both("sudo dmesg -T | grep -i 'killed process'"),
     ),
     Meaning(
         r"the rank host of .{1,255} is frozen",
         "a process does not run any more: stopped by somebody, or stuck in the driver or a file system",
-        ((_SENDER, "ps -eo pid,stat,wchan:32,args"), (_RECEIVER, "ps -eo pid,stat,wchan:32,args")),
+        _on_both("ps -eo pid,stat,wchan:32,args"),
     ),
     Meaning(r"Failed to initialize any NET plugin", "NCCL_NET names a network that is not there"),
     Meaning(
         r"no socket interface found|no device found matching",
         "NCCL_SOCKET_IFNAME matches no interface of this node",
-        ((_SENDER, "ip -br addr"), (_RECEIVER, "ip -br addr")),
+        _on_both("ip -br addr"),
     ),
     Meaning(
         r"async fatal event|async event: port error|GID table changed",
         "a port went down, or changed its address, while it was used",
-        ((_SENDER, "sudo dmesg -T | grep -i mlx5"), (_RECEIVER, "sudo dmesg -T | grep -i mlx5")),
+        _on_both("sudo dmesg -T | grep -i mlx5"),
     ),
     Meaning(r"connect incompatible devices", "InfiniBand and RoCE are mixed: limit NCCL_IB_HCA to one kind"),
     Meaning(
         r"mixed local Net device counts",
         "a node has fewer NICs than the others",
-        ((_SENDER, "ibv_devices"), (_RECEIVER, "ibv_devices")),
+        _on_both("ibv_devices"),
     ),
     Meaning(r"Mismatched NCCL version", "the nodes have different versions of NCCL"),
     Meaning(
@@ -153,7 +155,7 @@ MEANINGS: tuple[Meaning, ...] = (
     Meaning(
         r"[Cc]uda failure.{0,10}out of memory|CUDA_ERROR_OUT_OF_MEMORY|CUDA out of memory",
         "another process holds the memory of the GPU",
-        ((_SENDER, "nvidia-smi"), (_RECEIVER, "nvidia-smi")),
+        _on_both("nvidia-smi"),
     ),
     Meaning(
         r"failed to extend /dev/shm|/dev/shm.{0,80}No space left",

@@ -12,6 +12,7 @@ from typing import Any
 from fabtui.fabric.model import Model
 from fabtui.reading import as_collectives, as_matrices, as_pairs, snapshots
 from fabtui.reading.draft import Draft
+from fabtui.reading.formats.recorded import apply
 from fabtui.reading.result import Result
 from fabtui_probes.formats.base import Notes
 
@@ -56,7 +57,7 @@ def model(results: Iterable[Result]) -> Model:
     found = Model()
     notes = Notes()
     for one in events(results):
-        snapshots.apply(found, one, notes)
+        apply(found, one, notes)
     return found
 
 

@@ -16,14 +16,6 @@ from fabtui_probes.formats.base import Notes
 _MOST_INDEX = 65_536
 
 
-def apply(model: Model, event: dict[str, Any], notes: Notes) -> None:
-    """Apply an event; one that cannot be used is noted and passed over."""
-    try:
-        model.apply(event)
-    except UNFIT as error:
-        notes.warn(f"event {str(event.get('seq', '?'))[:20]} cannot be used ({str(error)[:100]})")
-
-
 def recorded(text: str) -> list[dict[str, Any]]:
     """Return the events of a recording that a model can use."""
     model = Model()

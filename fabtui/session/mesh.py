@@ -16,6 +16,7 @@ from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
 from fabtui.session.addresses import Target, packet_bytes, payload_of
+from fabtui.session.answers import latest, losing, next_attempt
 from fabtui.session.pings import Key, key_of, read_row, read_whole
 from fabtui.session.pump import EventPump
 from fabtui.session.remote import ProbeFailed, Remote
@@ -68,7 +69,7 @@ class Mesh:
         silent: list[Target] = []
         lossy: list[Target] = []
         for target in targets:
-            found = self._latest(Layer.PING, target)
+            found = latest(self._model, Layer.PING, target)
             if found is None or found.verdict.bad:
                 (lossy if found is not None and found.verdict is Verdict.SLOW else silent).append(target)
         if bad := len(silent) + len(lossy):
@@ -80,7 +81,7 @@ class Mesh:
             await self._pump.flush()
             # Three echoes tell that something comes back, not how much; and a node that stood still for a moment loses
             # what any path does: what is lost is lost twice.
-            still = self._losing(Layer.PING, silent + lossy)
+            still = losing(self._model, Layer.PING, silent + lossy)
             await self._ask_small(still, count=LOSS_COUNT, period=LOSS_PERIOD)
             await self._pump.flush()
         await self._whole(targets)
@@ -92,22 +93,11 @@ class Mesh:
         if rows := [m.to_json() for m in found]:
             self._pump.emit(event(Kind.MEASURED, measurements=rows))
 
-    def _latest(self, layer: Layer, target: Target) -> Measurement | None:
-        return self._model.addresses.last(layer, target.node, target.peer, target.here.address, target.there.address)
-
-    def _losing(self, layer: Layer, targets: Iterable[Target]) -> list[Target]:
-        """Return those of which some echoes came back, and some did not."""
-        return [t for t in targets if (m := self._latest(layer, t)) is not None and m.verdict is Verdict.SLOW]
-
-    def _attempt(self, layer: Layer, target: Target) -> int:
-        before = self._latest(layer, target)
-        return 1 if before is None else before.attempts + 1
-
     # -- small echoes -------------------------------------------------------------------------------------------------
 
     async def _ask_small(self, targets: list[Target], **plan: Any) -> None:
         def read(row: dict[str, Any], target: Target, size: int | None) -> Measurement:
-            return read_row(row, target, self._attempt(Layer.PING, target), self._keep)
+            return read_row(row, target, next_attempt(self._model, Layer.PING, target), self._keep)
 
         def none(target: Target, size: int | None, why: str) -> Measurement:
             return _nothing(Layer.PING, "ms", target, why)
@@ -120,7 +110,7 @@ class Mesh:
         """Send large echoes where small ones pass, then find out what passes where these do not."""
         asked: Asked = []
         for target in targets:
-            small = self._latest(Layer.PING, target)
+            small = latest(self._model, Layer.PING, target)
             size = target.here.payload(target.there)
             if size is not None and small is not None and small.verdict in (Verdict.OK, Verdict.SLOW):
                 asked.append((target, size))
@@ -129,13 +119,13 @@ class Mesh:
         self._phase("mtu", len(asked))
         await self._ask_whole(asked, count=WHOLE_COUNT)
         await self._pump.flush()
-        bad = [pair for pair in asked if (m := self._latest(Layer.MTU, pair[0])) is None or m.verdict.bad]
+        bad = [pair for pair in asked if (m := latest(self._model, Layer.MTU, pair[0])) is None or m.verdict.bad]
         if bad:
             await self._explain(bad)
 
     async def _ask_whole(self, asked: Asked, **plan: Any) -> None:
         def read(row: dict[str, Any], target: Target, size: int | None) -> Measurement:
-            return read_whole(row, target, size or 0, self._attempt(Layer.MTU, target))
+            return read_whole(row, target, size or 0, next_attempt(self._model, Layer.MTU, target))
 
         def none(target: Target, size: int | None, why: str) -> Measurement:
             return _nothing(Layer.MTU, "B", target, why)
@@ -166,13 +156,13 @@ class Mesh:
             rest = [pair for pair in bad if (pair[0].node, pair[0].key) not in told]
             group.create_task(self._ask_whole(rest, count=WHOLE_COUNT_AGAIN))
         await self._pump.flush()
-        losing = set(self._losing(Layer.MTU, (target for target, _ in bad)))
-        still = [pair for pair in bad if pair[0] in losing]
+        lossy = set(losing(self._model, Layer.MTU, (target for target, _ in bad)))
+        still = [pair for pair in bad if pair[0] in lossy]
         await self._ask_whole(still, count=LOSS_COUNT, period=LOSS_PERIOD)
         await self._pump.flush()
         found = []
         for target, _ in chosen:
-            m = self._latest(Layer.MTU, target)
+            m = latest(self._model, Layer.MTU, target)
             if m is not None and m.verdict in (Verdict.TIMEOUT, Verdict.FAILED):
                 found.append(_explained(m, passed.get((target.node, target.key))))
         self._report(found)

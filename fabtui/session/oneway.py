@@ -13,6 +13,7 @@ from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
 from fabtui.session.addresses import Address, Target, packet_bytes
+from fabtui.session.answers import losing, next_attempt
 from fabtui.session.pump import EventPump
 from fabtui.session.remote import ProbeFailed, Remote
 from fabtui.session.sides import number
@@ -65,7 +66,7 @@ class OneWay:
                     self._pump.emit(event(Kind.PHASE, name="udp again", total=2 * len(lost)))
                     await self._round(list(enumerate(lost, len(targets))), ports, SMALL_AGAIN, BIG_AGAIN)
                     # A node that stood still for a moment loses some of what any path brings: some is lost twice.
-                    still = [target for target in lost if self._loses_some(target)]
+                    still = losing(self._model, Layer.UDP, lost)
                     begin = len(targets) + len(lost)
                     await self._round(list(enumerate(still, begin)), ports, SMALL_AGAIN, BIG_AGAIN)
             finally:
@@ -149,23 +150,12 @@ class OneWay:
             if isinstance(row.get("number"), int)
         }
 
-    def _latest(self, layer: Layer, target: Target) -> Measurement | None:
-        return self._model.addresses.last(layer, target.node, target.peer, target.here.address, target.there.address)
-
-    def _loses_some(self, target: Target) -> bool:
-        found = self._latest(Layer.UDP, target)
-        return found is not None and found.verdict is Verdict.SLOW
-
-    def _attempt(self, layer: Layer, target: Target) -> int:
-        before = self._latest(layer, target)
-        return 1 if before is None else before.attempts + 1
-
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def _datagrams(
         self, target: Target, row: dict[str, Any] | None, came: dict[str, Any] | None, counted: dict[str, Any]
     ) -> Measurement:
-        attempts = self._attempt(Layer.UDP, target)
+        attempts = next_attempt(self._model, Layer.UDP, target)
         size = target.here.payload(target.there) or 0
         packet = packet_bytes(size, target.here.address) if size else None
         extra: dict[str, Any] = {"payload": size or None}
@@ -202,7 +192,7 @@ class OneWay:
         )
 
     def _connection(self, target: Target, row: dict[str, Any] | None, ports: Ports) -> Measurement:
-        attempts = self._attempt(Layer.TCP, target)
+        attempts = next_attempt(self._model, Layer.TCP, target)
         took = number(row.get("connected")) if row else None
         said = one_line(str(row["connect_error"]), 200) if row and row.get("connect_error") else None
         if took is not None:

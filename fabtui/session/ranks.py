@@ -107,6 +107,11 @@ class RankHost:
         return self.starting or self.stopped or self.down
 
     @property
+    def _config(self) -> dict[str, Any]:
+        """What a process is started with; one that stands by is of use only for a start with the same."""
+        return {"engine": self._engine.name, "library": self._library}
+
+    @property
     def epoch(self) -> str:
         """Prefix of the store keys of its tests."""
         return self._engine.epoch
@@ -132,9 +137,8 @@ class RankHost:
         self._ready = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(START_DEADLINE + GRACE):
-                config = {"engine": self._engine.name, "library": self._library}
                 self._standing = False
-                await self.remote.spawn(config, self._engine.env, self._argv, SPAWN_DEADLINE)
+                await self.remote.spawn(self._config, self._engine.env, self._argv, SPAWN_DEADLINE)
                 await self.remote.rank(self._init(world))
                 ready = await self._ready
         except ProbeFailed as failed:
@@ -198,8 +202,7 @@ class RankHost:
         """Have a process wait on the node, with all done that needs no GPU, for a start to come; or end it."""
         if self._standing != on and self.remote.lost is None:
             self._standing = on
-            config = {"engine": self._engine.name, "library": self._library}
-            self._begin(self.remote.stand_by(config, self._engine.env, self._argv, on=on))
+            self._begin(self.remote.stand_by(self._config, self._engine.env, self._argv, on=on))
 
     async def leave_down(self) -> None:
         """See that it has ended, and leave it at that."""

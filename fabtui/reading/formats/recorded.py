@@ -101,14 +101,19 @@ def events(text: str, notes: Notes) -> Iterator[dict[str, Any]]:
         yield event
 
 
+def apply(model: Model, event: dict[str, Any], notes: Notes) -> None:
+    """Apply an event; one that cannot be used is noted and passed over."""
+    try:
+        model.apply(event)
+    except UNFIT as error:
+        notes.warn(f"event {str(event.get('seq', '?'))[:20]} cannot be used ({str(error)[:100]})")
+
+
 def replayed(text: str, notes: Notes) -> Model:
     """Return the model that a recording ends with."""
     model = Model()
     for event in events(text, notes):
-        try:
-            model.apply(event)
-        except UNFIT as error:
-            notes.warn(f"event {str(event.get('seq', '?'))[:20]} cannot be used ({str(error)[:100]})")
+        apply(model, event, notes)
     return model
 
 

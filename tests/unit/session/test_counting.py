@@ -14,9 +14,8 @@ from fabtui.fabric.measurement import Layer, Verdict
 from fabtui.fabric.model import Model
 from fabtui.session import counting
 from fabtui.session.journal import read_events
-from fabtui.session.live import LiveFeed
-from fabtui.session.options import SessionOptions
 from tests.unit.session.fakenodes import FakeNodes, Script
+from tests.unit.session.played import run
 
 Counts = dict[str, Any]
 
@@ -33,15 +32,7 @@ def looks(*steps: dict[str, int]) -> list[Counts | None]:
 
 
 async def _run(script: Script, record: Path | None = None, **options: Any) -> tuple[Model, FakeNodes]:
-    nodes = FakeNodes(script)
-    asked = {"probes": ("p2p",), "layers": ("p2p",), "timeout": 0.5, **options}
-    feed = LiveFeed(SessionOptions(hosts=tuple(script.gpus), record=record, **asked), nodes)
-    try:
-        async with asyncio.timeout(40):
-            await feed.run()
-    finally:
-        await feed.close()
-    return feed.model, nodes
+    return await run(script, **{"record": record, "probes": ("p2p",), "layers": ("p2p",), **options})
 
 
 def asked(nodes: FakeNodes, node: str) -> list[dict[str, Any]]:

@@ -2,25 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
 from fabtui.fabric.measurement import Layer
-from fabtui.fabric.model import Model
-from fabtui.session.live import LiveFeed
-from fabtui.session.options import SessionOptions
 from tests.unit.session.fakenodes import FakeNodes, Script
-
-
-async def run(script: Script, **options: Any) -> tuple[Model, FakeNodes]:
-    nodes = FakeNodes(script)
-    feed = LiveFeed(SessionOptions(**{"hosts": tuple(script.gpus), "timeout": 0.5, **options}), nodes)
-    try:
-        async with asyncio.timeout(40):
-            await feed.run()
-    finally:
-        await feed.close()
-    return feed.model, nodes
+from tests.unit.session.played import run
 
 
 def steps(nodes: FakeNodes, node: str) -> list[str]:

@@ -16,10 +16,10 @@ from fabtui.fabric.model import Model
 from fabtui.session import watch
 from fabtui.session.journal import read_events
 from fabtui.session.live import LiveFeed
-from fabtui.session.options import SessionOptions
 from fabtui.session.remote import Remote
 from fabtui.session.watch import Round, is_suspect, rate_for
 from tests.unit.session.fakenodes import FakeNodes, Script
+from tests.unit.session.played import feed_of
 
 
 def _model(count: int, **bad: Any) -> Model:
@@ -110,9 +110,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _feed(script: Script, **options: Any) -> tuple[LiveFeed, FakeNodes]:
-    nodes = FakeNodes(script)
-    given = {"hosts": tuple(script.gpus), "timeout": 0.5, "watch_rate": 100.0, **options}
-    return LiveFeed(SessionOptions(**given), nodes), nodes
+    return feed_of(script, **{"watch_rate": 100.0, **options})
 
 
 def _attempts(model: Model) -> int:
