@@ -12,6 +12,7 @@ from typing import Any
 from fabtui.fabric.endpoint import Endpoint
 from fabtui.fabric.text import one_line
 from fabtui.session.remote import GRACE, ProbeFailed, Remote
+from fabtui.session.sides import number
 from fabtui.session.store import StoreServer
 
 #: Importing torch and making CUDA contexts takes seconds, on a loaded node many.
@@ -20,6 +21,9 @@ START_DEADLINE = 90.0
 MAX_RESTARTS = 8
 #: Starting its process alone is quick.
 SPAWN_DEADLINE = 15.0
+
+#: The parts of a rank host's start that are told, ``total`` last.
+LAPS = ("import", "driver", "nccl", "contexts", "total")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,7 @@ class RankHost:
         heard: When it last said anything, monotonic seconds.
         stopped: Whether it was told to end.
         starting: Whether its ranks are being made ready.
+        laps: Seconds that the parts of its start took, ``total`` among them, as far as it told.
         down: Whether it ended and was not started again, because nothing that was left to do needed it.
         halted: Whether its process is known to be stopped.
         on_loaded: Called when it is through with what comes before its ranks: libraries, the driver.
@@ -70,6 +75,7 @@ class RankHost:
         self.node = remote.node
         self.endpoints = endpoints
         self.version = ""
+        self.laps: dict[str, float] = {}
         self.port = 0
         self.address = next((e.address for e in endpoints if e.address), None)
         self.broken: str | None = None
@@ -151,6 +157,7 @@ class RankHost:
         self.version = one_line(str(ready.get("version", "")), 80)
         port = ready.get("port")
         self.port = port if isinstance(port, int) else 0
+        self.laps = _laps(ready.get("seconds"))
         self.bad_ranks = {
             rank["rank"]: one_line(str(rank.get("error") or "not ready"), 500)
             for rank in (ready["ranks"] if isinstance(ready.get("ranks"), list) else [])
@@ -273,6 +280,12 @@ class RankHost:
             async with asyncio.timeout(2):
                 # One that is only starting may not be there yet to hear it.
                 await (self.remote.kill() if self.starting else self.remote.rank({"op": "quit"}))
+
+
+def _laps(value: Any) -> dict[str, float]:
+    """Return the parts of a start that are known, in seconds."""
+    told = value if isinstance(value, dict) else {}
+    return {name: found for name in LAPS if (found := number(told.get(name))) is not None}
 
 
 def exit_text(node: str, message: dict[str, Any]) -> str:

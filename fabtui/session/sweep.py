@@ -199,6 +199,17 @@ class Sweep:
             _, pending = await asyncio.wait(starts.values(), return_when=asyncio.FIRST_COMPLETED)
             if pending:
                 await asyncio.wait(pending, timeout=RANKS_SETTLE)
+            self._tell_start([self.bed.hosts[node] for node in starts if node in self.bed.hosts])
+
+    def _tell_start(self, hosts: Sequence[RankHost]) -> None:
+        """Log what the slowest start of ranks took: a driver that takes long is a sign of its own."""
+        told = [host for host in hosts if host.ready and "total" in host.laps]
+        if told:
+            slowest = max(told, key=lambda host: host.laps["total"])
+            parts = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in slowest.laps.items() if name != "total")
+            which = f"{slowest.node} started last" if len(told) > 1 else "started"
+            text = f"ranks: {which}, in {slowest.laps['total']:.2f} s" + (f" ({parts})" if parts else "")
+            self._pump.log("info", text)
 
     def _arms(self) -> list[tuple[str, dict[str, str]]]:
         """Return the arms of the comparison that was asked for, each with its name and variables; else one without."""

@@ -53,7 +53,8 @@ def punch(fd: int, size: int) -> None:
 def set_environment(fd: int, blocking: bool = False) -> List[str]:
     """Set NCCL's variables for this process where the user did not; return what shortens NCCL's patience.
 
-    Without ``blocking``, communicators do not block, whatever a job script says: deadlines need that.
+    Without ``blocking``, communicators do not block, whatever a job script says: deadlines need that; and contexts are
+    made as small as we need them.
 
     NCCL prints to ``fd``. Of the user's own, only a level of ``NCCL_DEBUG`` too low to name transports is raised:
     what it prints goes to us and not to the user.
@@ -65,6 +66,9 @@ def set_environment(fd: int, blocking: bool = False) -> List[str]:
     environ.setdefault("NCCL_DEBUG_FILE", "/proc/self/fd/%d" % fd)
     if not blocking:
         environ["NCCL_COMM_BLOCKING"] = "0"
+        # A context with 2 work queues instead of 8 is made in half the time: 0.5 s less for 8 H200s. This process has
+        # one stream a GPU and NCCL's few.
+        environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "2")
     # NCCL's own service for asking a running job would listen on the port that the user's job wants.
     environ.setdefault("NCCL_RAS_ENABLE", "0")
     environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")

@@ -79,9 +79,10 @@ class TorchGroup(base.Group):
         if kind == "all_reduce":
             # Every sum multiplies by the number of ranks: never so many that it overflows.
             timed = base.bounded_sums(self._size, timed + 1) - 1
-        timed = max(1, self._least(timed, end))
         self._fill(form, buffer)
-        # One more goes first, untimed: the ranks do not begin at one instant.
+        # Last before the clock runs: the ranks begin together.
+        timed = max(1, self._least(timed, end))
+        # One more goes first, untimed: the first of a row takes longer.
         laps = self._timed(form, timed + 1, run, end)[1:]
         wrong += self._wrong(form, buffer, timed + 1)
         chosen = None if kind in TWICE else self._engine.algorithm()

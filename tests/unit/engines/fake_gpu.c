@@ -4,6 +4,7 @@
  * FAKE_GPUS=n       how many devices there are (4)
  * FAKE_CORRUPT=1    every message longer than 1000 bytes arrives with one byte wrong in its middle
  * FAKE_TRACE=path  there it is noted when the driver is initialised, in which order of devices, and when a context is made
+ * FAKE_LATE=n        what is held back on device n goes on a second later than it should
  * FAKE_LOSE=a>b     messages of rank a of a communicator to its rank b never arrive, but for those that make connections
  */
 #define _GNU_SOURCE
@@ -201,6 +202,8 @@ static void *work(void *arg) {
         case HOLD:
             while (*(volatile unsigned *)o->from < (unsigned)o->value)
                 usleep(10);
+            if (getenv("FAKE_LATE") && (size_t)atoi(getenv("FAKE_LATE")) == o->size)
+                sleep(1);
             break;
         default: exchange(o);
         }
@@ -287,7 +290,7 @@ int cuStreamQuery(stream *s) {
     return busy ? 600 : 0;
 }
 int cuStreamWaitValue32_v2(stream *s, const void *at, unsigned value, unsigned flags) {
-    return put(s, (op){.kind = HOLD, .from = at, .value = (int)value});
+    return put(s, (op){.kind = HOLD, .from = at, .value = (int)value, .size = device});
 }
 int cuEventCreate(event **made, unsigned flags) { return *made = calloc(1, sizeof(event)), 0; }
 int cuEventRecord(event *e, stream *s) { return put(s, (op){.kind = STAMP, .stamp = e}); }

@@ -59,6 +59,17 @@ def test_a_collective(controller: Controller, fake_gpu: Path, kind: str) -> None
             assert m["algorithm"] == ("RING/SIMPLE" if told else None)
 
 
+def test_a_rank_that_begins_late_does_not_slow_the_timed_iterations(controller: Controller, fake_gpu: Path) -> None:
+    # In a ring that reaches ranks further away only some iterations later, and would count.
+    started(controller, fake_gpu, env={"FAKE_LATE": "2"})
+    controller.collective(1, "sendrecv", [0, 1, 2, 3], [4096])
+    free(controller, 1, 4)
+    reports = controller.of("reduced", id=1)
+    assert len(reports) == 4
+    # The late rank is a second late; spread over five iterations that would be 0.2 s.
+    assert all(m["ok"] and m["seconds"] < 0.1 for m in reports), reports
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_wrong_data_of_a_collective_is_counted(controller: Controller, fake_gpu: Path, kind: str) -> None:
     started(controller, fake_gpu, env={"FAKE_CORRUPT": "1"})
