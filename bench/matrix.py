@@ -1,16 +1,20 @@
 """All pairs of the GPUs of this host, cold, in one go: ours, the CUDA sample's, a launch a pair, and the floor.
 
-    python bench/matrix.py [--gpus N] [--bytes 256M] [--python PATH] [--json]
+    python bench/matrix.py [--gpus N] [--bytes 256M] [--python PATH] [--idle 7] [--repeat 3] [--json]
 
-- floor: a process that does nothing but make the CUDA contexts of all GPUs, a thread each, as our rank host does; run
-  before and after the others, the mean counts.
+Everything that uses all GPUs starts cold, as for a user: for ``--idle`` seconds before it, nothing has used them. (On 8
+H200s the driver takes 2.6 s to initialise then, and 1.4 s right after another process.)
+
+- floor: a process that does nothing but make the CUDA contexts of all GPUs, a thread each, as our rank host does, in
+  the driver's default environment. It and the rank host take turns, ``--repeat`` times; the medians count.
 - NCCL alone: what NCCL itself takes to make a communicator of all GPUs and its connections (bench/ncclfloor.py).
 - rank host: one rank host started directly, from the start of its process to the last number of the world layer, and to
   the last of the pair layer.
 - fabtui run: the whole tool, from the start of its process to the same two numbers.
 - p2pBandwidthLatencyTest, nvbandwidth: where they are found; the sample is built where its source and nvcc are.
-- a launch a pair: torch.distributed with NCCL, two processes, three launches; their mean times the number of ordered
-  pairs. That figure is extrapolated, and said to be.
+- a launch a pair: torch.distributed with NCCL under torchrun, as the scripts of the field do it, and two processes
+  without torchrun; three launches each, one after the other, their mean times the number of ordered pairs. Those
+  figures are extrapolated, and said to be.
 
 Nothing that is not there is given a figure. Needs the checkout; torch for the last way.
 """
@@ -24,6 +28,7 @@ import itertools
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -46,6 +51,7 @@ UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 LIMIT = 240.0
 DEADLINE = 20.0
 BAR_FLOOR, BAR_SAMPLE, BAR_LAUNCH, BAR_PAIRS = 1.3, 1.7, 150.0, 6.0
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 SAMPLE = "p2pBandwidthLatencyTest"
 SAMPLE_PLACES = (
     "/usr/local/cuda*/samples/**",
@@ -132,10 +138,17 @@ def rank_host(gpus: list[str], size: int) -> Found:
             raise RuntimeError(c.of("failed")[0]["error"])
         found["version"] = c.of("ready")[0]["version"]
         found["ready"] = time.monotonic() - began
+        told = c.of("ready")[0]["seconds"]
+        found["parts"] = ", ".join(
+            f"{name} {told[name]:.2f} s" for name in ("driver", "nccl", "contexts") if name in told
+        )
         rounds = [turned for one in circle_rounds(count) for turned in (one, [(b, a) for a, b in one])]
-        c.world(1, ranks, rounds, bytes=size, iters=20, warmup=2, deadline=DEADLINE)
+        # As a session does it: half the messages of a pair test.
+        c.world(1, ranks, rounds, bytes=size, iters=10, warmup=2, deadline=DEADLINE)
         c.until(lambda: len(c.of("free", id=1)) == count, 2 * DEADLINE + 10)
         reports = c.of("worlded", id=1)
+        parts = {name: max(m["seconds"][name] for m in reports) for name in ("init", "connect", "rounds")}
+        found["parts"] += "; world: " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in parts.items())
         found["world"] = max((m["came"] for m in reports), default=0.0) - began
         found["world_ok"] = sum(row[4] is True for m in reports for row in m["rows"])
         c.hosts["n0"].send({"op": "rest", "id": 2})
@@ -225,15 +238,16 @@ def nvbandwidth(gpus: list[str]) -> Found:
     return {"seconds": _timed([path, "-t", *tests], gpus), "path": path}
 
 
-def launches(gpus: list[str], size: int, python: str) -> Found:
+def launches(gpus: list[str], size: int, python: str, runner: list[str]) -> Found:
     """Launch three jobs of two GPUs, one after the other."""
     last = len(gpus) - 1
     chosen = [(0, 1), (0, last), (last - 1, last)]
     program = str(ROOT / "tests" / "device" / "reference.py")
-    seconds = [
-        _timed([python, program, "--gpus", f"{gpus[a]},{gpus[b]}", "--bytes", str(size), "--repeats", "1"], gpus)
-        for a, b in chosen
-    ]
+    seconds = []
+    for a, b in chosen:
+        two = [gpus[a], gpus[b]]
+        words = ["--gpus", ",".join(two), "--bytes", str(size), "--repeats", "1"]
+        seconds.append(_timed([python, *runner, program, *words], two))
     mean = sum(seconds) / len(seconds)
     return {"launches": seconds, "mean": mean, "extrapolated": mean * len(gpus) * (len(gpus) - 1)}
 
@@ -273,64 +287,93 @@ def ratio(a: float | None, b: float | None) -> float | None:
     return a / b if a is not None and b else None
 
 
+def median(ones: list[Found], name: str) -> float | None:
+    values = [one[name] for one in ones if name in one]
+    return statistics.median(values) if values else None
+
+
 def show(found: Found) -> None:
     """Print the table and the bars."""
     count, ordered = found["gpus"], found["gpus"] * (found["gpus"] - 1)
-    host, whole, floors = found["rank_host"], found["fabtui_run"], found["floors"]
-    print(f"{count} GPUs, {ordered} ordered pairs, messages of {found['bytes'] >> 20} MiB; {host.get('version', '')}\n")
-    for name, one in zip(("floor, before", "floor, after"), floors, strict=True):
-        row(name, one.get("seconds"), one.get("error", "CUDA contexts alone"))
+    hosts, whole = found["rank_hosts"], found["fabtui_run"]
+    version = next((one["version"] for one in hosts if "version" in one), "")
+    print(f"{count} GPUs, {ordered} ordered pairs, messages of {found['bytes'] >> 20} MiB; {version}")
+    print(f"cold: nothing has used the GPUs for {found['idle']:g} s before\n")
+    for one in found["floors"]:
+        row("floor", one.get("seconds"), one.get("error", "CUDA contexts alone"))
     alone = found["nccl_alone"]
     steps = alone.get("steps", {})
     text = ", ".join(f"{name} {steps[name]:.2f} s" for name in ("contexts", "init", "connect") if name in steps)
     row("NCCL alone", alone.get("seconds"), alone.get("error", text))
-    for name, one in (("rank host", host), ("fabtui run", whole)):
+    for name, one in (*(("rank host", one) for one in hosts), ("fabtui run", whole)):
         if "error" in one:
             row(name, None, one["error"])
             continue
         if "ready" in one:
-            row(f"{name}: ready", one["ready"])
+            row(f"{name}: ready", one["ready"], one.get("parts", ""))
         row(f"{name}: last number of the world layer", one["world"], f"{one['world_ok']} of {ordered} ok")
         row(f"{name}: last number of the pair layer", one.get("pairs"), f"{one['pairs_ok']} of {ordered} ok")
         if "whole" in one:
             row(f"{name}: its end", one["whole"], "suspects again, GPUs given back, summary")
     for name, one in ((SAMPLE, found["sample"]), ("nvbandwidth, read and write between devices", found["nvbandwidth"])):
         row(name, one.get("seconds"), one.get("error", one.get("path", "")))
-    one = found["launches"]
-    if "error" in one:
-        row("a launch a pair", None, one["error"])
-    else:
-        row("a launch a pair: one", one["mean"], "mean of " + ", ".join(f"{s:.2f}" for s in one["launches"]))
-        row(f"a launch a pair: all {ordered}", one["extrapolated"], "extrapolated, not run")
+    for name, one in found["launches"].items():
+        if "error" in one:
+            row(f"a launch a pair, {name}", None, one["error"])
+        else:
+            row(
+                f"a launch a pair, {name}: one",
+                one["mean"],
+                "mean of " + ", ".join(f"{s:.2f}" for s in one["launches"]),
+            )
+            row(f"a launch a pair, {name}: all {ordered}", one["extrapolated"], "extrapolated, not run")
     print()
-    base, launch, other = found["floor"], one.get("extrapolated"), found["sample"].get("seconds")
-    for name, one in (("rank host", host), ("fabtui run", whole)):
-        world, pairs = one.get("world"), one.get("pairs")
+    show_bars(found)
+
+
+def show_bars(found: Found) -> None:
+    """Print the ratios, and which of them the project asks for."""
+    base, other = median(found["floors"], "seconds"), found["sample"].get("seconds")
+    alone = found["nccl_alone"].get("seconds")
+    for name, ones in (("rank host", found["rank_hosts"]), ("fabtui run", [found["fabtui_run"]])):
+        world = median(ones, "world")
         bar(f"{name}: world layer to the floor", ratio(world, base), BAR_FLOOR, most=True, unit="x")
-        least = ratio(world, alone.get("seconds"))
+        least = ratio(world, alone)
         row(f"{name}: world layer to NCCL alone", None, "-" if least is None else f"{least:.2f} x")
         bar(f"{name}: faster than {SAMPLE}", ratio(other, world), BAR_SAMPLE, most=False, unit="x")
-        bar(f"{name}: faster than a launch a pair", ratio(launch, world), BAR_LAUNCH, most=False, unit="x")
-        more = pairs - world if pairs is not None and world is not None else None
-        bar(f"{name}: pair layer added", more, BAR_PAIRS, most=True, unit="s")
+        for way, launch in found["launches"].items():
+            times = ratio(launch.get("extrapolated"), world)
+            bar(f"{name}: faster than a launch a pair, {way}", times, BAR_LAUNCH, most=False, unit="x")
+        more = [one["pairs"] - one["world"] for one in ones if "pairs" in one and "world" in one]
+        bar(f"{name}: pair layer added", statistics.median(more) if more else None, BAR_PAIRS, most=True, unit="s")
 
 
-def measure(gpus: list[str], size: int, python: str) -> Found:
-    first = attempt("floor", lambda: floor(gpus))
-    found: Found = {
+def measure(gpus: list[str], size: int, python: str, idle: float, repeat: int) -> Found:
+    """Measure everything, one after the other."""
+
+    def cold(what: str, work: Callable[[], Found]) -> Found:
+        time.sleep(idle)
+        return attempt(what, work)
+
+    floors, hosts = [], []
+    for _ in range(repeat):
+        floors.append(cold("floor", lambda: floor(gpus)))
+        hosts.append(cold("rank host", lambda: rank_host(gpus, size)))
+    return {
         "gpus": len(gpus),
         "bytes": size,
-        "nccl_alone": attempt("NCCL alone", lambda: nccl_alone(gpus)),
-        "rank_host": attempt("rank host", lambda: rank_host(gpus, size)),
-        "fabtui_run": attempt("fabtui run", lambda: tool(gpus, size, python)),
-        "sample": attempt(SAMPLE, lambda: sample(gpus)),
+        "idle": idle,
+        "floors": floors,
+        "rank_hosts": hosts,
+        "nccl_alone": cold("NCCL alone", lambda: nccl_alone(gpus)),
+        "fabtui_run": cold("fabtui run", lambda: tool(gpus, size, python)),
+        "sample": cold(SAMPLE, lambda: sample(gpus)),
         "nvbandwidth": attempt("nvbandwidth", lambda: nvbandwidth(gpus)),
-        "launches": attempt("a launch a pair", lambda: launches(gpus, size, python)),
+        "launches": {
+            "torchrun": attempt("a launch a pair, torchrun", lambda: launches(gpus, size, python, TORCHRUN)),
+            "bare": attempt("a launch a pair, bare", lambda: launches(gpus, size, python, [])),
+        },
     }
-    found["floors"] = [first, attempt("floor", lambda: floor(gpus))]
-    seconds = [one["seconds"] for one in found["floors"] if "seconds" in one]
-    found["floor"] = sum(seconds) / len(seconds) if seconds else None
-    return found
 
 
 def main() -> None:
@@ -338,6 +381,8 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, help="how many GPUs (all)")
     parser.add_argument("--bytes", default="256M", help="message size (256M)")
     parser.add_argument("--python", default=sys.executable, help="the Python that has fabtui and torch (this one)")
+    parser.add_argument("--idle", type=float, default=7.0, help="seconds without use before each (7)")
+    parser.add_argument("--repeat", type=int, default=3, help="floors and rank hosts (3)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args()
     text = options.bytes
@@ -346,7 +391,7 @@ def main() -> None:
     if len(gpus) < 2:
         print(f"this host has {len(gpus)} GPUs that may be used; a matrix needs two", file=sys.stderr)
         return
-    found = measure(gpus, size, options.python)
+    found = measure(gpus, size, options.python, options.idle, max(1, options.repeat))
     if options.json:
         print(json.dumps(found, indent=2))
     else:

@@ -2,10 +2,12 @@
 
     python3 reference.py --gpus 0,1 --bytes 268435456 [--kinds p2p,all_reduce,sendrecv] [--iters 20] [--repeats 3]
 
-Starts a process for each GPU, NCCL backend, and prints one line of JSON: for p2p the rate of each direction of the
-first two GPUs, one way, by the receiver's CUDA events; for the collectives the algorithm's bandwidth by the slowest
-rank, in place; each the median of the repeats, in GB/s. Started with two GPUs it is what a script that launches a job
-for each pair runs.
+    torchrun --standalone --nproc-per-node 2 reference.py --gpus 0,1
+
+Starts a process for each GPU (under torchrun it is one already), NCCL backend, and prints one line of JSON: for p2p the
+rate of each direction of the first two GPUs, one way, by the receiver's CUDA events; for the collectives the
+algorithm's bandwidth by the slowest rank, in place; each the median of the repeats, in GB/s. Started with two GPUs it
+is what a script that launches a job for each pair runs.
 """
 
 from __future__ import annotations
@@ -75,12 +77,12 @@ def measure(kind: str, torch: Any, dist: Any, size: int, iters: int) -> dict[str
 
 
 def serve(options: argparse.Namespace, rank: int, world: int, meeting: str) -> None:
-    """Be one rank."""
+    """Be one rank, which meets the others as the URL ``meeting`` says."""
     import torch
     import torch.distributed as dist
 
     torch.cuda.set_device(rank)
-    dist.init_process_group("nccl", init_method=f"file://{meeting}", rank=rank, world_size=world)
+    dist.init_process_group("nccl", init_method=meeting, rank=rank, world_size=world)
     nccl: Any = torch.cuda.nccl
     results: dict[str, Any] = {"torch": torch.__version__, "nccl": ".".join(map(str, nccl.version()))}
     for kind in options.kinds.split(","):
@@ -106,7 +108,10 @@ def main() -> None:
     gpus = options.gpus.split(",")
     if options.rank is not None:
         number, _, meeting = options.rank.partition(",")
-        serve(options, int(number), len(gpus), meeting)
+        serve(options, int(number), len(gpus), f"file://{meeting}")
+        return
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        serve(options, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), "env://")
         return
     with tempfile.TemporaryDirectory() as folder:
         ranks = [
