@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import re
+import subprocess
 import sys
 import textwrap
+import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,21 +93,41 @@ def test_what_is_no_utf8_or_open_to_anybody_is_left_out(tmp_path: Path) -> None:
     assert "is called d already" in found.problems[2]
 
 
-def test_installed_packages_bring_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("told", ["oursite-1.dist-info", "oursite.egg-info"])
+def test_installed_packages_bring_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str) -> None:
     package = tmp_path / "site" / "oursite"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
     (package / "scratch.py").write_text(GOOD)
-    points = [
-        importlib.metadata.EntryPoint("scratch", "oursite.scratch", ownprobes.GROUP),
-        importlib.metadata.EntryPoint("gone", "oursite.gone", ownprobes.GROUP),
-    ]
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: points if group == ownprobes.GROUP else [])
+    info = tmp_path / "site" / told
+    info.mkdir()
+    (info / ("METADATA" if told.endswith("dist-info") else "PKG-INFO")).write_text("Name: oursite\nVersion: 1\n")
+    points = f"[{ownprobes.GROUP}]\nscratch = oursite.scratch\ngone = oursite.gone\n"
+    (info / "entry_points.txt").write_text(points)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     found = ownprobes.find(tmp_path / "not-there")
     assert list(found.probes) == ["scratch"]
     assert "entry point gone: there is no such module" in found.problems[0]
     assert "oursite" not in sys.modules
+
+
+def test_an_archive_on_the_path_is_asked_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = tmp_path / "site.zip"
+    with zipfile.ZipFile(archive, "w") as made:
+        made.writestr("oursite-1.dist-info/METADATA", "Name: oursite\nVersion: 1\n")
+        made.writestr("oursite-1.dist-info/entry_points.txt", f"[{ownprobes.GROUP}]\ngone = oursite.gone\n")
+    monkeypatch.syspath_prepend(str(archive))
+    found = ownprobes.find(tmp_path / "not-there")
+    assert "entry point gone: there is no such module" in found.problems[0]
+
+
+def test_what_asks_installed_packages_is_loaded_only_where_one_has_probes(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from fabtui.session import ownprobes;"
+        f"ownprobes.find(Path({str(tmp_path)!r})); print('importlib.metadata' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "False"
 
 
 # -- running them -----------------------------------------------------------------------------------------------------
