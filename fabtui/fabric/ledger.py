@@ -8,8 +8,6 @@ is long is unpacked when somebody looks at it.
 
 from __future__ import annotations
 
-import json
-import zlib
 from array import array
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +15,8 @@ from weakref import WeakValueDictionary
 
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.packing import Node, Places, packed, unpacked
+from fabtui.fabric.rawtexts import squeezed, unsqueezed
+from fabtui.fabric.ways import narrowest
 
 #: Stands for "no row".
 NONE = -1
@@ -107,11 +107,9 @@ class _Page:
         """Take nothing more in, and no more room than is needed."""
         for name in _PLAIN:
             full = getattr(self, name)
-            setattr(self, name, array(full.typecode, full))
+            setattr(self, name, array(full.typecode if full.typecode == "d" else narrowest(max(full)), full))
         texts, self.texts = self.texts or [], None
-        if any(text is not None for text in texts):
-            whole = json.dumps(texts, separators=(",", ":"), ensure_ascii=False)
-            self.squeezed = zlib.compress(whole.encode("utf-8", "surrogatepass"), 9)
+        self.squeezed = squeezed(texts)
 
     def asked(self, at: int) -> int | None:
         return self.shapes[self.kinds[at]].asked
@@ -127,7 +125,7 @@ class _Page:
         if self.squeezed is None:
             return None
         if self.cache.page is not self:
-            self.cache.texts = json.loads(zlib.decompress(self.squeezed).decode("utf-8", "surrogatepass"))
+            self.cache.texts = unsqueezed(self.squeezed)
             self.cache.page = self
         return self.cache.texts[at]
 

@@ -18,51 +18,92 @@ _SHORT = 1 << 16
 _PART = 4096
 
 
+def narrowest(most: int) -> str:
+    """Return the type of array that holds whole numbers from 0 to ``most``, at most 4294967295, in the least room."""
+    return "B" if most < 1 << 8 else "H" if most < _SHORT else "I"
+
+
 class Ways:
-    """Keeps numbers from 0 to 4294967295 by ordered pairs of numbers from 0 on; six bytes each below 65536."""
+    """Keeps numbers from 0 to 4294967294 by ordered pairs of numbers from 0 on.
+
+    What is kept of the pairs of a first number is a row: it lies at the second numbers, or, where that takes less room,
+    beside a list of them.
+    """
 
     __slots__ = ("_ends", "_kept")
 
     def __init__(self) -> None:
-        #: For each first number the second ones, in their order, and what is kept of them.
+        #: For each first number the second ones, in their order; None where what is kept lies at the second numbers.
         self._ends: list[array[int] | None] = []
+        #: For each first number what is kept, plus one; 0: nothing.
         self._kept: list[array[int]] = []
 
     def get(self, a: int, b: int, default: int = -1) -> int:
         """Return what is kept of a pair, or ``default``."""
-        ends = self._ends[a] if a < len(self._ends) else None
-        if ends is None:
+        if a >= len(self._kept):
             return default
-        at = bisect_left(ends, b)
-        return self._kept[a][at] if at < len(ends) and ends[at] == b else default
+        ends, kept = self._ends[a], self._kept[a]
+        if ends is None:
+            found = kept[b] if b < len(kept) else 0
+        else:
+            at = bisect_left(ends, b)
+            found = kept[at] if at < len(ends) and ends[at] == b else 0
+        return found - 1 if found else default
 
     def set(self, a: int, b: int, number: int) -> None:
         """Keep a number of a pair, in place of the one before."""
-        while a >= len(self._ends):
-            self._ends.append(None)
-            self._kept.append(_NOTHING)
+        while a >= len(self._kept):
+            self._ends.append(array("H"))
+            self._kept.append(array("B"))
+        kept = self._kept[a]
+        if number + 1 >> 8 * kept.itemsize:
+            kept = self._kept[a] = array(narrowest(number + 1), kept)
         ends = self._ends[a]
+        if ends is None and b > len(kept) and self._would_be_sparse(kept, b):
+            ends = self._listed(a)
         if ends is None:
-            ends, self._kept[a] = array("H"), array("I")
-            self._ends[a] = ends
+            if b >= len(kept):
+                kept.frombytes(bytes((b + 1 - len(kept)) * kept.itemsize))
+            kept[b] = number + 1
+            return
         if b >= _SHORT and ends.typecode == "H":
             ends = self._ends[a] = array("I", ends)
         at = bisect_left(ends, b)
         if at < len(ends) and ends[at] == b:
-            self._kept[a][at] = number
-        else:
-            ends.insert(at, b)
-            self._kept[a].insert(at, number)
+            self._kept[a][at] = number + 1
+            return
+        ends.insert(at, b)
+        self._kept[a].insert(at, number + 1)
+        self._lay_out(a, ends)
+
+    def _lay_out(self, a: int, ends: array[int]) -> None:
+        """Do without the list of second numbers where that takes no more room."""
+        kept, span = self._kept[a], ends[-1] + 1
+        if span * kept.itemsize <= len(ends) * (ends.itemsize + kept.itemsize):
+            whole = array(kept.typecode, bytes(span * kept.itemsize))
+            for b, one in zip(ends, kept, strict=True):
+                whole[b] = one
+            self._ends[a], self._kept[a] = None, whole
+
+    @staticmethod
+    def _would_be_sparse(kept: array[int], b: int) -> bool:
+        """Say whether a row without a list would take twice the room of one with a list, once it reaches to ``b``."""
+        filled = len(kept) - kept.count(0) + 1
+        return (b + 1) * kept.itemsize > 2 * filled * (kept.itemsize + 2)
+
+    def _listed(self, a: int) -> array[int]:
+        """Make a list of the second numbers of a row again."""
+        kept = self._kept[a]
+        ends = self._ends[a] = array("H" if len(kept) < _SHORT else "I", (b for b, one in enumerate(kept) if one))
+        self._kept[a] = array(kept.typecode, filter(None, kept))
+        return ends
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
         """Yield the pairs in their order, each with what is kept of it; none may be added meanwhile."""
-        for a, ends in enumerate(self._ends):
-            if ends is not None:
-                for b, number in zip(ends, self._kept[a], strict=True):
-                    yield a, b, number
-
-
-_NOTHING: array[int] = array("I")
+        for a, (ends, kept) in enumerate(zip(self._ends, self._kept, strict=True)):
+            for b, one in enumerate(kept) if ends is None else zip(ends, kept, strict=True):
+                if one:
+                    yield a, b, one - 1
 
 
 class Names:

@@ -163,6 +163,43 @@ def test_ways_keep_a_number_for_each_ordered_pair() -> None:
     assert [ways.get(5, 9), ways.get(5, 3), ways.get(7, 1), ways.get(99, 1, 0)] == [4, -1, -1, 0]
 
 
+@pytest.mark.parametrize("order", ["up", "down", "mixed"])
+@pytest.mark.parametrize("share", [0.02, 0.5, 1.0])
+def test_ways_keep_all_numbers_in_whatever_order_they_come(order: str, share: float) -> None:
+    chance = random.Random(5)
+    pairs = [(a, b) for a in range(6) for b in range(300) if chance.random() < share]
+    if order != "up":
+        pairs = pairs[::-1] if order == "down" else chance.sample(pairs, len(pairs))
+    ways, kept = Ways(), dict[tuple[int, int], int]()
+    # The last ones are far from the others, and widen what lies at the second numbers.
+    for pair in [*pairs, (0, 70_000), (1, 301), (2, 1000), *pairs[:50]]:
+        number = chance.choice([0, 254, 255, 256, 65_534, 65_535, 4_294_967_294])
+        ways.set(*pair, number)
+        kept[pair] = number
+    assert {(a, b): number for a, b, number in ways} == kept
+    assert list(ways) == sorted(ways)
+    assert all(ways.get(a, b) == kept.get((a, b), -1) for a in range(8) for b in [*range(1002), 70_000, 70_001])
+
+
+def test_ways_take_little_room_whether_many_or_few_pairs_are_kept() -> None:
+    def room(pairs: list[tuple[int, int]]) -> float:
+        tracemalloc.start()
+        try:
+            ways = Ways()
+            for number, pair in enumerate(pairs):
+                ways.set(*pair, 70_000 + number)
+            return tracemalloc.get_traced_memory()[0] / len(pairs)
+        finally:
+            tracemalloc.stop()
+
+    chance = random.Random(5)
+    full = [(a, b) for a in range(40) for b in range(2000)]
+    assert room(full) < 5
+    assert room(chance.sample(full, len(full))) < 5
+    assert room(chance.sample(full, len(full) // 20)) < 9
+    assert room([(a, 1 << at) for a in range(400) for at in range(15)]) < 40
+
+
 def test_a_pair_list_is_read_in_parts() -> None:
     pairs = PairList()
     keys = [(Layer.P2P, "a:0", "b:0"), (Layer.WORLD, "b:0", "a:0"), (Layer.P2P, "a:0", "a:1")]
