@@ -7,13 +7,17 @@ No option has a default here: what was not given is absent from the namespace, s
 from __future__ import annotations
 
 import argparse
-from typing import NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 TRANSPORTS = ("ssh", "openssh", "local")
 HOST_KEY_POLICIES = ("config", "strict", "accept-new", "off")
 COLORS = ("auto", "24", "256", "16", "none")
 MODES = ("auto", "quick", "sampled", "full")
 ENGINES = ("auto", "nccl", "torch", "gloo")
+#: What is forgotten where a word stands alone that is no command.
+_NODES_HINT = "nodes are given as --nodes n060,n061"
+_WITH_NODES = (None, "run", "preflight", "serve")
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -27,8 +31,25 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Leave with exit code 2 and one line that says what is wrong and where to look."""
+        if message.startswith("argument COMMAND: invalid choice"):
+            message += f"; {_NODES_HINT}"
+        self._leave(message, self.prog)
+
+    def _leave(self, message: str, command: str) -> NoReturn:
         text = " ".join("".join(c if c.isprintable() else "?" for c in message).split())
-        self.exit(2, f"fabtui: error: {text}; see {self.prog} --help\n")
+        self.exit(2, f"fabtui: error: {text}; see {command} --help\n")
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """Return the namespace; what is left over is told with the command that it was given to."""
+        found, rest = self.parse_known_args(args, namespace)
+        if rest:
+            command = getattr(found, "command", None)
+            hint = (
+                f"; {_NODES_HINT}" if command in _WITH_NODES and not any(word.startswith("-") for word in rest) else ""
+            )
+            of = f"{self.prog} {command}" if command else self.prog
+            self._leave(f"unrecognized arguments: {' '.join(rest)}{hint}", of)
+        return found
 
 
 def add_node_arguments(parser: argparse.ArgumentParser) -> None:

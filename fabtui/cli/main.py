@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -12,6 +13,8 @@ from fabtui.fabric.errors import InputError
 USAGE_ERROR = 2
 CRASHED = 70
 INTERRUPTED = 130
+#: What writing to a full disk comes to.
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,7 +24,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The arguments without the program's name; None: those of the process.
     """
     try:
-        return _dispatch(argv)
+        _open_standard_files()
+        code = _dispatch(argv)
+        # Here, where what goes wrong can still be told in a line.
+        sys.stdout.flush()
+        return code
     except InputError as error:
         from fabtui.fabric.text import one_line
 
@@ -31,15 +38,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has gone; keep the interpreter from complaining about it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _mute_output()
         return 128 + 13
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            where = error.filename or "what is written to, standard output as a rule,"
+            print(f"fabtui: error: {where} takes nothing more: {error.strerror}", file=sys.stderr)
+            _mute_output()
+            return USAGE_ERROR
         from fabtui.cli.crash import report_crash
 
         report_crash(error)
         return CRASHED
     finally:
         gc.enable()
+
+
+def _open_standard_files() -> None:
+    """Put /dev/null where a standard file is closed, lest a file opened later take its number and what goes there."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # The lowest free number is that of the closed file.
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+
+
+def _mute_output() -> None:
+    """Write what is still on its way to standard output nowhere, so that the interpreter says nothing of it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _dispatch(argv: Sequence[str] | None) -> int:

@@ -83,7 +83,7 @@ def seconds(text: str, option: str, least: float, most: float) -> float:
     except ValueError:
         value = math.nan
     if not least <= value <= most:
-        raise InputError(f"{option}: {text[:40]!r} is not a time from {least:g} to {most:g} seconds")
+        raise InputError(f"{option}: {text[:40]!r} is not a time from {least:g} to {most:.0f} seconds")
     return value
 
 

@@ -111,16 +111,20 @@ def _as_text(path: Path, args: argparse.Namespace) -> int:
     except DamagedRecording as found:
         damage = found
     plain = plain or not takes_unicode(sys.stdout)
-    if model.options.get("looks_only"):
-        from fabtui.cli.preflight import print_preflight
+    lines: list[str] = []
+    try:
+        # Before anything is told: whoever reads standard output may be gone, and the files are wanted all the same.
+        lines += write_outputs(model, request)
+    finally:
+        if model.options.get("looks_only"):
+            from fabtui.cli.preflight import print_preflight
 
-        code = print_preflight(model, plain)
-    else:
-        sys.stdout.write(summary(model, plain, shown))
-        for line in write_outputs(model, request):
-            print(line)
-        code = exit_code(model)
+            code = print_preflight(model, plain)
+        else:
+            sys.stdout.write(summary(model, plain, shown))
+            code = exit_code(model)
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+        sys.stdout.flush()
     if damage is None:
         return code
-    sys.stdout.flush()
     raise InputError(f"{damage}; what comes before it is shown, what comes after is left out")

@@ -156,13 +156,15 @@ def _finish(feed: LiveFeed, request: Request, look: Look) -> int:
     from fabtui.cli.written import recording_line, write_outputs
     from fabtui.fabric.outcome import exit_code
 
-    sys.stdout.write(summary(feed.model, look.plain or not takes_unicode(sys.stdout), look.shown))
+    lines: list[str] = []
     try:
-        for line in write_outputs(feed.model, request):
-            print(line)
+        # Before anything is told: whoever reads standard output may be gone, and the files are wanted all the same.
+        lines += write_outputs(feed.model, request)
     finally:
+        sys.stdout.write(summary(feed.model, look.plain or not takes_unicode(sys.stdout), look.shown))
         # Where a file cannot be written, the recording is what is left.
         if request.options.record is not None:
-            print(recording_line(request.options.record, feed))
+            lines.append(recording_line(request.options.record, feed))
+        sys.stdout.writelines(f"{line}\n" for line in lines)
         sys.stdout.flush()
     return exit_code(feed.model)

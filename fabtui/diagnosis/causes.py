@@ -119,7 +119,9 @@ class _Search:
             self.left.pop(pair, None)
         evidence = list(evidence)
         means, first = meant(self.model, self._example(explained, evidence)) if more < _MOST_OF_ALL else ([], [])
-        told = [*evidence, *means, *self._known(explained), *self._relayed(explained)]
+        # What the pairs of a node passed before it went is no news of what can run now.
+        relayed = self._relayed(explained) if more < _MOST_OF_ALL else []
+        told = [*evidence, *means, *self._known(explained), *relayed]
         # What many pairs have in common is looked at before one of them.
         following = list(dict.fromkeys([*first, *commands] if len(explained) <= 2 else [*commands, *first]))
         self.found.append(Cause("bad", title, explained, tuple(told), tuple(following[:_MOST_COMMANDS]), more))

@@ -51,8 +51,21 @@ class RailIsolation(NamedTuple):
 
 
 def relayed(model: Model) -> list[Pair]:
-    """Return the ordered pairs that are bad in p2p and ok in world, in the order of the grid."""
-    return [pair for pair, alone, inside in _both(model) if alone.bad and inside is Verdict.OK]
+    """Return the ordered pairs that are bad in p2p and ok in world, in the order of the grid.
+
+    Not those whose node went away before the test in p2p: what they passed before tells nothing of what they can do.
+    """
+    found = (pair for pair, alone, inside in _both(model) if alone.bad and inside is Verdict.OK)
+    return [pair for pair in found if not ended_by_loss(model, *pair)]
+
+
+def ended_by_loss(model: Model, src: str, dst: str) -> bool:
+    """Say whether an ordered pair has its verdict in p2p because a node of it went away."""
+    alone = model.latest(Layer.P2P, src, dst)
+    if alone is None or alone.time is None or model.verdict(alone) not in _DEAD:
+        return False
+    records = [model.nodes.get(end.rpartition(":")[0]) for end in (src, dst)]
+    return any(record is not None and record.state.gone and alone.time >= record.since for record in records)
 
 
 def words(model: Model, src: str, dst: str) -> str | None:
@@ -63,7 +76,7 @@ def words(model: Model, src: str, dst: str) -> str | None:
     verdict, world = model.verdict(alone), model.verdict(inside)
     if verdict is Verdict.OK and world.bad:
         return ONLY_INSIDE
-    if not verdict.bad or world is not Verdict.OK:
+    if not verdict.bad or world is not Verdict.OK or ended_by_loss(model, src, dst):
         return None
     if alone.made:
         return MADE_ALONE

@@ -16,6 +16,7 @@ from fabtui.diagnosis.scopes import Kind, Scope, Way, scopes
 from fabtui.diagnosis.scopewords import ScopeWords, names
 from fabtui.fabric.measurement import MESH, Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
+from fabtui.fabric.text import one_line
 
 #: A round trip this many times the median of its class, and by so many ms above it, is worth a word.
 LATE_RATIO, LATE_MS = 10.0, 1.0
@@ -115,11 +116,19 @@ class _Mesh:
             evidence = [text for kind, text in USUAL if kind is scope.kind]
             evidence += [self.words.count(scope, "address pairs let nothing pass"), self.words.port(scope)]
             if not known:
-                evidence.append("only echoes were sent, which do not tell the way; --probes udp tells it")
+                evidence.append(self._not_counted(scope))
             found.append(
                 self._make(Subject.CUT, self._cut_text(scope, known), scope, MESH, evidence, self.words.look(scope))
             )
         return found
+
+    def _not_counted(self, scope: Scope) -> str:
+        """Say why the way on which echoes are lost is not known: no datagrams were sent, or they were not counted."""
+        rows = [found.udp for way in scope.ways if (found := self.ways[way]).arrived is None and found.udp is not None]
+        errors = Counter(one_line(row.error, 120) for row in rows if row.error)
+        if errors:
+            return f"no datagrams could be counted, which would tell the way: {errors.most_common(1)[0][0]}"
+        return "only echoes were sent, which do not tell the way; --probes udp tells it"
 
     def _cut_text(self, scope: Scope, known: bool) -> str:
         where = self.words.where(scope)

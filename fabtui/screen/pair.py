@@ -217,7 +217,8 @@ def _times(measurement: Measurement) -> list[tuple[str, str]]:
     found = spread(measurement)
     if found is not None:
         note = ": some take far longer" if found.ratio > NOTABLE else ""
-        rows.append(("times", f"median {found.median * 1e6:.4g} us, p99 {found.p99 * 1e6:.4g} us{note}"))
+        median, p99 = (f"{us:.0f}" if us >= 1000 else f"{us:.4g}" for us in (found.median * 1e6, found.p99 * 1e6))
+        rows.append(("times", f"median {median} us, p99 {p99} us{note}"))
     both = (measurement.extra or {}).get("both_ways")
     if isinstance(both, (int, float)):
         rows.append(("both ways", f"{both:.3g} {measurement.unit}"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -265,6 +265,29 @@ def _read(path: Path) -> bytes:
         return file.read(_MOST_BYTES + 1)
 
 
+def _spelling(name: str) -> str:
+    """Return what names of one node have in common: no domain, and numbers without leading zeros."""
+    short = name if _is_address(name) else name.partition(".")[0]
+    return re.sub(r"0*(\d+)", r"\1", short.lower())
+
+
+def _is_address(name: str) -> bool:
+    return ":" in name or re.fullmatch(r"[\d.]+", name) is not None
+
+
+def _check_left_out(left_out: Iterable[str], names: Collection[str]) -> None:
+    """Refuse a node to leave out that is among the nodes in another spelling: it would be tested all the same.
+
+    Names that are not among the nodes at all are no mistake: people keep lists of nodes to leave out.
+    """
+    missed = {_spelling(name): name for name in left_out if name not in names}
+    for name in names if missed else ():
+        if (meant := missed.get(_spelling(name))) is not None:
+            raise InputError(
+                f"--exclude: {meant} is none of the nodes, but {name} is; write it as it stands in the list"
+            )
+
+
 def chosen_nodes(nodes: list[str], hostfiles: list[str], exclude: list[str]) -> list[str]:
     """Return the nodes of all ``--nodes`` and ``--hostfile`` options, without those of ``--exclude``.
 
@@ -276,9 +299,10 @@ def chosen_nodes(nodes: list[str], hostfiles: list[str], exclude: list[str]) -> 
         names.update(dict.fromkeys(expand(text, "--nodes")))
     for path in hostfiles:
         names.update(dict.fromkeys(read_hosts(path, "--hostfile")))
-    for text in exclude:
-        for name in expand(text, "--exclude"):
-            names.pop(name, None)
+    left_out = [name for text in exclude for name in expand(text, "--exclude")]
+    _check_left_out(left_out, names)
+    for name in left_out:
+        names.pop(name, None)
     if len(names) > MOST_NODES:
         raise InputError(f"{len(names)} nodes in all; at most {MOST_NODES} are possible")
     if not names:

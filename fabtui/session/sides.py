@@ -130,7 +130,7 @@ def _judged(src: Side, dst: Side) -> tuple[Verdict, str | None]:
     error = (told.error or "failed").removeprefix(PEER_FAILED)
     if told.phase and not error.startswith(f"{told.phase}:"):
         error = f"{told.phase}: {error}"
-    if cause := next((side.error for side in (src, dst) if side.gone and side is not told), None):
+    if cause := next((s.error for s in (src, dst) if s.gone and s.error != told.error), None):
         # What a side saw of a peer that went away is not why it went.
         error = f"{error}; {cause}"
     return Verdict.TIMEOUT if told.timeout else Verdict.FAILED, error

@@ -80,8 +80,8 @@ def partners_of(model: Model, pair: Pair, since: float | None = None, *, fatal: 
     return Partners(pair, found[0], found[1], tested)
 
 
-def told(model: Model, partners: Partners) -> str:
-    """Say what the tests with other partners tell about a bad pair."""
+def told(model: Model, partners: Partners, *, fatal: bool = False) -> str:
+    """Say what the tests with other partners tell about a bad pair, which ends a rank host where it is ``fatal``."""
     names = [str(model.endpoints[n]) for n in partners.pair]
     others = (partners.of_a, partners.of_b)
     good = [
@@ -89,7 +89,9 @@ def told(model: Model, partners: Partners) -> str:
     ]
     with_whom = [f"{name} with {model.endpoints[n]}" for name, n in zip(names, others, strict=True) if n is not None]
     if all(good):
-        return f"both ends pass with others ({', '.join(with_whom)}): it is the path between them"
+        # What ends a process is rarely a link.
+        so = "only this pair ends the ranks" if fatal else "it is the path between them"
+        return f"both ends pass with others ({', '.join(with_whom)}): {so}"
     if good[0]:
         return f"{names[0]} passes with {model.endpoints[others[0] or 0]}, {names[1]} with none: look at {names[1]}"
     if good[1]:
@@ -124,10 +126,14 @@ async def retest(
         await run(tests)
         await flush()
     lines = []
-    for found in partners:
-        a, b = (str(model.endpoints[n]) for n in found.pair)
+    for found, key in zip(partners, keys, strict=True):
+        ends = [model.endpoints[n] for n in found.pair]
+        # A node that went away is why; what its endpoints passed before that says nothing of the path.
+        if any((record := model.nodes.get(end.node)) is not None and record.state.gone for end in ends):
+            continue
+        a, b = map(str, ends)
         for src, dst in ((a, b), (b, a)):
             latest = model.latest(Layer.P2P, src, dst)
             if latest is not None and model.verdict(latest).bad:
-                lines.append((src, dst, told(model, found)))
+                lines.append((src, dst, told(model, found, fatal=key in fatal)))
     return lines

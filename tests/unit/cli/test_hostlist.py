@@ -154,6 +154,23 @@ def test_several_options_add_up_and_exclude_takes_away() -> None:
         chosen_nodes(["a"], [], ["a"])
 
 
+@pytest.mark.parametrize(
+    ("nodes", "exclude", "stands"),
+    [("n[060-063]", "n63", "n063"), ("n[60-63]", "n063", "n63"), ("n1.site.org,n2.site.org", "n2", "n2.site.org")],
+)
+def test_a_node_to_leave_out_in_another_spelling_is_refused(nodes: str, exclude: str, stands: str) -> None:
+    with pytest.raises(InputError, match=f"--exclude: {exclude} is none of the nodes, but {stands} is"):
+        chosen_nodes([nodes], [], [exclude])
+
+
+def test_what_is_not_among_the_nodes_may_be_left_out() -> None:
+    assert chosen_nodes(["n[060-061],n7,10.0.0.1"], [], ["n70,n061,n600,10.0.0.10,10.1.0.1"]) == [
+        "n060",
+        "n7",
+        "10.0.0.1",
+    ]
+
+
 @pytest.fixture
 def _groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ClusterShell import NodeSet

@@ -204,6 +204,53 @@ def test_a_reader_that_goes_away_is_no_crash() -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_full_disk_behind_standard_output_is_no_crash() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "fabtui", "info"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith("fabtui: error: ")
+    assert "No space left on device" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_standard_files_may_be_closed(closed: str) -> None:
+    command = f"{sys.executable} -m fabtui probes {closed}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("all_reduce" in done.stdout) is (">&-" not in closed.replace("2>&-", ""))
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (
+            ["run", "n060", "n061"],
+            "unrecognized arguments: n060 n061; nodes are given as --nodes n060,n061; see fabtui run",
+        ),
+        (["run", "--baseline", "x"], "unrecognized arguments: --baseline x; see fabtui run --help"),
+        (["n060,n061"], "nodes are given as --nodes n060,n061; see fabtui --help"),
+        (["probes", "x"], "unrecognized arguments: x; see fabtui probes --help"),
+        (["run", "--nodes", "a", "--watch", "-3"], "is not a time from 1 to 2592000 seconds"),
+    ],
+)
+def test_what_is_left_over_is_told_with_its_command(argv: list[str], told: str) -> None:
+    done = fabtui(*argv)
+    assert done.returncode == 2
+    assert told in done.stderr
+
+
+def test_files_are_written_though_nobody_reads_what_is_told(make_model: Maker, tmp_path: Path) -> None:
+    names = [f"n{node}:{index}" for node in range(8) for index in range(4)]
+    maker = make_model().start([f"n{node}" for node in range(8)]).endpoints({f"n{node}": 4 for node in range(8)})
+    path, csv = recording(tmp_path / "r.gz", maker.pairs(names)), tmp_path / "pairs.csv"
+    command = f"{sys.executable} -m fabtui replay --text {path} --csv {csv} --grids all | true"
+    subprocess.run(["bash", "-c", command], capture_output=True, timeout=60, check=False)
+    assert len(csv.read_text().splitlines()) == 1 + 32 * 31
+
+
 @pytest.mark.parametrize("argv", [["--lab", "1x2"], ["--nodes", "a"]])
 def test_without_a_terminal_the_app_points_to_run(argv: list[str]) -> None:
     done = fabtui(*argv, "--no-record", env={**os.environ, "TERM": "xterm"})

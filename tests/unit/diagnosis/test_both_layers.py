@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fabtui.diagnosis import layers
+from fabtui.diagnosis.causes import causes_of
 
 Maker = Callable[[], Any]
 NAMES = ["n0:0", "n0:1", "n1:0", "n1:1"]
@@ -45,6 +46,18 @@ def test_a_pair_that_fails_alone_and_passes_inside_is_relayed(make_model: Maker,
     assert layers.relayed(model) == layers.differing(model) == [("n1:0", "n0:1")]
     assert layers.words(model, "n1:0", "n0:1") == layers.RELAYED
     assert layers.words(model, "n0:1", "n1:0") is None
+
+
+def test_what_passed_before_its_node_went_is_not_relayed(make_model: Maker) -> None:
+    maker = gpus(make_model).measured("p2p", "n0:0", "n0:1", "failed", error="a real fault")
+    maker.add("node", node="n1", state="lost", text="Connection lost", time=maker.START + 1000)
+    lost = {"layer": "p2p", "src": "n1:0", "dst": "n0:1", "verdict": "failed", "error": "n1 was lost"}
+    model = maker.add("measured", measurements=[{**lost, "time": maker.START + 1001}]).model()
+    assert layers.relayed(model) == [("n0:0", "n0:1")]
+    assert layers.words(model, "n1:0", "n0:1") is None
+    assert layers.words(model, "n0:0", "n0:1") == layers.RELAYED
+    (gone,) = [cause for cause in causes_of(model) if cause.title == "n1 lost"]
+    assert gone.evidence == ("Connection lost",), "jobs cannot run over a node that is gone"
 
 
 def test_relayed_pairs_are_in_the_order_of_the_grid(make_model: Maker) -> None:

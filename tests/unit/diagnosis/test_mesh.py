@@ -198,6 +198,19 @@ def test_without_datagrams_the_way_is_not_known() -> None:
     assert net.texts() == ["nothing passes between n1 and n2 on rail 0 (10.1.0.2 > 10.1.0.3)"]
 
 
+def test_datagrams_that_were_not_counted_are_not_recommended_again() -> None:
+    net = Net(2, 1, layers=(Layer.PING,))
+    net.drops = lambda *_: True
+    model = net.model()
+    (found,) = mesh_findings(model)
+    assert found.evidence[-1] == "only echoes were sent, which do not tell the way; --probes udp tells it"
+    error = "Cannot assign requested address"
+    rows = [replace(m, layer=Layer.UDP, verdict=Verdict.FAILED, error=error, extra=None) for m in net.measured()]
+    model.apply(event(Kind.MEASURED, measurements=[m.to_json() for m in rows]))
+    (found,) = mesh_findings(model)
+    assert found.evidence[-1] == f"no datagrams could be counted, which would tell the way: {error}"
+
+
 def test_an_interface_that_sends_nothing() -> None:
     net = Net()
     net.drops = lambda a, r, b, s: (a, r) == ("n3", 2)

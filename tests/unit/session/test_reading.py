@@ -65,6 +65,12 @@ def test_why_a_rank_host_went_is_told_with_what_its_peer_saw() -> None:
     assert p2p.error == "the rank host of a ended with signal 9"
 
 
+def test_a_loss_that_ended_both_sides_is_told_once() -> None:
+    one, other = (Side.failed("a was lost: the connection was lost", gone=True) for _ in range(2))
+    (p2p,) = direction("a:0", "a:1", one, other, time=1.0, how="gloo", attempts=1)
+    assert p2p.error == "a was lost: the connection was lost"
+
+
 def test_a_pass_without_a_rate_is_inconclusive_never_zero() -> None:
     for rate in (None, 0, float("nan"), float("inf"), -1, "fast", True):
         (p2p,) = _both({"ok": True}, {"ok": True, "rate": rate})

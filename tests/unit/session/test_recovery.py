@@ -77,7 +77,9 @@ async def test_a_rank_host_that_dies_is_started_as_often_as_tests_need_it(way: P
     assert 2 <= max(_starts(play).values()) <= 3
     assert play.links[src.node].deaths == 2, "what it does was seen twice, once alone"
     assert play.timeouts == 0
-    assert model.suspects[str(src), str(dst)].startswith("both ends pass with others")
+    told = model.suspects[str(src), str(dst)]
+    assert told.startswith("both ends pass with others")
+    assert told.endswith("only this pair ends the ranks"), "what ends a process is no fault of a path"
 
 
 async def test_a_rank_host_that_nothing_needs_is_not_started_again() -> None:
