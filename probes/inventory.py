@@ -10,7 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Optional, Tuple
 
-from fabtui_probes import commands, gpus, libraries, nics, nvml, pci, pythons, rdma, sysfs
+from fabtui_probes import amdgpus, commands, gpus, libraries, nics, nvml, pci, pythons, rdma, sysfs
 
 _TOOLS = (
     "ibstat",
@@ -31,7 +31,7 @@ _TOOLS = (
     "ib_send_bw",
     "ib_read_lat",
 )
-_ENV = re.compile(r"(NCCL_|UCX_).*|CUDA_VISIBLE_DEVICES|LD_LIBRARY_PATH")
+_ENV = re.compile(r"(NCCL_|RCCL_|UCX_).*|(CUDA|HIP|ROCR)_VISIBLE_DEVICES|LD_LIBRARY_PATH")
 _ENV_LIMIT = 4096
 
 
@@ -136,6 +136,11 @@ def _network(root: str, deadline: float) -> Tuple[List[Dict[str, Any]], List[Dic
     return nics.read(devices, root, deadline), devices
 
 
+def _has_rccl(files: List[str], interpreters: List[Dict[str, Any]]) -> bool:
+    paths = [*files, *(python.get("nccl") or "" for python in interpreters)]
+    return any(os.path.basename(path).startswith("librccl") for path in paths)
+
+
 def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") -> Dict[str, Any]:
     """Look at the node. What does not answer in time is left unknown, with the reason where there is a place for it.
 
@@ -166,6 +171,9 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
         value["pythons"] = interpreters.result()
     told, nvml_error = asked.result(max(end - time.monotonic() - 0.2, 0.1))
     told = told or {"driver": None, "cuda": None, "gpus": []}
+    if not told["gpus"] and _has_rccl(files, value["pythons"]) and (others := amdgpus.read(environ, root)):
+        # Where there is none of NVIDIA's. Without RCCL they are the display's, or part of a processor.
+        told, nvml_error = {"driver": amdgpus.driver(root), "cuda": None, "gpus": others}, None
     place_nics(told["gpus"], interfaces, devices, root)
     value.update(told)
     value.update(
@@ -175,8 +183,8 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
         ib=ports(devices),
         down_addresses=nics.down_addresses(interfaces, devices),
         data_addresses=nics.data_addresses(interfaces, devices, environ.get("FABTUI_LAB_ADDRESS")),
-        nccl=[{"path": path, "version": libraries.version_of(path)} for path in files if "libnccl" in path],
-        cuda_libs=[path for path in files if "libnccl" not in path],
+        nccl=[{"path": path, "version": libraries.version_of(path)} for path in libraries.collective(files)],
+        cuda_libs=[path for path in files if os.path.basename(path).startswith("libcuda")],
     )
     return value
 

@@ -1,4 +1,4 @@
-"""NCCL and CUDA libraries that a node's system has, outside of any Python."""
+"""NCCL (AMD's RCCL) and CUDA libraries that a node's system has, outside of any Python."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ _FOLDERS = (
     "/usr/local/nvidia/lib64",
     "/opt/nccl*/lib",
     "/opt/nccl*/build/lib",
+    "/opt/rocm*/lib",
 )
-_NAMES = ("libnccl.so*", "libcuda.so*", "libcudart.so*")
+_NAMES = ("libnccl.so*", "librccl.so*", "libcuda.so*", "libcudart.so*")
 _MAX_FOUND = 32
 
 
@@ -28,7 +29,7 @@ def parse_ldconfig(text: str) -> List[str]:
     """Return the paths that ``ldconfig -p`` lists for NCCL and CUDA."""
     found = []
     for line in text.splitlines():
-        match = re.match(r"\s+lib(?:nccl|cuda|cudart)\.so[0-9.]*\s.*=> (/\S{1,500})$", line)
+        match = re.match(r"\s+lib(?:nccl|rccl|cuda|cudart)\.so[0-9.]*\s.*=> (/\S{1,500})$", line)
         if match:
             found.append(match.group(1))
     return found
@@ -57,6 +58,13 @@ def find(environ: Dict[str, str], deadline: float) -> List[str]:
             seen.add(file)
             found.append(path)
     return found[:_MAX_FOUND]
+
+
+def collective(files: List[str]) -> List[str]:
+    """Return the NCCL libraries among files, or those of RCCL where there is none."""
+    names = {path: os.path.basename(path) for path in files}
+    found = [path for path in files if names[path].startswith("libnccl")]
+    return found or [path for path in files if names[path].startswith("librccl")]
 
 
 def _in(folder: str) -> List[str]:

@@ -11,7 +11,7 @@ import threading
 import time
 import uuid as uuids
 from ctypes import POINTER, byref, c_char, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_void_p
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 SUCCESS, NOT_READY = 0, 600
 STREAM_NON_BLOCKING = 1
@@ -22,7 +22,7 @@ HELD_MOST = 0.1
 
 DevicePointer = int
 
-_SIGNATURES = {
+SIGNATURES: Dict[str, Tuple[Any, ...]] = {
     "cuInit": (c_uint,),
     "cuDriverGetVersion": (POINTER(c_int),),
     "cuDeviceGetCount": (POINTER(c_int),),
@@ -58,18 +58,37 @@ class CudaTimeout(CudaError):
 
 
 class Driver:
-    """The driver library, initialised."""
+    """The driver library, initialised.
+
+    Attributes:
+        word: What it is called.
+        amd: Whether its GPUs are AMD's.
+        can_hold: Whether a stream can be held back.
+    """
+
+    word = "CUDA driver"
+    amd = False
 
     def __init__(self, path: str = "libcuda.so.1") -> None:
-        self._library = ctypes.CDLL(path)
-        for name, arguments in _SIGNATURES.items():
-            function = getattr(self._library, name)
-            function.argtypes = arguments
-            function.restype = c_int
-        self.can_hold = hasattr(self._library, "cuStreamWaitValue32_v2")
-        if self.can_hold:
-            self._library.cuStreamWaitValue32_v2.argtypes = (c_void_p, c_void_p, c_uint, c_uint)
+        self._functions: Dict[str, Any] = {}
+        self.can_hold = False
+        self._bind(path)
         self.call("cuInit", 0)
+
+    def _bind(self, path: str) -> None:
+        """Load the library and look its functions up."""
+        library = ctypes.CDLL(path)
+        for name, arguments in SIGNATURES.items():
+            self._take(name, getattr(library, name), arguments)
+        self.can_hold = hasattr(library, "cuStreamWaitValue32_v2")
+        if self.can_hold:
+            arguments = (c_void_p, c_void_p, c_uint, c_uint)
+            self._take("cuStreamWaitValue32_v2", library.cuStreamWaitValue32_v2, arguments)
+
+    def _take(self, name: str, function: Any, arguments: Tuple[Any, ...]) -> None:
+        function.argtypes = arguments
+        function.restype = c_int
+        self._functions[name] = function
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function of the driver.
@@ -77,7 +96,7 @@ class Driver:
         Raises:
             CudaError: It did not return success; the text names call, error and meaning.
         """
-        code = getattr(self._library, name)(*arguments)
+        code = self._functions[name](*arguments)
         if code != SUCCESS:
             raise CudaError("%s: %s" % (name, self.explain(code)))
 
@@ -86,13 +105,13 @@ class Driver:
         parts = []
         for function in ("cuGetErrorName", "cuGetErrorString"):
             text = c_char_p()
-            if getattr(self._library, function)(code, byref(text)) == SUCCESS and text.value:
+            if self._functions[function](code, byref(text)) == SUCCESS and text.value:
                 parts.append(text.value.decode("ascii", "replace"))
         return "%s (%d)" % (": ".join(parts) or "error", code)
 
     def busy(self, stream: c_void_p) -> bool:
         """Return whether work of a stream is still under way."""
-        code = self._library.cuStreamQuery(stream)
+        code = self._functions["cuStreamQuery"](stream)
         if code not in (SUCCESS, NOT_READY):
             raise CudaError("on a stream: %s" % self.explain(code))
         return bool(code == NOT_READY)
@@ -148,6 +167,10 @@ class Driver:
         self.call("cuDevicePrimaryCtxRetain", byref(context), self._handle(ordinal))
         return context
 
+    def make_current(self, context: c_void_p) -> None:
+        """Make a context the calling thread's."""
+        self.call("cuCtxSetCurrent", context)
+
 
 class Device:
     """One GPU with a stream of its own; used by one thread, whose current context it becomes."""
@@ -166,7 +189,7 @@ class Device:
 
     def enter(self) -> None:
         """Make this device the calling thread's."""
-        self.driver.call("cuCtxSetCurrent", self._context)
+        self.driver.make_current(self._context)
 
     def renew_stream(self) -> None:
         """Leave a stream with stuck work behind, and its time stamps, and take a new one."""

@@ -10,7 +10,8 @@ from typing import List, Optional
 from fabtui_probes.engines import base, nccl_data, nccl_log
 from fabtui_probes.engines.base import CONNECT, Failed, Rank, Task
 from fabtui_probes.engines.channel import StoreError
-from fabtui_probes.engines.cuda_api import CudaError, Device, Driver
+from fabtui_probes.engines.cuda_api import CudaError, Device
+from fabtui_probes.engines.hip_api import open_driver
 from fabtui_probes.engines.nccl_api import Communicator, Library, NcclError, version_text
 from fabtui_probes.engines.nccl_link import NcclLink
 from fabtui_probes.engines.nccl_member import Member
@@ -59,7 +60,7 @@ class NcclEngine(base.Engine):
         # NCCL asks NVML, which takes 0.1 s to come up: beside the driver, which takes seconds.
         threading.Thread(target=_raise_nvml, name="nvml", daemon=True).start()
         began = time.monotonic()
-        self.driver = Driver()
+        self.driver = open_driver()
         self.seconds["driver"] = time.monotonic() - began
         self._initialised = True
 
@@ -68,9 +69,14 @@ class NcclEngine(base.Engine):
         if not self._initialised:
             self._initialise()
         began = time.monotonic()
-        self.nccl = Library(self.library)
+        self.nccl = Library(self.library, self.driver.amd)
         self.seconds["nccl"] = time.monotonic() - began
-        return "NCCL %s, CUDA driver %s" % (version_text(self.nccl.code), self.driver.version())
+        return "%s %s, %s %s" % (
+            self.nccl.name,
+            version_text(self.nccl.code),
+            self.driver.word,
+            self.driver.version(),
+        )
 
     def attach(self, rank: Rank) -> base.Endpoint:
         """Make the GPU's context and take its first memory."""

@@ -1,6 +1,6 @@
 """NCCL's C interface through ctypes: non-blocking communicators whose every step is polled against a deadline.
 
-AMD's librccl has the same interface, but the memory, streams and events beside it here are CUDA's: it is not tried.
+AMD's librccl has the same interface; it is taken where the GPUs are AMD's (see `hip_api`).
 """
 
 from __future__ import annotations
@@ -79,24 +79,31 @@ def version_text(code: int) -> str:
     return "%d.%d.%d" % (code // 10000, code % 10000 // 100, code % 100)
 
 
-def candidates(library: Optional[str]) -> List[str]:
-    """Return where to look for NCCL: what was given, else the wheels of this interpreter, else the system's."""
+def candidates(library: Optional[str], amd: bool = False) -> List[str]:
+    """Return where to look for NCCL: what was given, else the wheels of this interpreter, else the system's.
+
+    Args:
+        library: What was given.
+        amd: Whether RCCL is meant.
+    """
     if library:
         return [library]
     found = []  # type: List[str]
+    parts = ("torch", "lib", "librccl.so*") if amd else ("nvidia", "nccl", "lib", "libnccl.so.2")
     for folder in sys.path:
-        found.extend(sorted(glob.glob(os.path.join(glob.escape(folder), "nvidia", "nccl", "lib", "libnccl.so.2"))))
-    return [*found, "libnccl.so.2"]
+        found.extend(sorted(glob.glob(os.path.join(glob.escape(folder), *parts))))
+    return [*found, *(["librccl.so.1", "/opt/rocm/lib/librccl.so.1"] if amd else ["libnccl.so.2"])]
 
 
 class Library:
-    """A loaded libnccl."""
+    """A loaded libnccl, or librccl for AMD's GPUs."""
 
-    def __init__(self, library: Optional[str]) -> None:
+    def __init__(self, library: Optional[str], amd: bool = False) -> None:
+        self.name = "RCCL" if amd else "NCCL"
         problems = []  # type: List[str]
         handle = None  # type: Any
         self.path = ""
-        for path in candidates(library):
+        for path in candidates(library, amd):
             try:
                 handle = ctypes.CDLL(path)
                 self.path = path
@@ -104,11 +111,12 @@ class Library:
             except OSError as error:
                 problems.append(str(error))
         if handle is None:
-            raise NcclError("no NCCL library could be loaded: %s" % "; ".join(problems))
+            raise NcclError("no %s library could be loaded: %s" % (self.name, "; ".join(problems)))
         self._handle = handle
         self.code = self._version()
         if self.code < OLDEST:
-            raise NcclError("NCCL %s at %s is too old, 2.14 is needed" % (version_text(self.code), self.path))
+            what = "%s %s at %s" % (self.name, version_text(self.code), self.path)
+            raise NcclError("%s is too old, 2.14 is needed" % what)
         self._declare()
 
     def _version(self) -> int:

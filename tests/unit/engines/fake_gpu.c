@@ -8,6 +8,28 @@
  * FAKE_LOSE=a>b     messages of rank a of a communicator to its rank b never arrive, but for those that make connections
  */
 #define _GNU_SOURCE
+#ifdef AMD /* the same under HIP's names: libamdhip64 and librccl */
+#define cuInit hipInit
+#define cuDriverGetVersion hipDriverGetVersion
+#define cuDeviceGetCount hipGetDeviceCount
+#define cuDeviceGet hipDeviceGet
+#define cuDeviceGetUuid hipDeviceGetUuid
+#define cuDeviceGetPCIBusId hipDeviceGetPCIBusId
+#define cuMemGetInfo_v2 hipMemGetInfo
+#define cuMemAlloc_v2 hipMalloc
+#define cuMemFree_v2 hipFree
+#define cuMemHostAlloc hipHostMalloc
+#define cuMemcpyHtoDAsync_v2 hipMemcpyHtoDAsync
+#define cuMemcpyDtoHAsync_v2 hipMemcpyDtoHAsync
+#define cuMemcpyDtoDAsync_v2 hipMemcpyDtoDAsync
+#define cuMemsetD8Async hipMemsetD8Async
+#define cuStreamCreate hipStreamCreateWithFlags
+#define cuStreamQuery hipStreamQuery
+#define cuEventCreate hipEventCreateWithFlags
+#define cuEventRecord hipEventRecord
+#define cuEventElapsedTime hipEventElapsedTime
+#define cuEventDestroy_v2 hipEventDestroy
+#endif
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -249,16 +271,28 @@ static void trace(const char *what, const char *more) {
 }
 
 int cuInit(unsigned flags) { return trace("init", getenv("CUDA_DEVICE_ORDER")), 0; }
+#ifdef AMD
+int hipDriverGetVersion(int *version) { return *version = 60443483, 0; }
+int hipSetDevice(int ordinal) { return trace("device", NULL), device = ordinal, 0; }
+const char *hipGetErrorName(int code) { return code == 2 ? "hipErrorOutOfMemory" : "hipError"; }
+const char *hipGetErrorString(int code) { return code == 2 ? "out of memory" : "error"; }
+#else
 int cuDriverGetVersion(int *version) { return *version = 13000, 0; }
-int cuDeviceGetCount(int *count) { return *count = gpus(), 0; }
-int cuDeviceGet(int *handle, int ordinal) { return *handle = ordinal, 0; }
-int cuDeviceGetUuid(unsigned char *uuid, int dev) { return memset(uuid, 0x10 + dev, 16), 0; }
-int cuDeviceGetPCIBusId(char *text, int size, int dev) { return snprintf(text, size, "0000:%02X:00.0", 16 + dev), 0; }
 int cuDevicePrimaryCtxRetain(void **context, int dev) {
     trace("context", NULL);
     return *context = (void *)(long)(dev + 1), 0;
 }
 int cuCtxSetCurrent(void *context) { return device = (int)(long)context - 1, 0; }
+int cuStreamWaitValue32_v2(stream *s, const void *at, unsigned value, unsigned flags) {
+    return put(s, (op){.kind = HOLD, .from = at, .value = (int)value, .size = device});
+}
+int cuGetErrorName(int code, const char **text) { return *text = code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR", 0; }
+int cuGetErrorString(int code, const char **text) { return *text = code == 2 ? "out of memory" : "error", 0; }
+#endif
+int cuDeviceGetCount(int *count) { return *count = gpus(), 0; }
+int cuDeviceGet(int *handle, int ordinal) { return *handle = ordinal, 0; }
+int cuDeviceGetUuid(unsigned char *uuid, int dev) { return memset(uuid, 0x10 + dev, 16), 0; }
+int cuDeviceGetPCIBusId(char *text, int size, int dev) { return snprintf(text, size, "0000:%02X:00.0", 16 + dev), 0; }
 int cuMemGetInfo_v2(size_t *free_, size_t *total) { return *free_ = *total = 1ul << 30, 0; }
 int cuMemAlloc_v2(void **pointer, size_t size) { return size > 1ul << 30 ? 2 : (*pointer = malloc(size), 0); }
 int cuMemFree_v2(void *pointer) { return free(pointer), 0; }
@@ -289,15 +323,10 @@ int cuStreamQuery(stream *s) {
     pthread_mutex_unlock(&s->lock);
     return busy ? 600 : 0;
 }
-int cuStreamWaitValue32_v2(stream *s, const void *at, unsigned value, unsigned flags) {
-    return put(s, (op){.kind = HOLD, .from = at, .value = (int)value, .size = device});
-}
 int cuEventCreate(event **made, unsigned flags) { return *made = calloc(1, sizeof(event)), 0; }
 int cuEventRecord(event *e, stream *s) { return put(s, (op){.kind = STAMP, .stamp = e}); }
 int cuEventElapsedTime(float *ms, event *a, event *b) { return *ms = (float)((b->at - a->at) * 1e3), 0; }
 int cuEventDestroy_v2(event *e) { return free(e), 0; }
-int cuGetErrorName(int code, const char **text) { return *text = code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR", 0; }
-int cuGetErrorString(int code, const char **text) { return *text = code == 2 ? "out of memory" : "error", 0; }
 
 int ncclGetVersion(int *version) { return *version = 22809, 0; }
 int ncclGetUniqueId(unique_id *id) {
