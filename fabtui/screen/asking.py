@@ -40,6 +40,11 @@ def retest(app: FabricApp, pairs: Sequence[tuple[Seat, Seat]]) -> None:
     if not wanted:
         app.tell("there is nothing to test between these two")
         return
+    nodes = {one_line(seat.node, 60): app.model.nodes.get(seat.node) for pair in pairs for seat in pair}
+    gone = [f"{name} is {record.state}" for name, record in nodes.items() if record is not None and record.state.gone]
+    if gone:
+        app.tell(f"cannot be tested: {', '.join(gone)}; a node is reached again by starting fabtui again", bad=True)
+        return
     app.tell("testing again: " + ", ".join(f"{one_line(a, 40)} > {one_line(b, 40)}" for a, b in wanted))
     _run(app, feed.retest(wanted), "retest")
 

@@ -88,6 +88,9 @@ class ConnectingView(VerticalScroll):
         super().__init__(self._text, id=id)
         self._glyphs = glyphs
         self._latest: LatestPreflight | None = None
+        #: What is shown, and the width that it is laid out for.
+        self._shown: tuple[Model, str] | None = None
+        self._width = 0
 
     @property
     def latest(self) -> LatestPreflight:
@@ -102,6 +105,7 @@ class ConnectingView(VerticalScroll):
         if model is None or not model.nodes:
             self._text.show(Content.assemble((f" starting {one_line(title, 60)}", MUTED)), layout=True)
             return
+        self._shown, self._width = (model, title), self.size.width
         width = max(len(one_line(name, 64)) for name in model.nodes)
         from fabtui.screen.preflight import short
 
@@ -119,6 +123,11 @@ class ConnectingView(VerticalScroll):
             for piece in wrapped(line, room, indent)
         ]
         self._text.show(Content("\n").join(contents), layout=True)
+
+    def on_resize(self) -> None:
+        """Lay out anew; what was hidden had no width until now."""
+        if self._shown is not None and self.size.width != self._width:
+            self.put(*self._shown)
 
     def _draw_again(self) -> None:
         from fabtui.screen.app import FabricApp

@@ -312,7 +312,9 @@ class LiveFeed:
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
         if name not in self._gone:
-            self._state(name, NodeState.LOST, lost.text)
+            self._state(
+                name, NodeState.LOST, lost.text, None if self._options.lab else f"ssh {shlex.quote(name)} uptime"
+            )
         if self._sweep is not None and (host := self._sweep.bed.hosts.get(name)) is not None:
             host.gone(f"{name} was lost: {lost.text}")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fabtui.fabric.events import Kind, event
 from fabtui.fabric.model import Model
 from fabtui.screen.app import FabricApp
 from tests.screen.conftest import Opened, screen_text
@@ -35,6 +36,26 @@ async def test_re_test_sweep_and_pause(opened: Opened) -> None:
         await pilot.pause(0.1)
         assert not feed.model.paused
         assert "space pause" in screen_text(app)
+
+
+async def test_a_pair_of_a_node_that_is_gone_is_not_promised_a_test(opened: Opened) -> None:
+    feed = FakeFeed(sweep_of_two().events)
+    async with opened(feed) as (app, pilot):
+        feed.play([event(Kind.NODE, node="n000", state="lost", text="Connection lost", time=feed.model.now)])
+        await pilot.press("r")
+        told = await notes(app, pilot)
+        assert "n000 is lost" in told
+        assert "testing again" not in told
+        assert feed.retested == []
+
+
+async def test_the_nodes_have_the_whole_width_when_they_are_shown_again(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(120, 40)) as (app, pilot):
+        await pilot.press("c")
+        await pilot.pause(0.1)
+        lines = [line.strip() for line in screen_text(app).splitlines()]
+        (at,) = [number for number, line in enumerate(lines) if line.startswith("• n000")]
+        assert lines[at + 1].startswith("• n001"), "what is said of a node stands on one line"
 
 
 async def test_a_pause_is_seen_while_a_sweep_runs(opened: Opened) -> None:

@@ -115,6 +115,7 @@ async def test_a_node_lost_in_the_middle_is_told_and_the_others_go_on() -> None:
     touched = {pair for pair in cells if "b" in pair[0] + pair[1]} | model.untested.keys()
     assert len(touched) == 18, "each pair with b is either measured, failed, or untested with a reason"
     assert model.nodes["b"].state == "lost"
+    assert model.nodes["b"].hint == "ssh b uptime", "whether it is up, and since when, is what is asked next"
     assert model.exit_code == 1
 
 
