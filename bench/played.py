@@ -19,24 +19,19 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from playednames import GPUS, NONCE, node_name
+
 from fabtui_probes import protocol
 from tests.unit.session.fakenodes import FakeLink, Script
 
 Message = dict[str, Any]
 Steps = Generator[Message, Message, None]
 
-NONCE = "played"
-GPUS = 8
 _RAW = (
     "NCCL INFO Channel 00/1 : {a}[{x}] -> {b}[{y}] [{role}] via NET/IB/{x}/GDRDMA\n"
     "NCCL_SOCKET_RETRY_CNT=5 NCCL_IB_TIMEOUT=17\n"
     "seconds: meet 0.00{meet}, init 0.{init:03d}, fill 0.003, first byte 0.049, data 0.{data:03d}, ping 0.02{ping}"
 )
-
-
-def node_name(number: int) -> str:
-    """Return the name of a played node."""
-    return f"n{number:03d}"
 
 
 def _packed(value: Message | bytes) -> str:

@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import cProfile
 import json
 import os
-import pstats
 import socket
 import subprocess
 import sys
@@ -23,11 +21,11 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from played import GPUS, NONCE, node_name
+from playednames import GPUS, NONCE, node_name
 
 import fabtui.nodes.asyncssh_link  # noqa: F401  (what a real controller has loaded counts)
 from fabtui.fabric.endpoint import Endpoint
@@ -39,6 +37,9 @@ from fabtui.nodes.link import Link
 from fabtui.nodes.pipe import BytePipe, Ending
 from fabtui.session.live import LiveFeed
 from fabtui.session.options import SessionOptions
+
+if TYPE_CHECKING:
+    import cProfile
 
 CASES = "64:full,256:full,1024:sampled"
 #: Nodes that one process plays.
@@ -116,7 +117,9 @@ class PlayedNodes:
 
 def resident() -> int:
     """Return the bytes of memory this process holds now."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
+    # Not by a Path, whose parts go through Python's table of names: asked this often, that grows.
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * _PAGE
 
 
 def rounds_of(endpoints: Sequence[Endpoint], mode: str) -> tuple[int, int]:
@@ -175,7 +178,12 @@ async def sweep(options: SessionOptions, opener: PlayedNodes, profile: cProfile.
 def run_case(count: int, mode: Any, layers: tuple[str, ...], profiled: bool) -> dict[str, Any]:
     """Run one case in this process."""
     nodes = count // GPUS
-    profile = cProfile.Profile() if profiled else None
+    profile = None
+    if profiled:
+        # Loaded here: what only this script needs is not to count as the controller's memory.
+        import cProfile
+
+        profile = cProfile.Profile()
     opener = PlayedNodes(nodes)
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -191,6 +199,8 @@ def run_case(count: int, mode: Any, layers: tuple[str, ...], profiled: bool) -> 
     finally:
         opener.close()
     if profile is not None:
+        import pstats
+
         stats = pstats.Stats(profile, stream=sys.stderr)
         stats.sort_stats("tottime").print_stats(28)
     endpoints = [Endpoint(n, node_name(n // GPUS), n % GPUS, kind="gpu", nic=f"mlx5_{n % GPUS}") for n in range(count)]

@@ -18,6 +18,7 @@ from fabtui.fabric.outcome import exit_code
 from fabtui.fabric.text import one_line
 from fabtui.nodes.link import Link, NodeUnreachable
 from fabtui.session import ownprobes
+from fabtui.session.heap import share_heap
 from fabtui.session.journal import Journal
 from fabtui.session.looks import INVENTORY_DEADLINE, inventory_args
 from fabtui.session.options import SessionOptions
@@ -174,6 +175,8 @@ class LiveFeed:
     # -- the life of the session --------------------------------------------------------------------------------------
 
     async def _live(self) -> None:
+        # Before the first thread: one that has a heap keeps it.
+        share_heap()
         pumping = asyncio.create_task(self._pump.run())
         try:
             async with contextlib.AsyncExitStack() as stack:
@@ -251,17 +254,9 @@ class LiveFeed:
         return await stack.enter_async_context(reach), faults
 
     def _start(self) -> None:
-        self._pump.emit(
-            event(
-                Kind.START,
-                format=FORMAT,
-                version=__version__,
-                nodes=self._order,
-                options=self._options.recorded(),
-                lab=self._options.lab,
-                faults=list(self._options.lab_faults),
-            )
-        )
+        asked = self._options
+        told = {"nodes": self._order, "options": asked.recorded(), "lab": asked.lab, "faults": list(asked.lab_faults)}
+        self._pump.emit(event(Kind.START, format=FORMAT, version=__version__, **told))
 
     async def _leave(self) -> None:
         if self._sweep is not None:

@@ -1,0 +1,12 @@
+"""What the played nodes and those who ask them agree on."""
+
+from __future__ import annotations
+
+NONCE = "played"
+#: GPUs of each node.
+GPUS = 8
+
+
+def node_name(number: int) -> str:
+    """Return the name of a played node."""
+    return f"n{number:03d}"
