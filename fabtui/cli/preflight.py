@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from fabtui.cli.arguments import add_config_argument, add_node_arguments
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from fabtui.diagnosis.baseline import Compared, Earlier
     from fabtui.diagnosis.preflight import Preflight
     from fabtui.fabric.model import Model
@@ -128,24 +130,29 @@ async def _session(
     progress.end()
     found = preflight(feed.model)
     changed = None if earlier is None else compare(earlier, found.table)
-    written = _write(feed.model, found, outputs)
-    if _STDOUT not in [given.get(name) for name in _FORMATS]:
-        sys.stdout.write(_text(feed.model, found, changed, given))
-        for line in [*written, *([recording_line(options.record, feed)] if options.record else [])]:
-            print(line)
-    sys.stdout.flush()
+    lines: list[str] = []
+    try:
+        lines += _write(feed.model, found, outputs)
+    finally:
+        # Also where a file cannot be written, or nobody reads what is told.
+        if _STDOUT not in [given.get(name) for name in _FORMATS]:
+            lines += [recording_line(options.record, feed)] if options.record else []
+            sys.stdout.write(_text(feed.model, found, changed, given))
+            sys.stdout.writelines(f"{line}\n" for line in lines)
+        sys.stdout.flush()
     if interrupted is not None:
         print(f"fabtui: interrupted by {interrupted.name}; the above is what was known by then", file=sys.stderr)
         return 128 + interrupted.value
     return FOUND if changed is not None and changed.any else found.exit_code
 
 
-def _write(model: Model, found: Preflight, outputs: dict[str, Path | None]) -> list[str]:
+def _write(model: Model, found: Preflight, outputs: dict[str, Path | None]) -> Iterator[str]:
+    """Write what was asked for, and yield a line for each file that is written."""
     from fabtui.export.atomic import write_atomically
     from fabtui.export.preflight import csv_text, json_text
     from fabtui.fabric.errors import InputError
 
-    lines = []
+    problems = []
     for name, path in outputs.items():
         text = json_text(model, found) if name == "json" else csv_text(found)
         if path is None:
@@ -155,9 +162,11 @@ def _write(model: Model, found: Preflight, outputs: dict[str, Path | None]) -> l
         try:
             write_atomically(path, lambda file, data=data: file.write(data))  # type: ignore[misc]
         except OSError as error:
-            raise InputError(f"cannot write {path}: {error.strerror}") from None
-        lines.append(f"wrote {path}")
-    return lines
+            problems.append(f"cannot write {path}: {error.strerror}")
+        else:
+            yield f"wrote {path}"
+    if problems:
+        raise InputError("; ".join(problems))
 
 
 def _text(model: Model, found: Preflight, changed: Compared | None, given: dict[str, Any]) -> str:

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from typing import TYPE_CHECKING, TextIO
 
 from fabtui.fabric.events import NodeState
+from fabtui.fabric.nodeset import count
 from fabtui.fabric.text import one_line
 
 if TYPE_CHECKING:
+    from fabtui.fabric.records import LogLine
     from fabtui.session.feed import Feed
 
 #: Seconds between two drawings of the live line.
 _FRAME = 0.1
 _CLEAR = "\r\x1b[K"
 _SHOWN_LEVELS = ("notice", "warning", "error")
+
+
+def _of_node(entry: LogLine) -> str:
+    """Return what begins a line about a node; nothing where its text names it."""
+    return f"{entry.node}: " if entry.node and entry.node not in re.findall(r"[\w.-]+", entry.text) else ""
 
 
 class Progress:
@@ -84,11 +92,14 @@ class Progress:
         at_latest = sum(1 for entry in fresh if entry.time == latest)
         self._seen_at_that_time = at_latest + (self._seen_at_that_time if latest == self._logged else 0)
         self._logged = latest
-        return [
-            one_line(f"{entry.level}: {f'{entry.node}: ' if entry.node else ''}{entry.text}", 300)
-            for entry in fresh
-            if entry.level in _SHOWN_LEVELS
-        ]
+        shown = [entry for entry in fresh if entry.level in _SHOWN_LEVELS and not self._told_as_state(entry)]
+        return [one_line(f"{entry.level}: {_of_node(entry)}{entry.text}", 300) for entry in shown]
+
+    def _told_as_state(self, entry: LogLine) -> bool:
+        """Say whether a line of the log is why a node went, which the line of its state tells."""
+        assert self._feed is not None
+        record = self._feed.model.nodes.get(entry.node or "")
+        return record is not None and record.state.gone and entry.level == "error" and entry.text == record.text
 
     def _steps(self) -> list[str]:
         assert self._feed is not None
@@ -96,7 +107,7 @@ class Progress:
         if phase.name == self._phase:
             return []
         self._phase = phase.name
-        return [f"{phase.name}: {phase.total} tests" if phase.total else phase.name]
+        return [f"{phase.name}: {count(phase.total, 'test')}" if phase.total else phase.name]
 
     def _line(self) -> str:
         assert self._feed is not None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from fabtui.fabric.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from fabtui.cli.request import Request
@@ -21,24 +22,24 @@ def recording_line(path: Path, feed: LiveFeed) -> str:
     return f"NOT WHOLLY RECORDED ({feed.recording_stopped}): {path} has what came before"
 
 
-def write_outputs(model: Model, request: Request) -> list[str]:
-    """Write the files of a request; returns a line for each.
+def write_outputs(model: Model, request: Request) -> Iterator[str]:
+    """Write the files of a request, and yield a line for each that is written.
 
     Raises:
         InputError: One of them cannot be written any more (disk full); the others are.
     """
-    lines = []
     problems = []
     for path, write in ((request.csv, _csv), (request.json, _json), (request.table, _table)):
         if path is None:
             continue
         try:
-            lines.append(f"wrote {path}{write(model, path)}")
+            line = f"wrote {path}{write(model, path)}"
         except OSError as error:
             problems.append(f"cannot write {path}: {error.strerror}")
+        else:
+            yield line
     if problems:
         raise InputError("; ".join(problems))
-    return lines
 
 
 def _csv(model: Model, path: Path) -> str:

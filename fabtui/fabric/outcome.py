@@ -44,6 +44,15 @@ def untested_reasons(model: Model) -> dict[str, list[tuple[str, str]]]:
     return found
 
 
+def _too_few(model: Model) -> str:
+    """Say why there was nothing to measure, where that is because all tests take two."""
+    if len(model.nodes) != 1 or any(record.state.gone for record in model.nodes.values()):
+        return ""
+    if wants_endpoints(model):
+        return ": there is one endpoint, and a test takes two" if len(model.endpoints) == 1 else ""
+    return ": there is one node, and pings go from node to node"
+
+
 def not_tested(model: Model) -> list[str]:
     """Return what was wanted and could not be tested, a line each; empty when all was."""
     lines: list[str] = []
@@ -73,5 +82,5 @@ def not_tested(model: Model) -> list[str]:
     wants_tests = wants_ends or any(probe in ("ping", "udp") for probe in probes)
     measured = any(counts.get(verdict) for verdict in Verdict if verdict is not Verdict.SKIPPED)
     if not measured and (wants_tests or not looked):
-        lines.append("nothing was measured")
+        lines.append(f"nothing was measured{_too_few(model)}")
     return lines

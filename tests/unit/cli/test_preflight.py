@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import re
@@ -70,6 +71,28 @@ def test_json_and_csv_hold_everything(
     rows = list(csv.DictReader(io.StringIO((tmp_path / "facts.csv").read_text())))
     (odd,) = [row for row in rows if row["verdict"]]
     assert (odd["node"], odd["fact"], odd["value"], odd["unit"]) == ("n062", "memlock", "65536", "B")
+
+
+def test_what_was_found_is_told_also_when_a_file_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from fabtui.export import atomic
+
+    real = atomic.write_atomically
+
+    def full(path: Path, write: Any) -> None:
+        if path.name == "facts.json":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(path, write)
+
+    monkeypatch.setattr(atomic, "write_atomically", full)
+    play(monkeypatch, nodes := FakeNodes(script()))
+    table = tmp_path / "facts.csv"
+    assert preflight(nodes, "--json", str(tmp_path / "facts.json"), "--csv", str(table)) == 2
+    told = capsys.readouterr()
+    assert told.out.startswith("preflight: 4 nodes looked at, nothing found\n")
+    assert f"wrote {table}" in told.out
+    assert "No space left on device" in told.err
 
 
 @pytest.mark.parametrize("kind", ["json", "recording"])

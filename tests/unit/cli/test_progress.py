@@ -122,6 +122,21 @@ def test_each_line_of_the_log_is_shown_once(make_model: Maker) -> None:
     assert shown == [f"error: line {number}" for number in range(6)]
 
 
+def test_nothing_is_said_twice_of_a_node(make_model: Maker) -> None:
+    maker = make_model().start(["n0"]).add("node", node="n0", state="failed", text="refused", hint="is sshd up?")
+    maker.add("log", level="error", node="n0", text="refused")
+    maker.add("log", level="error", node="n0", text="something else")
+    maker.add("log", level="warning", node="n0", text="the rank host of n0 ended")
+    maker.add("phase", name="ping again", total=1)
+    assert played(maker, io.StringIO()).splitlines() == [
+        "start",
+        "n0: failed: refused (next: is sshd up?)",
+        "error: n0: something else",
+        "warning: the rank host of n0 ended",
+        "ping again: 1 test",
+    ]
+
+
 def test_hostile_text_is_cleaned(make_model: Maker) -> None:
     maker = make_model().start(["n0"]).add("node", node="n0", state="failed", text="\x1b]0;x\x07\nsecond\x9b2J")
     maker.add("log", level="error", node="n0", text="\x1b[2J\u202e\nthird")

@@ -168,6 +168,20 @@ def test_a_recording_that_stopped_is_told_also_when_a_file_cannot_be_written(
     assert "cannot write" in told.err
 
 
+def test_what_is_written_is_told_also_when_another_file_cannot_be(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("fabtui.export.json.write_json", full)
+    files = ("--csv", str(tmp_path / "a.csv"), "--json", str(tmp_path / "a.json"))
+    assert run(monkeypatch, FakeNodes(Script({"a": 2})), "--probes", "p2p", *files) == 2
+    told = capsys.readouterr()
+    assert f"wrote {tmp_path / 'a.csv'}" in told.out
+    assert "No space left on device" in told.err
+
+
 def test_watching_finds_what_breaks_after_the_sweep(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
