@@ -20,6 +20,7 @@ from fabtui.diagnosis.ports import PortNotes
 from fabtui.diagnosis.preflight import preflight_causes
 from fabtui.diagnosis.reports import Cause
 from fabtui.diagnosis.survey import DEAD, Pair, Survey, Tally
+from fabtui.diagnosis.wholes import wholes
 from fabtui.fabric.endpoint import WITHIN_RAIL, Endpoint, PairClass
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
@@ -78,6 +79,7 @@ class _Search:
 
     def run(self) -> list[Cause]:
         self._gone()
+        self._wholes()
         self._rails()
         self._nodes()
         self._endpoints()
@@ -100,7 +102,7 @@ class _Search:
         self.found.clear()
         if not isolated:
             self._rails()
-        for look in (self._nodes, self._endpoints, self._node_pairs, self._singles, self._slow):
+        for look in (self._wholes, self._nodes, self._endpoints, self._node_pairs, self._singles, self._slow):
             look()
         return sorted(self.found, key=lambda one: -len(one.cells))
 
@@ -167,6 +169,11 @@ class _Search:
             title = f"{one_line(record.name, 64)} {record.state}"
             self._tell(title, mine, [one_line(record.text, 300)], hint, _MOST_OF_ALL)
 
+    def _wholes(self) -> None:
+        for one in wholes(self.tally, self.left):
+            commands = self._way(one.cells) if one.node is None else node_commands(self.model, one.node)
+            self._tell(one.title, one.cells, self._errors(one.cells), commands)
+
     def _rails(self) -> None:
         if not self._isolated():
             for one in crossings(self.model, self.tally, self.left):
@@ -189,8 +196,7 @@ class _Search:
         return True
 
     def _way(self, cells: Iterable[Pair]) -> list[str]:
-        pair = min(cells)
-        return pair_commands(self.model, *pair)
+        return pair_commands(self.model, *min(cells))
 
     def _dead_off(self, end: str) -> bool:
         tested = self.tally.tested[end, True]
@@ -219,18 +225,14 @@ class _Search:
                 continue
             if everywhere == tested and self.tally.tested[name, False]:
                 what = "look at the GPU" if endpoint.kind == "gpu" else "look at its process"
-                others = self._others(cells, name)
-                title = f"{name} fails with all {others} others: {what}"
+                others = {end for pair in self.at[name] for end in pair}
+                title = f"{name} fails with all {len(others) - 1} others: {what}"
                 self._tell(title, cells, self._errors(cells), within_commands(self.model, endpoint)[1:])
             elif self._dead_off(name) and (off := {pair for pair in cells if self._is_off(pair)}):
                 nic = f": look at its NIC{f' {one_line(endpoint.nic, 40)}' if endpoint.nic else ''}"
                 self._tell(
                     f"{name} reaches no other node{nic}", off, self._errors(off), nic_commands(self.model, endpoint)
                 )
-
-    @staticmethod
-    def _others(cells: Iterable[Pair], name: str) -> int:
-        return len({end for pair in cells for end in pair} - {name})
 
     def _node_pairs(self) -> None:
         by_nodes: dict[Pair, set[Pair]] = defaultdict(set)

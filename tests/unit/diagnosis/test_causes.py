@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.diagnosis.causes import Cause, causes_of
+from fabtui.diagnosis.causes import Cause, causes_of, pair_causes
 from fabtui.diagnosis.nextsteps import by_fabtui, by_hand, pair_commands
 from fabtui.diagnosis.survey import Survey
 from fabtui.fabric.events import Kind, NodeState, event
@@ -99,6 +99,26 @@ def test_a_dead_gpu_a_dead_nic_and_a_dead_way_are_told_apart() -> None:
     assert len(cells) == len(set(cells)), "no cell is explained twice"
     model = fabric("abc", 4, dead_if(dead))
     assert set(cells) == set(Survey(model).finish().bad), "and all are explained"
+
+
+def test_where_nothing_passes_at_all_no_endpoint_is_blamed() -> None:
+    model = fabric("ab", 4, dead_if(lambda s, d: True))
+    (one,) = causes_of(model)
+    assert (one.title, len(one.cells)) == ("all 56 pairs fail: look at what they have in common", 56)
+    assert one.evidence[0].startswith("connect: timed out")
+    assert one.next[0] == "ssh a nvidia-smi topo -p2p n"
+    assert titles(pair_causes(model)) == titles([one])
+    assert [title for title, _ in titles(causes_of(fabric("ab", 1, dead_if(lambda s, d: True))))] == [
+        "a:0 - b:0 timeout"
+    ]
+
+
+def test_a_node_with_which_nothing_passes_is_one_cause() -> None:
+    found = causes_of(fabric("ab", 4, dead_if(lambda s, d: "b" in (s[0], d[0]))))
+    assert titles(found) == [("b fails with all others, and within itself", 44)]
+    found = causes_of(fabric("abc", 4, dead_if(lambda s, d: "b" in (s[0], d[0]) or "a:0" in (s, d))))
+    assert titles(found)[0] == ("b fails with all others, and within itself", 76)
+    assert titles(found)[1][0] == "a:0 fails with all 11 others: look at the GPU", "also those that are explained"
 
 
 def test_a_node_that_reaches_no_other_is_one_cause() -> None:
