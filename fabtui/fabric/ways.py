@@ -183,6 +183,8 @@ class PairList:
         if len(self._parts[-1]) == 3 * _PART:
             # Each brings two new names at most.
             wide = len(self._names) + 2 * _PART >= _SHORT
+            full = self._parts[-1]
+            self._parts[-1] = array(narrowest(max(full)), full)
             self._parts.append(array("I" if wide else "H"))
         self._parts[-1].extend((_LAYER_NUMBER[layer], self._names.number(src), self._names.number(dst)))
 

@@ -48,11 +48,14 @@ class Journal:
         Raises:
             OSError: The file cannot be written (disk full).
         """
-        text = "".join(json.dumps(event, separators=(",", ":"), ensure_ascii=False) + "\n" for event in events)
-        data = self._packer.compress(text.encode("utf-8", "backslashreplace"))
-        self._write(data + self._packer.flush(zlib.Z_SYNC_FLUSH))
+        packed = bytearray()
+        # One by one: the text of a large batch as a whole would be in memory several times.
+        for event in events:
+            text = json.dumps(event, separators=(",", ":"), ensure_ascii=False) + "\n"
+            packed += self._packer.compress(text.encode("utf-8", "backslashreplace"))
+        self._write(packed + self._packer.flush(zlib.Z_SYNC_FLUSH))
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes | bytearray) -> None:
         view = memoryview(data)
         while view:
             view = view[os.write(self._fd, view) :]
