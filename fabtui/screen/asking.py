@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fabtui.screen.app import FabricApp
     from fabtui.session.feed import Feed
 
-_NO_TEST = "a recording cannot be tested again"
+_NO_TEST = "what comes from a file cannot be tested again"
 
 
 def testable(app: FabricApp) -> Feed | None:

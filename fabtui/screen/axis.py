@@ -20,7 +20,7 @@ class Seat:
 
     Attributes:
         node: The node's name as the model has it.
-        label: The node's name fit for drawing: each character one cell wide.
+        label: The node's name fit for drawing: each character one cell wide, without a domain that all have in common.
         index: The endpoint's index on its node as text; ``-`` where the node has no endpoint.
         number: The endpoint's number, or None where the node has no endpoint (yet).
         first: Whether it is the first of its node.
@@ -46,6 +46,28 @@ def fit_text(text: str, limit: int = _NAME_LIMIT) -> str:
     if cleaned.isascii():
         return cleaned
     return "".join(character if cell_len(character) == 1 else "?" for character in cleaned)
+
+
+def common_domain(names: Iterable[str]) -> str:
+    """Return the domain that all of several names of nodes end in, with its first dot; "" where there is none.
+
+    What all names have in common tells nothing, and what tells them apart has to be seen.
+    """
+    # The first part of a name is its own.
+    parts = [name.split(".") for name in dict.fromkeys(names)]
+    common: list[str] = []
+    for at in zip(*(reversed(one[1:]) for one in parts), strict=False):
+        if len(parts) < 2 or len(set(at)) > 1:
+            break
+        common.insert(0, at[0])
+    # Addresses may end alike as well.
+    has_letters = any(character.isalpha() for part in common for character in part)
+    return "." + ".".join(common) if has_letters and all(one[0] for one in parts) else ""
+
+
+def without(domain: str, text: str) -> str:
+    """Return a text in which names of nodes stand without their common domain; not for what is to be typed."""
+    return text.replace(domain, "") if domain else text
 
 
 class Axis:
@@ -74,10 +96,11 @@ class Axis:
         seats: list[Seat] = []
         names = list(model.nodes)
         names.extend(dict.fromkeys(e.node for e in model.endpoints if e.node not in model.nodes))
+        domain = common_domain(names)
         for node in names:
             record = model.nodes.get(node)
             gone = record is not None and record.state.gone
-            label = fit_text(node)
+            label = fit_text(node.removesuffix(domain))
             first = True
             for endpoint in model.endpoints_of(node):
                 index = "-" if endpoint.kind == "none" else str(endpoint.index)

@@ -12,6 +12,7 @@ from fabtui.fabric.endpoint import PairClass
 from fabtui.fabric.measurement import Layer
 from fabtui.fabric.model import Model
 from fabtui.fabric.text import one_line
+from fabtui.screen.axis import common_domain, without
 from fabtui.screen.levels import LOWER_IS_BETTER, Glyphs, full_number
 from fabtui.screen.words import CLASS_WORDS, MUTED, Part, plain
 from fabtui.screen.wrapping import Lines, between, stacked
@@ -51,6 +52,11 @@ class Findings:
         #: How many pairs of each class are bad.
         self.bad: Counter[PairClass] = Counter()
         self.known = False
+
+    @property
+    def model(self) -> Model:
+        """What is known."""
+        return self._model
 
     @property
     def tally(self) -> Tally:
@@ -128,8 +134,9 @@ def finding_lines(found: Findings, pair: tuple[str, str] | None, width: int, hei
         return [[(found.none_text, MUTED)]]
     # No more than that many can have a line.
     listed = list(enumerate(found.found[: max(1, height)], 1))
+    domain = common_domain(found.model.nodes)
     for evidence in range(_EVIDENCE, -1, -1):
-        blocks = [_block(number, one, pair, width, evidence, glyphs) for number, one in listed]
+        blocks = [_block(number, one, pair, domain, width, evidence, glyphs) for number, one in listed]
         if sum(map(len, blocks)) <= height:
             break
     lines: Lines = []
@@ -141,11 +148,14 @@ def finding_lines(found: Findings, pair: tuple[str, str] | None, width: int, hei
     return lines
 
 
-def _block(number: int, one: Cause, pair: tuple[str, str] | None, width: int, evidence: int, glyphs: Glyphs) -> Lines:
+def _block(
+    number: int, one: Cause, pair: tuple[str, str] | None, domain: str, width: int, evidence: int, glyphs: Glyphs
+) -> Lines:
     """Return the lines of a finding: its title with how many cells it has, and a few lines of what says so."""
     style = _STYLES[one.verdict]
     here = pair is not None and pair in one.cells
-    head: list[Part] = [(f"{number}", f"{style} reverse" if here else style), (" ", ""), (one_line(one.title, 300), "")]
+    title = one_line(without(domain, one.title), 300)
+    head: list[Part] = [(f"{number}", f"{style} reverse" if here else style), (" ", ""), (title, "")]
     count: list[Part] = [(one.count_text, MUTED)]
     lines: Lines = [between(head, count, width, glyphs.ellipsis)]
     if len(plain(head)) + len(one.count_text) + 1 > width:
@@ -153,7 +163,8 @@ def _block(number: int, one: Cause, pair: tuple[str, str] | None, width: int, ev
         if len(plain(lines[-1])) + len(one.count_text) + 1 > width:
             lines.append([])
         lines[-1] = between(lines[-1], count, width, glyphs.ellipsis)
-    told = stacked([[(f"  {one_line(text, 400)}", MUTED)] for text in one.evidence], width, 2)
+    said = (one_line(without(domain, text), 400) for text in one.evidence)
+    told = stacked([[(f"  {text}", MUTED)] for text in said], width, 2)
     if 0 < evidence < len(told):
         # That there is more has to show: half a sentence may say the opposite of the whole.
         text = plain(told[evidence - 1])[: width - 2].rstrip()

@@ -10,7 +10,7 @@ from fabtui.fabric.facts import shown
 from fabtui.fabric.measurement import Layer, worst
 from fabtui.fabric.model import Model, NodeRecord
 from fabtui.fabric.text import one_line
-from fabtui.screen.axis import fit_text
+from fabtui.screen.axis import common_domain, fit_text
 from fabtui.screen.detail import Lines, section
 from fabtui.screen.levels import Glyphs, slot_of
 from fabtui.screen.strip import cells_strip, merged
@@ -54,7 +54,8 @@ def row_lines(model: Model, record: NodeRecord, width: int, glyphs: Glyphs) -> L
 def _heads(others: list[Endpoint]) -> str:
     """Return the names of the nodes over their cells, cut from the left as they differ at their ends."""
     counts = Counter(end.node for end in others)
-    return " ".join(f"{fit_text(node, 40)[-count:]:<{count}}" for node, count in counts.items())
+    domain = common_domain(counts)
+    return " ".join(f"{fit_text(node.removesuffix(domain))[-count:]:<{count}}" for node, count in counts.items())
 
 
 def _name(end: Endpoint) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model, NodeRecord
 from fabtui.fabric.text import one_line
-from fabtui.screen.axis import Seat
+from fabtui.screen.axis import Seat, common_domain, without
 from fabtui.screen.levels import Glyphs, Slot, bytes_text
 from fabtui.screen.words import (
     CLASS_WORDS,
@@ -126,7 +126,7 @@ def panel_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs, now: f
     lines.extend([(note, "$warning")] for note in what_looks_told(model, source, target))
     told = what_partners_told(model, source, target)
     if told:
-        lines.append([(told, "$accent")])
+        lines.append([(without(common_domain(model.nodes), told), "$accent")])
     why = why_untested(model, source, target, now)
     if why:
         lines.append([(why, "$warning")])
@@ -239,14 +239,19 @@ def status_parts(model: Model, layer: Layer, source: Seat, target: Seat, glyphs:
     return parts
 
 
+def _whole_name(source: Seat, target: Seat) -> str:
+    """Return what a pair is called where there is no lack of room, with the domains of its nodes."""
+    return one_line(f"{source.node}:{source.index} > {target.node}:{target.index}", 300)
+
+
 def summary_text(model: Model, source: Seat, target: Seat) -> str:
     """Return a pair as plain text, fit for a mail or a ticket."""
-    lines = [f"{pair_name(source, target)}"]
+    lines = [_whole_name(source, target)]
     why = why_untested(model, source, target)
     if why:
         lines.append(f"  {why}")
     for here, there, title in ((source, target, "there"), (target, source, "back")):
-        lines.append(f"{title}: {pair_name(here, there)}")
+        lines.append(f"{title}: {_whole_name(here, there)}")
         lines += [f"  {note}" for note in what_looks_told(model, here, there)]
         told = what_partners_told(model, here, there)
         lines += [f"  {told}"] if told else []

@@ -50,7 +50,9 @@ def panel_content(
     if block is not None:
         pair += [[(block_name(main.scope, *block), "bold $accent")]]
         pair += [*stacked([block_parts(main.scope, *block, glyphs)], width, 0), []]
-    pair += [[(pair_name(*seats), "bold $accent")]]
+    name = pair_name(*seats)
+    lines = [name] if len(name) <= width else [f"{seats[0].name} >", f"  {seats[1].name}"]
+    pair += [[(line, "bold $accent")] for line in lines]
     pair += stacked(panel_lines(model, *seats, glyphs, app.now()), width, 8)
     most = max(6, int(height * _PAIR_SHARE))
     pair, more = pair[:most], pair[most:]

@@ -42,6 +42,27 @@ async def test_values_stand_under_their_endpoints(opened: Opened) -> None:
         assert "12.4!" in lines[3]
 
 
+async def test_nodes_are_told_apart_by_what_their_names_do_not_have_in_common(opened: Opened) -> None:
+    nodes = ["gpu-rack07-0017.cluster.example.org", "gpu-rack07-0018.cluster.example.org"]
+    story = Story(nodes, 4)
+    for node in nodes:
+        story.connect(node)
+    story.endpoints(*nodes)
+    story.phase("p2p", 56)
+    async with opened(FakeFeed(story.events), size=(120, 40)) as (app, pilot):
+        await pilot.pause(0.1)
+        lines = lines_of(app.main.grid)
+        assert "rack07-0017" in lines[0]
+        assert "rack07-0018" in lines[0]
+        rows = [line.split()[0] for line in lines if " 0 " in line[:20]]
+        assert [row[-4:] for row in rows] == ["0017", "0018"]
+        panel = [line.partition("▏")[2].strip() for line in screen_text(app).splitlines() if "▏" in line]
+        assert panel[:2] == ["gpu-rack07-0017:0 > gpu-rack07-0017:1", "untested"]
+        await pilot.press("minus")
+        await pilot.pause(0.1)
+        assert "gpu-rack07-0017" in screen_text(app)
+
+
 async def test_what_is_drawn_is_what_the_model_says(opened: Opened) -> None:
     """Every cell of every layer, fast path and all, against the model asked cell by cell."""
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.screen.axis import Axis, Seat
+from fabtui.screen.axis import Axis, Seat, common_domain
 from fabtui.screen.gridlayout import NUMBER_WIDTH, lay_out, scrolled, squeeze
 
 
@@ -52,6 +52,17 @@ def test_scrolling_keeps_the_cursor_in_sight_and_moves_little(first: int, cursor
         assert now <= cursor < now + fit
     if first <= cursor < first + fit and first + fit <= size:
         assert now == first
+
+
+def test_what_all_names_end_in_is_left_out() -> None:
+    assert common_domain(["a1.rack.example.org", "b1.rack.example.org"]) == ".rack.example.org"
+    assert common_domain(["a.x.example.org", "b.y.example.org"]) == ".example.org"
+    assert common_domain(["a.example.org", "b"]) == ""
+    assert common_domain(["example.org", "a.example.org"]) == ".org"
+    assert common_domain([".example.org", "a.example.org"]) == ""
+    assert common_domain(["a.example.org"]) == ""
+    assert common_domain(["10.0.0.5", "10.1.0.5"]) == "", "an address is told whole"
+    assert common_domain([]) == ""
 
 
 def test_long_names_keep_their_end() -> None:
