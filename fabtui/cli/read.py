@@ -75,16 +75,23 @@ def execute(args: argparse.Namespace) -> int:
     for number, source in enumerate(sources(files)):
         result = read(source, kind)
         known = known and result.known
-        if "json" in args:
-            _print_json(result)
-        elif "open" not in args:
-            _print_text(result, number, plain="ascii" in args or not _unicode())
+        if csv is None:
+            _show(result, number, args)
         if keep:
             results.append(result)
     if keep:
         _check_comparable(results)
     if csv is not None:
-        known = _export(results, csv, "json" in args) and known
+        written: list[str] = []
+        try:
+            # Before anything is printed: whoever reads that may go away at any time.
+            written = _export(results, csv)
+        finally:
+            for number, result in enumerate(results):
+                _show(result, number, args)
+        known = known and bool(written)
+        for line in written:
+            print(line, file=sys.stderr if "json" in args else sys.stdout)
     if "open" in args:
         return _open(results, args)
     return 0 if known else NOT_KNOWN
@@ -100,6 +107,13 @@ def _list() -> int:
         print(f"{mark} {name:<{width}}  {formats()[name].title}")
     print("* has measurements: --csv and --open take it")
     return 0
+
+
+def _show(result: Result, number: int, args: argparse.Namespace) -> None:
+    if "json" in args:
+        _print_json(result)
+    elif "open" not in args:
+        _print_text(result, number, plain="ascii" in args or not _unicode())
 
 
 def _print_json(result: Result) -> None:
@@ -141,8 +155,8 @@ def _check_comparable(results: list[Result]) -> None:
         )
 
 
-def _export(results: list[Result], csv: Any, quiet: bool) -> bool:
-    """Write the measurements; says whether there were any."""
+def _export(results: list[Result], csv: Any) -> list[str]:
+    """Write the measurements; returns what to tell of that, nothing where there were none."""
     from fabtui.cli.request import Request
     from fabtui.cli.written import write_outputs
     from fabtui.reading.as_model import model
@@ -151,10 +165,8 @@ def _export(results: list[Result], csv: Any, quiet: bool) -> bool:
     found = model(results)
     if not any(True for _ in found.measurements()):
         print(f"fabtui: nothing to export: {_why_not(results)}", file=sys.stderr)
-        return False
-    for line in write_outputs(found, Request(SessionOptions(), csv, None)):
-        print(line, file=sys.stderr if quiet else sys.stdout)
-    return True
+        return []
+    return list(write_outputs(found, Request(SessionOptions(), csv, None)))
 
 
 def _why_not(results: list[Result]) -> str:

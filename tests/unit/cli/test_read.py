@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from fabtui import load_snapshot
 from fabtui.cli import main as entry
+from fabtui.cli import read
 from fabtui.cli.layout import Layout
 from fabtui.reading.matrix import matrix
 from tests.unit.reading.test_as_model import CUDA
@@ -53,6 +55,18 @@ def test_units_are_those_of_what_is_there(tmp_path: Path, capsys: Out) -> None:
     units = json.loads(capsys.readouterr().out)["units"]
     assert units["rtt_avg"] == "ms"
     assert "rtt" not in units
+
+
+def test_a_reader_that_goes_away_does_not_cost_the_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stdout", Gone())
+    csv = tmp_path / "out.csv"
+    with pytest.raises(BrokenPipeError):
+        read.execute(argparse.Namespace(files=[put(tmp_path / "n060.txt", CUDA)], csv=str(csv)))
+    assert len(load_snapshot(csv)) == 8
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:
