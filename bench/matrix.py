@@ -138,17 +138,14 @@ def rank_host(gpus: list[str], size: int) -> Found:
             raise RuntimeError(c.of("failed")[0]["error"])
         found["version"] = c.of("ready")[0]["version"]
         found["ready"] = time.monotonic() - began
-        told = c.of("ready")[0]["seconds"]
-        found["parts"] = ", ".join(
-            f"{name} {told[name]:.2f} s" for name in ("driver", "nccl", "contexts") if name in told
-        )
+        found["parts"] = laps(c.of("ready")[0]["seconds"], "driver", "nccl", "contexts")
         rounds = [turned for one in circle_rounds(count) for turned in (one, [(b, a) for a, b in one])]
         # As a session does it: half the messages of a pair test.
         c.world(1, ranks, rounds, bytes=size, iters=10, warmup=2, deadline=DEADLINE)
         c.until(lambda: len(c.of("free", id=1)) == count, 2 * DEADLINE + 10)
         reports = c.of("worlded", id=1)
         parts = {name: max(m["seconds"][name] for m in reports) for name in ("init", "connect", "rounds")}
-        found["parts"] += "; world: " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in parts.items())
+        found["parts"] += f"; world: {laps(parts, *parts)}"
         found["world"] = max((m["came"] for m in reports), default=0.0) - began
         found["world_ok"] = sum(row[4] is True for m in reports for row in m["rows"])
         c.hosts["n0"].send({"op": "rest", "id": 2})
@@ -287,6 +284,10 @@ def ratio(a: float | None, b: float | None) -> float | None:
     return a / b if a is not None and b else None
 
 
+def laps(told: dict[str, float], *names: str) -> str:
+    return ", ".join(f"{name} {told[name]:.2f} s" for name in names if name in told)
+
+
 def median(ones: list[Found], name: str) -> float | None:
     values = [one[name] for one in ones if name in one]
     return statistics.median(values) if values else None
@@ -302,8 +303,7 @@ def show(found: Found) -> None:
     for one in found["floors"]:
         row("floor", one.get("seconds"), one.get("error", "CUDA contexts alone"))
     alone = found["nccl_alone"]
-    steps = alone.get("steps", {})
-    text = ", ".join(f"{name} {steps[name]:.2f} s" for name in ("contexts", "init", "connect") if name in steps)
+    text = laps(alone.get("steps", {}), "contexts", "init", "connect")
     row("NCCL alone", alone.get("seconds"), alone.get("error", text))
     for name, one in (*(("rank host", one) for one in hosts), ("fabtui run", whole)):
         if "error" in one:

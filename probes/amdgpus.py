@@ -85,25 +85,19 @@ def target(version: int) -> str:
 def _gpu(node: str, told: Dict[str, int], root: str, proc: str) -> Dict[str, Any]:
     bus = address(told.get("domain", 0), told.get("location_id", -1))
     device = os.path.join(root, "bus/pci/devices", bus or "-")
-    numa = sysfs.integer(device, "numa_node")
     version = told.get("gfx_target_version")
-    return {
-        "index": None,
-        "nvml_index": None,
-        "name": sysfs.text(device, "product_name") or "AMD GPU" + (" " + target(version) if version else ""),
+    gpu = gpus.unknown()
+    gpu.update(
+        name=sysfs.text(device, "product_name") or "AMD GPU" + (" " + target(version) if version else ""),
         # Not as NVIDIA's are written: HIP does not find devices by it.
-        "uuid": "AMD-%016x" % told["unique_id"] if told.get("unique_id") else None,
-        "bus": bus,
-        "numa": numa if numa is not None and numa >= 0 else None,
-        "mig": None,
-        "memory": sysfs.integer(device, "mem_info_vram_total"),
-        "memory_used": sysfs.integer(device, "mem_info_vram_used"),
-        "processes": _processes(sysfs.integer(root, _TREE, "topology/nodes", node, "gpu_id"), root, proc),
-        "pcie": {"gen": None, "gen_max": None, "width": None, "width_max": None},
-        "nic": None,
-        "nic_path": None,
-        "error": None,
-    }
+        uuid="AMD-%016x" % told["unique_id"] if told.get("unique_id") else None,
+        bus=bus,
+        numa=gpus.on_numa(sysfs.integer(device, "numa_node")),
+        memory=sysfs.integer(device, "mem_info_vram_total"),
+        memory_used=sysfs.integer(device, "mem_info_vram_used"),
+        processes=_processes(sysfs.integer(root, _TREE, "topology/nodes", node, "gpu_id"), root, proc),
+    )
+    return gpu
 
 
 def _processes(gpu_id: Optional[int], root: str, proc: str) -> List[Dict[str, Any]]:

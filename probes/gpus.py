@@ -64,8 +64,9 @@ def _field(value: Any, name: str) -> Optional[int]:
     return number(getattr(value, name, None))
 
 
-def _gpu(library: Any, nvml_index: Optional[int], handle: Any, root: str, proc: str) -> Dict[str, Any]:
-    gpu: Dict[str, Any] = {
+def unknown(nvml_index: Optional[int] = None) -> Dict[str, Any]:
+    """Return the record of a GPU of which nothing is known yet."""
+    return {
         "index": nvml_index,
         "nvml_index": nvml_index,
         "name": None,
@@ -81,6 +82,15 @@ def _gpu(library: Any, nvml_index: Optional[int], handle: Any, root: str, proc: 
         "nic_path": None,
         "error": None,
     }
+
+
+def on_numa(number: Optional[int]) -> Optional[int]:
+    """Return the kernel's ``numa_node``, None where it says -1: none in particular."""
+    return number if number is not None and number >= 0 else None
+
+
+def _gpu(library: Any, nvml_index: Optional[int], handle: Any, root: str, proc: str) -> Dict[str, Any]:
+    gpu = unknown(nvml_index)
     if handle is None:
         gpu["error"] = "NVML gives no handle for this GPU"
         return gpu
@@ -92,7 +102,7 @@ def _gpu(library: Any, nvml_index: Optional[int], handle: Any, root: str, proc: 
         name=words(ask(library.nvmlDeviceGetName, handle)),
         uuid=words(ask(library.nvmlDeviceGetUUID, handle)),
         bus=bus,
-        numa=numa if numa is not None and numa >= 0 else None,
+        numa=on_numa(numa),
         mig=bool(mig[0]) if isinstance(mig, (list, tuple)) and mig else None,
         memory=_field(memory, "total"),
         memory_used=_field(memory, "used"),

@@ -137,8 +137,7 @@ def _network(root: str, deadline: float) -> Tuple[List[Dict[str, Any]], List[Dic
 
 
 def _has_rccl(files: List[str], interpreters: List[Dict[str, Any]]) -> bool:
-    paths = [*files, *(python.get("nccl") or "" for python in interpreters)]
-    return any(os.path.basename(path).startswith("librccl") for path in paths)
+    return bool(libraries.named([*files, *(python.get("nccl") or "" for python in interpreters)], "librccl"))
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") -> Dict[str, Any]:
@@ -184,7 +183,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
         down_addresses=nics.down_addresses(interfaces, devices),
         data_addresses=nics.data_addresses(interfaces, devices, environ.get("FABTUI_LAB_ADDRESS")),
         nccl=[{"path": path, "version": libraries.version_of(path)} for path in libraries.collective(files)],
-        cuda_libs=[path for path in files if os.path.basename(path).startswith("libcuda")],
+        cuda_libs=libraries.named(files, "libcuda"),
     )
     return value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from typing import Dict, List, Optional
+from typing import Dict, Iterable, List, Optional
 
 from fabtui_probes import commands
 
@@ -60,11 +60,14 @@ def find(environ: Dict[str, str], deadline: float) -> List[str]:
     return found[:_MAX_FOUND]
 
 
+def named(paths: Iterable[str], name: str) -> List[str]:
+    """Return the paths of libraries whose names begin so."""
+    return [path for path in paths if os.path.basename(path).startswith(name)]
+
+
 def collective(files: List[str]) -> List[str]:
     """Return the NCCL libraries among files, or those of RCCL where there is none."""
-    names = {path: os.path.basename(path) for path in files}
-    found = [path for path in files if names[path].startswith("libnccl")]
-    return found or [path for path in files if names[path].startswith("librccl")]
+    return named(files, "libnccl") or named(files, "librccl")
 
 
 def _in(folder: str) -> List[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fabtui.cli.arguments import add_config_argument, add_node_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from fabtui.diagnosis.baseline import Compared, Earlier
     from fabtui.diagnosis.preflight import Preflight
@@ -119,7 +119,7 @@ async def _session(
     given: dict[str, Any],
 ) -> int:
     from fabtui.cli.run import run_until_signal
-    from fabtui.cli.written import recording_line
+    from fabtui.cli.written import print_lines, recording_line, write_first
     from fabtui.diagnosis.baseline import compare
     from fabtui.diagnosis.preflight import FOUND, preflight
     from fabtui.session.live import LiveFeed
@@ -130,16 +130,14 @@ async def _session(
     progress.end()
     found = preflight(feed.model)
     changed = None if earlier is None else compare(earlier, found.table)
-    lines: list[str] = []
-    try:
-        lines += _write(feed.model, found, outputs)
-    finally:
-        # Also where a file cannot be written, or nobody reads what is told.
+
+    def tell(lines: list[str]) -> None:
         if _STDOUT not in [given.get(name) for name in _FORMATS]:
             lines += [recording_line(options.record, feed)] if options.record else []
             sys.stdout.write(_text(feed.model, found, changed, given))
-            sys.stdout.writelines(f"{line}\n" for line in lines)
-        sys.stdout.flush()
+            print_lines(lines)
+
+    write_first(_write(feed.model, found, outputs), tell)
     if interrupted is not None:
         print(f"fabtui: interrupted by {interrupted.name}; the above is what was known by then", file=sys.stderr)
         return 128 + interrupted.value
@@ -147,26 +145,26 @@ async def _session(
 
 
 def _write(model: Model, found: Preflight, outputs: dict[str, Path | None]) -> Iterator[str]:
-    """Write what was asked for, and yield a line for each file that is written."""
+    """Write what was asked for; see `write_each`."""
+    from functools import partial
+
+    from fabtui.cli.written import write_each
     from fabtui.export.atomic import write_atomically
     from fabtui.export.preflight import csv_text, json_text
-    from fabtui.fabric.errors import InputError
 
-    problems = []
-    for name, path in outputs.items():
-        text = json_text(model, found) if name == "json" else csv_text(found)
-        if path is None:
-            sys.stdout.write(text)
-            continue
-        data = text.encode("utf-8", "backslashreplace")
-        try:
-            write_atomically(path, lambda file, data=data: file.write(data))  # type: ignore[misc]
-        except OSError as error:
-            problems.append(f"cannot write {path}: {error.strerror}")
-        else:
-            yield f"wrote {path}"
-    if problems:
-        raise InputError("; ".join(problems))
+    def put(text: str, path: Path) -> str:
+        write_atomically(path, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
+        return ""
+
+    def files() -> Iterator[tuple[Path, Callable[[Path], str]]]:
+        for name, path in outputs.items():
+            text = json_text(model, found) if name == "json" else csv_text(found)
+            if path is None:
+                sys.stdout.write(text)
+            else:
+                yield path, partial(put, text)
+
+    return write_each(files())
 
 
 def _text(model: Model, found: Preflight, changed: Compared | None, given: dict[str, Any]) -> str:

@@ -98,8 +98,8 @@ class Progress:
     def _told_as_state(self, entry: LogLine) -> bool:
         """Say whether a line of the log is why a node went, which the line of its state tells."""
         assert self._feed is not None
-        record = self._feed.model.nodes.get(entry.node or "")
-        return record is not None and record.state.gone and entry.level == "error" and entry.text == record.text
+        record = self._feed.model.gone(entry.node or "")
+        return record is not None and entry.level == "error" and entry.text == record.text
 
     def _steps(self) -> list[str]:
         assert self._feed is not None

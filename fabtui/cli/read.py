@@ -11,6 +11,8 @@ from fabtui.cli.arguments import add_config_argument, add_display_arguments
 from fabtui.fabric.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from fabtui.reading.result import Result
     from fabtui.session.feed import Feed
 
@@ -63,6 +65,7 @@ def execute(args: argparse.Namespace) -> int:
     if "open" in args and "json" in args:
         raise InputError("--open and --json do not go together; --json prints, --open takes the screen")
     from fabtui.cli.request import output_path
+    from fabtui.cli.written import write_first
     from fabtui.reading.result import chosen, read
     from fabtui.reading.source import sources
 
@@ -82,16 +85,15 @@ def execute(args: argparse.Namespace) -> int:
     if keep:
         _check_comparable(results)
     if csv is not None:
-        written: list[str] = []
-        try:
-            # Before anything is printed: whoever reads that may go away at any time.
-            written = _export(results, csv)
-        finally:
+
+        def tell(lines: list[str]) -> bool:
             for number, result in enumerate(results):
                 _show(result, number, args)
-        known = known and bool(written)
-        for line in written:
-            print(line, file=sys.stderr if "json" in args else sys.stdout)
+            for line in lines:
+                print(line, file=sys.stderr if "json" in args else sys.stdout)
+            return bool(lines)
+
+        known = write_first(_export(results, csv), tell) and known
     if "open" in args:
         return _open(results, args)
     return 0 if known else NOT_KNOWN
@@ -155,8 +157,8 @@ def _check_comparable(results: list[Result]) -> None:
         )
 
 
-def _export(results: list[Result], csv: Any) -> list[str]:
-    """Write the measurements; returns what to tell of that, nothing where there were none."""
+def _export(results: list[Result], csv: Any) -> Iterator[str]:
+    """Write the measurements, and yield what to tell of that: nothing where there were none."""
     from fabtui.cli.request import Request
     from fabtui.cli.written import write_outputs
     from fabtui.reading.as_model import model
@@ -165,8 +167,8 @@ def _export(results: list[Result], csv: Any) -> list[str]:
     found = model(results)
     if not any(True for _ in found.measurements()):
         print(f"fabtui: nothing to export: {_why_not(results)}", file=sys.stderr)
-        return []
-    return list(write_outputs(found, Request(SessionOptions(), csv, None)))
+        return
+    yield from write_outputs(found, Request(SessionOptions(), csv, None))
 
 
 def _why_not(results: list[Result]) -> str:

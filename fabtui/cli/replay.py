@@ -93,7 +93,7 @@ def _as_text(path: Path, args: argparse.Namespace) -> int:
     from fabtui.cli.grids import shown_from
     from fabtui.cli.request import Request, output_paths
     from fabtui.cli.summary import summary, takes_unicode
-    from fabtui.cli.written import write_outputs
+    from fabtui.cli.written import print_lines, write_first, write_outputs
     from fabtui.fabric.model import Model
     from fabtui.fabric.outcome import exit_code
     from fabtui.session.journal import DamagedRecording, read_events
@@ -111,11 +111,8 @@ def _as_text(path: Path, args: argparse.Namespace) -> int:
     except DamagedRecording as found:
         damage = found
     plain = plain or not takes_unicode(sys.stdout)
-    lines: list[str] = []
-    try:
-        # Before anything is told: whoever reads standard output may be gone, and the files are wanted all the same.
-        lines += write_outputs(model, request)
-    finally:
+
+    def tell(lines: list[str]) -> int:
         if model.options.get("looks_only"):
             from fabtui.cli.preflight import print_preflight
 
@@ -123,8 +120,10 @@ def _as_text(path: Path, args: argparse.Namespace) -> int:
         else:
             sys.stdout.write(summary(model, plain, shown))
             code = exit_code(model)
-        sys.stdout.writelines(f"{line}\n" for line in lines)
-        sys.stdout.flush()
+        print_lines(lines)
+        return code
+
+    code = write_first(write_outputs(model, request), tell)
     if damage is None:
         return code
     raise InputError(f"{damage}; what comes before it is shown, what comes after is left out")

@@ -153,18 +153,15 @@ async def run_until_signal(feed: Feed, watched: float = 0.0) -> signal.Signals |
 
 def _finish(feed: LiveFeed, request: Request, look: Look) -> int:
     from fabtui.cli.summary import summary, takes_unicode
-    from fabtui.cli.written import recording_line, write_outputs
+    from fabtui.cli.written import print_lines, recording_line, write_first, write_outputs
     from fabtui.fabric.outcome import exit_code
 
-    lines: list[str] = []
-    try:
-        # Before anything is told: whoever reads standard output may be gone, and the files are wanted all the same.
-        lines += write_outputs(feed.model, request)
-    finally:
+    def tell(lines: list[str]) -> int:
         sys.stdout.write(summary(feed.model, look.plain or not takes_unicode(sys.stdout), look.shown))
         # Where a file cannot be written, the recording is what is left.
         if request.options.record is not None:
             lines.append(recording_line(request.options.record, feed))
-        sys.stdout.writelines(f"{line}\n" for line in lines)
-        sys.stdout.flush()
-    return exit_code(feed.model)
+        print_lines(lines)
+        return exit_code(feed.model)
+
+    return write_first(write_outputs(feed.model, request), tell)

@@ -136,8 +136,7 @@ def _told(model: Model, m: Measurement, many: set[tuple[str, str]]) -> bool:
     """Say whether findings, or the list of nodes, tell of a pair of endpoints."""
     if m.layer not in (Layer.P2P, Layer.WORLD):
         return False
-    records = [model.nodes.get(end.rpartition(":")[0]) for end in (m.src, m.dst)]
-    return (m.src, m.dst) in many or any(record is not None and record.state.gone for record in records)
+    return (m.src, m.dst) in many or any(model.gone(end.rpartition(":")[0]) for end in (m.src, m.dst))
 
 
 def _bad_line(model: Model, group: list[Measurement], signs: Signs, notes: PortNotes, *, swept: bool) -> str:

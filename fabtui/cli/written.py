@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from fabtui.fabric.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from fabtui.cli.request import Request
     from fabtui.fabric.model import Model
     from fabtui.session.live import LiveFeed
+
+Told = TypeVar("Told")
+
+
+def write_first(writing: Iterable[str], tell: Callable[[list[str]], Told]) -> Told:
+    """Write files, then print: whoever reads standard output may be gone, and the files are wanted all the same.
+
+    Args:
+        writing: Writes the files, and yields a line for each that is written.
+        tell: Prints what is known, and those lines; also where a file could not be written.
+
+    Returns:
+        What ``tell`` returns.
+    """
+    lines: list[str] = []
+    try:
+        lines += writing
+    finally:
+        told = tell(lines)
+        sys.stdout.flush()
+    return told
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines on standard output."""
+    sys.stdout.writelines(f"{line}\n" for line in lines)
 
 
 def recording_line(path: Path, feed: LiveFeed) -> str:
@@ -23,17 +51,24 @@ def recording_line(path: Path, feed: LiveFeed) -> str:
 
 
 def write_outputs(model: Model, request: Request) -> Iterator[str]:
-    """Write the files of a request, and yield a line for each that is written.
+    """Write the files of a request; see `write_each`."""
+    asked = ((request.csv, _csv), (request.json, _json), (request.table, _table))
+    return write_each((path, partial(write, model)) for path, write in asked if path is not None)
+
+
+def write_each(files: Iterable[tuple[Path, Callable[[Path], str]]]) -> Iterator[str]:
+    """Write files, and yield a line for each that is written.
+
+    Args:
+        files: Each with what writes it and returns what to say of it besides.
 
     Raises:
         InputError: One of them cannot be written any more (disk full); the others are.
     """
     problems = []
-    for path, write in ((request.csv, _csv), (request.json, _json), (request.table, _table)):
-        if path is None:
-            continue
+    for path, write in files:
         try:
-            line = f"wrote {path}{write(model, path)}"
+            line = f"wrote {path}{write(path)}"
         except OSError as error:
             problems.append(f"cannot write {path}: {error.strerror}")
         else:

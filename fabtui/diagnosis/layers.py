@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from fabtui.fabric.endpoint import WITHIN_RAIL, PairClass
-from fabtui.fabric.measurement import Layer, Verdict
+from fabtui.fabric.measurement import Layer, Measurement, Verdict
 from fabtui.fabric.model import Model
 
 Pair = tuple[str, str]
@@ -56,16 +56,15 @@ def relayed(model: Model) -> list[Pair]:
     Not those whose node went away before the test in p2p: what they passed before tells nothing of what they can do.
     """
     found = (pair for pair, alone, inside in _both(model) if alone.bad and inside is Verdict.OK)
-    return [pair for pair in found if not ended_by_loss(model, *pair)]
+    return [pair for pair in found if not _ended_by_loss(model, model.latest(Layer.P2P, *pair))]
 
 
-def ended_by_loss(model: Model, src: str, dst: str) -> bool:
-    """Say whether an ordered pair has its verdict in p2p because a node of it went away."""
-    alone = model.latest(Layer.P2P, src, dst)
-    if alone is None or alone.time is None or model.verdict(alone) not in _DEAD:
+def _ended_by_loss(model: Model, alone: Measurement | None) -> bool:
+    """Say whether a pair has its verdict in p2p because a node of it went away."""
+    if alone is None or alone.verdict not in _DEAD:
         return False
-    records = [model.nodes.get(end.rpartition(":")[0]) for end in (src, dst)]
-    return any(record is not None and record.state.gone and alone.time >= record.since for record in records)
+    gone = [model.gone(end.rpartition(":")[0]) for end in (alone.src, alone.dst)]
+    return any(record is not None and alone.time >= record.since for record in gone)
 
 
 def words(model: Model, src: str, dst: str) -> str | None:
@@ -76,7 +75,7 @@ def words(model: Model, src: str, dst: str) -> str | None:
     verdict, world = model.verdict(alone), model.verdict(inside)
     if verdict is Verdict.OK and world.bad:
         return ONLY_INSIDE
-    if not verdict.bad or world is not Verdict.OK or ended_by_loss(model, src, dst):
+    if not verdict.bad or world is not Verdict.OK or _ended_by_loss(model, alone):
         return None
     if alone.made:
         return MADE_ALONE

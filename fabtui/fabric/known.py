@@ -139,6 +139,11 @@ class Known:
         """Return the number of the endpoint of a name (``n060:3``), or None."""
         return self._numbers.get(name)
 
+    def gone(self, node: str) -> NodeRecord | None:
+        """Return the record of a node that went away, None for any other."""
+        record = self.nodes.get(node)
+        return record if record is not None and record.state.gone else None
+
     def endpoints_of(self, node: str) -> list[Endpoint]:
         """Return the endpoints of a node."""
         return [self.endpoints[number] for number in self._by_node.get(node, [])]

@@ -40,8 +40,8 @@ def retest(app: FabricApp, pairs: Sequence[tuple[Seat, Seat]]) -> None:
     if not wanted:
         app.tell("there is nothing to test between these two")
         return
-    nodes = {one_line(seat.node, 60): app.model.nodes.get(seat.node) for pair in pairs for seat in pair}
-    gone = [f"{name} is {record.state}" for name, record in nodes.items() if record is not None and record.state.gone]
+    nodes = dict.fromkeys(seat.node for pair in pairs for seat in pair)
+    gone = [f"{one_line(node, 60)} is {record.state}" for node in nodes if (record := app.model.gone(node)) is not None]
     if gone:
         app.tell(f"cannot be tested: {', '.join(gone)}; a node is reached again by starting fabtui again", bad=True)
         return

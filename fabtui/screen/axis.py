@@ -98,8 +98,7 @@ class Axis:
         names.extend(dict.fromkeys(e.node for e in model.endpoints if e.node not in model.nodes))
         domain = common_domain(names)
         for node in names:
-            record = model.nodes.get(node)
-            gone = record is not None and record.state.gone
+            gone = model.gone(node) is not None
             label = fit_text(node.removesuffix(domain))
             first = True
             for endpoint in model.endpoints_of(node):

@@ -49,14 +49,11 @@ class Findings:
         self._survey: Survey | None = None
         self._resting = 0.0
         self.found: list[Cause] = []
+        #: The domain that all nodes have in common, which is not shown.
+        self.domain = ""
         #: How many pairs of each class are bad.
         self.bad: Counter[PairClass] = Counter()
         self.known = False
-
-    @property
-    def model(self) -> Model:
-        """What is known."""
-        return self._model
 
     @property
     def tally(self) -> Tally:
@@ -109,6 +106,7 @@ class Findings:
             began = time.monotonic()
             tally = survey.tally
             self.found = causes(self._model, tally)
+            self.domain = common_domain(self._model.nodes)
             self.bad = Counter(tally.kinds.values())
             self.known = True
             took = time.monotonic() - began
@@ -134,9 +132,8 @@ def finding_lines(found: Findings, pair: tuple[str, str] | None, width: int, hei
         return [[(found.none_text, MUTED)]]
     # No more than that many can have a line.
     listed = list(enumerate(found.found[: max(1, height)], 1))
-    domain = common_domain(found.model.nodes)
     for evidence in range(_EVIDENCE, -1, -1):
-        blocks = [_block(number, one, pair, domain, width, evidence, glyphs) for number, one in listed]
+        blocks = [_block(number, one, pair, found.domain, width, evidence, glyphs) for number, one in listed]
         if sum(map(len, blocks)) <= height:
             break
     lines: Lines = []

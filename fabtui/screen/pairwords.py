@@ -196,8 +196,8 @@ def _errors(known: list[Measurement]) -> list[list[Part]]:
 def _gone(model: Model, source: Seat, target: Seat) -> list[list[Part]]:
     lines: list[list[Part]] = []
     for seat in dict.fromkeys((source.node, target.node)):
-        record = model.nodes.get(seat)
-        if record is not None and record.state.gone and record.hint:
+        record = model.gone(seat)
+        if record is not None and record.hint:
             lines.append([("next    ", MUTED), (one_line(record.hint, 300), state_style(record.state))])
     return lines
 

@@ -129,7 +129,7 @@ async def retest(
     for found, key in zip(partners, keys, strict=True):
         ends = [model.endpoints[n] for n in found.pair]
         # A node that went away is why; what its endpoints passed before that says nothing of the path.
-        if any((record := model.nodes.get(end.node)) is not None and record.state.gone for end in ends):
+        if any(model.gone(end.node) for end in ends):
             continue
         a, b = map(str, ends)
         for src, dst in ((a, b), (b, a)):

@@ -142,7 +142,7 @@ class Trials:
         if len(ranks) < 2:
             return
         self._pump.emit(event(Kind.PHASE, name="world", total=2 * len(wanted)))
-        # The layer that is to be there soon: half the messages, which the slowest NIC's time budget allows as well.
+        # The layer that is to be there soon: half the messages of a pair test.
         test = WorldTest(self._bytes, (self._options.iters + 1) // 2, self._options.warmup, self._options.timeout)
         await self._make_room(ranks)
         sweep = WorldSweep(self._bed, test)

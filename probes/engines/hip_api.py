@@ -6,13 +6,11 @@ HIP has no contexts worth the name: a thread chooses a device by its number. Nob
 from __future__ import annotations
 
 import ctypes
-import glob
-import os
-import sys
 from ctypes import c_char_p, c_int, c_void_p
 from typing import List
 
 from fabtui_probes.engines.cuda_api import SIGNATURES, Driver
+from fabtui_probes.engines.nccl_api import installed
 
 #: What does not follow from the name of CUDA's call.
 _NAMES = {
@@ -34,9 +32,7 @@ def named(name: str) -> str:
 
 def candidates() -> List[str]:
     """Return where to look for HIP: beside this interpreter's PyTorch, on the loader's paths, in ROCm's own folder."""
-    found: List[str] = []
-    for folder in sys.path:
-        found.extend(sorted(glob.glob(os.path.join(glob.escape(folder), "torch", "lib", "libamdhip64.so*"))))
+    found = installed("torch", "lib", "libamdhip64.so*")
     return [*found, "libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "/opt/rocm/lib/libamdhip64.so"]
 
 

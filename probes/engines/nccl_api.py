@@ -88,11 +88,17 @@ def candidates(library: Optional[str], amd: bool = False) -> List[str]:
     """
     if library:
         return [library]
+    if amd:
+        return [*installed("torch", "lib", "librccl.so*"), "librccl.so.1", "/opt/rocm/lib/librccl.so.1"]
+    return [*installed("nvidia", "nccl", "lib", "libnccl.so.2"), "libnccl.so.2"]
+
+
+def installed(*parts: str) -> List[str]:
+    """Return the files that packages of this interpreter bring, by the parts of a path, the last one a pattern."""
     found = []  # type: List[str]
-    parts = ("torch", "lib", "librccl.so*") if amd else ("nvidia", "nccl", "lib", "libnccl.so.2")
     for folder in sys.path:
         found.extend(sorted(glob.glob(os.path.join(glob.escape(folder), *parts))))
-    return [*found, *(["librccl.so.1", "/opt/rocm/lib/librccl.so.1"] if amd else ["libnccl.so.2"])]
+    return found
 
 
 class Library:
