@@ -101,14 +101,14 @@ async def _all(one: Callable[[str], Coroutine[Any, Any, Any]], hosts: tuple[str,
 
 async def true(options: Any, done: Callable[[], None]) -> None:
     """Run ``true`` on all nodes."""
-    from fabtui.nodes.reach import Reach, ReachOptions
+    from fabtui.transport.connector import Reach, ReachOptions
 
     way = ReachOptions(ssh_config=options.ssh_config, connect_timeout=DEADLINE)
     async with Reach(way, _nothing) as reach:
 
         async def one(host: str) -> None:
             login = await reach.log_in(host)
-            from fabtui.nodes.asyncssh_link import ChannelPipe
+            from fabtui.transport.asyncssh.connection import ChannelPipe
 
             pipe = await ChannelPipe.run(login, "true", DEADLINE)
             ending = await pipe.ending()
@@ -123,9 +123,9 @@ async def true(options: Any, done: Callable[[], None]) -> None:
 
 async def links(options: Any, done: Callable[[], None], look: bool = False) -> None:
     """Open the links to all nodes, take their inventories if that is asked for, and close them."""
-    from fabtui.nodes.reach import Reach, ReachOptions
-    from fabtui.session.looks import inventory_args
-    from fabtui.session.remote import Remote
+    from fabtui.session.node_client import Remote
+    from fabtui.session.probe_runner import inventory_args
+    from fabtui.transport.connector import Reach, ReachOptions
 
     serving: list[asyncio.Task[Any]] = []
     way = ReachOptions(ssh_config=options.ssh_config, connect_timeout=DEADLINE)
@@ -149,17 +149,17 @@ async def links(options: Any, done: Callable[[], None], look: bool = False) -> N
 
 async def stages(options: Any, found: dict[str, float], crypto: CryptoClock | None) -> None:
     """Do what ``look`` does in steps, and tell what each cost."""
-    from fabtui.nodes import bootstrap
-    from fabtui.nodes.asyncssh_link import ChannelPipe
-    from fabtui.nodes.cargo import Cargo
-    from fabtui.nodes.dial import Dialer
-    from fabtui.nodes.framed import FramedLink
-    from fabtui.nodes.gates import Gates
-    from fabtui.nodes.logins import Logins
-    from fabtui.nodes.reach import ReachOptions
-    from fabtui.nodes.resolve import Resolver
-    from fabtui.session.looks import inventory_args
-    from fabtui.session.remote import Remote
+    from fabtui.session.node_client import Remote
+    from fabtui.session.probe_runner import inventory_args
+    from fabtui.transport import payload as bootstrap
+    from fabtui.transport.asyncssh.connection import ChannelPipe
+    from fabtui.transport.asyncssh.dial import Dialer
+    from fabtui.transport.asyncssh.jump_hosts import Logins
+    from fabtui.transport.cargo import Cargo
+    from fabtui.transport.connector import ReachOptions
+    from fabtui.transport.framed_link import FramedLink
+    from fabtui.transport.login_limiter import Gates
+    from fabtui.transport.ssh_config.resolve import Resolver
 
     way = ReachOptions()
     resolver = Resolver(options.ssh_config)
@@ -208,12 +208,12 @@ async def stages(options: Any, found: dict[str, float], crypto: CryptoClock | No
 def main() -> None:
     mode, config, names = sys.argv[1:]
     imports = ImportClock()
+    from fabtui.cli.options_from_args import request_from
     from fabtui.cli.parser import build_parser
-    from fabtui.cli.request import request_from
 
     words = ["run", "--nodes", names, "--ssh-config", config, "--no-record"]
     options = request_from(build_parser().parse_args(words)).options
-    import fabtui.session.live  # noqa: F401  (what the tool has loaded when it begins to connect)
+    import fabtui.session.feeds.live  # noqa: F401  (what the tool has loaded when it begins to connect)
 
     imported = imports.cpu
     before = cpu() - imported
@@ -224,7 +224,7 @@ def main() -> None:
         found["cpu"] = cpu() - imports.cpu - before
 
     if mode in ("stages", "crypto"):
-        from fabtui.nodes.loading import load_asyncssh
+        from fabtui.transport.asyncssh.preload import load_asyncssh
 
         load_asyncssh()
         asyncio.run(stages(options, found, CryptoClock() if mode == "crypto" else None))

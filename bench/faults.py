@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fabtui.fabric.measurement import Layer, Verdict
-from fabtui.session.live import LiveFeed
+from fabtui.model.measurement import Layer, Verdict
+from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import SessionOptions
 from tests.unit.session.slownodes import Play, SlowNodes
 

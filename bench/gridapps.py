@@ -16,9 +16,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 def synthetic_source(count: int, *, halves: bool = False) -> Any:
     """A source of random cells, most of them good; it stands in for a model where only drawing is to be measured."""
-    from fabtui.screen.axis import Axis, Seat
-    from fabtui.screen.gridlayout import NUMBER_WIDTH, Shape
-    from fabtui.screen.levels import Glyphs, Slot, cell_text
+    from fabtui.presentation.cell_levels import Glyphs, Slot, cell_text
+    from fabtui.screen.grid.axis import Axis, Seat
+    from fabtui.screen.grid.layout import NUMBER_WIDTH, Shape
 
     glyphs = Glyphs(plain=False)
     palette = bytes([Slot.GOOD] * 6 + [Slot.FAIR, Slot.LOW, Slot.SLOW, Slot.FAILED])
@@ -71,9 +71,9 @@ def grid_child(count: int, frames: int, *, halves: bool = False) -> dict[str, An
     """Measure our grid alone."""
     from textual.app import App, ComposeResult
 
-    from fabtui.screen.grid import GridView
-    from fabtui.screen.levels import Glyphs
-    from fabtui.screen.theming import ramp_of, read_theme
+    from fabtui.presentation.cell_levels import Glyphs
+    from fabtui.screen.grid.widget import GridView
+    from fabtui.screen.themes.ramps import ramp_of, read_theme
 
     found: dict[str, Any] = {}
     source = synthetic_source(count, halves=halves)
@@ -143,7 +143,7 @@ def grid_child(count: int, frames: int, *, halves: bool = False) -> dict[str, An
 
 def app_child(nodes: int) -> dict[str, Any]:
     """Run the whole app on a model, to be watched from outside."""
-    from fabtui.screen.run import run_app
+    from fabtui.screen.launch import run_app
     from fabtui.screen.settings import ScreenSettings
 
     def make_feed() -> Any:
@@ -159,7 +159,7 @@ def app_child(nodes: int) -> dict[str, Any]:
 
 def model_child(nodes: int, frames: int) -> dict[str, Any]:
     """Measure frames of the whole app over a real model."""
-    from fabtui.fabric.events import Kind, event
+    from fabtui.model.events import Kind, event
     from fabtui.screen.app import FabricApp
     from fabtui.screen.settings import ScreenSettings
     from tests.screen.fakefeed import FakeFeed, big_sweep

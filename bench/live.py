@@ -42,7 +42,7 @@ class Repeated:
     can_test = False
 
     def __init__(self, path: Path, rate: float) -> None:
-        from fabtui.fabric.model import Model
+        from fabtui.model.session_model import Model
         from fabtui.session.journal import read_events
 
         self.model = Model()
@@ -90,9 +90,9 @@ class Repeated:
 
 def child(path: Path) -> None:
     """Run the app on a recording."""
-    from fabtui.screen.run import run_app
+    from fabtui.screen.launch import run_app
     from fabtui.screen.settings import ScreenSettings
-    from fabtui.session.replay import ReplayFeed
+    from fabtui.session.feeds.replay import ReplayFeed
 
     def make_feed() -> Any:
         return Repeated(path, RATE) if path == H200 else ReplayFeed(path, 1.0)

@@ -42,8 +42,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "wire"))
 
 from rank_controller import Controller
 
-from fabtui.fabric.schedule import Dispatcher, circle_rounds
-from fabtui.lab.gpus import visible_gpus
+from fabtui.lab.gpu_split import visible_gpus
+from fabtui.model.schedule import Dispatcher, circle_rounds
 from fabtui.session.journal import read_events
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -17,11 +17,11 @@ import threading
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools" / "typing"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "probes"))
 
-from fabtui_probes.engines import nccl_log
-from fabtui_probes.engines.cuda_api import Device, Driver
-from fabtui_probes.engines.nccl_api import Communicator, Library, Transfer
+from fabtui_node.ranks.nccl import log_capture
+from fabtui_node.ranks.nccl.ctypes_cuda import Device, Driver
+from fabtui_node.ranks.nccl.ctypes_nccl import Communicator, Library, Transfer
 
 BEGAN = time.monotonic()
 LIMIT = 60.0
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--channels", type=int, help="channels of the communicator at most")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
-    nccl_log.set_environment(nccl_log.memory_file())
+    log_capture.set_environment(log_capture.memory_file())
     library, steps = Library(options.library), Steps()
     driver = Driver()
     count, unique = driver.count(), library.unique_id()

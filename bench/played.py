@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from playednames import GPUS, NONCE, node_name
 
-from fabtui_probes import protocol
+from fabtui_node import protocol
 from tests.unit.session.fakenodes import FakeLink, Script
 
 Message = dict[str, Any]

@@ -25,11 +25,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import loopback
 
-from fabtui.diagnosis.preflight import preflight
-from fabtui.fabric.events import Kind, event
-from fabtui.fabric.model import Model
-from fabtui.nodes.reach import Reach, ReachOptions
-from fabtui.session.remote import Remote
+from fabtui.diagnosis.preflight.rules import preflight
+from fabtui.model.events import Kind, event
+from fabtui.model.session_model import Model
+from fabtui.session.node_client import Remote
+from fabtui.transport.connector import Reach, ReachOptions
 
 BAR = 20.0
 COMMANDS = (

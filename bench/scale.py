@@ -27,16 +27,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from playednames import GPUS, NONCE, node_name
 
-import fabtui.nodes.asyncssh_link  # noqa: F401  (what a real controller has loaded counts)
-from fabtui.fabric.endpoint import Endpoint
-from fabtui.fabric.measurement import Layer, Verdict
-from fabtui.fabric.plan import pairs_for
-from fabtui.fabric.schedule import Dispatcher
-from fabtui.nodes.framed import FramedLink, Limits
-from fabtui.nodes.link import Link
-from fabtui.nodes.pipe import BytePipe, Ending
-from fabtui.session.live import LiveFeed
+import fabtui.transport.asyncssh.connection  # noqa: F401  (what a real controller has loaded counts)
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.plan import pairs_for
+from fabtui.model.schedule import Dispatcher
+from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import SessionOptions
+from fabtui.transport.byte_pipe import BytePipe, Ending
+from fabtui.transport.framed_link import FramedLink, Limits
+from fabtui.transport.link import Link
 
 if TYPE_CHECKING:
     import cProfile

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from fabtui.screen.app import FabricApp
 from fabtui.screen.settings import ScreenSettings
-from fabtui.session.replay import ReplayFeed
+from fabtui.session.feeds.replay import ReplayFeed
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent

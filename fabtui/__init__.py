@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fabtui.export.load import SnapshotFrame, load_snapshot
+    from fabtui.export.dataframe import SnapshotFrame, load_snapshot
 
 __all__ = ["SnapshotFrame", "__version__", "load_snapshot"]
 
@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     if name in ("load_snapshot", "SnapshotFrame"):
-        from fabtui.export import load
+        from fabtui.export import dataframe
 
-        return getattr(load, name)
+        return getattr(dataframe, name)
     raise AttributeError(f"module 'fabtui' has no attribute {name!r}")

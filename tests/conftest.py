@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.fabric.model import Model
+from fabtui.model.session_model import Model
 
 # How long an example takes says nothing on a machine that does other things as well. A machine with GPUs goes without.
 with contextlib.suppress(ImportError):

@@ -10,8 +10,8 @@ import traceback
 def report_crash(error: BaseException) -> None:
     """Write the traceback to a file in the state folder, and print one line that names it."""
     from fabtui import __version__
-    from fabtui.cli.places import private_folder, state_folder
-    from fabtui.fabric.text import clean, one_line
+    from fabtui.places import private_folder, state_folder
+    from fabtui.sanitize import clean, one_line
 
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     # What a node said may be in it, and people look at logs in a terminal.

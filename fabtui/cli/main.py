@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from fabtui.fabric.errors import InputError
+from fabtui.errors import InputError
 
 USAGE_ERROR = 2
 CRASHED = 70
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except InputError as error:
-        from fabtui.fabric.text import one_line
+        from fabtui.sanitize import one_line
 
         print(f"fabtui: error: {one_line(str(error))}", file=sys.stderr)
         return USAGE_ERROR

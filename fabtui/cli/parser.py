@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from fabtui import __version__
-from fabtui.cli import app, completion, config, info, preflight, probes, read, replay, run, serve
 from fabtui.cli.arguments import (
     OneLineParser,
     add_config_argument,
@@ -14,6 +13,7 @@ from fabtui.cli.arguments import (
     add_output_arguments,
     add_test_arguments,
 )
+from fabtui.cli.commands import app, completion, config, info, preflight, probes, read, replay, run, serve
 
 EXAMPLES = """\
 examples:

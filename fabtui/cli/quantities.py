@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from fabtui.fabric.errors import InputError
+from fabtui.errors import InputError
 
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)(b?)", re.ASCII | re.IGNORECASE)
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fabtui.cli import quantities
-from fabtui.fabric.errors import InputError
-from fabtui.fabric.measurement import COLLECTIVES
+from fabtui.errors import InputError
+from fabtui.model.measurement import COLLECTIVES
 from fabtui.session.options import ALL_LAYERS, ALL_PROBES, OPTIONAL_PROBES
 
 #: Each message size of pairs is a sweep of its own.

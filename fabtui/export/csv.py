@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import BinaryIO
 
-from fabtui.export.atomic import write_atomically
+from fabtui.export.atomic_write import write_atomically
 from fabtui.export.formula import escaped
-from fabtui.export.snapshot import COLUMNS, INTEGERS, NUMBERS, rows
-from fabtui.fabric.model import Model
+from fabtui.export.snapshot_rows import COLUMNS, INTEGERS, NUMBERS, rows
+from fabtui.model.session_model import Model
 
 
 def write_csv(model: Model, path: Path) -> int:

@@ -7,17 +7,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fabtui.diagnosis.layers import relayed, words
-from fabtui.diagnosis.mesh import mesh_findings
-from fabtui.diagnosis.meshways import MeshFinding
-from fabtui.diagnosis.ports import PortNotes
-from fabtui.diagnosis.preflight import preflight
-from fabtui.export.atomic import write_atomically
-from fabtui.export.snapshot import when
-from fabtui.fabric.measurement import Measurement
-from fabtui.fabric.model import Model, NodeRecord
-from fabtui.fabric.outcome import exit_code, not_tested
-from fabtui.fabric.text import clean
+from fabtui.diagnosis.links.rdma_ports import PortNotes
+from fabtui.diagnosis.mesh.paths import MeshFinding
+from fabtui.diagnosis.mesh.rules import mesh_findings
+from fabtui.diagnosis.pairs.p2p_vs_world import relayed, words
+from fabtui.diagnosis.preflight.rules import preflight
+from fabtui.export.atomic_write import write_atomically
+from fabtui.export.snapshot_rows import when
+from fabtui.model.exit_codes import exit_code, not_tested
+from fabtui.model.measurement import Measurement
+from fabtui.model.session_model import Model, NodeRecord
+from fabtui.sanitize import clean
 
 FORMAT = 1
 

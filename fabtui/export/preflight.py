@@ -8,13 +8,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fabtui.diagnosis.baseline import Earlier, earlier_of
-from fabtui.diagnosis.preflight import Preflight, preflight
+from fabtui.diagnosis.preflight.changes import Earlier, earlier_of
+from fabtui.diagnosis.preflight.rules import Preflight, preflight
+from fabtui.errors import InputError
 from fabtui.export.formula import escaped
-from fabtui.export.snapshot import when
-from fabtui.fabric.errors import InputError
-from fabtui.fabric.looked import Value
-from fabtui.fabric.model import Model
+from fabtui.export.snapshot_rows import when
+from fabtui.model.facts.node_view import Value
+from fabtui.model.session_model import Model
 
 KIND = "fabtui preflight"
 FORMAT = 1
@@ -110,7 +110,7 @@ def _values(value: dict[str, Any], path: Path) -> Earlier:
 
 
 def _recorded(path: Path) -> Earlier:
-    from fabtui.fabric.wellformed import UNFIT
+    from fabtui.model.event_schema import UNFIT
     from fabtui.session.journal import read_events
 
     model = Model()

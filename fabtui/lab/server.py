@@ -1,6 +1,6 @@
 """The lab's own process: the SSH servers of all its nodes.
 
-It is started by ``fabtui.lab.start``, reads one line of JSON that says what to make, prints one line of JSON that says
+It is started by ``fabtui.lab.lab``, reads one line of JSON that says what to make, prints one line of JSON that says
 where it is, and ends, with everything that runs on its nodes, when its standard input closes or its parent goes.
 """
 
@@ -20,11 +20,11 @@ from typing import Any
 import asyncssh
 
 from fabtui.lab.faults import NodeFault
-from fabtui.lab.gpus import divide, visible_gpus
-from fabtui.lab.node import LabNode, address_of, node_environment
+from fabtui.lab.gpu_split import divide, visible_gpus
 from fabtui.lab.order import Order
-from fabtui.lab.sshfiles import write_files
-from fabtui_probes import reaping
+from fabtui.lab.ssh_files import write_files
+from fabtui.lab.ssh_node import LabNode, address_of, node_environment
+from fabtui_node.runtime import reap
 
 PARENT_CHECK = 0.5
 # The node sides end by themselves when their input closes; what has not ended by then is killed.
@@ -128,13 +128,13 @@ async def _serve(order: Order, folder: Path, parent: int) -> None:
         await asyncio.sleep(0.05)
         # They are collected there, behind the back of asyncio, which would complain.
         logging.disable()
-        reaping.end_descendants(grace=END_GRACE)
+        reap.end_descendants(grace=END_GRACE)
 
 
 def main() -> int:
     """Run a lab until it is not wanted any more; returns the exit status."""
     parent = os.getppid()
-    reaping.become_subreaper()
+    reap.become_subreaper()
     order = Order.from_json(_first_line())
     folder = Path(tempfile.mkdtemp(prefix="fabtui-lab-"))
     try:

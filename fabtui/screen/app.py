@@ -15,27 +15,27 @@ from textual.binding import Binding, BindingType
 from textual.filter import NoColor
 from textual.screen import Screen
 
-from fabtui.fabric.errors import InputError
-from fabtui.fabric.model import Model
-from fabtui.fabric.text import one_line
-from fabtui.screen import leaving
-from fabtui.screen.arrangement import is_too_small
-from fabtui.screen.axis import Seat
-from fabtui.screen.commands import KEY_NAMES, binding_groups, commands
-from fabtui.screen.hangup import leave_within, write_no_more
-from fabtui.screen.leaving import Leaving
-from fabtui.screen.levels import Glyphs
-from fabtui.screen.main import MainScreen
-from fabtui.screen.pulse import Pulse
+from fabtui.errors import InputError
+from fabtui.model.session_model import Model
+from fabtui.presentation.cell_levels import Glyphs
+from fabtui.sanitize import one_line
+from fabtui.screen import shutdown
+from fabtui.screen.command_palette import KEY_NAMES, binding_groups, commands
+from fabtui.screen.grid.axis import Seat
+from fabtui.screen.refresh_throttle import Pulse
 from fabtui.screen.settings import ScreenSettings
-from fabtui.screen.theming import RAMP_OF_SYSTEM, ramp_of
-from fabtui.screen.title import lost_nodes
-from fabtui.screen.usersettings import UserSettings
+from fabtui.screen.settings_loader import UserSettings
+from fabtui.screen.shutdown import Leaving
+from fabtui.screen.terminal.hangup import leave_within, write_no_more
+from fabtui.screen.themes.ramps import RAMP_OF_SYSTEM, ramp_of
+from fabtui.screen.views.main import MainScreen
+from fabtui.screen.views.main_layout import is_too_small
+from fabtui.screen.widgets.title_bar import lost_nodes
 
 if TYPE_CHECKING:
     from textual.driver import Driver
 
-    from fabtui.session.feed import Feed
+    from fabtui.session.feeds.base import Feed
 
 #: Seconds after that in which outputs are written, when the terminal is gone.
 HANGUP_GRACE = 5.0
@@ -108,7 +108,7 @@ class FabricApp(App[int]):
     def get_driver_class(self) -> type[Driver]:
         """Return what draws on the terminal, in as few bytes as may be; for browsers it is another one."""
         kind = super().get_driver_class()
-        from fabtui.screen.driver import CompactDriver
+        from fabtui.screen.terminal.driver import CompactDriver
 
         return CompactDriver if issubclass(CompactDriver, kind) else kind
 
@@ -156,13 +156,13 @@ class FabricApp(App[int]):
     def on_resize(self) -> None:
         """Cover everything where there is no room for it."""
         if is_too_small(*self.size) or len(self.screen_stack) > 1:
-            from fabtui.screen.small import fit
+            from fabtui.screen.views.too_small import fit
 
             self.call_next(fit, self)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Show the value of the cell under the mouse."""
-        from fabtui.screen.hover import show_value
+        from fabtui.screen.widgets.cell_tooltip import show_value
 
         self._hovering = True
         show_value(self, event)
@@ -170,7 +170,7 @@ class FabricApp(App[int]):
     def hung_up(self) -> None:
         """End what runs on the nodes, and leave without a word to the terminal, which is gone."""
         write_no_more(self._driver)
-        leave_within(leaving.CLOSE_DEADLINE + HANGUP_GRACE)
+        leave_within(shutdown.CLOSE_DEADLINE + HANGUP_GRACE)
         self._interrupted()
 
     def _interrupted(self) -> None:
@@ -184,7 +184,7 @@ class FabricApp(App[int]):
         # The first frame is on its way to the terminal in another thread: it must not wait for imports.
         await asyncio.sleep(0.02)
         # What the first frame does not need is brought in now, so that no key has to wait for it.
-        from fabtui.screen.driver import write_compactly
+        from fabtui.screen.terminal.driver import write_compactly
 
         binding_groups()
         write_compactly(self._driver)
@@ -262,7 +262,7 @@ class FabricApp(App[int]):
             return
         self._main.draw()
         if self._hovering:
-            from fabtui.screen.hover import show_again
+            from fabtui.screen.widgets.cell_tooltip import show_again
 
             show_again(self)
         top = self.screen
@@ -325,13 +325,13 @@ class FabricApp(App[int]):
 
     def open_pair(self, source: Seat, target: Seat) -> None:
         """Show a pair."""
-        from fabtui.screen.pair import PairScreen
+        from fabtui.screen.views.pair.screen import PairScreen
 
         self.push_screen(PairScreen(source, target))
 
     def open_node(self, node: str) -> None:
         """Show a node."""
-        from fabtui.screen.node import NodeScreen
+        from fabtui.screen.views.node.screen import NodeScreen
 
         self.push_screen(NodeScreen(node))
 
@@ -355,14 +355,14 @@ class FabricApp(App[int]):
 
     def action_help(self) -> None:
         """Show what this view is, and what every key does."""
-        from fabtui.screen.help import HelpScreen, views_of
+        from fabtui.screen.views.help import HelpScreen, views_of
 
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(binding_groups(), views_of(self)))
 
     def action_jump(self) -> None:
         """Show letters on the places one can go to."""
-        from fabtui.screen.jump import JumpScreen, targets_of
+        from fabtui.screen.views.jump import JumpScreen, targets_of
 
         targets = targets_of(self, self.screen)
         if targets:

@@ -16,7 +16,7 @@ async def take_baseline(app: FabricApp, path: Path) -> None:
     Raises:
         InputError: The file is none.
     """
-    from fabtui.session.baseline import read_baseline
+    from fabtui.session.feeds.baseline import read_baseline
 
     app.model.baseline = await asyncio.to_thread(read_baseline, path)
     app.main.draw()

@@ -11,7 +11,7 @@ from textual.dom import DOMNode
 from textual.keys import Keys, _character_to_key
 from textual.screen import ModalScreen, Screen
 
-from fabtui.screen.commands import binding_groups, bindings_of
+from fabtui.screen.command_palette import binding_groups, bindings_of
 
 _MODIFIERS = ("ctrl", "shift", "alt", "meta", "super", "hyper")
 #: What a terminal sends as another key.

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fabtui.fabric.errors import InputError
-from fabtui.fabric.text import one_line
+from fabtui.errors import InputError
+from fabtui.sanitize import one_line
 
 if TYPE_CHECKING:
     from fabtui.screen.app import FabricApp

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 from aiohttp import WSMsgType, web
 
-from fabtui.fabric.errors import InputError
-from fabtui.serve.bridge import Bridge
+from fabtui.errors import InputError
+from fabtui.serve.app_process import Bridge
 from fabtui.serve.page import INDEX, SCRIPT, STYLE
 
 HOST = "127.0.0.1"

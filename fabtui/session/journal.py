@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fabtui.fabric.errors import InputError
-from fabtui.fabric.wellformed import check_event
+from fabtui.errors import InputError
+from fabtui.model.event_schema import check_event
 
 _GZIP = 31
 _CHUNK = 1 << 16

@@ -8,23 +8,23 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from fabtui.fabric.endpoint import Endpoint
-from fabtui.fabric.events import Kind, event
-from fabtui.fabric.measurement import Measurement
-from fabtui.fabric.model import Model
-from fabtui.session.addresses import addresses_of, targets_between
-from fabtui.session.admission import Admission, absent, admit, engine_for
-from fabtui.session.counting import Counting
-from fabtui.session.looks import Looks
-from fabtui.session.mesh import Mesh
-from fabtui.session.oneway import OneWay
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import Kind, event
+from fabtui.model.measurement import Measurement
+from fabtui.model.session_model import Model
+from fabtui.session.counter_sampler import Counting
+from fabtui.session.endpoint_admission import Admission, absent, admit, engine_for
+from fabtui.session.event_pipeline import EventPump
+from fabtui.session.measure.context import TestBed
+from fabtui.session.measure.external_tools import PairTools
+from fabtui.session.measure.mesh_targets import addresses_of, targets_between
+from fabtui.session.measure.one_way import OneWay
+from fabtui.session.measure.ping_mesh import Mesh
+from fabtui.session.measure.runner import Trials
+from fabtui.session.node_client import Remote
 from fabtui.session.options import OPTIONAL_PROBES, SessionOptions
-from fabtui.session.pairtools import PairTools
-from fabtui.session.pump import EventPump
-from fabtui.session.ranks import Engine, RankHost
-from fabtui.session.remote import Remote
-from fabtui.session.testbed import TestBed
-from fabtui.session.trials import Trials
+from fabtui.session.probe_runner import Looks
+from fabtui.session.ranks.rank_host import Engine, RankHost
 
 #: How long tests wait for a look that runs beside them: it takes less, unless a node is in trouble.
 LOOK_PATIENCE = 1.0

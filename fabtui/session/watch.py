@@ -7,11 +7,11 @@ import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 
-from fabtui.fabric.events import Kind, event
-from fabtui.fabric.measurement import Layer, Verdict
-from fabtui.fabric.model import Model
-from fabtui.fabric.text import one_line
-from fabtui.session.pump import EventPump
+from fabtui.model.events import Kind, event
+from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.session_model import Model
+from fabtui.sanitize import one_line
+from fabtui.session.event_pipeline import EventPump
 from fabtui.session.sweep import Sweep
 
 Pair = tuple[int, int]

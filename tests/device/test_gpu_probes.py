@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from fabtui.lab.gpus import visible_gpus
-from fabtui_probes import gpuload, gpulook, kernel, nvlink, nvml, p2pstatus, topology
-from fabtui_probes.formats import nvidia_smi, nvidia_smi_q, nvidia_topo
+from fabtui.lab.gpu_split import visible_gpus
+from fabtui_node.parsers.nvidia import smi_query, smi_table, topo
+from fabtui_node.probes import kernel_log
+from fabtui_node.probes.nvidia import gpu_health, gpu_load, nvlink, nvml, p2pstatus, topology
 
 
 def printed(*argv: str) -> str:
@@ -32,7 +33,7 @@ def all_gpus() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def looked(all_gpus: None) -> dict[str, Any]:
-    return gpulook.run({}, nothing, 60.0)
+    return gpu_health.run({}, nothing, 60.0)
 
 
 #: What does not change from one moment to the next.
@@ -43,11 +44,11 @@ KEPT = (
 
 
 def test_nvml_and_nvidia_smi_tell_the_same(looked: dict[str, Any]) -> None:
-    text = nvidia_smi_q.parse_query(printed("-q"))
+    text = smi_query.parse_query(printed("-q"))
     assert text.unknown == []
     assert (looked["source"], looked["error"], looked["disagreements"]) == ("nvml", None, [])
     assert (looked["driver"], looked["cuda"]) == (text.values["driver"], text.values["cuda"])
-    told = [gpulook.from_query(at, gpu) for at, gpu in enumerate(text.values["gpus"])]
+    told = [gpu_health.from_query(at, gpu) for at, gpu in enumerate(text.values["gpus"])]
     assert len(told) == len(looked["gpus"]) > 0
     for mine, other in zip(looked["gpus"], told, strict=True):
         assert {key: mine[key] for key in KEPT} == {key: other[key] for key in KEPT}
@@ -57,12 +58,12 @@ def test_nvml_and_nvidia_smi_tell_the_same(looked: dict[str, Any]) -> None:
         fabric = [(gpu["fabric"] or {}).get("state") for gpu in (mine, other)]
         assert fabric[0] == fabric[1]
         assert (mine["lost"], mine["errors"]) == (None, {})
-    print("NVML took", looked["seconds"], "s; judged:", gpulook.judge(looked))
+    print("NVML took", looked["seconds"], "s; judged:", gpu_health.judge(looked))
 
 
 def test_the_list_and_the_table(looked: dict[str, Any]) -> None:
-    listed = nvidia_smi.parse_list(printed("-L"))
-    table = nvidia_smi.parse_nvidia_smi(printed())
+    listed = smi_table.parse_list(printed("-L"))
+    table = smi_table.parse_nvidia_smi(printed())
     assert [gpu["uuid"] for gpu in listed.values["gpus"]] == [gpu["uuid"] for gpu in looked["gpus"]]
     assert (listed.unknown, table.unknown) == ([], [])
     assert len(table.values["gpus"]) == len(looked["gpus"])
@@ -75,8 +76,8 @@ def test_topology() -> None:
     assert value["matrix"]["complete"] is True
     by_nvml, error = nvml.Task(p2pstatus.read).result(60.0)
     assert error is None
-    for letter, name in nvidia_topo.CAPABILITIES.items():
-        text = nvidia_topo.parse_p2p(printed("topo", "-p2p", letter)).values
+    for letter, name in topo.CAPABILITIES.items():
+        text = topo.parse_p2p(printed("topo", "-p2p", letter)).values
         if text["columns"]:
             assert by_nvml["tables"][name]["cells"] == text["cells"], name
     print("judged:", topology.judge(value))
@@ -89,13 +90,13 @@ def test_nvlinks() -> None:
 
 
 def test_a_look_under_load_is_quick() -> None:
-    value = gpuload.run({"seconds": 0}, nothing, 60.0)
+    value = gpu_load.run({"seconds": 0}, nothing, 60.0)
     assert value["error"] is None
     assert all(gpu["pcie"]["width"] for gpu in value["gpus"])
     print("took", value["seconds"], "s for", len(value["gpus"]), "GPUs")
 
 
 def test_the_kernel() -> None:
-    value = kernel.run({}, nothing, 20.0)
+    value = kernel_log.run({}, nothing, 20.0)
     assert value["readable"] in ("yes", "not permitted", "unknown")
-    print(value["source"], value["readable"], value["lines"], "lines;", kernel.judge(value))
+    print(value["source"], value["readable"], value["lines"], "lines;", kernel_log.judge(value))

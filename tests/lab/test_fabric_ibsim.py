@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes.formats import catalogue
-from fabtui_probes.formats.base import Reading
+from fabtui_node.parsers import catalogue
+from fabtui_node.parsers.base import Reading
 from tests.lab.network import Network
 from tests.lab.simulated import Fabric, missing, topology
 

@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes import commands, ibstat
+from fabtui_node.probes.rdma import ibstat
+from fabtui_node.system import run_command
 
 PRELOADS = sorted(Path("/usr/lib").glob("**/umad2sim/libumad2sim.so"))
 
 pytestmark = pytest.mark.skipif(
-    not (PRELOADS and shutil.which("ibsim") and commands.find("ibstat")), reason="ibsim or ibstat is not here"
+    not (PRELOADS and shutil.which("ibsim") and run_command.find("ibstat")), reason="ibsim or ibstat is not here"
 )
 
 # One switch; the second host's link runs at a quarter of its width.
@@ -77,7 +78,7 @@ class Fabric:
         tools.mkdir(exist_ok=True)
         # The preloaded library keeps files in the current folder, and is for the tool alone.
         (tools / "ibstat").write_text(
-            f'#!/bin/sh\ncd {self.folder} && LD_PRELOAD={PRELOADS[0]} exec {commands.find("ibstat")} "$@"\n'
+            f'#!/bin/sh\ncd {self.folder} && LD_PRELOAD={PRELOADS[0]} exec {run_command.find("ibstat")} "$@"\n'
         )
         (tools / "ibstat").chmod(0o755)
         with monkeypatch.context() as patch:

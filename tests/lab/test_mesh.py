@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fabtui.diagnosis.mesh import mesh_findings
-from fabtui.diagnosis.meshways import MeshFinding, Subject, key_of
-from fabtui.fabric.measurement import MESH, Layer, Verdict
-from fabtui.fabric.model import Model
+from fabtui.diagnosis.mesh.paths import MeshFinding, Subject, key_of
+from fabtui.diagnosis.mesh.rules import mesh_findings
+from fabtui.model.measurement import MESH, Layer, Verdict
+from fabtui.model.session_model import Model
 from fabtui.session.journal import read_events
-from fabtui_probes import commands
+from fabtui_node.system import run_command
 from tests.lab.network import Network, missing
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no network: {missing()}")
@@ -210,7 +210,7 @@ def test_nothing_is_left_of_a_network_whose_maker_is_killed(tmp_path: Path) -> N
     assert not any(process.exists() for process in held)
 
 
-@pytest.mark.skipif(commands.find("iperf3") is None, reason="no iperf3 on this machine")
+@pytest.mark.skipif(run_command.find("iperf3") is None, reason="no iperf3 on this machine")
 def test_iperf3_between_the_nodes_of_a_rail(tmp_path: Path) -> None:
     with Network(tmp_path, 3, 2) as network:
         network.rule(f"ip saddr {network.address('n0', 0)} ip daddr {network.address('n1', 0)} tcp dport != 22")

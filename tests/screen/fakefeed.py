@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fabtui.fabric.endpoint import pair_class
-from fabtui.fabric.events import Kind, NodeState, event
-from fabtui.fabric.measurement import Layer, Measurement, Verdict
-from fabtui.fabric.model import Model
-from fabtui.fabric.schedule import circle_rounds
+from fabtui.model.endpoints import pair_class
+from fabtui.model.events import Kind, NodeState, event
+from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.schedule import circle_rounds
+from fabtui.model.session_model import Model
 from tests.screen.fakelooks import address, inventory, nvlink
 
 START = 1_700_000_000.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from fabtui.screen import driver
-from fabtui.screen.run import run_app
+from fabtui.screen.launch import run_app
 from fabtui.screen.settings import ScreenSettings
+from fabtui.screen.terminal import driver
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
 
 

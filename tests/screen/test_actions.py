@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fabtui.fabric.events import Kind, event
-from fabtui.fabric.model import Model
+from fabtui.model.events import Kind, event
+from fabtui.model.session_model import Model
 from fabtui.screen.app import FabricApp
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, sweep_of_two

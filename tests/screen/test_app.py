@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.fabric.events import Kind, NodeState, event
+from fabtui.model.events import Kind, NodeState, event
 from fabtui.screen.app import FabricApp
 from fabtui.screen.settings import ScreenSettings
 from tests.screen.conftest import Opened, screen_text
@@ -209,7 +209,7 @@ async def test_the_end_is_counted(opened: Opened) -> None:
 
 
 async def test_help_names_every_key_of_every_screen(opened: Opened) -> None:
-    from fabtui.screen.commands import binding_groups, bindings_of
+    from fabtui.screen.command_palette import binding_groups, bindings_of
 
     async with opened(FakeFeed(sweep_of_two().events), size=(120, 240)) as (app, pilot):
         await pilot.press("question_mark")
@@ -253,7 +253,7 @@ async def test_the_palette_has_a_command_for_what_keys_do(opened: Opened) -> Non
 
 
 async def test_ids_of_bindings_are_unique() -> None:
-    from fabtui.screen.commands import binding_groups, bindings_of
+    from fabtui.screen.command_palette import binding_groups, bindings_of
 
     ids = [binding.id for _, kind in binding_groups() for binding in bindings_of(kind)]
     assert len(ids) == len(set(ids))

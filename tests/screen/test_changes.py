@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fabtui.fabric.endpoint import PairClass
-from fabtui.fabric.events import NodeState
-from fabtui.fabric.measurement import Layer, Measurement, Verdict
-from fabtui.fabric.model import Model
+from fabtui.model.endpoints import PairClass
+from fabtui.model.events import NodeState
+from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.session_model import Model
 from tests.screen.fakefeed import Story
 
 

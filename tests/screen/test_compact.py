@@ -15,7 +15,7 @@ from textual._compositor import CompositorUpdate
 from textual.pilot import Pilot
 
 from fabtui.screen.app import FabricApp
-from fabtui.screen.compact import compact
+from fabtui.screen.terminal.frame_compression import compact
 from tests.screen.ansi import Page, cells_of
 from tests.screen.conftest import Opened, settled
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
@@ -131,7 +131,7 @@ def test_a_terminal_that_erases_to_its_own_background_gets_blanks_instead() -> N
 )
 def test_whether_a_terminal_erases_is_what_its_description_says(term: str, program: str, erases: bool) -> None:
     # In a process of its own: a description is loaded once.
-    code = "from fabtui.screen.driver import erases_to_background; print(erases_to_background())"
+    code = "from fabtui.screen.terminal.driver import erases_to_background; print(erases_to_background())"
     environment = {**os.environ, "TERM": term, "TERM_PROGRAM": program}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == f"{erases}\n"

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fabtui.fabric.events import Kind, event
-from fabtui.fabric.measurement import Layer
-from fabtui.screen.countertable import counter_lines
-from fabtui.screen.words import plain
+from fabtui.model.events import Kind, event
+from fabtui.model.measurement import Layer
+from fabtui.presentation.wording import plain
+from fabtui.screen.views.pair.counters import counter_lines
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, Story
 

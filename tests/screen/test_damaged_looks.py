@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.causes import causes_of
-from fabtui.diagnosis.nextsteps import by_hand, path_commands
-from fabtui.diagnosis.ports import port_troubles
-from fabtui.diagnosis.preflight import preflight
-from fabtui.diagnosis.survey import Survey
-from fabtui.fabric.model import Model
-from fabtui.fabric.wellformed import check_event
-from fabtui.screen.levels import Glyphs
-from fabtui.screen.node import node_lines
-from fabtui.screen.nodesview import node_rows
-from fabtui.screen.pairpath import hops, path_lines
+from fabtui.diagnosis.knowledge.next_commands import by_hand, path_commands
+from fabtui.diagnosis.links.rdma_ports import port_troubles
+from fabtui.diagnosis.pairs.rules import causes_of
+from fabtui.diagnosis.pairs.tally import Survey
+from fabtui.diagnosis.preflight.rules import preflight
+from fabtui.model.event_schema import check_event
+from fabtui.model.session_model import Model
+from fabtui.presentation.cell_levels import Glyphs
+from fabtui.screen.views.node.screen import node_lines
+from fabtui.screen.views.nodes import node_rows
+from fabtui.screen.views.pair.path import hops, path_lines
 from tests.screen.fakefeed import sweep_of_two
 from tests.screen.fakelooks import nvlink
 from tests.screen.test_hostile import nasty_story
-from tests.unit.fabric.test_wellformed import RECORDED, damaged
+from tests.unit.model.test_wellformed import RECORDED, damaged
 
 Event = dict[str, Any]
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from fabtui.fabric.events import Kind, event
-from fabtui.fabric.measurement import Layer, Measurement, Verdict
-from fabtui.fabric.model import Model
-from fabtui.screen.arrangement import panel_width
-from fabtui.screen.axis import Axis
-from fabtui.screen.findings import Findings, class_lines, finding_lines
-from fabtui.screen.levels import Glyphs
-from fabtui.screen.pace import Pace, round_text, sweep_lines
-from fabtui.screen.words import plain
-from fabtui.screen.wrapping import between, stacked, wrapped
+from fabtui.model.events import Kind, event
+from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.session_model import Model
+from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.progress_estimate import Pace, round_text, sweep_lines
+from fabtui.presentation.wording import plain
+from fabtui.presentation.wrapping import between, stacked, wrapped
+from fabtui.screen.grid.axis import Axis
+from fabtui.screen.views.main_layout import panel_width
+from fabtui.screen.widgets.findings_list import Findings, class_lines, finding_lines
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FAILED, FakeFeed, Story, big_sweep, sweep_of_two
 

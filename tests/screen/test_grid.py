@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from textual.geometry import Offset
 
-from fabtui.fabric.events import Kind, NodeState, event
-from fabtui.fabric.measurement import Layer, Measurement, Verdict
-from fabtui.screen.grid import GridView
-from fabtui.screen.levels import Slot
-from fabtui.screen.source import ModelSource
+from fabtui.model.events import Kind, NodeState, event
+from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.presentation.cell_levels import Slot
+from fabtui.screen.grid.cells_by_endpoint import ModelSource
+from fabtui.screen.grid.widget import GridView
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import SLOW, FakeFeed, Story, big_sweep, sweep_of_two
 

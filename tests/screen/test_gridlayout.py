@@ -5,8 +5,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.screen.axis import Axis, Seat, common_domain
-from fabtui.screen.gridlayout import NUMBER_WIDTH, lay_out, scrolled, squeeze
+from fabtui.screen.grid.axis import Axis, Seat, common_domain
+from fabtui.screen.grid.layout import NUMBER_WIDTH, lay_out, scrolled, squeeze
 
 
 def axis_of(nodes: int, per_node: int) -> Axis:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from textual import events
 
-from fabtui.screen.commands import binding_groups, bindings_of
-from fabtui.screen.confirm import ConfirmScreen
-from fabtui.screen.jump import LETTERS, JumpScreen, targets_of
+from fabtui.screen.command_palette import binding_groups, bindings_of
+from fabtui.screen.views.confirm import ConfirmScreen
+from fabtui.screen.views.jump import LETTERS, JumpScreen, targets_of
 from tests.screen.conftest import Opened, make_app, screen_text, settled
 from tests.screen.fakefeed import FAILED, TIMEOUT, FakeFeed, Story, sweep_of_two
 

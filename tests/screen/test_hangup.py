@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from fabtui.screen.hangup import Nowhere, write_no_more
+from fabtui.screen.terminal.hangup import Nowhere, write_no_more
 
 RECORDING = Path(__file__).parents[2] / "recordings" / "h200x8-lab-2x4.jsonl.gz"
 

@@ -15,11 +15,11 @@ from textual.dom import DOMNode
 from textual.pilot import Pilot
 
 import fabtui.screen
-from fabtui.fabric.baseline import Baseline
+from fabtui.model.baseline import Baseline
 from fabtui.screen.app import FabricApp
-from fabtui.screen.commands import binding_groups, bindings_of
-from fabtui.screen.nodesview import NodesTable
-from fabtui.screen.scope import Zoom
+from fabtui.screen.command_palette import binding_groups, bindings_of
+from fabtui.screen.grid.view_state import Zoom
+from fabtui.screen.views.nodes import NodesTable
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FAILED, SLOW, TIMEOUT, FakeFeed, Story, big_sweep, sweep_of_two
 
@@ -276,8 +276,8 @@ CASES: dict[str, Case] = {
 def all_kinds() -> list[type[DOMNode]]:
     """Every class of the screen that has bindings, whether it is in a list or not."""
     found: dict[str, type[DOMNode]] = {}
-    for module in pkgutil.iter_modules(fabtui.screen.__path__):
-        for thing in vars(importlib.import_module(f"fabtui.screen.{module.name}")).values():
+    for module in pkgutil.walk_packages(fabtui.screen.__path__, "fabtui.screen."):
+        for thing in vars(importlib.import_module(module.name)).values():
             ours = isinstance(thing, type) and issubclass(thing, DOMNode) and thing.__module__.startswith("fabtui.")
             if ours and thing.__dict__.get("BINDINGS"):
                 found[thing.__qualname__] = thing

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.fabric.errors import InputError
+from fabtui.errors import InputError
 from fabtui.screen.app import FabricApp
 from fabtui.screen.settings import ScreenSettings
 from tests.screen.conftest import Opened, make_app, screen_text, settled
@@ -40,7 +40,7 @@ async def test_closing_is_told_and_a_second_q_does_not_wait() -> None:
 
 
 async def test_closing_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    import fabtui.screen.leaving as module
+    import fabtui.screen.shutdown as module
 
     monkeypatch.setattr(module, "CLOSE_DEADLINE", 0.1)
     feed = FakeFeed(sweep_of_two().events)

@@ -5,8 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from fabtui.fabric.measurement import Layer, Verdict
-from fabtui.screen.levels import Glyphs, Slot, bytes_text, cell_text, ratio, short_number, slot_of, transport_of
+from fabtui.model.measurement import Layer, Verdict
+from fabtui.presentation.cell_levels import (
+    Glyphs,
+    Slot,
+    bytes_text,
+    cell_text,
+    ratio,
+    short_number,
+    slot_of,
+    transport_of,
+)
 
 
 @pytest.mark.parametrize(

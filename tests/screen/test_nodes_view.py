@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from fabtui.diagnosis.survey import Survey
-from fabtui.fabric.events import Kind, NodeState, event
+from fabtui.diagnosis.pairs.tally import Survey
+from fabtui.model.events import Kind, NodeState, event
+from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.wording import plain
 from fabtui.screen.app import FabricApp
-from fabtui.screen.levels import Glyphs
-from fabtui.screen.noderow import row_lines
-from fabtui.screen.nodesview import COLUMNS, node_rows
-from fabtui.screen.nodetables import system_lines
 from fabtui.screen.settings import ScreenSettings
-from fabtui.screen.words import plain
+from fabtui.screen.views.node.grid_row import row_lines
+from fabtui.screen.views.node.probe_tables import system_lines
+from fabtui.screen.views.nodes import COLUMNS, node_rows
 from tests.screen.conftest import Opened, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
 from tests.screen.fakelooks import inventory

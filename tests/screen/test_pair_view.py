@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from fabtui.fabric.events import Kind, event
-from fabtui.fabric.measurement import Layer, Measurement, Verdict
-from fabtui.fabric.model import Model
-from fabtui.screen.levels import Glyphs
-from fabtui.screen.pairaround import event_lines, history_lines, library_lines, neighbour_lines
-from fabtui.screen.pairpath import hops, path_lines
-from fabtui.screen.strip import cells_strip, sparkline
-from fabtui.screen.words import plain
-from fabtui.screen.wrapping import Lines
+from fabtui.model.events import Kind, event
+from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.session_model import Model
+from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.wording import plain
+from fabtui.presentation.wrapping import Lines
+from fabtui.screen.views.pair.context import event_lines, history_lines, library_lines, neighbour_lines
+from fabtui.screen.views.pair.path import hops, path_lines
+from fabtui.screen.widgets.sparkline import cells_strip, sparkline
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FAILED, FakeFeed, Story, sweep_of_two
 

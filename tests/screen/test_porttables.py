@@ -3,12 +3,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fabtui.fabric.records import NodeRecord
-from fabtui.screen.axis import Seat
-from fabtui.screen.levels import Glyphs
-from fabtui.screen.pairwords import panel_lines, summary_text
-from fabtui.screen.porttables import port_lines
-from fabtui.screen.words import plain
+from fabtui.model.records import NodeRecord
+from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.wording import plain
+from fabtui.screen.grid.axis import Seat
+from fabtui.screen.views.node.port_tables import port_lines
+from fabtui.screen.widgets.pair_text import panel_lines, summary_text
 from tests.conftest import ModelMaker
 
 

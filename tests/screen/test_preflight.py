@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from fabtui.fabric.events import Kind, NodeState, event
-from fabtui.screen.node import NodeScreen
-from fabtui.screen.preflight import LatestPreflight, PreflightScreen
+from fabtui.model.events import Kind, NodeState, event
+from fabtui.screen.views.node.screen import NodeScreen
+from fabtui.screen.views.preflight import LatestPreflight, PreflightScreen
 from tests.screen.conftest import make_app, settled
 from tests.screen.fakefeed import FakeFeed, Story
 from tests.screen.test_snapshots import Compare, pressed
-from tests.unit.fabric.cluster import clock, host, inventory, memlock, node
+from tests.unit.model.cluster import clock, host, inventory, memlock, node
 
 SIZES = [(80, 24), (120, 40)]
 NAMES = [f"n{i:03}" for i in range(60, 76)]

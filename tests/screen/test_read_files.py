@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fabtui.reading.as_model import events
-from fabtui.reading.result import read
-from fabtui.reading.source import Source
-from fabtui.session.still import StillFeed
+from fabtui.importers.result import read
+from fabtui.importers.sources import Source
+from fabtui.importers.to_model.dispatch import events
+from fabtui.session.feeds.static import StillFeed
 from tests.screen.conftest import Opened, screen_text
-from tests.unit.reading.test_as_model import CUDA
-from tests.unit.reading.test_variants_of_logs import PING_CSV
+from tests.unit.importers.test_as_model import CUDA
+from tests.unit.importers.test_variants_of_logs import PING_CSV
 
 JOBS = "==> p2p-test-0-9-1.out <==\nn060 [0] : BEG send 0 -> 9\nn061 [9] : OK 0 -> 9\n==> p2p-test-9-0-2.out <==\n"
 JOBS += "torch.distributed.DistBackendError: NCCL error: remote process failed\n"

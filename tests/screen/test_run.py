@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.screen.run import NoScreen, check_terminal, prepare
+from fabtui.screen.launch import NoScreen, check_terminal, prepare
 from fabtui.screen.settings import ScreenSettings
 from tests.screen.ansi import Cell, cells_of
 
@@ -96,7 +96,7 @@ def test_a_terminal_that_cannot_show_a_screen_is_told(monkeypatch: pytest.Monkey
 
 def test_no_keys_without_a_terminal() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", "from fabtui.screen.run import check_terminal; check_terminal()"],
+        [sys.executable, "-c", "from fabtui.screen.launch import check_terminal; check_terminal()"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -108,7 +108,7 @@ def test_no_keys_without_a_terminal() -> None:
 
 def test_settings_can_be_had_without_textual() -> None:
     code = (
-        "import sys, fabtui.screen.run, fabtui.screen.settings;"
+        "import sys, fabtui.screen.launch, fabtui.screen.settings;"
         "print([name for name in sys.modules if name.split('.')[0] in ('textual', 'rich', 'asyncssh', 'pandas')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fabtui.fabric.events import Kind, event
-from fabtui.fabric.model import Model
-from fabtui.screen.arrangement import LEAST_HEIGHT, LEAST_WIDTH
-from fabtui.screen.levels import Glyphs
-from fabtui.screen.title import title_content
+from fabtui.model.events import Kind, event
+from fabtui.model.session_model import Model
+from fabtui.presentation.cell_levels import Glyphs
+from fabtui.screen.views.main_layout import LEAST_HEIGHT, LEAST_WIDTH
+from fabtui.screen.widgets.title_bar import title_content
 from tests.screen.conftest import Opened, make_app, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
 from tests.screen.test_run import Terminal

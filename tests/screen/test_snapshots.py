@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from fabtui.fabric.events import NodeState
+from fabtui.model.events import NodeState
 from tests.screen.conftest import make_app, settled
 from tests.screen.fakefeed import REFUSED, FakeFeed, Story, big_sweep, sweep_of_two
 

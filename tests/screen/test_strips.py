@@ -9,11 +9,11 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from fabtui.screen.gridlayout import lay_out
-from fabtui.screen.gridlines import Scene
-from fabtui.screen.levels import Glyphs, Slot, cell_text
-from fabtui.screen.strips import Palette, ReadyStrip, pack
-from fabtui.screen.theming import ramp_of, theme_names
+from fabtui.presentation.cell_levels import Glyphs, Slot, cell_text
+from fabtui.screen.grid.layout import lay_out
+from fabtui.screen.grid.lines import Scene
+from fabtui.screen.terminal.ansi_strips import Palette, ReadyStrip, pack
+from fabtui.screen.themes.ramps import ramp_of, theme_names
 from tests.screen.ansi import cells_of, strip_codes
 from tests.screen.test_gridlayout import axis_of
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from rich.style import Style
 
-from fabtui.fabric.errors import InputError
+from fabtui.errors import InputError
+from fabtui.presentation.cell_levels import Slot
 from fabtui.screen.app import FabricApp
-from fabtui.screen.levels import Slot
 from fabtui.screen.settings import ScreenSettings
-from fabtui.screen.theming import ramp_of, read_theme, read_theme_file, theme_names
+from fabtui.screen.themes.ramps import ramp_of, read_theme, read_theme_file, theme_names
 
 COUNTS = ("24", "256", "16", "none")
 #: The colours that must not be taken for each other.

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from fabtui.export.json import write_json
-from fabtui.fabric.baseline import Baseline
-from fabtui.fabric.measurement import Layer, Measurement, Verdict
-from fabtui.screen import flashes
+from fabtui.model.baseline import Baseline
+from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.presentation.cell_levels import Slot
+from fabtui.presentation.legends import legend, meanings
+from fabtui.presentation.wording import LAYERS, plain
 from fabtui.screen.app import FabricApp
-from fabtui.screen.legends import legend, meanings
-from fabtui.screen.levels import Slot
-from fabtui.screen.words import LAYERS, plain
+from fabtui.screen.grid import flashes
 from tests.screen.conftest import Opened, make_app, screen_text
 from tests.screen.fakefeed import FakeFeed, Story, sweep_of_two
 

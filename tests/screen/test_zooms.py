@@ -13,19 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from textual.pilot import Pilot
 
-from fabtui.fabric.errors import InputError
-from fabtui.fabric.events import NodeState
-from fabtui.fabric.measurement import Layer, Measurement, Verdict
+from fabtui.errors import InputError
+from fabtui.model.events import NodeState
+from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.presentation.cell_levels import RANKS, Glyphs, Slot
 from fabtui.screen.app import FabricApp
-from fabtui.screen.axis import Axis
-from fabtui.screen.filters import read_filter
-from fabtui.screen.grid import GridView
-from fabtui.screen.index import RANK
-from fabtui.screen.levels import RANKS, Glyphs, Slot
-from fabtui.screen.minimap import tiles
-from fabtui.screen.orders import Order, by_badness, by_blame
-from fabtui.screen.places import read_place
-from fabtui.screen.scope import Scope, Zoom
+from fabtui.screen.grid.axis import Axis
+from fabtui.screen.grid.filter import read_filter
+from fabtui.screen.grid.goto import read_place
+from fabtui.screen.grid.order import Order, by_badness, by_blame
+from fabtui.screen.grid.severity_index import RANK
+from fabtui.screen.grid.view_state import Scope, Zoom
+from fabtui.screen.grid.widget import GridView
+from fabtui.screen.widgets.minimap import tiles
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FAILED, SLOW, FakeFeed, Story, big_sweep, sweep_of_two
 from tests.screen.test_gridlayout import axis_of

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import fabtui
-import fabtui_probes
+import fabtui_node
 
 #: None of these before the first frame of the screen; torch never on the login node.
 HEAVY = ("asyncssh", "cryptography", "numpy", "pandas", "pynvml", "torch", "ClusterShell", "shtab")
-PROBES = Path(fabtui_probes.__file__).parent
+PROBES = Path(fabtui_node.__file__).parent
 SOURCES = sorted(PROBES.rglob("*.py"))
 
 
@@ -41,25 +41,25 @@ def test_the_command_line_loads_nothing_heavy(code: str) -> None:
 
 def test_a_whole_request_loads_nothing_heavy() -> None:
     code = (
-        "from fabtui.cli.parser import build_parser\nfrom fabtui.cli.request import request_from\n"
+        "from fabtui.cli.parser import build_parser\nfrom fabtui.cli.options_from_args import request_from\n"
         "request_from(build_parser().parse_args(['--nodes', 'n[060-067]', '--no-record', '--csv', '/tmp/x.csv']))\n"
         "request_from(build_parser().parse_args(['--lab', '2x4', '--lab-fault', 'n000:1>n001:2=drop', '--no-record']))"
     )
     assert not loaded_after(code) & {*HEAVY, "textual", "rich"}
 
 
-@pytest.mark.parametrize("module", ["fabtui.screen.app", "fabtui.screen.run"])
+@pytest.mark.parametrize("module", ["fabtui.screen.app", "fabtui.screen.launch"])
 def test_the_screen_loads_nothing_heavy_but_textual(module: str) -> None:
     assert not loaded_after(f"import {module}") & set(HEAVY)
 
 
-@pytest.mark.parametrize("package", ["fabric", "export.snapshot", "session.options", "session.feed"])
+@pytest.mark.parametrize("package", ["model", "export.snapshot_rows", "session.options", "session.feeds.base"])
 def test_the_core_is_light(package: str) -> None:
     assert not loaded_after(f"import fabtui.{package}") & {*HEAVY, "textual", "rich", "asyncio"}
 
 
 def test_the_session_never_loads_torch_or_the_screen() -> None:
-    loaded = loaded_after("import fabtui.session.live, fabtui.nodes.reach, fabtui.lab.start")
+    loaded = loaded_after("import fabtui.session.feeds.live, fabtui.transport.connector, fabtui.lab.lab")
     assert not loaded & {"torch", "textual", "rich", "pandas", "numpy"}
 
 
@@ -71,7 +71,7 @@ def test_a_name_of_the_package_is_loaded_on_first_use() -> None:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PROBES)))
 def test_what_runs_on_nodes_stands_on_the_standard_library(path: Path) -> None:
-    allowed = {*sys.stdlib_module_names, "fabtui_probes", "pynvml", "torch"}
+    allowed = {*sys.stdlib_module_names, "fabtui_node", "pynvml", "torch"}
     tree = ast.parse(path.read_bytes(), feature_version=(3, 8))
     top_level = {id(node) for node in tree.body}
     for node in ast.walk(tree):
@@ -85,7 +85,7 @@ def test_what_runs_on_nodes_stands_on_the_standard_library(path: Path) -> None:
         for name in names:
             root = name.partition(".")[0]
             assert root in allowed, f"{path.name} line {node.lineno} imports {name}"
-            if id(node) in top_level and path.parent.name != "engines":
+            if id(node) in top_level and path.relative_to(PROBES).parts[0] != "ranks":
                 assert root != "torch", f"{path.name} line {node.lineno} loads torch where no rank needs it"
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import fabtui
-from fabtui.data import data_folder, recordings_folder, theme_folder
+from fabtui.paths import data_folder, recordings_folder, theme_folder
 
 ROOT = Path(fabtui.__file__).parent.parent
 in_checkout = pytest.mark.skipif(not (ROOT / "pyproject.toml").is_file(), reason="not a checkout")
@@ -29,7 +29,7 @@ def test_the_data_lies_beside_the_package_in_a_checkout() -> None:
 
 
 def test_the_data_lies_inside_the_package_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fabtui.data._PACKAGE", tmp_path / "fabtui")
+    monkeypatch.setattr("fabtui.paths._PACKAGE", tmp_path / "fabtui")
     (tmp_path / "themes").mkdir()
     assert data_folder("themes") == tmp_path / "fabtui" / "_themes"
 
@@ -39,7 +39,7 @@ def test_all_packages_are_listed() -> None:
     import tomllib
 
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    for folder, name in (("fabtui", "fabtui"), ("probes", "fabtui_probes")):
+    for folder, name in (("fabtui", "fabtui"), ("probes/fabtui_node", "fabtui_node")):
         found = {path.parent.relative_to(ROOT / folder) for path in (ROOT / folder).rglob("*.py")}
         names = {".".join((name, *part.parts)) for part in found}
         assert names <= set(listed), f"not in pyproject.toml: {names - set(listed)}"
@@ -79,13 +79,13 @@ def _files(folder: Path, pattern: str, name: str) -> set[str]:
 def test_the_wheel_holds_all_code_and_data_and_nothing_else(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    code = _files(ROOT / "fabtui", "**/*.py", "fabtui") | _files(ROOT / "probes", "**/*.py", "fabtui_probes")
+    code = _files(ROOT / "fabtui", "**/*.py", "fabtui") | _files(ROOT / "probes/fabtui_node", "**/*.py", "fabtui_node")
     data = _files(ROOT / "themes", "*.toml", "fabtui/_themes")
     data |= _files(ROOT / "recordings", "*.md", "fabtui/_recordings")
     data |= _files(ROOT / "recordings", "*.jsonl.gz", "fabtui/_recordings")
     for suffix in ("tcss", "toml", "json"):
         data |= _files(ROOT / "fabtui", f"**/*.{suffix}", "fabtui")
-    assert code | data | {"fabtui/py.typed", "fabtui_probes/py.typed"} == names
+    assert code | data | {"fabtui/py.typed", "fabtui_node/py.typed"} == names
 
 
 @in_checkout
@@ -95,7 +95,14 @@ def test_the_sdist_can_be_built_and_tested(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    wanted = {"LICENSE", "README.md", "Makefile", "pyproject.toml", "probes/protocol.py", "tests/conftest.py"}
+    wanted = {
+        "LICENSE",
+        "README.md",
+        "Makefile",
+        "pyproject.toml",
+        "probes/fabtui_node/protocol.py",
+        "tests/conftest.py",
+    }
     assert wanted <= names
     assert _files(ROOT / "themes", "*.toml", "themes") <= names
     assert not [name for name in names if name.endswith(".pyc")]

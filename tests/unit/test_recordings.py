@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.cli.summary import summary
-from fabtui.data import recordings_folder
-from fabtui.fabric.measurement import Layer
-from fabtui.fabric.model import Model
+from fabtui.model.measurement import Layer
+from fabtui.model.session_model import Model
+from fabtui.paths import recordings_folder
+from fabtui.report.summary import summary
 from fabtui.session.journal import read_events
 
 FILES = sorted(recordings_folder().glob("*.jsonl.gz"))

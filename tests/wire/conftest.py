@@ -26,7 +26,7 @@ def field(tmp_path: Path) -> Iterator[sshd.Field]:
 @pytest_asyncio.fixture
 async def reach_for() -> AsyncIterator[Callable[..., Any]]:
     """A maker of `Reach` objects that keeps their notices and closes them in the end."""
-    from fabtui.nodes.reach import Reach, ReachOptions
+    from fabtui.transport.connector import Reach, ReachOptions
 
     made: list[Reach] = []
 

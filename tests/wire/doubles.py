@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fabtui_probes import reaping
+from fabtui_node.runtime import reap
 from tests.wire.nodeside import NodeSide, living, wait_until
 
 REGISTRY = """
@@ -43,7 +43,7 @@ PROBES = {name: Probe(globals()[name]) for name in "echo fails stuck dies leaves
 # Echoes what it is told; some words make it do something first.
 RANKHOST = """
 import os, signal, socket, struct, subprocess, sys, time
-from fabtui_probes.protocol import Decoder, encode
+from fabtui_node.protocol import Decoder, encode
 NASTY = '''
 import os, signal, sys, time
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
@@ -89,7 +89,7 @@ def main(config):
             send(dict(message, echoed=True))
 """
 
-EXTRA = {"fabtui_probes.registry": REGISTRY, "fabtui_probes.rankhost": RANKHOST}
+EXTRA = {"fabtui_node.registry": REGISTRY, "fabtui_node.ranks.rank_host": RANKHOST}
 
 
 def probe(number: int, name: str, deadline: float = 10.0, **args: Any) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def spawn_rank_host(node: NodeSide, **fields: Any) -> dict[str, Any]:
 
 
 def keeper_of(pid: int) -> int:
-    (child,) = (found for found, (parent, _) in reaping.process_table().items() if parent == pid)
+    (child,) = (found for found, (parent, _) in reap.process_table().items() if parent == pid)
     return child
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from fabtui.nodes.bootstrap import node_modules
+from fabtui.transport.payload import node_modules
 
 SOURCE = """
 import os, sys, time
-from fabtui_probes.protocol import Decoder, VERSION, encode, marker
+from fabtui_node.protocol import Decoder, VERSION, encode, marker
 
 def put(data):
     while data:
@@ -53,6 +53,6 @@ def main(config):
 
 def options(**more: Any) -> dict[str, Any]:
     """Return the options of a `Reach` that starts this node side."""
-    sent = ("fabtui_probes", "fabtui_probes.boot", "fabtui_probes.protocol")
+    sent = ("fabtui_node", "fabtui_node.runtime.bootloader", "fabtui_node.protocol")
     modules = {name: source for name, source in node_modules().items() if name in sent}
     return {"modules": {**modules, "fake_side": SOURCE}, "entry": "fake_side", **more}

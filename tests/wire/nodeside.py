@@ -15,18 +15,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import fabtui_probes
-from fabtui_probes import protocol
-from fabtui_probes.boot import BOOT, pack
+import fabtui_node
+from fabtui_node import protocol
+from fabtui_node.runtime.bootloader import BOOT, pack
 
-HOUSE = Path(next(iter(fabtui_probes.__path__)))
+HOUSE = Path(next(iter(fabtui_node.__path__)))
 
 
 def modules(extra: dict[str, str] | None = None) -> dict[str, str]:
     """Return the sources of the real probes package, some of them replaced."""
     found = {}
     for path in HOUSE.rglob("*.py"):
-        parts = ["fabtui_probes", *path.relative_to(HOUSE).with_suffix("").parts]
+        parts = ["fabtui_node", *path.relative_to(HOUSE).with_suffix("").parts]
         if parts[-1] == "__init__":
             parts.pop()
         found[".".join(parts)] = path.read_text()
@@ -101,7 +101,7 @@ class NodeSide:
         self.banner = b""
         self.reader = threading.Thread(target=self._read, daemon=True)
         assert self.process.stdin is not None
-        self.process.stdin.write(pack(sources or modules(extra), self.config, "fabtui_probes.supervisor"))
+        self.process.stdin.write(pack(sources or modules(extra), self.config, "fabtui_node.runtime.supervisor"))
         self.process.stdin.flush()
 
     def listen(self) -> None:

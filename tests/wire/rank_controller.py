@@ -16,15 +16,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-PROBES = Path(__file__).resolve().parents[2] / "probes"
+PROBES = Path(__file__).resolve().parents[2] / "probes" / "fabtui_node"
 
 
 def importable() -> None:
-    """Make the folder probes/ importable as fabtui_probes where it is not installed."""
-    if "fabtui_probes" not in sys.modules:
-        package = types.ModuleType("fabtui_probes")
+    """Make the node side importable as fabtui_node where it is not installed."""
+    if "fabtui_node" not in sys.modules:
+        package = types.ModuleType("fabtui_node")
         package.__path__ = [str(PROBES)]
-        sys.modules["fabtui_probes"] = package
+        sys.modules["fabtui_node"] = package
 
 
 importable()
@@ -36,18 +36,18 @@ def came_not(error: str, rank: int, seconds: float, end: str = "") -> bool:
     return found is not None and seconds <= float(found[1]) < seconds + 20
 
 
-from fabtui_probes import protocol  # noqa: E402
+from fabtui_node import protocol  # noqa: E402
 
 CHILD = """\
 import sys, types, faulthandler
-package = types.ModuleType("fabtui_probes")
+package = types.ModuleType("fabtui_node")
 package.__path__ = [%r]
-sys.modules["fabtui_probes"] = package
+sys.modules["fabtui_node"] = package
 trace = %r
 faulthandler.enable()
 if trace:
     faulthandler.dump_traceback_later(trace, exit=False)
-from fabtui_probes import rankhost
+from fabtui_node.ranks import rank_host as rankhost
 rankhost.main({"fd": %d, **%r})
 """
 

@@ -20,9 +20,9 @@ import asyncssh
 import pytest
 
 from fabtui.lab.faults import parse_faults
-from fabtui.lab.start import Lab, LabError, LabSpec
-from fabtui_probes import protocol
-from fabtui_probes.boot import BOOT, pack
+from fabtui.lab.lab import Lab, LabError, LabSpec
+from fabtui_node import protocol
+from fabtui_node.runtime.bootloader import BOOT, pack
 from tests.wire.nodeside import living, modules, tokens_of, wait_gone, wait_until
 
 
@@ -224,7 +224,7 @@ async def test_sixteen_nodes_answer(token: str) -> None:
 
 HOLDER = """
 import asyncio, asyncssh, sys
-from fabtui.lab.start import Lab, LabSpec
+from fabtui.lab.lab import Lab, LabSpec
 async def main():
     async with Lab(LabSpec.parse("2x1")) as lab:
         connections = [await asyncssh.connect(node, config=[str(lab.ssh_config)]) for node in lab.nodes]
@@ -268,7 +268,7 @@ async def test_the_node_side_runs_on_a_lab_node_and_dies_with_the_connection(tok
         connection = await reach(lab, "n000")
         command = "exec " + shlex.join([sys.executable, "-IS", "-c", BOOT])
         process = await connection.create_process(command, encoding=None)
-        process.stdin.write(pack(modules(), {"nonce": "00ff", "lease": 30}, "fabtui_probes.supervisor"))
+        process.stdin.write(pack(modules(), {"nonce": "00ff", "lease": 30}, "fabtui_node.runtime.supervisor"))
         got = b""
         decoder = protocol.Decoder()
         async with asyncio.timeout(15):
@@ -285,7 +285,7 @@ async def test_the_node_side_runs_on_a_lab_node_and_dies_with_the_connection(tok
 
 
 async def test_a_lab_that_cannot_start_says_why_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fabtui.lab.start.sys.executable", "/bin/false")
+    monkeypatch.setattr("fabtui.lab.lab.sys.executable", "/bin/false")
     with pytest.raises(LabError, match="did not start") as caught:
         async with lab_of("1x1"):
             pass

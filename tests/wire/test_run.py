@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.fabric.model import Model
+from fabtui.model.session_model import Model
 from fabtui.session.journal import read_events
 
 pytestmark = [

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.fabric.model import Model
+from fabtui.model.session_model import Model
 from fabtui.session.journal import read_events
 from tests.wire import sshd
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from fabtui.nodes.framed import Limits
-from fabtui.nodes.link import Link, NodeUnreachable
+from fabtui.transport.framed_link import Limits
+from fabtui.transport.link import Link, NodeUnreachable
 from tests.wire import fakeside, sshd
 from tests.wire.sshd import children, until
 

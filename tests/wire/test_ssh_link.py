@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from fabtui.nodes.framed import Limits
-from fabtui.nodes.link import Link, LinkLost, NodeUnreachable
+from fabtui.transport.framed_link import Limits
+from fabtui.transport.link import Link, LinkLost, NodeUnreachable
 from tests.wire import fakeside, sshd
 from tests.wire.sshd import alive, until, wait_gone
 
@@ -265,7 +265,7 @@ async def test_kill_9_of_the_controller_leaves_no_node_side(field: sshd.Field) -
     field.serve("n1")
     program = (
         "import asyncio, sys, pathlib\n"
-        "from fabtui.nodes.reach import Reach, ReachOptions\n"
+        "from fabtui.transport.connector import Reach, ReachOptions\n"
         "async def main():\n"
         "    reach = Reach(ReachOptions(ssh_config=pathlib.Path(sys.argv[1])), print)\n"
         "    link = await reach.open('n1')\n"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.nodes.link import Link, NodeUnreachable
+from fabtui.transport.link import Link, NodeUnreachable
 from tests.wire import fakeside, sshd
 from tests.wire.sshd import alive
 

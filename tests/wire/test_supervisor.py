@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.nodes import bootstrap
-from fabtui_probes import protocol, reaping
-from fabtui_probes.boot import BOOT
+from fabtui.transport import payload
+from fabtui_node import protocol
+from fabtui_node.runtime import reap
+from fabtui_node.runtime.bootloader import BOOT
 from tests.wire.doubles import EXTRA, probe, spawn_rank_host
 from tests.wire.nodeside import NodeSide, living, modules, wait_gone, wait_until
 
@@ -102,7 +103,7 @@ def test_processes_of_a_dead_worker_are_ended(node: NodeSide) -> None:
     node.send(probe(1, "leaves"))
     value = node.expect("result")["value"]
     os.kill(value["worker"], signal.SIGKILL)
-    wait_until(lambda: reaping.read_stat(value["pid"]) is None, 8, "the child of the worker lives on")
+    wait_until(lambda: reap.read_stat(value["pid"]) is None, 8, "the child of the worker lives on")
     node.send({"t": "hb", "n": 1})
     assert node.expect("hb")["n"] == 1
 
@@ -297,20 +298,20 @@ def packed(modules: dict[str, str]) -> bytes:
 
 
 def test_modules_that_come_later_are_there_for_the_worker_and_the_rank_host() -> None:
-    node = NodeSide(sources=bootstrap.first_modules())
+    node = NodeSide(sources=payload.first_modules())
     node.listen()
     try:
         node.expect("hello")
         node.ship(b"rubbish")
         assert "modules that make no sense were ignored" in node.expect("log")["text"]
-        node.ship(packed({"fabtui_probes.registry": EXTRA["fabtui_probes.registry"], "fill": os.urandom(99_999).hex()}))
+        node.ship(packed({"fabtui_node.registry": EXTRA["fabtui_node.registry"], "fill": os.urandom(99_999).hex()}))
         node.send({"t": "hb", "n": 1})
         node.expect("hb", n=1)
         node.send(probe(2, "echo", word="w"))
         assert node.expect("result", id=2)["value"]["args"] == {"word": "w"}
         node.send({"t": "spawn", "argv": None, "env": {}, "config": {}})
-        assert "fabtui_probes.rankhost" in node.expect("exit")["stderr"]
-        node.ship(packed({"fabtui_probes.rankhost": EXTRA["fabtui_probes.rankhost"]}))
+        assert "fabtui_node.ranks" in node.expect("exit")["stderr"]
+        node.ship(packed({"fabtui_node.ranks.rank_host": EXTRA["fabtui_node.ranks.rank_host"]}))
         spawn_rank_host(node)
         node.send({"t": "rank", "m": {"op": "hello"}})
         assert node.expect("rank")["m"] == {"op": "hello", "echoed": True}
@@ -353,8 +354,8 @@ def test_controller_that_does_not_read_gets_back_pressure_then_everything() -> N
 
 def test_a_node_without_room_for_processes_says_so() -> None:
     full = "\n\ndef full(*a, **k):\n    raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
-    spawning = modules()["fabtui_probes.spawn"] + full + "start_command = start_function = full\n"
-    node = NodeSide({**EXTRA, "fabtui_probes.spawn": spawning})
+    spawning = modules()["fabtui_node.runtime.spawn"] + full + "start_command = start_function = full\n"
+    node = NodeSide({**EXTRA, "fabtui_node.runtime.spawn": spawning})
     node.listen()
     try:
         node.send({"t": "spawn", "argv": None, "env": {}, "config": {}})

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.fabric.errors import InputError
-from fabtui.session import hostlist
-from fabtui.session.hostlist import MOST_NODES, chosen_nodes, expand, read_hosts
+from fabtui import hostlist
+from fabtui.errors import InputError
+from fabtui.hostlist import MOST_NODES, chosen_nodes, expand, read_hosts
 
 
 @pytest.mark.parametrize(

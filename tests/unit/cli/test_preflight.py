@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from fabtui.cli import main as entry
-from fabtui.nodes.link import NodeUnreachable
-from fabtui.session import live
-from tests.unit.fabric.cluster import host, memlock
+from fabtui.session.feeds import live
+from fabtui.transport.link import NodeUnreachable
+from tests.unit.model.cluster import host, memlock
 from tests.unit.session.fakenodes import FakeNodes, Script
 
 
@@ -76,16 +76,16 @@ def test_json_and_csv_hold_everything(
 def test_what_was_found_is_told_also_when_a_file_cannot_be_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    from fabtui.export import atomic
+    from fabtui.export import atomic_write
 
-    real = atomic.write_atomically
+    real = atomic_write.write_atomically
 
     def full(path: Path, write: Any) -> None:
         if path.name == "facts.json":
             raise OSError(errno.ENOSPC, "No space left on device")
         real(path, write)
 
-    monkeypatch.setattr(atomic, "write_atomically", full)
+    monkeypatch.setattr(atomic_write, "write_atomically", full)
     play(monkeypatch, nodes := FakeNodes(script()))
     table = tmp_path / "facts.csv"
     assert preflight(nodes, "--json", str(tmp_path / "facts.json"), "--csv", str(table)) == 2

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from fabtui.cli import quantities
-from fabtui.cli.numbers import size_text, value_text
-from fabtui.fabric.errors import InputError
+from fabtui.errors import InputError
+from fabtui.presentation.numbers import size_text, value_text
 
 
 @pytest.mark.parametrize(

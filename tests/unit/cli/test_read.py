@@ -12,11 +12,11 @@ import pytest
 
 from fabtui import load_snapshot
 from fabtui.cli import main as entry
-from fabtui.cli import read
-from fabtui.cli.layout import Layout
-from fabtui.reading.matrix import matrix
-from tests.unit.reading.test_as_model import CUDA
-from tests.unit.reading.test_variants_of_benchmarks import MULTINODE
+from fabtui.cli.commands import read
+from fabtui.importers.matrix import matrix
+from fabtui.report.tables import Layout
+from tests.unit.importers.test_as_model import CUDA
+from tests.unit.importers.test_variants_of_benchmarks import MULTINODE
 
 Out = pytest.CaptureFixture[str]
 
@@ -236,8 +236,8 @@ def test_a_cut_rail_is_named(tmp_path: Path, capsys: Out) -> None:
 
 
 def test_every_kind_is_in_the_manual() -> None:
-    from fabtui.reading.as_model import convertible
-    from fabtui.reading.catalogue import formats
+    from fabtui.importers.catalogue import formats
+    from fabtui.importers.to_model.dispatch import convertible
 
     manual = (Path(__file__).resolve().parents[3] / "docs/reading.md").read_text()
     for name in formats():

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from fabtui.cli.options_from_args import Request, request_from
 from fabtui.cli.parser import build_parser
-from fabtui.cli.places import recording_name
-from fabtui.cli.request import Request, request_from
-from fabtui.data import user_probe_folder
-from fabtui.fabric.errors import InputError
+from fabtui.errors import InputError
+from fabtui.paths import user_probe_folder
+from fabtui.places import recording_name
 from fabtui.session.options import ALL_PROBES, SessionOptions
 
 

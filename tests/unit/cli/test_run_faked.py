@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from fabtui.cli import main as entry
-from fabtui.nodes.link import Link
-from fabtui.session import live, watch
+from fabtui.session import watch
+from fabtui.session.feeds import live
 from fabtui.session.journal import Journal
 from fabtui.session.options import SessionOptions
+from fabtui.transport.link import Link
 from tests.unit.session.fakenodes import FakeLink, FakeNodes, Script
 
 

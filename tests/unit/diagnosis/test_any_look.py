@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.diagnosis.causes import causes_of
-from fabtui.diagnosis.ports import pair_notes
-from fabtui.fabric.model import Model
+from fabtui.diagnosis.links.rdma_ports import pair_notes
+from fabtui.diagnosis.pairs.rules import causes_of
+from fabtui.model.session_model import Model
 
 words = st.sampled_from(
     ["a", "mlx5_0", "eth0", "0x1", "L1", "Active", "Down", "Polling", "switch", "CA", "width", "10.0.0.1"]

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.diagnosis.causes import Cause, causes_of, pair_causes
-from fabtui.diagnosis.nextsteps import by_fabtui, by_hand, pair_commands
-from fabtui.diagnosis.survey import Survey
-from fabtui.fabric.events import Kind, NodeState, event
-from fabtui.fabric.measurement import Layer, Measurement, Verdict
-from fabtui.fabric.model import Model
+from fabtui.diagnosis.knowledge.next_commands import by_fabtui, by_hand, pair_commands
+from fabtui.diagnosis.pairs.rules import Cause, causes_of, pair_causes
+from fabtui.diagnosis.pairs.tally import Survey
+from fabtui.model.events import Kind, NodeState, event
+from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.session_model import Model
 from fabtui.session.journal import read_events
 
 RECORDING = Path(__file__).parents[3] / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"

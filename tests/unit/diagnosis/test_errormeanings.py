@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from fabtui.diagnosis.causes import causes_of
-from fabtui.diagnosis.errormeanings import MEANINGS, meaning_of
-from fabtui.fabric.events import Kind, event
-from fabtui.fabric.measurement import Layer, Measurement, Verdict
+from fabtui.diagnosis.knowledge.error_catalogue import MEANINGS, meaning_of
+from fabtui.diagnosis.pairs.rules import causes_of
+from fabtui.model.events import Kind, event
+from fabtui.model.measurement import Layer, Measurement, Verdict
 from tests.unit.diagnosis.test_causes import dead_if, fabric
 
 COMPLETION = "NET/IB : Got completion from peer 10.2.0.5<33092> with "

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from fabtui.cli.summary import summary
-from fabtui.diagnosis.causes import causes_of
-from fabtui.diagnosis.mesh import mesh_findings
-from fabtui.diagnosis.meshcauses import mesh_causes
-from fabtui.diagnosis.meshways import MeshFinding, Subject, key_of
-from fabtui.diagnosis.scopes import Way
+from fabtui.diagnosis.mesh.grid_cells import mesh_causes
+from fabtui.diagnosis.mesh.paths import MeshFinding, Subject, key_of
+from fabtui.diagnosis.mesh.rules import mesh_findings
+from fabtui.diagnosis.mesh.scopes import Way
+from fabtui.diagnosis.pairs.rules import causes_of
 from fabtui.export.json import as_json
-from fabtui.fabric.events import Kind, event
-from fabtui.fabric.measurement import MESH, Layer, Measurement, Verdict
-from fabtui.fabric.model import Model
+from fabtui.model.events import Kind, event
+from fabtui.model.measurement import MESH, Layer, Measurement, Verdict
+from fabtui.model.session_model import Model
+from fabtui.report.summary import summary
 from tests.conftest import ModelMaker
 
 Bad = Callable[..., object]

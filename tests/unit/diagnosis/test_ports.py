@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fabtui.cli.summary import summary
-from fabtui.diagnosis.causes import causes_of
-from fabtui.diagnosis.ports import pair_notes, port_troubles
+from fabtui.diagnosis.links.rdma_ports import pair_notes, port_troubles
+from fabtui.diagnosis.pairs.rules import causes_of
 from fabtui.export.json import as_json
+from fabtui.report.summary import summary
 from tests.conftest import ModelMaker
 
 BELOW = {"lanes": 1, "lane_rate": 53.125, "rate": 50.0, "could_lanes": 4, "below": ["width"]}

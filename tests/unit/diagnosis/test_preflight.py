@@ -9,13 +9,19 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.baseline import Compared, compare, earlier_of
-from fabtui.diagnosis.causes import causes_of
-from fabtui.diagnosis.clashes import clashes
 from fabtui.diagnosis.finding import Finding
-from fabtui.diagnosis.judged import judged
-from fabtui.diagnosis.preflight import Preflight, latest_preflight, preflight, preflight_causes
-from fabtui.diagnosis.preflightlines import (
+from fabtui.diagnosis.pairs.rules import causes_of
+from fabtui.diagnosis.preflight.changes import Compared, compare, earlier_of
+from fabtui.diagnosis.preflight.duplicate_identities import clashes
+from fabtui.diagnosis.preflight.probe_judgements import judged
+from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight, preflight, preflight_causes
+from fabtui.diagnosis.preflight.socket_interfaces import sockets
+from fabtui.model.events import Kind, event
+from fabtui.model.facts.catalogue import facts_for
+from fabtui.model.facts.compare import FactTable, fact_table
+from fabtui.model.facts.node_view import Looked
+from fabtui.model.session_model import Model
+from fabtui.presentation.preflight_lines import (
     ASCII,
     UNICODE,
     chosen_facts,
@@ -24,13 +30,7 @@ from fabtui.diagnosis.preflightlines import (
     short_lines,
     table_lines,
 )
-from fabtui.diagnosis.sockets import sockets
-from fabtui.fabric.events import Kind, event
-from fabtui.fabric.factlist import facts_for
-from fabtui.fabric.facts import FactTable, fact_table
-from fabtui.fabric.looked import Looked
-from fabtui.fabric.model import Model
-from tests.unit.fabric.cluster import clock, host, inventory, memlock, node
+from tests.unit.model.cluster import clock, host, inventory, memlock, node
 
 
 def model_of(*nodes: Looked, lab: str | None = None) -> Model:

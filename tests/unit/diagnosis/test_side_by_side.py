@@ -3,9 +3,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fabtui.cli.comparison import comparison
-from fabtui.diagnosis.comparison import compared
-from fabtui.fabric.measurement import Layer
+from fabtui.diagnosis.pairs.ab_comparison import compared
+from fabtui.model.measurement import Layer
+from fabtui.report.comparison import comparison
 
 Maker = Callable[[], Any]
 FIRST, SECOND = "NCCL_P2P_DISABLE=0", "NCCL_P2P_DISABLE=1"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.spread import notable
+from fabtui.diagnosis.pairs.message_times import notable
 
 Maker = Callable[[], Any]
 

@@ -7,8 +7,8 @@ from typing import BinaryIO
 
 import pytest
 
-from fabtui.export.atomic import check_writable, write_atomically
-from fabtui.fabric.errors import InputError
+from fabtui.errors import InputError
+from fabtui.export.atomic_write import check_writable, write_atomically
 
 
 def test_a_file_is_written_with_the_permissions_of_the_umask(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_symbolic_link_stays_one(tmp_path: Path) -> None:
 
 
 def test_a_planted_link_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fabtui.export.atomic.secrets.token_hex", lambda count: "guessed")
+    monkeypatch.setattr("fabtui.export.atomic_write.secrets.token_hex", lambda count: "guessed")
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")
     (tmp_path / ".x.guessed.fabtui-tmp").symlink_to(victim)

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 import fabtui
+from fabtui.errors import InputError
 from fabtui.export.csv import write_csv
 from fabtui.export.json import as_json, write_json
-from fabtui.export.snapshot import COLUMNS, rows
-from fabtui.fabric.errors import InputError
+from fabtui.export.snapshot_rows import COLUMNS, rows
 
 Maker = Callable[[], Any]
 NAMES = ["n10:0", "n10:1", "n9:0", "n9:1"]
@@ -107,7 +107,7 @@ def test_a_slow_row_says_what_it_was_held_against(make_model: Maker) -> None:
 
 def test_times_are_utc(make_model: Maker) -> None:
     model = make_model().start(["a"]).endpoints({"a": 2}).model()
-    from fabtui.export.snapshot import when
+    from fabtui.export.snapshot_rows import when
 
     assert when(0.0) is None
     assert when(1_700_000_000.25) == "2023-11-14T22:13:20.250Z"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from fabtui.export.table import TableRow, table_rows, write_table
-from fabtui.fabric.measurement import Verdict
+from fabtui.export.collectives_table import TableRow, table_rows, write_table
+from fabtui.model.measurement import Verdict
 
 Maker = Callable[[], Any]
 ARM = "NCCL_ALGO=Tree"

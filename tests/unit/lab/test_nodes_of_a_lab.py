@@ -7,10 +7,10 @@ import pytest
 
 from fabtui.lab import server
 from fabtui.lab.faults import NodeFault, parse_faults
-from fabtui.lab.gpus import divide, visible_gpus
-from fabtui.lab.node import address_of, node_environment
+from fabtui.lab.gpu_split import divide, visible_gpus
 from fabtui.lab.order import Order
 from fabtui.lab.spec import LabSpec
+from fabtui.lab.ssh_node import address_of, node_environment
 
 
 def test_addresses_are_on_loopback_and_apart() -> None:
@@ -35,7 +35,7 @@ def test_too_few_gpus_mean_cpu_ranks_everywhere_and_a_note() -> None:
 
 
 def test_gpus_are_counted_by_their_device_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fabtui.lab.gpus._nvml_count", lambda: None)
+    monkeypatch.setattr("fabtui.lab.gpu_split._nvml_count", lambda: None)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     for name in ("nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm"):
         (tmp_path / name).touch()

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes import amdgpus, inventory, libraries, pythons
+from fabtui_node.probes import inventory
+from fabtui_node.probes.amd import kfd_inventory
+from fabtui_node.system import interpreters, nccl_libraries
 
 MI300X = (
     "cpu_cores_count 0\nsimd_count 1216\nmem_banks_count 1\nmax_waves_per_simd 8\ngfx_target_version 90402\n"
@@ -44,14 +46,14 @@ def tree(tmp_path: Path) -> Path:
 
 
 def test_gpus_are_read_in_the_order_of_their_nodes(tree: Path) -> None:
-    first, second = amdgpus.read({}, str(tree))
+    first, second = kfd_inventory.read({}, str(tree))
     assert (first["index"], first["name"], first["bus"]) == (0, "AMD Instinct MI300X OAM", "0000:05:00.0")
     assert (first["uuid"], first["numa"]) == ("AMD-1234abcd5678ef01", 0)
     assert (first["memory"], first["memory_used"]) == (192 << 30, 2 << 30)
     assert [(process["pid"], process["memory"]) for process in first["processes"]] == [(os.getpid(), 1 << 20)]
     assert (second["index"], second["name"], second["bus"]) == (1, "AMD GPU gfx942", "0000:47:00.0")
     assert (second["numa"], second["memory"], second["processes"]) == (None, None, [])
-    assert amdgpus.driver(str(tree)) == "amdgpu 6.10.5"
+    assert kfd_inventory.driver(str(tree)) == "amdgpu 6.10.5"
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,7 @@ def test_gpus_are_read_in_the_order_of_their_nodes(tree: Path) -> None:
     ],
 )
 def test_hidden_gpus_are_left_out(tree: Path, environ: dict[str, str], buses: list[str]) -> None:
-    found = amdgpus.read(environ, str(tree))
+    found = kfd_inventory.read(environ, str(tree))
     assert [gpu["bus"] for gpu in found] == buses
     assert [gpu["index"] for gpu in found] == list(range(len(buses)))
 
@@ -86,21 +88,21 @@ def test_hidden_gpus_are_left_out(tree: Path, environ: dict[str, str], buses: li
 )
 def test_what_is_no_gpu_of_amd_is_passed_over(tmp_path: Path, text: str) -> None:
     put(tmp_path / "class/kfd/kfd/topology/nodes/0", properties=text)
-    assert amdgpus.read({}, str(tmp_path)) == []
+    assert kfd_inventory.read({}, str(tmp_path)) == []
 
 
 def test_odd_places_and_versions(tmp_path: Path) -> None:
     odd = "simd_count 4\nvendor_id 4098\nlocation_id 99999999\ndomain 7\ngfx_target_version 90010\n"
     put(tmp_path / "class/kfd/kfd/topology/nodes/0", properties=odd)
-    (gpu,) = amdgpus.read({}, str(tmp_path))
+    (gpu,) = kfd_inventory.read({}, str(tmp_path))
     assert (gpu["bus"], gpu["name"], gpu["uuid"], gpu["processes"]) == (None, "AMD GPU gfx90a", None, [])
-    assert amdgpus.address(0x10000, 0x4701) == "10000:47:00.1"
+    assert kfd_inventory.address(0x10000, 0x4701) == "10000:47:00.1"
 
 
 def look(tree: Path, monkeypatch: pytest.MonkeyPatch, files: list[str]) -> dict[str, Any]:
-    monkeypatch.setattr(libraries, "find", lambda environ, deadline: files)
-    monkeypatch.setattr(pythons, "discover", lambda named, environ, deadline: [])
-    for name in amdgpus.VISIBLE:
+    monkeypatch.setattr(nccl_libraries, "find", lambda environ, deadline: files)
+    monkeypatch.setattr(interpreters, "discover", lambda named, environ, deadline: [])
+    for name in kfd_inventory.VISIBLE:
         monkeypatch.delenv(name, raising=False)
     return inventory.run({}, None, 10.0, root=str(tree))
 
@@ -120,8 +122,8 @@ def test_without_rccl_they_are_part_of_a_laptop(tree: Path, monkeypatch: pytest.
 
 
 def test_nccl_goes_before_rccl() -> None:
-    assert libraries.collective(["/a/librccl.so.1", "/b/libnccl.so.2"]) == ["/b/libnccl.so.2"]
-    assert libraries.collective(["/a/librccl.so.1", "/b/libcuda.so.1"]) == ["/a/librccl.so.1"]
-    assert libraries.parse_ldconfig("\tlibrccl.so.1 (libc6,x86-64) => /opt/rocm/lib/librccl.so.1\n") == [
+    assert nccl_libraries.collective(["/a/librccl.so.1", "/b/libnccl.so.2"]) == ["/b/libnccl.so.2"]
+    assert nccl_libraries.collective(["/a/librccl.so.1", "/b/libcuda.so.1"]) == ["/a/librccl.so.1"]
+    assert nccl_libraries.parse_ldconfig("\tlibrccl.so.1 (libc6,x86-64) => /opt/rocm/lib/librccl.so.1\n") == [
         "/opt/rocm/lib/librccl.so.1"
     ]

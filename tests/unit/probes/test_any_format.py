@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui_probes import protocol
-from fabtui_probes.formats import base, catalogue
+from fabtui_node import protocol
+from fabtui_node.parsers import base, catalogue
 
 from .places import REAL, SAMPLES
 

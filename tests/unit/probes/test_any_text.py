@@ -10,28 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui_probes import (
-    drivers,
-    firewall,
-    gids,
-    host,
-    ibstat,
-    inventory,
-    libraries,
-    machine,
-    nics,
-    nvidia_smi,
-    nvlink,
-    ping,
-    portcounts,
-    protocol,
-    pythons,
-    rdma,
-    sysfs,
-)
-from fabtui_probes.formats import nvidia_errors
-from fabtui_probes.formats import nvlink as nvlink_format
-from fabtui_probes.formats.catalogue import formats
+from fabtui_node import protocol
+from fabtui_node.parsers.catalogue import formats
+from fabtui_node.parsers.nvidia import nvidia_errors
+from fabtui_node.parsers.nvidia import smi_nvlink as nvlink_format
+from fabtui_node.probes import firewall, host, inventory
+from fabtui_node.probes.network import interfaces, ping
+from fabtui_node.probes.nvidia import nvlink, run_nvidia_smi
+from fabtui_node.probes.rdma import gids, ibstat, port_counters
+from fabtui_node.system import drivers, interpreters, machine, nccl_libraries, rdma_devices, sysfs
 
 from .places import SAMPLES
 
@@ -52,21 +39,21 @@ PARSERS: list[Callable[[str], Any]] = [
     ibstat.parse_ibstat,
     inventory.parse_meminfo,
     inventory.parse_os_release,
-    libraries.parse_ldconfig,
-    nics.parse_if_inet6,
-    nics.parse_ip_addr,
-    nvidia_smi.bus_id,
+    nccl_libraries.parse_ldconfig,
+    interfaces.parse_if_inet6,
+    interfaces.parse_ip_addr,
+    run_nvidia_smi.bus_id,
     nvidia_errors.parse_errors,
     nvlink_format.parse_nvlink_errors,
     nvlink_format.parse_nvlink_status,
-    portcounts.lanes,
+    port_counters.lanes,
     ping.parse_fping,
     ping.parse_ping,
-    pythons.parse_look,
-    rdma.parse_physical_state,
-    rdma.parse_rate,
-    rdma.parse_state,
-    rdma.port_guid,
+    interpreters.parse_look,
+    rdma_devices.parse_physical_state,
+    rdma_devices.parse_rate,
+    rdma_devices.parse_state,
+    rdma_devices.port_guid,
     sysfs.to_integer,
     *(form.parse for form in formats().values()),
     *(form.likely for form in formats().values()),
@@ -146,7 +133,7 @@ json_values = st.recursive(
 
 @given(value=json_values)
 def test_any_json_for_ip_addr(value: Any) -> None:
-    check(nics.parse_ip_addr, json.dumps(value))
+    check(interfaces.parse_ip_addr, json.dumps(value))
 
 
 counters = st.dictionaries(st.sampled_from(["replay", "crc", "x"]), st.none() | st.integers(0, 2**64), max_size=3)

@@ -6,31 +6,31 @@ from pathlib import Path
 
 import pytest
 
-from fabtui_probes import commands
+from fabtui_node.system import run_command
 
 
 def test_a_command_that_works() -> None:
-    result = commands.run(["sh", "-c", "echo out; echo err >&2"], 10)
+    result = run_command.run(["sh", "-c", "echo out; echo err >&2"], 10)
     assert (result.returncode, result.stdout, result.stderr) == (0, "out\n", "err\n")
     assert result.ok
     assert result.why() is None
 
 
 def test_a_command_that_fails_says_its_last_line() -> None:
-    result = commands.run(["sh", "-c", "echo first; echo no such port >&2; exit 7"], 10)
+    result = run_command.run(["sh", "-c", "echo first; echo no such port >&2; exit 7"], 10)
     assert not result.ok
     assert result.why() == "sh exited with 7: no such port"
 
 
 def test_a_missing_command_is_not_a_failed_one() -> None:
-    result = commands.run(["surely-no-such-command"], 10)
+    result = run_command.run(["surely-no-such-command"], 10)
     assert result.missing
     assert result.returncode is None
     assert result.why() == "no surely-no-such-command on this node"
 
 
 def test_a_file_that_may_not_be_run() -> None:
-    result = commands.run(["/etc/passwd"], 10)
+    result = run_command.run(["/etc/passwd"], 10)
     assert not result.missing
     assert result.returncode is None
     assert "ermission denied" in (result.why() or "")
@@ -38,7 +38,7 @@ def test_a_file_that_may_not_be_run() -> None:
 
 def test_the_deadline_ends_a_command_and_keeps_what_it_said() -> None:
     start = time.monotonic()
-    result = commands.run(["sh", "-c", "echo begun; sleep 60"], 0.5)
+    result = run_command.run(["sh", "-c", "echo begun; sleep 60"], 0.5)
     assert time.monotonic() - start < 20
     assert result.timed_out
     assert result.stdout == "begun\n"
@@ -46,11 +46,11 @@ def test_the_deadline_ends_a_command_and_keeps_what_it_said() -> None:
 
 
 def test_the_deadline_holds_for_a_command_that_closed_its_output() -> None:
-    assert commands.run(["sh", "-c", "exec >&- 2>&-; sleep 60"], 0.5).timed_out
+    assert run_command.run(["sh", "-c", "exec >&- 2>&-; sleep 60"], 0.5).timed_out
 
 
 def test_no_time_left() -> None:
-    result = commands.run(["true"], 0)
+    result = run_command.run(["true"], 0)
     assert result.timed_out
     assert result.returncode is None
 
@@ -65,7 +65,7 @@ def _gone(pid: int) -> bool:
 
 @pytest.mark.parametrize("end", ["", "; sleep 60"])
 def test_nothing_is_left_behind(end: str) -> None:
-    result = commands.run(["sh", "-c", "sleep 60 & echo $!" + end], 1.0)
+    result = run_command.run(["sh", "-c", "sleep 60 & echo $!" + end], 1.0)
     pid = int(result.stdout)
     until = time.monotonic() + 10
     while not _gone(pid) and time.monotonic() < until:
@@ -74,27 +74,27 @@ def test_nothing_is_left_behind(end: str) -> None:
 
 
 def test_the_output_is_capped() -> None:
-    result = commands.run(["yes"], 30, limit=10000)
+    result = run_command.run(["yes"], 30, limit=10000)
     assert result.truncated
     assert len(result.stdout) == 10000
     assert result.why() == "yes printed too much"
 
 
 def test_bytes_that_are_no_text() -> None:
-    result = commands.run(["printf", r"a\377b"], 10)
+    result = run_command.run(["printf", r"a\377b"], 10)
     assert result.stdout == "a\ufffdb"
 
 
 def test_the_command_is_told_nothing_and_speaks_english(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANG", "de_DE.UTF-8")
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    result = commands.run(["sh", "-c", 'cat; echo "$LC_ALL $LANG $PATH $EXTRA"'], 10, env={"EXTRA": "yes"})
+    result = run_command.run(["sh", "-c", 'cat; echo "$LC_ALL $LANG $PATH $EXTRA"'], 10, env={"EXTRA": "yes"})
     assert result.stdout.split() == ["C", "/usr/bin:/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin", "yes"]
 
 
 def test_commands_are_found_outside_of_a_short_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    found = commands.find("sh")
+    found = run_command.find("sh")
     assert found is not None
     assert os.access(found, os.X_OK)
-    assert commands.find("surely-no-such-command") is None
+    assert run_command.find("surely-no-such-command") is None

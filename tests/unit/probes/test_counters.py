@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes import counters, nvlinkcounts, nvml
-from fabtui_probes.nvlinkcounts import NvlinkCounts
+from fabtui_node.probes import counters
+from fabtui_node.probes.nvidia import nvlink_counters, nvml
+from fabtui_node.probes.nvidia.nvlink_counters import NvlinkCounts
 
 from .places import Tree
 
@@ -93,7 +94,7 @@ def test_without_names_those_that_have_an_address_for_data(tree: Tree, monkeypat
     interface(tree, "eth0", rx_bytes=4)
     interface(tree, "docker0", rx_bytes=5)
     address = [{"address": "10.0.0.1", "prefix": 24, "family": 4, "flags": []}]
-    monkeypatch.setattr("fabtui_probes.nics.addresses_by_kernel", lambda name, inet6: address)
+    monkeypatch.setattr("fabtui_node.probes.network.interfaces.addresses_by_kernel", lambda name, inet6: address)
     monkeypatch.setenv("PATH", "/nowhere")
     assert list(run(tree)["net"]) == ["eth0"]
 
@@ -192,7 +193,7 @@ class Library:
     def _value(self, handle: int, field: int, scope: int) -> Any:
         good = field in self.known and not (handle == 1 and scope == 1)
         value = SimpleNamespace(uiVal=handle + scope, ullVal=field, dVal=0.5)
-        kind = 1 if scope != nvlinkcounts.ALL_LINKS else 3
+        kind = 1 if scope != nvlink_counters.ALL_LINKS else 3
         return SimpleNamespace(nvmlReturn=0 if good else 3, valueType=kind, value=value)
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes.formats import dmesg, kernel_lines, xids
+from fabtui_node.parsers.kernel import dmesg, line_prefix
+from fabtui_node.parsers.nvidia import xid_table
 
 XID = "NVRM: Xid (PCI:0000:9b:00): 79, pid=123, name=python3, GPU has fallen off the bus."
 
@@ -41,7 +42,7 @@ def one(text: str) -> dict[str, Any]:
     ],
 )
 def test_the_beginnings_of_lines(start: str, time: str | None, uptime: float | None) -> None:
-    assert kernel_lines.split(start + XID) == (time, uptime, XID)
+    assert line_prefix.split(start + XID) == (time, uptime, XID)
     event = one(start + XID)
     assert (event["time"], event["uptime"]) == (time, uptime)
     assert (event["bus"], event["code"], event["pid"], event["name"]) == ("0000:9b:00", 79, 123, "python3")
@@ -163,16 +164,16 @@ def test_a_flood_is_counted_and_cut() -> None:
 
 
 def test_the_table_of_xids() -> None:
-    assert xids.explain(79) == "the GPU is no longer on the PCI bus"
-    assert xids.explain(None) is None
-    assert xids.explain(10_000) is None
-    assert xids.is_bad(79, "")
-    assert not xids.is_bad(31, "")
-    assert not xids.is_bad(145, "RLW_SRC_TRACK Nonfatal XC1 i0 Link 12")
-    assert xids.is_bad(145, "RLW_SRC_TRACK Fatal XC1 i0 Link 12")
-    assert not xids.is_bad(10_000, "")
+    assert xid_table.explain(79) == "the GPU is no longer on the PCI bus"
+    assert xid_table.explain(None) is None
+    assert xid_table.explain(10_000) is None
+    assert xid_table.is_bad(79, "")
+    assert not xid_table.is_bad(31, "")
+    assert not xid_table.is_bad(145, "RLW_SRC_TRACK Nonfatal XC1 i0 Link 12")
+    assert xid_table.is_bad(145, "RLW_SRC_TRACK Fatal XC1 i0 Link 12")
+    assert not xid_table.is_bad(10_000, "")
     blames = {"gpu", "memory", "nvlink", "pcie", "driver", "program", "power", "result", "note"}
-    assert {xid.blame for xid in xids.XIDS.values()} <= blames
+    assert {xid.blame for xid in xid_table.XIDS.values()} <= blames
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes.formats import (
+from fabtui_node.parsers.base import Reading
+from fabtui_node.parsers.ib import (
     iblinkinfo,
     ibnetdiscover,
     ibnodes,
@@ -19,7 +20,6 @@ from fabtui_probes.formats import (
     sminfo,
     smpquery,
 )
-from fabtui_probes.formats.base import Reading
 
 from .places import sample
 

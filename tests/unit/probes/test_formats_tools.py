@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fabtui_probes.formats import (
-    ethtool,
+from fabtui_node.parsers.ib import (
     iblinkinfo,
     ibnetdiscover,
     ibnodes,
@@ -20,6 +19,7 @@ from fabtui_probes.formats import (
     show_gids,
     smpquery,
 )
+from fabtui_node.parsers.net import ethtool
 
 from .places import sample
 

@@ -6,14 +6,9 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes.formats import (
-    dcgmi_diag,
-    dcgmi_nvlink,
-    fabricmanager_log,
-    nvidia_topo,
-)
-from fabtui_probes.formats.base import Reading
-from fabtui_probes.formats.catalogue import formats
+from fabtui_node.parsers.base import Reading
+from fabtui_node.parsers.catalogue import formats
+from fabtui_node.parsers.nvidia import dcgmi_diag, dcgmi_nvlink, fabric_manager_log, topo
 
 from .places import sample
 
@@ -140,7 +135,7 @@ def test_topology_of_a_whole_host() -> None:
     assert values["legend"]["NV#"] == "Connection traversing a bonded set of # NVLinks"
 
 
-@pytest.mark.parametrize("letter", nvidia_topo.CAPABILITIES)
+@pytest.mark.parametrize("letter", topo.CAPABILITIES)
 def test_p2p_of_a_whole_host(letter: str) -> None:
     if letter == "p":
         text = sample("h200x8/topo-p2p-r.txt").replace("-p2p r", "-p2p p").replace("OK\t", "CNS\t", 1)
@@ -150,14 +145,14 @@ def test_p2p_of_a_whole_host(letter: str) -> None:
         return
     values = read("nvidia-smi-topo-p2p", sample(f"h200x8/topo-p2p-{letter}.txt")).values
     assert (values["p2p"], values["bad"]) == (True, [])
-    assert values["capability"] == nvidia_topo.CAPABILITIES[letter]
+    assert values["capability"] == topo.CAPABILITIES[letter]
 
 
 @pytest.mark.parametrize("cut", range(0, 1100, 37))
 def test_a_cut_matrix_is_never_complete(cut: int) -> None:
     text = sample("h200x8/topo-p2p-r.txt")
     body = text.index("Legend")
-    values = nvidia_topo.parse_p2p(text[: min(cut, body - 8)]).values
+    values = topo.parse_p2p(text[: min(cut, body - 8)]).values
     assert values["complete"] is False
     assert values["p2p"] is None
 
@@ -224,14 +219,14 @@ def test_links_of_switches() -> None:
 )
 def test_reports_of_the_fabric_manager(text: str, kind: str) -> None:
     record = "[Jul 09 2024 18:14:07] [ERROR] [tid 12727] " + text
-    (event,) = fabricmanager_log.parse_log(record).values["events"]
+    (event,) = fabric_manager_log.parse_log(record).values["events"]
     assert event["kind"] == kind
     assert event["time"] == "Jul 09 2024 18:14:07"
 
 
 def test_the_version_of_the_fabric_manager() -> None:
-    assert fabricmanager_log.parse_version("\n\tFabric Manager version is : 535.161.08\n") == "535.161.08"
-    assert fabricmanager_log.parse_version("command not found") is None
+    assert fabric_manager_log.parse_version("\n\tFabric Manager version is : 535.161.08\n") == "535.161.08"
+    assert fabric_manager_log.parse_version("command not found") is None
 
 
 @pytest.mark.parametrize("name", formats())

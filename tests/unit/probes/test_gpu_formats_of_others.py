@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from fabtui_probes.formats import (
-    nvidia_csv,
-    nvidia_errors,
-    nvidia_smi,
-    nvidia_smi_q,
-    nvidia_topo,
-)
+from fabtui_node.parsers.nvidia import nvidia_errors, query_csv, smi_query, smi_table, topo
 
 from .places import sample
 from .test_gpu_formats import GPUS, read
 
 
 def test_what_is_not_there_is_not_known() -> None:
-    reading = nvidia_smi_q.parse_query(sample("h200x8/fabric.txt"))
+    reading = smi_query.parse_query(sample("h200x8/fabric.txt"))
     assert reading.values["gpus"] == []
     assert reading.warnings == ["no GPU in this text"]
     assert reading.unknown == ["Failed to parse --display/-d flags"]
@@ -163,7 +157,7 @@ def test_mig_instances_in_the_list() -> None:
 def test_the_wordings_of_what_is_broken(text: str, kind: str, bus: str | None, number: str | None) -> None:
     (error,) = nvidia_errors.parse_errors(text)
     assert (error["kind"], error["bus"], error["index"]) == (kind, bus, number)
-    reading = nvidia_smi.parse_nvidia_smi(text)
+    reading = smi_table.parse_nvidia_smi(text)
     assert reading.values["any_err"] is True
     assert reading.warnings
 
@@ -184,8 +178,8 @@ def test_a_dead_gpu_in_csv() -> None:
 
 def test_csv_without_a_header() -> None:
     row = "0, NVIDIA H200, 16\n"
-    assert nvidia_csv.parse_csv(row).values["rows"] == []
-    assert nvidia_csv.parse_csv(row).unknown == [row.strip()]
+    assert query_csv.parse_csv(row).values["rows"] == []
+    assert query_csv.parse_csv(row).unknown == [row.strip()]
     asked = "$ nvidia-smi --query-gpu=index,name,pcie.link.width.current --format=csv,noheader\n"
     (known,) = read("nvidia-smi-query", asked + row).values["rows"]
     assert known == {"index": 0, "name": "NVIDIA H200", "pcie.link.width.current": 16}
@@ -321,7 +315,7 @@ def test_topology_with_device_names_and_one_gpu() -> None:
 
 
 def test_a_word_of_the_future_is_kept_and_told() -> None:
-    reading = nvidia_topo.parse_topology("\tGPU0\tGPU1\nGPU0\t X \tC2C\nGPU1\tC2C\t X\n")
+    reading = topo.parse_topology("\tGPU0\tGPU1\nGPU0\t X \tC2C\nGPU1\tC2C\t X\n")
     assert reading.values["cells"] == [["X", "C2C"], ["C2C", "X"]]
     assert reading.unknown == ["GPU0: C2C", "GPU1: C2C"]
 
@@ -348,8 +342,8 @@ def test_a_part_of_a_table() -> None:
 
 def test_no_instances() -> None:
     text = MIG_TABLE.replace("|  0    7   0   0  |              12MiB /  9984MiB    |", "|  No MIG devices found |")
-    assert nvidia_smi.parse_nvidia_smi(text).values["instances"] == []
-    assert not any("No MIG" in line for line in nvidia_smi.parse_nvidia_smi(text).unknown)
+    assert smi_table.parse_nvidia_smi(text).values["instances"] == []
+    assert not any("No MIG" in line for line in smi_table.parse_nvidia_smi(text).unknown)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes import commands, fabricmanager, gpujudge, gpuload, gpulook, gpustate, nvml
-from fabtui_probes.formats import nvidia_smi_q
+from fabtui_node.parsers.nvidia import smi_query
+from fabtui_node.probes.nvidia import fabric_manager, gpu_health, gpu_load, gpu_rules, nvml, nvml_state
+from fabtui_node.system import run_command
 
 from .places import Tree, sample
 from .playednvml import LOST, NO_PERMISSION, NOT_SUPPORTED, RESET, UNKNOWN, FabricInfo, PlayedNvml
@@ -33,17 +34,17 @@ def smi(monkeypatch: pytest.MonkeyPatch) -> Smi:
     """Play commands: what each of them prints, by its first or second word; all others are missing."""
 
     def play(**prints: str | tuple[int, str]) -> None:
-        def run(argv: Any, deadline: float, *args: Any, **more: Any) -> commands.Result:
+        def run(argv: Any, deadline: float, *args: Any, **more: Any) -> run_command.Result:
             key = {"nvidia-smi": "query" if argv[1].startswith("--") else "q"}.get(argv[0], Path(argv[0]).name)
             answer = prints.get(key.replace("-", "_"))
             if answer is None:
-                return commands.Result(list(argv), None, "", "", missing=True)
+                return run_command.Result(list(argv), None, "", "", missing=True)
             code, text = answer if isinstance(answer, tuple) else (0, answer)
-            return commands.Result(list(argv), code, text, "")
+            return run_command.Result(list(argv), code, text, "")
 
-        monkeypatch.setattr(commands, "run", run)
+        monkeypatch.setattr(run_command, "run", run)
         monkeypatch.setattr(
-            commands, "find", lambda name: f"/usr/bin/{name}" if name.replace("-", "_") in prints else None
+            run_command, "find", lambda name: f"/usr/bin/{name}" if name.replace("-", "_") in prints else None
         )
 
     play()
@@ -51,13 +52,13 @@ def smi(monkeypatch: pytest.MonkeyPatch) -> Smi:
 
 
 def look(tree: Tree, **args: Any) -> dict[str, Any]:
-    value = gpulook.run(args, lambda part: None, 10.0, root=str(tree.root), proc=str(tree.root / "proc"))
+    value = gpu_health.run(args, lambda part: None, 10.0, root=str(tree.root), proc=str(tree.root / "proc"))
     json.dumps(value)
     return value
 
 
 def said(value: dict[str, Any]) -> list[tuple[str, str, str]]:
-    return [(one["subject"], one["verdict"], one["text"]) for one in gpulook.judge(value)]
+    return [(one["subject"], one["verdict"], one["text"]) for one in gpu_health.judge(value)]
 
 
 def test_healthy_gpus(tree: Tree, played: PlayedNvml, smi: Smi) -> None:
@@ -138,7 +139,7 @@ def test_answers_that_make_no_sense(tree: Tree, played: PlayedNvml, smi: Smi) ->
     assert value["gpus"][0]["pcie"]["width"] is None
     assert value["gpus"][0]["rows"] is None
     assert value["error"] is None
-    gpulook.judge(value)
+    gpu_health.judge(value)
 
 
 def _fabric(**fields: Any) -> Any:
@@ -296,8 +297,8 @@ def test_the_text_of_visible_gpus(tree: Tree, smi: Smi, monkeypatch: pytest.Monk
 
 
 def test_the_text_gives_what_nvml_gives(tree: Tree, played: PlayedNvml, smi: Smi) -> None:
-    (by_text, *_) = nvidia_smi_q.parse_query(sample("h200x8/nvidia-smi-q.txt")).values["gpus"]
-    assert set(gpulook.from_query(0, by_text)) == set(look(tree)["gpus"][0])
+    (by_text, *_) = smi_query.parse_query(sample("h200x8/nvidia-smi-q.txt")).values["gpus"]
+    assert set(gpu_health.from_query(0, by_text)) == set(look(tree)["gpus"][0])
 
 
 def test_no_driver_at_all(tree: Tree, smi: Smi, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,33 +351,33 @@ def test_a_fabric_manager_that_does_not_run(tree: Tree, played: PlayedNvml, smi:
 def test_a_fabric_manager_outside_of_the_virtual_machine_is_no_fault(tree: Tree, played: PlayedNvml, smi: Smi) -> None:
     smi(systemctl=(3, "inactive\n"))
     assert said(look(tree)) == []
-    assert fabricmanager.running(str(tree.root / "proc")) is False
+    assert fabric_manager.running(str(tree.root / "proc")) is False
 
 
 def test_under_load(played: PlayedNvml, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpuload, "EVERY", 0.0)
+    monkeypatch.setattr(gpu_load, "EVERY", 0.0)
     loads = iter([0, 0, 30, 0, 0, 80])
     played.says["nvmlDeviceGetUtilizationRates"] = lambda: SimpleNamespace(gpu=next(loads))
     played.says["nvmlDeviceGetCurrPcieLinkWidth"] = 8
-    value = gpuload.run({"seconds": 30}, lambda part: None, 60.0)
+    value = gpu_load.run({"seconds": 30}, lambda part: None, 60.0)
     assert (value["samples"], value["busy"], value["error"]) == (3, 2, None)
     assert [gpu["utilization"] for gpu in value["gpus"]] == [30, 80]
     assert "vbios" not in value["gpus"][0]
-    assert gpuload.judge(value) == [
+    assert gpu_load.judge(value) == [
         {"subject": "pcie", "verdict": "bad", "text": "GPUs 0-1: PCIe at x8 of x16 under load"}
     ]
 
 
 def test_no_load_says_nothing(played: PlayedNvml) -> None:
     played.says["nvmlDeviceGetCurrPcieLinkWidth"] = 8
-    value = gpuload.run({"seconds": 0}, lambda part: None, 20.0)
+    value = gpu_load.run({"seconds": 0}, lambda part: None, 20.0)
     assert (value["samples"], value["busy"]) == (1, 0)
-    assert gpuload.judge(value) == []
+    assert gpu_load.judge(value) == []
 
 
 @pytest.mark.parametrize(("indexes", "words"), [([3], "GPU 3"), ([0, 1, 2, 7, None], "GPUs 0-2,7"), ([], "a GPU")])
 def test_which(indexes: list[Any], words: str) -> None:
-    assert gpujudge.which(indexes) == words
+    assert gpu_rules.which(indexes) == words
 
 
 @pytest.mark.parametrize(
@@ -391,7 +392,7 @@ def test_which(indexes: list[Any], words: str) -> None:
     ],
 )
 def test_any_value_is_judged(value: dict[str, Any]) -> None:
-    for one in [*gpulook.judge(value), *gpuload.judge(value)]:
+    for one in [*gpu_health.judge(value), *gpu_load.judge(value)]:
         assert set(one) == {"subject", "verdict", "text"}
         assert one["verdict"] in ("bad", "warn", "note")
 
@@ -401,7 +402,7 @@ def test_a_broken_driver_costs_the_deadline_only(tree: Tree, smi: Smi, monkeypat
 
     never = threading.Event()
     monkeypatch.setattr(nvml, "open_library", lambda: never.wait(60))
-    value = gpulook.run({}, lambda part: None, 1.0, root=str(tree.root), proc=str(tree.root / "proc"))
+    value = gpu_health.run({}, lambda part: None, 1.0, root=str(tree.root), proc=str(tree.root / "proc"))
     never.set()
     assert value["source"] == "none"
     assert value["error"].startswith("NVML did not answer")
@@ -417,4 +418,4 @@ def test_the_units_name_fields_that_are_there(tree: Tree, played: PlayedNvml, sm
                 walk(inner)
 
     walk(look(tree)["gpus"][0])
-    assert set(gpustate.UNITS) <= names
+    assert set(nvml_state.UNITS) <= names

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes import acs, clock, drivers, firewall, host, machine
+from fabtui_node.probes import clock, firewall, host
+from fabtui_node.system import acs, drivers, machine
 
 from .places import Tree
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes import fabricwalk, ibfabric
+from fabtui_node.probes.rdma import ib_fabric, ib_fabric_walk
 
 from .places import SAMPLES, Tree
 
@@ -77,7 +77,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
     folder = tmp_path / "tools"
     folder.mkdir()
     path = f"{folder}:{os.environ['PATH']}"
-    monkeypatch.setattr("fabtui_probes.commands.environment", lambda extra=None: {"PATH": path})
+    monkeypatch.setattr("fabtui_node.system.run_command.environment", lambda extra=None: {"PATH": path})
     return Tools(folder)
 
 
@@ -88,7 +88,7 @@ def value(tools: Tools, tree: Tree) -> dict[str, Any]:
 
 
 def run(tree: Tree, **args: Any) -> dict[str, Any]:
-    return ibfabric.run(args, None, 30.0, str(tree.root))
+    return ib_fabric.run(args, None, 30.0, str(tree.root))
 
 
 def test_a_port_and_its_leaf(value: dict[str, Any]) -> None:
@@ -133,7 +133,7 @@ def test_the_whole_fabric(value: dict[str, Any]) -> None:
 
 
 def test_what_is_said(value: dict[str, Any]) -> None:
-    told = [(one["subject"], one["verdict"], one["text"]) for one in ibfabric.judge(value)]
+    told = [(one["subject"], one["verdict"], one["text"]) for one in ib_fabric.judge(value)]
     assert told[:2] == [
         ("mlx5_1/1", "slow", "link below what both ends can do: width 1X of 4X, 50 Gb/s, to leaf2 port 4"),
         ("mlx5_1/1", "slow", "errors of the link: link_error_recovery 7, symbol_error 1742, at leaf2 port 4"),
@@ -160,7 +160,7 @@ def test_a_link_as_good_as_it_can_be(tools: Tools, tree: Tree) -> None:
     (tools.folder / "errors").write_text("")
     value = run(tree, whole=False)
     assert value["ports"][0]["link"]["below"] == []
-    assert ibfabric.judge(value) == []
+    assert ib_fabric.judge(value) == []
 
 
 def test_a_port_that_is_down(tools: Tools, tree: Tree) -> None:
@@ -176,11 +176,11 @@ def test_no_rights(tools: Tools, tree: Tree) -> None:
     value = run(tree)
     assert value["error"] == "ibpanic: [5] mad_rpc_open_port: can't open UMAD port (mlx5_1:1)"
     assert (value["ports"][0]["leaf"], value["fabric"]) == (None, None)
-    assert ibfabric.judge(value) == []
+    assert ib_fabric.judge(value) == []
 
 
 def test_no_tools_and_no_infiniband(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fabtui_probes.commands.environment", lambda extra=None: {"PATH": "/nowhere"})
+    monkeypatch.setattr("fabtui_node.system.run_command.environment", lambda extra=None: {"PATH": "/nowhere"})
     assert run(tree) == {"ports": [], "fabric": None, "error": None}
     tree.ca("mlx5_0", link_layer="Ethernet")
     assert run(tree)["ports"] == []
@@ -191,7 +191,7 @@ def test_no_tools_and_no_infiniband(tree: Tree, monkeypatch: pytest.MonkeyPatch)
 def test_a_manager_that_is_silent(tools: Tools, tree: Tree) -> None:
     tree.ca("mlx5_1")
     tools.sample("sminfo", "sminfo_from_unlinked.txt", 255)
-    told = [one["text"] for one in ibfabric.judge(run(tree, whole=False))]
+    told = [one["text"] for one in ib_fabric.judge(run(tree, whole=False))]
     assert "no subnet manager answered" in told
 
 
@@ -200,12 +200,12 @@ def test_a_fabric_that_answers_in_part(tools: Tools, tree: Tree) -> None:
     tools.sample("iblinkinfo", "iblinkinfo_mad_loss60.txt")
     value = run(tree)
     assert value["fabric"]["complete"] is False
-    assert ("ibfabric", "inconclusive") in [(one["subject"], one["verdict"]) for one in ibfabric.judge(value)]
+    assert ("ibfabric", "inconclusive") in [(one["subject"], one["verdict"]) for one in ib_fabric.judge(value)]
 
 
 def test_discovery_where_link_info_is_missing(tools: Tools) -> None:
     (tools.folder / "iblinkinfo").write_text("#!/bin/sh\nexit 1\n")
-    found = fabricwalk.walk([("mlx5_1", 1, GUID)], 1e12)
+    found = ib_fabric_walk.walk([("mlx5_1", 1, GUID)], 1e12)
     assert found is not None
     assert (found["switches"], found["adapters"], found["leaves"][GUID]["name"]) == (3, 8, "leaf2")
 
@@ -214,20 +214,20 @@ def test_two_adapters_on_one_cable(tools: Tools) -> None:
     row = '0x%016x " n%d mlx5_0" %d 1[  ] ==( 4X 25.78125 Gbps Active/  LinkUp)==>  0x%016x %d 1[  ] "n%d mlx5_0" ( )'
     rows = [row % (1, 1, 1, 2, 2, 2), row % (2, 2, 2, 1, 1, 1)]
     tools.script("iblinkinfo", "cat <<'END'\n" + "\n".join(rows) + "\nEND")
-    found = fabricwalk.walk([("mlx5_0", 1, "0x1")], 1e12)
+    found = ib_fabric_walk.walk([("mlx5_0", 1, "0x1")], 1e12)
     assert found is not None
     assert (found["switches"], found["links"], found["leaves"]) == (0, 1, {})
 
 
 def test_each_fabric_is_walked_once(tools: Tools) -> None:
-    found = fabricwalk.walk([("mlx5_0", 1, "0x0000000000100005"), ("mlx5_1", 1, GUID)], 1e12)
+    found = ib_fabric_walk.walk([("mlx5_0", 1, "0x0000000000100005"), ("mlx5_1", 1, GUID)], 1e12)
     assert found is not None
     assert found["switches"] == 3
-    found = fabricwalk.walk([("mlx5_0", 1, "0x0000000000100005"), ("mlx5_9", 1, "0x1")], 1e12)
+    found = ib_fabric_walk.walk([("mlx5_0", 1, "0x0000000000100005"), ("mlx5_9", 1, "0x1")], 1e12)
     assert found is not None
     assert (found["switches"], found["bad_ports"]) == (6, 10)
 
 
 @pytest.mark.parametrize("value", [{}, {"ports": None, "fabric": None}, {"ports": [{}], "fabric": {}}])
 def test_the_judge_takes_what_it_gets(value: dict[str, Any]) -> None:
-    assert isinstance(ibfabric.judge(value), list)
+    assert isinstance(ib_fabric.judge(value), list)

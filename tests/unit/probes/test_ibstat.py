@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes import ibstat, rdma
+from fabtui_node.probes.rdma import ibstat
+from fabtui_node.system import rdma_devices
 
 from .places import Tree, sample
 
@@ -113,7 +114,7 @@ def test_sysfs_files_that_are_missing_or_strange(tree: Tree) -> None:
     ("text", "rate"), [("2.5 Gb/sec (1X SDR)", 2.5), ("400 Gb/sec (4X NDR)", 400.0), ("", None), (None, None)]
 )
 def test_sysfs_rate(text: str | None, rate: float | None) -> None:
-    assert rdma.parse_rate(text) == rate
+    assert rdma_devices.parse_rate(text) == rate
 
 
 def fake_ibstat(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:

@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes import gpus, inventory, libraries, nvml, protocol, pythons, registry
+from fabtui_node import protocol, registry
+from fabtui_node.probes import inventory
+from fabtui_node.probes.nvidia import nvml, nvml_inventory
+from fabtui_node.system import interpreters, nccl_libraries
 
 from .places import Tree
 
@@ -81,7 +84,7 @@ def host(tree: Tree) -> Tree:
 
 
 def test_gpus(host: Tree) -> None:
-    told = gpus.read(Library(), None, str(host.root))
+    told = nvml_inventory.read(Library(), None, str(host.root))
     assert (told["driver"], told["cuda"]) == ("580.159.04", "13.0")
     first, second = told["gpus"]
     assert (first["index"], first["nvml_index"], first["name"], first["uuid"]) == (0, 0, "NVIDIA H200", "GPU-a")
@@ -93,13 +96,13 @@ def test_gpus(host: Tree) -> None:
 
 
 def test_gpus_that_are_not_visible_are_not_listed(host: Tree) -> None:
-    (only,) = gpus.read(Library(), "1", str(host.root))["gpus"]
+    (only,) = nvml_inventory.read(Library(), "1", str(host.root))["gpus"]
     assert (only["index"], only["nvml_index"], only["uuid"]) == (0, 1, "GPU-b")
-    assert gpus.read(Library(), "", str(host.root))["gpus"] == []
+    assert nvml_inventory.read(Library(), "", str(host.root))["gpus"] == []
 
 
 def test_a_mig_instance(host: Tree) -> None:
-    known, unknown = gpus.read(Library(), "MIG-1,MIG-2", str(host.root))["gpus"]
+    known, unknown = nvml_inventory.read(Library(), "MIG-1,MIG-2", str(host.root))["gpus"]
     assert (known["uuid"], known["nvml_index"], known["mig"], known["bus"]) == ("MIG-1", 1, True, "0000:9a:00.0")
     assert unknown["error"] == "the driver does not know the MIG instance MIG-2"
 
@@ -111,7 +114,7 @@ def test_one_gpu_that_gives_no_handle_leaves_the_others(host: Tree, monkeypatch:
         return "handle0"
 
     monkeypatch.setattr(Library, "_DeviceGetHandleByIndex", staticmethod(lost))
-    good, bad = gpus.read(Library(), None, str(host.root))["gpus"]
+    good, bad = nvml_inventory.read(Library(), None, str(host.root))["gpus"]
     assert good["error"] is None
     assert bad["error"] == "NVML gives no handle for this GPU"
 
@@ -123,7 +126,7 @@ NAMES = [name for name in vars(Library) if name.startswith("_Device") or name.st
 def test_any_call_may_fail(host: Tree, name: str) -> None:
     library = Library()
     setattr(library, name, library._not_supported)
-    protocol.encode(gpus.read(library, None, str(host.root)))
+    protocol.encode(nvml_inventory.read(library, None, str(host.root)))
 
 
 def test_owner_of_a_process(tmp_path: Path) -> None:
@@ -133,12 +136,12 @@ def test_owner_of_a_process(tmp_path: Path) -> None:
     namespace = tmp_path / "self/ns"
     namespace.mkdir(parents=True)
     (namespace / "pid").symlink_to("pid:[4026531836]")
-    assert gpus.owner(77, str(tmp_path))["name"] == "python3"
-    assert gpus.owner(77, str(tmp_path))["user"]
-    assert gpus.owner(78, str(tmp_path)) == {"name": None, "user": None}
+    assert nvml_inventory.owner(77, str(tmp_path))["name"] == "python3"
+    assert nvml_inventory.owner(77, str(tmp_path))["user"]
+    assert nvml_inventory.owner(78, str(tmp_path)) == {"name": None, "user": None}
     (namespace / "pid").unlink()
     (namespace / "pid").symlink_to("pid:[4026532000]")
-    assert gpus.owner(77, str(tmp_path)) == {"name": None, "user": None}
+    assert nvml_inventory.owner(77, str(tmp_path)) == {"name": None, "user": None}
 
 
 def look(host: Tree, monkeypatch: pytest.MonkeyPatch, library: Any = None, **args: Any) -> dict[str, Any]:
@@ -213,7 +216,7 @@ def test_torch_is_found_without_importing_it(tmp_path: Path, monkeypatch: pytest
         "from typing import Optional\n__version__ = '2.9.1+cu128'\ncuda: Optional[str] = '12.8'\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(site))
-    found = pythons.look(sys.executable, 30.0)
+    found = interpreters.look(sys.executable, 30.0)
     assert (found["torch"], found["torch_cuda"], found["error"]) == ("2.9.1+cu128", "12.8", None)
     assert (found["nccl"], found["nccl_version"]) == (str(wheel / "libnccl.so.2"), "2.27.5")
     assert found["site"] == str(site)
@@ -223,9 +226,9 @@ def test_a_python_that_is_none(tmp_path: Path) -> None:
     fake = tmp_path / "python3"
     fake.write_text("#!/bin/sh\necho something else\n")
     fake.chmod(0o755)
-    assert pythons.look(str(fake), 10.0)["error"] == "it printed nothing of use"
+    assert interpreters.look(str(fake), 10.0)["error"] == "it printed nothing of use"
     fake.write_text("#!/bin/sh\nexec sleep 60\n")
-    assert pythons.look(str(fake), 0.3)["error"] == "python3 did not end in time"
+    assert interpreters.look(str(fake), 0.3)["error"] == "python3 did not end in time"
 
 
 def test_candidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +237,7 @@ def test_candidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / name / "bin/python3").symlink_to(sys.executable)
     environ = {"VIRTUAL_ENV": str(tmp_path / "venv"), "CONDA_PREFIX": str(tmp_path / "conda")}
     wanted = str(tmp_path / "conda/bin/python3")
-    paths = pythons.candidates([wanted, "/no/such"], environ)
+    paths = interpreters.candidates([wanted, "/no/such"], environ)
     assert paths[:3] == [wanted, "/no/such", str(tmp_path / "venv/bin/python3")]
     assert paths.count(wanted) == 1
 
@@ -247,15 +250,19 @@ def test_libraries(tmp_path: Path) -> None:
         "\tlibcurl.so.4 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcurl.so.4\n"
         "\tlibcudadebugger.so.1 (libc6,x86-64) => /usr/lib/libcudadebugger.so.1\n"
     )
-    assert libraries.parse_ldconfig(text) == [
+    assert nccl_libraries.parse_ldconfig(text) == [
         "/usr/lib/x86_64-linux-gnu/libnccl.so.2",
         "/usr/local/cuda/lib64/libcudart.so.13",
     ]
     (tmp_path / "libnccl.so.2.28.3").touch()
     (tmp_path / "libnccl.so.2").symlink_to("libnccl.so.2.28.3")
-    assert libraries.version_of(str(tmp_path / "libnccl.so.2")) == "2.28.3"
-    assert libraries.version_of("/opt/libnccl.so.2") is None
-    own = [path for path in libraries.find({"LD_LIBRARY_PATH": f":{tmp_path}"}, 10.0) if path.startswith(str(tmp_path))]
+    assert nccl_libraries.version_of(str(tmp_path / "libnccl.so.2")) == "2.28.3"
+    assert nccl_libraries.version_of("/opt/libnccl.so.2") is None
+    own = [
+        path
+        for path in nccl_libraries.find({"LD_LIBRARY_PATH": f":{tmp_path}"}, 10.0)
+        if path.startswith(str(tmp_path))
+    ]
     assert own == [str(tmp_path / "libnccl.so.2")]
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes import commands, kernel
+from fabtui_node.probes import kernel_log
+from fabtui_node.system import run_command
 
 from .places import Tree
 
@@ -23,21 +24,21 @@ def no_commands(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def play(monkeypatch: pytest.MonkeyPatch, **prints: tuple[int, str, str]) -> None:
-    def run(argv: Any, deadline: float, limit: int = 0) -> commands.Result:
+    def run(argv: Any, deadline: float, limit: int = 0) -> run_command.Result:
         if argv[0] not in prints:
-            return commands.Result(list(argv), None, "", "", missing=True)
-        return commands.Result(list(argv), *prints[argv[0]])
+            return run_command.Result(list(argv), None, "", "", missing=True)
+        return run_command.Result(list(argv), *prints[argv[0]])
 
-    monkeypatch.setattr(commands, "run", run)
+    monkeypatch.setattr(run_command, "run", run)
 
 
 def look(tree: Tree, kmsg: Path | str = "/nowhere/kmsg") -> dict[str, Any]:
     tree.files("proc", uptime="1000.00 900.00")
-    return kernel.run({}, lambda part: None, 5.0, kmsg=str(kmsg), proc=str(tree.root / "proc"))
+    return kernel_log.run({}, lambda part: None, 5.0, kmsg=str(kmsg), proc=str(tree.root / "proc"))
 
 
 def said(value: dict[str, Any]) -> list[tuple[str, str, str]]:
-    return [(one["subject"], one["verdict"], one["text"]) for one in kernel.judge(value)]
+    return [(one["subject"], one["verdict"], one["text"]) for one in kernel_log.judge(value)]
 
 
 def test_the_device(tree: Tree, tmp_path: Path) -> None:
@@ -65,7 +66,7 @@ def test_a_device_that_may_not_be_opened(tmp_path: Path, monkeypatch: pytest.Mon
         raise PermissionError
 
     monkeypatch.setattr(os, "open", refuse)
-    assert kernel.read_kmsg(str(tmp_path / "kmsg"), 1.0) == ("kmsg", "", False, None)
+    assert kernel_log.read_kmsg(str(tmp_path / "kmsg"), 1.0) == ("kmsg", "", False, None)
 
 
 def test_dmesg_where_the_device_is_closed(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,10 +89,10 @@ def test_no_log_at_all(tree: Tree) -> None:
 
 
 def test_only_the_end_of_a_long_log_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "LIMIT", 100)
+    monkeypatch.setattr(kernel_log, "LIMIT", 100)
     device = tmp_path / "kmsg"
     device.write_text("".join(f"6,{n},{n}000000,-;line {n}\n" for n in range(100)))
-    log = kernel.read_kmsg(str(device), 2.0)
+    log = kernel_log.read_kmsg(str(device), 2.0)
     assert len(log.text) <= 100
     assert log.text.endswith("line 99")
 
@@ -101,18 +102,18 @@ def test_what_is_told_is_bounded_and_the_worst_comes_first(tree: Tree, tmp_path:
     noise = "".join(f"6,{n},{n}000000,-;mlx5_core 0000:9f:00.0 eth{n}: Link up\n" for n in range(300))
     device.write_text(noise + KMSG)
     value = look(tree, device)
-    assert (len(value["events"]), len(value["counts"])) == (kernel.EVENTS, kernel.COUNTS)
+    assert (len(value["events"]), len(value["counts"])) == (kernel_log.EVENTS, kernel_log.COUNTS)
     assert (value["counts"][0]["kind"], value["counts"][0]["verdict"]) == ("xid", "bad")
     assert value["lines"] > 300
 
 
 def judged(*lines: str, uptime: float = 1000.0) -> list[tuple[str, str]]:
-    from fabtui_probes.formats import dmesg
+    from fabtui_node.parsers.kernel import dmesg
 
     values = dmesg.parse_kernel("\n".join(f"[  10.000000] {line}" for line in lines)).values
     for entry in values["counts"]:
         entry["age"] = uptime - 10.0
-    return [(one["subject"], one["verdict"]) for one in kernel.judge(values)]
+    return [(one["subject"], one["verdict"]) for one in kernel_log.judge(values)]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +147,7 @@ def test_what_is_bad(lines: list[str], found: list[tuple[str, str]]) -> None:
 
 
 def test_what_was_long_ago_is_a_note() -> None:
-    assert judged(XID, uptime=kernel.OLD + 100.0) == [("xid", "note")]
+    assert judged(XID, uptime=kernel_log.OLD + 100.0) == [("xid", "note")]
 
 
 @pytest.mark.parametrize(
@@ -159,4 +160,4 @@ def test_what_was_long_ago_is_a_note() -> None:
     ],
 )
 def test_any_value_is_judged(value: dict[str, Any]) -> None:
-    assert all(set(one) == {"subject", "verdict", "text"} for one in kernel.judge(value))
+    assert all(set(one) == {"subject", "verdict", "text"} for one in kernel_log.judge(value))

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes import commands, nics, rdma, sysfs
+from fabtui_node.probes.network import interfaces as nics
+from fabtui_node.system import rdma_devices, run_command, sysfs
 
 from .places import Tree
 
@@ -156,7 +157,7 @@ def test_if_inet6() -> None:
 
 
 def test_read_a_folder_without_ip(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "run", lambda argv, *rest: commands.Result(argv, None, "", "", missing=True))
+    monkeypatch.setattr(run_command, "run", lambda argv, *rest: run_command.Result(argv, None, "", "", missing=True))
     gpu_root = "pci0000:15/0000:15:01.0"
     card = tree.pci(f"{gpu_root}/0000:16:00.0", numa_node=1)
     tree.ca("mlx5_0", card, netdev="ens1np0")
@@ -165,7 +166,7 @@ def test_read_a_folder_without_ip(tree: Tree, monkeypatch: pytest.MonkeyPatch) -
     tree.nic("ib0", type=32)
     tree.nic("bond0", bonding__mode="active-backup")
     tree.files("class/net", bonding_masters="bond0")
-    interfaces = {entry["name"]: entry for entry in nics.read(rdma.devices(str(tree.root)), str(tree.root))}
+    interfaces = {entry["name"]: entry for entry in nics.read(rdma_devices.devices(str(tree.root)), str(tree.root))}
     assert list(interfaces) == ["bond0", "ens1np0", "eth1", "ib0"]
     first = interfaces["ens1np0"]
     assert (first["kind"], first["speed_mbps"], first["mtu"], first["state"]) == ("ethernet", 400000, 9000, "up")
@@ -177,7 +178,7 @@ def test_read_a_folder_without_ip(tree: Tree, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_kernel_and_ip_agree_on_this_machine() -> None:
-    by_ip = nics.parse_ip_addr(commands.run(["ip", "-j", "-d", "addr"], 10).stdout)
+    by_ip = nics.parse_ip_addr(run_command.run(["ip", "-j", "-d", "addr"], 10).stdout)
     if not by_ip:
         pytest.skip("no iproute2 that speaks JSON here")
     inet6 = nics.parse_if_inet6(sysfs.text("/proc/net/if_inet6") or "")
@@ -193,11 +194,11 @@ def test_ports_of_one_card_are_told_apart(tree: Tree) -> None:
     tree.files("class/infiniband/mlx4_0/ports/2", state="4: ACTIVE")
     tree.files(f"{card}/net/ib0", dev_port=0)
     tree.files(f"{card}/net/ib1", dev_port=1)
-    (device,) = rdma.devices(str(tree.root))
+    (device,) = rdma_devices.devices(str(tree.root))
     assert [(port["port"], port["netdev"]) for port in device["ports"]] == [(1, "ib0"), (2, "ib1")]
 
 
 def test_gids(tree: Tree) -> None:
     tree.ca("mlx5_0", gids__10="0000:0000:0000:0000:0000:ffff:c000:0201", gid_attrs__types__10="RoCE v2")
-    ((port,),) = (device["ports"] for device in rdma.devices(str(tree.root)))
+    ((port,),) = (device["ports"] for device in rdma_devices.devices(str(tree.root)))
     assert [(gid["index"], gid["type"]) for gid in port["gids"]] == [(0, None), (10, "RoCE v2")]

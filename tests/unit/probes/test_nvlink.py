@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes import nvlink, nvml
-from fabtui_probes.formats import nvlink as nvlink_format
+from fabtui_node.parsers.nvidia import smi_nvlink as nvlink_format
+from fabtui_node.probes.nvidia import nvlink, nvml
 
 from .places import sample
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes import nvml
+from fabtui_node.probes.nvidia import nvml
 
 
 class Library:

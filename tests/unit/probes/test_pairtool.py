@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes import pairtool
-from fabtui_probes.formats import iperf3, perftest
+from fabtui_node.parsers.ib import perftest
+from fabtui_node.parsers.net import iperf3
+from fabtui_node.probes.network import external_tools
 
 TABLE = """\
 ---------------------------------------------------------------------------------------
@@ -62,25 +63,25 @@ def test_a_server_is_told_of_when_it_listens_and_ends_when_it_is_told(
     parts: queue.Queue[dict[str, Any]] = queue.Queue()
     ended: list[dict[str, Any]] = []
     serve = {**ARGS, "role": "serve"}
-    thread = threading.Thread(target=lambda: ended.append(pairtool.run(serve, parts.put, 60.0)))
+    thread = threading.Thread(target=lambda: ended.append(external_tools.run(serve, parts.put, 60.0)))
     thread.start()
     port = parts.get(timeout=20)["port"]
-    value = pairtool.run({**ARGS, "role": "measure", "port": port, "source": "127.0.0.1"}, parts.put, 20.0)
+    value = external_tools.run({**ARGS, "role": "measure", "port": port, "source": "127.0.0.1"}, parts.put, 20.0)
     assert value["error"] is None
     assert value["values"]["rows"] == [
         {"bytes": 1048576.0, "iterations": 9000.0, "peak": None, "average": 380e9 / 8, "message_rate": 45300.0}
     ]
-    assert pairtool.run({"role": "end", "token": "t"}, parts.put, 5.0) == {}
+    assert external_tools.run({"role": "end", "token": "t"}, parts.put, 5.0) == {}
     thread.join(10)
     assert not thread.is_alive()
     assert ended[0]["error"] is None
-    assert pairtool.run({"role": "end", "token": "gone"}, parts.put, 5.0) == {}
+    assert external_tools.run({"role": "end", "token": "gone"}, parts.put, 5.0) == {}
 
 
 def test_a_client_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     play(tmp_path, monkeypatch, "ib_send_bw", "#!/bin/sh\nsleep 60 &\nsleep 60\n")
     began = time.monotonic()
-    value = pairtool.run({**ARGS, "tool": "ib_send_bw", "role": "measure", "port": 5}, lambda value: None, 1.5)
+    value = external_tools.run({**ARGS, "tool": "ib_send_bw", "role": "measure", "port": 5}, lambda value: None, 1.5)
     assert value["timed_out"] is True
     assert value["values"]["rows"] == []
     assert time.monotonic() - began < 30
@@ -88,24 +89,24 @@ def test_a_client_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_server_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     play(tmp_path, monkeypatch, "ib_write_bw", "#!/bin/sh\necho ' IB device mlx5_0 not found' >&2\nexit 1\n")
-    value = pairtool.run({**ARGS, "role": "serve"}, lambda value: None, 10.0)
+    value = external_tools.run({**ARGS, "role": "serve"}, lambda value: None, 10.0)
     assert value["error"] == "IB device mlx5_0 not found"
 
 
 def test_the_commands() -> None:
-    args = pairtool._checked({**ARGS, "port": 7, "source": "127.0.0.2", "seconds": 2})
-    assert pairtool.client_argv(args) == [
+    args = external_tools._checked({**ARGS, "port": 7, "source": "127.0.0.2", "seconds": 2})
+    assert external_tools.client_argv(args) == [
         *("ib_write_bw", "-d", "mlx5_0", "-i", "1", "-p", "7", "-F", "-x", "3"),
         *("--report_gbits", "-s", "1048576", "-D", "2", "127.0.0.1"),
     ]
     args["tool"], args["gid_index"] = "ib_read_lat", None
-    assert pairtool.server_argv(args, 9) == [
+    assert external_tools.server_argv(args, 9) == [
         "ib_read_lat",
         *["-d", "mlx5_0", "-i", "1", "-p", "9", "-F", "-s", "8", "-n", "2000"],
     ]
     args["tool"] = "iperf3"
-    assert pairtool.server_argv(args, 9) == ["iperf3", *["-s", "-1", "-B", "127.0.0.1", "-p", "9"]]
-    assert pairtool.client_argv(args)[:8] == ["iperf3", *["-c", "127.0.0.1", "-p", "7", "-B", "127.0.0.2", "-J"]]
+    assert external_tools.server_argv(args, 9) == ["iperf3", *["-s", "-1", "-B", "127.0.0.1", "-p", "9"]]
+    assert external_tools.client_argv(args)[:8] == ["iperf3", *["-c", "127.0.0.1", "-p", "7", "-B", "127.0.0.2", "-J"]]
 
 
 @pytest.mark.parametrize(
@@ -123,14 +124,14 @@ def test_the_commands() -> None:
 )
 def test_arguments_that_are_none(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"."):
-        pairtool.run({**ARGS, "role": "measure", "port": 1, **wrong}, lambda value: None, 5.0)
+        external_tools.run({**ARGS, "role": "measure", "port": 1, **wrong}, lambda value: None, 5.0)
 
 
 def test_who_listens() -> None:
     rows = ("  sl  local_address rem_address   st", " 0: 0100007F:1F90 0:0 0A", " 1: 0100007F:1F91 0:0 01")
     text = "\n".join(rows)
-    assert pairtool.listens(0x1F90, [text])
-    assert not pairtool.listens(0x1F91, [text, ""])
+    assert external_tools.listens(0x1F90, [text])
+    assert not external_tools.listens(0x1F91, [text, ""])
 
 
 def test_perftest_tables() -> None:

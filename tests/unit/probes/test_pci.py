@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from fabtui_probes import pci
-from fabtui_probes.pci import Device
+from fabtui_node.system import pci
+from fabtui_node.system.pci import Device
 
 SWITCH = "/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0"
 OTHER = "/sys/devices/pci0000:15/0000:15:03.0/0000:30:00.0"

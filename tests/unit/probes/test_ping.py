@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes import commands, icmp, ping
+from fabtui_node.probes.network import icmp_socket, ping
+from fabtui_node.system import run_command
 
 from .places import sample
 
@@ -127,9 +128,9 @@ def sweep(targets: list[dict[str, Any]], deadline: float = 30.0, **args: Any) ->
 
 def without(monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
     """Hide tools from the probe."""
-    find = commands.find
+    find = run_command.find
     hidden: Callable[[str], str | None] = lambda name: None if name in missing else find(name)  # noqa: E731
-    monkeypatch.setattr(commands, "find", hidden)
+    monkeypatch.setattr(run_command, "find", hidden)
 
 
 def pingable(name: str) -> bool:
@@ -220,10 +221,10 @@ def test_ping_that_hangs_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_no_tool_and_no_right_to_send_echoes(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
-        raise icmp.NotPermitted("no ping on this node")
+        raise icmp_socket.NotPermitted("no ping on this node")
 
     without(monkeypatch, "fping", "ping")
-    monkeypatch.setattr(icmp, "open_socket", refuse)
+    monkeypatch.setattr(icmp_socket, "open_socket", refuse)
     value, _ = sweep(LOOPBACK)
     assert [(row["received"], row["error"]) for row in value["rows"]] == [(None, "no ping on this node")] * 3
 
@@ -231,8 +232,8 @@ def test_no_tool_and_no_right_to_send_echoes(monkeypatch: pytest.MonkeyPatch) ->
 def test_no_tool_but_the_right_to_send_echoes(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "fping", "ping")
     try:
-        icmp.open_socket("127.0.0.1", "127.0.0.2")[0].close()
-    except icmp.NotPermitted as error:
+        icmp_socket.open_socket("127.0.0.1", "127.0.0.2")[0].close()
+    except icmp_socket.NotPermitted as error:
         pytest.skip(str(error))
     value, _ = sweep(LOOPBACK)
     assert value["tool"] == "icmp"
@@ -254,7 +255,7 @@ def test_what_is_no_pair_of_addresses_is_never_run(src: str, dst: str, monkeypat
     def never(*args: Any) -> None:
         raise AssertionError(args)
 
-    monkeypatch.setattr(commands, "run", never)
+    monkeypatch.setattr(run_command, "run", never)
     value, _ = sweep([{"id": 7, "src": src, "dst": dst}])
     assert [(row["id"], row["error"]) for row in value["rows"]] == [(7, "not two addresses of one family")]
 
@@ -312,7 +313,7 @@ def test_a_ping_that_cannot_forbid_fragments_proves_nothing(monkeypatch: pytest.
     busybox = tmp_path / "ping"
     busybox.write_text("#!/bin/sh\necho \"ping: invalid option -- 'M'\" >&2\nexit 1\n")
     busybox.chmod(0o755)
-    monkeypatch.setattr(commands, "find", lambda name: str(busybox) if name == "ping" else None)
+    monkeypatch.setattr(run_command, "find", lambda name: str(busybox) if name == "ping" else None)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     args = {"targets": [{"id": "b", "src": "127.0.0.1", "dst": "127.0.0.1", "size": 1000}], "whole": True, "count": 1}
     (row,) = ping.run(args, lambda value: None, 10.0)["rows"]

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes import gids, ibstat, portcounts, rdmaports
+from fabtui_node.probes.rdma import gids, ibstat, port_counters
+from fabtui_node.probes.rdma import ports as rdmaports
 
 from .places import Tree
 
@@ -91,7 +92,7 @@ def test_what_verbs_say_comes_first(tree: Tree, tools: Path) -> None:
 
 
 def test_without_tools_little_is_known_and_nothing_said(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fabtui_probes.commands.environment", lambda extra=None: {"PATH": "/nowhere"})
+    monkeypatch.setattr("fabtui_node.system.run_command.environment", lambda extra=None: {"PATH": "/nowhere"})
     tree.ca("mlx5_0")
     value = run(tree)
     assert (value["ports"][0]["active_mtu"], value["ports"][0]["mtu_from"]) == (None, None)
@@ -148,10 +149,10 @@ def test_counters(tree: Tree, tools: Path) -> None:
 
 
 def test_few_errors_are_worth_a_note() -> None:
-    assert [verdict for verdict, _ in portcounts.judge_counts({"errors": {"symbol_error": 3}})] == ["note"]
-    assert [verdict for verdict, _ in portcounts.judge_counts({"errors": {"port_rcv_errors": 11}})] == ["slow"]
-    assert portcounts.judge_counts({"errors": {"port_xmit_wait": 1 << 30}}) == []
-    assert portcounts.judge_counts({"errors": None, "saturated": None}) == []
+    assert [verdict for verdict, _ in port_counters.judge_counts({"errors": {"symbol_error": 3}})] == ["note"]
+    assert [verdict for verdict, _ in port_counters.judge_counts({"errors": {"port_rcv_errors": 11}})] == ["slow"]
+    assert port_counters.judge_counts({"errors": {"port_xmit_wait": 1 << 30}}) == []
+    assert port_counters.judge_counts({"errors": None, "saturated": None}) == []
 
 
 def test_interfaces(tree: Tree, tools: Path) -> None:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes.formats import catalogue
-from fabtui_probes.formats.base import Reading
+from fabtui_node.parsers import catalogue
+from fabtui_node.parsers.base import Reading
 
 from .places import REAL
 

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes.formats import (
+from fabtui_node.parsers.base import Reading
+from fabtui_node.parsers.catalogue import formats
+from fabtui_node.parsers.kernel import dmesg
+from fabtui_node.parsers.nvidia import (
     dcgmi_diag,
     dcgmi_nvlink,
-    dmesg,
-    fabricmanager_log,
-    nvidia_csv,
-    nvidia_smi,
-    nvidia_smi_q,
-    nvidia_topo,
-    nvlink,
+    fabric_manager_log,
+    query_csv,
+    smi_nvlink,
+    smi_query,
+    smi_table,
+    topo,
 )
-from fabtui_probes.formats.base import Reading
-from fabtui_probes.formats.catalogue import formats
 
 from .places import REAL
 
@@ -90,7 +90,7 @@ def test_each_file_is_known_by_its_look(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi"))
 def test_table(name: str, expect: str) -> None:
-    values = nvidia_smi.parse_nvidia_smi(text(name)).values
+    values = smi_table.parse_nvidia_smi(text(name)).values
     gpus = values["gpus"]
     assert len(gpus) == int(said(expect, r"gpus=(\d+)") or -1)
     assert values["any_err"] == (said(expect, r"any_err=(\w+)") == "true")
@@ -110,7 +110,7 @@ def test_table(name: str, expect: str) -> None:
 
 @pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-broken"))
 def test_broken(name: str, expect: str) -> None:
-    values = nvidia_smi.parse_nvidia_smi(text(name)).values
+    values = smi_table.parse_nvidia_smi(text(name)).values
     (error,) = values["errors"]
     assert values["gpus"] == []
     assert error["kind"] == said(expect, r"error=(\w+)")
@@ -153,7 +153,7 @@ def test_nvlink_status(name: str, expect: str) -> None:
 
 @pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-q"))
 def test_query(name: str, expect: str) -> None:
-    reading = nvidia_smi_q.parse_query(text(name))
+    reading = smi_query.parse_query(text(name))
     (gpu,) = reading.values["gpus"]
     assert gpu["bus"] == said(expect, r"gpu=([0-9A-F:.]+)")
     assert gpu["ecc_errors"]["volatile"]["dram_correctable"] == int(said(expect, r"volatile=(\d+)") or -1)
@@ -166,7 +166,7 @@ def test_query(name: str, expect: str) -> None:
 
 @pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-remapped-rows"))
 def test_remapped_rows(name: str, expect: str) -> None:
-    reading = nvidia_csv.parse_remapped(text(name))
+    reading = query_csv.parse_remapped(text(name))
     found = reading.values["rows"]
     assert len(found) == int(said(expect, r"gpus=(\d+)") or -1)
     assert [row["remapped_rows.uncorrectable"] for row in found] == [0, 1, 0, 0]
@@ -184,7 +184,7 @@ def device(word: str) -> str:
 
 @pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-topo-m"))
 def test_topology(name: str, expect: str) -> None:
-    reading = nvidia_topo.parse_topology(text(name))
+    reading = topo.parse_topology(text(name))
     values = reading.values
     for row, column, word in re.findall(r"\[(\w+)\]\[(\w+)\]=(\w+)", expect):
         assert cell(values, device(row), device(column)) == word
@@ -220,7 +220,7 @@ def test_topology(name: str, expect: str) -> None:
 
 @pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-topo-p2p"))
 def test_p2p(name: str, expect: str) -> None:
-    values = nvidia_topo.parse_p2p(text(name)).values
+    values = topo.parse_p2p(text(name)).values
     size = int(said(expect, r"matrix=(\d)x") or -1)
     assert (len(values["rows"]), len(values["columns"])) == (size, size)
     words = Counter(word for row in values["cells"] for word in row if word != "X")
@@ -272,7 +272,7 @@ def test_link_status(name: str, expect: str) -> None:
 @pytest.mark.parametrize(("name", "expect"), rows("fabricmanager-log"))
 def test_fabric_manager(name: str, expect: str) -> None:
     assert "continuation" in expect
-    reading = fabricmanager_log.parse_log(text(name))
+    reading = fabric_manager_log.parse_log(text(name))
     values = reading.values
     assert values["records"] == sum(1 for line in text(name).splitlines() if line.startswith("["))
     assert reading.unknown == []
@@ -344,4 +344,6 @@ def test_the_kernel_lines_beside_no_devices() -> None:
 
 def test_the_shared_parsers_are_those_of_the_probe() -> None:
     name = "nvidia-smi-nvlink-status/a100-8gpu-12links-25.txt"
-    assert nvlink.parse_nvlink_status(text(name)) == formats()["nvidia-smi-nvlink-s"].parse(text(name)).values["gpus"]
+    assert (
+        smi_nvlink.parse_nvlink_status(text(name)) == formats()["nvidia-smi-nvlink-s"].parse(text(name)).values["gpus"]
+    )

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes import ibstat, ping
-from fabtui_probes.formats import nvidia_errors
-from fabtui_probes.formats import nvlink as nvlink_format
+from fabtui_node.parsers.nvidia import nvidia_errors
+from fabtui_node.parsers.nvidia import smi_nvlink as nvlink_format
+from fabtui_node.probes.network import ping
+from fabtui_node.probes.rdma import ibstat
 
 from .places import REAL
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes import registry
+from fabtui_node import registry
 
 
 def test_the_names() -> None:
@@ -26,11 +26,11 @@ def test_each_entry_is_one_line_for_users(entry: Any) -> None:
 
 @pytest.mark.parametrize("probe", registry.PROBES.values(), ids=lambda probe: probe.name)
 def test_each_probe_can_be_run(probe: registry.Probe) -> None:
-    assert callable(importlib.import_module(f"fabtui_probes.{probe.module}").run)
+    assert callable(importlib.import_module(f"fabtui_node.{probe.module}").run)
 
 
 def test_run_hands_the_arguments_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fabtui_probes import ping
+    from fabtui_node.probes.network import ping
 
     def emit(value: dict[str, Any]) -> None:
         raise AssertionError(value)
@@ -40,6 +40,6 @@ def test_run_hands_the_arguments_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_table_is_cheap_to_import() -> None:
-    code = "import sys, fabtui_probes.registry; print([n for n in sys.modules if n.startswith('fabtui_probes.')])"
+    code = "import sys, fabtui_node.registry; print([n for n in sys.modules if n.startswith('fabtui_node.')])"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert printed.stdout.strip() == "['fabtui_probes.registry']"
+    assert printed.stdout.strip() == "['fabtui_node.registry']"

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes import commands, nvml, topology
-from fabtui_probes.formats import nvidia_topo
+from fabtui_node.parsers.nvidia import topo
+from fabtui_node.probes.nvidia import nvml, topology
+from fabtui_node.system import run_command
 
 from .places import sample
 from .playednvml import NOT_SUPPORTED, UNKNOWN, PlayedNvml
@@ -50,13 +51,13 @@ def played(monkeypatch: pytest.MonkeyPatch) -> PlayedNvml:
 
 
 def play(monkeypatch: pytest.MonkeyPatch, **prints: str | None) -> None:
-    def run(argv: Any, deadline: float, *args: Any) -> commands.Result:
+    def run(argv: Any, deadline: float, *args: Any) -> run_command.Result:
         text = prints.get(argv[-1] if argv[-1] != "-m" else "m")
         if text is None:
-            return commands.Result(list(argv), 2, "", "unknown option")
-        return commands.Result(list(argv), 0, text, "")
+            return run_command.Result(list(argv), 2, "", "unknown option")
+        return run_command.Result(list(argv), 0, text, "")
 
-    monkeypatch.setattr(commands, "run", run)
+    monkeypatch.setattr(run_command, "run", run)
 
 
 def look() -> dict[str, Any]:
@@ -100,7 +101,7 @@ def test_p2p_by_nvml(monkeypatch: pytest.MonkeyPatch, played: PlayedNvml) -> Non
     play(monkeypatch, m=NEAR)
     value = look()
     assert set(value["p2p"]) == {"read", "write", "nvlink", "atomics", "pcie"}
-    text = {name: nvidia_topo.parse_p2p(P2P).values[name] for name in value["p2p"]["read"]}
+    text = {name: topo.parse_p2p(P2P).values[name] for name in value["p2p"]["read"]}
     assert value["p2p"]["read"] == text, "as nvidia-smi has it"
     assert topology.judge(value) == []
 
@@ -131,7 +132,9 @@ def test_a_driver_without_p2p_status(monkeypatch: pytest.MonkeyPatch, played: Pl
 
 
 def test_no_nvidia_smi(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "run", lambda argv, *args: commands.Result(list(argv), None, "", "", missing=True))
+    monkeypatch.setattr(
+        run_command, "run", lambda argv, *args: run_command.Result(list(argv), None, "", "", missing=True)
+    )
     assert look() == {"matrix": None, "p2p": {}, "raw": {}, "error": None}
 
 
@@ -151,8 +154,8 @@ def test_nics_are_named_and_are_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def judged(near: str, **p2p: str) -> list[tuple[str, str, str]]:
-    tables = {name: nvidia_topo.parse_p2p(text).values for name, text in p2p.items()}
-    value = {"matrix": nvidia_topo.parse_topology(near).values, "p2p": tables}
+    tables = {name: topo.parse_p2p(text).values for name, text in p2p.items()}
+    value = {"matrix": topo.parse_topology(near).values, "p2p": tables}
     return [(one["subject"], one["verdict"], one["text"]) for one in topology.judge(value)]
 
 

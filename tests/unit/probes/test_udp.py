@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fabtui_probes import tcpreach, udp
+from fabtui_node.probes.network import tcp_connect, udp_one_way
 
 TOKEN = "00112233445566778899aabbccddeeff"
 HERE = ["127.0.0.1", "127.0.0.2"]
@@ -30,10 +30,10 @@ class Listening:
         self.ports = {port["address"]: port for port in self.parts.get(timeout=10)["ports"]}
 
     def _run(self, args: dict[str, Any]) -> None:
-        self.value = udp.run(args, self.parts.put, 30.0)
+        self.value = udp_one_way.run(args, self.parts.put, 30.0)
 
     def count(self) -> dict[int, dict[str, Any]]:
-        value = udp.run({"role": "count", "token": TOKEN}, self.parts.put, 5.0)
+        value = udp_one_way.run({"role": "count", "token": TOKEN}, self.parts.put, 5.0)
         return {row["number"]: row for row in value["rows"]}
 
     def until(self, number: int, small: int, big: int) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class Listening:
             time.sleep(0.02)
 
     def end(self) -> None:
-        assert udp.run({"role": "end", "token": TOKEN}, self.parts.put, 5.0) == {}
+        assert udp_one_way.run({"role": "end", "token": TOKEN}, self.parts.put, 5.0) == {}
         self.thread.join(10)
         assert not self.thread.is_alive()
 
@@ -60,7 +60,7 @@ def listening() -> Iterator[Listening]:
 
 def send(*targets: dict[str, Any], small: int = 3, big: int = 2) -> list[dict[str, Any]]:
     args = {"role": "send", "token": TOKEN, "targets": list(targets), "small": small, "big": big}
-    rows: list[dict[str, Any]] = udp.run(args, lambda value: None, 20.0)["rows"]
+    rows: list[dict[str, Any]] = udp_one_way.run(args, lambda value: None, 20.0)["rows"]
     return sorted(rows, key=lambda row: row["number"])
 
 
@@ -137,7 +137,7 @@ def test_addresses_that_are_none_and_ports_that_are_not_told() -> None:
 )
 def test_arguments_that_are_none(args: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"role|token"):
-        udp.run(args, lambda value: None, 1.0)
+        udp_one_way.run(args, lambda value: None, 1.0)
 
 
 def test_too_many_targets() -> None:
@@ -151,10 +151,10 @@ def test_drops_of_our_ports() -> None:
     )
     row = " {0}: 0100007F:{1} 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 1 2 0000000000000000 {2}"
     text = "\n".join([head, row.format(1, "1F90", 7), row.format(2, "1F91", 9), ""])
-    assert udp.parse_drops(text, {0x1F90}) == 7
-    assert udp.parse_drops(text, {0x1F90, 0x1F91}) == 16
-    assert udp.parse_drops(text, {5}) is None
-    assert udp.parse_drops("what\n1 2 3\n", {5}) is None
+    assert udp_one_way.parse_drops(text, {0x1F90}) == 7
+    assert udp_one_way.parse_drops(text, {0x1F90, 0x1F91}) == 16
+    assert udp_one_way.parse_drops(text, {5}) is None
+    assert udp_one_way.parse_drops("what\n1 2 3\n", {5}) is None
 
 
 def test_connections_that_do_not_come_about_end_in_time() -> None:
@@ -167,6 +167,6 @@ def test_connections_that_do_not_come_about_end_in_time() -> None:
             sock.connect_ex(server.getsockname())
         row: dict[str, Any] = {"src": "127.0.0.1", "dst": "127.0.0.1", "tcp": server.getsockname()[1]}
         rows = [dict(row, connected=None, connect_error=None) for _ in range(3)]
-        tcpreach.connect(rows, time.monotonic() + 0.3)
+        tcp_connect.connect(rows, time.monotonic() + 0.3)
     assert all((row["connected"] is None) == ("no answer" in (row["connect_error"] or "")) for row in rows)
     assert rows[-1]["connected"] is None

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from fabtui.nodes.link import Link, LinkLost, NodeUnreachable
+from fabtui.transport.link import Link, LinkLost, NodeUnreachable
 
 
 @dataclass

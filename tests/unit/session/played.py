@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from fabtui.fabric.measurement import Layer, Verdict
-from fabtui.fabric.model import Model
-from fabtui.session.live import LiveFeed
+from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.session_model import Model
+from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import SessionOptions
 from tests.unit.session.fakenodes import FakeNodes, Script
 

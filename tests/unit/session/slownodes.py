@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from fabtui.nodes.link import Link
+from fabtui.transport.link import Link
 from tests.unit.session.fakenodes import FakeLink, Script
 
 Pair = tuple[int, int]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from fabtui.errors import InputError
 from fabtui.export.json import write_json
-from fabtui.fabric.errors import InputError
-from fabtui.fabric.measurement import Layer
-from fabtui.fabric.model import Model
-from fabtui.session.baseline import read_baseline
+from fabtui.model.measurement import Layer
+from fabtui.model.session_model import Model
+from fabtui.session.feeds.baseline import read_baseline
 from fabtui.session.journal import read_events
 
 RECORDING = Path(__file__).parents[3] / "recordings" / "h200x8-lab-2x4.jsonl.gz"

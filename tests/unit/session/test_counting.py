@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from fabtui.fabric.events import Kind
-from fabtui.fabric.measurement import Layer, Verdict
-from fabtui.fabric.model import Model
-from fabtui.session import counting
+from fabtui.model.events import Kind
+from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.session_model import Model
+from fabtui.session import counter_sampler
 from fabtui.session.journal import read_events
 from tests.unit.session.fakenodes import FakeNodes, Script
 from tests.unit.session.played import run
@@ -22,8 +22,8 @@ Counts = dict[str, Any]
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "PERIOD", 0.05)
-    monkeypatch.setattr(counting, "SHORTEST", 0.005)
+    monkeypatch.setattr(counter_sampler, "PERIOD", 0.05)
+    monkeypatch.setattr(counter_sampler, "SHORTEST", 0.005)
 
 
 def looks(*steps: dict[str, int]) -> list[Counts | None]:
@@ -82,7 +82,7 @@ async def test_the_interfaces_with_data_addresses_are_asked_for() -> None:
 async def test_pairs_that_run_alone_each_have_their_own_interval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counting, "PERIOD", 60.0)
+    monkeypatch.setattr(counter_sampler, "PERIOD", 60.0)
     record = tmp_path / "r.jsonl.gz"
     steps = looks(*({"port_xmit_data": n} for n in range(40)))
     script = Script({"a": 1, "b": 1, "c": 1}, counters={"a": steps}, takes=0.1)
@@ -99,7 +99,7 @@ async def test_pairs_that_run_alone_each_have_their_own_interval(
 
 
 async def test_a_node_that_does_not_answer_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "DEADLINE", 30.0)
+    monkeypatch.setattr(counter_sampler, "DEADLINE", 30.0)
     script = Script({"a": 2, "b": 2}, counters={"a": [None], "b": looks({"x": 1}, {"x": 2})}, takes=0.1)
     async with asyncio.timeout(15):
         model, nodes = await _run(script)
@@ -112,10 +112,10 @@ async def test_a_node_that_does_not_answer_holds_nothing_up(monkeypatch: pytest.
 
 
 async def test_a_node_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "DEADLINE", 0.02)
+    monkeypatch.setattr(counter_sampler, "DEADLINE", 0.02)
     script = Script({"a": 2}, counters={"a": [None]}, takes=0.5)
     _, nodes = await _run(script, timeout=5.0)
-    assert len(asked(nodes, "a")) == counting.MOST_FAILURES
+    assert len(asked(nodes, "a")) == counter_sampler.MOST_FAILURES
 
 
 async def test_a_node_lost_meanwhile_is_passed_over() -> None:

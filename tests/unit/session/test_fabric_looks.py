@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from fabtui.fabric.model import Model
-from fabtui.session.looks import WALKERS, Looks
+from fabtui.model.session_model import Model
+from fabtui.session.node_client import ProbeFailed
 from fabtui.session.options import SessionOptions
-from fabtui.session.remote import ProbeFailed
+from fabtui.session.probe_runner import WALKERS, Looks
 
 
 class Asked:

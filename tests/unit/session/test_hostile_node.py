@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 import fabtui.session
-from fabtui.fabric.measurement import Layer, Verdict
-from fabtui.fabric.model import Model
-from fabtui.nodes.link import Link
-from fabtui.session import p2p, remote
-from fabtui.session.live import LiveFeed
+from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.session_model import Model
+from fabtui.session import node_client
+from fabtui.session.feeds.live import LiveFeed
+from fabtui.session.measure import p2p
 from fabtui.session.options import SessionOptions
-from fabtui.session.ranks import exit_text
+from fabtui.session.ranks.rank_host import exit_text
+from fabtui.transport.link import Link
 from tests.unit.session.fakenodes import FakeLink, FakeNodes, Script
 
 Message = dict[str, Any]
@@ -39,8 +40,8 @@ DEADLINES = (
 
 @pytest.fixture(autouse=True)
 def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
-    for found in pkgutil.iter_modules(fabtui.session.__path__):
-        module = importlib.import_module(f"fabtui.session.{found.name}")
+    for found in pkgutil.walk_packages(fabtui.session.__path__, "fabtui.session."):
+        module = importlib.import_module(found.name)
         for name in DEADLINES:
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, 1.0)
@@ -137,14 +138,14 @@ async def test_what_cannot_be_handled_ends_the_link_of_that_node_alone(monkeypat
 
 
 async def test_a_node_that_prints_without_end_fills_neither_log_nor_recording(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "MOST_LINES", 5)
+    monkeypatch.setattr(node_client, "MOST_LINES", 5)
     printed: list[str] = []
     link = FakeLink("a", Script({"a": 1}))
     for number in range(50):
         link._queue.put_nowait({"t": "log", "text": str(number)})
     link.lose("lost", "gone")
     nothing: Callable[[Message], None] = lambda message: None  # noqa: E731
-    await remote.Remote(link, nothing, nothing, printed.append).serve()
+    await node_client.Remote(link, nothing, nothing, printed.append).serve()
     assert printed == ["0", "1", "2", "3", "4", "5 lines were printed here; no more of them are kept"]
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fabtui.fabric.errors import InputError
+from fabtui.errors import InputError
+from fabtui.session.feeds.replay import ReplayFeed
 from fabtui.session.journal import Journal, read_events
-from fabtui.session.replay import ReplayFeed
 
 EVENTS = [{"kind": "start", "seq": 0, "time": 1.0, "nodes": ["n000"]}, {"kind": "log", "seq": 1, "time": 2.0}]
 

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-from fabtui.fabric.measurement import Layer, Verdict
-from fabtui.fabric.model import Model
-from fabtui.nodes.link import NodeUnreachable
-from fabtui.session import live, p2p, sweep
+from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.session_model import Model
+from fabtui.session import sweep
+from fabtui.session.feeds import live
+from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.journal import read_events
-from fabtui.session.live import LiveFeed
+from fabtui.session.measure import p2p
 from fabtui.session.options import SessionOptions
+from fabtui.transport.link import NodeUnreachable
 from tests.unit.session.fakenodes import FakeNodes, Script
 from tests.unit.session.played import feed_of, p2p_of, run, world_of
 

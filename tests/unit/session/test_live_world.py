@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.fabric.measurement import Layer, Verdict
-from fabtui.session import world
+from fabtui.model.measurement import Layer, Verdict
 from fabtui.session.journal import read_events
+from fabtui.session.measure import world
 from tests.unit.session.fakenodes import Script
 from tests.unit.session.played import p2p_of, run, world_of
 

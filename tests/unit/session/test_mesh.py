@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from fabtui.fabric.measurement import Layer, Verdict
-from fabtui.session.addresses import MOST_PAIRS, Address, Target, addresses_of, packet_bytes, targets_between
-from fabtui.session.oneway import judge
-from fabtui.session.pings import key_of, read_row, read_whole
+from fabtui.model.measurement import Layer, Verdict
+from fabtui.session.measure.mesh_targets import MOST_PAIRS, Address, Target, addresses_of, packet_bytes, targets_between
+from fabtui.session.measure.one_way import judge
+from fabtui.session.measure.pings import key_of, read_row, read_whole
 
 
 def one(address: str, rail: int | None = 0, mtu: int | None = 1500) -> Address:

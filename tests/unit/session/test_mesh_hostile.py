@@ -10,14 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from fabtui.diagnosis.mesh import mesh_findings
-from fabtui.fabric.measurement import Layer, Verdict
-from fabtui.fabric.model import Model
-from fabtui.session.addresses import Address, Target
-from fabtui.session.mesh import Mesh
-from fabtui.session.oneway import OneWay
-from fabtui.session.pump import EventPump
-from fabtui.session.remote import ProbeFailed, Remote
+from fabtui.diagnosis.mesh.rules import mesh_findings
+from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.session_model import Model
+from fabtui.session.event_pipeline import EventPump
+from fabtui.session.measure.mesh_targets import Address, Target
+from fabtui.session.measure.one_way import OneWay
+from fabtui.session.measure.ping_mesh import Mesh
+from fabtui.session.node_client import ProbeFailed, Remote
 
 NODES = ["a", "b", "c"]
 TARGETS = [
@@ -90,8 +90,8 @@ class HostileNode:
 
 @pytest.mark.parametrize("seed", range(25))
 async def test_any_answers(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fabtui.session.oneway.SETTLE", 0.0)
-    monkeypatch.setattr("fabtui.session.oneway.OPEN_DEADLINE", 0.1)
+    monkeypatch.setattr("fabtui.session.measure.one_way.SETTLE", 0.0)
+    monkeypatch.setattr("fabtui.session.measure.one_way.OPEN_DEADLINE", 0.1)
     chance = random.Random(seed)
     model = Model()
     pump = EventPump(model, None)

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from fabtui.fabric.measurement import Layer, Verdict
-from fabtui.fabric.model import Model
-from fabtui.session.addresses import Address, Target
-from fabtui.session.mesh import Mesh
-from fabtui.session.oneway import OneWay
-from fabtui.session.pump import EventPump
-from fabtui.session.remote import Remote
+from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.session_model import Model
+from fabtui.session.event_pipeline import EventPump
+from fabtui.session.measure.mesh_targets import Address, Target
+from fabtui.session.measure.one_way import OneWay
+from fabtui.session.measure.ping_mesh import Mesh
+from fabtui.session.node_client import Remote
 
 HERE, THERE = (Address(f"10.0.0.{n}", 4, 0, "eth0", 9000) for n in (1, 2))
 TARGET = Target("a", HERE, "b", THERE)
@@ -72,7 +72,7 @@ class LossyNode:
 
 @pytest.mark.parametrize(("times", "verdict"), [(0, Verdict.OK), (1, Verdict.OK), (2, Verdict.OK), (3, Verdict.SLOW)])
 async def test_what_is_lost_is_lost_three_times(times: int, verdict: Verdict, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fabtui.session.oneway.SETTLE", 0.0)
+    monkeypatch.setattr("fabtui.session.measure.one_way.SETTLE", 0.0)
     model = Model()
     pump = EventPump(model, None)
     pumping = asyncio.create_task(pump.run())

@@ -15,15 +15,17 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.preflight import preflight
-from fabtui.fabric.model import Model
-from fabtui.nodes import bootstrap
-from fabtui.nodes.cargo import Cargo
-from fabtui.session import ownprobes
-from fabtui.session.live import LiveFeed
-from fabtui.session.looks import PREFLIGHT
+from fabtui.diagnosis.preflight.rules import preflight
+from fabtui.model.session_model import Model
+from fabtui.session import user_probes
+from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import SessionOptions
-from fabtui_probes import boot, own, protocol
+from fabtui.session.probe_runner import PREFLIGHT
+from fabtui.transport import payload
+from fabtui.transport.cargo import Cargo
+from fabtui_node import protocol
+from fabtui_node.probes import user_probe
+from fabtui_node.runtime import bootloader
 
 ROOT = Path(__file__).resolve().parents[3]
 GOOD = "def run(args, emit, deadline):\n    return {'a': 1}\n"
@@ -45,8 +47,8 @@ def folder(tmp_path: Path, **files: str) -> Path:
 
 
 def test_without_a_folder_there_are_none(tmp_path: Path) -> None:
-    assert ownprobes.find(None) == ownprobes.OwnProbes()
-    assert ownprobes.find(tmp_path / "not-there").problems == []
+    assert user_probes.find(None) == user_probes.OwnProbes()
+    assert user_probes.find(tmp_path / "not-there").problems == []
 
 
 def test_they_are_found_and_not_run(tmp_path: Path) -> None:
@@ -54,7 +56,7 @@ def test_they_are_found_and_not_run(tmp_path: Path) -> None:
         tmp_path, one=f"NAME = 'uno'\nTITLE = 'first'\nraise SystemExit('run')\n{GOOD}", two=GOOD, _not="x = ("
     )
     (here / "notes.txt").write_text("no probe")
-    found = ownprobes.find(here)
+    found = user_probes.find(here)
     assert found.problems == []
     assert {name: probe.title for name, probe in found.probes.items()} == {"uno": "first", "two": ""}
     assert dict(found.modules())["fabtui_own.two"] == GOOD
@@ -74,7 +76,7 @@ def test_they_are_found_and_not_run(tmp_path: Path) -> None:
     ],
 )
 def test_a_broken_one_is_one_line_and_the_others_stay(tmp_path: Path, text: str, problem: str) -> None:
-    found = ownprobes.find(folder(tmp_path, broken=text, good=GOOD))
+    found = user_probes.find(folder(tmp_path, broken=text, good=GOOD))
     assert list(found.probes) == ["good"]
     (told,) = found.problems
     assert problem in told
@@ -86,7 +88,7 @@ def test_what_is_no_utf8_or_open_to_anybody_is_left_out(tmp_path: Path) -> None:
     here = folder(tmp_path, a=GOOD, b=GOOD, c="NAME = 'd'\n" + GOOD, e="NAME = 'd'\n" + GOOD)
     (here / "a.py").write_bytes(b"\xff\xfe" + GOOD.encode())
     (here / "b.py").chmod(0o666)
-    found = ownprobes.find(here)
+    found = user_probes.find(here)
     assert list(found.probes) == ["d"]
     assert "a.py" in found.problems[0]
     assert "anybody may write" in found.problems[1]
@@ -102,10 +104,10 @@ def test_installed_packages_bring_some(tmp_path: Path, monkeypatch: pytest.Monke
     info = tmp_path / "site" / told
     info.mkdir()
     (info / ("METADATA" if told.endswith("dist-info") else "PKG-INFO")).write_text("Name: oursite\nVersion: 1\n")
-    points = f"[{ownprobes.GROUP}]\nscratch = oursite.scratch\ngone = oursite.gone\n"
+    points = f"[{user_probes.GROUP}]\nscratch = oursite.scratch\ngone = oursite.gone\n"
     (info / "entry_points.txt").write_text(points)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    found = ownprobes.find(tmp_path / "not-there")
+    found = user_probes.find(tmp_path / "not-there")
     assert list(found.probes) == ["scratch"]
     assert "entry point gone: there is no such module" in found.problems[0]
     assert "oursite" not in sys.modules
@@ -115,15 +117,15 @@ def test_an_archive_on_the_path_is_asked_as_well(tmp_path: Path, monkeypatch: py
     archive = tmp_path / "site.zip"
     with zipfile.ZipFile(archive, "w") as made:
         made.writestr("oursite-1.dist-info/METADATA", "Name: oursite\nVersion: 1\n")
-        made.writestr("oursite-1.dist-info/entry_points.txt", f"[{ownprobes.GROUP}]\ngone = oursite.gone\n")
+        made.writestr("oursite-1.dist-info/entry_points.txt", f"[{user_probes.GROUP}]\ngone = oursite.gone\n")
     monkeypatch.syspath_prepend(str(archive))
-    found = ownprobes.find(tmp_path / "not-there")
+    found = user_probes.find(tmp_path / "not-there")
     assert "entry point gone: there is no such module" in found.problems[0]
 
 
 def test_what_asks_installed_packages_is_loaded_only_where_one_has_probes(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from fabtui.session import ownprobes;"
+        "import sys; from pathlib import Path; from fabtui.session import user_probes as ownprobes;"
         f"ownprobes.find(Path({str(tmp_path)!r})); print('importlib.metadata' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
@@ -139,17 +141,17 @@ def ship() -> Iterator[Any]:
     made: list[str] = []
 
     def shipped(name: str, text: str) -> dict[str, Any]:
-        sources = {f"{own.PACKAGE}.{name}": textwrap.dedent(text)}
-        importer = boot.MemoryImporter(sources)
+        sources = {f"{user_probe.PACKAGE}.{name}": textwrap.dedent(text)}
+        importer = bootloader.MemoryImporter(sources)
         sys.meta_path.insert(0, importer)
         made.append(name)
         try:
-            return own.run({"name": name}, None, 5.0)
+            return user_probe.run({"name": name}, None, 5.0)
         finally:
             sys.meta_path.remove(importer)
 
     yield shipped
-    for name in [own.PACKAGE, *(f"{own.PACKAGE}.{name}" for name in made)]:
+    for name in [user_probe.PACKAGE, *(f"{user_probe.PACKAGE}.{name}" for name in made)]:
         sys.modules.pop(name, None)
 
 
@@ -237,6 +239,15 @@ async def test_the_probe_of_the_docs_works(tmp_path: Path) -> None:
     assert [fact.unit for fact in found.table.facts if fact.name == "scratch.size"] == ["B"]
 
 
+async def test_a_probe_may_use_the_names_from_before_the_move(tmp_path: Path) -> None:
+    old = "fabtui" + "_probes"
+    source = f"from {old} import commands\nimport {old}.sysfs\n\ndef run(a, e, d):\n"
+    source += "    return {'out': commands.run(['echo', 'yes'], d).stdout}\n"
+    model = await session(folder(tmp_path, older=source))
+    look = model.nodes["here"].looks["older"]
+    assert (look["problem"], look["value"]) == (None, {"out": "yes\n"})
+
+
 async def test_broken_ones_are_told_and_take_nothing_along(tmp_path: Path) -> None:
     here = folder(
         tmp_path,
@@ -263,7 +274,7 @@ async def test_broken_ones_are_told_and_take_nothing_along(tmp_path: Path) -> No
 
 
 async def test_one_that_hangs_costs_its_deadline_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fabtui.session.looks.OWN_DEADLINE", 1.0)
+    monkeypatch.setattr("fabtui.session.probe_runner.OWN_DEADLINE", 1.0)
     here = folder(tmp_path, hangs="import time\ndef run(a, e, d):\n    time.sleep(600)\n", good=GOOD)
     model = await session(here)
     looks = model.nodes["here"].looks
@@ -272,8 +283,8 @@ async def test_one_that_hangs_costs_its_deadline_alone(tmp_path: Path, monkeypat
 
 
 async def test_they_travel_with_the_probes() -> None:
-    cargo = Cargo(bootstrap.ENTRY, None, (("fabtui_own.x", "y = 1"),))
+    cargo = Cargo(payload.ENTRY, None, (("fabtui_own.x", "y = 1"),))
     pieces = protocol.Decoder(pieces=True).feed(b"".join(await cargo.pieces("looks")))
     modules = json.loads(zlib.decompress(b"".join(piece["piece"] for piece in pieces)))
     assert modules["fabtui_own.x"] == "y = 1"
-    assert "fabtui_probes.own" in modules
+    assert "fabtui_node.probes.user_probe" in modules

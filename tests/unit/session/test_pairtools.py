@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fabtui.fabric.measurement import Layer
-from fabtui.session.pairtools import Port, _ring, ports_of, read
+from fabtui.model.measurement import Layer
+from fabtui.session.measure.external_tools import Port, _ring, ports_of, read
 
 INVENTORY: dict[str, Any] = {
     "data_addresses": [

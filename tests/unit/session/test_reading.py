@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.fabric.endpoint import Endpoint
-from fabtui.fabric.measurement import Layer, Verdict
-from fabtui.session.admission import admit, engine_for
-from fabtui.session.collective import factor, groups_of
-from fabtui.session.sides import Side, direction
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.measurement import Layer, Verdict
+from fabtui.session.endpoint_admission import admit, engine_for
+from fabtui.session.measure.collectives import factor, groups_of
+from fabtui.session.measure.p2p_result import Side, direction
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

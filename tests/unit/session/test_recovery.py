@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from fabtui.fabric.measurement import Layer, Verdict
-from fabtui.fabric.model import Model
-from fabtui.session import pulse, ranks, watch
-from fabtui.session.live import LiveFeed
+from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.session_model import Model
+from fabtui.session import watch
+from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import SessionOptions
+from fabtui.session.ranks import liveness, rank_host
 from tests.unit.session.slownodes import Pair, Play, SlowNodes
 
 GPUS = {"a": 4, "b": 4}
@@ -22,10 +23,10 @@ Bad = dict[tuple[str, str], tuple[Verdict, str]]
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have silence noticed sooner, as all here is faster than on nodes."""
-    monkeypatch.setattr(pulse, "TICK", 0.02)
-    monkeypatch.setattr(pulse, "PERIOD", 0.1)
-    monkeypatch.setattr(pulse, "HALTED_PATIENCE", 0.06)
-    monkeypatch.setattr(pulse, "PATIENCE", 0.4)
+    monkeypatch.setattr(liveness, "TICK", 0.02)
+    monkeypatch.setattr(liveness, "PERIOD", 0.1)
+    monkeypatch.setattr(liveness, "HALTED_PATIENCE", 0.06)
+    monkeypatch.setattr(liveness, "PATIENCE", 0.4)
 
 
 def _play(**more: Any) -> Play:
@@ -137,7 +138,7 @@ async def test_a_rank_host_that_is_stopped_is_found_by_its_silence_not_by_deadli
 
 
 async def test_a_rank_host_that_goes_on_is_not_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pulse, "PATIENCE", 5.0)
+    monkeypatch.setattr(liveness, "PATIENCE", 5.0)
     _, play, bad = await _run(naps={"a": 0.03}, each=0.6)
     assert not bad
     assert _starts(play) == {"a": 1, "b": 1}
@@ -177,7 +178,7 @@ async def test_ranks_that_cannot_connect_keep_nobody_until_a_deadline() -> None:
 
 
 async def test_a_rank_host_that_dies_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranks, "MAX_RESTARTS", 1)
+    monkeypatch.setattr(rank_host, "MAX_RESTARTS", 1)
     play = _play(faults={(0, 4): "kill", (1, 7): "kill", (2, 6): "kill"})
     feed = LiveFeed(SessionOptions(hosts=("a", "b"), timeout=1.0, probes=("p2p",)), SlowNodes(play))
     await feed.run()

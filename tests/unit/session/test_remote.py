@@ -6,8 +6,8 @@ import asyncio
 import gc
 from typing import Any
 
-from fabtui.nodes.link import LinkLost
-from fabtui.session.remote import ProbeFailed, Remote
+from fabtui.session.node_client import ProbeFailed, Remote
+from fabtui.transport.link import LinkLost
 
 
 class GoneLink:

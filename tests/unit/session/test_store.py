@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from fabtui.session import store as store_module
-from fabtui.session.store import StoreServer
+from fabtui.session.ranks import rendezvous_store as store_module
+from fabtui.session.ranks.rendezvous_store import StoreServer
 
 
 async def _ask(store: StoreServer, **request: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import tracemalloc
 
-from fabtui.session.testbed import TestBed
+from fabtui.session.measure.context import TestBed
 
 
 def _bed() -> TestBed:

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from fabtui.fabric.endpoint import Endpoint
-from fabtui.fabric.events import Kind, event
-from fabtui.fabric.measurement import Layer, Measurement, Verdict
-from fabtui.fabric.model import Model
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import Kind, event
+from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.session_model import Model
 from fabtui.session import watch
+from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.journal import read_events
-from fabtui.session.live import LiveFeed
-from fabtui.session.remote import Remote
+from fabtui.session.node_client import Remote
 from fabtui.session.watch import Round, is_suspect, rate_for
 from tests.unit.session.fakenodes import FakeNodes, Script
 from tests.unit.session.played import feed_of

@@ -1,0 +1,1 @@
+"""The option table and the settings file."""

@@ -1,0 +1,1 @@
+"""Catalogues of error messages and next commands."""

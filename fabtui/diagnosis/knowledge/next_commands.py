@@ -1,0 +1,210 @@
+"""Commands that look further into what is wrong, ready to be typed, and those that test a pair by hand."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import shlex
+from collections.abc import Iterable
+
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.session_model import Model
+from fabtui.sanitize import one_line
+
+#: Where the two ranks of a test by hand meet.
+PORT = 29517
+_TROUBLE = (Verdict.TIMEOUT, Verdict.FAILED, Verdict.INCONCLUSIVE)
+#: What sends and receives, by PyTorch; the words in braces are filled in. No single quotes: a shell has those.
+_BY_HAND = (
+    "import sys, time, torch, torch.distributed as d; "
+    'd.init_process_group("{backend}"); r = d.get_rank(); t = torch.zeros({count}, device="{device}"); '
+    "f = lambda: d.send(t, 1) if r == 0 else d.recv(t, 0); w = {wait}; "
+    "f(); w(); s = time.time(); [f() for _ in range({iters})]; w(); "
+    'sys.stdout.write("rank %d: %.2f GB/s\\n" % (r, {iters} * t.numel() * 4 / (time.time() - s) / 1e9)); '
+    "sys.stdout.flush(); d.barrier(); d.destroy_process_group()"
+)
+
+
+def on_node(node: str, command: str, model: Model | None = None) -> str:
+    """Return a command that is run on a node; the nodes of a lab are this machine."""
+    return typed(f"ssh {shlex.quote(one_line(node, 255))} {command}", model)
+
+
+def typed(command: str, model: Model | None) -> str:
+    """Return a command that begins with ``ssh NODE`` as it is typed in a session.
+
+    The nodes of a lab are this machine, which needs no ssh, and ssh needs the configuration that the session was given.
+    """
+    if model is None or not command.startswith("ssh "):
+        return command
+    if model.lab is not None:
+        return command.split(maxsplit=2)[-1]
+    config = model.options.get("ssh_config")
+    return f"ssh -F {shlex.quote(one_line(str(config), 500))} {command[4:]}" if config else command
+
+
+def _address(*found: str | None) -> str | None:
+    """Return the first that is an IP address."""
+    for text in found:
+        with contextlib.suppress(ValueError):
+            return str(ipaddress.ip_address((text or "").partition("%")[0]))
+    return None
+
+
+def pair_commands(model: Model, src: str, dst: str) -> list[str]:
+    """Return commands that look further into what is wrong with an ordered pair; none where all is well."""
+    a, b = model.number(src), model.number(dst)
+    if a is None or b is None or a == b:
+        return []
+    ends = model.endpoints[a], model.endpoints[b]
+    commands: list[str] = []
+    for layer in (Layer.PING, Layer.P2P):
+        measurement = model.measured_for(layer, a, b)
+        if measurement is None or model.verdict(measurement) not in _TROUBLE:
+            continue
+        off = ends[0].node != ends[1].node
+        commands += path_commands(model, *ends, measurement) if off else within_commands(model, *ends)
+    return list(dict.fromkeys(commands))
+
+
+def path_commands(model: Model, src: Endpoint, dst: Endpoint, measurement: Measurement | None = None) -> list[str]:
+    """Return commands that try the way between two endpoints of different nodes without their GPUs."""
+    here = _address(measurement.src_addr if measurement is not None else None, src.address)
+    there = _address(measurement.dst_addr if measurement is not None else None, dst.address)
+    typed_ = [f"ping -c3 -I {here} {there}", f"ip route get {there} from {here}"] if here and there else []
+    return [*(on_node(src.node, command, model) for command in typed_), *rdma_command(model, src, dst)]
+
+
+def route_ends(model: Model, m: Measurement) -> str | None:
+    """Return the ends of a pair as ``ip route get`` takes them, or None where an address is not known."""
+    a, b = model.number(m.src), model.number(m.dst)
+    ends = (None if a is None else model.endpoints[a].address), (None if b is None else model.endpoints[b].address)
+    here, there = _address(m.src_addr, ends[0]), _address(m.dst_addr, ends[1])
+    return f"{there} from {here}" if here and there else None
+
+
+def within_commands(model: Model, *ends: Endpoint) -> list[str]:
+    """Return commands that look at the way between GPUs of a node."""
+    if any(end.kind != "gpu" for end in ends):
+        return []
+    gpus = ",".join(dict.fromkeys(str(end.index) for end in ends))
+    return [
+        on_node(ends[0].node, "nvidia-smi topo -p2p n", model),
+        on_node(ends[0].node, f"nvidia-smi nvlink -e -i {gpus}", model),
+    ]
+
+
+def node_commands(model: Model, node: str) -> list[str]:
+    """Return commands that look at what all NICs of a node have in common: GPUs' way to them, and what copies there."""
+    if not any(endpoint.kind == "gpu" for endpoint in model.endpoints_of(node)):
+        return [on_node(node, "ip -s link", model)]
+    return [
+        on_node(node, "nvidia-smi topo -m", model),
+        on_node(node, "lsmod | grep -E 'nvidia_peermem|nv_peer_mem'", model),
+    ]
+
+
+def nic_commands(model: Model, endpoint: Endpoint) -> list[str]:
+    """Return commands that look at the NIC of an endpoint."""
+    if not endpoint.nic:
+        return [on_node(endpoint.node, "ip -s link", model)]
+    nic = shlex.quote(one_line(endpoint.nic, 60))
+    command = f"ibstat {nic}" if _is_rdma(model, endpoint) else f"ip -s link show {nic}"
+    return [on_node(endpoint.node, command, model)]
+
+
+def by_fabtui(model: Model, src: str, dst: str) -> str:
+    """Return the command that tests a pair alone with fabtui; it needs what this session needed."""
+    ends = src.rpartition(":")[0], dst.rpartition(":")[0]
+    words = ["fabtui", "run", *_reached(model, ends)]
+    options = model.options
+    if options.get("engine", "auto") != "auto":
+        words += ["--engine", str(options["engine"])]
+    for name in ("bytes", "ranks_per_node"):
+        if isinstance(options.get(name), int):
+            words += [f"--{name.replace('_', '-')}", str(options[name])]
+    words += ["--probes", "ping,p2p", "--pair", f"{one_line(src, 255)}>{one_line(dst, 255)}"]
+    return " ".join(shlex.quote(word) for word in words)
+
+
+def _reached(model: Model, nodes: Iterable[str]) -> list[str]:
+    """Return the options by which a session reaches some of its nodes."""
+    if model.lab is not None:
+        return ["--lab", model.lab, *(word for fault in model.faults for word in ("--lab-fault", fault))]
+    words = ["--nodes", ",".join(dict.fromkeys(one_line(node, 255) for node in nodes))]
+    usual = {"transport": "ssh", "ssh_config": None, "host_key_policy": "config", "remote_python": None}
+    for name, default in usual.items():
+        if options := model.options.get(name):
+            words += [f"--{name.replace('_', '-')}", str(options)] if options != default else []
+    return words
+
+
+def _is_rdma(model: Model, endpoint: Endpoint) -> bool:
+    """Say whether the NIC of an endpoint is known by the name of an RDMA device."""
+    record = model.nodes.get(endpoint.node)
+    ports = ((record.inventory if record is not None else None) or {}).get("ib")
+    listed = {port.get("ca") for port in ports if isinstance(port, dict)} if isinstance(ports, list) else set()
+    return bool(endpoint.nic) and (endpoint.nic in listed or str(endpoint.nic).startswith("mlx"))
+
+
+def rdma_command(model: Model, src: Endpoint, dst: Endpoint) -> list[str]:
+    """Return the command that measures RDMA between the NICs of two nodes without GPUs; none where they have none."""
+    if model.lab is not None or not (_is_rdma(model, src) and _is_rdma(model, dst)):
+        return []
+    words = ["fabtui", "run", *_reached(model, (src.node, dst.node)), "--probes", "perftest"]
+    return [" ".join(shlex.quote(word) for word in words)]
+
+
+def by_hand(model: Model, src: str, dst: str) -> str:
+    """Return a shell command that sends from one endpoint to the other with PyTorch alone; "" where that cannot be.
+
+    It needs a Python with PyTorch on both nodes, a login on both without a question, and one free TCP port.
+    """
+    a, b = model.number(src), model.number(dst)
+    if a is None or b is None or a == b:
+        return ""
+    ends = model.endpoints[a], model.endpoints[b]
+    if any(end.kind == "none" for end in ends):
+        return ""
+    measured = model.measured_for(Layer.P2P, a, b)
+    size = (measured.asked_bytes if measured is not None else None) or 64 << 20
+    gpu = all(end.kind == "gpu" for end in ends)
+    code = _BY_HAND.format(
+        device="cuda" if gpu else "cpu",
+        backend="nccl" if gpu else "gloo",
+        wait="torch.cuda.synchronize" if gpu else "lambda: None",
+        count=max(1, size // 4),
+        iters=20,
+    )
+    master = ends[0].address or ends[0].node
+    parts = []
+    for rank, end in enumerate(ends):
+        words = [f"RANK={rank}", "WORLD_SIZE=2", f"MASTER_ADDR={one_line(master, 255)}", f"MASTER_PORT={PORT}"]
+        words += [f"CUDA_VISIBLE_DEVICES={end.uuid or end.index}", "NCCL_DEBUG=INFO"] if gpu else []
+        if not gpu and (name := _interface(model, end)):
+            words.append(f"GLOO_SOCKET_IFNAME={name}")
+        python = _python(model, end.node)
+        inner = " ".join([*(shlex.quote(word) for word in words), shlex.quote(python), "-c", shlex.quote(code)])
+        parts.append(on_node(end.node, shlex.quote(inner) if model.lab is None else inner, model))
+    return f"{parts[0]} & {parts[1]}; wait"
+
+
+def _interface(model: Model, end: Endpoint) -> str:
+    """Return the interface that holds an endpoint's address, or ""."""
+    record = model.nodes.get(end.node)
+    found = ((record.inventory if record is not None else None) or {}).get("data_addresses")
+    for entry in found if isinstance(found, list) else []:
+        if isinstance(entry, dict) and entry.get("address") == end.address and isinstance(entry.get("nic"), str):
+            return one_line(entry["nic"], 60)
+    return ""
+
+
+def _python(model: Model, node: str) -> str:
+    """Return the Python of a node that has PyTorch, as its inventory tells."""
+    record = model.nodes.get(node)
+    found = ((record.inventory if record is not None else None) or {}).get("pythons")
+    for entry in found if isinstance(found, list) else []:
+        if isinstance(entry, dict) and entry.get("torch") and isinstance(entry.get("path"), str):
+            return one_line(entry["path"], 255)
+    return "python3"

@@ -1,0 +1,1 @@
+"""Rules about pairs of endpoints."""

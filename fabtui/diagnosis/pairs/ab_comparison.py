@@ -1,0 +1,110 @@
+"""The arms of an A/B comparison side by side: what each measured, over which transports, and the ratio."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fabtui.model.endpoints import PairClass
+from fabtui.model.measurement import COLLECTIVES, Layer, Measurement, Verdict
+from fabtui.model.session_model import Model
+
+PAIRS = (Layer.WORLD, Layer.P2P, Layer.LATENCY)
+KINDS = {layer: kind for kind, layer in COLLECTIVES.items()}
+
+
+@dataclass(slots=True)
+class Arm:
+    """What one arm measured of one thing.
+
+    Attributes:
+        name: The arm, such as ``NCCL_P2P_DISABLE=1``.
+        values: The values of what passed.
+        failed: How many did not pass.
+        transports: The transports, the most frequent first.
+    """
+
+    name: str
+    values: list[float] = field(default_factory=list)
+    failed: int = 0
+    transports: list[str] = field(default_factory=list)
+
+    @property
+    def median(self) -> float | None:
+        """The median of the values, or None when there is none."""
+        return statistics.median(self.values) if self.values else None
+
+
+class Compared(NamedTuple):
+    """One thing in all arms.
+
+    Attributes:
+        layer: What was measured.
+        what: A class of pairs, or the group of a collective (``all``, ``n060``, ``n060+n061``).
+        bytes: The message size that was asked for, or None.
+        unit: The unit of the values.
+        arms: The arms, the first one first.
+    """
+
+    layer: Layer
+    what: str
+    bytes: int | None
+    unit: str
+    arms: list[Arm]
+
+    def ratio(self, arm: Arm) -> float | None:
+        """Return an arm's median over that of the first arm, or None where one of them has none."""
+        first, other = self.arms[0].median, arm.median
+        return other / first if first and other is not None else None
+
+
+def group_name(measurement: Measurement) -> str:
+    """Return the name of the group of a collective: ``all``, a node, a rail, or two nodes (``n060+n061``)."""
+    same = measurement.src == measurement.dst
+    return measurement.src if same else f"{measurement.src}+{measurement.dst}"
+
+
+def compared(model: Model) -> list[Compared]:
+    """Return the rows of an A/B comparison: pairs by layer, class and size, then collectives by group and size."""
+    if len(model.comparison) < 2:
+        return []
+    found: dict[tuple[Layer, str], dict[str, list[Measurement]]] = {}
+    for arm, measurements in ((model.comparison[0], model.measurements()), (None, model.arms())):
+        for m in measurements:
+            if m.layer in PAIRS or m.layer in KINDS:
+                where = found.setdefault((m.layer, _what(model, m)), {name: [] for name in model.comparison})
+                where.setdefault(arm or m.arm or "", []).append(m)
+    rows = [row for (layer, what), arms in found.items() for row in _rows(layer, what, arms, model.comparison)]
+    layers = [*PAIRS, *KINDS]
+    whats = [*(kind.value for kind in PairClass), *model.nodes]
+    place = {what: number for number, what in enumerate(whats)}
+    rows.sort(key=lambda row: (layers.index(row.layer), place.get(row.what, len(place)), row.bytes or 0))
+    return rows
+
+
+def _what(model: Model, m: Measurement) -> str:
+    return group_name(m) if m.layer in KINDS else model.class_between(m.src, m.dst).value
+
+
+def _rows(layer: Layer, what: str, arms: dict[str, list[Measurement]], names: Iterable[str]) -> list[Compared]:
+    sizes = sorted({size for found in arms.values() for m in found if (size := m.asked_bytes) is not None})
+    unit = next((m.unit for found in arms.values() for m in found if m.unit), "")
+    rows = []
+    wanted: list[int | None] = [*sizes] or [None]
+    for size in wanted:
+        # What failed before there was a message says something of all sizes.
+        chosen = {name: [m for m in arms.get(name, []) if m.asked_bytes in (size, None)] for name in names}
+        rows.append(Compared(layer, what, size, unit, [_arm(name, found) for name, found in chosen.items()]))
+    return rows
+
+
+def _arm(name: str, found: list[Measurement]) -> Arm:
+    good = [m for m in found if m.verdict in (Verdict.OK, Verdict.SLOW) and m.value is not None]
+    counted: dict[str, int] = {}
+    for m in good:
+        if m.transport:
+            counted[m.transport] = counted.get(m.transport, 0) + 1
+    transports = sorted(counted, key=lambda transport: -counted[transport])
+    return Arm(name, [m.value for m in good if m.value is not None], len(found) - len(good), transports)

@@ -1,0 +1,73 @@
+"""Files that are either whole or not there."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from fabtui.errors import InputError
+
+
+def _target(path: Path) -> Path:
+    """Return where a path really leads, so that a symbolic link stays one."""
+    return Path(os.path.realpath(path.expanduser()))
+
+
+def _open_beside(target: Path) -> tuple[int, Path]:
+    """Make a new file in the folder of the target, with the permissions a new file has here."""
+    beside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}.fabtui-tmp")
+    return os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), beside
+
+
+def check_writable(path: Path, option: str) -> None:
+    """Make sure, before anything else is done, that a file can be written later.
+
+    Raises:
+        InputError: It cannot, and why.
+    """
+    if not path.name:
+        raise InputError(f"{option}: a file name is needed, not {str(path)!r}")
+    try:
+        target = _target(path)
+        mode = target.stat().st_mode if target.exists() else None
+        if mode is not None and not stat.S_ISREG(mode):
+            what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
+            raise InputError(f"{option}: {path} is {what}; give the name of a file")
+        descriptor, beside = _open_beside(target)
+        os.close(descriptor)
+        beside.unlink()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{option}: cannot write {path}: {reason}") from None
+
+
+def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write a file so that whoever reads it finds the old one or the whole new one, also after a power cut.
+
+    Args:
+        path: The file; an older one is replaced.
+        write: Writes the content.
+
+    Raises:
+        OSError: It cannot be written; the old file is still there, and nothing else is left.
+    """
+    target = _target(path)
+    descriptor, beside = _open_beside(target)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

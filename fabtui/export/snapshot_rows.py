@@ -1,0 +1,148 @@
+"""A model as rows: one measurement a row, and one for each pair that could not be tested."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from typing import Any
+
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.measurement import MESH, Layer, Measurement, Verdict
+from fabtui.model.session_model import Model
+from fabtui.sanitize import one_line
+
+COLUMNS = (
+    "time",
+    "layer",
+    "src",
+    "dst",
+    "src_node",
+    "src_index",
+    "dst_node",
+    "dst_index",
+    "class",
+    "verdict",
+    "value",
+    "unit",
+    "bytes",
+    "transport",
+    "src_addr",
+    "dst_addr",
+    "attempts",
+    "error",
+)
+#: Between a layer and the arm of an A/B comparison.
+ARM_MARK = "@"
+#: The columns that hold numbers; the others hold text.
+INTEGERS = ("src_index", "dst_index", "bytes", "attempts")
+NUMBERS = ("value", *INTEGERS)
+
+Row = dict[str, Any]
+
+
+def rows(model: Model) -> list[Row]:
+    """Return the rows of a snapshot, by layer, source, destination and message size in the order of the grid.
+
+    A value that is not known is None, never 0. All text is on one line and without control characters. What a further
+    arm of an A/B comparison measured comes last, and its layer names the arm: ``p2p@NCCL_P2P_DISABLE=1``.
+    """
+    found = [_measured(model, measurement) for measurement in (*model.measurements(), *model.arms())]
+    found += _untested(model)
+    layers = {layer.value: number for number, layer in enumerate(Layer)}
+    nodes = {name: number for number, name in enumerate(model.nodes)}
+    arms = {"": 0} | {one_line(arm): number for number, arm in enumerate(model.comparison) if number}
+
+    def place(row: Row) -> tuple[int, ...]:
+        ends = []
+        for side in ("src", "dst"):
+            index = row[f"{side}_index"]
+            ends += [nodes.get(row[f"{side}_node"], -1), -1 if index is None else index]
+        layer, _, arm = row["layer"].partition(ARM_MARK)
+        return (arms.get(arm, len(arms)), layers[layer], *ends, row["bytes"] or 0)
+
+    found.sort(key=place)
+    return found
+
+
+def _measured(model: Model, m: Measurement) -> Row:
+    return _row(
+        model,
+        m.layer if m.arm is None else f"{m.layer}{ARM_MARK}{m.arm}",
+        m.src,
+        m.dst,
+        time=when(m.time),
+        verdict=model.verdict(m).value,
+        value=m.value,
+        unit=m.unit,
+        bytes=m.bytes,
+        transport=m.transport,
+        src_addr=m.src_addr,
+        dst_addr=m.dst_addr,
+        attempts=m.attempts,
+        error=m.error or _slow(model, m),
+        **{"class": model.class_of(m).value},
+    )
+
+
+def _slow(model: Model, m: Measurement) -> str | None:
+    """Return what a slow value was held against: a row has to be understood without all others."""
+    if m.value is None or model.verdict(m) is not Verdict.SLOW:
+        return None
+    if m.verdict is Verdict.SLOW and m.layer in MESH:
+        lost = (m.extra or {}).get("loss")
+        return f"{lost:g} % of packets are lost" if isinstance(lost, (int, float)) and lost > 0 else None
+    median = model.median(m.layer, model.class_of(m))
+    if not median:
+        return None
+    made = " (made by the lab)" if m.made else ""
+    return f"{m.value / median:.2g} of the class median, {median:.3g} {m.unit}{made}"
+
+
+def _untested(model: Model) -> Iterator[Row]:
+    """Yield a row for each ordered pair of endpoints that is known not to have been tested, and why."""
+    if "p2p" not in model.options.get("probes", ("p2p",)):
+        return
+    gone = {str(end): why for end in model.endpoints if (why := _why_not(model, end)) is not None}
+    now = when(model.now)
+    for src in map(str, model.endpoints):
+        for dst in map(str, model.endpoints):
+            if src == dst or model.latest(Layer.P2P, src, dst) is not None:
+                continue
+            why = model.untested.get((src, dst)) or gone.get(src) or gone.get(dst)
+            if why is not None:
+                yield _row(model, Layer.P2P, src, dst, time=now, verdict=Verdict.UNTESTED.value, error=why)
+
+
+def _why_not(model: Model, end: Endpoint) -> str | None:
+    """Return why nothing can be had of an endpoint, or None when something can."""
+    record = model.nodes.get(end.node)
+    if record is not None and record.state.gone:
+        return f"{end.node}: {record.text or record.state}"
+    if end.kind == "none":
+        return f"{end.node}: {record.note if record is not None and record.note else 'nothing to test there'}"
+    return None
+
+
+def _row(model: Model, layer: str, src: str, dst: str, **more: Any) -> Row:
+    row: Row = dict.fromkeys(COLUMNS)
+    row["layer"] = str(layer)
+    for side, name in (("src", src), ("dst", dst)):
+        number = model.number(name)
+        end = None if number is None else model.endpoints[number]
+        row[side] = name
+        row[f"{side}_node"] = end.node if end is not None else (name if name in model.nodes else None)
+        row[f"{side}_index"] = end.index if end is not None and end.kind != "none" else None
+    row["class"] = model.class_between(src, dst).value
+    row.update(more)
+    for name, value in row.items():
+        if isinstance(value, str):
+            row[name] = one_line(value) or None
+    return row
+
+
+def when(seconds: float) -> str | None:
+    """Return a time as ISO 8601 in UTC to the millisecond, or None when it is not known."""
+    if not seconds:
+        return None
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

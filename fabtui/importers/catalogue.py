@@ -1,0 +1,108 @@
+"""All formats by name, and which of them a text is of."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+from typing import NamedTuple
+
+from fabtui_node.parsers import catalogue as of_nodes
+from fabtui_node.parsers.base import Format
+
+#: The modules of `fabtui.importers.formats`, in the order users see.
+_OURS = (
+    "nccl_tests",
+    "nvbandwidth",
+    "cuda_p2p_test",
+    "osu",
+    "perftest",
+    "iperf3",
+    "all_reduce_bench",
+    "ping",
+    "ping_csv",
+    "pairwise_launches",
+    "nccl_log",
+    "torch_log",
+    "megatron",
+    "slurm.tables",
+    "slurm.scontrol",
+    "slurm.slurmd_log",
+    "ulimit",
+    "fabtui_files",
+)
+#: How much of a text, at its beginning and at its end, tells what it is.
+HEAD = 64 * 1024
+#: Less sure than this is not sure at all.
+LEAST = 0.3
+UNKNOWN = "unknown"
+
+
+#: What people call kinds besides their names: tools of a suite, and other words for the same.
+_ALIASES = (
+    (re.compile(r"\w+_perf(?:_mpi)?"), "nccl-tests"),
+    (re.compile(r"ib_(?:write|read|send|atomic)_(?:bw|lat)|raw_ethernet_\w+"), "perftest"),
+    (re.compile(r"osu_\w+"), "osu"),
+    (re.compile(r"iperf"), "iperf3"),
+    (re.compile(r"p2pbandwidthlatencytest|p2p-bandwidth"), "p2pBandwidthLatencyTest"),
+    (re.compile(r"nccl-debug-log|nccl"), "nccl-log"),
+    (re.compile(r"torch-failure|pytorch|torch"), "torch-log"),
+    (re.compile(r"megatron"), "megatron-log"),
+    (re.compile(r"dmesg-\w+|xid"), "dmesg"),
+    (re.compile(r"sstat"), "sacct"),
+    (re.compile(r"nvlink-e|nvlink-errors"), "nvidia-smi-nvlink-e"),
+    (re.compile(r"(?:nvidia-smi-)?nvlink(?:-s|-status)?"), "nvidia-smi-nvlink-s"),
+    (re.compile(r"topo(?:-m)?"), "nvidia-smi-topo-m"),
+    (re.compile(r"topo-p2p"), "nvidia-smi-topo-p2p"),
+)
+
+
+def called(name: str) -> Format | None:
+    """Return the format of a name, whatever its case, of a tool of its suite, or with ``slurm-`` before it."""
+    low = name.lower()
+    by_name = {known.lower(): form for known, form in formats().items()}
+    for one in (low, low.removeprefix("slurm-")):
+        if one in by_name:
+            return by_name[one]
+    alias = next((kind for pattern, kind in _ALIASES if pattern.fullmatch(low)), None)
+    return None if alias is None else formats().get(alias)
+
+
+class Guess(NamedTuple):
+    """What a text is taken for.
+
+    Attributes:
+        format: The format, or None where nothing fits, or two fit as well.
+        sure: How sure, from 0 to 1.
+        others: The names of what else it may be, the likeliest first.
+    """
+
+    format: Format | None
+    sure: float
+    others: list[str]
+
+
+@functools.cache
+def formats() -> dict[str, Format]:
+    """Return all formats by name."""
+    found: dict[str, Format] = {}
+    for module in _OURS:
+        for form in importlib.import_module(f"fabtui.importers.formats.{module}").FORMATS:
+            found[form.name] = form
+    # Of a tool that both know, ours reads more of what people keep in files.
+    for name, form in of_nodes.formats().items():
+        found.setdefault(name, form)
+    return found
+
+
+def recognise(text: str) -> Guess:
+    """Return the format a text is most likely of; a tie is none."""
+    # The log of a job may begin with pages of something else and end with what it was run for.
+    ends = [text[:HEAD]] if len(text) <= HEAD else [text[:HEAD], text[-HEAD:]]
+    scores = {name: max(map(form.likely, ends)) for name, form in formats().items()}
+    ranked = sorted((name for name, score in scores.items() if score > 0), key=lambda name: -scores[name])
+    if not ranked or scores[ranked[0]] < LEAST:
+        return Guess(None, 0.0, ranked)
+    if len(ranked) > 1 and scores[ranked[1]] == scores[ranked[0]]:
+        return Guess(None, scores[ranked[0]], ranked)
+    return Guess(formats()[ranked[0]], scores[ranked[0]], ranked[1:])

@@ -1,0 +1,144 @@
+"""p2pBandwidthLatencyTest of the CUDA samples: access between GPUs, bandwidth one way and both ways, latency."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from fabtui.importers.lines import plain_lines
+from fabtui.importers.matrix import cells_of, column_numbers, matrix
+from fabtui_node.parsers.base import Format, Notes, Reading
+
+_DEVICE = re.compile(
+    r"^Device: (\d{1,5}), (.{1,100}), pciBusID: ([0-9a-fA-F]{1,4}), pciDeviceID: ([0-9a-fA-F]{1,4}),"
+    r" pciDomainID: ?([0-9a-fA-F]{1,8})"
+)
+_ACCESS = re.compile(r"^Device=(\d{1,5}) (CAN|CANNOT) Access Peer Device=(\d{1,5})")
+_BANDWIDTH = re.compile(
+    r"^\s*(Unidirectional|Bidirectional) P2P=(Enabled|Disabled) Bandwidth(?: \(P2P (Writes|Reads)\))? Matrix \(GB/s\)"
+)
+_LATENCY = re.compile(r"^\s*P2P=(Enabled|Disabled) Latency(?: \(P2P (Writes|Reads)\))? Matrix \(us\)")
+_CONNECTIVITY = re.compile(r"^\s*P2P Connectivity Matrix")
+_CORNERS = ("D\\D", "GPU", "CPU")
+
+
+class _Parser:
+    def __init__(self) -> None:
+        self.notes = Notes()
+        self.devices: list[dict[str, Any]] = []
+        self.access: list[dict[str, Any]] = []
+        self.matrices: list[dict[str, Any]] = []
+        self.about: dict[str, Any] | None = None
+        self.matrix: dict[str, Any] | None = None
+
+    def line(self, line: str) -> None:
+        """Take one line in."""
+        words = line.split()
+        if device := _DEVICE.match(line):
+            bus = f"{int(device[5], 16):04x}:{int(device[3], 16):02x}:{int(device[4], 16):02x}"
+            self.devices.append({"device": int(device[1]), "name": device[2], "bus": bus})
+        elif access := _ACCESS.match(line):
+            self.access.append({"from": int(access[1]), "to": int(access[3]), "can": access[2] == "CAN"})
+        elif found := _BANDWIDTH.match(line):
+            self._announce("bandwidth", "GB/s", line, found[2], found[3], found[1].lower())
+        elif found := _LATENCY.match(line):
+            self._announce("latency", "us", line, found[1], found[2], None)
+        elif _CONNECTIVITY.match(line):
+            self._announce("access", "", line, None, None, None)
+        elif words and words[0] in _CORNERS and self.about is not None:
+            self._heading(words)
+        elif self.matrix is not None and words:
+            self._row(words, line)
+
+    def _announce(
+        self, what: str, unit: str, line: str, p2p: str | None, way: str | None, direction: str | None
+    ) -> None:
+        self.matrix = None
+        self.about = {
+            "what": what,
+            "p2p": None if p2p is None else p2p.lower(),
+            "way": None if way is None else way.lower(),
+            "direction": direction,
+            **matrix(line.strip(), unit, [], [], []),
+        }
+
+    def _heading(self, words: list[str]) -> None:
+        numbers = column_numbers(words[1:])
+        if numbers is None or self.about is None:
+            return
+        # Latency is told twice: as the GPU and as the CPU saw it.
+        by = {"GPU": "gpu", "CPU": "cpu"}.get(words[0])
+        title = self.about["title"] + (f", {words[0]}" if by else "")
+        columns = [str(number) for number in numbers]
+        self.matrix = {**self.about, "by": by, "title": title, "rows": [], "columns": columns, "cells": []}
+        self.matrices.append(self.matrix)
+
+    def _row(self, words: list[str], line: str) -> None:
+        assert self.matrix is not None
+        row = cells_of(words, len(self.matrix["columns"])) if words[0].isdigit() else None
+        if row is None:
+            if words[0].isdigit():
+                self.notes.warn(f"a row of {self.matrix['title']!r} is cut off")
+                self.notes.puzzled(line)
+            self.matrix = None
+            return
+        self.matrix["rows"].append(row[0])
+        self.matrix["cells"].append(row[1])
+
+
+def _slower_enabled(matrices: list[dict[str, Any]]) -> int:
+    """Return how many pairs are slower one way with P2P than without: peer access that does harm."""
+    found = {m["p2p"]: m for m in reversed(matrices) if m["direction"] == "unidirectional" and m["way"] != "reads"}
+    on, off = found.get("enabled"), found.get("disabled")
+    if on is None or off is None or (on["rows"], on["columns"]) != (off["rows"], off["columns"]):
+        return 0
+    pairs = [
+        (a, b)
+        for row, (ons, offs) in enumerate(zip(on["cells"], off["cells"], strict=True))
+        for column, (a, b) in enumerate(zip(ons, offs, strict=True))
+        if on["rows"][row] != on["columns"][column] and a is not None and b is not None
+    ]
+    return sum(a < 0.8 * b for a, b in pairs)
+
+
+def parse(text: str) -> Reading:
+    """Return ``devices``, ``access``, ``gpus`` (how many) and ``matrices`` in the order of the text.
+
+    A matrix has ``what`` (access, bandwidth, latency), ``p2p`` (enabled, disabled), ``way`` (writes, reads),
+    ``direction`` and ``by`` (gpu, cpu) besides what every matrix has. Rows send, but for reads, where columns do.
+    """
+    parser = _Parser()
+    for line in plain_lines(text):
+        parser.line(line)
+    matrices = [m for m in parser.matrices if m["rows"]]
+    for m in parser.matrices:
+        if len(m["rows"]) < len(m["columns"]):
+            parser.notes.warn(f"{m['title']}: {len(m['rows'])} of {len(m['columns'])} rows; the text is cut off")
+    if slower := _slower_enabled(matrices):
+        parser.notes.warn(f"{slower} pairs are slower with P2P than without")
+    if not any(m["what"] != "access" for m in matrices):
+        parser.notes.warn("no matrix of bandwidths or latencies")
+    gpus = max([len(parser.devices), *(len(m["columns"]) for m in matrices)], default=0) or None
+    # The matrix of access says the same in less.
+    access = [] if any(m["what"] == "access" for m in matrices) else parser.access
+    values = {"gpus": gpus, "devices": parser.devices, "access": access, "matrices": matrices}
+    return parser.notes.reading(values)
+
+
+def likely(text: str) -> float:
+    """Say how sure one can be that a text is of p2pBandwidthLatencyTest."""
+    if "P2P (Peer-to-Peer) GPU Bandwidth Latency Test" in text or "P2P Connectivity Matrix" in text:
+        return 0.98
+    return 0.97 if re.search(r"P2P=(?:Enabled|Disabled) (?:Bandwidth|Latency)", text) else 0.0
+
+
+FORMATS = [
+    Format(
+        name="p2pBandwidthLatencyTest",
+        title="p2pBandwidthLatencyTest of the CUDA samples: matrices of access, bandwidth and latency",
+        argv=(),
+        units={},
+        likely=likely,
+        parse=parse,
+    )
+]

@@ -1,0 +1,374 @@
+"""The tables of nccl-tests (``all_reduce_perf`` and its kin) of all versions, one or several in a log, and ``-J``.
+
+A row begins with size, count and type; what follows depends on the test (``redop``, ``root``), the version (``error``
+or ``#wrong``) and options (per-iteration columns, time stamps, in-place alone), as the heading says. A row is found by
+its type, so that whatever a launcher puts before a line does no harm.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from fabtui.importers.formats.nccl_tests_json import from_json, table_of, version_of
+from fabtui.importers.lines import number, plain_lines, whole
+from fabtui_node.parsers.base import Format, Notes, Reading
+
+_INTEGERS = frozenset({"int8", "uint8", "int32", "uint32", "int64", "uint64", "char", "int"})
+_TYPES = _INTEGERS | {"half", "float", "double", "bfloat16", "fp8_e4m3", "fp8_e5m2", "f8e4m3", "f8e5m2"}
+_REDOPS = frozenset({"sum", "prod", "max", "min", "avg", "mulsum", "none"})
+_SIDE = ("time", "algbw", "busbw", "wrong")
+_PER_ITERATION = ("i_min", "i_max", "i_p99", "i_cv")
+
+_RANK = re.compile(
+    r"#\s+Rank\s+(\d{1,7})(?:\s+Group\s+(\d{1,7}))?\s+Pid\s+(\d{1,12})\s+on\s+(\S{1,253})\s+device\s+(\d{1,5})"
+    r"\s+\[([0-9a-fA-Fx:.]{1,20})\]\s*(.{0,200})"
+)
+_OPTIONS = re.compile(r"#\s*nThread\b")
+_OPTION = re.compile(
+    r"(nThread|nGpus|minBytes|maxBytes|warmup iters|(?<!warmup )(?<!agg )iters|agg iters|validation|graph):?"
+    r" +(\d{1,18})"
+)
+_STEP = re.compile(r"step: ?(\d{1,18})\((\w{1,10})\)")
+_VERSION = re.compile(r"#\s*nccl-tests version (\S{1,40})")
+_LIBRARY = re.compile(r"^NCCL version (\S{1,60})")
+_NAMED = re.compile(
+    r"\b(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|alltoallv|broadcast|reduce|sendrecv|gather|scatter"
+    r"|hypercube)"
+    r"_perf\b",
+    re.IGNORECASE,
+)
+_TITLE = re.compile(
+    r"^[#=*\- ]*(all[ _-]?reduce|all[ _-]?gather|reduce[ _-]?scatter|all[ _-]?to[ _-]?all|broadcast|send[ _-]?recv)"
+    r"[#=*\-: ]*$",
+    re.IGNORECASE,
+)
+_HEADING = re.compile(r"#\s*size\s+count\s+.*\btime\s+algbw\s+busbw|#\s*size\s+count\s+.*\bcputime\s+algbw\s+busbw")
+_OUT_OF_BOUNDS = re.compile(r"#\s*Out of bounds values\s*:\s*(\d{1,18})\s*(\w*)")
+_AVERAGE = re.compile(r"#\s*Avg bus bandwidth\s*:\s*(\S{1,30})\s*(\w*)")
+_STARTS = re.compile(r"#\s*Collective test starting:\s*(\S{1,100})")
+_TROUBLE = re.compile(
+    r"NCCL WARN (.{1,300})|Test (?:NCCL|CUDA) failure.{0,300}|Test failure.{0,300}|.{0,40}: Test timeout.{0,100}"
+    r"|Invalid number of GPUs.{0,200}|.{0,100}Caught signal \d+.{0,100}|mpirun noticed that process.{0,200}"
+)
+#: Words of ours for what the tests call themselves.
+_KINDS = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "alltoall": "alltoall",
+    "alltoallv": "alltoallv",
+    "sendrecv": "sendrecv",
+}
+
+
+class _Parser:
+    """The tables of one log as they come."""
+
+    def __init__(self) -> None:
+        self.notes = Notes()
+        self.tables: list[dict[str, Any]] = []
+        self.version: str | None = None
+        self.library: str | None = None
+        self._fresh()
+
+    def _fresh(self, kind: str | None = None) -> None:
+        """Forget what was said before a table."""
+        self.kind = kind
+        self.ranks: list[dict[str, Any]] = []
+        self.options: dict[str, Any] = {}
+        self.table: dict[str, Any] | None = None
+        self.sides: list[tuple[str, ...]] | None = None
+
+    def line(self, line: str) -> None:
+        """Take one line in."""
+        if "#" in line and self._comment(line[line.index("#") :]):
+            return
+        words = line.split()
+        if self._row(words, line):
+            return
+        if named := _NAMED.search(line):
+            self._begin(_name(named[1]))
+        elif titled := _TITLE.match(line):
+            self._begin(_name(titled[1]))
+        elif library := _LIBRARY.match(line.strip()):
+            self.library = library[1]
+        elif trouble := _TROUBLE.search(line):
+            self.notes.warn(trouble[1] or trouble[0])
+        elif words == ["..."] and self.table is not None:
+            self.notes.warn("rows are left out (a line of dots)")
+        elif self.table is not None and self.table["average"] is None and words and words[0].isdigit():
+            self.notes.puzzled(line)
+
+    def _begin(self, kind: str | None) -> None:
+        """Begin another test, unless nothing was said of the last one yet."""
+        if self.table is not None or self.ranks:
+            self._fresh(kind)
+        else:
+            self.kind = kind
+
+    def _comment(self, line: str) -> bool:
+        if found := _RANK.search(line):
+            self._rank(found)
+        elif starts := _STARTS.match(line):
+            named = _NAMED.search(starts[1])
+            self._begin(_name(named[1]) if named else None)
+        elif _OPTIONS.match(line):
+            if self.table is not None:
+                self._fresh()
+            self.options = {name.replace(" ", "_"): int(value) for name, value in _OPTION.findall(line)}
+            if step := _STEP.search(line):
+                self.options["step"] = f"{step[1]} ({step[2]})"
+        elif _HEADING.match(line):
+            self._heading(line)
+        elif bounds := _OUT_OF_BOUNDS.match(line):
+            self._footer("out_of_bounds", whole(bounds[1]), bounds[2])
+        elif average := _AVERAGE.match(line):
+            self._footer("average", number(average[1]), average[2])
+        elif version := _VERSION.match(line):
+            self.version = version[1]
+        else:
+            return line.lstrip("# ").startswith(("(B)", "out-of-place", "Using devices", "Collective test", "in-place"))
+        return True
+
+    def _rank(self, found: re.Match[str]) -> None:
+        if self.table is not None:
+            self._fresh()
+        self.ranks.append(
+            {
+                "rank": int(found[1]),
+                "host": found[4],
+                "device": int(found[5]),
+                "bus": found[6],
+                "name": found[7].strip(),
+                "pid": int(found[3]),
+            }
+        )
+
+    def _heading(self, line: str) -> None:
+        if self.table is not None and self.table["rows"]:
+            self._fresh(self.kind)
+        words = line.split()
+        first = next((at for at, word in enumerate(words) if word in ("time", "cputime")), len(words))
+        self.sides = []
+        names: list[str] = []
+        for word in words[first:]:
+            if word in ("time", "cputime") and names:
+                self.sides.append(tuple(names))
+                names = []
+            name = {"cputime": "time", "#wrong": "wrong", "error": "wrong", "i_cv%": "i_cv"}.get(word, word)
+            if name in _SIDE or name in _PER_ITERATION:
+                names.append(name)
+        self.sides.append(tuple(names))
+        if len(set(self.sides)) != 1 or self.sides[0][: len(_SIDE)] != _SIDE or len(set(names)) != len(names):
+            # A heading that was damaged tells nothing; the columns are then those of every version.
+            self.notes.puzzled(line)
+            self.sides = None
+        self._new_table()
+        assert self.table is not None
+        if "cputime" in words:
+            self.table["time_is"] = "CPU time"
+
+    def _new_table(self) -> None:
+        self.table = {
+            "operation": self.kind,
+            "operation_from": "name" if self.kind else None,
+            "ranks": max((rank["rank"] for rank in self.ranks), default=-1) + 1 or None,
+            "hosts": list(dict.fromkeys(rank["host"] for rank in self.ranks)),
+            "devices": self.ranks,
+            "options": self.options,
+            "rows": [],
+            "out_of_bounds": None,
+            "average": None,
+        }
+        self.tables.append(self.table)
+
+    def _footer(self, name: str, value: Any, verdict: str) -> None:
+        if self.table is None:
+            self._new_table()
+        assert self.table is not None
+        self.table[name] = value
+        if verdict == "FAILED":
+            what = "wrong results" if name == "out_of_bounds" else "the average is below what was asked for"
+            self.notes.warn(f"the test itself says FAILED: {what} ({value})")
+
+    def _row(self, words: list[str], line: str) -> bool:
+        at = next((at for at, word in enumerate(words[:12]) if at >= 2 and word in _TYPES), None)
+        if at is None:
+            return False
+        size, count = whole(words[at - 2].rpartition(":")[2] or ""), whole(words[at - 1])
+        if size is None or count is None or size < 0 or count < 0:
+            return False
+        rest = words[at + 1 :]
+        redop = rest.pop(0) if rest and rest[0] in _REDOPS else None
+        root = None
+        if rest and whole(rest[0]) is not None and (redop is not None or len(rest) % 4 == 1):
+            root = whole(rest.pop(0))
+        if self.table is None:
+            self._new_table()
+        assert self.table is not None
+        sides = self._sides(rest)
+        row: dict[str, Any] = {"bytes": size, "count": count, "type": words[at], "redop": redop, "root": root}
+        if sides is None:
+            self.notes.warn(f"a row is cut off: {line.strip()[:80]}")
+            self.notes.puzzled(line)
+            return True
+        row.update(sides)
+        self.table["rows"].append(row)
+        return True
+
+    def _sides(self, rest: list[str]) -> dict[str, Any] | None:
+        """Return out-of-place and in-place values of a row, None when there are too few."""
+        sides = self.sides or [_SIDE, _SIDE]
+        width = len(sides[0])
+        # Trace replays leave the columns of out-of-place blank; a time stamp may follow.
+        order = ("in_place",) if len(rest) in (width, width + 1) else ("out_of_place", "in_place")
+        if len(sides) == 1:
+            # Somebody shortened the table to its first half.
+            order = ("out_of_place",)
+        if len(rest) < width * len(order):
+            return None
+        values: dict[str, Any] = {"out_of_place": None, "in_place": None}
+        for place, side in zip(order, sides, strict=False):
+            values[place] = _side(rest[:width], side)
+            rest = rest[width:]
+            if any(values[place][name] is None for name in ("time", "busbw")):
+                return None
+        return values
+
+
+def _side(words: list[str], names: tuple[str, ...]) -> dict[str, Any]:
+    found: dict[str, Any] = {name: number(word) for name, word in zip(names, words, strict=True)}
+    if "wrong" in names:
+        word = words[names.index("wrong")]
+        # "error" of old versions is the largest difference, of which rounding leaves a little; #wrong is a count.
+        value = found.pop("wrong")
+        old = value is not None and re.search("[.e]", word) is not None and not float(word).is_integer()
+        if word == "0e+00" or old:
+            found["error"] = value
+        else:
+            found["wrong"] = None if value is None else int(value)
+    return found
+
+
+def _name(text: str) -> str:
+    bare = re.sub("[ _-]", "", text.lower())
+    return _KINDS.get(bare, bare)
+
+
+def _infer(table: dict[str, Any]) -> None:
+    """Tell the operation by the columns, where only one prints such; else leave it unknown."""
+    ranks, rows = table["ranks"], table["rows"]
+    if table["operation"] or not rows:
+        return
+    big = max(rows, key=lambda row: row["bytes"])
+    kind = None
+    if big["root"] not in (-1, None):
+        # Gather and scatter have a root and no operation as well, but not in the old tables, which leave redop out.
+        kind = "broadcast" if big["redop"] is None else "reduce" if big["redop"] != "none" else None
+    elif big["redop"] not in (None, "none"):
+        kind = "sendrecv" if _checked_one_way(big) else "all_reduce" if _doubled(big, ranks) else None
+    elif _checked_one_way(big) and ranks and abs((_factor(big) or 0) - (ranks - 1) / ranks) < 0.02:
+        kind = "alltoall"
+    if kind:
+        table["operation"], table["operation_from"] = kind, "columns"
+
+
+def _factor(row: dict[str, Any]) -> float | None:
+    """Return bus over algorithm bandwidth, or None where they are too small to tell."""
+    side = row["out_of_place"] or row["in_place"]
+    return side["busbw"] / side["algbw"] if (side["algbw"] or 0) >= 0.5 else None
+
+
+def _doubled(row: dict[str, Any], ranks: int | None) -> bool:
+    """Say whether the factor is one that only all_reduce has: 2 (n - 1) / n of n ranks, above 1."""
+    factor = _factor(row)
+    return factor is not None and factor > 1.02 and (ranks is None or abs(factor - 2 * (ranks - 1) / ranks) < 0.02)
+
+
+def _checked_one_way(row: dict[str, Any]) -> bool:
+    """Say whether results were checked, but not in place: sendrecv and alltoall cannot."""
+    out, own = row["out_of_place"], row["in_place"]
+    return bool(out and own) and out.get("wrong") is not None and "wrong" in own and own["wrong"] is None
+
+
+def _check(table: dict[str, Any], notes: Notes) -> None:
+    wrong = 0
+    for row in table["rows"]:
+        for place in ("out_of_place", "in_place"):
+            wrong += (row[place] or {}).get("wrong") or 0
+    if wrong:
+        notes.warn(f"{wrong} elements of results are wrong")
+    busbws = [s["busbw"] for row in table["rows"] for s in (row["out_of_place"], row["in_place"]) if s is not None]
+    table["best"] = max(busbws, default=None)
+    listed = len({device["rank"] for device in table["devices"]})
+    if table["ranks"] and listed < table["ranks"]:
+        notes.warn(f"only {listed} of {table['ranks']} ranks are listed")
+    if table["rows"] and table["average"] is None:
+        notes.warn("a table has no 'Avg bus bandwidth' line: it may be cut off")
+
+
+def parse(text: str) -> Reading:
+    """Return the tables of a log.
+
+    ``tables``: ``operation`` (None where neither the log nor the columns tell), ``ranks``, ``hosts``, ``devices``,
+    ``options``, ``rows`` (``bytes``, ``count``, ``type``, ``redop``, ``root``, ``out_of_place`` and ``in_place`` with
+    ``time``, ``algbw``, ``busbw``, ``wrong`` or, of old versions, ``error``), ``out_of_bounds``, ``average``, ``best``.
+    """
+    parser = _Parser()
+    written = from_json(text)
+    if written is not None:
+        parser.tables, parser.library = [table_of(written)], version_of(written)
+    else:
+        for line in plain_lines(text):
+            parser.line(line)
+    tables = [table for table in parser.tables if table["rows"] or table["average"] is not None]
+    for table in tables:
+        _infer(table)
+        _check(table, parser.notes)
+    if not tables:
+        parser.notes.warn("no row of results")
+    values: dict[str, Any] = {"tables": tables, "version": parser.version, "nccl": parser.library}
+    if not tables and parser.ranks:
+        values["devices"] = parser.ranks
+    return parser.notes.reading(values)
+
+
+def likely(text: str) -> float:
+    """Say how sure one can be that a text is of nccl-tests."""
+    if re.search(r"#\s*size\s+count\s.*algbw\s+busbw", text) or "# nccl-tests version" in text:
+        return 0.97
+    if re.search(r"#\s*nThread \d+ nGpus \d+ minBytes", text) or "# Avg bus bandwidth" in text:
+        return 0.95
+    if '"nccl_version"' in text and '"results"' in text and '"bus_bw"' in text:
+        return 0.96
+    rows = _ROW.findall(text)
+    return 0.85 if rows else 0.0
+
+
+_ROW = re.compile(
+    r"^[^\n]{0,60}?\b\d{1,18} +\d{1,18} +(?:u?int(?:8|32|64)|half|float|double|bfloat16|f\w*8\w*) [^\n]*\d\.\d\d",
+    re.MULTILINE,
+)
+
+FORMATS = [
+    Format(
+        name="nccl-tests",
+        title="nccl-tests: tables of all_reduce_perf and its kin",
+        argv=(),
+        units={
+            "time": "us",
+            "algbw": "GB/s",
+            "busbw": "GB/s",
+            "average": "GB/s",
+            "best": "GB/s",
+            "bytes": "B",
+            "i_min": "us",
+            "i_max": "us",
+            "i_p99": "us",
+            "i_cv": "%",
+        },
+        likely=likely,
+        parse=parse,
+    )
+]

@@ -1,0 +1,146 @@
+"""A folder of ``p2p-test-S-R-JOB.out``: one job a pair of ranks, each saying ``OK S -> R``, or not.
+
+Several files come as one text with ``==> NAME <==`` before each, as ``tail -n +1`` prints them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from fabtui.importers.lines import plain_lines
+from fabtui.importers.matrix import matrix
+from fabtui_node.parsers.base import Format, Notes, Reading
+
+#: What the files are called; the number of the job may be missing.
+FILE = re.compile(r"p2p-test-(?P<src>\d{1,6})-(?P<dst>\d{1,6})(?:-(?P<job>\w{1,40}))?\.(?:out|err|txt|log)(?:\.gz)?")
+_FILE_HEAD = re.compile(r"^==> (?:.*/)?(" + FILE.pattern + r") <==$")
+_HELLO = re.compile(r"^(\S{1,253}) \[(\d{1,6})/(\d{1,6})\]\s*$")
+_SAID = re.compile(r"^(\S{1,253}) \[(\d{1,6})\] : (BEG|END|OK)\b(.{0,100})$")
+_OK = re.compile(r"\bOK (\d{1,6}) -> (\d{1,6})\b")
+_ASKED = re.compile(r"\b(?:BEG|END) send (\d{1,6}) -> (\d{1,6})\b")
+_BAD = re.compile(
+    r"[Ff]ail|\bFAIL|[Ee]rror\b|ERROR|Traceback|timed? ?out|Timeout|Killed|CANCELLED|Aborted|Segmentation fault"
+    r"|unhandled"
+)
+_NOTHING = re.compile(r"0 failed|no error|error_handling|NCCL_ASYNC_ERROR|errors?=0", re.IGNORECASE)
+_MOST_RANKS = 4096
+
+
+def _new_pair(src: int, dst: int, job: str | None) -> dict[str, Any]:
+    return {"src": src, "dst": dst, "src_host": None, "dst_host": None, "status": "unknown", "error": None, "job": job}
+
+
+class _Parser:
+    def __init__(self) -> None:
+        self.notes = Notes()
+        self.pairs: dict[tuple[int, int, str | None], dict[str, Any]] = {}
+        self.hosts: dict[int, dict[str, int]] = {}
+        self.first: dict[tuple[str, str | None], int] = {}
+        self.world: int | None = None
+        self.job: str | None = None
+        self.current: dict[str, Any] | None = None
+        self.named = False
+
+    def line(self, line: str) -> None:
+        """Take one line in."""
+        if head := _FILE_HEAD.match(line):
+            self.named, self.job = True, head["job"]
+            self._pair(int(head["src"]), int(head["dst"]))
+        elif hello := _HELLO.match(line):
+            self._host(int(hello[2]), hello[1])
+            self.world = max(self.world or 0, int(hello[3]))
+        elif said := _SAID.match(line):
+            self._host(int(said[2]), said[1])
+            self._told(said[3] + said[4])
+        elif _BAD.search(line) and not _NOTHING.search(line) and self.current is not None:
+            self._bad(line)
+
+    def _told(self, text: str) -> None:
+        if ok := _OK.search(text):
+            self._pair(int(ok[1]), int(ok[2]))
+            assert self.current is not None
+            self.current["status"] = "ok"
+        elif (asked := _ASKED.search(text)) and self.current is None:
+            self._pair(int(asked[1]), int(asked[2]))
+
+    def _pair(self, src: int, dst: int) -> None:
+        if self.named and self.current is not None and (self.current["src"], self.current["dst"]) == (src, dst):
+            same = self.current["job"] == self.job
+            if same:
+                return
+        self.current = self.pairs.setdefault((src, dst, self.job), _new_pair(src, dst, self.job))
+
+    def _host(self, rank: int, host: str) -> None:
+        if rank < _MOST_RANKS:
+            counted = self.hosts.setdefault(rank, {})
+            counted[host] = counted.get(host, 0) + 1
+
+    def _bad(self, line: str) -> None:
+        assert self.current is not None
+        if self.current["status"] != "ok":
+            self.current["status"] = "failed"
+        # The first thing that went wrong is the cause more often than the last.
+        self.current["error"] = self.current["error"] or line.strip()[:200]
+
+    def reading(self) -> Reading:
+        """Return what was found; of several jobs for a pair the last one counts."""
+        latest: dict[tuple[int, int], dict[str, Any]] = {}
+        for pair in sorted(self.pairs.values(), key=_job):
+            latest[pair["src"], pair["dst"]] = pair
+        pairs = [latest[key] for key in sorted(latest)]
+        hosts = {rank: max(counted, key=counted.__getitem__) for rank, counted in self.hosts.items()}
+        lowest: dict[str, int] = {}
+        for rank, host in hosts.items():
+            lowest[host] = min(rank, lowest.get(host, rank))
+        for pair in pairs:
+            pair["src_host"], pair["dst_host"] = hosts.get(pair["src"]), hosts.get(pair["dst"])
+        ranks = [{"rank": rank, "host": host, "index": rank - lowest[host]} for rank, host in sorted(hosts.items())]
+        if any(len(counted) > 1 for counted in self.hosts.values()):
+            self.notes.warn("some ranks were on different hosts in different jobs; the host named most is shown")
+        counts: dict[str, int] = {}
+        for pair in pairs:
+            counts[pair["status"]] = counts.get(pair["status"], 0) + 1
+        if not pairs:
+            self.notes.warn("no pair")
+        if counts.get("unknown"):
+            self.notes.warn(f"{counts['unknown']} pairs say neither OK nor what went wrong")
+        values = {"world": self.world, "counts": counts, "matrix": _matrix(pairs), "ranks": ranks, "pairs": pairs}
+        return self.notes.reading(values)
+
+
+def _job(pair: dict[str, Any]) -> tuple[int, str]:
+    job = pair["job"] or ""
+    return (int(job) if job.isdecimal() else 0, job)
+
+
+def _matrix(pairs: list[dict[str, Any]]) -> dict[str, Any] | None:
+    ranks = sorted({pair[side] for pair in pairs for side in ("src", "dst")})
+    if not ranks or len(ranks) > 512:
+        return None
+    told = {(pair["src"], pair["dst"]): pair["status"] for pair in pairs}
+    names = [str(rank) for rank in ranks]
+    return matrix(
+        "sender (row) to receiver (column)", "", names, names, [[told.get((a, b)) for b in ranks] for a in ranks]
+    )
+
+
+def parse(text: str) -> Reading:
+    """Return ``pairs`` (``src`` and ``dst`` ranks, their hosts, ``status``, ``error``, ``job``), ``ranks``, ``matrix``.
+
+    ``status`` is ok, failed, or unknown where the text says neither.
+    """
+    parser = _Parser()
+    for line in plain_lines(text):
+        parser.line(line)
+    return parser.reading()
+
+
+def likely(text: str) -> float:
+    """Say how sure one can be that a text is of such jobs."""
+    if re.search(r"^==> (?:.*/)?" + FILE.pattern + r" <==$", text, re.MULTILINE):
+        return 0.99
+    return 0.9 if re.search(r"^\S+ \[\d+\] : (?:BEG|END|OK) ", text, re.MULTILINE) else 0.0
+
+
+FORMATS = [Format("p2p-test", "a folder of p2p-test-S-R-JOB.out: one job a pair of ranks", (), {}, likely, parse)]

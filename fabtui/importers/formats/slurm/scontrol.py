@@ -1,0 +1,163 @@
+"""What ``scontrol`` prints: records of nodes, jobs, partitions and others, the configuration, and small answers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from fabtui import nodelist
+from fabtui.importers.formats.slurm.tables import commands
+from fabtui.importers.lines import plain_lines
+from fabtui_node.parsers.base import Format, Notes, Reading
+
+_FIRST = (
+    "NodeName",
+    "JobId",
+    "PartitionName",
+    "ReservationName",
+    "FrontendName",
+    "StepId",
+    "UserName",
+    "BurstBufferName",
+)
+_RECORD = re.compile(rf"^\s{{0,3}}({'|'.join(_FIRST)})=")
+_PAIR = re.compile(r"(?:^|(?<=\s))([A-Za-z][\w:/.-]{0,60})=")
+_REST = re.compile(r"^\s*(Reason|Comment|AdminComment|SystemComment|Command|WorkDir|OS|Extra)=(.*)$")
+_BY = re.compile(r"^(.*?)\s*\[([^@\[\]]{1,60})@([^\[\]]{1,40})\]$")
+_CONFIG = re.compile(r"^\s*([A-Za-z][\w/.-]{0,60})\s+=\s?(.*)$")
+_PING = re.compile(r"^(Slurmctld\(\w{1,30}\)) at (\S{1,253}) is (\w{1,20})")
+_ERROR = re.compile(
+    r"^(?:scontrol: .{1,200}|slurm_load_\w+ error: .{1,200}|(?:Node|Job|Partition) \S{1,120} not found)"
+)
+_NOTHING = ("(null)", "N/A", "n/a", "n/s", "Unknown", "")
+
+
+def _pairs(line: str) -> dict[str, str]:
+    """Return the pairs of a line; a value goes on to the next name, so that it may hold blanks and equal signs."""
+    if rest := _REST.match(line):
+        return {rest[1]: rest[2].strip()}
+    found = list(_PAIR.finditer(line))
+    ends = [*(pair.start() for pair in found[1:]), len(line)][: len(found)]
+    return {pair[1]: line[pair.end() : end].strip() for pair, end in zip(found, ends, strict=True)}
+
+
+def _one_line(line: str) -> dict[str, str]:
+    """Return the pairs of a whole record on one line (``-o``)."""
+    return _pairs(line.strip())
+
+
+def _records(lines: list[str], notes: Notes) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = []
+    for line in lines:
+        if first := _RECORD.match(line):
+            records.append({"kind": first[1]})
+        if not records or not line.strip():
+            continue
+        pairs = _one_line(line) if _RECORD.match(line) else _pairs(line)
+        if not pairs and not line.startswith("#"):
+            notes.puzzled(line)
+        if line.startswith("     ") and "Nodes" in pairs:
+            # scontrol -d: what the job holds on some of its nodes.
+            records[-1].setdefault("details", []).append(pairs)
+            continue
+        for name, value in pairs.items():
+            records[-1].setdefault(name, None if value in _NOTHING else value)
+    return records
+
+
+def _explain(record: dict[str, Any]) -> None:
+    """Add what the values say: the parts of a state, who set a reason and when, how many nodes a list has."""
+    state = record.get("State") or record.get("JobState")
+    if isinstance(state, str):
+        # A * after a node's state is its older way to say that it does not respond.
+        states = [part.lower() for part in state.rstrip("*").split("+")]
+        record["states"] = states + (["not_responding"] if state.endswith("*") else [])
+    reason = record.get("Reason")
+    if isinstance(reason, str) and (by := _BY.match(reason)):
+        record["reason"], record["reason_by"], record["reason_time"] = by[1], by[2], by[3]
+    listed = record.get("NodeList") or record.get("Nodes")
+    names = nodelist.expand(listed) if isinstance(listed, str) else None
+    if names is not None:
+        record["expands_to"] = len(names)
+
+
+def _shown(command: str, lines: list[str]) -> dict[str, Any] | None:
+    """Return the values of small answers that only the command in front of them explains."""
+    body = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    if re.search(r"\bshow hostnames?\b", command):
+        return {"hostnames": body[:65536]}
+    if re.search(r"\bshow hostlist", command):
+        return {"hostlist": body[0] if body else None, "hostnames": nodelist.expand(body[0]) if body else None}
+    return None
+
+
+def _pids(lines: list[str]) -> list[dict[str, Any]] | None:
+    heading = next((at for at, line in enumerate(lines) if line.split()[:3] == ["PID", "JOBID", "STEPID"]), None)
+    if heading is None:
+        return None
+    names = [name.lower() for name in lines[heading].split()]
+    rows = [line.split() for line in lines[heading + 1 :] if line.strip() and not line.startswith("#")]
+    return [dict(zip(names, row, strict=False)) for row in rows if row[0].isdigit()]
+
+
+def parse(text: str) -> Reading:
+    """Return ``records``, or what else was asked: ``config``, ``controllers``, ``processes``, ``hostnames``.
+
+    A record has all names as printed, its ``kind``, and where they are told ``states``, ``reason`` and ``reason_by``.
+    """
+    notes = Notes()
+    lines = plain_lines(text)
+    values: dict[str, Any] = {"records": []}
+    for line in lines:
+        if error := _ERROR.match(line.strip()):
+            notes.warn(error[0])
+        elif ping := _PING.match(line.strip()):
+            values.setdefault("controllers", []).append({"role": ping[1], "host": ping[2], "state": ping[3]})
+            if ping[3] != "UP":
+                notes.warn(ping[0])
+    head = next((line for line in lines[:5] if re.search(r"\bscontrol\b", line)), "")
+    start = next((at for at, line in enumerate(lines) if line.startswith("Configuration data as of")), None)
+    if start is not None:
+        pairs = [_CONFIG.match(line) for line in lines[start + 1 :]]
+        values["config"] = {
+            found[1]: None if found[2].strip() in _NOTHING else found[2].strip() for found in pairs if found
+        }
+    elif (processes := _pids(lines)) is not None:
+        values["processes"] = processes
+    elif head and (shown := _shown(head, lines)) is not None:
+        values.update(shown)
+    else:
+        values["records"] = _records(lines, notes)
+    for record in values["records"]:
+        _explain(record)
+        bad = [
+            state
+            for state in record.get("states", [])
+            if any(word in state for word in ("down", "drain", "fail", "not_r"))
+        ]
+        if bad and record["kind"] == "NodeName":
+            notes.warn(
+                f"{record.get('NodeName')} {'+'.join(record['states'])}: {record.get('reason') or record.get('Reason')}"
+            )
+    if values == {"records": []}:
+        notes.warn("no record")
+    return notes.reading(values)
+
+
+def likely(text: str) -> float:
+    """Say how sure one can be that a text is of scontrol."""
+    if re.search(rf"^\s{{0,3}}(?:{'|'.join(_FIRST)})=\S", text, re.MULTILINE):
+        return 0.95
+    if "Configuration data as of" in text or re.search(r"^Slurmctld\(\w+\) at \S+ is ", text, re.MULTILINE):
+        return 0.95
+    if commands(text)[:1] == ["scontrol"] or re.search(r"^PID +JOBID +STEPID", text, re.MULTILINE):
+        return 0.92
+    # Whoever saved it may have run it through something else.
+    return 0.85 if re.search(r"^[#$].{0,200}\bscontrol\b", text) or text.startswith("scontrol: ") else 0.0
+
+
+FORMATS = [
+    Format(
+        "scontrol", "Slurm's scontrol: records of nodes, jobs and partitions, the configuration", (), {}, likely, parse
+    )
+]

@@ -1,0 +1,303 @@
+"""What ``sinfo``, ``squeue`` and ``sacct`` (and ``sstat``) print: default and own columns, ``|`` and JSON."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from fabtui import nodelist
+from fabtui.importers.fixed_columns import split_table
+from fabtui.importers.formats.slurm import values
+from fabtui.importers.lines import json_value, plain_lines, whole
+from fabtui_node.parsers.base import Format, Notes, Reading
+
+
+class _Table(NamedTuple):
+    """A table: the names of its columns and its rows of cells."""
+
+    names: list[str]
+    rows: list[list[str]]
+
+
+class _Tool(NamedTuple):
+    """How one tool's tables are known.
+
+    Attributes:
+        name: The tool.
+        heading: What the heading of its tables looks like.
+        json_lists: The lists of its JSON output.
+    """
+
+    name: str
+    heading: re.Pattern[str]
+    json_lists: tuple[str, ...]
+
+
+_HEAD_WORD = r"#?[A-Z][A-Z_0-9:()/#]*"
+_HEAD = rf"^\s*(?={_HEAD_WORD}(?:[ |]+{_HEAD_WORD})+[ |]*$)"
+_SINFO = _Tool(
+    "sinfo",
+    re.compile(_HEAD + r"(?!.*\b(?:JOBID|STEPID)\b)(?=.*\b(?:PARTITION|NODELIST|HOSTNAMES)\b)"),
+    ("nodes", "sinfo"),
+)
+_SQUEUE = _Tool(
+    "squeue",
+    re.compile(_HEAD + r"(?!PID\b)(?=.*\b(?:JOBID|STEPID)\b)(?=.*\b(?:PARTITION|NAME|USER|ST|STATE)\b)"),
+    ("jobs",),
+)
+_SACCT = _Tool(
+    "sacct",
+    re.compile(r"^\s*JobID(?:Raw)?[ |].*(?:JobName|State|Partition|Elapsed|MaxVMSize|ExitCode|MaxRSS|NTasks)"),
+    ("jobs",),
+)
+_STATES_AFTER = re.compile(r"^(.*?)([*~#!%$@^-]?)$")
+_DATE = re.compile(r"^[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}$")
+_COMMAND = re.compile(
+    r"^(?:\S{1,120}[$#%>]|\[.{1,120}\][$#]|[$#%>])\s*(?:\S*/)?(sinfo|squeue|sacct|sstat|scontrol|srun"
+    r"|sbatch)\b(.*)$"
+)
+_FORMAT = re.compile(r"(?:-o|--format=?)\s*['\"]?((?:%[.\d]*[A-Za-z]\|?)+)")
+_MESSAGE = re.compile(
+    r"^(?:(?:sinfo|squeue|sacct|sstat|slurm\w*): (?:fatal|error): |slurm_load_\w+ error: |Slurm accounting storage is"
+    r" disabled"
+    r"|(?:sinfo|squeue|sacct|sstat): unrecognized).{0,200}"
+)
+
+
+def commands(text: str) -> list[str]:
+    """Return the Slurm commands that a text shows at a prompt (``$ sinfo -R``), by the tool's name."""
+    return [found[1] for line in text.splitlines()[:200] if (found := _COMMAND.match(line.strip()))]
+
+
+def _tables(lines: list[str], tool: _Tool, notes: Notes) -> list[_Table]:
+    """Return the tables among lines, each up to the next blank line, prompt or heading."""
+    tables: list[_Table] = []
+    letters: list[str] | None = None
+    at = 0
+    while at < len(lines):
+        line = lines[at]
+        at += 1
+        if command := _COMMAND.match(line.strip()):
+            form = _FORMAT.search(command[2])
+            known = values.LETTERS.get(command[1], {})
+            letters = (
+                [known.get(letter, letter) for letter in re.findall(r"%[.\d]*([A-Za-z])", form[1])] if form else None
+            )
+            letters = letters if " -h" in command[2] or "--noheader" in command[2] else None
+        elif message := _MESSAGE.match(line.strip()):
+            notes.warn(message[0])
+        elif tool.heading.search(line):
+            body = _body(lines, at, tool)
+            at += len(body)
+            tables.append(_table(line, body))
+        elif letters and line.count("|") == len(letters) - 1 and len(letters) > 1:
+            if not tables or tables[-1].names != letters:
+                tables.append(_Table(letters, []))
+            tables[-1].rows.append([cell.strip() for cell in line.split("|")])
+        elif line.strip() and not line.startswith("#") and not _DATE.match(line.strip()):
+            notes.puzzled(line)
+    return tables
+
+
+def _body(lines: list[str], at: int, tool: _Tool) -> list[str]:
+    body = []
+    for line in lines[at:]:
+        if not line.strip() or _COMMAND.match(line.strip()) or tool.heading.search(line) or line.startswith("# exit"):
+            break
+        body.append(line)
+    return body
+
+
+def _table(heading: str, body: list[str]) -> _Table:
+    if "|" in heading:
+        names = [name.strip() for name in heading.rstrip("|").split("|")]
+        return _Table(names, [[cell.strip() for cell in row.split("|")][: len(names)] for row in body])
+    rule = body.pop(0) if body and re.fullmatch(r"[- ]+", body[0]) and "-" in body[0] else None
+    return _Table(heading.split(), split_table(heading, body, rule))
+
+
+def _row(table: _Table, cells: list[str], notes: Notes) -> dict[str, Any] | None:
+    if len(cells) < len(table.names):
+        notes.puzzled(" ".join(cells))
+        return None
+    row: dict[str, Any] = {}
+    for name, cell in zip(table.names, cells, strict=False):
+        key = re.sub(r"[^a-z0-9_()]+", "_", name.lower()).strip("_")
+        key = values.KEYS.get(key, key)
+        value: Any = None if cell in ("", "(null)", "N/A", "n/a", "Unknown") else cell
+        row[key] = whole(value) if key in values.WHOLE and value is not None and whole(value) is not None else value
+    return row
+
+
+def _count_nodes(row: dict[str, Any], notes: Notes) -> None:
+    listed = row.get("nodelist") or row.get("nodelist_or_reason")
+    if not isinstance(listed, str) or listed.startswith("("):
+        return
+    names = nodelist.expand(listed)
+    row["expands_to"] = None if names is None else len(names)
+    told = row.get("nodes")
+    if isinstance(told, int) and names is not None and told != len(names):
+        notes.warn(f"{listed} are {len(names)} nodes, the column says {told}")
+
+
+def _parse_sinfo(text: str) -> Reading:
+    notes = Notes()
+    rows = _json_rows(text, _SINFO, notes)
+    if rows is None:
+        rows = _rows(text, _SINFO, notes)
+    default = None
+    bad = []
+    for row in rows:
+        partition = row.get("partition")
+        if isinstance(partition, str) and partition.endswith("*"):
+            row["partition"] = default = partition[:-1]
+        _node_state(row)
+        _count_nodes(row, notes)
+        if any(word in (row.get("state") or "") for word in values.BAD):
+            bad.append(f"{row.get('nodelist') or row.get('name') or '?'} {row['state']}")
+    for text_of in dict.fromkeys(bad):
+        notes.warn(text_of)
+    if not rows:
+        notes.warn("no row")
+    return notes.reading({"default_partition": default, "rows": rows})
+
+
+def _node_state(row: dict[str, Any]) -> None:
+    state = row.get("state")
+    if not isinstance(state, str):
+        return
+    found = _STATES_AFTER.match(state.lower())
+    assert found is not None
+    row["printed_state"] = state
+    row["state"] = values.STATES.get(found[1], found[1])
+    row["flags"] = [values.SIGNS[found[2]]] if found[2] else []
+
+
+def _parse_squeue(text: str) -> Reading:
+    notes = Notes()
+    rows = _json_rows(text, _SQUEUE, notes)
+    if rows is None:
+        rows = _rows(text, _SQUEUE, notes)
+    for row in rows:
+        where = row.pop("nodelist_or_reason", None)
+        if isinstance(where, str):
+            # One column for both: a reason stands in parentheses.
+            row["reason" if where.startswith("(") else "nodelist"] = (
+                where.strip("()") if where.startswith("(") else where
+            )
+        state = row.get("state")
+        if isinstance(state, str):
+            row["state"] = values.JOB_STATES.get(state, state)
+        _count_nodes(row, notes)
+    if not rows:
+        notes.warn("no row")
+    return notes.reading({"rows": rows})
+
+
+def _parse_sacct(text: str) -> Reading:
+    notes = Notes()
+    rows = _json_rows(text, _SACCT, notes)
+    if rows is None:
+        rows = _rows(text, _SACCT, notes)
+    for row in rows:
+        if str(row.get("state") or "").split(" ")[0] in (
+            "FAILED",
+            "NODE_FAIL",
+            "TIMEOUT",
+            "OUT_OF_MEMORY",
+            "BOOT_FAIL",
+        ):
+            notes.warn(f"job {row.get('job')} {row['state']}")
+    if not rows:
+        notes.warn("no row")
+    return notes.reading({"rows": rows})
+
+
+def _rows(text: str, tool: _Tool, notes: Notes) -> list[dict[str, Any]]:
+    found = []
+    for table in _tables(plain_lines(text), tool, notes):
+        found += [row for cells in table.rows if (row := _row(table, cells, notes)) is not None]
+    return found
+
+
+def _json_rows(text: str, tool: _Tool, notes: Notes) -> list[dict[str, Any]] | None:
+    """Return the rows of ``--json``; None where the text is not JSON. The shape changes with Slurm's releases."""
+    start = text.find("{")
+    if start < 0 or text[:start].strip().count("\n") > 20:
+        return None
+    value = json_value(text[start:])
+    if not isinstance(value, dict):
+        if '"meta"' in text[:2000]:
+            notes.warn("the JSON is not whole")
+        return None
+    for name in tool.json_lists:
+        if isinstance(value.get(name), list):
+            entries = [entry for entry in value[name] if isinstance(entry, dict)]
+            return [_json_row(entry, tool) for entry in entries[:100_000]]
+    return None
+
+
+def _json_row(entry: dict[str, Any], tool: _Tool) -> dict[str, Any]:
+    row = {name: _plain(entry[name]) for name in values.JSON_NAMES[tool.name] if name in entry}
+    for name, ours in (("job_id", "job"), ("job_state", "state"), ("user_name", "user"), ("state_reason", "reason")):
+        if name in row:
+            row[ours] = row.pop(name)
+    if tool.name == "squeue" and not isinstance(row.get("nodes", 0), int):
+        row["nodelist"] = row.pop("nodes")
+        row["nodes"] = row.pop("node_count", None)
+    if tool.name == "sinfo" and isinstance(row.get("name"), str):
+        row["nodelist"] = row["name"]
+    if tool.name == "sinfo" and isinstance(row.get("node"), dict):
+        row["state"] = row.pop("node").get("state")
+    if isinstance(row.get("state"), list):
+        row["state"] = "+".join(map(str, row["state"]))
+    flags = row.pop("state_flags", None)
+    if isinstance(flags, list) and flags and isinstance(row.get("state"), str):
+        row["state"] = "+".join([row["state"], *map(str, flags)])
+    if isinstance(row.get("partitions"), list):
+        row["partition"] = ",".join(map(str, row.pop("partitions")))
+    return row
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """Return a value of Slurm's JSON, whose numbers may be ``{"set": true, "infinite": false, "number": 3}``."""
+    if depth > 6:
+        return None
+    if isinstance(value, dict):
+        if {"set", "number"} <= value.keys():
+            return "infinite" if value.get("infinite") else value["number"] if value["set"] else None
+        return {str(name)[:60]: _plain(item, depth + 1) for name, item in list(value.items())[:60]}
+    if isinstance(value, list):
+        return [_plain(item, depth + 1) for item in value[:4096]]
+    return None if value == "" else value[:1000] if isinstance(value, str) else value
+
+
+def _likely(tool: _Tool, text: str) -> float:
+    if '"Slurm"' in text[:4000] or '"slurm"' in text[:4000]:
+        # The lists of squeue and sacct are both called jobs; only the accounting has steps in them.
+        for name in tool.json_lists:
+            if re.search(rf'"{name}"\s*:\s*\[', text):
+                steps = re.search(r'"association"\s*:|"steps"\s*:', text) is not None
+                return 0.9 if tool.name == "sinfo" or steps == (tool.name == "sacct") else 0.3
+    if any(tool.heading.search(line) for line in text.splitlines()[:2000]):
+        return 0.95
+    shown = commands(text)
+    if shown[:1] == [tool.name] or (tool.name == "sacct" and shown[:1] == ["sstat"]):
+        return 0.92
+    return 0.9 if tool.name == "sacct" and "Slurm accounting storage is disabled" in text else 0.0
+
+
+FORMATS = [
+    Format(
+        "sinfo",
+        "Slurm's sinfo: partitions, states of nodes, reasons",
+        (),
+        {},
+        lambda text: _likely(_SINFO, text),
+        _parse_sinfo,
+    ),
+    Format("squeue", "Slurm's squeue: jobs and steps", (), {}, lambda text: _likely(_SQUEUE, text), _parse_squeue),
+    Format(
+        "sacct", "Slurm's sacct and sstat: accounts of jobs", (), {}, lambda text: _likely(_SACCT, text), _parse_sacct
+    ),
+]

@@ -1,0 +1,208 @@
+"""How a PyTorch job failed: the watchdog's timeouts, exceptions of NCCL and CUDA, and which rank said what."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from fabtui.importers.lines import plain_lines
+from fabtui_node.parsers.base import Format, Notes, Reading
+
+_RANK = re.compile(r"\[rank(\d{1,7})\]|\[Rank (\d{1,7})\]|\bRank (\d{1,7})\]|^\[default(\d{1,7})\]:")
+_TIMEOUT = re.compile(
+    r"WorkNCCL\((?:SeqNum=(?P<seq>\d{1,18}), )?OpType=(?P<op>\w{1,40})(?:, NumelIn=(?P<numel>\d{1,18}))?"
+    r"(?:, NumelOut=\d{1,18})?(?:, TensorShape=\[[\d, ]{0,200}\])?, Timeout\(ms\)=(?P<limit>\d{1,12})\)"
+    r"(?: ran for (?P<ran>\d{1,12}) milliseconds)?"
+)
+_CAUGHT = re.compile(r"[Ww]atchdog caught collective operation timeout:")
+_WORK = re.compile(
+    r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d{1,18}), last completed (?:NCCL )?work: (?P<completed>-?\d{1,18})"
+)
+_AT_WORK = re.compile(r"watchdog(?: thread)? at work(?: sequence id)?:? ?(\d{1,18})")
+_NCCL_ERROR = re.compile(
+    r"\b(nccl(?:RemoteError|SystemError|InternalError|InvalidArgument|InvalidUsage|UnhandledCudaError))\b"
+)
+_NCCL_WORDS = (
+    ("ncclRemoteError", "remote process exited or there was a network error"),
+    ("ncclSystemError", "unhandled system error"),
+    ("ncclUnhandledCudaError", "unhandled cuda error"),
+    ("ncclInternalError", "internal error"),
+    ("ncclInvalidUsage", "invalid usage"),
+    ("ncclInvalidArgument", "invalid argument"),
+)
+_NCCL_VERSION = re.compile(r"NCCL version (\d[\w.]{0,20})")
+_LAST_ERROR = re.compile(r"Last error:\s*(.*)$")
+_IB = re.compile(r"with error (\d{1,5}), opcode \d{1,5}, len \d{1,12}, vendor err (\d{1,7})")
+_CUDA = (
+    ("ecc_uncorrectable", re.compile(r"uncorrectable ECC error|cudaErrorECCUncorrectable", re.IGNORECASE)),
+    ("out_of_memory", re.compile(r"CUDA out of memory|OutOfMemoryError|cudaErrorMemoryAllocation")),
+    ("illegal_address", re.compile(r"illegal memory access|cudaErrorIllegalAddress")),
+    ("device_assert", re.compile(r"device-side assert triggered")),
+    ("fabric_not_ready", re.compile(r"system not yet initialized|cudaErrorSystemNotReady")),
+    ("no_device", re.compile(r"No CUDA GPUs are available|no CUDA-capable device|CUDA driver initialization failed")),
+    ("launch_timeout", re.compile(r"launch timed out and was terminated")),
+    ("cuda_error", re.compile(r"CUDA error: |CUDA failure|unspecified launch failure")),
+)
+_FRAME = re.compile(r"^(?:\[rank\d+\]: ?)?\s*frame #(\d{1,4}): ")
+_EXCEPTION = re.compile(
+    r"^(?:\[rank\d{1,7}\]: ?|\[default\d{1,7}\]: ?|\d{1,7}: ?)?\s*((?:[a-zA-Z_][\w.]{0,80}\.)?\w{0,60}(?:Error"
+    r"|Exception|Interrupt))"
+    r"(?:: (.{0,300}))?$"
+)
+_RENDEZVOUS = re.compile(
+    r"RendezvousTimeoutError|DistStoreError|Timed out after \d+ seconds waiting for clients|Connection"
+    r" refused.{0,80}TCPStore"
+    r"|The (?:client|server) socket has (?:timed out|failed)"
+)
+
+
+class _Parser:
+    def __init__(self) -> None:
+        self.notes = Notes()
+        self.timeouts: dict[tuple[int | None, str | None], dict[str, Any]] = {}
+        self.work: dict[int | None, dict[str, int]] = {}
+        self.ranks: dict[int, None] = {}
+        self.classes: dict[str, None] = {}
+        self.exceptions: list[dict[str, Any]] = []
+        self.values: dict[str, Any] = {"nccl": None, "last_error": None, "ib_error": None, "vendor_err": None}
+        self.frames = 0
+        self._after_last_error = False
+        self._caught: int | None = None
+
+    def line(self, line: str) -> None:
+        """Take one line in."""
+        rank = _rank_of(line)
+        if rank is not None and len(self.ranks) < 100_000:
+            self.ranks.setdefault(rank)
+        if self._after_last_error and line.strip():
+            self._last_error(re.sub(r"^\[(?:rank|default)\d+\]: ?", "", line).strip())
+        if caught := _CAUGHT.search(line):
+            self._caught = rank
+        if (caught or self._caught is not None) and (found := _TIMEOUT.search(line)):
+            # The work may stand on the next line.
+            self._timeout(self._caught if rank is None else rank, found)
+            self._caught = None
+        if found := _WORK.search(line):
+            self._work(rank, found, _AT_WORK.search(line))
+        if _FRAME.match(line):
+            self.frames += 1
+            return
+        self._class(line)
+        if found := _NCCL_VERSION.search(line):
+            self.values["nccl"] = found[1].partition("+")[0]
+        if found := _LAST_ERROR.search(line):
+            self._after_last_error = not found[1].strip()
+            if found[1].strip():
+                self._last_error(found[1].strip())
+        if (found := _EXCEPTION.match(line)) and len(self.exceptions) < 100:
+            entry = {"rank": rank, "type": found[1], "text": (found[2] or "").strip()[:300]}
+            if entry not in self.exceptions:
+                self.exceptions.append(entry)
+
+    def _last_error(self, text: str) -> None:
+        self._after_last_error = False
+        self.values["last_error"] = self.values["last_error"] or text[:300]
+        if found := _IB.search(text):
+            self.values["ib_error"], self.values["vendor_err"] = int(found[1]), int(found[2])
+
+    def _class(self, line: str) -> None:
+        if found := _NCCL_ERROR.search(line):
+            self.classes.setdefault(found[1])
+        elif "NCCL error" in line or "NCCL operations have failed" in line:
+            for name, words in _NCCL_WORDS:
+                if words in line:
+                    self.classes.setdefault(name)
+        for name, pattern in _CUDA:
+            if pattern.search(line):
+                self.classes.setdefault(name)
+                break
+        if _RENDEZVOUS.search(line):
+            self.classes.setdefault("rendezvous")
+
+    def _timeout(self, rank: int | None, found: re.Match[str]) -> None:
+        self.classes.setdefault("collective_timeout")
+        key = (rank, found["seq"])
+        if key not in self.timeouts and len(self.timeouts) < 100_000:
+            self.timeouts[key] = {
+                "rank": rank,
+                "seq": None if found["seq"] is None else int(found["seq"]),
+                "op": found["op"],
+                "elements": None if found["numel"] is None else int(found["numel"]),
+                "limit": int(found["limit"]),
+                "ran": None if found["ran"] is None else int(found["ran"]),
+            }
+
+    def _work(self, rank: int | None, found: re.Match[str], at: re.Match[str] | None) -> None:
+        self.work[rank] = {
+            "enqueued": int(found["enqueued"]),
+            "completed": int(found["completed"]),
+            **({} if at is None else {"at": int(at[1])}),
+        }
+
+    def reading(self) -> Reading:
+        """Return what was found."""
+        timeouts = list(self.timeouts.values())
+        for entry in timeouts:
+            entry.update(self.work.get(entry["rank"], {"enqueued": None, "completed": None}))
+        completed = {rank: work["completed"] for rank, work in self.work.items() if rank is not None}
+        behind = [rank for rank, done in completed.items() if done < max(completed.values())]
+        if behind:
+            self.notes.warn(f"ranks {', '.join(map(str, sorted(behind)[:20]))} completed least: look there first")
+        if timeouts:
+            self.notes.warn("every rank that waits prints the timeout, not only the one that hangs")
+        classes = list(self.classes)
+        # A general word says nothing where a special one is there.
+        if len(classes) > 1 and "cuda_error" in classes:
+            classes.remove("cuda_error")
+        if not classes and not self.exceptions:
+            self.notes.warn("no failure that is known")
+        return self.notes.reading(
+            {
+                "class": classes[0] if classes else "unknown",
+                "classes": classes,
+                **self.values,
+                "ranks": sorted(self.ranks),
+                "timeouts": timeouts,
+                "exceptions": self.exceptions,
+                "frames": self.frames,
+            }
+        )
+
+
+def _rank_of(line: str) -> int | None:
+    found = _RANK.search(line)
+    return None if found is None else int(next(group for group in found.groups() if group is not None))
+
+
+def parse(text: str) -> Reading:
+    """Return how a job failed.
+
+    ``class`` is the first of ``classes`` (an NCCL result such as ``ncclRemoteError``, ``collective_timeout``,
+    ``ecc_uncorrectable`` and others, or ``unknown``); ``timeouts`` has an entry a rank and sequence number, with the
+    last work it enqueued and completed; ``last_error`` is NCCL's own reason; ``frames`` counts the C++ frames.
+    """
+    parser = _Parser()
+    for line in plain_lines(text):
+        parser.line(line)
+    return parser.reading()
+
+
+def likely(text: str) -> float:
+    """Say how sure one can be that a text tells how a PyTorch job failed."""
+    if re.search(r"ProcessGroupNCCL\.(?:cpp|hpp)|DistBackendError|Watchdog caught collective", text):
+        return 0.95
+    if re.search(r"c10::Error|c10d::|torch\.distributed\.\w*Error|torch\.cuda\.OutOfMemoryError", text):
+        return 0.92
+    return 0.6 if re.search(r"cudaError[A-Z]\w+|RuntimeError: (?:CUDA|NCCL) ", text) else 0.0
+
+
+FORMATS = [
+    Format(
+        name="torch-log",
+        title="how a PyTorch job failed: watchdog timeouts, NCCL and CUDA errors",
+        argv=(),
+        units={"limit": "ms", "ran": "ms"},
+        likely=likely,
+        parse=parse,
+    )
+]

@@ -1,0 +1,89 @@
+"""Limits of a process: ``ulimit -a`` of a shell, and ``/proc/PID/limits``."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from fabtui.importers.lines import plain_lines, whole
+from fabtui_node.parsers.base import Format, Notes, Reading
+
+_SHELL = re.compile(
+    r"^(?P<name>[a-zA-Z][\w ()-]{1,40}?)\s+\((?:(?P<unit>[\w -]{1,20}), )?-(?P<flag>[a-zA-Z])\)\s+(?P<value>\S{1,20})$"
+)
+_DASH = re.compile(
+    r"^(?P<name>[a-z]{2,12})\((?P<unit>blocks|kbytes|seconds)\)\s+(?P<value>\S{1,20})$"
+    r"|^(?P<bare>nofiles|process|locks|rtprio)\s+(?P<number>\S{1,20})$"
+)
+_PROC = re.compile(
+    r"^Max (?P<name>[a-z ]{3,30}?)\s{2,}(?P<soft>unlimited|\d{1,20})\s+(?P<hard>unlimited|\d{1,20})"
+    r"\s*(?P<unit>\w{1,12})?\s*$"
+)
+#: What one unit is in bytes, where it is a size.
+_BYTES = {"kbytes": 1024, "bytes": 1, "512 bytes": 512}
+_NAMES = {"locked memory": "max locked memory", "nofiles": "open files", "memory": "virtual memory"}
+#: Less locked memory than this is a default, with which RDMA cannot register its buffers.
+_MEMLOCK = 1 << 30
+_NOFILE = 4096
+
+
+def _limit(value: str, unit: str | None) -> Any:
+    """Return a limit: a number (bytes for sizes), the word unlimited, or None for what is neither."""
+    if value in ("unlimited", "infinity"):
+        return "unlimited"
+    number = whole(value)
+    return None if number is None else number * _BYTES.get(unit or "", 1)
+
+
+def _found(line: str) -> tuple[str, dict[str, Any]] | None:
+    if shell := _SHELL.match(line):
+        told = shell["unit"]
+        unit = "bytes" if told in _BYTES else told
+        return shell["name"].strip(), {"soft": _limit(shell["value"], told), "hard": None, "unit": unit}
+    if proc := _PROC.match(line):
+        soft, hard = _limit(proc["soft"], proc["unit"]), _limit(proc["hard"], proc["unit"])
+        name = proc["name"].strip()
+        return _NAMES.get(name, name), {"soft": soft, "hard": hard, "unit": proc["unit"]}
+    if dash := _DASH.match(line):
+        name, value = dash["name"] or dash["bare"], dash["value"] or dash["number"]
+        unit = "bytes" if dash["unit"] in _BYTES else dash["unit"]
+        return _NAMES.get(name, name), {"soft": _limit(value, dash["unit"]), "hard": None, "unit": unit}
+    return None
+
+
+def parse(text: str) -> Reading:
+    """Return ``limits``: ``name``, ``soft`` and ``hard`` (None where not told), ``unit``; sizes are in bytes."""
+    notes = Notes()
+    limits: dict[str, dict[str, Any]] = {}
+    for line in plain_lines(text):
+        bare = line.strip()
+        if (found := _found(bare)) is not None:
+            limits.setdefault(found[0], {"name": found[0], **found[1]})
+        elif bare and not bare.startswith(("#", "$", "Limit ")):
+            notes.puzzled(line)
+    memlock = limits.get("max locked memory", {}).get("soft")
+    if isinstance(memlock, int) and memlock < _MEMLOCK:
+        notes.warn(f"locked memory is limited to {memlock // 1024} kB: RDMA cannot register its buffers (ulimit -l)")
+    files = limits.get("open files", {}).get("soft")
+    if isinstance(files, int) and files < _NOFILE:
+        notes.warn(f"only {files} files can be open at once (ulimit -n)")
+    if not limits:
+        notes.warn("no limit")
+    return notes.reading({"limits": list(limits.values())})
+
+
+def likely(text: str) -> float:
+    """Say how sure one can be that a text tells the limits of a process."""
+    if re.search(r"^Limit +Soft Limit +Hard Limit +Units", text, re.MULTILINE):
+        return 0.97
+    shell = re.search(
+        r"^(?:max locked memory|open files|core file size|stack size) +\([^)\n]{2,30}-[a-z]\) +\S+$", text, re.M
+    )
+    if shell:
+        return 0.95
+    return 0.8 if re.search(r"^nofiles +\S+$", text, re.M) and re.search(r"^stack\(kbytes\) +\S+$", text, re.M) else 0.0
+
+
+FORMATS = [
+    Format("ulimit", "limits of a process: ulimit -a, /proc/PID/limits", (), {}, likely, parse),
+]

@@ -1,0 +1,127 @@
+"""What was made of one text: its kind, its values with their units, and what was not understood."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from fabtui.errors import InputError
+from fabtui.importers.catalogue import UNKNOWN, called, formats, recognise
+from fabtui.importers.sources import Source
+from fabtui.sanitize import clean
+from fabtui_node.parsers.base import Format
+
+#: How much of a text that nobody knows is kept.
+MOST_RAW = 256 * 1024
+
+
+class Result(NamedTuple):
+    """What was made of a text.
+
+    Attributes:
+        source: The text and where it is from.
+        kind: The name of its format, or ``unknown``.
+        title: What that is.
+        values: What was understood; empty where the kind is unknown.
+        units: The unit of each value in ``values`` that has one, by its name.
+        warnings: What the text complains of, and what makes it doubtful.
+        unknown: Lines that were not understood.
+        others: What else it may be, the likeliest first.
+    """
+
+    source: Source
+    kind: str
+    title: str
+    values: dict[str, Any]
+    units: dict[str, str]
+    warnings: list[str]
+    unknown: list[str]
+    others: list[str]
+
+    @property
+    def known(self) -> bool:
+        """Whether the kind is known."""
+        return self.kind != UNKNOWN
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON object; the text itself is in it where its kind is unknown."""
+        found: dict[str, Any] = {
+            "file": clean(self.source.name),
+            "kind": self.kind,
+            "title": self.title,
+            "values": self.values,
+            "units": self.units,
+            "warnings": self.warnings,
+            "unknown": self.unknown,
+        }
+        if not self.known:
+            found["maybe"] = self.others
+            found["raw"] = self.source.text[:MOST_RAW]
+        return _cleaned(found)  # type: ignore[no-any-return]
+
+
+def read(source: Source, kind: str | None = None) -> Result:
+    """Return what a text says.
+
+    Args:
+        source: The text.
+        kind: The name of its format; None: the likeliest.
+
+    Raises:
+        InputError: There is no format of that name.
+    """
+    others: list[str] = []
+    if kind is not None:
+        form: Format | None = chosen(kind)
+    else:
+        guess = recognise(source.text)
+        form, others = guess.format, guess.others
+    cut = [source.cut] if source.cut else []
+    json = source.text.lstrip()[:1] in ("{", "[") and source.text.endswith(("}", "]"))
+    if source.text.strip() and not json and not source.text.endswith(("\n", "\r")):
+        cut.append("the text does not end in a line end: its last line may be cut off")
+    if form is None:
+        why = "nothing in it" if not source.text.strip() else "not an output that is known"
+        if others:
+            why = f"may be {' or '.join(others[:4])}; say which with --as"
+        return Result(source, UNKNOWN, "not recognised", {}, {}, [*cut, why], [], others)
+    reading = form.parse(source.text)
+    names = _names(reading.values)
+    units = {name: unit for name, unit in form.units.items() if name in names}
+    return Result(
+        source, form.name, form.title, reading.values, units, [*cut, *reading.warnings], reading.unknown, others
+    )
+
+
+def chosen(kind: str) -> Format:
+    """Return the format of a name.
+
+    Raises:
+        InputError: There is none; the names are in the message.
+    """
+    form = called(kind)
+    if form is None:
+        raise InputError(f"--as: there is no kind {kind!r}; there are {', '.join(sorted(formats(), key=str.lower))}")
+    return form
+
+
+def _names(value: Any, depth: int = 0) -> set[str]:
+    """Return the names in a value, at whatever depth."""
+    if depth > 40:
+        return set()
+    if isinstance(value, dict):
+        found = {str(name) for name in value}
+        return found.union(*(_names(item, depth + 1) for item in value.values()))
+    if isinstance(value, (list, tuple)):
+        # Rows of a list are alike; the first ones tell.
+        return set().union(*(_names(item, depth + 1) for item in value[:50]))
+    return set()
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {clean(str(name)): _cleaned(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_cleaned(item) for item in value]
+    return value

@@ -1,0 +1,173 @@
+"""Texts from files, folders, packed files and standard input."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from fabtui.errors import InputError
+from fabtui.importers.formats.pairwise_launches import FILE
+
+#: What is read of one file; a packed one may not grow beyond it either.
+MOST_BYTES = 64 * 1024 * 1024
+#: How many files of a folder are read.
+MOST_FILES = 4096
+_CHUNK = 1 << 18
+_GZIP = b"\x1f\x8b"
+
+
+class Source(NamedTuple):
+    """A text and where it is from.
+
+    Attributes:
+        name: What users call it: a path, or ``-``.
+        text: What it holds, bytes that are not UTF-8 shown as U+FFFD.
+        cut: Why not all of it is there, or None.
+    """
+
+    name: str
+    text: str
+    cut: str | None = None
+
+
+def sources(names: Sequence[str]) -> Iterator[Source]:
+    """Yield the text of each file; a folder gives its files, and a set of ``p2p-test-S-R-JOB.out`` is one text.
+
+    Raises:
+        InputError: A file cannot be read, or a folder has none.
+    """
+    paths: list[Path | None] = []
+    stdin = False
+    for name in names:
+        if name == "-":
+            if stdin:
+                raise InputError("standard input (-) can be read only once")
+            stdin = True
+            paths.append(None)
+            continue
+        path = Path(name).expanduser()
+        paths += list(_files_in(path)) if _is_folder(path) else [path]
+    runs: dict[Path, list[Path]] = {}
+    for found in paths:
+        if found is not None and FILE.fullmatch(found.name):
+            runs.setdefault(found.parent, []).append(found)
+    for found in paths:
+        if found is None:
+            yield Source("-", *_decoded(*_limited(sys.stdin.buffer)))
+        elif found.parent in runs:
+            if FILE.fullmatch(found.name):
+                together = runs.pop(found.parent)
+                yield _joined(together, str(found if len(together) == 1 else found.parent))
+            else:
+                yield _read(found)
+        elif not FILE.fullmatch(found.name):
+            yield _read(found)
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder and the folders in it, by name, without hidden ones and without following links."""
+    found: list[Path] = []
+    try:
+        for root, folders, names in os.walk(folder, onerror=_raise):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            for name in sorted(names):
+                path = Path(root, name)
+                if not name.startswith(".") and path.is_file():
+                    found.append(path)
+            if len(found) > MOST_FILES:
+                raise InputError(f"{folder}: more than {MOST_FILES} files; name those that are wanted")
+    except OSError as error:
+        raise InputError(f"cannot read {folder}: {error.strerror}") from None
+    if not found:
+        raise InputError(f"{folder}: no file in it")
+    yield from found
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        # Whatever is wrong with the name is told when it is opened.
+        return False
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _read(path: Path) -> Source:
+    try:
+        mode = path.stat().st_mode
+        # A pipe made by the shell, <(ssh n060 ibstat), is as good as a file.
+        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
+            raise InputError(f"{path}: not a file")
+        with path.open("rb") as file:
+            return Source(str(path), *_decoded(*_limited(file)))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"cannot read {path}: {reason}") from None
+
+
+def _joined(paths: list[Path], name: str) -> Source:
+    """Return several files as one text, each with its name before it; ``.err`` files lie beside them."""
+    every = sorted({*paths, *(beside for path in paths if (beside := path.with_suffix(".err")).is_file())})
+    pieces = []
+    cut = None
+    for path in every:
+        source = _read(path)
+        cut = cut or source.cut
+        pieces.append(f"==> {path.name} <==\n{source.text}\n")
+    return Source(name, "".join(pieces), cut)
+
+
+def _limited(file: BinaryIO) -> tuple[bytes, str | None]:
+    """Return the bytes of a file, unpacked where it is packed, and why not all of them."""
+    first = file.read(2)
+    if first == _GZIP:
+        return _unpacked(file, first)
+    pieces = [first]
+    total = len(first)
+    while total <= MOST_BYTES and (data := file.read(_CHUNK)):
+        pieces.append(data)
+        total += len(data)
+    return _within(b"".join(pieces))
+
+
+def _unpacked(file: BinaryIO, first: bytes) -> tuple[bytes, str | None]:
+    pieces: list[bytes] = []
+    total = 0
+    unpacker = zlib.decompressobj(31)
+    data = first + file.read(_CHUNK)
+    try:
+        while data and total <= MOST_BYTES:
+            piece = unpacker.decompress(data, _CHUNK)
+            pieces.append(piece)
+            total += len(piece)
+            data = unpacker.unconsumed_tail
+            if unpacker.eof:
+                # Packed files may stand one behind the other.
+                data = unpacker.unused_data
+                unpacker = zlib.decompressobj(31)
+                if data and not data.startswith(_GZIP):
+                    break
+            data = data or file.read(_CHUNK)
+    except zlib.error:
+        return b"".join(pieces)[:MOST_BYTES], "the packed file is damaged"
+    return _within(b"".join(pieces))
+
+
+def _within(data: bytes) -> tuple[bytes, str | None]:
+    if len(data) > MOST_BYTES:
+        return data[:MOST_BYTES], f"only the first {MOST_BYTES >> 20} MiB were read"
+    return data, None
+
+
+def _decoded(data: bytes, cut: str | None) -> tuple[str, str | None]:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "replace"), cut
+    return data.decode("utf-8", "replace").removeprefix("\ufeff"), cut

@@ -1,0 +1,1 @@
+"""From parsed output to a model."""

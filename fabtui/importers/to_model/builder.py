@@ -1,0 +1,108 @@
+"""A model in the making: what was read from files, as the events that a session would have had."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from fabtui import __version__
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import FORMAT, Kind, NodeState, event
+from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.sanitize import one_line
+
+_UNFIT = re.compile(r"[^\w.-]+")
+
+
+def node_name(text: str) -> str:
+    """Return a name fit for a node: of a file's name or a host's, without what no node's name has."""
+    return _UNFIT.sub("-", one_line(text)).strip("-.")[:80] or "file"
+
+
+class Draft:
+    """Nodes, endpoints and measurements as they are found; several files may go into one."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, None] = {}
+        self.endpoints: dict[tuple[str, int], dict[str, Any]] = {}
+        self.measurements: list[Measurement] = []
+        self.untested: list[list[str]] = []
+        #: The arms of a comparison, the first one first; what belongs to it has no arm in its measurement.
+        self.arms: list[str] = []
+        self.probes: dict[str, None] = {}
+        #: What is known of a node besides, by its name; the model finds rails in it.
+        self.inventories: dict[str, dict[str, Any]] = {}
+        self._taken: dict[str, None] = {}
+        self._seated: set[str] = set()
+
+    def unique(self, text: str) -> str:
+        """Return a node's name made of a file's name, one that no other file has."""
+        name = base = node_name(text)
+        number = 1
+        while name in self._taken or name in self.nodes:
+            number += 1
+            name = f"{base}-{number}"
+        self._taken.setdefault(name)
+        return name
+
+    def node(self, name: str) -> str:
+        """Make sure that a node is there; returns its name."""
+        self.nodes.setdefault(name)
+        return name
+
+    def endpoint(self, node: str, index: int, **fields: Any) -> str:
+        """Make sure that an endpoint is there; returns its name. Fields are those of `Endpoint`."""
+        self.node(node)
+        self._seated.add(node)
+        kept = self.endpoints.setdefault((node, index), {})
+        if kept.get("kind") == "none":
+            # It stood for a node that has endpoints after all.
+            kept.clear()
+        kept.update({name: value for name, value in fields.items() if value is not None})
+        return str(Endpoint(0, node, index, kind=kept.get("kind", "gpu")))
+
+    def nowhere(self, node: str) -> str:
+        """Make sure that a node has at least the one row of a node without endpoints; returns the node's name."""
+        if node not in self._seated:
+            self.node(node)
+            self._seated.add(node)
+            self.endpoints[node, 0] = {"kind": "none"}
+        return node
+
+    def measured(self, probe: str, layer: Layer, src: str, dst: str, **fields: Any) -> None:
+        """Keep a measurement; without a verdict it is ok."""
+        self.probes.setdefault(probe)
+        fields.setdefault("verdict", Verdict.OK)
+        self.measurements.append(Measurement(layer=layer, src=src, dst=dst, **fields))
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the events of a session that found just this."""
+        # A node that got endpoints after all needs no row that stands for none.
+        real = {node for (node, _), fields in self.endpoints.items() if fields.get("kind") != "none"}
+        places = {name: number for number, name in enumerate(self.nodes)}
+        keys = sorted(
+            (key for key, fields in self.endpoints.items() if fields.get("kind") != "none" or key[0] not in real),
+            key=lambda key: (places[key[0]], key[1]),
+        )
+        endpoints = [
+            {"number": number, "node": node, "index": index, **self.endpoints[node, index]}
+            for number, (node, index) in enumerate(keys)
+        ]
+        found = [
+            event(
+                Kind.START,
+                format=FORMAT,
+                version=__version__,
+                nodes=list(self.nodes),
+                lab=None,
+                faults=[],
+                options={"probes": list(self.probes) or ["read"]},
+            ),
+            *(event(Kind.NODE, node=name, state=str(NodeState.READY), text="read from a file") for name in self.nodes),
+            *(event(Kind.INVENTORY, node=name, value=value) for name, value in self.inventories.items()),
+            event(Kind.ENDPOINTS, endpoints=endpoints, notes={}),
+            event(Kind.PLAN, slow_below=0.7, arms=self.arms, untested=self.untested),
+            event(Kind.MEASURED, measurements=[m.to_json() for m in self.measurements]),
+            event(Kind.PHASE, name="done", total=0),
+        ]
+        return [{"seq": number, "time": 0.0, **entry} for number, entry in enumerate(found)]

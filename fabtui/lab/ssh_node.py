@@ -1,0 +1,191 @@
+"""One node of a lab: an SSH server on an address of its own, and the faults it was given."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import Mapping, Sequence
+
+import asyncssh
+
+from fabtui.lab.faults import NodeFault
+from fabtui.lab.ssh_files import Place
+from fabtui.lab.ssh_process import CommandSession
+from fabtui_node.runtime import reap
+
+# In the environment of all that runs on a node of a lab, with a value that no other lab has.
+MARK = "FABTUI_LAB_MARK"
+
+KILL_BOUND = 5.0
+
+
+def address_of(number: int) -> str:
+    """Return the loopback address of the node with a number from 0: 127.0.60.10 and up."""
+    high, low = divmod(number + 10, 256)
+    return f"127.0.{60 + high}.{low}"
+
+
+def node_environment(
+    base: Mapping[str, str], name: str, address: str, endpoints: int, gpus: Sequence[str], python: str, mark: str
+) -> dict[str, str]:
+    """Return the environment of the commands on a node.
+
+    Args:
+        base: The environment of the lab's server; what SSH and the server itself put there is left out.
+        name: The node's name.
+        address: Its address.
+        endpoints: The number of its endpoints.
+        gpus: Its share of the GPUs, none for CPU ranks.
+        python: The interpreter for the rank host.
+        mark: Tells the processes of this node from all others of the machine.
+    """
+    kept = {key: value for key, value in base.items() if not key.startswith(("SSH_", "FABTUI_LAB_"))}
+    own = {
+        "FABTUI_LAB_NODE": name,
+        "FABTUI_LAB_ENDPOINTS": str(endpoints),
+        "FABTUI_LAB_ADDRESS": address,
+        "FABTUI_LAB_PYTHON": python,
+        MARK: mark,
+        # Empty, not unset: a node with CPU ranks has no GPUs, whatever the machine has.
+        "CUDA_VISIBLE_DEVICES": ",".join(gpus),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+    if gpus:
+        # Makes NCCL believe that nodes are different hosts.
+        own["NCCL_HOSTID"] = f"fabtui-lab-{name}"
+    return {**kept, **own}
+
+
+class _Server(asyncssh.SSHServer):
+    def __init__(self, node: LabNode) -> None:
+        self._node = node
+        self._connection: asyncssh.SSHServerConnection | None = None
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._connection = conn
+        self._node.connections.add(conn)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._connection is not None:
+            self._node.connections.discard(self._connection)
+
+    def session_requested(self) -> asyncssh.SSHServerSession[bytes]:
+        return CommandSession(self._node)
+
+
+class LabNode:
+    """A node: its listening socket, its connections and its commands.
+
+    Args:
+        name: Its name.
+        number: Its number, which gives its address.
+        environment: What its commands get, see ``node_environment``.
+        fault: Its fault, or None.
+    """
+
+    def __init__(self, name: str, number: int, environment: Mapping[str, str], fault: NodeFault | None) -> None:
+        self.name = name
+        self.environment = environment
+        home = environment.get("HOME", "/")
+        self.home = home if os.path.isdir(home) else "/"
+        self.connections: set[asyncssh.SSHServerConnection] = set()
+        self.pids: set[int] = set()
+        self._fault = fault
+        self._key = asyncssh.generate_private_key("ssh-ed25519")
+        self._listener: asyncssh.SSHAcceptor | asyncio.Server | None = None
+        self._dying: asyncio.Task[None] | None = None
+        self.address = address_of(number)
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._socket.bind((self.address, 0))
+
+    @property
+    def place(self) -> Place:
+        """Where it listens, and its host key."""
+        public = self._key.export_public_key().decode("ascii").strip()
+        return Place(self.name, self.address, self._socket.getsockname()[1], public)
+
+    async def listen(self, client: asyncssh.SSHAuthorizedKeys) -> None:
+        """Take connections; a node that is down has its port, but nobody listens there."""
+        if self._fault is not None and self._fault.kind == "down":
+            return
+        if self._fault is not None and self._fault.kind == "hang":
+            self._listener = await asyncio.start_server(self._say_nothing, sock=self._socket)
+            return
+        self._listener = await asyncssh.listen(
+            sock=self._socket,
+            server_factory=lambda: _Server(self),
+            server_host_keys=[self._key],
+            authorized_client_keys=client,
+            password_auth=False,
+            kbdint_auth=False,
+            gss_host=None,
+            encoding=None,
+            line_editor=False,
+            allow_pty=False,
+            agent_forwarding=False,
+            config=None,
+        )
+
+    async def _say_nothing(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await reader.read(4096):
+                pass
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+    def started(self, pid: int) -> None:
+        """Take note of a command's process; the first one starts the clock of a ``dead-after``."""
+        self.pids.add(pid)
+        if self._dying is None and self._fault is not None and self._fault.after is not None:
+            self._dying = asyncio.get_running_loop().create_task(self._die(self._fault.after))
+
+    def ended(self, pid: int) -> None:
+        """Take note that a command's process has ended."""
+        self.pids.discard(pid)
+
+    async def _die(self, after: float) -> None:
+        await asyncio.sleep(after)
+        self.close()
+        for connection in list(self.connections):
+            connection.abort()
+        await asyncio.to_thread(kill_marked, self.environment[MARK], frozenset(self.pids))
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+
+def kill_marked(mark: str, pids: frozenset[int], bound: float = KILL_BOUND) -> None:
+    """SIGKILL the processes below this one that belong to a node, until none is left or the time is over; blocks.
+
+    Args:
+        mark: The node's mark: finds what has lost its parents.
+        pids: The processes of its commands: what is below them is the node's, marked or not.
+        bound: Seconds after which survivors are left.
+    """
+    wanted = f"{MARK}={mark}".encode()
+    until = time.monotonic() + bound
+    while True:
+        table = reap.process_table()
+        below = reap.descendants([os.getpid()], table)
+        roots = {pid for pid in below if pid in pids or wanted in _environment(pid)}
+        doomed = (roots | reap.descendants(roots, table)) & below
+        if not doomed or time.monotonic() > until:
+            return
+        reap.send(doomed, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return []

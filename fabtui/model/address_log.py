@@ -1,0 +1,115 @@
+"""What was measured between addresses: several values a node pair, each kept; and the rail of each address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from fabtui.model.endpoints import PairClass
+from fabtui.model.facts.node_view import dicts
+from fabtui.model.measurement import SEVERITY, Layer, Measurement
+from fabtui.model.measurement_store import NONE, Ledger
+
+NodePair = tuple[str, str]
+AddressPair = tuple[str, str]
+
+_RANK = {verdict: rank for rank, verdict in enumerate(SEVERITY)}
+#: Layers in which a larger value is the worse one.
+_MORE_IS_WORSE = frozenset({Layer.PING, Layer.UDP, Layer.TCP, Layer.IB_READ_LAT})
+
+
+class Seat(NamedTuple):
+    """Where an address or RDMA port is: its rail (None: unknown) and the interface that has it (or "")."""
+
+    rail: int | None
+    nic: str
+
+
+class AddressLog:
+    """Measurements by layer, ordered node pair and ordered address pair, all attempts of each."""
+
+    def __init__(self) -> None:
+        #: Grows with each measurement.
+        self.version = 0
+        #: The row of the latest attempt at each.
+        self._found: dict[Layer, dict[NodePair, dict[AddressPair, int]]] = {}
+        #: Each pair of addresses once: all layers have the same ones.
+        self._pairs: dict[AddressPair, AddressPair] = {}
+        self._kept = Ledger()
+        self._seats: dict[tuple[str, str], Seat] = {}
+
+    def place(self, node: str, inventory: Any) -> None:
+        """Learn where the addresses of a node are, from its inventory."""
+        inventory = inventory if isinstance(inventory, dict) else {}
+        for listed in ("data_addresses", "down_addresses"):
+            for entry in dicts(inventory.get(listed)):
+                self._seats[node, str(entry.get("address"))] = _seat(entry.get("rail"), entry.get("nic"))
+        for number, port in enumerate(dicts(inventory.get("ib"))):
+            self._seats[node, f"{port.get('ca')}:{port.get('port')}"] = _seat(number, port.get("netdev"))
+
+    def seat(self, node: str, address: str | None) -> Seat:
+        """Return where an address of a node is."""
+        return self._seats.get((node, address or ""), Seat(None, ""))
+
+    def kind(self, measurement: Measurement) -> PairClass:
+        """Return the class of a pair of addresses: by their rails, where both are known."""
+        here = self.seat(measurement.src, measurement.src_addr).rail
+        there = self.seat(measurement.dst, measurement.dst_addr).rail
+        if here is None or there is None:
+            return PairClass.NODE_PAIR
+        return PairClass.SAME_RAIL if here == there else PairClass.CROSS_RAIL
+
+    @property
+    def layers(self) -> Iterable[Layer]:
+        """The layers in which something was measured."""
+        return self._found.keys()
+
+    def take(self, measurement: Measurement) -> Measurement | None:
+        """Keep a measurement; return the one before it, or None."""
+        pairs = self._found.setdefault(measurement.layer, {}).setdefault((measurement.src, measurement.dst), {})
+        key = (measurement.src_addr or "", measurement.dst_addr or "")
+        before = pairs.get(key, NONE)
+        pairs[self._pairs.setdefault(key, key)] = self._kept.add(measurement, before)
+        self.version += 1
+        return None if before == NONE else self._kept.get(before)
+
+    def attempts(self, layer: Layer, src: str, dst: str) -> list[Measurement]:
+        """Return all measurements of an ordered node pair in a layer, oldest first."""
+        kept, pairs = self._kept, self._found.get(layer, {}).get((src, dst), {})
+        found = [kept.get(row) for last in pairs.values() for row in reversed(kept.attempts(last))]
+        return sorted(found, key=lambda m: m.time)
+
+    def latest(self, layer: Layer, src: str, dst: str) -> list[Measurement]:
+        """Return the latest measurement of each address pair of an ordered node pair in a layer."""
+        return [self._kept.get(row) for row in self._found.get(layer, {}).get((src, dst), {}).values()]
+
+    def last(self, layer: Layer, src: str, dst: str, src_addr: str, dst_addr: str) -> Measurement | None:
+        """Return the latest measurement of one address pair in a layer, or None."""
+        row = self._found.get(layer, {}).get((src, dst), {}).get((src_addr, dst_addr), NONE)
+        return None if row == NONE else self._kept.get(row)
+
+    def pairs(self, layer: Layer) -> Iterator[Measurement]:
+        """Yield the latest measurement of each address pair of a layer."""
+        for pair in self._found.get(layer, {}).values():
+            for row in pair.values():
+                yield self._kept.get(row)
+
+    def node_pairs(self, layer: Layer) -> list[NodePair]:
+        """Return the ordered node pairs that have a measurement in a layer."""
+        return list(self._found.get(layer, ()))
+
+    def everything(self) -> Iterator[Measurement]:
+        """Yield the latest measurement of each address pair of all layers."""
+        for layer in self._found:
+            yield from self.pairs(layer)
+
+
+def badness(measurement: Measurement) -> tuple[int, float]:
+    """Return what sorts several measurements of a node pair from best to worst."""
+    value = measurement.value or 0.0
+    return _RANK[measurement.verdict], value if measurement.layer in _MORE_IS_WORSE else -value
+
+
+def _seat(rail: Any, nic: Any) -> Seat:
+    whole = isinstance(rail, int) and not isinstance(rail, bool)
+    return Seat(rail if whole else None, nic if isinstance(nic, str) else "")

@@ -1,0 +1,276 @@
+"""What counters moved by, and when: differences between two looks, and a bounded memory of them for each node.
+
+Deltas are a JSON object in the shape of the probe's value, without the zeros::
+
+    {"hca": {"mlx5_0/1": {name: int}}, "net": {"eth0": {name: int}}, "nvlink": {"0": {"3": {name: int}}},
+     "errors": [[...path]], "reset": [[...path]], "full": [[...path]]}
+
+A path is ``["hca", "mlx5_0/1", "symbol_error"]`` or ``["nvlink", "0", "3", "crc"]``. ``errors`` names those of the
+differences that tell of trouble; ``reset`` those counters that went down, or by far too much up, of which no difference
+is known; ``full`` those that came to their limit, beyond which they do not count. A part that would be empty is left
+out.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from fabtui.model.measurement import Layer, Measurement
+from fabtui_node.probes.rdma.port_counters import LIMITS
+
+Path = tuple[str, ...]
+Deltas = dict[str, Any]
+
+#: Intervals that are kept of each node; the oldest go.
+MOST_INTERVALS = 1000
+#: Tests that took longer than this are remembered with their beginning, which lies intervals back.
+LONG = 1.0
+_MOST_LONG = 10_000
+#: Levels of names below each part of a value.
+_PARTS = {"hca": 2, "net": 2, "nvlink": 3}
+_MOST_COUNTERS = 20_000
+_NAME = re.compile(r"[A-Za-z0-9_.:@/-]{1,64}", re.ASCII)
+#: No counter moves by so much between two looks: it is not the same counter any more.
+_IMPLAUSIBLE = 1 << 60
+#: InfiniBand counts data in words of four octets.
+_WORDS = frozenset({"port_xmit_data", "port_rcv_data"})
+
+#: Words in the name of a counter that tells of trouble.
+_TROUBLE = re.compile(
+    "err(or)?s?|drop(s|ped)?|discards?|retrans(mits)?|retr(y|ies)|timeouts?|naks?|overruns?|missed|i?crcs?|replays?"
+    "|recovery|downed|integrity|violation|bad|invalid|oos|exceeded|unresponsive|impaired"
+)
+#: What names do not tell by themselves.
+_ERRORS = frozenset(
+    {
+        "symbol_error",
+        "link_downed",
+        "out_of_sequence",
+        "out_of_buffer",
+        "duplicate_request",
+        "roce_slow_restart",
+        "carrier_changes",
+    }
+)
+#: Work that is still posted when a connection is closed ends in these: every test does that.
+_USUAL = frozenset({"req_cqe_error", "req_cqe_flush_error", "resp_cqe_error", "resp_cqe_flush_error"})
+
+
+@lru_cache(maxsize=4096)
+def is_error(name: str) -> bool:
+    """Return whether a counter of this name tells of trouble, and not of traffic."""
+    lower = re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    if lower in _USUAL:
+        return False
+    return lower in _ERRORS or any(_TROUBLE.fullmatch(word) for word in re.split("[^a-z]+", lower))
+
+
+def flatten(value: dict[str, Any]) -> dict[Path, int]:
+    """Return the counts of a probe's value, or of deltas, by path; whatever is not a count is passed over."""
+    found: dict[Path, int] = {}
+    for part, depth in _PARTS.items():
+        for path, count in _leaves(value.get(part), (part,), depth):
+            if len(found) >= _MOST_COUNTERS:
+                return found
+            found[path] = count
+    return found
+
+
+def counts_anything(value: dict[str, Any]) -> bool:
+    """Return whether a probe's value has any count."""
+    return any(True for part, depth in _PARTS.items() for _ in _leaves(value.get(part), (part,), depth))
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _leaves(value: Any, path: Path, depth: int) -> Iterator[tuple[Path, int]]:
+    if depth == 0:
+        if _is_count(value):
+            yield path, value
+    elif isinstance(value, dict):
+        for name, below in value.items():
+            if isinstance(name, str) and _NAME.fullmatch(name):
+                yield from _leaves(below, (*path, name), depth - 1)
+
+
+def _built(counts: dict[Path, int], errors: Iterable[Path], reset: Iterable[Path], full: Iterable[Path] = ()) -> Deltas:
+    deltas: Deltas = {}
+    for path, count in counts.items():
+        here = deltas
+        for name in path[:-1]:
+            here = here.setdefault(name, {})
+        here[path[-1]] = count
+    for key, paths in (("errors", errors), ("reset", reset), ("full", full)):
+        listed = sorted(paths)
+        if listed:
+            deltas[key] = [list(path) for path in listed]
+    return deltas
+
+
+def deltas(before: dict[str, Any], after: dict[str, Any]) -> Deltas:
+    """Return what moved between two values of the probe ``counters``; {} when nothing did.
+
+    Data of InfiniBand ports is in bytes. A counter that is in one of the two values only is left out: nothing is known
+    of it.
+    """
+    counts: dict[Path, int] = {}
+    reset: list[Path] = []
+    full: list[Path] = []
+    for part, depth in _PARTS.items():
+        for path, was, now in _unlike(before.get(part), after.get(part), (part,), depth):
+            moved = now - was
+            if len(counts) + len(reset) >= _MOST_COUNTERS:
+                break
+            if not 0 < moved < _IMPLAUSIBLE:
+                reset.append(path)
+            else:
+                counts[path] = moved * 4 if path[0] == "hca" and path[-1] in _WORDS else moved
+                if path[0] == "hca" and now == LIMITS.get(path[-1]):
+                    full.append(path)
+    return _built(counts, [path for path in counts if is_error(path[-1])], reset, full)
+
+
+def _unlike(old: Any, new: Any, path: Path, depth: int) -> Iterator[tuple[Path, int, int]]:
+    """Yield the counts that both values have and that differ; what is alike, as most is, costs next to nothing."""
+    if old == new:
+        return
+    if depth == 0:
+        if _is_count(old) and _is_count(new):
+            yield path, old, new
+    elif isinstance(old, dict) and isinstance(new, dict):
+        for name, below in new.items():
+            was = old.get(name)
+            if was is not None and was != below and isinstance(name, str) and _NAME.fullmatch(name):
+                yield from _unlike(was, below, (*path, name), depth - 1)
+
+
+def paths_of(value: Any) -> frozenset[Path]:
+    """Return the paths that deltas list under ``errors``, ``reset`` or ``full``; what is not a path is passed over."""
+    listed = value if isinstance(value, list) else []
+    return frozenset(
+        tuple(path)
+        for path in listed[:_MOST_COUNTERS]
+        if isinstance(path, list)
+        and path
+        and len(path) == _PARTS.get(str(path[0]), -1) + 1
+        and all(isinstance(name, str) and _NAME.fullmatch(name) for name in path)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """Which counters moved: much the same from one interval to the next, so that it is kept once."""
+
+    paths: tuple[Path, ...]
+    errors: frozenset[Path]
+    reset: frozenset[Path]
+    full: frozenset[Path]
+
+
+@dataclass(frozen=True, slots=True)
+class _Interval:
+    since: float
+    until: float
+    shape: _Shape
+    counts: array[int]
+
+
+class CounterLog:
+    """The deltas of all nodes over time.
+
+    Args:
+        most: Intervals that are kept of each node.
+    """
+
+    def __init__(self, most: int = MOST_INTERVALS) -> None:
+        self._most = most
+        self._nodes: dict[str, deque[_Interval]] = {}
+        self._shapes: dict[_Shape, _Shape] = {}
+        self._began: dict[tuple[str, str], float] = {}
+        self._long: dict[tuple[str, str, float], float] = {}
+        self._worlds: list[float] = []
+        self._in_world = False
+
+    def take(self, node: str, since: float, until: float, found: Deltas) -> None:
+        """Take the deltas of a node over an interval, in seconds since the epoch."""
+        counts = {path: count for path, count in flatten(found).items() if count < 1 << 63}
+        told = [paths_of(found.get(name)) for name in ("errors", "reset", "full")]
+        shape = _Shape(tuple(counts), *told)
+        if len(self._shapes) > self._most:
+            self._shapes.clear()
+        shape = self._shapes.setdefault(shape, shape)
+        kept = self._nodes.setdefault(node, deque(maxlen=self._most))
+        kept.append(_Interval(since, until, shape, array("q", counts.values())))
+
+    def began(self, pairs: Iterable[tuple[str, str]], time: float) -> None:
+        """Note that tests of pairs have begun."""
+        # Those of the world all begin with it, and what is kept of that is its time.
+        if not self._in_world:
+            self._began.update((pair, time) for pair in pairs)
+
+    def phase(self, name: str, time: float) -> None:
+        """Note that a part of the sweep has begun."""
+        self._began.clear()
+        self._in_world = name == Layer.WORLD
+        if self._in_world:
+            self._worlds.append(time)
+
+    def ended(self, measurement: Measurement) -> None:
+        """Note that the test of a pair has ended; its beginning is kept where it took long."""
+        if measurement.layer is not Layer.P2P:
+            return
+        began = self._began.pop((measurement.src, measurement.dst), None)
+        if began is not None and measurement.time - began > LONG:
+            if len(self._long) >= _MOST_LONG:
+                del self._long[next(iter(self._long))]
+            self._long[measurement.src, measurement.dst, measurement.time] = began
+
+    def between(self, node: str, since: float, until: float) -> Deltas:
+        """Return the deltas of a node, merged over the intervals that overlap a time; {} where nothing is known.
+
+        A moment (``since`` = ``until``) belongs to one interval: an interval holds its end and not its beginning.
+        """
+        counts: dict[Path, int] = {}
+        errors: set[Path] = set()
+        reset: set[Path] = set()
+        full: set[Path] = set()
+        for interval in self._nodes.get(node, ()):
+            if since == until:
+                overlaps = interval.since < until <= interval.until
+            else:
+                overlaps = interval.since < until and since < interval.until
+            if overlaps:
+                for path, count in zip(interval.shape.paths, interval.counts, strict=True):
+                    counts[path] = counts.get(path, 0) + count
+                errors |= interval.shape.errors
+                reset |= interval.shape.reset
+                full |= interval.shape.full
+        return _built(counts, errors, reset, full)
+
+    def of(self, measurement: Measurement) -> dict[str, Deltas]:
+        """Return the deltas of the nodes of a measurement while it was made.
+
+        Counters are those of a whole node: other tests that ran at the same time are in them. Nodes of which none are
+        known are left out.
+        """
+        if measurement.layer not in (Layer.P2P, Layer.WORLD, Layer.LATENCY):
+            return {}
+        since = self._since(measurement)
+        nodes = dict.fromkeys(end.rpartition(":")[0] for end in (measurement.src, measurement.dst))
+        found = {node: self.between(node, since, measurement.time) for node in nodes}
+        return {node: moved for node, moved in found.items() if moved}
+
+    def _since(self, measurement: Measurement) -> float:
+        if measurement.layer is Layer.WORLD:
+            at = bisect_right(self._worlds, measurement.time)
+            return self._worlds[at - 1] if at else measurement.time
+        return self._long.get((measurement.src, measurement.dst, measurement.time), measurement.time)

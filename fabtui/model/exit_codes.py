@@ -1,0 +1,86 @@
+"""What a session comes to, as an exit code."""
+
+from __future__ import annotations
+
+from fabtui.model.measurement import Verdict
+from fabtui.model.session_model import Model
+from fabtui.nodeset import count, fold
+
+ALL_OK = 0
+BAD = 1
+NOT_TESTED = 3
+#: So many endpoints are named that could not be tested for one reason.
+_MOST_ENDS = 8
+
+
+def exit_code(model: Model) -> int:
+    """Return 1 if anything is slow, failed or timed out; else 3 if something wanted could not be tested; else 0."""
+    counts = model.counts()
+    if any(verdict.bad for verdict in counts):
+        return BAD
+    return NOT_TESTED if not_tested(model) else ALL_OK
+
+
+def wants_endpoints(model: Model) -> bool:
+    """Say whether tests of endpoints were wanted: what a node has none for is no loss to looks and to the mesh."""
+    return any(probe in ("p2p", "all_reduce") for probe in model.options.get("probes", ["p2p"]))
+
+
+def untested_reasons(model: Model) -> dict[str, list[tuple[str, str]]]:
+    """Return the ordered pairs that could not be tested by their reason; one that only differs in endpoints is one."""
+    alike: dict[str, dict[tuple[str, str], str]] = {}
+    for pair, why in model.untested.items():
+        end, _, rest = why.partition(": ")
+        # What an endpoint said of itself begins with its name.
+        named = rest and end in pair
+        alike.setdefault(rest if named else why, {})[pair] = end if named else ""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for text, ends in alike.items():
+        names = sorted({end for end in ends.values() if end})
+        shown = ", ".join(names[:_MOST_ENDS]) + (
+            f" and {len(names) - _MOST_ENDS} more" if len(names) > _MOST_ENDS else ""
+        )
+        found[f"{shown}: {text}" if names else text] = list(ends)
+    return found
+
+
+def _too_few(model: Model) -> str:
+    """Say why there was nothing to measure, where that is because all tests take two."""
+    if len(model.nodes) != 1 or any(record.state.gone for record in model.nodes.values()):
+        return ""
+    if wants_endpoints(model):
+        return ": there is one endpoint, and a test takes two" if len(model.endpoints) == 1 else ""
+    return ": there is one node, and pings go from node to node"
+
+
+def not_tested(model: Model) -> list[str]:
+    """Return what was wanted and could not be tested, a line each; empty when all was."""
+    lines: list[str] = []
+    probes = model.options.get("probes", ["p2p"])
+    wants_ends = wants_endpoints(model)
+    alike: dict[str, list[str]] = {}
+    for record in model.nodes.values():
+        said = [f"{probe}: {look['error']}" for probe, look in record.looks.items() if look.keys() == {"error"}]
+        if record.state.gone:
+            # That its looks failed as well follows from that.
+            said = [record.text or str(record.state)]
+        elif record.note and wants_ends:
+            said.insert(0, record.note)
+        for text in said:
+            alike.setdefault(text.replace(f" on {record.name}", ""), []).append(record.name)
+    lines.extend(f"{fold(names)}: {text}" for text, names in alike.items())
+    gone = {record.text for record in model.nodes.values() if record.state.gone}
+    reasons = untested_reasons(model).items()
+    lines.extend(f"{count(len(pairs), 'pair')}: {text}" for text, pairs in reasons if text not in gone)
+    counts = model.counts()
+    if vague := counts.get(Verdict.INCONCLUSIVE, 0):
+        lines.append(f"{vague} measurement{'s' if vague != 1 else ''} inconclusive")
+    if model.phase.name != "done":
+        of = f", after {model.done} of {model.phase.total} tests" if model.phase.total else ""
+        lines.append(f"the session was not finished: it ended in {model.phase.name}{of}")
+    looked = any(look.keys() != {"error"} for record in model.nodes.values() for look in record.looks.values())
+    wants_tests = wants_ends or any(probe in ("ping", "udp") for probe in probes)
+    measured = any(counts.get(verdict) for verdict in Verdict if verdict is not Verdict.SKIPPED)
+    if not measured and (wants_tests or not looked):
+        lines.append(f"nothing was measured{_too_few(model)}")
+    return lines

@@ -1,0 +1,1 @@
+"""Facts about nodes: catalogue, values, comparison within a hardware kind."""

@@ -1,0 +1,54 @@
+"""The facts that a preflight compares: those that are always asked for, and those of users' own probes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from fabtui.model.facts.compare import Compare, Fact
+from fabtui.model.facts.gpu import GPU_FACTS
+from fabtui.model.facts.gpustatefacts import GPU_STATE_FACTS
+from fabtui.model.facts.network import NETWORK_FACTS
+from fabtui.model.facts.node_view import Looked, Value, field, number, text, yes
+from fabtui.model.facts.system import SYSTEM_FACTS
+
+FACTS: tuple[Fact, ...] = (*GPU_FACTS, *GPU_STATE_FACTS, *NETWORK_FACTS, *SYSTEM_FACTS)
+#: So many values of one of the user's own probes are compared.
+MOST_OWN = 40
+_OWN_COMPARED = ("kind", "all", "near", "near-all", "none")
+
+
+def facts_for(nodes: Sequence[Looked]) -> list[Fact]:
+    """Return the facts to compare: those that are always asked for, and those of users' own probes."""
+    return [*FACTS, *_own(nodes)]
+
+
+def _own(nodes: Iterable[Looked]) -> list[Fact]:
+    """Return a fact for each single value of the user's own probes."""
+    found: dict[str, Fact] = {}
+    for node in nodes:
+        for probe, look in node.looks.items():
+            value = look.get("value")
+            if look.get("own") is not True or not isinstance(value, dict):
+                continue
+            for name, one in list(value.items())[:MOST_OWN]:
+                if isinstance(one, (str, int, float)) and f"{probe}.{name}" not in found:
+                    found[f"{probe}.{name}"] = _own_fact(probe, name, one, look)
+    return list(found.values())
+
+
+def _own_fact(probe: str, name: str, value: Any, look: Mapping[str, Any]) -> Fact:
+    """Texts and truths are compared unless the probe says otherwise; numbers only when it says how."""
+    default = "none" if number(value) is not None else "kind"
+    word = text(field(look.get("compare"), name)) or default
+    compare = Compare(word) if word in _OWN_COMPARED else Compare.NONE
+    unit, title = text(field(look.get("units"), name)) or "", text(f"{probe}: {name}") or probe
+    return Fact(f"{probe}.{name}", title, _taken(probe, name), compare, unit, share=0.2, main=True)
+
+
+def _taken(probe: str, name: str) -> Callable[[Looked], Value]:
+    def find(node: Looked) -> Value:
+        value = node.seen(probe, "value", name) if node.seen(probe, "own") is True else None
+        return text(value) if isinstance(value, str) else yes(value) if isinstance(value, bool) else number(value)
+
+    return find

@@ -1,0 +1,233 @@
+"""Facts of nodes side by side: named values with units, and where a node differs from others of its kind. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from fabtui.model.facts.hardware_kind import Hardware, kinds_of
+from fabtui.model.facts.node_view import Looked, Value
+
+
+class Compare(StrEnum):
+    """How the values of nodes are compared.
+
+    ``kind``: equal on all nodes of a hardware kind. ``all``: equal on all nodes, whatever they are. ``near``: close to
+    the median of the hardware kind. ``near-all``: close to the median of all. ``unlike``: different on each node.
+    ``none``: shown, not compared.
+    """
+
+    KIND = "kind"
+    ALL = "all"
+    NEAR = "near"
+    NEAR_ALL = "near-all"
+    UNLIKE = "unlike"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that can be said of every node.
+
+    Attributes:
+        name: One word.
+        title: What users read.
+        find: Takes the value out of what was found on a node; None where it is not known.
+        compare: How values are compared.
+        unit: The unit of a number: ``B``, ``s``, ``Gb/s``; "".
+        verdict: What a difference is: ``bad`` (a test will fail or be slow), ``warn`` or ``note``.
+        next: The next command; ``{node}`` stands for a node that differs, ``{nic}`` for an interface of it.
+        share: With `Compare.NEAR`: the part of the median by which a value may differ from it.
+        floor: The same in the unit of the value; the larger of the two counts.
+        slack: How much more a value of this node may differ, as it is not known better.
+        main: Whether it is shown where nothing differs.
+        judges: The probes whose judgement of single nodes tells the same as a difference.
+    """
+
+    name: str
+    title: str
+    find: Callable[[Looked], Value]
+    compare: Compare = Compare.KIND
+    unit: str = ""
+    verdict: str = "warn"
+    next: str = ""
+    share: float = 0.0
+    floor: float = 0.0
+    slack: Callable[[Looked], float] | None = None
+    main: bool = False
+    judges: tuple[str, ...] = ()
+
+
+class Odd(NamedTuple):
+    """Nodes of one kind that do not agree in a fact.
+
+    Attributes:
+        fact: The fact.
+        kind: The hardware kind; "" where all nodes are compared, or are of one kind.
+        usual: What most have; None where there is no majority.
+        agreeing: The nodes that have it.
+        values: The value of each node that differs; of all nodes where there is no majority.
+    """
+
+    fact: Fact
+    kind: str
+    usual: Value
+    agreeing: tuple[str, ...]
+    values: dict[str, Value]
+
+    @property
+    def tie(self) -> bool:
+        """Whether there is no majority, so that nobody can say who is right."""
+        return not self.agreeing
+
+
+@dataclass(slots=True)
+class FactTable:
+    """The facts of nodes.
+
+    Attributes:
+        nodes: The names of the nodes, in their order.
+        kinds: The hardware kind that each is compared within.
+        facts: The facts that are known of at least one node.
+        values: The value of each fact on each node; None: unknown.
+        odd: What differs, in the order of the facts.
+    """
+
+    nodes: list[str]
+    kinds: dict[str, Hardware]
+    facts: list[Fact]
+    values: dict[str, dict[str, Value]]
+    odd: list[Odd] = field(default_factory=list)
+
+    def differing(self, node: str) -> set[str]:
+        """Return the names of the facts in which a node is not as the others."""
+        return {odd.fact.name for odd in self.odd if node in odd.values}
+
+
+def fact_table(nodes: Sequence[Looked], facts: Iterable[Fact]) -> FactTable:
+    """Return the facts of nodes, and where they differ."""
+    kinds = kinds_of(nodes)
+    asked = list(facts)
+    values = {fact.name: {node.name: _found(fact, node) for node in nodes} for fact in asked}
+    known = [fact for fact in asked if any(value is not None for value in values[fact.name].values())]
+    table = FactTable([node.name for node in nodes], kinds, known, {fact.name: values[fact.name] for fact in known})
+    for fact in known:
+        slack = {node.name: fact.slack(node) for node in nodes} if fact.slack else {}
+        for kind, group in _groups(fact, kinds).items():
+            mine: dict[str, Value] = {name: value for name in group if (value := values[fact.name][name]) is not None}
+            if (odd := _compare(fact, kind, mine, slack)) is not None:
+                table.odd.append(odd)
+    return table
+
+
+def _found(fact: Fact, node: Looked) -> Value:
+    try:
+        return fact.find(node)
+    except (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError):
+        # A node that sends what no probe would is not to keep the others from being compared.
+        return None
+
+
+def _groups(fact: Fact, kinds: Mapping[str, Hardware]) -> dict[str, list[str]]:
+    if fact.compare in (Compare.NONE, Compare.UNLIKE):
+        return {}
+    if fact.compare in (Compare.ALL, Compare.NEAR_ALL):
+        return {"": list(kinds)}
+    groups: dict[Hardware, list[str]] = {}
+    for name, kind in kinds.items():
+        groups.setdefault(kind, []).append(name)
+    return {str(kind) if len(groups) > 1 else "": names for kind, names in groups.items()}
+
+
+def _compare(fact: Fact, kind: str, values: dict[str, Value], slack: Mapping[str, float]) -> Odd | None:
+    if fact.compare in (Compare.NEAR, Compare.NEAR_ALL):
+        numbers = {n: float(v) for n, v in values.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
+        return _far(fact, kind, numbers, slack)
+    return _unequal(fact, kind, values)
+
+
+def _unequal(fact: Fact, kind: str, values: dict[str, Value]) -> Odd | None:
+    # True and 1 are one key of a dictionary and two values to a reader; no fact mixes them.
+    counts = Counter(values.values())
+    if len(counts) < 2:
+        return None
+    usual, many = counts.most_common(1)[0]
+    if many * 2 <= len(values):
+        return Odd(fact, kind, None, (), dict(values))
+    agreeing = tuple(name for name, value in values.items() if value == usual)
+    return Odd(fact, kind, usual, agreeing, {name: value for name, value in values.items() if value != usual})
+
+
+def _far(fact: Fact, kind: str, values: dict[str, float], slack: Mapping[str, float]) -> Odd | None:
+    if len(values) < 2:
+        return None
+    if len(values) == 2:
+        (one, a), (other, b) = values.items()
+        if abs(a - b) <= _room(fact, (a + b) / 2) + slack.get(one, 0.0) + slack.get(other, 0.0):
+            return None
+        return Odd(fact, kind, None, (), dict(values))
+    median = statistics.median(values.values())
+    room = _room(fact, median)
+    far = {name: value for name, value in values.items() if abs(value - median) > room + slack.get(name, 0.0)}
+    if not far:
+        return None
+    if len(far) * 2 >= len(values):
+        return Odd(fact, kind, None, (), dict(values))
+    return Odd(fact, kind, median, tuple(name for name in values if name not in far), dict(far))
+
+
+def _room(fact: Fact, middle: float) -> float:
+    return max(fact.floor, fact.share * abs(middle))
+
+
+def differs(fact: Fact, before: Value, now: Value, room: float = 0.0) -> bool:
+    """Say whether a value is another one than at an earlier time, beyond what the fact allows for.
+
+    Args:
+        fact: The fact.
+        before: The earlier value.
+        now: The later value.
+        room: How much more they may differ, as they are not known better.
+    """
+    if before is None or now is None or fact.compare is Compare.NONE:
+        return False
+    near = fact.compare in (Compare.NEAR, Compare.NEAR_ALL)
+    if near and isinstance(before, (int, float)) and isinstance(now, (int, float)):
+        return abs(now - before) > _room(fact, (before + now) / 2) + room
+    return before != now
+
+
+def shown(value: Value, unit: str = "") -> str:
+    """Return a value with its unit, as people read it; ``-`` for what is not known."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if unit == "B":
+        return _size(value)
+    if unit == "s":
+        return _duration(value)
+    return f"{value:.4g} {unit}".rstrip() if isinstance(value, float) else f"{value} {unit}".rstrip()
+
+
+def _size(number: float) -> str:
+    if number < 0:
+        return "unlimited"
+    for power, name in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if number >= 1 << power:
+            return f"{number / (1 << power):.4g} {name}"
+    return f"{number:.0f} B"
+
+
+def _duration(seconds: float) -> str:
+    if abs(seconds) >= 172_800:
+        return f"{seconds / 86_400:.1f} days"
+    if abs(seconds) >= 7200:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds * 1000:.3g} ms" if 0 < abs(seconds) < 1 else f"{seconds:.4g} s"

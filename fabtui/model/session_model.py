@@ -1,0 +1,291 @@
+"""All that is known of a session, built from its events; the same from a live feed and from a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from fabtui.model.class_statistics import ClassValues
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import Kind, NodeState
+from fabtui.model.flapping import ATTEMPTS, flapping
+from fabtui.model.known import JUDGED, MEASURED, PAIR_LAYERS, Known
+from fabtui.model.measurement import BY_ADDRESS, SIZED, Layer, Measurement, Verdict
+from fabtui.model.measurement_store import NONE
+from fabtui.model.records import Cell, LogLine, NodeRecord, Phase
+from fabtui.model.topology.leaf_switches import TELLING, leaf_of, walked_leaves
+
+__all__ = ["JUDGED", "PAIR_LAYERS", "Cell", "LogLine", "Model", "NodeRecord", "Phase"]
+
+#: Attempts at a pair in a layer that are kept, and of those the latest that keep the text they were read from.
+MOST_ATTEMPTS = 64
+RAW_ATTEMPTS = 8
+#: More changed cells than this between two looks, and the reader reads everything anew.
+_MOST_CHANGES = 100_000
+
+
+class Model(Known):
+    """The state of a session as its events make it (`Known` has what can be read from it)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
+            Kind.START: self._on_start,
+            Kind.NODE: self._on_node,
+            Kind.INVENTORY: self._on_inventory,
+            Kind.ENDPOINTS: self._on_endpoints,
+            Kind.LOOK: self._on_look,
+            Kind.PHASE: self._on_phase,
+            Kind.RUNNING: self._on_running,
+            Kind.MEASURED: self._on_measured,
+            Kind.PLAN: self._on_plan,
+            Kind.COUNTERS: self._on_counters,
+            Kind.LOG: self._on_log,
+            Kind.PAUSED: self._on_paused,
+            Kind.WATCH: self._on_watch,
+            Kind.END: self._on_end,
+        }
+
+    def apply(self, event: dict[str, Any]) -> None:
+        """Take one event in. A kind that is not known is passed over.
+
+        Raises:
+            KeyError: A field of the event is missing.
+            ValueError: A field of the event is not what it should be.
+        """
+        self.now = max(self.now, float(event.get("time", 0.0)))
+        handler = self._handlers.get(event["kind"])
+        if handler is not None:
+            handler(event)
+        self.version += 1
+
+    def _on_start(self, event: dict[str, Any]) -> None:
+        self.started = float(event.get("time", 0.0))
+        self.software = str(event.get("version", ""))
+        self.lab = event.get("lab")
+        self.synthetic = event.get("synthetic")
+        self.faults = list(event.get("faults", []))
+        self.options = dict(event.get("options", {}))
+        for name in event["nodes"]:
+            self.nodes[name] = NodeRecord(name)
+
+    def _record(self, name: str) -> NodeRecord:
+        return self.nodes.setdefault(name, NodeRecord(name))
+
+    def _on_node(self, event: dict[str, Any]) -> None:
+        self.looked += 1
+        record = self._record(event["node"])
+        record.state = NodeState(event["state"])
+        record.text = event.get("text") or ""
+        record.hint = event.get("hint")
+        record.backend = event.get("backend") or record.backend
+        record.since = float(event.get("time", 0.0))
+        if record.state.gone:
+            mine = {pair for pair in self.running if any(end.rpartition(":")[0] == record.name for end in pair)}
+            self.running -= mine
+        self._changed = None
+
+    def _on_inventory(self, event: dict[str, Any]) -> None:
+        self.looked += 1
+        self._record(event["node"]).inventory = event["value"]
+        self.addresses.place(event["node"], event["value"])
+
+    def _on_endpoints(self, event: dict[str, Any]) -> None:
+        for value in event["endpoints"]:
+            endpoint = Endpoint(**value)
+            if endpoint.number != len(self.endpoints):
+                raise ValueError(f"endpoint {endpoint} has number {endpoint.number}, not {len(self.endpoints)}")
+            self.endpoints.append(endpoint)
+            self._names.append(str(endpoint))
+            self._numbers[self._names[-1]] = endpoint.number
+            self._by_node.setdefault(endpoint.node, []).append(endpoint.number)
+        for node, text in event.get("notes", {}).items():
+            self._record(node).note = text
+        self.layout += 1
+        self._changed = None
+
+    def _on_look(self, event: dict[str, Any]) -> None:
+        self.looked += 1
+        record = self._record(event["node"])
+        value = event.get("value")
+        kept = value if value is not None else {"error": event.get("error", "")}
+        record.looks[event["probe"]] = kept
+        if value is not None:
+            record.first_looks.setdefault(event["probe"], value)
+        if event["probe"] in TELLING:
+            # One node walks for all of them.
+            whole = isinstance(kept.get("fabric"), dict)
+            self._place_on_leaves(self.endpoints if whole else self.endpoints_of(record.name))
+
+    def _place_on_leaves(self, endpoints: list[Endpoint]) -> None:
+        walked = walked_leaves(self.nodes.values())
+        leaves = dict(self.leaves)
+        for end in endpoints:
+            leaf = leaf_of(end, self.nodes[end.node], walked)
+            if leaf is not None:
+                leaves[end.number] = leaf
+            else:
+                leaves.pop(end.number, None)
+        if leaves != self.leaves:
+            self.leaves = leaves
+            self._regroup = True
+            self._changed = None
+
+    def _on_phase(self, event: dict[str, Any]) -> None:
+        self.phase = Phase(event["name"], int(event.get("total", 0)), float(event.get("time", 0.0)))
+        self.done = 0
+        self._change_all(self.running)
+        self.running.clear()
+        self._counters.phase(self.phase.name, self.phase.since)
+        self.exit_code = None
+
+    def _on_running(self, event: dict[str, Any]) -> None:
+        pairs = [(src, dst) for src, dst in event["pairs"]]
+        self.running.update(pairs)
+        self._counters.began(pairs, float(event.get("time", 0.0)))
+        self._change_all(pairs)
+
+    def _on_measured(self, event: dict[str, Any]) -> None:
+        for value in event["measurements"]:
+            measurement = Measurement.from_json(value)
+            self._counters.ended(measurement)
+            self._take(measurement)
+
+    def _on_counters(self, event: dict[str, Any]) -> None:
+        self._counters.take(event["node"], float(event["since"]), float(event["until"]), dict(event["deltas"]))
+
+    def _take(self, measurement: Measurement) -> None:
+        self._change(measurement.src, measurement.dst)
+        if measurement.arm is not None:
+            self._arms[
+                measurement.arm, measurement.layer, measurement.src, measurement.dst, measurement.asked_bytes
+            ] = measurement
+            self.done += measurement.layer is not Layer.LATENCY
+            self.running.discard((measurement.src, measurement.dst))
+            return
+        if measurement.layer in BY_ADDRESS:
+            self._take_addressed(measurement)
+            return
+        key = (measurement.layer, measurement.src, measurement.dst)
+        before = self._rows.get(*key)
+        if before == NONE:
+            other = {Layer.P2P: Layer.WORLD, Layer.WORLD: Layer.P2P}.get(measurement.layer)
+            if other is not None and self._rows.get(other, measurement.src, measurement.dst) == NONE:
+                self.tested.append(key)
+        if measurement.layer in MEASURED:
+            values = self._values.setdefault((measurement.layer, self.class_of(measurement)), ClassValues())
+            was = self._judged_value(self._that_counts(key, before))
+            rows = self._keep(key, before, measurement)
+            now = self._judged_value(self._that_counts(key, rows[0]))
+            if was is not None:
+                values.remove(was)
+            if now is not None:
+                values.add(now)
+            if len(rows) > 2:
+                self._note_flapping(key, rows)
+        else:
+            self._keep(key, before, measurement)
+        if measurement.layer is not Layer.LATENCY:
+            self.done += 1
+            self.running.discard((measurement.src, measurement.dst))
+            self.untested.pop((measurement.src, measurement.dst), None)
+
+    def _keep(self, key: tuple[Layer, str, str], before: int, measurement: Measurement) -> list[int]:
+        """Keep a measurement; return the rows of all attempts at the same, the latest first."""
+        kept = self._kept
+        largest = NONE if before == NONE else self._largest.pop(key, before)
+        row = kept.add(measurement, before)
+        self._rows.set(*key, row)
+        if largest == NONE:
+            return [row]
+        if (measurement.asked_bytes or 0) < (kept.shape(largest).asked or 0):
+            self._largest[key] = largest
+        rows = kept.attempts(row)
+        self._shorten(rows)
+        return rows
+
+    def _shorten(self, rows: list[int]) -> None:
+        """Keep the memory of a session bounded that watches for days: old attempts lose their raw text, then go."""
+        kept = self._kept
+        if len(rows) > RAW_ATTEMPTS:
+            kept.drop_raw(rows[RAW_ATTEMPTS])
+        if len(rows) <= MOST_ATTEMPTS:
+            return
+        size = kept.shape(rows[0]).asked
+        same = [at for at, row in enumerate(rows) if kept.shape(row).asked == size]
+        if len(same) > MOST_ATTEMPTS:
+            # Those at other message sizes are not tested again, and stay.
+            kept.remove(rows[same[-1]], after=rows[same[-1] - 1])
+            del rows[same[-1]]
+
+    def _note_flapping(self, key: tuple[Layer, str, str], rows: list[int]) -> None:
+        turned = 0
+        if key[0] not in SIZED:
+            latest = [self._kept.get(row) for row in reversed(rows[:ATTEMPTS])]
+            if not self._surely_ok(latest):
+                turned = flapping(self.verdict(m) for m in latest)
+        if turned:
+            self.flapping[key] = turned
+        else:
+            self.flapping.pop(key, None)
+
+    def _surely_ok(self, attempts: list[Measurement]) -> bool:
+        """Say whether attempts of a pair are all ok; where that takes long to find out, it is not said."""
+        values = self._values.get((attempts[0].layer, self.class_of(attempts[0])))
+        median = None if values is None else values.median
+        # No limit to slow is above this share of the median, and it is at hand.
+        enough = 0.0 if median is None else self._slow_below * median
+        return all(m.verdict is Verdict.OK and m.value is not None and m.value >= enough for m in attempts)
+
+    def _take_addressed(self, measurement: Measurement) -> None:
+        before = self.addresses.take(measurement)
+        values = self._values.setdefault((measurement.layer, self.class_of(measurement)), ClassValues())
+        if before is not None and before.verdict is Verdict.OK and before.value is not None:
+            values.remove(before.value)
+        if measurement.verdict is Verdict.OK and measurement.value is not None:
+            values.add(measurement.value)
+        self.done += 1
+
+    def _change(self, src: str, dst: str) -> None:
+        """Note that the cells of a pair, of endpoints or of nodes, are to be read again."""
+        if self._changed is None:
+            return
+        a, b = self._numbers.get(src), self._numbers.get(dst)
+        if a is not None and b is not None:
+            self._changed.add((a, b))
+        else:
+            for number in self._by_node.get(src, ()):
+                for other in self._by_node.get(dst, ()):
+                    # What is measured between two nodes is shown in both directions.
+                    self._changed.add((number, other))
+                    self._changed.add((other, number))
+        if len(self._changed) > _MOST_CHANGES:
+            self._changed = None
+
+    def _change_all(self, pairs: Iterable[tuple[str, str]]) -> None:
+        for src, dst in pairs:
+            self._change(src, dst)
+
+    def _on_plan(self, event: dict[str, Any]) -> None:
+        self._slow_below = float(event.get("slow_below", self._slow_below))
+        self.comparison = list(event.get("arms", self.comparison))
+        self.suspects.update(((src, dst), text) for src, dst, text in event.get("suspects", []))
+        for src, dst, text in event.get("untested", []):
+            self.untested[src, dst] = text
+            self.running.discard((src, dst))
+            self._change(src, dst)
+
+    def _on_log(self, event: dict[str, Any]) -> None:
+        self.log.append(LogLine(float(event.get("time", 0.0)), event["level"], event.get("node"), str(event["text"])))
+
+    def _on_paused(self, event: dict[str, Any]) -> None:
+        self.paused = bool(event["on"])
+
+    def _on_watch(self, event: dict[str, Any]) -> None:
+        self.watching = bool(event["on"])
+
+    def _on_end(self, event: dict[str, Any]) -> None:
+        self.exit_code = event.get("exit")
+        self.end_text = event.get("text", "")
+        self._change_all(self.running)
+        self.running.clear()

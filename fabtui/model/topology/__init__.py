@@ -1,0 +1,1 @@
+"""Leaf switches and NCCL interfaces."""

@@ -1,0 +1,228 @@
+"""From what is known of a cell to how it is drawn: its slot in the colour ramp, its glyph, its short text."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from fabtui.model.measurement import Layer, Verdict
+
+
+class Slot(IntEnum):
+    """A place in a colour ramp. `PAD` is the screen's own style; the ramps of the theme files name the others."""
+
+    PAD = 0
+    UNTESTED = 1
+    GOOD = 2
+    FAIR = 3
+    LOW = 4
+    SLOW = 5
+    TIMEOUT = 6
+    FAILED = 7
+    INCONCLUSIVE = 8
+    SKIPPED = 9
+    RUNNING = 10
+    DIAGONAL = 11
+    GONE = 12
+    P2P = 13
+    SHM = 14
+    RDMA = 15
+    SOCKET = 16
+    OTHER = 17
+    CURSOR = 18
+    HEADER = 19
+    HEADER_HERE = 20
+    HEADER_GONE = 21
+    HEADER_NODE = 22
+    FLAPPING = 23
+    FLASH = 24
+    PARTLY = 25
+
+    @property
+    def key(self) -> str:
+        """Its name in a ramp."""
+        return self.name.lower().replace("_", "-")
+
+
+#: Shares of the class median from which an ok cell is good, or fair; below it is low, and slow is the judge's word.
+GOOD_FROM = 0.95
+FAIR_FROM = 0.85
+
+#: From what says least to what is worst: what a block of cells shows is the last of these that it has.
+RANKS: tuple[Slot, ...] = (
+    Slot.PAD,
+    Slot.DIAGONAL,
+    Slot.UNTESTED,
+    Slot.P2P,
+    Slot.SHM,
+    Slot.RDMA,
+    Slot.SOCKET,
+    Slot.OTHER,
+    Slot.GOOD,
+    Slot.FAIR,
+    Slot.LOW,
+    Slot.GONE,
+    Slot.SKIPPED,
+    Slot.RUNNING,
+    Slot.INCONCLUSIVE,
+    Slot.FLAPPING,
+    Slot.SLOW,
+    Slot.TIMEOUT,
+    Slot.FAILED,
+)
+
+#: The slots that say that something is wrong.
+BAD = frozenset({Slot.SLOW, Slot.TIMEOUT, Slot.FAILED})
+#: Layers where less is better.
+LOWER_IS_BETTER = frozenset({Layer.LATENCY, Layer.PING})
+
+_BY_VERDICT = {
+    Verdict.UNTESTED: Slot.UNTESTED,
+    Verdict.SKIPPED: Slot.SKIPPED,
+    Verdict.INCONCLUSIVE: Slot.INCONCLUSIVE,
+    Verdict.SLOW: Slot.SLOW,
+    Verdict.TIMEOUT: Slot.TIMEOUT,
+    Verdict.FAILED: Slot.FAILED,
+}
+
+
+class Glyphs:
+    """The characters of the screen, each one cell wide.
+
+    Args:
+        plain: ASCII alone.
+    """
+
+    def __init__(self, plain: bool) -> None:
+        self.plain = plain
+        self.bar = ("#", "-") if plain else ("█", "░")
+        self.node_edge = "|" if plain else "│"
+        self.ellipsis = "~" if plain else "…"
+        self.of_slot: dict[int, str] = {
+            Slot.PAD: " ",
+            # What fills most of the screen is one byte each.
+            Slot.UNTESTED: " ",
+            Slot.GOOD: ".",
+            Slot.FAIR: "9",
+            Slot.LOW: "8",
+            Slot.SLOW: "!",
+            Slot.TIMEOUT: "T",
+            Slot.FAILED: "x",
+            Slot.INCONCLUSIVE: "?",
+            Slot.SKIPPED: "-",
+            Slot.RUNNING: ">" if plain else "▸",
+            Slot.DIAGONAL: " ",
+            Slot.GONE: "#" if plain else "░",
+            Slot.P2P: "p",
+            Slot.SHM: "m",
+            Slot.RDMA: "i",
+            Slot.SOCKET: "s",
+            Slot.OTHER: "u",
+            Slot.FLAPPING: "~",
+            Slot.FLASH: "*",
+            Slot.PARTLY: ":",
+        }
+
+
+def ratio(layer: Layer, value: float | None, median: float | None) -> float | None:
+    """Return how good a value is against its class: 1 is as the median, less is worse. None when it cannot be said.
+
+    In the layer ``change`` 1 is as it was.
+    """
+    if layer is Layer.CHANGE:
+        # It is a ratio by itself.
+        return value
+    if value is None or median is None or median <= 0 or value < 0:
+        return None
+    if layer in LOWER_IS_BETTER:
+        return median / value if value > 0 else 1.0
+    return value / median
+
+
+def slot_of(verdict: Verdict, share: float | None) -> Slot:
+    """Return the slot of a verdict; an ok one by its share of the class median."""
+    if verdict is not Verdict.OK:
+        return _BY_VERDICT[verdict]
+    if share is None or share >= GOOD_FROM:
+        return Slot.GOOD
+    return Slot.FAIR if share >= FAIR_FROM else Slot.LOW
+
+
+_TRANSPORTS = (
+    (("p2p", "nvl", "nvls"), Slot.P2P, "P2P"),
+    (("shm",), Slot.SHM, "SHM"),
+    (("gdr",), Slot.RDMA, "GDR"),
+    (("net/ib", "ibverbs", "roce", "rdma"), Slot.RDMA, "IB"),
+    (("socket",), Slot.SOCKET, "SOCK"),
+    (("tcp", "gloo"), Slot.SOCKET, "TCP"),
+)
+
+
+def transport_of(text: str) -> tuple[Slot, str]:
+    """Return the slot and the short name of a transport as the library named it."""
+    lowered = text.lower()
+    for words, slot, short in _TRANSPORTS:
+        if any(word in lowered for word in words):
+            return slot, short
+    return Slot.OTHER, "".join(c for c in text if " " < c <= "~")[:4]
+
+
+def short_number(value: float, width: int) -> str:
+    """Return a number in at most ``width`` (3 or 4) characters, with as many digits as fit: 351, 46.1, .045, 12k."""
+    if value >= 10**width - 0.5:
+        for scale, letter in ((1e3, "k"), (1e6, "M"), (1e9, "G")):
+            if value < scale * 10 ** (width - 1) - scale / 2:
+                return f"{value / scale:.0f}{letter}"
+        return "9" * (width - 1) + "G"
+    whole = 1 if value < 9.5 else len(f"{value:.0f}")
+    decimals = max(0, width - whole - 1)
+    text = f"{value:.{decimals}f}"
+    if len(text) > width:
+        text = f"{value:.{max(0, decimals - 1)}f}"
+    if value < 0.995 and text.startswith("0.") and value > 0:
+        text = f"{value:.{width - 1}f}"[1:]
+        if not text.strip(".0"):
+            return "<" + "." + "0" * (width - 3) + "1"
+    return text
+
+
+def full_number(value: float) -> str:
+    """Return a number as tables and panels show it: three or more significant digits."""
+    if value == 0 or value >= 100:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.3g}"
+
+
+def cell_text(slot: int, number: str, width: int, glyphs: Glyphs) -> str:
+    """Return what a cell shows in exactly ``width`` characters.
+
+    Four and more hold a number and a mark after it; fewer hold the glyph alone.
+
+    Args:
+        slot: The cell's slot.
+        number: The value as text of at most ``width - 1`` characters, or "".
+        width: The cell's width.
+        glyphs: The characters to draw with.
+    """
+    glyph = glyphs.of_slot[slot]
+    if width < 4:
+        return glyph if width == 1 else f" {glyph}" if width == 2 else f" {glyph} "
+    if not number:
+        return f"{glyph:>{width - 1}} "
+    mark = glyph if slot in _MARKED else " "
+    return f"{number:>{width - 1}}{mark}"
+
+
+#: What is marked beside its number.
+_MARKED = frozenset({Slot.SLOW, Slot.TIMEOUT, Slot.FAILED, Slot.INCONCLUSIVE, Slot.RUNNING, Slot.GONE, Slot.FLAPPING})
+
+
+def bytes_text(count: int | None) -> str:
+    """Return a message size, for example ``256 MiB``; "" for None."""
+    if count is None:
+        return ""
+    size = float(count)
+    for name in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.4g} {name}"
+        size /= 1024
+    return f"{size:.4g} GiB"

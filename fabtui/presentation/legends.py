@@ -1,0 +1,120 @@
+"""What a layer is, its unit and its scale: every colour is a share of a number that stands in the legend."""
+
+from __future__ import annotations
+
+import time
+
+from fabtui.model.baseline import SLOW_BELOW
+from fabtui.model.endpoints import PairClass
+from fabtui.model.measurement import Layer
+from fabtui.model.session_model import Model
+from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, LOWER_IS_BETTER, Slot, bytes_text, full_number
+from fabtui.presentation.wording import CLASS_WORDS, LAYERS, MUTED, Part
+from fabtui.sanitize import one_line
+
+_TITLES = {
+    Layer.HEALTH: "the worst of all that was measured",
+    Layer.P2P: "alone, one way",
+    Layer.WORLD: "one way, within the communicator of all",
+    Layer.LATENCY: "half a round trip of a small message; less is better",
+    Layer.PING: "round trip; less is better",
+    Layer.BUSBW: "all_reduce bus bandwidth of two nodes",
+    Layer.TRANSPORT: "the path that the library chose for p2p",
+    Layer.CHANGE: "p2p against an earlier session (--baseline)",
+}
+#: The same in the legend, which has the unit before it and the medians behind it.
+_HEADS = {
+    Layer.P2P: "one way",
+    Layer.WORLD: "one way",
+    Layer.LATENCY: "half a round trip",
+    Layer.PING: "round trip",
+    Layer.BUSBW: "all_reduce of two nodes",
+}
+_TROUBLE = (
+    (Slot.SLOW, "slow"),
+    (Slot.TIMEOUT, "timeout"),
+    (Slot.FAILED, "failed"),
+    (Slot.FLAPPING, "flapping"),
+    (Slot.INCONCLUSIVE, "inconclusive"),
+    (Slot.SKIPPED, "skipped"),
+    (Slot.RUNNING, "running"),
+    (Slot.GONE, "node gone"),
+)
+_TRANSPORTS = (
+    (Slot.P2P, "P2P"),
+    (Slot.SHM, "shared memory"),
+    (Slot.RDMA, "IB, RoCE"),
+    (Slot.SOCKET, "sockets"),
+    (Slot.OTHER, "other"),
+)
+
+Meaning = tuple[Slot, str]
+
+
+def layer_title(layer: Layer) -> str:
+    """Return what a layer is, in a few words."""
+    return _TITLES[layer]
+
+
+def layers_of(model: Model) -> list[Layer]:
+    """Return the layers there are for a model: ``change`` needs a baseline."""
+    return [layer for layer in LAYERS if layer is not Layer.CHANGE or model.baseline is not None]
+
+
+def legend(model: Model, layer: Layer, unit: str, size: int | None) -> list[Part]:
+    """Return the legend of a layer: its unit, message size, the class medians its colours are shares of."""
+    if layer is Layer.CHANGE:
+        return _change_legend(model)
+    if not unit:
+        return [(_TITLES[layer] if layer in (Layer.HEALTH, Layer.TRANSPORT) else _empty(model, layer), MUTED)]
+    parts: list[Part] = [(f"{unit} at {bytes_text(size)}" if size else unit, "bold"), (f" {_HEADS[layer]}", MUTED)]
+    kinds = [kind for kind in CLASS_WORDS if kind is not PairClass.ALL and model.median(layer, kind) is not None]
+    if kinds:
+        parts.append(("  median ", MUTED))
+    for at, kind in enumerate(kinds):
+        parts.append((f"{'  ' if at else ''}{CLASS_WORDS[kind]} ", MUTED))
+        parts.append((full_number(model.median(layer, kind) or 0.0), ""))
+    limits = [model.limit(layer, kind) for kind in kinds]
+    if any(limits):
+        shown = ", ".join("-" if limit is None else full_number(limit) for limit in limits)
+        parts.append((f"  slow < {shown}", MUTED))
+    elif layer in LOWER_IS_BETTER:
+        parts.append(("  less is better", MUTED))
+    return parts
+
+
+def _empty(model: Model, layer: Layer) -> str:
+    """Return what to say of a layer without values: which one is being filled, where it is another."""
+    name = model.phase.name
+    keys = {str(one): key for key, one in enumerate(layers_of(model), 1)}
+    return f"no values yet: {name} is tested first (key {keys[name]})" if name in keys else "no values yet"
+
+
+def _change_legend(model: Model) -> list[Part]:
+    found = model.baseline
+    if found is None:
+        return [("there is no baseline: start with --baseline FILE", MUTED)]
+    when = time.strftime(" of %d %b %Y %H:%M", time.localtime(found.time)) if found.time else ""
+    return [
+        (f"{found.layer} now / then", "bold"),
+        (f"  slow < {SLOW_BELOW:g}  then: ", MUTED),
+        (one_line(found.name, 60), ""),
+        (when, MUTED),
+    ]
+
+
+def meanings(layer: Layer) -> list[Meaning]:
+    """Return what the colours of a layer mean, the good ones first."""
+    trouble = list(_TROUBLE)
+    if layer is Layer.TRANSPORT:
+        return [*_TRANSPORTS, *trouble[1:]]
+    if layer is Layer.HEALTH:
+        return [(Slot.GOOD, "ok"), *trouble]
+    if layer in LOWER_IS_BETTER:
+        good = f"up to {1 / GOOD_FROM:.2f} x class median"
+        return [(Slot.GOOD, good), (Slot.FAIR, f"{1 / FAIR_FROM:.2f} x"), (Slot.LOW, "more"), *trouble[1:]]
+    of = "what it was" if layer is Layer.CHANGE else "class median"
+    if layer is Layer.CHANGE:
+        trouble[5] = (Slot.SKIPPED, "no value then")
+    good = f"{GOOD_FROM:.0%} of {of} or better"
+    return [(Slot.GOOD, good), (Slot.FAIR, f"{FAIR_FROM:.0%}"), (Slot.LOW, "less"), *trouble]

@@ -1,0 +1,228 @@
+"""A preflight as lines of text for a width, each piece with the role it plays; for the terminal and for the screen."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.preflight.rules import Preflight
+from fabtui.model.facts.compare import Compare, Fact, FactTable, shown
+from fabtui.model.facts.node_view import Value
+from fabtui.nodeset import count, fold
+
+#: A piece of a line: its text and its role: ``bad``, ``warn``, ``note``, ``name``, ``head``, ``dim`` or "".
+Piece = tuple[str, str]
+Line = list[Piece]
+
+_WIDEST_NAME = 30
+_WIDEST_TITLE = 24
+_WIDEST_CELL = 34
+_MOST_COLUMNS = 6
+_EVIDENCE = 6
+
+
+class Glyphs(NamedTuple):
+    """What marks a verdict besides its colour."""
+
+    bad: str = "x"
+    warn: str = "!"
+    note: str = "·"
+    differs: str = "≠"
+    to: str = "\u2013"
+    ellipsis: str = "…"
+
+    def of(self, verdict: str) -> str:
+        """Return the glyph of a verdict."""
+        return {"bad": self.bad, "warn": self.warn}.get(verdict, self.note)
+
+
+UNICODE = Glyphs()
+ASCII = Glyphs(note="-", differs="#", to="-", ellipsis="~")
+
+
+def cut(text: str, width: int, glyphs: Glyphs) -> str:
+    """Return a text, cut to a width."""
+    return text if len(text) <= width else text[: max(0, width - 1)] + glyphs.ellipsis
+
+
+def nodes_text(nodes: Sequence[str], width: int, glyphs: Glyphs) -> str:
+    """Return nodes as a set that fits a width, else how many they are."""
+    text = fold(nodes)
+    return (
+        text if len(text) <= width else cut(text, max(4, width - len(f" ({len(nodes)})")), glyphs) + f" ({len(nodes)})"
+    )
+
+
+def head_line(found: Preflight) -> Line:
+    """Return how many nodes were looked at and what came of it."""
+    words = [count(len(found.table.nodes), "node") + " looked at"]
+    for verdict, singular in (("bad", "bad finding"), ("warn", "warning"), ("note", "note")):
+        if number := sum(finding.verdict == verdict for finding in found.findings):
+            words.append(count(number, singular))
+    if found.missing:
+        words.append("not all of what was wanted")
+    if len(words) == 1:
+        words.append("nothing found")
+    return [("preflight: ", "head"), (", ".join(words), "")]
+
+
+def kind_lines(table: FactTable, width: int, glyphs: Glyphs) -> list[Line]:
+    """Return which nodes are of which hardware kind."""
+    kinds: dict[str, list[str]] = {}
+    for name, kind in table.kinds.items():
+        kinds.setdefault(str(kind), []).append(name)
+    return [
+        [
+            (f"  {nodes_text(names, _WIDEST_NAME, glyphs)}  ", "name"),
+            (cut(f"kind {kind}", max(20, width - _WIDEST_NAME - 4), glyphs), "dim"),
+        ]
+        for kind, names in kinds.items()
+    ]
+
+
+def finding_lines(finding: Finding, width: int, glyphs: Glyphs, evidence: bool = True) -> list[Line]:
+    """Return a finding: its glyph, its nodes, its text, what says so, and the next command."""
+    names = nodes_text(finding.nodes, _WIDEST_NAME, glyphs)
+    indent = " " * 4
+    first: Line = [(f"{glyphs.of(finding.verdict)} ", finding.verdict), (names, "name"), ("  ", "")]
+    room = max(20, width - 4 - len(names))
+    texts = textwrap.wrap(finding.text, room) or [""]
+    lines: list[Line] = [[*first, (texts[0], finding.verdict)]]
+    for text in textwrap.wrap(" ".join(texts[1:]), max(20, width - 4)):
+        lines.append([(indent, ""), (text, finding.verdict)])
+    if evidence and finding.evidence:
+        lines += [
+            [(indent, ""), (cut(line, max(20, width - 4), glyphs), "dim")] for line in finding.evidence[:_EVIDENCE]
+        ]
+        if len(finding.evidence) > _EVIDENCE:
+            lines.append([(indent, ""), (f"and {len(finding.evidence) - _EVIDENCE} more", "dim")])
+    if finding.next:
+        lines.append([(indent + "next: ", "dim"), (cut(finding.next, max(20, width - 10), glyphs), "")])
+    return lines
+
+
+def short_lines(found: Preflight, width: int, most: int, glyphs: Glyphs) -> list[Line]:
+    """Return the findings that count, a line each."""
+    serious = [finding for finding in found.findings if finding.verdict != "note"]
+    lines: list[Line] = []
+    for finding in serious[:most]:
+        names = nodes_text(finding.nodes, 20, glyphs)
+        text = cut(finding.text, max(10, width - len(names) - 5), glyphs)
+        lines.append(
+            [(f" {glyphs.of(finding.verdict)} ", finding.verdict), (f"{names} ", "name"), (text, finding.verdict)]
+        )
+    if len(serious) > most:
+        lines.append([(f"   and {len(serious) - most} more", "dim")])
+    return lines
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
+
+
+def chosen_facts(table: FactTable, everything: bool) -> list[Fact]:
+    """Return the facts of a table: those that differ, then the main ones, or all, that do not."""
+    odd = {one.fact.name for one in table.odd}
+    rest = [fact for fact in table.facts if fact.name not in odd and (everything or fact.main)]
+    return [fact for fact in table.facts if fact.name in odd] + rest
+
+
+def alike(table: FactTable, facts: Sequence[Fact]) -> list[list[str]]:
+    """Return the nodes in groups of which all are the same in what is compared, the largest first."""
+    odd = {name: table.differing(name) for name in table.nodes}
+    groups: dict[tuple[Value, ...], list[str]] = {}
+    for name in table.nodes:
+        key = tuple(table.values[fact.name][name] if _exact(fact) or fact.name in odd[name] else None for fact in facts)
+        groups.setdefault(key, []).append(name)
+    return sorted(groups.values(), key=len, reverse=True)
+
+
+def _exact(fact: Fact) -> bool:
+    return fact.compare in (Compare.KIND, Compare.ALL)
+
+
+def _cell(table: FactTable, fact: Fact, names: Sequence[str], glyphs: Glyphs) -> str:
+    """Return what a fact is on nodes: its value, or from the least to the most."""
+    values = [value for name in names if (value := table.values[fact.name][name]) is not None]
+    words = list(dict.fromkeys(shown(value, fact.unit) for value in values))
+    if len(words) < 2:
+        return words[0] if words else "-"
+    numbers = [value for value in values if isinstance(value, (int, float)) and not isinstance(value, bool)]
+    if len(numbers) == len(values):
+        return f"{shown(min(numbers), fact.unit)} {glyphs.to} {shown(max(numbers), fact.unit)}"
+    return f"{len(words)} different"
+
+
+def _odd_roles(table: FactTable, fact: Fact) -> dict[str, str]:
+    return {name: fact.verdict for odd in table.odd if odd.fact.name == fact.name for name in odd.values}
+
+
+def table_lines(table: FactTable, facts: Sequence[Fact], width: int, glyphs: Glyphs) -> list[Line]:
+    """Return facts by groups of nodes: a column a group where that fits, else a line for each value of a fact."""
+    if not table.nodes or not facts:
+        return []
+    groups = alike(table, facts)
+    title = min(_WIDEST_TITLE, max(len(fact.title) for fact in facts))
+    room = max(_WIDEST_CELL, (width - title - 4) // len(groups) - 4)
+    cells = {fact.name: [cut(_cell(table, fact, names, glyphs), room, glyphs) for names in groups] for fact in facts}
+    heads = [nodes_text(names, room, glyphs) for names in groups]
+    widths = [max(len(head), *(len(row[at]) + 2 for row in cells.values())) for at, head in enumerate(heads)]
+    if len(groups) > _MOST_COLUMNS or 4 + title + sum(each + 2 for each in widths) > width:
+        return _by_value(table, facts, width, glyphs)
+    lines: list[Line] = [
+        [(" " * (title + 4), ""), *((f"{h:<{w}}  ", "head") for h, w in zip(heads, widths, strict=True))]
+    ]
+    for fact in facts:
+        roles = _odd_roles(table, fact)
+        line: Line = _title(fact, title, bool(roles), glyphs)
+        for names, cell, each in zip(groups, cells[fact.name], widths, strict=True):
+            role = roles.get(names[0], "")
+            line.append((f"{cell + (' ' + glyphs.differs if role else ''):<{each}}  ", role))
+        lines.append(line)
+    return lines
+
+
+def _title(fact: Fact, width: int, odd: bool, glyphs: Glyphs) -> Line:
+    mark = glyphs.differs if odd else " "
+    return [
+        (f"{mark} ", fact.verdict if odd else ""),
+        (f"{cut(fact.title, width, glyphs):<{width}}  ", "name" if odd else "dim"),
+    ]
+
+
+def _by_value(table: FactTable, facts: Sequence[Fact], width: int, glyphs: Glyphs) -> list[Line]:
+    """Return a line for each value of each fact, with the nodes that have it."""
+    title = min(_WIDEST_TITLE, max(len(fact.title) for fact in facts))
+    value_width = max(12, min(_WIDEST_CELL, (width - title - 4) // 2))
+    lines: list[Line] = []
+    for fact in facts:
+        roles = _odd_roles(table, fact)
+        for at, (text, names) in enumerate(_values(table, fact, roles, glyphs)):
+            role = roles.get(names[0], "")
+            told = cut(text, value_width - 2, glyphs) + (f" {glyphs.differs}" if role else "")
+            who = (
+                "all"
+                if len(names) == len(table.nodes)
+                else nodes_text(names, max(10, width - title - value_width - 6), glyphs)
+            )
+            start = _title(fact, title, bool(roles), glyphs) if not at else [(" " * (title + 4), "")]
+            lines.append([*start, (f"{told:<{value_width}}  ", role), (who, "dim")])
+    return lines
+
+
+def _values(table: FactTable, fact: Fact, roles: dict[str, str], glyphs: Glyphs) -> list[tuple[str, list[str]]]:
+    groups: dict[str, list[str]] = {}
+    together: list[str] = []
+    for name in table.nodes:
+        if _exact(fact) or name in roles or fact.compare is Compare.UNLIKE:
+            groups.setdefault(shown(table.values[fact.name][name], fact.unit), []).append(name)
+        else:
+            together.append(name)
+    found = sorted(groups.items(), key=lambda item: -len(item[1]))
+    return ([(_cell(table, fact, together, glyphs), together)] if together else []) + found
+
+
+def plain(line: Line) -> str:
+    """Return a line as text."""
+    return "".join(text for text, _ in line).rstrip()

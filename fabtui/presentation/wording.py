@@ -1,0 +1,154 @@
+"""How the screen puts into words what the model knows. Pure; the styles are names of the theme's colours."""
+
+from __future__ import annotations
+
+import time
+
+from textual.content import Content
+
+from fabtui.model.endpoints import PairClass
+from fabtui.model.events import NodeState
+from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.session_model import Model
+from fabtui.presentation.cell_levels import Glyphs, Slot, full_number, ratio
+from fabtui.sanitize import one_line
+
+Part = tuple[str, str]
+
+MUTED = "$foreground 60%"
+
+#: The layers in the order of their keys.
+LAYERS: tuple[Layer, ...] = (
+    Layer.HEALTH,
+    Layer.P2P,
+    Layer.WORLD,
+    Layer.LATENCY,
+    Layer.PING,
+    Layer.BUSBW,
+    Layer.TRANSPORT,
+    Layer.CHANGE,
+)
+#: The layers that hold measurements of their own.
+MEASURED_LAYERS: tuple[Layer, ...] = (Layer.P2P, Layer.WORLD, Layer.LATENCY, Layer.PING, Layer.BUSBW)
+
+CLASS_WORDS = {
+    PairClass.SAME_NODE: "node",
+    PairClass.SAME_RAIL: "rail",
+    PairClass.CROSS_LEAF: "leaf",
+    PairClass.CROSS_RAIL: "cross",
+    PairClass.NODE_PAIR: "between nodes",
+    PairClass.ONE_NODE: "within a node",
+    PairClass.ALL: "all",
+}
+
+_VERDICT_STYLES = {
+    Verdict.OK: "$primary",
+    Verdict.SLOW: "bold $warning",
+    Verdict.TIMEOUT: "bold $error",
+    Verdict.FAILED: "bold $error",
+    Verdict.INCONCLUSIVE: "bold $secondary",
+    Verdict.SKIPPED: MUTED,
+    Verdict.UNTESTED: MUTED,
+}
+_VERDICT_SLOTS = {
+    Verdict.OK: Slot.GOOD,
+    Verdict.SLOW: Slot.SLOW,
+    Verdict.TIMEOUT: Slot.TIMEOUT,
+    Verdict.FAILED: Slot.FAILED,
+    Verdict.INCONCLUSIVE: Slot.INCONCLUSIVE,
+    Verdict.SKIPPED: Slot.SKIPPED,
+    Verdict.UNTESTED: Slot.UNTESTED,
+}
+_STATE_STYLES = {
+    NodeState.WAITING: MUTED,
+    NodeState.CONNECTING: "$accent",
+    NodeState.CONNECTED: "$accent",
+    NodeState.LOOKING: "$accent",
+    NodeState.READY: "$primary",
+    NodeState.FAILED: "bold $error",
+    NodeState.LOST: "bold $error",
+}
+
+
+def verdict_style(verdict: Verdict) -> str:
+    """Return the style of a verdict's word."""
+    return _VERDICT_STYLES[verdict]
+
+
+def verdict_part(verdict: Verdict, glyphs: Glyphs) -> Part:
+    """Return a verdict's glyph and word; what is ok needs no glyph."""
+    if verdict is Verdict.OK:
+        return str(verdict), verdict_style(verdict)
+    return f"{glyphs.of_slot[_VERDICT_SLOTS[verdict]]} {verdict}".lstrip(), verdict_style(verdict)
+
+
+def state_style(state: NodeState) -> str:
+    """Return the style of a node's state."""
+    return _STATE_STYLES[state]
+
+
+def clock_text(seconds: float) -> str:
+    """Return a duration as ``0:08`` or ``1:02:03``."""
+    whole = max(0, int(seconds))
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def time_text(when: float) -> str:
+    """Return a time of day, local."""
+    return time.strftime("%H:%M:%S", time.localtime(when))
+
+
+def about_text(seconds: float) -> str:
+    """Return a time that is left, as exactly as it can be known."""
+    if seconds < 90:
+        return f"about {max(1, round(seconds))} s left"
+    if seconds < 5400:
+        return f"about {round(seconds / 60)} min left"
+    return f"about {seconds / 3600:.1f} h left"
+
+
+def value_text(measurement: Measurement) -> str:
+    """Return a measurement's value with its unit, or ``-``."""
+    if measurement.value is None:
+        return "-"
+    return f"{full_number(measurement.value)} {measurement.unit}".rstrip()
+
+
+def share_text(model: Model, measurement: Measurement, kind: PairClass) -> str:
+    """Return how a value stands to the median of its class, or ""."""
+    median = model.median(measurement.layer, kind)
+    share = ratio(measurement.layer, measurement.value, median)
+    if share is None or median is None or measurement.value is None:
+        return ""
+    return f"{measurement.value / median:.2f} of {full_number(median)}"
+
+
+def failure_text(measurement: Measurement, limit: int = 300) -> str:
+    """Return what went wrong on one line, or ""."""
+    text = one_line(measurement.error or "", limit)
+    if measurement.made:
+        text = f"lab fault made on purpose: {text}" if text else "lab fault made on purpose"
+    return text
+
+
+def ping_extra(measurement: Measurement) -> str:
+    """Return the loss of a ping, or ""."""
+    loss = (measurement.extra or {}).get("loss")
+    return f"loss {loss:g} %" if isinstance(loss, (int, float)) else ""
+
+
+def class_of(model: Model, measurement: Measurement) -> PairClass:
+    """Return the class a measurement is compared within."""
+    return model.class_of(measurement)
+
+
+def plain(parts: list[Part]) -> str:
+    """Return parts as text."""
+    return "".join(text for text, _ in parts)
+
+
+def content(*parts: Part | str) -> Content:
+    """Return parts as content, none of it read as markup."""
+    return Content.assemble(*parts)

@@ -1,0 +1,68 @@
+"""Laying out lines that are made of styled parts. Pure."""
+
+from __future__ import annotations
+
+from fabtui.presentation.wording import Part, plain
+
+Line = list[Part]
+Lines = list[Line]
+
+
+def beside(left: Lines, right: Lines, width: int) -> Lines:
+    """Return two columns of lines side by side; what is too long for its column goes on in the next line."""
+    half = (width - 3) // 2
+    a, b = stacked(left, half), stacked(right, half)
+    lines: Lines = []
+    for at in range(max(len(a), len(b))):
+        one = a[at] if at < len(a) else []
+        other = b[at] if at < len(b) else []
+        lines.append([*one, (" " * (half - len(plain(one)) + 3), ""), *other])
+    return lines
+
+
+def stacked(lines: Lines, width: int, indent: int = 12) -> Lines:
+    """Return lines of which none is longer than a width."""
+    return [piece for line in lines for piece in wrapped(line, width, indent)]
+
+
+def wrapped(line: Line, width: int, indent: int = 12) -> Lines:
+    """Return a line in pieces of at most ``width`` characters, all but the first of them indented."""
+    pieces: Lines = [[]]
+    room = width
+    fresh = True
+    indent = min(indent, width // 3)
+    for text, style in line:
+        while len(text) > room:
+            cut = text.rfind(" ", 1, room + 1)
+            if cut <= 0:
+                # A word that is too long for a line of its own is cut; any other begins the next line.
+                cut = room if fresh else 0
+            pieces[-1].append((text[:cut], style))
+            text = text[cut:].lstrip()
+            pieces.append([(" " * indent, "")])
+            room = width - indent
+            fresh = True
+        pieces[-1].append((text, style))
+        room -= len(text)
+        fresh = fresh and not text
+    return pieces
+
+
+def clipped(parts: Line, width: int, ellipsis: str) -> Line:
+    """Return parts cut to a width, with an ellipsis where something was cut."""
+    kept: Line = []
+    left = width
+    for text, style in parts:
+        if len(text) > left:
+            if left > 1:
+                kept.append((text[: left - 1] + ellipsis, style))
+            return kept
+        kept.append((text, style))
+        left -= len(text)
+    return kept
+
+
+def between(left: Line, right: Line, width: int, ellipsis: str) -> Line:
+    """Return parts at both ends of a line of a width; where there is too little room the left ones are cut."""
+    kept = clipped(left, max(0, width - len(plain(right)) - 1), ellipsis)
+    return [*kept, (" " * max(1, width - len(plain(kept)) - len(plain(right))), ""), *right]

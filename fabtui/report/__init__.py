@@ -1,0 +1,1 @@
+"""The text front end: summary, grids, problems, preflight, tables, progress."""

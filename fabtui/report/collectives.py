@@ -1,0 +1,55 @@
+"""The tables of the collectives in text, in the shape of nccl-tests."""
+
+from __future__ import annotations
+
+from fabtui.export.collectives_table import TableRow, table_rows
+from fabtui.model.measurement import Verdict
+from fabtui.model.session_model import Model
+from fabtui.presentation.numbers import size_text, value_text
+from fabtui.report.capped import MOST_LINES
+from fabtui.report.columns import aligned
+
+_HEAD = ["group", "ranks", "size", "time us", "algbw GB/s", "busbw GB/s", "wrong", "algorithm", ""]
+_ALGORITHM = 7
+
+
+def collective_tables(model: Model) -> list[list[str]]:
+    """Return a table for each collective: a row for each group and message size, the group of all ranks first.
+
+    Of an A/B comparison this is the first arm; `fabtui.report.comparison` shows the arms side by side.
+    """
+    rows = [row for row in table_rows(model) if row.arm is None]
+    tables = []
+    for kind in dict.fromkeys(row.kind for row in rows):
+        found = [row for row in rows if row.kind == kind]
+        mine = _most_telling(found)
+        cells = [_HEAD, *(_cells(row, mine[at - 1] if at else None) for at, row in enumerate(mine))]
+        if not any(row.algorithm for row in mine):
+            cells = [[*row[:_ALGORITHM], "", row[-1]] for row in cells]
+        lines = aligned(cells, (0, _ALGORITHM, _ALGORITHM + 1))
+        if len(found) > len(mine):
+            lines.append(f"  and {len(found) - len(mine)} more rows; --table has them all")
+        tables.append([kind, *lines])
+    return tables
+
+
+def _most_telling(rows: list[TableRow]) -> list[TableRow]:
+    """Return as many rows as a summary has room for, in their order: those that are not ok, then the first ones."""
+    places = sorted(range(len(rows)), key=lambda at: (rows[at].verdict is Verdict.OK, at))
+    return [rows[at] for at in sorted(places[:MOST_LINES])]
+
+
+def _cells(row: TableRow, before: TableRow | None) -> list[str]:
+    same = before is not None and before.group == row.group
+    trouble = "" if row.verdict is Verdict.OK else str(row.verdict)
+    return [
+        "" if same else row.group,
+        "" if same else "-" if row.ranks is None else str(row.ranks),
+        "-" if row.bytes is None else size_text(row.bytes),
+        value_text(row.time_us),
+        value_text(row.algbw),
+        value_text(row.busbw),
+        "-" if row.wrong is None else str(row.wrong),
+        row.algorithm or "",
+        f"{trouble}: {row.error[:200]}" if trouble and row.error else trouble,
+    ]

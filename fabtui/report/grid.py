@@ -1,0 +1,302 @@
+"""The grids of a session as text: endpoints against endpoints, and beyond 64 of them nodes against nodes."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fabtui.errors import InputError
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.measurement import MESH, TOOLS, Layer, Measurement, Verdict, worst
+from fabtui.model.session_model import Model
+from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, LOWER_IS_BETTER, ratio
+from fabtui.presentation.numbers import size_text
+from fabtui.report.matrix import GLYPHS, LEGEND, SLOW_MARK, matrix
+from fabtui.sanitize import one_line
+
+#: The layers that have grids, in the order of the screen's keys.
+LAYERS = (
+    *(Layer.HEALTH, Layer.P2P, Layer.WORLD, Layer.LATENCY, Layer.PING, Layer.BUSBW, Layer.TRANSPORT, Layer.CHANGE),
+    *(Layer.MTU, Layer.UDP, Layer.TCP),
+)
+#: Up to this many endpoints each has a row and a column of its own.
+MOST_ENDPOINTS = 64
+#: Up to this many nodes each has; more do not fit a line of any log.
+MOST_NODES = 256
+#: The width of what is not a terminal.
+USUAL_WIDTH = 240
+#: What the health of a pair is the worst of.
+_HEALTH = (Layer.P2P, Layer.WORLD, Layer.LATENCY, *MESH, Layer.BUSBW, *TOOLS)
+
+_WORDS = {
+    Layer.HEALTH: "the worst of all layers",
+    Layer.P2P: "alone, one way",
+    Layer.WORLD: "within the communicator of all",
+    Layer.LATENCY: "half a round trip",
+    Layer.PING: "round trip",
+    Layer.BUSBW: "all_reduce of two nodes",
+    Layer.TRANSPORT: "the path the library chose",
+    Layer.CHANGE: "against an earlier session",
+    Layer.MTU: "the largest packet that passes whole",
+    Layer.UDP: "datagrams that are lost",
+    Layer.TCP: "time to connect",
+}
+_ROWS = "a row sends, a column receives"
+_MEANINGS = {
+    ".": f". {GOOD_FROM:.0%} of the median of its class or better",
+    "9": f"9 {FAIR_FROM:.0%} or better",
+    "8": "8 less, and not slow",
+    **LEGEND,
+}
+
+#: What is known of the pairs between two nodes: the worst verdict, and the least share of the median of their class.
+Block = tuple[Verdict, float | None]
+
+
+class Shown(NamedTuple):
+    """Which grids a summary has.
+
+    Attributes:
+        layers: Those of these layers; None: of all that have something to show; empty: p2p, and world where it differs.
+        width: Characters a line of a grid should not be longer than.
+    """
+
+    layers: tuple[Layer, ...] | None = ()
+    width: int = USUAL_WIDTH
+
+
+def shown_from(given: dict[str, Any], everything: bool = False) -> Shown:
+    """Return which grids the arguments ask for.
+
+    Args:
+        given: The arguments.
+        everything: Whether it is all of them where nothing is said.
+
+    Raises:
+        InputError: They name a layer that there is not.
+    """
+    layers = chosen_layers(given["grids"]) if "grids" in given else None if everything else ()
+    return Shown(layers, text_width())
+
+
+def chosen_layers(text: str) -> tuple[Layer, ...] | None:
+    """Return the layers of ``--grids``; None for ``all``, which is those that have something to show.
+
+    Raises:
+        InputError: One of them is not a layer.
+    """
+    names = [name.strip() for name in text.split(",")]
+    if names == ["all"]:
+        return None
+    for name in names:
+        if name not in LAYERS:
+            wrong = f"unknown layer {name[:40]!r}" if name else "an empty name"
+            raise InputError(f"--grids: {wrong}; there are {', '.join(LAYERS)}, or all")
+    return tuple(layer for layer in LAYERS if layer in names)
+
+
+def text_width() -> int:
+    """Return how wide a line of standard output may be."""
+    return shutil.get_terminal_size((USUAL_WIDTH, 24)).columns if sys.stdout.isatty() else USUAL_WIDTH
+
+
+def grids(model: Model, layers: Sequence[Layer] | None, dot: str, width: int) -> list[list[str]]:
+    """Return the grids of layers, each as lines under a line that says what it is.
+
+    Args:
+        model: All that is known.
+        layers: Which ones; None: those that have something to show.
+        dot: What stands where an endpoint meets itself.
+        width: Characters a line should not be longer than.
+    """
+    shown = layers if layers is not None else [layer for layer in LAYERS if _has(model, layer)]
+    return [grid(model, layer, dot, width) for layer in shown]
+
+
+def _has(model: Model, layer: Layer) -> bool:
+    if layer is Layer.CHANGE:
+        return model.baseline is not None
+    found = (m for m in model.measurements() if m.layer is (Layer.P2P if layer is Layer.TRANSPORT else layer))
+    if layer is Layer.TRANSPORT:
+        return any(m.transport for m in found)
+    return bool(model.endpoints) if layer is Layer.HEALTH else any(found)
+
+
+def grid(model: Model, layer: Layer, dot: str, width: int) -> list[str]:
+    """Return a layer's grid: of endpoints where they are 64 at most, otherwise of nodes, as wide as there is room."""
+    ends = model.endpoints
+    if not ends:
+        return [f"{layer}: there is nothing to test"]
+    if len(ends) > MOST_ENDPOINTS:
+        return _of_nodes(model, layer, width)
+    if layer is not Layer.HEALTH:
+        lines = matrix(model, dot, layer)
+        if max(map(len, lines)) <= width:
+            return [f"{layer}, {_unit(model, layer)}; {_ROWS}", *lines]
+    cells = {(a.number, b.number): _sign(model, layer, a, b) for a in ends for b in ends}
+    pitch = 2 if 2 * len(ends) + len(model.nodes) + _label(ends) + 3 <= width else 1
+    return [
+        f"{layer}, {_WORDS[layer]}; {_ROWS}",
+        *_signs(ends, cells, pitch),
+        *_meanings("".join(cells.values()), layer, width),
+    ]
+
+
+def _unit(model: Model, layer: Layer) -> str:
+    """Return the unit of a layer's numbers and the message size, or what the layer is."""
+    if layer is Layer.CHANGE:
+        return "the value of now over that of then"
+    units = {m.unit: m for m in model.measurements() if m.layer is layer and m.value is not None and m.unit}
+    if not units:
+        return _WORDS[layer]
+    sizes = [m.asked_bytes for m in model.measurements() if m.layer is layer and m.asked_bytes]
+    size = f" at {size_text(max(sizes))}" if sizes and layer in (Layer.P2P, Layer.WORLD, Layer.BUSBW) else ""
+    better = ", less is better" if layer in LOWER_IS_BETTER else ""
+    return f"{one_line(next(iter(units)), 20)}{size}{better}"
+
+
+def _sign(model: Model, layer: Layer, src: Endpoint, dst: Endpoint) -> str:
+    """Return the one character of a cell that has no room for a number."""
+    cell = model.cell(layer, src.number, dst.number)
+    if cell.measurement is None:
+        return " " if src is dst else sign_of(cell.verdict, None)
+    share = None if layer is Layer.CHANGE else _share(model, layer, cell.measurement)
+    return sign_of(cell.verdict, share)
+
+
+def sign_of(verdict: Verdict, share: float | None) -> str:
+    """Return the one character for a verdict; that of an ok one goes by its share of the median of its class."""
+    if verdict in GLYPHS:
+        return GLYPHS[verdict]
+    if verdict is Verdict.SLOW:
+        return SLOW_MARK
+    return "." if share is None or share >= GOOD_FROM else "9" if share >= FAIR_FROM else "8"
+
+
+def _share(model: Model, layer: Layer, found: Measurement) -> float | None:
+    if found.value is None or layer in (Layer.TRANSPORT, Layer.HEALTH):
+        return None
+    return ratio(layer, found.value, model.median(layer, model.class_of(found)))
+
+
+def _label(ends: Sequence[Endpoint]) -> int:
+    return max(len(one_line(str(end))) for end in ends)
+
+
+def _signs(ends: Sequence[Endpoint], cells: dict[tuple[int, int], str], pitch: int) -> list[str]:
+    """Return lines of one character a cell, a blank between nodes."""
+    label = _label(ends)
+    lines = [f"  {'':{label}} {_names(ends, pitch)}".rstrip()]
+    for end in ends:
+        text = ""
+        before = ends[0].node
+        for other in ends:
+            text += " " * (other.node != before) + f"{cells[end.number, other.number]:<{pitch}}"
+            before = other.node
+        lines.append(f"  {one_line(str(end)):{label}} {text}".rstrip())
+    return lines
+
+
+def _names(ends: Sequence[Endpoint], pitch: int) -> str:
+    """Return the nodes' names, each over its first column; one that is too long pushes the next."""
+    text = ""
+    at = 0
+    before: str | None = None
+    for end in ends:
+        if end.node != before:
+            at += before is not None
+            text = text.ljust(at) if len(text) < at or not text else f"{text} "
+            text += one_line(end.node)
+            before = end.node
+        at += pitch
+    return text
+
+
+def _meanings(used: str, layer: Layer, width: int) -> list[str]:
+    meanings = {**_MEANINGS, ".": ". ok"} if layer in (Layer.HEALTH, Layer.TRANSPORT, Layer.CHANGE) else _MEANINGS
+    lines: list[str] = []
+    for word in (word for sign, word in meanings.items() if sign in used):
+        if lines and len(lines[-1]) + 3 + len(word) <= width:
+            lines[-1] += f"   {word}"
+        else:
+            lines.append(f"  {word}")
+    return lines
+
+
+def _of_nodes(model: Model, layer: Layer, width: int) -> list[str]:
+    """Return the grid of nodes; a cell is the worst of the pairs between the two, one way."""
+    names = list(dict.fromkeys(end.node for end in model.endpoints))
+    count = len(names)
+    if count > MOST_NODES:
+        return [f"{layer}: {count} x {count} nodes, too many to print; --csv has all pairs, the app shows them"]
+    blocks = _blocks(model, layer)
+    nothing = (Verdict.UNTESTED, None)
+    label = max(len(one_line(name)) for name in names)
+    wide = layer not in (Layer.HEALTH, Layer.TRANSPORT) and 5 * count + label + 3 <= width
+    told = _percent if wide else _signed
+    cells = {(a, b): told(blocks.get((a, b), nothing)) for a in names for b in names}
+    numbers = [f"{at:03d}" for at in range(count)]
+    lines = [
+        f"{layer}, {_WORDS[layer]}; {len(model.endpoints)} endpoints, so a cell is the worst of two nodes; {_ROWS}"
+    ]
+    if wide:
+        lines.append(f"  {'':{label}} " + "".join(f"{number:>4} " for number in numbers).rstrip())
+    else:
+        lines += [f"  {'':{label}} " + "".join(number[place] for number in numbers) for place in range(3)]
+    for name in names:
+        row = "".join(_padded(cells[name, other]) if wide else cells[name, other] for other in names)
+        lines.append(f"  {one_line(name):{label}} {row}".rstrip())
+    lines.append("  columns: the nodes in the order of the rows, from 000")
+    used = "".join(cells.values())
+    if not wide:
+        return lines + _meanings(used, layer, width)
+    signs = "".join(set(used) - set("0123456789"))
+    return [*lines, "  numbers: percent of the median of its class", *_meanings(signs, layer, width)]
+
+
+def _padded(cell: str) -> str:
+    return f"{cell:>5}" if cell.endswith(SLOW_MARK) and len(cell) > 1 else f"{cell:>4} "
+
+
+def _signed(block: Block) -> str:
+    return sign_of(*block)
+
+
+def _percent(block: Block) -> str:
+    verdict, share = block
+    if verdict in GLYPHS or share is None:
+        return sign_of(verdict, share)
+    return f"{min(999, round(100 * share))}{SLOW_MARK if verdict is Verdict.SLOW else ''}"
+
+
+def _blocks(model: Model, layer: Layer) -> dict[tuple[str, str], Block]:
+    """Return what is known between nodes. It goes over what was measured: cells there are millions of."""
+    found: dict[tuple[str, str], Block] = {}
+    wanted = {Layer.HEALTH: _HEALTH, Layer.TRANSPORT: (Layer.P2P,), Layer.CHANGE: (Layer.P2P,)}.get(layer, (layer,))
+    for m in model.measurements():
+        if m.layer not in wanted:
+            continue
+        src, dst = _node(model, m.src), _node(model, m.dst)
+        if src is None or dst is None:
+            continue
+        block = (model.verdict(m), None if layer is Layer.HEALTH else _share(model, layer, m))
+        for pair in {(src, dst), (dst, src)} if m.layer is Layer.BUSBW else {(src, dst)}:
+            found[pair] = _worse(found.get(pair), block)
+    return found
+
+
+def _node(model: Model, name: str) -> str | None:
+    """Return the node of an endpoint or a node; None for a group such as a rail."""
+    number = model.number(name)
+    if number is not None:
+        return model.endpoints[number].node
+    return name if name in model.nodes else None
+
+
+def _worse(one: Block | None, other: Block) -> Block:
+    if one is None:
+        return other
+    shares = [share for share in (one[1], other[1]) if share is not None]
+    return worst([one[0], other[0]]), min(shares, default=None)

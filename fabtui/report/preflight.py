@@ -1,0 +1,123 @@
+"""What ``fabtui preflight`` prints."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+
+from fabtui.diagnosis.preflight.changes import Compared
+from fabtui.diagnosis.preflight.rules import Preflight, preflight
+from fabtui.model.session_model import Model
+from fabtui.nodeset import count
+from fabtui.presentation.preflight_lines import (
+    ASCII,
+    UNICODE,
+    Glyphs,
+    Line,
+    chosen_facts,
+    cut,
+    finding_lines,
+    head_line,
+    kind_lines,
+    nodes_text,
+    plain,
+    short_lines,
+    table_lines,
+)
+from fabtui.sanitize import one_line
+
+#: Of so many findings the evidence is told without being asked.
+_FEW = 12
+_SUMMARY_WIDTH = 160
+_SUMMARY_LINES = 12
+#: SGR parameters of the roles; never red against green, and each has a glyph as well.
+_COLORS = {"bad": "1;35", "warn": "33", "note": "36", "name": "1", "head": "1", "dim": "2"}
+
+
+def preflight_text(
+    model: Model,
+    found: Preflight,
+    changed: Compared | None,
+    baseline: str,
+    width: int,
+    everything: bool,
+    ascii_only: bool,
+    color: bool,
+) -> str:
+    """Return the text of a preflight, ending in a newline.
+
+    Args:
+        model: All that is known.
+        found: The preflight.
+        changed: What changed since an earlier one, or None.
+        baseline: The name of that file.
+        width: The width of the lines, in characters.
+        everything: All facts, and all evidence.
+        ascii_only: ASCII only.
+        color: Whether the terminal shows colours; ``NO_COLOR`` counts as well.
+    """
+    glyphs = ASCII if ascii_only else UNICODE
+    parts: list[list[Line]] = [[head_line(found), *kind_lines(found.table, width, glyphs)]]
+    parts.append(
+        [
+            line
+            for one in found.findings
+            for line in finding_lines(one, width, glyphs, everything or len(found.findings) <= _FEW)
+        ]
+    )
+    if found.missing:
+        title: Line = [("could not be looked at", "head")]
+        # What is to be typed next stands at the end of a line: nothing is cut off.
+        wrapped = (
+            textwrap.wrap(one_line(line), max(20, width - 4), initial_indent="  ", subsequent_indent="    ")
+            for line in found.missing
+        )
+        parts.append([title, *([(piece, "warn")] for pieces in wrapped for piece in pieces)])
+    if changed is not None:
+        parts.append(_changed(changed, baseline, width, glyphs))
+    facts = chosen_facts(found.table, everything)
+    if table := table_lines(found.table, facts, width, glyphs):
+        left = len(found.table.facts) - len(facts)
+        more = f", {left} more that agree (--all)" if left else ""
+        parts.append([[("facts", "head"), (f"  those that differ first{more}", "dim")], *table])
+    if model.lab:
+        parts.append([[(f"a lab of {one_line(model.lab)} on this machine: its nodes share most facts", "dim")]])
+    paint = color and not os.environ.get("NO_COLOR")
+    text = "\n\n".join("\n".join(_line(line, paint) for line in part) for part in parts if part) + "\n"
+    return text.encode("ascii", "replace").decode("ascii") if ascii_only else text
+
+
+def before_tests(model: Model, ascii_only: bool) -> list[str]:
+    """Return the findings that count, a line each, for the summary of a session; none where there are none."""
+    found = preflight(model)
+    lines = [
+        plain(line) for line in short_lines(found, _SUMMARY_WIDTH, _SUMMARY_LINES, ASCII if ascii_only else UNICODE)
+    ]
+    return ["what the nodes are like (fabtui preflight tells more)", *lines] if lines else []
+
+
+def _changed(changed: Compared, baseline: str, width: int, glyphs: Glyphs) -> list[Line]:
+    lines: list[Line] = [
+        [(f"since {one_line(baseline, 200)}", "head"), ("" if changed.any else ": nothing changed", "")]
+    ]
+    for change in changed.changes:
+        who = nodes_text(change.nodes, 30, glyphs)
+        told = f"{change.title}: {change.before} -> {change.now}"
+        lines.append(
+            [(f"{glyphs.differs} ", "warn"), (f"{who}  ", "name"), (cut(told, width - len(who) - 4, glyphs), "warn")]
+        )
+    for names, words in ((changed.new, "not there then"), (changed.gone, "there then, not now")):
+        if names:
+            lines.append([("  ", ""), (f"{nodes_text(names, 30, glyphs)}  ", "name"), (words, "dim")])
+    if len(changed.changes) > 1:
+        lines[0].append((f": {count(len(changed.changes), 'change')}", ""))
+    return lines
+
+
+def _line(line: Line, paint: bool) -> str:
+    if not paint:
+        return plain(line)
+    painted = [
+        f"\x1b[{_COLORS[role]}m{text}\x1b[0m" if role in _COLORS and text.strip() else text for text, role in line
+    ]
+    return "".join(painted).rstrip()

@@ -1,0 +1,184 @@
+"""What a summary says about what is not ok, and about what passed and is still worth a word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from fabtui.diagnosis.knowledge.error_catalogue import measured_meaning
+from fabtui.diagnosis.links.rdma_ports import PortNotes, port_troubles
+from fabtui.diagnosis.mesh.paths import key_of
+from fabtui.diagnosis.mesh.rules import mesh_findings
+from fabtui.diagnosis.mesh.scopes import Way
+from fabtui.diagnosis.pairs.message_times import Spread, notable
+from fabtui.diagnosis.pairs.p2p_vs_world import rail_isolation, words
+from fabtui.diagnosis.pairs.rules import pair_causes
+from fabtui.diagnosis.reports import Cause
+from fabtui.model.measurement import BY_ADDRESS, COLLECTIVES, MESH, Layer, Measurement, Verdict
+from fabtui.model.session_model import Model
+from fabtui.nodeset import count
+from fabtui.presentation.numbers import size_text, value_text
+from fabtui.report.capped import capped
+from fabtui.sanitize import one_line
+
+_IN_TABLES = frozenset(COLLECTIVES.values())
+#: Widely spread times are listed up to this many; one busy node makes many of them, and CPU ranks are always busy.
+_MOST_NOTABLE = 8
+_MOST_FINDING_LINES = 60
+#: Of many pairs with nothing in common but that they are bad so many are named.
+_MOST_NAMED = 6
+#: A list of more rows than this leaves out what findings tell.
+_LONG = 24
+_MOST_NOTABLE_ON_CPUS = 1
+
+
+class Signs(NamedTuple):
+    """The characters beyond letters and digits that a summary uses."""
+
+    to: str
+    dot: str
+
+
+def trouble(model: Model, signs: Signs) -> list[list[str]]:
+    """Return what is to be told of all pairs together, then the list of what is not ok, then what is notable."""
+    isolation = rail_isolation(model)
+    told = [isolation.text] if isolation is not None else []
+    mesh = mesh_findings(model)
+    explained = frozenset(cell for finding in mesh for cell in finding.cells)
+    causes = pair_causes(model)
+    findings = [_lines_of(one.text, one.evidence, one.next) for one in mesh]
+    findings += [
+        _lines_of(f"{one.title} ({count(len(one.cells), 'pair')})", [*one.evidence, *_named(one)], *one.next[:2])
+        for one in causes
+        if not _single(one)
+    ]
+    following = {min(one.cells): one.next[0] for one in causes if _single(one) and one.next}
+    many = {pair for one in causes if not _single(one) for pair in one.cells}
+    bad = _bad(model, signs, explained, following, many)
+    return [told, _findings(findings), _ports(model), bad, _notable(model, signs)]
+
+
+def _single(cause: Cause) -> bool:
+    """Say whether a cause is about two endpoints alone, of which the list of what is not ok tells everything."""
+    return len({frozenset(pair) for pair in cause.cells}) == 1
+
+
+def _named(cause: Cause) -> list[str]:
+    """Name the pairs of a cause whose title only counts them."""
+    if not cause.title[0].isdigit():
+        return []
+    names = [f"{src} > {dst}" for src, dst in sorted(cause.cells)]
+    more = f", and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return [", ".join(names[:_MOST_NAMED]) + more]
+
+
+def _lines_of(title: str, evidence: Iterable[str], *commands: str) -> list[str]:
+    lines = [one_line(title, 300), *(f"    {one_line(line, 300)}" for line in evidence)]
+    return lines + [f"    next: {one_line(command, 500)}" for command in commands if command]
+
+
+def _findings(findings: list[list[str]]) -> list[str]:
+    lines = []
+    for number, (title, *rest) in enumerate(findings, 1):
+        lines += [f"  {number} {title}", *(f"  {line}" for line in rest)]
+    return capped([f"findings: {len(findings)}"], lines, "lines", _MOST_FINDING_LINES) if lines else []
+
+
+def _ports(model: Model) -> list[str]:
+    """List what looks tell of the RDMA ports that endpoints send over, each once."""
+    found = [str(one) for endpoint in model.endpoints for one in port_troubles(model, endpoint)]
+    lines = [f"  {line}" for line in dict.fromkeys(found)]
+    return capped([f"RDMA ports that endpoints send over: {len(lines)} troubles"], lines, "troubles") if lines else []
+
+
+def _bad(
+    model: Model,
+    signs: Signs,
+    explained: frozenset[tuple[Layer, Way]],
+    following: dict[tuple[str, str], str],
+    many: set[tuple[str, str]],
+) -> list[str]:
+    """List what is not ok and no finding tells, a line for each layer of a pair; tables tell of collectives.
+
+    Args:
+        model: What is known.
+        signs: What is drawn with.
+        explained: What findings tell of the mesh.
+        following: The next command of pairs of endpoints.
+        many: The pairs of which findings tell; of a long list they are left out.
+    """
+    found: dict[tuple[str | None, ...], list[Measurement]] = {}
+    for m in model.measurements():
+        told = m.layer in MESH and key_of(m) in explained
+        if m.layer not in _IN_TABLES and not told and model.verdict(m).bad:
+            found.setdefault((m.layer, m.src, m.dst, m.src_addr, m.dst_addr), []).append(m)
+    # A pair that fails in bandwidth fails in latency as well; once is enough.
+    failed = {(m.src, m.dst) for group in found.values() for m in group if m.layer is Layer.P2P}
+    groups = [g for g in found.values() if not (g[0].layer is Layer.LATENCY and (g[0].src, g[0].dst) in failed)]
+    swept = len({m.asked_bytes for m in model.measurements() if m.layer is Layer.P2P and m.asked_bytes}) > 1
+    notes = PortNotes(model)
+    total = len(groups)
+    if total > _LONG:
+        groups = [group for group in groups if not _told(model, group[0], many)]
+    lines = []
+    for group in groups:
+        line = _bad_line(model, group, signs, notes, swept=swept)
+        if group[0].layer in (Layer.P2P, Layer.WORLD) and (todo := following.pop((group[0].src, group[0].dst), "")):
+            line += f"\n      next: {one_line(todo, 500)}"
+        lines.append(line)
+    head = f"not ok: {total}"
+    if len(lines) < total:
+        head += f", of which the above tells {total - len(lines)}; --csv and --json have them all"
+    return capped([head], lines, "rows") if total else []
+
+
+def _told(model: Model, m: Measurement, many: set[tuple[str, str]]) -> bool:
+    """Say whether findings, or the list of nodes, tell of a pair of endpoints."""
+    if m.layer not in (Layer.P2P, Layer.WORLD):
+        return False
+    return (m.src, m.dst) in many or any(model.gone(end.rpartition(":")[0]) for end in (m.src, m.dst))
+
+
+def _bad_line(model: Model, group: list[Measurement], signs: Signs, notes: PortNotes, *, swept: bool) -> str:
+    """Return the line of what is bad with a pair in a layer, at one message size or at several."""
+    m = max(group, key=lambda one: one.asked_bytes or 0)
+    ends = f"{m.src} {signs.to} {m.dst}"
+    if m.layer in BY_ADDRESS and m.src_addr and m.dst_addr:
+        ends += f" ({m.src_addr} {signs.to} {m.dst_addr})"
+    kind = model.class_of(m)
+    about = [f"{m.layer} {model.verdict(m)}", str(kind)]
+    if swept and m.layer is Layer.P2P and (sizes := sorted(one.asked_bytes for one in group if one.asked_bytes)):
+        about.append("at " + ", ".join(map(size_text, sizes)))
+    if m.value is not None:
+        median = model.median(m.layer, kind)
+        of = f" of {value_text(median)}" if median is not None else ""
+        about.append(f"{value_text(m.value)}{of} {m.unit}")
+    if m.error:
+        about.append(one_line(m.error, 300))
+    if (meaning := measured_meaning(m)) is not None:
+        about.append(f"means: {meaning.text}")
+    if m.made and "made by the lab" not in (m.error or ""):
+        about.append("made by the lab")
+    if m.layer in (Layer.P2P, Layer.WORLD) and (told := words(model, m.src, m.dst)) is not None:
+        about.append(told)
+    if m.layer is Layer.P2P:
+        about += notes.of(m.src, m.dst)
+    if m.layer is Layer.P2P and (told := model.suspects.get((m.src, m.dst))) is not None:
+        about.append(one_line(told, 300))
+    return f"  {one_line(ends)}  {one_line('; '.join(about))}"
+
+
+def _notable(model: Model, signs: Signs) -> list[str]:
+    found = [one for one in notable(model) if model.verdict(one.measurement) is Verdict.OK]
+    lines = [_spread_line(one, signs) for one in found]
+    head = "notable: ok, but some messages took far longer than others (a link that flaps, or a busy node)"
+    most = _MOST_NOTABLE if any(end.kind == "gpu" for end in model.endpoints) else _MOST_NOTABLE_ON_CPUS
+    return capped([head], lines, "such times", most, "--json has them all") if lines else []
+
+
+def _spread_line(found: Spread, signs: Signs) -> str:
+    m = found.measurement
+    size = f" at {size_text(m.bytes)}" if m.bytes else ""
+    p99, median = value_text(found.p99 * 1e6), value_text(found.median * 1e6)
+    times = f"p99 {p99} us, {value_text(found.ratio)} x the median of {median} us"
+    return f"  {one_line(f'{m.src} {signs.to} {m.dst}')}  {m.layer}{size}: {times}"

@@ -1,0 +1,129 @@
+"""What `fabtui run` says on stderr while it works."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from typing import TYPE_CHECKING, TextIO
+
+from fabtui.model.events import NodeState
+from fabtui.nodeset import count
+from fabtui.sanitize import one_line
+
+if TYPE_CHECKING:
+    from fabtui.model.records import LogLine
+    from fabtui.session.feeds.base import Feed
+
+#: Seconds between two drawings of the live line.
+_FRAME = 0.1
+_CLEAR = "\r\x1b[K"
+_SHOWN_LEVELS = ("notice", "warning", "error")
+
+
+def _of_node(entry: LogLine) -> str:
+    """Return what begins a line about a node; nothing where its text names it."""
+    return f"{entry.node}: " if entry.node and entry.node not in re.findall(r"[\w.-]+", entry.text) else ""
+
+
+class Progress:
+    """Shows a feed: a line that is redrawn on a terminal, a line for each step elsewhere.
+
+    Args:
+        out: Where to.
+        quiet: Show nothing.
+        text: Redraw nothing: whole lines alone, also on a terminal.
+    """
+
+    def __init__(self, out: TextIO, quiet: bool, text: bool = False) -> None:
+        self._out = out
+        self._quiet = quiet
+        self._live = out.isatty() and not text and os.environ.get("TERM") not in (None, "", "dumb")
+        self._drawn = 0.0
+        self._phase = ""
+        self._states: dict[str, NodeState] = {}
+        self._logged = 0.0
+        self._seen_at_that_time = 0
+        self._feed: Feed | None = None
+
+    def watch(self, feed: Feed) -> None:
+        """Show a feed from now on."""
+        self._feed = feed
+        if not self._quiet:
+            feed.listen(self._changed)
+
+    def end(self) -> None:
+        """Take the live line away."""
+        if self._live and not self._quiet:
+            self._write(_CLEAR)
+
+    def _changed(self) -> None:
+        lines = self._nodes() + self._log() + ([] if self._live else self._steps())
+        if lines:
+            self._write((_CLEAR if self._live else "") + "".join(f"{line}\n" for line in lines))
+        now = time.monotonic()
+        if self._live and (lines or now - self._drawn >= _FRAME):
+            self._drawn = now
+            width = shutil.get_terminal_size().columns
+            self._write(_CLEAR + self._line()[: max(10, width - 1)])
+
+    def _nodes(self) -> list[str]:
+        """Lines for the nodes that have just gone."""
+        assert self._feed is not None
+        lines = []
+        for record in list(self._feed.model.nodes.values()):
+            if record.state is not self._states.get(record.name):
+                self._states[record.name] = record.state
+                if record.state.gone:
+                    hint = f" (next: {record.hint})" if record.hint else ""
+                    lines.append(one_line(f"{record.name}: {record.state}: {record.text}{hint}", 300))
+        return lines
+
+    def _log(self) -> list[str]:
+        """Lines of the event log that were not shown yet."""
+        assert self._feed is not None
+        fresh = [entry for entry in self._feed.model.log if entry.time >= self._logged]
+        same = sum(1 for entry in fresh if entry.time == self._logged)
+        fresh = fresh[min(self._seen_at_that_time, same) :]
+        if not fresh:
+            return []
+        latest = fresh[-1].time
+        at_latest = sum(1 for entry in fresh if entry.time == latest)
+        self._seen_at_that_time = at_latest + (self._seen_at_that_time if latest == self._logged else 0)
+        self._logged = latest
+        shown = [entry for entry in fresh if entry.level in _SHOWN_LEVELS and not self._told_as_state(entry)]
+        return [one_line(f"{entry.level}: {_of_node(entry)}{entry.text}", 300) for entry in shown]
+
+    def _told_as_state(self, entry: LogLine) -> bool:
+        """Say whether a line of the log is why a node went, which the line of its state tells."""
+        assert self._feed is not None
+        record = self._feed.model.gone(entry.node or "")
+        return record is not None and entry.level == "error" and entry.text == record.text
+
+    def _steps(self) -> list[str]:
+        assert self._feed is not None
+        phase = self._feed.model.phase
+        if phase.name == self._phase:
+            return []
+        self._phase = phase.name
+        return [f"{phase.name}: {count(phase.total, 'test')}" if phase.total else phase.name]
+
+    def _line(self) -> str:
+        assert self._feed is not None
+        model = self._feed.model
+        ready = sum(record.state is NodeState.READY for record in model.nodes.values())
+        gone = sum(record.state.gone for record in model.nodes.values())
+        parts = [f"{ready}/{len(model.nodes)} nodes" + (f", {gone} gone" if gone else "")]
+        if model.phase.total:
+            parts.append(f"{model.done}/{model.phase.total} tests")
+        parts.append(f"{model.elapsed:.0f} s")
+        return one_line(f"{model.phase.name}: {', '.join(parts)}")
+
+    def _write(self, text: str) -> None:
+        try:
+            self._out.write(text)
+            self._out.flush()
+        except (OSError, ValueError, UnicodeError):
+            # Nobody can see it any more; the session itself goes on.
+            self._quiet = True

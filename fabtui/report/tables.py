@@ -1,0 +1,286 @@
+"""Values of any shape as text: names and values, tables, matrices; as wide as the terminal, without colours."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+from fabtui.importers.matrix import is_matrix
+from fabtui.report.columns import aligned
+from fabtui.sanitize import one_line
+
+#: Rows of a table beyond this are counted instead; --json has them all.
+MOST_ROWS = 200
+_WIDEST_CELL = 60
+#: A unit longer than this is told once, below, and not at every value.
+LONG_UNIT = 12
+#: What names a thing comes before what is told of it.
+_IDS = ("gpu", "index", "interface", "ca", "node", "host", "name", "link", "port")
+#: A table in more pieces than this is hard to read.
+_MOST_BLOCKS = 3
+_DEEPEST = 8
+_NONE = "-"
+
+
+class Layout:
+    """Lays values out.
+
+    Args:
+        units: The unit of each value that has one, by its name.
+        width: The width of the terminal.
+    """
+
+    def __init__(self, units: dict[str, str], width: int) -> None:
+        self._units = units
+        self._width = max(width, 40)
+
+    def lines(self, values: dict[str, Any], depth: int = 0) -> list[str]:
+        """Return the lines of an object: its plain values first, then each part under its name."""
+        if depth > _DEEPEST:
+            return [f"{'  ' * depth}..."]
+        own = values.get("units")
+        if isinstance(own, dict) and all(isinstance(unit, str) for unit in own.values()):
+            # Units that the text itself tells go before those of the format.
+            rest = {name: value for name, value in values.items() if name != "units"}
+            return Layout({**self._units, **own}, self._width).lines(rest, depth)
+        if is_matrix(values):
+            # The whole output is one: what is told of it comes first.
+            rest = {name: value for name, value in values.items() if name not in ("rows", "columns", "cells")}
+            return [*self.lines(rest, depth), "", *(f"{'  ' * (depth + 1)}{line}" for line in self._matrix(values, ""))]
+        values = {name: values[name] for name in _ids_first(list(values))}
+        told = {name: text for name, value in values.items() if (text := self._fact(name, value)) is not None}
+        parts = {name: value for name, value in values.items() if name not in told}
+        lines = self._facts(told, depth)
+        for name, value in parts.items():
+            lines += self._part(name, value, depth)
+        return lines
+
+    def _fact(self, name: str, value: Any) -> str | None:
+        """Return what goes behind a name on its line; None for what needs lines of its own."""
+        if _is_plain(value):
+            return self._cell(name, value)
+        if isinstance(value, dict) and _is_short(value) and not is_matrix(value):
+            told = [(key, self._cell(key, item)) for key, item in value.items() if item is not None]
+            return ", ".join(f"{_words(key)} {text} {self._unit(key)}".rstrip() for key, text in told) or _NONE
+        if isinstance(value, list) and value and all(map(_is_plain, value)):
+            return ", ".join(self._cell(name, item) for item in value)
+        return None
+
+    def _facts(self, told: dict[str, str], depth: int) -> list[str]:
+        told = {name: text for name, text in told.items() if text != _NONE}
+        wide = max((len(_words(name)) for name in told), default=0)
+        lines = []
+        for name, text in told.items():
+            unit = self._unit(name)
+            start = f"{'  ' * (depth + 1)}{_words(name):<{wide}}  "
+            lines += wrapped(start, text + (f" {unit}" if unit else ""), self._width)
+        return lines
+
+    def _part(self, name: str, value: Any, depth: int) -> list[str]:
+        pad = "  " * (depth + 1)
+        if is_matrix(value):
+            return ["", *(pad + line for line in self._matrix(value, name))]
+        if isinstance(value, dict):
+            inner = self.lines(value, depth + 1)
+            return [f"{pad}{_words(name)}", *inner] if inner else []
+        if not value:
+            return []
+        if all(isinstance(item, dict) for item in value):
+            return self._objects(name, value, depth)
+        if all(isinstance(item, list) for item in value):
+            rows = [[self._cell("", cell) for cell in item] for item in value[:MOST_ROWS]]
+            return [f"{pad}{_words(name)}", *(pad + "  " + "  ".join(row) for row in rows), *self._more(value, depth)]
+        return [f"{pad}{_words(name)}", *(f"{pad}  {self._cell(name, item)}" for item in value[:MOST_ROWS])]
+
+    def _objects(self, name: str, items: list[dict[str, Any]], depth: int) -> list[str]:
+        """A table where the objects are flat; else each on its own, matrices and all."""
+        pad = "  " * (depth + 1)
+        if any(is_matrix(item) for item in items):
+            return [line for item in items for line in self._part(name, item, depth)]
+        flat = [_flattened(item) for item in items[:MOST_ROWS]]
+        if all(row is not None for row in flat):
+            rows = [row for row in flat if row is not None]
+            if (table := self._table(rows, depth)) is not None:
+                return ["", f"{pad}{_words(name)}", *table, *self._more(items, depth)]
+        lines: list[str] = []
+        for number, item in enumerate(items[:MOST_ROWS]):
+            lines += ["", f"{pad}{_singular(name)} {number + 1} of {len(items)}", *self.lines(item, depth + 1)]
+        return lines + self._more(items, depth)
+
+    @staticmethod
+    def _more(items: list[Any], depth: int) -> list[str]:
+        left = len(items) - MOST_ROWS
+        return [f"{'  ' * (depth + 2)}and {left} more; --json has them all"] if left > 0 else []
+
+    def _table(self, rows: list[dict[str, Any]], depth: int) -> list[str] | None:
+        """Return the lines of a table; None where it would be cut into so many pieces that rows read better alone."""
+        names = [
+            name
+            for name in dict.fromkeys(name for row in rows for name in row)
+            if any(row.get(name) not in (None, [], {}) for row in rows)
+        ]
+        names = _ids_first(names)
+        if not names:
+            return []
+        heads = [self._groups(names), [_words(name.rpartition(".")[2]) for name in names], [*map(self._unit, names)]]
+        columns = [_even([self._cell(name, row.get(name), short=True) for row in rows]) for name in names]
+        cells = [list(row) for row in zip(*columns, strict=True)]
+        left = {at for at, name in enumerate(names) if any(isinstance(row.get(name), (str, list)) for row in rows)}
+        pad = "  " * (depth + 1)
+        found: list[str] = []
+        blocks = _blocks([*heads, *cells], self._width - len(pad))
+        if len(blocks) > 1 and len(rows) <= (3 if len(blocks) <= _MOST_BLOCKS else 40):
+            return None
+        for block in blocks:
+            heads[0] = self._groups(names, block)
+            shown = [row for row in heads if any(row[at] for at in block)]
+            table = [[row[at] for at in block] for row in [*shown, *cells]]
+            lefts = {at for at, column in enumerate(block) if column in left}
+            found += [*([""] if found else []), *(pad + line for line in aligned(table, lefts))]
+        return found
+
+    def _matrix(self, value: dict[str, Any], name: str) -> list[str]:
+        title = one_line(str(value.get("title") or _words(name)), 200)
+        unit = str(value.get("unit") or "")
+        if unit and unit not in title:
+            title = f"{title}, {unit}"
+        columns = [one_line(str(column), 30) for column in value["columns"]]
+        rows = [
+            [one_line(str(row), 30), *(self._cell("", cell, short=True) for cell in cells)]
+            for row, cells in zip(value["rows"], value["cells"], strict=False)
+            if isinstance(cells, list)
+        ]
+        even = [row for row in rows if len(row) == len(columns) + 1]
+        if not even:
+            return [title]
+        table = _same_digits([["", *columns], *even])
+        lines = [title] if title else []
+        blocks = _blocks(table, self._width - 4)
+        for block in blocks:
+            lines += [*([""] if block is not blocks[0] else []), *aligned([[row[at] for at in block] for row in table])]
+        return lines
+
+    @staticmethod
+    def _groups(names: list[str], block: list[int] | None = None) -> list[str]:
+        """Return what columns are part of, over the first column of each group among those shown side by side."""
+        found = [""] * len(names)
+        before = ""
+        for at in range(len(names)) if block is None else block:
+            group = _words(names[at].rpartition(".")[0])
+            found[at] = group if group != before else ""
+            before = group
+        return found
+
+    def _unit(self, name: str) -> str:
+        unit = self._units.get(name.rpartition(".")[2], "")
+        return unit if len(unit) <= LONG_UNIT else ""
+
+    def _cell(self, name: str, value: Any, short: bool = False) -> str:
+        limit = _WIDEST_CELL if short else 2000
+        if value is None or value == "":
+            return _NONE
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, float):
+            return f"{value:.10g}"
+        if isinstance(value, dict):
+            return f"{len(value)} values"
+        if isinstance(value, list):
+            return one_line(" ".join(self._cell(name, item) for item in value[:100]), limit) or _NONE
+        return one_line(str(value), limit) or _NONE
+
+
+def _ids_first(names: list[str]) -> list[str]:
+    """Return names with those of things first, unless they begin with one already."""
+    if (
+        not names
+        or names[0] in _IDS
+        or names[0].endswith(("name", "node", "rank", "bus", "guid", "kind", "bytes", "src"))
+    ):
+        return names
+    ids = [name for name in _IDS if name in names]
+    return ids + [name for name in names if name not in ids]
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, (str, int, float, bool))
+
+
+def _words(name: str) -> str:
+    return one_line(name.replace("_", " "), 60)
+
+
+def _singular(name: str) -> str:
+    words = _words(name)
+    return words[:-1] if words.endswith("s") and not words.endswith("ss") else words
+
+
+def _flattened(item: dict[str, Any]) -> dict[str, Any] | None:
+    """Return an object as a row of a table: small objects in it become columns; None where it is too deep for that."""
+    row: dict[str, Any] = {}
+    for name, value in item.items():
+        short = isinstance(value, list) and len(value) <= 8 and all(_is_plain(inner) for inner in value)
+        if _is_plain(value) or short:
+            row[name] = value
+        elif isinstance(value, dict) and len(value) <= 8 and all(_is_plain(inner) for inner in value.values()):
+            row.update({f"{name}.{inner}": found for inner, found in value.items()})
+        elif value in ([], {}):
+            row[name] = None
+        else:
+            return None
+    return row if len(row) <= 40 else None
+
+
+def _is_short(value: dict[str, Any]) -> bool:
+    """Say whether an object reads well on one line."""
+    return 0 < len(value) <= 12 and all(_is_plain(item) and len(str(item)) <= 24 for item in value.values())
+
+
+def _even(cells: list[str]) -> list[str]:
+    """Return the cells of a column with the same number of digits behind the point, where all are such numbers."""
+    numbers = [cell for cell in cells if cell != _NONE]
+    if not any("." in cell for cell in numbers) or not all(cell.replace(".", "", 1).isdecimal() for cell in numbers):
+        return cells
+    most = max(len(cell.partition(".")[2]) for cell in numbers)
+    if most > 6:
+        return cells
+    return [cell if cell == _NONE else f"{float(cell):.{most}f}" for cell in cells]
+
+
+def _same_digits(table: list[list[str]]) -> list[list[str]]:
+    """Return a matrix whose numbers have as many digits behind the point as the one that has most."""
+    most = 0
+    for row in table[1:]:
+        for cell in row[1:]:
+            if cell.replace(".", "", 1).isdecimal():
+                most = max(most, len(cell.partition(".")[2]))
+    most = min(most, 3)
+    body = [
+        [row[0], *(f"{float(cell):.{most}f}" if cell.replace(".", "", 1).isdecimal() else cell for cell in row[1:])]
+        for row in table[1:]
+    ]
+    return [table[0], *body]
+
+
+def _blocks(table: list[list[str]], width: int) -> list[list[int]]:
+    """Return which columns go side by side: as many as fit, the first one before each block."""
+    widths = [max(map(len, column)) + 2 for column in zip(*table, strict=True)]
+    if not widths or sum(widths) + 2 <= width:
+        return [list(range(len(widths)))]
+    blocks: list[list[int]] = [[0]]
+    for at in range(1, len(widths)):
+        if len(blocks[-1]) > 1 and 2 + sum(widths[column] for column in blocks[-1]) + widths[at] > width:
+            blocks.append([0])
+        blocks[-1].append(at)
+    return blocks
+
+
+def cut(text: str, width: int) -> str:
+    """Return a line that is no wider than the terminal."""
+    return text if len(text) <= width else text[: max(width - 3, 10)] + "..."
+
+
+def wrapped(start: str, text: str, width: int) -> list[str]:
+    """Return a text after what stands before it, wrapped under its own beginning, as lines."""
+    pieces = textwrap.wrap(text, max(width - len(start), 20), break_on_hyphens=False) or [""]
+    return [(start if at == 0 else " " * len(start)) + piece for at, piece in enumerate(pieces)]

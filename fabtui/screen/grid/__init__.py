@@ -1,0 +1,1 @@
+"""The grid: widget, lines, layout, viewport, axis, cells, filter, order."""

@@ -1,0 +1,138 @@
+"""The rows and columns of the grid, in the order they are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from rich.cells import cell_len
+
+from fabtui.model.session_model import Model
+from fabtui.sanitize import one_line
+
+_NAME_LIMIT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A row and column.
+
+    Attributes:
+        node: The node's name as the model has it.
+        label: The node's name fit for drawing: each character one cell wide, without a domain that all have in common.
+        index: The endpoint's index on its node as text; ``-`` where the node has no endpoint.
+        number: The endpoint's number, or None where the node has no endpoint (yet).
+        first: Whether it is the first of its node.
+        gone: Whether the node failed or was lost.
+    """
+
+    node: str
+    label: str
+    index: str
+    number: int | None
+    first: bool
+    gone: bool
+
+    @property
+    def name(self) -> str:
+        """What the screen calls it, for example ``n060:3``."""
+        return f"{self.label}:{self.index}"
+
+
+def fit_text(text: str, limit: int = _NAME_LIMIT) -> str:
+    """Return a name from outside on one line, each character one cell wide, so that columns stay columns."""
+    cleaned = one_line(text, limit)
+    if cleaned.isascii():
+        return cleaned
+    return "".join(character if cell_len(character) == 1 else "?" for character in cleaned)
+
+
+def common_domain(names: Iterable[str]) -> str:
+    """Return the domain that all of several names of nodes end in, with its first dot; "" where there is none.
+
+    What all names have in common tells nothing, and what tells them apart has to be seen.
+    """
+    # The first part of a name is its own.
+    parts = [name.split(".") for name in dict.fromkeys(names)]
+    common: list[str] = []
+    for at in zip(*(reversed(one[1:]) for one in parts), strict=False):
+        if len(parts) < 2 or len(set(at)) > 1:
+            break
+        common.insert(0, at[0])
+    # Addresses may end alike as well.
+    has_letters = any(character.isalpha() for part in common for character in part)
+    return "." + ".".join(common) if has_letters and all(one[0] for one in parts) else ""
+
+
+def without(domain: str, text: str) -> str:
+    """Return a text in which names of nodes stand without their common domain; not for what is to be typed."""
+    return text.replace(domain, "") if domain else text
+
+
+class Axis:
+    """The seats in order: nodes as the user gave them, each with its endpoints; a node without any has one empty seat.
+
+    Args:
+        seats: The seats.
+        together: Whether the endpoints of a node stand side by side.
+        of_nodes_alone: Whether a seat stands for a whole node.
+    """
+
+    def __init__(self, seats: list[Seat], *, together: bool = True, of_nodes_alone: bool = False) -> None:
+        self.seats = seats
+        self.together = together
+        self.of_nodes_alone = of_nodes_alone
+        self.size = len(seats)
+        self.position: dict[int, int] = {seat.number: at for at, seat in enumerate(seats) if seat.number is not None}
+        self.starts: list[int] = [at for at, seat in enumerate(seats) if seat.first]
+        self.label_width = max((len(seat.label) for seat in seats), default=0)
+        self.index_width = max((len(seat.index) for seat in seats), default=0)
+        self._by_name = {(seat.node, seat.index): at for at, seat in enumerate(seats)}
+
+    @classmethod
+    def of_model(cls, model: Model) -> Axis:
+        """Return the axis of a model as it is now."""
+        seats: list[Seat] = []
+        names = list(model.nodes)
+        names.extend(dict.fromkeys(e.node for e in model.endpoints if e.node not in model.nodes))
+        domain = common_domain(names)
+        for node in names:
+            gone = model.gone(node) is not None
+            label = fit_text(node.removesuffix(domain))
+            first = True
+            for endpoint in model.endpoints_of(node):
+                index = "-" if endpoint.kind == "none" else str(endpoint.index)
+                seats.append(Seat(node, label, index, endpoint.number, first, gone))
+                first = False
+            if first:
+                seats.append(Seat(node, label, "-", None, True, gone))
+        return cls(seats)
+
+    def in_order(self, positions: Iterable[int]) -> Axis:
+        """Return some of the seats in another order, each marked as first that does not follow one of its node."""
+        seats: list[Seat] = []
+        for position in positions:
+            seat = self.seats[position]
+            first = not seats or seats[-1].node != seat.node
+            seats.append(seat if seat.first is first else replace(seat, first=first))
+        nodes = {seat.node for seat in seats}
+        together = sum(seat.first for seat in seats) == len(nodes)
+        return Axis(seats, together=together, of_nodes_alone=self.of_nodes_alone)
+
+    def of_nodes(self) -> Axis:
+        """Return an axis with one seat a node, in the same order."""
+        seats = [replace(self.seats[at], index="", number=None, first=True) for at in self.starts]
+        return Axis(seats, of_nodes_alone=True)
+
+    @cached_property
+    def node_at(self) -> list[int]:
+        """The place of each seat's node among the nodes."""
+        found: list[int] = []
+        for seat in self.seats:
+            found.append((found[-1] if found else -1) + seat.first)
+        return found
+
+    def find(self, seat: Seat) -> int | None:
+        """Return where a seat of an earlier axis is now, or None."""
+        return self._by_name.get((seat.node, seat.index))

@@ -1,0 +1,305 @@
+"""Where the grid reads its cells: from a model, through a narrow door, so that a benchmark can stand in for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Protocol
+
+from fabtui.model.endpoints import PairClass, pair_class
+from fabtui.model.events import NodeState
+from fabtui.model.measurement import Layer
+from fabtui.model.session_model import Cell, Model
+from fabtui.presentation.cell_levels import Glyphs, Slot, cell_text, ratio, short_number, slot_of, transport_of
+from fabtui.screen.grid.axis import Axis
+from fabtui.screen.grid.layout import ENDPOINTS, NUMBER_WIDTH, Shape
+
+if TYPE_CHECKING:
+    from fabtui.screen.grid.filter import Filter
+
+#: How far a median may move before everything drawn against it is drawn anew at once, as a share of it.
+_MEDIAN_STEP = 0.02
+
+#: Cells that are looked at to find the layer's unit.
+_LOOKED_FOR_UNIT = 2000
+
+#: The layers in which a pair that could not be tested has no value.
+_OF_PAIRS = frozenset({Layer.HEALTH, Layer.P2P, Layer.WORLD, Layer.LATENCY, Layer.TRANSPORT, Layer.CHANGE})
+
+_FINE = frozenset({Slot.GOOD, Slot.FAIR, Slot.LOW})
+
+_CLASSES = (
+    PairClass.SAME_NODE,
+    PairClass.SAME_RAIL,
+    PairClass.CROSS_LEAF,
+    PairClass.CROSS_RAIL,
+    PairClass.NODE_PAIR,
+    PairClass.ONE_NODE,
+    PairClass.ALL,
+)
+
+
+class CellSource(Protocol):
+    """What the grid draws: rows and columns, and for each cell a slot of the ramp and a text.
+
+    Attributes:
+        rows: The rows.
+        columns: The columns.
+        shape: What cells may look like.
+    """
+
+    rows: Axis
+    columns: Axis
+    shape: Shape
+
+    def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
+        """Return slots and texts of the cells ``first`` to ``last`` (not included) of a row.
+
+        Each text is exactly ``width`` cells wide. Below `NUMBER_WIDTH` there are none: the slot's glyph is all there is
+        room for.
+        """
+
+    def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
+        """Return slot and text of one cell; the text is of no matter where `row` gives none."""
+
+    def below(self, row: int, column: int, width: int) -> list[str]:
+        """Return the texts of a tall cell's further lines, each exactly ``width`` cells wide."""
+
+
+class ModelSource:
+    """The cells of one layer of a model, in the order of nodes and endpoints or in another one.
+
+    Args:
+        model: The model.
+        layer: The layer to begin with.
+        glyphs: The characters to draw with.
+
+    Attributes:
+        axis: All endpoints in their own order; a position is a place on it.
+        rows: The rows as they are shown.
+        columns: The columns as they are shown.
+        row_at: The position of each row.
+        column_at: The position of each column.
+        filter: Which cells are shown, or None for all.
+    """
+
+    shape = ENDPOINTS
+
+    def __init__(self, model: Model, layer: Layer, glyphs: Glyphs) -> None:
+        self.model = model
+        self.layer = layer
+        self.glyphs = glyphs
+        self.axis = Axis.of_model(model)
+        self.filter: Filter | None = None
+        self.show_in()
+        self._axis_key = self._key()
+        self._medians: dict[PairClass, float | None] = {}
+        self._drawn_with: list[float | None] = []
+        self._unit: tuple[str, int | None] | None = None
+        self._unit_looked = -1
+        #: Cells, by row and column, that have just changed.
+        self.flashing: set[tuple[int, int]] = set()
+        self.take_medians()
+
+    # -- order --------------------------------------------------------------------------------------------------------
+
+    def show_in(self, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> None:
+        """Show rows and columns in an order, by their positions; None: all in their own order."""
+        self.row_at = range(self.axis.size) if rows is None else rows
+        self.column_at = range(self.axis.size) if columns is None else columns
+        self.rows = self.axis if rows is None else self.axis.in_order(rows)
+        self.columns = self.axis if columns is None else self.axis.in_order(columns)
+        self._row_of = _places(self.row_at)
+        self._column_of = _places(self.column_at)
+
+    # -- what changed -------------------------------------------------------------------------------------------------
+
+    def _key(self) -> tuple[object, ...]:
+        return (self.model.layout, *(record.state.gone for record in self.model.nodes.values()))
+
+    def axis_changed(self) -> bool:
+        """Take over a new axis if there is one, and say so."""
+        key = self._key()
+        if key == self._axis_key:
+            return False
+        self._axis_key = key
+        self.axis = Axis.of_model(self.model)
+        self.show_in()
+        return True
+
+    def read_medians(self) -> tuple[bool, bool]:
+        """Compare the class medians and limits with those drawn with; say whether they moved much, and at all.
+
+        What was drawn against them stays true to them until `take_medians`.
+        """
+        latest = self._measures()
+        if latest == self._drawn_with:
+            return False, False
+        pairs = zip(latest, self._drawn_with, strict=True)
+        return any(_far(before, now) for now, before in pairs), True
+
+    def take_medians(self) -> None:
+        """Draw against the medians of now."""
+        self._drawn_with = self._measures()
+        self._medians = dict(zip(_CLASSES, self._drawn_with, strict=False))
+
+    def _measures(self) -> list[float | None]:
+        """Return what every cell's colour depends on: the median of each class, then the limit to slow of each."""
+        layer = self.layer
+        medians = [self.model.median(layer, kind) for kind in _CLASSES]
+        return medians + [self.model.limit(layer, kind) for kind in _CLASSES]
+
+    def show(self, layer: Layer) -> None:
+        """Show another layer."""
+        self.layer = layer
+        self._unit = None
+        self._unit_looked = -1
+        self.take_medians()
+
+    def positions(self, changed: AbstractSet[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return the positions of cells given by endpoint numbers."""
+        at = self.axis.position
+        return [(at[src], at[dst]) for src, dst in changed if src in at and dst in at]
+
+    def shown_at(self, positions: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return the rows and columns of cells given by their positions; without those that are not shown."""
+        rows, columns = self._row_of, self._column_of
+        return [(rows[a], columns[b]) for a, b in positions if a in rows and b in columns]
+
+    def row_of(self, position: int) -> int | None:
+        """Return the row of a position, or None where it is not shown."""
+        return self._row_of.get(position)
+
+    def column_of(self, position: int) -> int | None:
+        """Return the column of a position, or None where it is not shown."""
+        return self._column_of.get(position)
+
+    def shows_row(self, position: int) -> bool:
+        """Say whether the row of a position is shown."""
+        return position in self._row_of
+
+    def shows_column(self, position: int) -> bool:
+        """Say whether the column of a position is shown."""
+        return position in self._column_of
+
+    # -- cells --------------------------------------------------------------------------------------------------------
+
+    def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
+        """Return slots and texts of some cells of a row."""
+        slots = bytearray(last - first)
+        if width < NUMBER_WIDTH:
+            here, column_at = self.row_at[row], self.column_at
+            for column in range(first, last):
+                slots[column - first], _ = self.look(here, column_at[column], width)
+            return slots, None
+        texts = []
+        for column in range(first, last):
+            slots[column - first], text = self.cell(row, column, width)
+            texts.append(text)
+        return slots, texts
+
+    def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
+        """Return slot and text of one cell."""
+        slot, number = self.look(self.row_at[row], self.column_at[column], width)
+        return slot, cell_text(slot, number, width, self.glyphs)
+
+    def below(self, row: int, column: int, width: int) -> list[str]:
+        """Return nothing: cells have one line."""
+        return []
+
+    def look(self, row: int, column: int, width: int) -> tuple[Slot, str]:
+        """Return slot and number of the cell of two positions, the number short enough for a cell of a width."""
+        slot, cell, _ = self.judge(row, column)
+        if self.flashing and (row, column) in self.flashing:
+            slot = Slot.FLASH
+        if cell is None or width < NUMBER_WIDTH:
+            return slot, ""
+        if self.layer is Layer.TRANSPORT and cell.measurement is not None:
+            return slot, (transport_of(cell.text)[1] if cell.text else "")[: width - 1]
+        return slot, "" if cell.value is None else short_number(cell.value, min(width - 1, 4))
+
+    def judge(self, row: int, column: int) -> tuple[Slot, Cell | None, float | None]:
+        """Return the slot of the cell of two positions, the cell where there is one, its share of the class median."""
+        source, target = self.axis.seats[row], self.axis.seats[column]
+        if row == column and self.layer is not Layer.BUSBW:
+            return (Slot.GONE if source.gone else Slot.DIAGONAL), None, None
+        gone = source.gone or target.gone
+        src, dst = source.number, target.number
+        if src is None or dst is None:
+            return (Slot.GONE if gone else Slot.UNTESTED), None, None
+        cell = self.model.cell(self.layer, src, dst)
+        if row == column and cell.measurement is None:
+            return Slot.DIAGONAL, None, None
+        if self.filter is not None and not self.filter.lets(self.model, cell, src, dst):
+            return Slot.PAD, None, None
+        share = None
+        if cell.measurement is None or cell.value is None:
+            slot = slot_of(cell.verdict, None)
+        else:
+            share = ratio(self.layer, cell.value, self._medians.get(self.class_of(cell, src, dst)))
+            slot = slot_of(cell.verdict, share)
+        if self.model.flapping and slot in _FINE and self.flaps(src, dst):
+            slot = Slot.FLAPPING
+        if slot is Slot.UNTESTED and self.model.untested and self._could_not(src, dst):
+            slot = Slot.SKIPPED
+        if self.layer is Layer.TRANSPORT and cell.text and slot in _FINE:
+            slot = transport_of(cell.text)[0]
+        if cell.running:
+            slot = Slot.RUNNING
+        elif gone and (slot in (Slot.UNTESTED, Slot.SKIPPED) or slot in _FINE):
+            slot = Slot.GONE
+        return slot, cell, share
+
+    def flaps(self, src: int, dst: int) -> bool:
+        """Say whether a pair flaps in the layer, or in health in any."""
+        names = str(self.model.endpoints[src]), str(self.model.endpoints[dst])
+        layers = (Layer.P2P, Layer.WORLD) if self.layer is Layer.HEALTH else (self.layer,)
+        return any((layer, *names) in self.model.flapping for layer in layers)
+
+    def _could_not(self, src: int, dst: int) -> bool:
+        """Whether it is known why a pair was not tested."""
+        endpoints = self.model.endpoints
+        return self.layer in _OF_PAIRS and (str(endpoints[src]), str(endpoints[dst])) in self.model.untested
+
+    def class_of(self, cell: Cell, src: int, dst: int) -> PairClass:
+        """Return the class that a cell's value is compared within."""
+        if self.layer not in _OF_PAIRS and cell.measurement is not None:
+            return self.model.class_of(cell.measurement)
+        endpoints = self.model.endpoints
+        return pair_class(endpoints[src], endpoints[dst])
+
+    # -- words --------------------------------------------------------------------------------------------------------
+
+    def unit(self) -> tuple[str, int | None]:
+        """Return the unit and the message size of the layer's values; "" while there are none."""
+        if self._unit is None and self._unit_looked != self.model.version:
+            self._unit_looked = self.model.version
+            if self.layer in (Layer.HEALTH, Layer.TRANSPORT, Layer.CHANGE):
+                return "", None
+            count = len(self.model.endpoints)
+            for at in range(min(_LOOKED_FOR_UNIT, count * count)):
+                found = self.model.measured_for(self.layer, at // count, at % count)
+                if found is not None and found.value is not None:
+                    self._unit = (found.unit, found.asked_bytes)
+                    break
+        return self._unit or ("", None)
+
+    def medians(self) -> list[tuple[PairClass, float]]:
+        """Return the medians of the layer's classes that have one."""
+        found = [(kind, self.model.median(self.layer, kind)) for kind in _CLASSES]
+        return [(kind, median) for kind, median in found if median is not None]
+
+    def state_of(self, node: str) -> NodeState | None:
+        """Return the state of a node, or None when it is not known."""
+        record = self.model.nodes.get(node)
+        return None if record is None else record.state
+
+
+def _far(before: float | None, now: float | None) -> bool:
+    if before is None or now is None:
+        return before is not now
+    return abs(now - before) > _MEDIAN_STEP * abs(before)
+
+
+def _places(order: Sequence[int]) -> dict[int, int]:
+    return {position: at for at, position in enumerate(order)}

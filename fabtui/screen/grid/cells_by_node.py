@@ -1,0 +1,115 @@
+"""The widest zoom: a cell for each two nodes, which shows the worst of their pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fabtui.model.measurement import Layer
+from fabtui.presentation.cell_levels import Slot, cell_text, short_number
+from fabtui.screen.grid.cells_by_endpoint import ModelSource
+from fabtui.screen.grid.layout import NUMBER_WIDTH, Shape
+from fabtui.screen.grid.severity_index import BAD_FROM, NOTHING, RANK, SLOT_OF_RANK, CellIndex
+
+#: Ranks of cells that are as they should be, however many of the block's are not known yet.
+_FINE = frozenset(RANK[slot] for slot in (Slot.GOOD, Slot.FAIR, Slot.LOW))
+#: What takes the place of a block's worst when one of its nodes is gone.
+_HIDDEN_WHEN_GONE = frozenset({0, RANK[Slot.DIAGONAL], NOTHING, *_FINE})
+
+
+class BlockSource:
+    """The blocks of a source's cells.
+
+    A block's slot is its worst cell's. Where only some of its cells are that bad, their number stands before the glyph;
+    where some of a good block's cells were not tested, it is `Slot.PARTLY`.
+
+    Args:
+        source: The cells.
+        index: What is known of them.
+
+    Attributes:
+        axis: All nodes in their own order.
+        rows: The rows as they are shown.
+        columns: The columns as they are shown.
+    """
+
+    shape = Shape(condensed=True)
+
+    def __init__(self, source: ModelSource, index: CellIndex) -> None:
+        self._source = source
+        self._index = index
+        self.axis = source.axis.of_nodes()
+        self.show_in()
+
+    def show_in(self, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> None:
+        """Show rows and columns in an order, by the places of nodes; None: all in their own order."""
+        self.row_at = range(self.axis.size) if rows is None else rows
+        self.column_at = range(self.axis.size) if columns is None else columns
+        self.rows = self.axis if rows is None else self.axis.in_order(rows)
+        self.columns = self.axis if columns is None else self.axis.in_order(columns)
+        self._row_of = {node: at for at, node in enumerate(self.row_at)}
+        self._column_of = {node: at for at, node in enumerate(self.column_at)}
+
+    def shown_at(self, blocks: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return the rows and columns of blocks given by their nodes; without those that are not shown."""
+        rows, columns = self._row_of, self._column_of
+        return [(rows[a], columns[b]) for a, b in blocks if a in rows and b in columns]
+
+    def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
+        """Return slots and texts of some blocks of a row."""
+        if width > 1:
+            cells = [self.cell(row, column, width) for column in range(first, last)]
+            return bytearray(slot for slot, _ in cells), [text for _, text in cells]
+        a = self.row_at[row]
+        ranks, tested = self._index.blocks[a], self._index.tested
+        gone, seats, expected = self.axis.seats[a].gone, self.axis.seats, self._index.cells
+        slots = bytearray(last - first)
+        for at in range(first, last):
+            b = self.column_at[at]
+            rank = ranks[b]
+            slot = SLOT_OF_RANK[rank]
+            if rank in _HIDDEN_WHEN_GONE and (gone or seats[b].gone):
+                slot = Slot.GONE
+            elif rank in _FINE and tested(a, b) < expected(a, b) and self._whole:
+                slot = Slot.PARTLY
+            slots[at - first] = slot
+        return slots, None
+
+    def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
+        """Return slot and text of one block."""
+        a, b = self.row_at[row], self.column_at[column]
+        index = self._index
+        rank = index.blocks[a][b]
+        slot = SLOT_OF_RANK[rank]
+        glyphs = self._source.glyphs
+        if rank in _HIDDEN_WHEN_GONE and (self.axis.seats[a].gone or self.axis.seats[b].gone):
+            return Slot.GONE, cell_text(Slot.GONE, "", width, glyphs)
+        if rank in _FINE:
+            if index.tested(a, b) < index.cells(a, b) and self._whole:
+                slot = Slot.PARTLY
+            lowest = index.lowest(a, b)
+            number = "" if lowest is None or width < NUMBER_WIDTH else short_number(lowest[1], min(width - 1, 4))
+            return slot, cell_text(slot, number, width, glyphs)
+        if rank < BAD_FROM or width < 2:
+            return slot, cell_text(slot, "", width, glyphs)
+        count = index.counts(a, b)[rank]
+        if count >= index.cells(a, b):
+            return slot, cell_text(slot, "", width, glyphs)
+        return slot, _counted(count, glyphs.of_slot[slot], width)
+
+    @property
+    def _whole(self) -> bool:
+        """Whether every cell of a block is one that is shown."""
+        shown = self._source.filter
+        return (shown is None or not shown.by_cell) and self._source.layer is not Layer.PING
+
+    def below(self, row: int, column: int, width: int) -> list[str]:
+        """Return nothing: blocks have one line."""
+        return []
+
+
+def _counted(count: int, glyph: str, width: int) -> str:
+    """Return a count before a glyph; ``+`` stands for one that is too long."""
+    room = width - 1 if width < NUMBER_WIDTH else width - 2
+    number = str(count) if len(str(count)) <= room else "+"
+    text = f"{number}{glyph}"
+    return f"{text:>{width}}" if width < NUMBER_WIDTH else f"{text:>{width - 1}} "

@@ -1,0 +1,113 @@
+"""The zoom into two nodes: every pair of theirs as a big cell, with its unit and how it stands in its class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fabtui.model.measurement import Layer
+from fabtui.model.session_model import Cell
+from fabtui.presentation.cell_levels import BAD, Slot, cell_text, full_number
+from fabtui.presentation.wording import CLASS_WORDS
+from fabtui.screen.grid.cells_by_endpoint import ModelSource
+from fabtui.screen.grid.layout import Shape
+
+_WORDS = {
+    Slot.SLOW: "slow",
+    Slot.TIMEOUT: "timeout",
+    Slot.FAILED: "failed",
+    Slot.INCONCLUSIVE: "unclear",
+    Slot.SKIPPED: "skipped",
+    Slot.RUNNING: "running",
+    Slot.GONE: "gone",
+    Slot.UNTESTED: "untested",
+}
+#: From this width on a value stands with its unit.
+_UNIT_FROM = 10
+
+
+class NodePairSource:
+    """The cells of a source of which the row is on one node and the column on another.
+
+    Args:
+        source: The cells.
+        a: The node of the rows, by its place among the nodes.
+        b: The node of the columns.
+
+    Attributes:
+        nodes: Both nodes.
+        row_at: The position of each row.
+        column_at: The position of each column.
+    """
+
+    shape = Shape(widest=14, tall=3, apart=True, halves=False)
+
+    def __init__(self, source: ModelSource, a: int, b: int) -> None:
+        self._source = source
+        self.nodes = (a, b)
+        at = source.axis.node_at
+        self.row_at = [position for position in source.row_at if at[position] == a]
+        self.column_at = [position for position in source.column_at if at[position] == b]
+        self.rows = source.axis.in_order(self.row_at)
+        self.columns = source.axis.in_order(self.column_at)
+
+    def shown_at(self, positions: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return the rows and columns of cells given by their positions; without those that are not shown."""
+        rows = {position: at for at, position in enumerate(self.row_at)}
+        columns = {position: at for at, position in enumerate(self.column_at)}
+        return [(rows[a], columns[b]) for a, b in positions if a in rows and b in columns]
+
+    def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
+        """Return slots and first lines of some cells of a row."""
+        cells = [self.cell(row, column, width) for column in range(first, last)]
+        return bytearray(slot for slot, _ in cells), [text for _, text in cells]
+
+    def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
+        """Return slot and first line of one cell: its value with the unit, or its verdict."""
+        a, b = self.row_at[row], self.column_at[column]
+        slot, cell, _ = self._source.judge(a, b)
+        glyphs = self._source.glyphs
+        if cell is None:
+            return slot, " " * width
+        if self._source.flashing and (a, b) in self._source.flashing:
+            slot = Slot.FLASH
+        text = _value_text(self._source.layer, cell, width)
+        if not text:
+            word = _WORDS.get(slot, str(cell.verdict))
+            glyph = glyphs.of_slot[slot]
+            text = f"{glyph} {word}" if glyph.strip() and len(word) + 2 <= width else word
+            if len(text) > width:
+                text = glyph
+        elif slot in BAD or slot is Slot.RUNNING:
+            text = f"{text}{glyphs.of_slot[slot]}" if len(text) < width else text
+        if len(text) > width:
+            return slot, cell_text(slot, self._source.look(a, b, width)[1], width, glyphs)
+        return slot, f"{text:^{width}}"
+
+    def below(self, row: int, column: int, width: int) -> list[str]:
+        """Return what stands under a cell's value: its share of the class median, and how it went."""
+        _, cell, share = self._source.judge(self.row_at[row], self.column_at[column])
+        if cell is None:
+            return []
+        lines = []
+        if share is not None and cell.measurement is not None:
+            model, measured = self._source.model, cell.measurement
+            kind = CLASS_WORDS[model.class_of(measured)]
+            text = f"{share:.0%} of {kind}"
+            lines.append(text if len(text) <= width else f"{share:.0%}")
+        if cell.value is not None and width < _UNIT_FROM and len(cell.unit) <= width:
+            lines.append(cell.unit)
+        if cell.measurement is not None and cell.measurement.attempts > 1:
+            text = f"{cell.measurement.attempts} attempts"
+            lines.append(text if len(text) <= width else f"{cell.measurement.attempts} tries"[:width])
+        return [f"{line[:width]:^{width}}" for line in lines]
+
+
+def _value_text(layer: Layer, cell: Cell, width: int) -> str:
+    """Return a cell's value, with its unit where there is room."""
+    if layer is Layer.TRANSPORT:
+        path = "".join(c for c in cell.text if " " <= c <= "~")
+        return path if len(path) <= width else path.rsplit("/", 1)[-1][:width]
+    if cell.value is None:
+        return ""
+    number = full_number(cell.value)
+    return f"{number} {cell.unit}" if width >= _UNIT_FROM and len(number) + len(cell.unit) + 1 < width else number

@@ -1,0 +1,250 @@
+"""The lines of the grid: headers and rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import NamedTuple
+
+from fabtui.presentation.cell_levels import Glyphs, Slot, cell_text
+from fabtui.screen.grid.axis import Axis
+from fabtui.screen.grid.layout import NUMBER_WIDTH, GridLayout, squeeze
+from fabtui.screen.terminal.ansi import RESET
+from fabtui.screen.terminal.ansi_strips import GlyphCells, Palette, ReadyStrip, Runs, half_slot
+
+
+@dataclass
+class Scene:
+    """What is in sight, and where the cursor is.
+
+    Attributes:
+        axis: The columns.
+        layout: Where they go.
+        columns: The columns in sight, each with where it begins.
+        top: The first row in sight.
+        row: The cursor's row.
+        column: The cursor's column.
+        glyphs: The characters to draw with.
+        rows: The rows, where they are others than the columns.
+        corner: What stands in the corner over the rows' and before the columns' names, a text a line.
+    """
+
+    axis: Axis
+    layout: GridLayout
+    columns: list[tuple[int, int]]
+    top: int
+    row: int
+    column: int
+    glyphs: Glyphs
+    rows: Axis | None = None
+    corner: tuple[str, str] = ("", "")
+
+    def __post_init__(self) -> None:
+        self._span = (self.columns[0][0], self.columns[-1][0] + 1) if self.columns else (0, 0)
+        self._down = self.axis if self.rows is None else self.rows
+        first, last = self._span
+        cell = self.layout.cell
+        cuts = [later - first for (_, a), (later, b) in pairwise(self.columns) if b != a + cell]
+        #: The columns without a gap between them, counted from the first in sight.
+        self.stretches = list(pairwise([0, *cuts, last - first]))
+        self.padding = max(0, self.layout.width - self.used)
+        self.cells = glyph_cells(self.glyphs, cell)
+        #: The first columns of nodes that are marked as such where there is no room for a gap.
+        self.marked: list[int] = []
+        if cell in (2, 3) and self.axis.together and len(self.axis.starts) < self.axis.size:
+            self.marked = [at - first for at, _ in self.blocks() if at and self.axis.seats[at].first]
+
+    @property
+    def used(self) -> int:
+        """How wide the headers and the columns in sight are."""
+        return self.columns[-1][1] + self.layout.cell if self.columns else self.layout.header
+
+    def span(self) -> tuple[int, int]:
+        """Return the first column in sight and the one after the last."""
+        return self._span
+
+    def blocks(self) -> list[tuple[int, int]]:
+        """Return the columns in sight node by node: first and after the last."""
+        at, last = self.span()
+        seats = self.axis.seats
+        cuts = [at, *(column for column in range(at + 1, last) if seats[column].first), last]
+        return list(pairwise(cuts)) if last > at else []
+
+    def padded(self, runs: Runs) -> Runs:
+        """Return runs filled up to the width of the view."""
+        if self.used < self.layout.width:
+            runs.append((Slot.PAD, " " * (self.layout.width - self.used)))
+        return runs
+
+    def row_strip(
+        self, row: int, slots: bytearray, texts: list[str] | None, palette: Palette, part: int = 0
+    ) -> ReadyStrip:
+        """Return a line of a row: its header, then its cells; those without texts show their slot's glyph."""
+        first, last = self._span
+        shown = None if texts is None else texts.copy()
+        if row == self.row and first <= self.column < last:
+            shown = self.glyph_texts(slots) if shown is None else shown
+            slots = bytearray(slots)
+            slots[self.column - first] = Slot.CURSOR
+        picture = _RowPicture(self, self._row_header(row, part), bytes(slots), shown)
+        return ReadyStrip(picture.ready(palette), self.layout.width, palette, picture.runs)
+
+    def halves_strip(self, row: int, upper: bytearray, lower: bytearray | None, palette: Palette) -> ReadyStrip:
+        """Return the line that two rows share, ``row`` and the one after it."""
+        first, last = self._span
+        here = row if lower is None or self.row != row + 1 else row + 1
+        both = [bytearray(upper), bytearray(lower if lower is not None else len(upper))]
+        if self.row in (row, row + 1) and first <= self.column < last:
+            both[self.row - row][self.column - first] = Slot.CURSOR
+        header, padding = self._row_header(here, 0), self.padding
+        ready = palette.ready_halves(bytes(both[0]), bytes(both[1]))
+        before = [palette.changes[-1][header[0]], header[1], RESET]
+        after = [palette.changes[-1][Slot.PAD], " " * padding, RESET] if padding else []
+
+        def runs() -> Runs:
+            found: Runs = [header]
+            for slot, cells in groupby(map(half_slot, *both)):
+                found.append((slot, palette.half_text(slot) * len(list(cells))))
+            return [*found, (Slot.PAD, " " * padding)] if padding else found
+
+        return ReadyStrip("".join([*before, ready, RESET, *after]), self.layout.width, palette, runs)
+
+    def glyph_texts(self, slots: bytes | bytearray) -> list[str]:
+        """Return what cells show that have no texts."""
+        texts = [self.cells.texts[slot] for slot in slots]
+        for at in self.marked:
+            texts[at] = self.cells.edges[slots[at]]
+        return texts
+
+    def _row_header(self, row: int, part: int) -> tuple[int, str]:
+        seat, layout, down = self._down.seats[row], self.layout, self._down
+        here = row == self.row
+        slot = Slot.HEADER_HERE if here else Slot.HEADER_GONE if seat.gone else Slot.HEADER
+        if part:
+            return slot if here else Slot.PAD, (" " * layout.header)[: layout.width]
+        named = seat.first or seat.gone or here or row == self.top or layout.apart
+        label = squeeze(seat.label, layout.label, self.glyphs.ellipsis) if named else ""
+        text = f"{label:<{layout.label}} {seat.index:>{down.index_width}} "
+        if seat.gone:
+            text = text[:-1] + self.glyphs.of_slot[Slot.FAILED]
+        return slot, text[: layout.width]
+
+    def _corner(self, line: int) -> Runs:
+        width = min(self.layout.header, self.layout.width)
+        # Half a word is worse than none.
+        text = self.corner[line] if len(self.corner[line]) <= width else ""
+        return [(Slot.HEADER, f"{text:<{width}}")]
+
+    def names(self) -> Runs:
+        """Return the line of node names over their columns."""
+        runs = self._corner(0)
+        if self.axis.of_nodes_alone:
+            return self._node_names(runs, 0)
+        end_before = self.layout.header
+        place = dict(self.columns)
+        for begin, end in self.blocks():
+            if place[begin] > end_before:
+                runs.append((Slot.PAD, " " * (place[begin] - end_before)))
+            seat = self.axis.seats[begin]
+            end_before = place[end - 1] + self.layout.cell
+            width = end_before - place[begin]
+            room = width - 1 if width > len(seat.label) else width
+            label = squeeze(seat.label, room, self.glyphs.ellipsis)
+            slot = Slot.HEADER_GONE if seat.gone else Slot.HEADER_NODE
+            if begin <= self.column < end:
+                slot = Slot.HEADER_HERE
+            runs.append((slot, f"{label:^{width}}"))
+        return self.padded(runs)
+
+    def indices(self) -> Runs:
+        """Return the line of endpoint indices over their columns."""
+        runs = self._corner(1)
+        if self.axis.of_nodes_alone:
+            return self._node_names(runs, 1)
+        width = self.layout.cell
+        end_before = self.layout.header
+        for column, begin in self.columns:
+            seat = self.axis.seats[column]
+            if begin > end_before:
+                runs.append((Slot.PAD, " " * (begin - end_before)))
+            end_before = begin + width
+            index = seat.index[-width:]
+            if width > 6:
+                text = f"{index:^{width}}"
+            elif width >= NUMBER_WIDTH:
+                text = f"{index:>{width - 1}} "
+            else:
+                text = f"{index:^{width}}" if width == 3 else f"{index:>{width}}"
+            slot = Slot.HEADER_GONE if seat.gone else Slot.HEADER
+            runs.append((Slot.HEADER_HERE if column == self.column else slot, text))
+        return self.padded(runs)
+
+    def _node_names(self, runs: Runs, line: int) -> Runs:
+        """Return names over columns of one node each: the end of a name on the second line, more of it above."""
+        width = self.layout.cell
+        room = width - 1 if width > 1 else 1
+        before = ""
+        for column, _ in self.columns:
+            seat = self.axis.seats[column]
+            whole = text = seat.label[-room:] if line else seat.label[-2 * room : -room]
+            if not line and text == before and column != self.column:
+                # What names have in common is said once.
+                text = ""
+            before = whole
+            slot = Slot.HEADER_GONE if seat.gone else Slot.HEADER
+            runs.append((Slot.HEADER_HERE if column == self.column else slot, f"{text:>{width}}"))
+        return self.padded(runs)
+
+
+@lru_cache(32)
+def glyph_cells(glyphs: Glyphs, width: int) -> GlyphCells:
+    """Return what cells of a width show where they have no texts."""
+    texts = tuple(cell_text(slot, "", width, glyphs) if slot in glyphs.of_slot else " " * width for slot in Slot)
+    return GlyphCells(texts, tuple(glyphs.node_edge + text[1:] for text in texts))
+
+
+class _RowPicture(NamedTuple):
+    """A row as it is drawn: header, cells in stretches with a gap between them, padding."""
+
+    scene: Scene
+    header: tuple[int, str]
+    slots: bytes
+    texts: list[str] | None
+
+    def ready(self, palette: Palette) -> str:
+        """Return it as terminal text."""
+        scene = self.scene
+        before, text = self.header
+        changes = palette.changes
+        parts = [changes[-1][before], text]
+        if self.texts is None:
+            if self.slots:
+                parts.append(palette.ready_glyphs(self.slots, before, scene.cells, scene.marked))
+                before = self.slots[-1]
+        else:
+            for begin, end in scene.stretches:
+                if begin:
+                    parts += (changes[before][Slot.PAD], " ")
+                    before = Slot.PAD
+                if begin < end:
+                    parts.append(palette.ready_cells(self.slots[begin:end], self.texts[begin:end], before))
+                    before = self.slots[end - 1]
+        if scene.padding:
+            parts += (changes[before][Slot.PAD], " " * scene.padding)
+        parts.append(RESET)
+        return "".join(parts)
+
+    def runs(self) -> Runs:
+        """Return it as runs, neighbours of one style in one."""
+        runs: Runs = [self.header]
+        texts = self.scene.glyph_texts(self.slots) if self.texts is None else self.texts
+        for begin, end in self.scene.stretches:
+            if begin:
+                runs.append((Slot.PAD, " "))
+            for slot, cells in groupby(zip(self.slots[begin:end], texts[begin:end], strict=True), itemgetter(0)):
+                runs.append((slot, "".join(text for _, text in cells)))
+        if self.scene.padding:
+            runs.append((Slot.PAD, " " * self.scene.padding))
+        return runs

@@ -1,0 +1,172 @@
+"""What of a model the grid shows: which zoom, in which order, through which filter, around which pair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+from fabtui.model.measurement import Layer
+from fabtui.model.session_model import Model
+from fabtui.presentation.cell_levels import Glyphs
+from fabtui.screen.grid.axis import Seat
+from fabtui.screen.grid.bad_cells import Trouble
+from fabtui.screen.grid.cells_by_endpoint import ModelSource
+from fabtui.screen.grid.cells_by_node import BlockSource
+from fabtui.screen.grid.cells_of_node_pair import NodePairSource
+from fabtui.screen.grid.filter import Filter
+from fabtui.screen.grid.order import Order, nodes_of, positions
+from fabtui.screen.grid.severity_index import CellIndex
+
+
+class Zoom(IntEnum):
+    """How near the grid is, from the widest on; nearer still is the screen of a pair."""
+
+    FABRIC = 0
+    GPUS = 1
+    NODES = 2
+
+
+#: What stands in the corner of the grid, where there is room for seven characters.
+ZOOM_WORDS = {Zoom.FABRIC: "fabric", Zoom.GPUS: "pairs", Zoom.NODES: "2 nodes"}
+
+AnySource = ModelSource | BlockSource | NodePairSource
+
+
+class Scope:
+    """The sources of each zoom over one model, which show the same order and filter.
+
+    Args:
+        model: The model.
+        layer: The layer to begin with.
+        glyphs: The characters to draw with.
+
+    Attributes:
+        source: The cells of endpoints.
+        index: What is known of them.
+        trouble: The bad ones among them.
+        zoom: How near the grid is.
+        order: The order of rows, and of columns where it is by blame.
+        filter: Which cells are shown, or None for all.
+        pair: The pair that the user is at, whatever is shown of it; None before there is one.
+    """
+
+    def __init__(self, model: Model, layer: Layer, glyphs: Glyphs) -> None:
+        self.source = ModelSource(model, layer, glyphs)
+        self.index = CellIndex(self.source)
+        self.trouble = Trouble(self.source, self.index)
+        self.blocks = BlockSource(self.source, self.index)
+        self.zoom = Zoom.GPUS
+        self.order = Order.GIVEN
+        self.filter: Filter | None = None
+        self.pair: tuple[Seat, Seat] | None = None
+        self._near: NodePairSource | None = None
+        self._ordered: list[int] | None = None
+
+    # -- what is shown ------------------------------------------------------------------------------------------------
+
+    def shown(self) -> AnySource:
+        """Return the source of the zoom."""
+        if self.zoom is Zoom.FABRIC:
+            return self.blocks
+        if self.zoom is Zoom.GPUS:
+            return self.source
+        nodes = self.nodes() or (0, 0)
+        if self._near is None or self._near.nodes != nodes:
+            self._near = NodePairSource(self.source, *nodes)
+        return self._near
+
+    def take_axis(self) -> bool:
+        """Take over new endpoints if there are any, and say so."""
+        if not self.source.axis_changed():
+            return False
+        self.blocks = BlockSource(self.source, self.index)
+        self.index.forget()
+        self._rearrange()
+        return True
+
+    def take_layer(self, layer: Layer) -> None:
+        """Show another layer."""
+        self.source.show(layer)
+        self.index.forget()
+
+    def take_filter(self, chosen: Filter | None) -> None:
+        """Show other cells, rows and columns."""
+        self.filter = self.source.filter = chosen
+        self.index.forget()
+        self._rearrange()
+
+    def take_order(self, order: Order) -> None:
+        """Show rows in another order."""
+        self.order = order
+        self._rearrange()
+
+    def reorder(self) -> bool:
+        """Take over the order as it is by now, and say whether it is another one."""
+        if self.order is Order.GIVEN or positions(self.index, self.order) == self._ordered:
+            return False
+        self._rearrange()
+        return True
+
+    def _rearrange(self) -> None:
+        self._near = None
+        source = self.source
+        self._ordered = ordered = None if self.order is Order.GIVEN else positions(self.index, self.order)
+        rows = self._those_of(ordered, self.filter.sources if self.filter else None)
+        across = ordered if self.order is Order.BLAME else None
+        columns = self._those_of(across, self.filter.targets if self.filter else None)
+        source.show_in(rows, columns)
+        self.blocks.show_in(
+            None if rows is None else nodes_of(self.index, rows),
+            None if columns is None else nodes_of(self.index, columns),
+        )
+
+    def _those_of(self, order: list[int] | None, nodes: frozenset[str] | None) -> list[int] | None:
+        if nodes is None:
+            return order
+        seats = self.source.axis.seats
+        return [at for at in (range(len(seats)) if order is None else order) if seats[at].node in nodes]
+
+    def shows(self, row: int, column: int) -> bool:
+        """Say whether the row and the column of two positions are shown."""
+        source = self.source
+        return source.shows_row(row) and source.shows_column(column)
+
+    def map_rows(self) -> tuple[list[bytearray | None], Sequence[int]]:
+        """Return the rank of everything that the zoom has, row by row, and the order of the columns."""
+        source, index = self.source, self.index
+        if self.zoom is Zoom.FABRIC or self.order is Order.GIVEN:
+            return [index.blocks[node] for node in self.blocks.row_at], self.blocks.column_at
+        return [index.ranks(row) for row in source.row_at], source.column_at
+
+    # -- the pair one is at -------------------------------------------------------------------------------------------
+
+    def nodes(self) -> tuple[int, int] | None:
+        """Return the nodes of the pair that the user is at, by their places; None where there is none."""
+        if self.pair is None:
+            return None
+        at = self.place_of(self.pair)
+        axis = self.source.axis
+        return None if at is None else (axis.node_at[at[0]], axis.node_at[at[1]])
+
+    def place_of(self, pair: tuple[Seat, Seat]) -> tuple[int, int] | None:
+        """Return the positions of a pair, or None where it is no longer there."""
+        row, column = (self.source.axis.find(seat) for seat in pair)
+        return None if row is None or column is None else (row, column)
+
+    def aim(self) -> tuple[Seat, Seat] | None:
+        """Return the row and column that the cursor belongs on in this zoom."""
+        if self.zoom is not Zoom.FABRIC or self.pair is None:
+            return self.pair
+        nodes = self.nodes()
+        return None if nodes is None else (self.blocks.axis.seats[nodes[0]], self.blocks.axis.seats[nodes[1]])
+
+    def moved_to(self, seats: tuple[Seat, Seat]) -> None:
+        """Be at the pair that the cursor was moved to; of a block, at its worst, unless one is in it already."""
+        if self.zoom is not Zoom.FABRIC:
+            self.pair = seats
+            return
+        row, column = (self.blocks.axis.find(seat) for seat in seats)
+        if row is None or column is None or self.nodes() == (row, column):
+            return
+        a, b = self.index.worst_of(row, column)
+        self.pair = self.source.axis.seats[a], self.source.axis.seats[b]

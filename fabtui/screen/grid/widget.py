@@ -1,0 +1,385 @@
+"""The grid: every endpoint against every endpoint, drawn from ready lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import ClassVar
+
+from rich.color import ColorSystem
+from textual import events
+from textual.binding import BindingType
+from textual.geometry import Region
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from fabtui.presentation.cell_levels import Glyphs, Slot
+from fabtui.screen.grid.axis import Seat
+from fabtui.screen.grid.cells_by_endpoint import CellSource
+from fabtui.screen.grid.gridkeys import KEYS
+from fabtui.screen.grid.layout import HEADER_LINES, GridLayout, lay_out
+from fabtui.screen.grid.lines import Scene
+from fabtui.screen.grid.viewport import Sight
+from fabtui.screen.terminal.ansi_strips import Palette, ReadyStrip
+
+#: Read rows that are kept beyond those in sight, as a multiple of them.
+_KEPT_SCREENS = 4
+
+
+class _Row:
+    """A row as it was read for the columns in sight, and its lines once they were drawn."""
+
+    __slots__ = ("slots", "strips", "texts")
+
+    def __init__(self, slots: bytearray, texts: list[str] | None) -> None:
+        self.slots = slots
+        self.texts = texts
+        self.strips: dict[int, ReadyStrip] = {}
+
+
+class GridView(Widget, can_focus=True):
+    """Shows a `CellSource`, scrolls it under headers that stay, and has a cursor.
+
+    Lines are kept per row, so that a frame costs what has changed in it, and scrolling down costs the new rows.
+
+    Args:
+        source: The cells.
+        glyphs: The characters to draw with.
+    """
+
+    DEFAULT_CSS = """
+    GridView { width: 1fr; height: 1fr; }
+    """
+    ALLOW_SELECT = False
+    BINDING_GROUP_TITLE = "Grid"
+    BINDINGS: ClassVar[list[BindingType]] = KEYS
+
+    class Moved(Message):
+        """The cursor is on another cell."""
+
+    class Chosen(Message):
+        """The cell under the cursor was clicked once more, to be looked into."""
+
+    def __init__(self, source: CellSource, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.source = source
+        self.glyphs = glyphs
+        self.row = 0
+        self.column = min(1, max(0, source.columns.size - 1))
+        #: The seats that the cursor is to be on, which may be out of what is shown for a time.
+        self.aim: tuple[Seat, Seat] | None = None
+        self.cell_width: int | None = None
+        self.corner = ("", "")
+        self.sight = Sight()
+        self._ramp: dict[str, str] = {}
+        self._system: ColorSystem | None = None
+        self._palette: Palette | None = None
+        self._layout: GridLayout | None = None
+        self._lines: list[ReadyStrip | None] = []
+        self._rows: dict[int, _Row] = {}
+
+    # -- what is drawn, and how ---------------------------------------------------------------------------------------
+
+    def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
+        """Draw with a ramp and a number of colours from now on."""
+        self._ramp, self._system = ramp, system
+        self._palette = None
+        self._layout = None
+        self.redraw()
+
+    def show(self, source: CellSource) -> None:
+        """Show another source, or the same one after everything in it may have changed, its rows and columns too."""
+        sight = self.sight
+        down, across = self.row - sight.top, self.column - sight.left
+        self.source = source
+        rows, columns = source.rows, source.columns
+        if self.aim is None:
+            # On the first cell that can hold something.
+            self.row, self.column = 0, min(1, max(0, columns.size - 1))
+        else:
+            # The same pair may stand elsewhere now; then it stays where it is on the screen.
+            row, column = rows.find(self.aim[0]), columns.find(self.aim[1])
+            if row is not None and row != self.row:
+                self.row, sight.top = row, max(0, row - down)
+            if column is not None and column != self.column:
+                self.column, sight.left = column, max(0, column - across)
+        self.row, self.column = max(0, min(self.row, rows.size - 1)), max(0, min(self.column, columns.size - 1))
+        self._layout = None
+        self.reread()
+
+    @property
+    def seats(self) -> tuple[Seat, Seat] | None:
+        """The row and the column of the cursor, or None where there is nothing to be on."""
+        rows, columns = self.source.rows.seats, self.source.columns.seats
+        if self.row >= len(rows) or self.column >= len(columns):
+            return None
+        return rows[self.row], columns[self.column]
+
+    def reread(self) -> None:
+        """Read every cell anew when it is drawn next."""
+        self._rows.clear()
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Draw every line anew, cells as they were read."""
+        for row in self._rows.values():
+            row.strips.clear()
+        self._lines = []
+        self.refresh()
+
+    def update_cells(self, changed: Iterable[tuple[int, int]]) -> None:
+        """Read some cells anew, by row and column; those out of sight cost nothing."""
+        rows = self._rows
+        sight = self.sight
+        if not rows or not sight.columns:
+            return
+        changed = changed if isinstance(changed, (list, set)) else list(changed)
+        if len(changed) > len(sight.line_of_row) * len(sight.columns):
+            self.reread()
+            return
+        first, last = sight.columns[0][0], sight.columns[-1][0]
+        width = self.layout_now().cell
+        read = self.source.cell
+        # What stands on a cell's further lines is not compared.
+        tall = self.layout_now().tall > 1
+        touched = set()
+        for at, column in changed:
+            row = rows.get(at)
+            if row is None or not first <= column <= last:
+                continue
+            slot, text = read(at, column, width)
+            here = column - first
+            if tall or slot != row.slots[here] or (row.texts is not None and text != row.texts[here]):
+                row.slots[here] = slot
+                if row.texts is not None:
+                    row.texts[here] = text
+                touched.add(at)
+        self._forget_lines(*touched)
+        self._mark_rows(touched)
+
+    def _mark_rows(self, rows: Iterable[int]) -> None:
+        self._mark_lines(self._lines_of(*rows))
+
+    def _mark_lines(self, lines: Iterable[int]) -> None:
+        """Have some lines drawn anew, neighbours as one region."""
+        if not self._lines:
+            return
+        regions: list[Region] = []
+        width = self.size.width
+        for line in sorted(lines):
+            self._lines[line] = None
+            if regions and regions[-1].bottom == line:
+                regions[-1] = regions[-1].grow((0, 0, 1, 0))
+            else:
+                regions.append(Region(0, line, width, 1))
+        if regions:
+            self.refresh(*regions)
+
+    # -- layout -------------------------------------------------------------------------------------------------------
+
+    def layout_now(self) -> GridLayout:
+        """Return the layout for the size of now."""
+        width, height = self.size
+        layout = self._layout
+        if layout is None or (layout.width, layout.height) != (width, height):
+            layout = self._layout = self._lay_out(width, height)
+            self._rows.clear()
+            self._lines = []
+            self._place()
+        return layout
+
+    def _lay_out(self, width: int, height: int) -> GridLayout:
+        source = self.source
+        shape = source.shape
+        if shape.halves and (self.glyphs.plain or not self._colors().halves):
+            # Half a character is a colour and nothing else.
+            shape = replace(shape, halves=False)
+        return lay_out(source.columns, width, height, self.cell_width, source.rows, shape)
+
+    def _place(self) -> None:
+        """Scroll so that the cursor is in sight."""
+        layout, source = self._layout, self.source
+        if layout is None:
+            return
+        if self.sight.place(layout, source.rows, source.columns, self.row, self.column):
+            self._rows.clear()
+        in_sight = self.sight.line_of_row
+        if len(self._rows) > _KEPT_SCREENS * max(1, len(in_sight)):
+            self._rows = {row: kept for row, kept in self._rows.items() if row in in_sight}
+
+    @property
+    def scrolled_text(self) -> str:
+        """Which rows and columns are in sight, or "" when all are."""
+        if self._layout is None and self.size.width:
+            # It shows something else since it was drawn last.
+            self.layout_now()
+        return self.sight.text(self.source.rows.size, self.source.columns.size)
+
+    @property
+    def window(self) -> tuple[range, range] | None:
+        """The rows and the columns in sight, or None when all are."""
+        return self.sight.window if self.scrolled_text else None
+
+    # -- drawing ------------------------------------------------------------------------------------------------------
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return the lines in sight; those that did not change are handed out as they are."""
+        layout = self.layout_now()
+        lines = self._lines
+        if len(lines) != layout.height:
+            lines = self._lines = [None] * layout.height
+        scene: Scene | None = None
+        strips: list[Strip] = []
+        for y in range(crop.y, crop.bottom):
+            strip = lines[y] if y < len(lines) else None
+            if strip is None:
+                scene = scene or self._scene
+                strip = self._line(y, layout, scene)
+                if y < len(lines):
+                    lines[y] = strip
+            strips.append(strip if crop.width == layout.width else strip.crop(crop.x, crop.right))
+        return strips
+
+    def render_line(self, y: int) -> Strip:
+        """Return one line."""
+        return self.render_lines(Region(0, y, self.size.width, 1))[0]
+
+    def _colors(self) -> Palette:
+        if self._palette is None:
+            self._palette = Palette(self.rich_style, self._ramp, self._system)
+        return self._palette
+
+    def _line(self, y: int, layout: GridLayout, scene: Scene) -> ReadyStrip:
+        palette = self._colors()
+        if y < HEADER_LINES:
+            runs = scene.names() if y == 0 else scene.indices()
+            return ReadyStrip.of_runs(runs, layout.width, palette)
+        at = y - HEADER_LINES
+        here = self.sight.lines[at] if at < len(self.sight.lines) else None
+        if here is None:
+            return ReadyStrip.of_runs([(Slot.PAD, " " * layout.width)], layout.width, palette)
+        row, part = here
+        read = self._row(row, scene)
+        strip = read.strips.get(part)
+        if strip is None:
+            strip = read.strips[part] = self._strip(row, part, read, scene, palette)
+        return strip
+
+    def _row(self, row: int, scene: Scene) -> _Row:
+        read = self._rows.get(row)
+        if read is None:
+            read = self._rows[row] = _Row(*self.source.row(row, *scene.span(), scene.layout.cell))
+        return read
+
+    def _strip(self, row: int, part: int, read: _Row, scene: Scene, palette: Palette) -> ReadyStrip:
+        layout = scene.layout
+        if layout.halves:
+            lower = self._row(row + 1, scene).slots if row + 1 < self.source.rows.size else None
+            return scene.halves_strip(row, read.slots, lower, palette)
+        texts = read.texts
+        if part:
+            below = [self.source.below(row, column, layout.cell) for column in range(*scene.span())]
+            texts = [lines[part - 1] if part <= len(lines) else " " * layout.cell for lines in below]
+        return scene.row_strip(row, read.slots, texts, palette, part)
+
+    @property
+    def _scene(self) -> Scene:
+        assert self._layout is not None
+        return Scene(
+            self.source.columns,
+            self._layout,
+            self.sight.columns,
+            self.sight.top,
+            self.row,
+            self.column,
+            self.glyphs,
+            self.source.rows,
+            self.corner,
+        )
+
+    # -- the cursor ---------------------------------------------------------------------------------------------------
+
+    def move_to(self, row: int, column: int) -> None:
+        """Put the cursor on a cell; one beyond the edges is taken to the edge."""
+        down, across = self.source.rows.size, self.source.columns.size
+        row, column = max(0, min(row, down - 1)), max(0, min(column, across - 1))
+        if not down or not across or (row, column) == (self.row, self.column):
+            return
+        before = self.row
+        self.row, self.column = row, column
+        self.aim = self.seats
+        self._after_move(before)
+        self.post_message(self.Moved())
+
+    def _after_move(self, row_before: int) -> None:
+        sight = self.sight
+        top, left, columns = sight.top, sight.left, sight.columns
+        self.layout_now()
+        self._place()
+        if (top, left) != (sight.top, sight.left) or columns is not sight.columns:
+            # The row on top is named, whichever of its node it is.
+            self._forget_lines(top, sight.top, row_before, self.row)
+            self._lines = []
+            self.refresh()
+            return
+        self._forget_lines(row_before, self.row)
+        self._mark_lines({0, 1, *self._lines_of(row_before, self.row)})
+
+    def _forget_lines(self, *rows: int) -> None:
+        for row in rows:
+            # Where two rows share a line it is kept with the upper one.
+            halves = self._layout is not None and self._layout.halves
+            read = self._rows.get(row - row % 2 if halves else row)
+            if read is not None:
+                read.strips.clear()
+
+    def _lines_of(self, *rows: int) -> list[int]:
+        return self.sight.lines_of(self._layout, *rows) if self._layout is not None else []
+
+    def action_move(self, down: int, right: int) -> None:
+        """Move the cursor by rows and columns."""
+        self.move_to(self.row + down, self.column + right)
+
+    def action_edge(self, edge: str) -> None:
+        """Move the cursor to an edge."""
+        row = {"top": 0, "bottom": self.source.rows.size - 1}.get(edge, self.row)
+        column = {"left": 0, "right": self.source.columns.size - 1}.get(edge, self.column)
+        self.move_to(row, column)
+
+    def action_page(self, pages: int) -> None:
+        """Move the cursor by screens."""
+        self.move_to(self.row + pages * max(1, len(self.sight.line_of_row) - 1), self.column)
+
+    def action_widen(self, by: int) -> None:
+        """Make cells wider or narrower; the narrowest are half a character high, where that can be drawn."""
+        layout = self.layout_now()
+        self.cell_width = max(0, min(self.source.shape.widest, (0 if layout.halves else layout.cell) + by))
+        self._layout = None
+        self.reread()
+        self.post_message(self.Moved())
+
+    # -- the mouse ----------------------------------------------------------------------------------------------------
+
+    def cell_at(self, x: int, y: int) -> tuple[int, int] | None:
+        """Return the row and column at a place on the widget, or None."""
+        return self.sight.cell_at(self.layout_now(), x, y)
+
+    def on_click(self, event: events.Click) -> None:
+        """Move the cursor to where was clicked; look into the cell at a double click."""
+        found = self.cell_at(event.x, event.y)
+        if found is None:
+            return
+        self.move_to(*found)
+        if event.chain == 2:
+            self.post_message(self.Chosen())
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Move on by a few rows."""
+        event.stop()
+        self.action_move(3, 0)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Move back by a few rows."""
+        event.stop()
+        self.action_move(-3, 0)

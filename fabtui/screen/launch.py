@@ -1,0 +1,130 @@
+"""Running the app on the terminal there is; imports textual only when that is sure to work."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from fabtui.errors import InputError
+from fabtui.screen.settings import ScreenSettings
+
+if TYPE_CHECKING:
+    from fabtui.session.feeds.base import Feed
+
+#: The driver that draws on a pipe for a browser, so that no terminal is needed.
+SERVED = ":ServedDriver"
+_COLOR_SYSTEMS = {"24": "truecolor", "256": "256", "16": "standard"}
+
+
+class NoScreen(InputError):
+    """There is no terminal to show anything on; the text says why."""
+
+
+def check_terminal() -> None:
+    """Make sure that there is a terminal to read keys from and to draw on.
+
+    Raises:
+        NoScreen: There is none.
+    """
+    if os.environ.get("TEXTUAL_DRIVER", "").endswith(SERVED):
+        return
+    if os.environ.get("TERM", "") in ("dumb", ""):
+        raise NoScreen(f"TERM is {os.environ.get('TERM') or 'not set'}, which cannot show a screen")
+    if sys.__stdin__ is None or not sys.__stdin__.isatty():
+        raise NoScreen("standard input is not a terminal, so there are no keys to read")
+
+
+@contextlib.contextmanager
+def drawing_terminal() -> Iterator[None]:
+    """Have Textual, which draws on standard error, draw on the terminal where that was redirected.
+
+    Raises:
+        NoScreen: There is no terminal to draw on.
+    """
+    served = os.environ.get("TEXTUAL_DRIVER", "").endswith(SERVED)
+    if served or (sys.__stderr__ is not None and sys.__stderr__.isatty()):
+        yield
+        return
+    try:
+        terminal = open("/dev/tty", "w", encoding="utf-8")  # noqa: SIM115
+    except OSError as error:
+        raise NoScreen(f"standard error is not a terminal, and /dev/tty cannot be opened: {error.strerror}") from None
+    before = sys.__stderr__
+    try:
+        # Whatever else is written to standard error still goes where the user sent it.
+        sys.__stderr__ = terminal  # type: ignore[misc]
+        size = os.get_terminal_size(terminal.fileno())
+        if sys.__stdout__ is None or not sys.__stdout__.isatty():
+            os.environ.setdefault("COLUMNS", str(size.columns))
+            os.environ.setdefault("LINES", str(size.lines))
+        yield
+    finally:
+        sys.__stderr__ = before  # type: ignore[misc]
+        with contextlib.suppress(OSError):
+            # The terminal may be gone.
+            terminal.close()
+
+
+def prepare(settings: ScreenSettings) -> None:
+    """Set what Textual reads from the environment when it is imported."""
+    # Animated scrolling takes a key 25 ms to show where it could be 4.
+    os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
+    os.environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")
+    # While results come in, a key waits for the next frame: this is how long at most. Frames that show results are
+    # fewer by far (`fabtui.screen.refresh_throttle`).
+    os.environ.setdefault("TEXTUAL_FPS", "120")
+    # Textual writes to the terminal in a thread of its own, which otherwise waits 5 ms for the one that draws.
+    sys.setswitchinterval(0.0005)
+    # Looking for cycles among 100,000 measurements, which have none, takes 0.1 s, and comes in the middle of a key.
+    gc.set_threshold(700, 10, 1000)
+    if settings.colors in _COLOR_SYSTEMS:
+        os.environ["TEXTUAL_COLOR_SYSTEM"] = _COLOR_SYSTEMS[settings.colors]
+        os.environ.pop("NO_COLOR", None)
+    elif settings.colors == "none":
+        os.environ["NO_COLOR"] = "1"
+
+
+def run_app(make_feed: Callable[[], Feed], settings: ScreenSettings) -> int:
+    """Run the app on a feed that is made after its first frame; returns the exit code.
+
+    Raises:
+        NoScreen: There is no terminal to show anything on.
+        InputError: The settings cannot be used, for example an unknown theme.
+    """
+    check_terminal()
+    prepare(settings)
+    with drawing_terminal():
+        gc.disable()
+        from fabtui.screen.app import FabricApp
+
+        def begin() -> Feed:
+            try:
+                return make_feed()
+            finally:
+                # What is imported stays: nothing of it is garbage, now or later, nor is what the first frame took.
+                gc.freeze()
+                gc.enable()
+
+        app = FabricApp(begin, settings)
+        code = asyncio.run(_run(app))
+    if app.last_words:
+        print(app.last_words, file=sys.stderr)
+    return code
+
+
+async def _run(app: FabricApp) -> int:
+    try:
+        await app.run_async()
+    finally:
+        # However the app ended, nothing of ours may stay on the nodes.
+        await app.close_feed()
+    return app.return_value if app.return_value is not None else app.return_code or 1
+
+
+if TYPE_CHECKING:
+    from fabtui.screen.app import FabricApp

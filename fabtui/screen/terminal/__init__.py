@@ -1,0 +1,1 @@
+"""Terminal output: ANSI strips, driver, hangup; everything that touches Textual internals."""

@@ -1,0 +1,1 @@
+"""Colour ramps and themes."""

@@ -1,0 +1,207 @@
+"""Themes and colour ramps, read from the theme files."""
+
+from __future__ import annotations
+
+import contextlib
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fabtui.errors import InputError
+from fabtui.paths import theme_folder, user_theme_folder
+from fabtui.presentation.cell_levels import Slot
+
+if TYPE_CHECKING:
+    from textual.theme import Theme
+
+DEFAULT = "dark"
+#: What carries the screen where there are sixteen colours or none.
+FEW_COLORS = "ansi"
+
+#: The ramp of each of Rich's colour systems.
+RAMP_OF_SYSTEM = {"truecolor": "24", "256": "256", "standard": "16", "windows": "16"}
+_COUNTS = ("24", "256", "16", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class ThemeFile:
+    """A theme as its file says it.
+
+    Attributes:
+        name: The file's stem, which is what users call it.
+        title: One line for users.
+        dark: Whether its background is dark.
+        ansi: Whether it uses the terminal's own colours and background.
+        colors: Textual's colours by name.
+        variables: Textual's design variables.
+        ramps: For each number of colours (``24``, ``256``, ``16``, ``none``) the style of each slot.
+    """
+
+    name: str
+    title: str
+    dark: bool
+    ansi: bool
+    colors: dict[str, str]
+    variables: dict[str, str]
+    ramps: dict[str, dict[str, str]]
+
+    def to_textual(self) -> Theme:
+        """Return it as a theme that Textual can register."""
+        from textual.theme import Theme
+
+        return Theme(name=self.name, dark=self.dark, ansi=self.ansi, variables=self.variables, **_colors(self.colors))
+
+
+def _colors(colors: dict[str, str]) -> dict[str, Any]:
+    return dict(colors)
+
+
+def theme_paths() -> dict[str, Path]:
+    """Return the theme files by their names: those that ship with fabtui, and the user's own, which go before them."""
+    paths = {path.stem: path for path in theme_folder().glob("*.toml")}
+    with contextlib.suppress(OSError):
+        paths.update({path.stem: path for path in user_theme_folder().glob("*.toml")})
+    return dict(sorted(paths.items()))
+
+
+def theme_names() -> list[str]:
+    """Return the names of the theme files."""
+    return list(theme_paths())
+
+
+def theme_problem(name: str) -> str | None:
+    """Return why a theme cannot be used, or None when it can."""
+    from textual.theme import BUILTIN_THEMES
+
+    if name not in theme_paths() and name in BUILTIN_THEMES:
+        return None
+    try:
+        read_theme(name)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def read_theme(name: str) -> ThemeFile:
+    """Read a theme file by its name.
+
+    Raises:
+        InputError: There is no such theme, or its file is not one.
+    """
+    path = theme_paths().get(name)
+    if path is None:
+        raise InputError(
+            f"there is no theme {name!r}; themes: {', '.join(theme_names())}{_nearest(name, theme_names())}"
+        )
+    return read_theme_file(path)
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, known, 1, 0.5)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def stamp_of(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes when a file does, or None when it is not there."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def read_theme_file(path: Path) -> ThemeFile:
+    """Read a theme file; one that is as it was is not read again.
+
+    Raises:
+        InputError: It cannot be read, or is not a theme.
+    """
+    return _read(path, stamp_of(path))
+
+
+@lru_cache(64)
+def _read(path: Path, _stamp: tuple[int, int, int] | None) -> ThemeFile:
+    try:
+        value = tomllib.loads(path.read_text(encoding="utf-8"))
+        theme = ThemeFile(
+            name=path.stem,
+            title=str(value.get("title", path.stem)),
+            dark=bool(value.get("dark", True)),
+            ansi=bool(value.get("ansi", False)),
+            colors={key: str(text) for key, text in value["colors"].items()},
+            variables={key: str(text) for key, text in value.get("variables", {}).items()},
+            ramps={
+                str(count): {key: str(text) for key, text in ramp.items()}
+                for count, ramp in value.get("ramp", {}).items()
+            },
+        )
+        if path.parent != theme_folder():
+            # Those that ship are checked by the tests, not before each first frame.
+            _check(theme)
+    except OSError as error:
+        raise InputError(f"the theme file {path} cannot be read: {error.strerror}") from None
+    except KeyError as error:
+        raise InputError(f"the theme file {path} cannot be used: it has no {error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError, ValueError, RecursionError) as error:
+        raise InputError(f"the theme file {path} cannot be used: {error}") from None
+    return theme
+
+
+#: The colours that Textual knows by name.
+_COLORS = (
+    *("primary", "secondary", "accent", "warning", "error", "success"),
+    *("foreground", "background", "surface", "panel", "boost"),
+)
+
+
+def _check(theme: ThemeFile) -> None:
+    """Make sure that a theme can be drawn with.
+
+    Raises:
+        ValueError: It cannot.
+    """
+    from rich.errors import StyleSyntaxError
+    from rich.style import Style
+    from textual.color import Color, ColorParseError
+
+    for name, text in theme.colors.items():
+        if name not in _COLORS:
+            raise ValueError(f"unknown colour {name!r} in [colors]{_nearest(name, _COLORS)}")
+        try:
+            Color.parse(text)
+        except ColorParseError:
+            raise ValueError(f"{name} = {text!r} in [colors] is not a colour") from None
+    if "primary" not in theme.colors:
+        raise ValueError("[colors] has no primary")
+    slots = [slot.key for slot in Slot if slot is not Slot.PAD]
+    for count, ramp in theme.ramps.items():
+        if count not in _COUNTS:
+            raise ValueError(f"unknown ramp [ramp.{count}]; there are {', '.join(_COUNTS)}")
+        for name, text in ramp.items():
+            if name not in slots:
+                raise ValueError(f"unknown slot {name!r} in [ramp.{count}]{_nearest(name, slots)}")
+            try:
+                Style.parse(text or "none")
+            except StyleSyntaxError:
+                raise ValueError(f"{name} = {text!r} in [ramp.{count}] is not a style") from None
+
+
+def ramp_of(theme: str, dark: bool, count: str) -> dict[str, str]:
+    """Return the ramp of a theme for a number of colours; what its file lacks is taken from the default's.
+
+    Args:
+        theme: The theme's name; it may be one of Textual's own, which have no ramp.
+        dark: Whether that theme is dark.
+        count: ``24``, ``256``, ``16`` or ``none``.
+    """
+    base = dict(read_theme(DEFAULT).ramps[count])
+    if not dark and "light" in theme_names():
+        base.update(read_theme("light").ramps.get(count, {}))
+    if theme in theme_names():
+        base.update(read_theme(theme).ramps.get(count, {}))
+    return base

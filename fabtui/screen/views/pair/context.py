@@ -1,0 +1,149 @@
+"""A pair among its neighbours, its attempts over time, and what was logged of it."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from typing import NamedTuple
+
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.measurement import Layer, Measurement
+from fabtui.model.session_model import Model
+from fabtui.presentation.cell_levels import Glyphs, full_number
+from fabtui.presentation.wording import MUTED, Part, failure_text, time_text, value_text, verdict_part
+from fabtui.sanitize import clean, one_line
+from fabtui.screen.grid.axis import fit_text
+from fabtui.screen.views.detail_base import Lines, section, table
+from fabtui.screen.widgets.sparkline import cells_strip, sparkline
+
+_HISTORY_LAYERS = (Layer.P2P, Layer.WORLD, Layer.LATENCY)
+_MOST_ATTEMPTS = 40
+#: Cells of a neighbourhood that are drawn.
+_MOST_CELLS = 64
+_MOST_LINES = 24
+_LIBRARY = re.compile(r"\bNCCL\b|\bgloo\b|\bWARN\b|ibv_|Traceback|RuntimeError", re.IGNORECASE)
+_ALARM = re.compile(r"\bWARN\b|\berror\b|failed|timed out|Traceback", re.IGNORECASE)
+
+
+class _Neighbours(NamedTuple):
+    words: str
+    cells: list[tuple[int, int]]
+
+
+def neighbour_lines(model: Model, src: Endpoint, dst: Endpoint, layer: Layer, glyphs: Glyphs) -> Lines:
+    """Return how the pairs beside a pair did: those of the same source, of the same destination, of the same nodes."""
+    here = [e.number for e in model.endpoints_of(src.node) if e.kind != "none"]
+    there = [e.number for e in model.endpoints_of(dst.node) if e.kind != "none"]
+    a, b = src.number, dst.number
+    to, of = fit_text(dst.node, 40), fit_text(src.node, 40)
+    groups = [
+        _Neighbours(f"{fit_text(str(src), 40)} > others of {to}", [(a, n) for n in there if n not in (a, b)]),
+        _Neighbours(f"others of {of} > {fit_text(str(dst), 40)}", [(n, b) for n in here if n not in (a, b)]),
+    ]
+    if src.node != dst.node:
+        groups.append(_Neighbours(f"{of} > {to}", [(m, n) for m in here for n in there]))
+        groups.append(_Neighbours(f"{to} > {of}", [(m, n) for m in there for n in here]))
+    else:
+        groups.append(_Neighbours(f"within {of}", [(m, n) for m in here for n in here if m != n]))
+    rows: list[tuple[list[str], list[Part]]] = []
+    for group in groups:
+        found = [model.measured_for(layer, *cell) for cell in group.cells]
+        known = [one for one in found if one is not None]
+        if not known:
+            continue
+        values = sorted(one.value for one in known if one.value is not None and not model.verdict(one).bad)
+        bad = sum(model.verdict(one).bad for one in known)
+        numbers = [full_number(x) for x in (values[0], statistics.median(values), values[-1])] if values else ["-"] * 3
+        row = [group.words, str(len(known)), *numbers, str(bad)]
+        rows.append((row, cells_strip(model, layer, group.cells[:_MOST_CELLS], glyphs)))
+    if not rows:
+        return []
+    headings = [str(layer), "n", "lowest", "median", "highest", "bad", "cells"]
+    widths = [max(len(headings[at]), *(len(row[at]) for row, _ in rows)) for at in range(6)]
+    lines: Lines = [[(_row(headings[:6], widths) + "  cells", MUTED)]]
+    lines += [[(_row(row, widths) + "  ", "bold" if row[5] != "0" else ""), *strip] for row, strip in rows]
+    return section("neighbours", "values are of what is well") + lines
+
+
+def _row(row: list[str], widths: list[int]) -> str:
+    cells = [f"{text:>{width}}" for text, width in zip(row[1:], widths[1:], strict=True)]
+    return "  ".join([f"  {row[0]:<{widths[0]}}", *cells])
+
+
+def attempts_of(model: Model, src: str, dst: str) -> list[Measurement]:
+    """Return all attempts at a pair, both ways, oldest first."""
+    found = [
+        one for ends in ((src, dst), (dst, src)) for layer in _HISTORY_LAYERS for one in model.history(layer, *ends)
+    ]
+    return sorted(found, key=lambda one: one.time)
+
+
+def spark_lines(model: Model, src: str, dst: str, glyphs: Glyphs) -> Lines:
+    """Return the attempts at a pair as sparklines, a line for each way and layer that was tested more than once."""
+    lines: Lines = []
+    for ends in ((src, dst), (dst, src)):
+        for layer in (Layer.P2P, Layer.WORLD):
+            history = model.history(layer, *ends)
+            if len(history) < 2:
+                continue
+            values = [one.value for one in history if one.value is not None]
+            span = (
+                f"{full_number(min(values))} to {full_number(max(values))} {history[-1].unit}" if values else "no value"
+            )
+            parts: list[Part] = [(f"  {layer:<6} {fit_text(f'{ends[0]} > {ends[1]}', 40):<22} ", MUTED)]
+            parts += sparkline(model, history, glyphs)
+            bad = sum(model.verdict(one).bad for one in history)
+            parts.append((f"  {len(history)} attempts, {bad} bad, {span}", ""))
+            turned = model.flapping.get((layer, *ends))
+            if turned:
+                parts.append((f"  ~ flapping: turned {turned} times", "bold $warning"))
+            lines.append(parts)
+    return lines
+
+
+def history_lines(model: Model, src: str, dst: str, glyphs: Glyphs) -> Lines:
+    """Return the attempts at a pair: as sparklines, then one by one, the latest first."""
+    found = attempts_of(model, src, dst)
+    if not found:
+        return []
+    rows, styles = [], {}
+    for at, one in enumerate(found[: -_MOST_ATTEMPTS - 1 : -1]):
+        word, styles[at, 3] = verdict_part(model.verdict(one), glyphs)
+        way = ">" if one.src == src else "<"
+        rows.append(
+            [time_text(one.time), way, str(one.layer), word, value_text(one), str(one.attempts), failure_text(one)]
+        )
+    cut = f"the latest {_MOST_ATTEMPTS} of {len(found)}, " if len(found) > _MOST_ATTEMPTS else ""
+    note = one_line(f"{cut}the latest first; > is {src} to {dst}", 160)
+    headings = ["time", "", "layer", "verdict", "value", "attempt", "what went wrong"]
+    sparks = spark_lines(model, src, dst, glyphs)
+    return section("history", note) + sparks + table(headings, rows, styles)
+
+
+def library_lines(measurements: list[Measurement]) -> Lines:
+    """Return what the communication library printed of a pair, what is alarming first."""
+    found: dict[str, bool] = {}
+    for one in measurements:
+        end = ""
+        for line in clean(one.raw or "", 20_000).expandtabs().splitlines():
+            text = line.strip()
+            if text.startswith("[") and text.endswith("]"):
+                end = text.strip("[]")
+            elif _LIBRARY.search(text):
+                found.setdefault(f"{end}  {text}" if end else text, bool(_ALARM.search(text)))
+    ordered = sorted(found.items(), key=lambda item: not item[1])[:_MOST_LINES]
+    if not ordered:
+        return []
+    more = f"{_MOST_LINES} of {len(found)} lines" if len(found) > _MOST_LINES else ""
+    return section("log of the library", more) + [
+        [(f"  {text}", "$warning" if alarm else MUTED)] for text, alarm in ordered
+    ]
+
+
+def event_lines(model: Model, src: str, dst: str) -> Lines:
+    """Return the lines of the event log that name the pair, or one of its endpoints, the latest first."""
+    names = re.compile("|".join(rf"(?<![\w.:-]){re.escape(end)}(?![\w:])" for end in (src, dst)))
+    found = [line for line in model.log if names.search(line.text)][-8:]
+    return (section("event log") if found else []) + [
+        [(f"  {time_text(line.time)}  ", MUTED), (one_line(line.text, 300), "")] for line in reversed(found)
+    ]

@@ -1,0 +1,207 @@
+"""The way between two endpoints, drawn as text: GPU, PCIe, NIC, what lies between, NIC, PCIe, GPU; `?` is not known."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+from typing import Any, NamedTuple
+
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.facts.node_view import dicts
+from fabtui.model.measurement import Measurement
+from fabtui.model.session_model import Model
+from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.wording import MUTED, Part
+from fabtui.presentation.wrapping import Lines
+from fabtui.sanitize import one_line
+from fabtui.screen.grid.axis import fit_text
+
+#: What the ways between a GPU and a NIC are called, after `nvidia-smi topo -m`.
+_WAYS = {
+    "PIX": "PCIe switch",
+    "PXB": "PCIe switches",
+    "PHB": "host bridge",
+    "NODE": "NUMA node",
+    "SYS": "between sockets",
+}
+_UNKNOWN = "?"
+
+
+class Hop(NamedTuple):
+    """A station on the way.
+
+    Attributes:
+        name: What it is.
+        about: More of it, a line each.
+        bad: Whether something is wrong with it.
+    """
+
+    name: str
+    about: tuple[str, ...] = ()
+    bad: bool = False
+
+
+def _inventory(model: Model, node: str) -> dict[str, Any]:
+    record = model.nodes.get(node)
+    return (record.inventory if record is not None else None) or {}
+
+
+def _gpu(model: Model, end: Endpoint) -> dict[str, Any]:
+    """Return what the inventory has of the GPU of an endpoint."""
+    found = dicts(_inventory(model, end.node).get("gpus"))
+    return next((gpu for gpu in found if gpu.get("index") == end.index), {})
+
+
+def _text(value: Any, limit: int = 40) -> str:
+    return _UNKNOWN if value in (None, "") else fit_text(str(value), limit)
+
+
+def hops(model: Model, src: Endpoint, dst: Endpoint, measurement: Measurement | None) -> list[Hop]:
+    """Return the stations from one endpoint to another, as far as they are known."""
+    transport = (measurement.transport if measurement is not None else None) or ""
+    lowered = transport.lower()
+    if src.node == dst.node and "net" not in lowered:
+        middle = _within(model, src, dst, lowered)
+    else:
+        addresses = (measurement.src_addr, measurement.dst_addr) if measurement is not None else (None, None)
+        if measurement is not None and measurement.src == str(dst):
+            # It is of the other way.
+            addresses = addresses[::-1]
+        name = transport.rpartition("/")[2]
+        between = Hop("network", (fit_text(transport, 40) if transport else "transport ?",))
+        here = _to_nic(model, src, name, addresses[0], lowered)
+        there = _to_nic(model, dst, name, addresses[1], lowered)
+        middle = [*here, between, *reversed(there)]
+    return [_end(src), *middle, _end(dst)]
+
+
+def _end(end: Endpoint) -> Hop:
+    kind = {"gpu": f"GPU {end.index}", "cpu": f"rank {end.index}"}.get(end.kind, _UNKNOWN)
+    name = fit_text(end.name, 24).removeprefix("NVIDIA ")
+    return Hop(kind, tuple(text for text in (name, fit_text(end.bus or "", 16)) if text))
+
+
+def _pcie(gpu: dict[str, Any]) -> tuple[str, bool]:
+    """Return the PCIe link of a GPU in words, and whether it is narrower than it could be."""
+    link = gpu.get("pcie")
+    link = link if isinstance(link, dict) else {}
+    gen, width, widest = link.get("gen"), link.get("width"), link.get("width_max")
+    if gen is None and width is None:
+        return "", False
+    narrow = isinstance(width, int) and isinstance(widest, int) and width < widest
+    return f"gen{_text(gen, 4)} x{_text(width, 4)}" + (f" of x{_text(widest, 4)}" if narrow else ""), narrow
+
+
+def _within(model: Model, src: Endpoint, dst: Endpoint, transport: str) -> list[Hop]:
+    """Return what lies between two endpoints of a node."""
+    links = [_nvlinks(model, end) for end in (src, dst)]
+    if any(word in transport for word in ("p2p", "nvl")) and any(total for _, total, _ in links):
+        active = min(found for found, _, _ in links)
+        total = max(found for _, found, _ in links)
+        speed = links[0][2]
+        about = (f"{active} of {total} links", f"{speed:g} GB/s a link" if speed else "")
+        return [Hop("NVLink", tuple(text for text in about if text), active < total)]
+    if src.kind != "gpu":
+        return [Hop("memory of the node", (fit_text(transport, 30),) if transport else ())]
+    sides = [_pcie(_gpu(model, end)) for end in (src, dst)]
+    ends = [Hop("PCIe", (text,) if text else (), narrow) for text, narrow in sides]
+    if "shm" in transport:
+        return [ends[0], Hop("host memory", ("SHM",)), ends[1]]
+    return [Hop("PCIe or NVLink", (fit_text(transport, 30) if transport else "transport ?",))]
+
+
+def _nvlinks(model: Model, end: Endpoint) -> tuple[int, int, float | None]:
+    """Return how many NVLinks of an endpoint are active, how many it has, and their speed in GB/s."""
+    record = model.nodes.get(end.node)
+    looks = (record.looks.get("nvlink") if record is not None else None) or {}
+    found = dicts(looks.get("gpus"))
+    mine = next((g for g in found if end.uuid and g.get("uuid") == end.uuid), None)
+    mine = mine or next((g for g in found if g.get("index") == end.index), {})
+    links = dicts(mine.get("links"))
+    speeds = [link["speed"] for link in links if isinstance(link.get("speed"), (int, float))]
+    return sum(link.get("state") == "active" for link in links), len(links), max(speeds, default=None)
+
+
+def _to_nic(model: Model, end: Endpoint, chosen: str, address: str | None, transport: str) -> list[Hop]:
+    """Return the stations from an endpoint to its NIC, the NIC last."""
+    inventory = _inventory(model, end.node)
+    names = [nic.get("name") for nic in dicts(inventory.get("nics"))]
+    nic = chosen if chosen in names else end.nic
+    stations: list[Hop] = []
+    if end.kind == "gpu":
+        gpu = _gpu(model, end)
+        link, narrow = _pcie(gpu)
+        way = gpu.get("nic_path") if nic == gpu.get("nic") else None
+        name = _WAYS.get(str(way), "PCIe")
+        copied = "host memory" if "net" in transport and "gdr" not in transport else ""
+        about = (link, str(way) if str(way) in _WAYS else "", copied)
+        stations.append(Hop(name, tuple(text for text in about if text), narrow))
+    state, bad = _port(inventory, nic)
+    rail = "" if end.rail is None else f"rail {end.rail}"
+    about = (rail, _address(address, end.address), state)
+    return [*stations, Hop(_text(nic), tuple(text for text in about if text), bad)]
+
+
+def _address(*found: str | None) -> str:
+    """Return the first that is an IP address, or ""; of a GPU the library tells its PCI bus in that place."""
+    for text in found:
+        with contextlib.suppress(ValueError):
+            return str(ipaddress.ip_address((text or "").partition("%")[0]))
+    return ""
+
+
+def _port(inventory: dict[str, Any], nic: str | None) -> tuple[str, bool]:
+    """Return the state and rate of a NIC in words, and whether it is down."""
+    for port in dicts(inventory.get("ib")):
+        if nic is not None and nic in (port.get("ca"), port.get("netdev")):
+            state = one_line(str(port.get("state") or _UNKNOWN), 20)
+            rate = port.get("rate")
+            return f"{state} {rate:g} Gb/s" if isinstance(rate, (int, float)) else state, state != "Active"
+    for found in dicts(inventory.get("nics")):
+        if nic is not None and nic in (found.get("name"), found.get("rdma")):
+            state = one_line(str(found.get("state") or _UNKNOWN), 20)
+            speed = found.get("speed_mbps")
+            rate = f" {speed / 1000:g} Gb/s" if isinstance(speed, (int, float)) and speed > 0 else ""
+            return f"{state}{rate} mtu {_text(found.get('mtu'), 8)}", state == "down"
+    return "", False
+
+
+def path_lines(stations: list[Hop], nodes: tuple[str, str], width: int, glyphs: Glyphs) -> Lines:
+    """Return the way on a line, what is known of each station under it; one below the other where that is too wide."""
+    widths = [max(map(len, (hop.name, *hop.about))) for hop in stations]
+    bar = "--" if glyphs.plain else "──"
+    total = sum(widths) + (len(stations) - 1) * (len(bar) + 2) + 2
+    if total > width:
+        return _below(stations, nodes, glyphs)
+    first, last = fit_text(nodes[0], 40), fit_text(nodes[1], 40)
+    head: list[Part] = [("  ", ""), (first, "bold")]
+    if nodes[0] != nodes[1]:
+        head += [(" " * max(1, total - 2 - len(first) - len(last)), ""), (last, "bold")]
+    names: list[Part] = [("  ", "")]
+    for at, (hop, room) in enumerate(zip(stations, widths, strict=True)):
+        names.append((hop.name, "bold $warning" if hop.bad else "bold"))
+        if at < len(stations) - 1:
+            names.append((" " + (bar[0] * (room - len(hop.name))) + bar + " ", MUTED))
+    lines: Lines = [head, names]
+    for row in range(max((len(hop.about) for hop in stations), default=0)):
+        line: list[Part] = [("  ", "")]
+        for hop, room in zip(stations, widths, strict=True):
+            text = hop.about[row] if row < len(hop.about) else ""
+            line.append((f"{text:<{room + len(bar) + 2}}", "$warning" if hop.bad else MUTED))
+        lines.append(line)
+    return lines
+
+
+def _below(stations: list[Hop], nodes: tuple[str, str], glyphs: Glyphs) -> Lines:
+    """Return the way one station a line."""
+    edge = glyphs.node_edge
+    room = max(len(hop.name) for hop in stations)
+    lines: Lines = [[("  ", ""), (fit_text(nodes[0], 60), "bold")]]
+    for hop in stations:
+        style = "bold $warning" if hop.bad else "bold"
+        about = ", ".join(hop.about)
+        lines.append(
+            [(f"  {edge} ", MUTED), (f"{hop.name:<{room}}  ", style), (about, "$warning" if hop.bad else MUTED)]
+        )
+    lines.append([("  ", ""), (fit_text(nodes[1], 60), "bold")])
+    return lines

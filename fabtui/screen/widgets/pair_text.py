@@ -1,0 +1,279 @@
+"""A pair in words: for the side panel, the status line, the worst-pairs list and the clipboard."""
+
+from __future__ import annotations
+
+from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.session_model import Model, NodeRecord
+from fabtui.presentation.cell_levels import Glyphs, Slot, bytes_text
+from fabtui.presentation.wording import (
+    CLASS_WORDS,
+    MEASURED_LAYERS,
+    MUTED,
+    Part,
+    class_of,
+    clock_text,
+    failure_text,
+    ping_extra,
+    share_text,
+    state_style,
+    time_text,
+    value_text,
+    verdict_part,
+)
+from fabtui.sanitize import one_line
+from fabtui.screen.grid.axis import Seat, common_domain, without
+
+
+def pair_name(source: Seat, target: Seat) -> str:
+    """Return what a pair is called: ``n060:3 > n061:5``."""
+    return f"{source.name} > {target.name}"
+
+
+def gone_text(record: NodeRecord, now: float | None = None) -> str:
+    """Return that a node is gone, for how long, and why: ``n061 lost 2:14 ago: no answer``."""
+    ago = f" {clock_text(now - record.since)} ago" if now is not None and record.since else ""
+    return one_line(f"{record.name} {record.state}{ago}: {record.text}", 300)
+
+
+def why_untested(model: Model, source: Seat, target: Seat, now: float | None = None) -> str:
+    """Return why a pair was not tested, or ""; ``now`` is the time, seconds since the epoch."""
+    if source.number is not None and target.number is not None:
+        names = (str(model.endpoints[source.number]), str(model.endpoints[target.number]))
+        text = model.untested.get(names)
+        if text:
+            return one_line(text, 300)
+    for seat in (source, target):
+        record = model.nodes.get(seat.node)
+        if record is not None and record.state.gone:
+            return gone_text(record, now)
+        if record is not None and record.note and (seat.number is None or seat.index == "-"):
+            return one_line(f"{seat.node}: {record.note}", 300)
+    return ""
+
+
+def what_partners_told(model: Model, source: Seat, target: Seat) -> str:
+    """Return what testing a bad pair's ends with other partners told, or ""."""
+    if source.number is None or target.number is None:
+        return ""
+    names = (str(model.endpoints[source.number]), str(model.endpoints[target.number]))
+    return one_line(model.suspects.get(names, ""), 300)
+
+
+def what_looks_told(model: Model, source: Seat, target: Seat) -> list[str]:
+    """Return what is known to be wrong with the ports and cables between the ends of a pair."""
+    if source.number is None or target.number is None:
+        return []
+    # Much to import, for what the first frame has none of.
+    from fabtui.diagnosis.links.rdma_ports import pair_notes
+
+    return pair_notes(model, str(model.endpoints[source.number]), str(model.endpoints[target.number]))
+
+
+def of_layer(model: Model, layer: Layer, source: Seat, target: Seat) -> Measurement | None:
+    """Return the measurement that a cell of a layer stands for."""
+    if source.number is None or target.number is None:
+        return None
+    if source.number == target.number and layer is not Layer.BUSBW:
+        return None
+    return model.measured_for(layer, source.number, target.number)
+
+
+def layer_parts(model: Model, layer: Layer, measurement: Measurement | None, glyphs: Glyphs) -> list[Part]:
+    """Return a layer's line of a pair: verdict where it is not ok, value, share of the class median."""
+    parts: list[Part] = [(f"{layer:<8}", MUTED)]
+    if measurement is None:
+        return [*parts, ("-", MUTED)]
+    verdict = model.verdict(measurement)
+    if verdict is not Verdict.OK:
+        word, style = verdict_part(verdict, glyphs)
+        parts.append((f"{word}  ", style))
+    if measurement.value is not None:
+        parts.append((value_text(measurement), "bold"))
+        share = share_text(model, measurement, class_of(model, measurement))
+        if share:
+            parts.append((f"  {share}", MUTED))
+    extra = ping_extra(measurement) if layer is Layer.PING else ""
+    if extra:
+        parts.append((f"  {extra}", MUTED))
+    return parts
+
+
+def panel_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs, now: float | None = None) -> list[list[Part]]:
+    """Return the cursor's pair in short, a list of lines; ``now`` is the time, seconds since the epoch."""
+    lines: list[list[Part]] = []
+    found = {layer: of_layer(model, layer, source, target) for layer in MEASURED_LAYERS}
+    known = [m for m in found.values() if m is not None]
+    if source.number is not None and source.number == target.number:
+        lines.append([("an endpoint with itself is not tested", MUTED)])
+        known = []
+    elif not known:
+        lines.append([verdict_part(Verdict.UNTESTED, glyphs)])
+    else:
+        lines.append(_head(model, source, target, known, glyphs))
+    if known:
+        lines.extend(layer_parts(model, layer, measurement, glyphs) for layer, measurement in found.items())
+        p2p = found[Layer.P2P] or found[Layer.WORLD]
+        if p2p is not None and p2p.transport:
+            lines.append([("via     ", MUTED), (one_line(p2p.transport, 120), "")])
+        if p2p is not None and (p2p.src_addr or p2p.dst_addr):
+            ends = f"{one_line(p2p.src_addr or '?', 60)} > {one_line(p2p.dst_addr or '?', 60)}"
+            lines.append([("over    ", MUTED), (ends, "")])
+        back = of_layer(model, Layer.P2P, target, source)
+        if back is not None:
+            lines.append([("back    ", MUTED), *_short(model, back, glyphs)])
+        lines.extend(change_lines(model, source, target))
+    lines.extend(_errors(known))
+    lines.extend([(note, "$warning")] for note in what_looks_told(model, source, target))
+    told = what_partners_told(model, source, target)
+    if told:
+        lines.append([(without(common_domain(model.nodes), told), "$accent")])
+    why = why_untested(model, source, target, now)
+    if why:
+        lines.append([(why, "$warning")])
+    lines.extend(_gone(model, source, target))
+    return lines
+
+
+def change_lines(model: Model, source: Seat, target: Seat) -> list[list[Part]]:
+    """Return how a pair changed against the baseline; nothing without one."""
+    if source.number is None or target.number is None or source.number == target.number:
+        return []
+    found = model.change(source.number, target.number)
+    if found is None:
+        return []
+    parts: list[Part] = [(f"{Layer.CHANGE:<8}", MUTED)]
+    if found.ratio is not None:
+        parts += [(f"x {found.ratio:.2f}", "bold"), ("  ", "")]
+    return [[*parts, (found.text, MUTED if found.ratio is not None else "")]]
+
+
+def _head(model: Model, source: Seat, target: Seat, known: list[Measurement], glyphs: Glyphs) -> list[Part]:
+    assert source.number is not None
+    assert target.number is not None
+    cell = model.cell(Layer.HEALTH, source.number, target.number)
+    parts: list[Part] = [verdict_part(cell.verdict, glyphs)]
+    kind = model.class_between(str(model.endpoints[source.number]), str(model.endpoints[target.number]))
+    parts.append((f"   {kind}", ""))
+    attempts = max(m.attempts for m in known)
+    if attempts > 1:
+        parts.append((f"   {attempts} attempts", ""))
+    if flaps(model, source, target):
+        parts.append((f"   {glyphs.of_slot[Slot.FLAPPING]} flapping", "bold $warning"))
+    if cell.running:
+        parts.append(("   testing now", "bold $accent"))
+    return parts
+
+
+def flaps(model: Model, source: Seat, target: Seat) -> int:
+    """Return how often a pair turned from good to bad or back lately where that makes it a flapping one, else 0."""
+    if source.number is None or target.number is None:
+        return 0
+    names = str(model.endpoints[source.number]), str(model.endpoints[target.number])
+    return max(model.flapping.get((layer, *names), 0) for layer in (Layer.P2P, Layer.WORLD))
+
+
+def _short(model: Model, measurement: Measurement, glyphs: Glyphs) -> list[Part]:
+    verdict = model.verdict(measurement)
+    parts: list[Part] = []
+    if verdict is not Verdict.OK:
+        word, style = verdict_part(verdict, glyphs)
+        parts.append((f"{word}  ", style))
+    if measurement.value is not None:
+        parts.append((value_text(measurement), ""))
+    return parts
+
+
+def _errors(known: list[Measurement]) -> list[list[Part]]:
+    """Return each different thing that went wrong once, with the layer it was seen in."""
+    seen: dict[str, str] = {}
+    for measurement in known:
+        text = failure_text(measurement)
+        if text:
+            seen.setdefault(text, str(measurement.layer))
+    return [[(f"{layer}: ", MUTED), (text, "$error")] for text, layer in seen.items()]
+
+
+def _gone(model: Model, source: Seat, target: Seat) -> list[list[Part]]:
+    lines: list[list[Part]] = []
+    for seat in dict.fromkeys((source.node, target.node)):
+        record = model.gone(seat)
+        if record is not None and record.hint:
+            lines.append([("next    ", MUTED), (one_line(record.hint, 300), state_style(record.state))])
+    return lines
+
+
+def status_parts(model: Model, layer: Layer, source: Seat, target: Seat, glyphs: Glyphs) -> list[Part]:
+    """Return the cursor's pair on one line, what matters most first."""
+    parts: list[Part] = [(pair_name(source, target), "bold"), ("  ", "")]
+    measurement = of_layer(model, layer if layer in MEASURED_LAYERS else Layer.P2P, source, target)
+    if source.number is not None and target.number is not None:
+        cell = model.cell(Layer.HEALTH if layer is Layer.HEALTH else layer, source.number, target.number)
+        if cell.running:
+            parts.append(("testing now  ", "bold $accent"))
+        if cell.measurement is not None:
+            measurement = cell.measurement
+            parts += [verdict_part(cell.verdict, glyphs), ("  ", "")]
+    if flaps(model, source, target):
+        parts.append((f"{glyphs.of_slot[Slot.FLAPPING]} flapping  ", "bold $warning"))
+    if measurement is None:
+        why = why_untested(model, source, target)
+        same = source.number is not None and source.number == target.number
+        if same:
+            return [*parts, ("itself", MUTED)]
+        parts.append((f"no {layer} value", MUTED))
+        p2p = of_layer(model, Layer.P2P, source, target)
+        if p2p is not None and layer is not Layer.P2P:
+            parts += [("  p2p: ", MUTED), verdict_part(model.verdict(p2p), glyphs)]
+        return [*parts, (f"  {why}", "$warning")] if why else parts
+    kind = class_of(model, measurement)
+    if layer is Layer.CHANGE:
+        return parts + [part for line in change_lines(model, source, target) for part in line[1:]]
+    if measurement.value is not None:
+        parts += [
+            (value_text(measurement), "bold"),
+            (f"  {CLASS_WORDS[kind]} {share_text(model, measurement, kind)}", MUTED),
+        ]
+    for text, style in ((failure_text(measurement), "$error"), (one_line(measurement.transport or "", 60), MUTED)):
+        if text:
+            parts.append((f"  {text}", style))
+    return parts
+
+
+def _whole_name(source: Seat, target: Seat) -> str:
+    """Return what a pair is called where there is no lack of room, with the domains of its nodes."""
+    return one_line(f"{source.node}:{source.index} > {target.node}:{target.index}", 300)
+
+
+def summary_text(model: Model, source: Seat, target: Seat) -> str:
+    """Return a pair as plain text, fit for a mail or a ticket."""
+    lines = [_whole_name(source, target)]
+    why = why_untested(model, source, target)
+    if why:
+        lines.append(f"  {why}")
+    for here, there, title in ((source, target, "there"), (target, source, "back")):
+        lines.append(f"{title}: {_whole_name(here, there)}")
+        lines += [f"  {note}" for note in what_looks_told(model, here, there)]
+        told = what_partners_told(model, here, there)
+        lines += [f"  {told}"] if told else []
+        for layer in MEASURED_LAYERS:
+            measurement = of_layer(model, layer, here, there)
+            if measurement is not None:
+                lines.append("  " + _summary_line(model, layer, measurement))
+    return "\n".join(lines)
+
+
+def _summary_line(model: Model, layer: Layer, measurement: Measurement) -> str:
+    words = [f"{layer}: {model.verdict(measurement)}"]
+    if measurement.value is not None:
+        words.append(value_text(measurement))
+        share = share_text(model, measurement, class_of(model, measurement))
+        words += [f"({share}, class {class_of(model, measurement)})"] if share else []
+    if measurement.bytes:
+        words.append(f"at {bytes_text(measurement.bytes)}")
+    for text in (measurement.transport, ping_extra(measurement), failure_text(measurement), measurement.how):
+        if text:
+            words.append(one_line(text, 300))
+    if measurement.src_addr or measurement.dst_addr:
+        words.append(one_line(f"{measurement.src_addr or '?'} > {measurement.dst_addr or '?'}", 120))
+    words.append(f"attempt {measurement.attempts}, {time_text(measurement.time)}")
+    return "; ".join(words)

@@ -1,0 +1,73 @@
+"""Many values in little room: a row of cells as glyphs, a history as a sparkline. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.session_model import Model
+from fabtui.presentation.cell_levels import Glyphs, Slot, ratio, slot_of
+from fabtui.presentation.wording import MUTED, Part, verdict_style
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_PLAIN_BLOCKS = "_.-:=+*#"
+_SAYS_NOTHING = (Verdict.UNTESTED, Verdict.SKIPPED)
+
+
+def cell_glyph(model: Model, layer: Layer, src: int, dst: int, glyphs: Glyphs) -> Part:
+    """Return the glyph of a cell in the style of its verdict; a blank for the diagonal and what was not tested."""
+    cell = model.cell(layer, src, dst)
+    if cell.running:
+        return glyphs.of_slot[Slot.RUNNING], "bold $accent"
+    if cell.measurement is None:
+        return " ", MUTED
+    share = None
+    if cell.value is not None:
+        share = ratio(layer, cell.value, model.median(layer, model.class_of(cell.measurement)))
+    slot = slot_of(cell.verdict, share)
+    return glyphs.of_slot[slot], verdict_style(cell.verdict)
+
+
+def cells_strip(model: Model, layer: Layer, cells: Iterable[tuple[int, int]], glyphs: Glyphs) -> list[Part]:
+    """Return cells as a row of glyphs, with a blank between the cells of one node and those of the next."""
+    parts: list[Part] = []
+    nodes: tuple[str, str] | None = None
+    for src, dst in cells:
+        here = model.endpoints[src].node, model.endpoints[dst].node
+        if nodes is not None and here != nodes:
+            parts.append((" ", ""))
+        nodes = here
+        parts.append((glyphs.of_slot[Slot.DIAGONAL], "") if src == dst else cell_glyph(model, layer, src, dst, glyphs))
+    return merged(parts)
+
+
+def sparkline(model: Model, history: Sequence[Measurement], glyphs: Glyphs, most: int = 32) -> list[Part]:
+    """Return the latest attempts at a pair, oldest first: a bar as high as the value, a glyph for one without a value.
+
+    Bars are heights between nothing and the class median, so that those of two pairs compare.
+    """
+    blocks = _PLAIN_BLOCKS if glyphs.plain else _BLOCKS
+    parts: list[Part] = []
+    for one in history[-most:]:
+        verdict = model.verdict(one)
+        if verdict in _SAYS_NOTHING:
+            continue
+        style = verdict_style(verdict)
+        if one.value is None:
+            parts.append((glyphs.of_slot[slot_of(verdict, None)], style))
+            continue
+        share = ratio(one.layer, one.value, model.median(one.layer, model.class_of(one)))
+        height = 1.0 if share is None else min(1.0, max(0.0, share))
+        parts.append((blocks[round(height * (len(blocks) - 1))], style))
+    return merged(parts)
+
+
+def merged(parts: Iterable[Part]) -> list[Part]:
+    """Return parts with neighbours of one style in one."""
+    found: list[Part] = []
+    for text, style in parts:
+        if found and found[-1][1] == style:
+            found[-1] = (found[-1][0] + text, style)
+        else:
+            found.append((text, style))
+    return found

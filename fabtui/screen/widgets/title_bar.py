@@ -1,0 +1,223 @@
+"""The first lines of the screen: what is looked at, how far the sweep is, which layer is shown, lasting warnings."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from textual import events
+from textual.content import Content
+from textual.message import Message
+
+from fabtui.model.events import NodeState
+from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.session_model import Model, NodeRecord
+from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.wording import MUTED, Part, about_text, clock_text, plain, verdict_style
+from fabtui.sanitize import one_line
+from fabtui.screen.widgets.text_line import TextLine
+
+#: From this width on the layers stand with blanks around them.
+FULL_TABS = 70
+_BAR = 24
+_SHORTEST_BAR = 6
+#: Lost nodes that are named.
+_MOST_LOST = 3
+
+
+def fabric_text(model: Model) -> str:
+    """Return how many nodes and what endpoints there are, for example ``2 nodes  16 x H200``."""
+    nodes = len(model.nodes)
+    text = f"{nodes} node{'s' if nodes != 1 else ''}" if nodes else ""
+    kinds: Counter[str] = Counter()
+    for (kind, name), count in Counter((endpoint.kind, endpoint.name) for endpoint in model.endpoints).items():
+        if kind == "gpu":
+            kinds[one_line(name, 40).removeprefix("NVIDIA ") or "GPU"] += count
+        elif kind == "cpu":
+            kinds["CPU ranks"] += count
+    shown = [f"{count} x {name}" for name, count in kinds.most_common(2)]
+    if len(kinds) > 2:
+        shown.append(f"{sum(kinds.values()) - sum(c for _, c in kinds.most_common(2))} others")
+    return "  ".join([text, *shown]).strip()
+
+
+def progress(
+    model: Model, elapsed: float, glyphs: Glyphs, room: int, counts: dict[Verdict, int] | None = None
+) -> list[Part]:
+    """Return how far the sweep is, in at most ``room`` characters where that can be.
+
+    Args:
+        model: The model.
+        elapsed: Seconds since the session began.
+        glyphs: The characters to draw with.
+        room: Characters there are for it.
+        counts: How many measurements have each verdict, where that is known.
+    """
+    clock = clock_text(elapsed)
+    if model.exit_code is not None:
+        return _ended(model, clock, counts or {}, room)
+    phase = model.phase
+    name = one_line(phase.name, 20)
+    paused: list[Part] = [(" PAUSED ", "bold reverse")] if model.paused else []
+    if phase.name in ("start", "connect", "look"):
+        ready = sum(1 for record in model.nodes.values() if record.inventory is not None)
+        gone = sum(1 for record in model.nodes.values() if record.state.gone)
+        failed = [(f", {gone} failed", "bold $error")] if gone else []
+        return [
+            ("connecting ", ""),
+            (f"{ready}/{len(model.nodes)} ready", "bold"),
+            *failed,
+            (f"  {clock}", ""),
+            *paused,
+        ]
+    if phase.name == "done":
+        return [("done", "bold"), (f"  {clock}", ""), *paused]
+    if not phase.total:
+        what = "re-tests" if phase.name == "watch" else "done"
+        return [(f"{name} ", "bold"), (f"{model.done} {what}  {clock}", ""), *paused]
+    done = min(model.done, phase.total)
+    left = ""
+    spent = elapsed - (phase.since - model.started)
+    if 0 < done < phase.total and spent > 1 and not model.paused:
+        left = "  " + about_text(spent / done * (phase.total - done))
+    tail = f" {done}/{phase.total}  {clock}{left}"
+    bar = min(_BAR, room - len(name) - 1 - len(tail) - (9 if paused else 0))
+    if bar < _SHORTEST_BAR:
+        tail = f" {done}/{phase.total} {clock}"
+        bar = min(_BAR, room - len(name) - 1 - len(tail) - (9 if paused else 0))
+    full = round(max(0, bar) * done / phase.total)
+    drawn: list[Part] = []
+    if bar >= _SHORTEST_BAR:
+        drawn = [(glyphs.bar[0] * full, "$primary"), (glyphs.bar[1] * (bar - full), MUTED)]
+    return [(f"{name} ", "bold"), *drawn, (tail, ""), *([(" ", ""), *paused] if paused else [])]
+
+
+_WORST_FIRST = (
+    Verdict.FAILED,
+    Verdict.TIMEOUT,
+    Verdict.SLOW,
+    Verdict.INCONCLUSIVE,
+    Verdict.SKIPPED,
+    Verdict.OK,
+)
+_ENDS = {
+    0: ("all ok", "bold $primary"),
+    1: ("trouble found", "bold $error"),
+    3: ("not all could be tested", "bold $warning"),
+    130: ("interrupted", "bold $warning"),
+}
+
+
+def _ended(model: Model, clock: str, counts: dict[Verdict, int], room: int) -> list[Part]:
+    code = model.exit_code or 0
+    word, style = _ENDS.get(code, (f"exit {code}", "bold $warning"))
+    seen = [verdict for verdict in _WORST_FIRST if counts.get(verdict)]
+    counted = [(f"{counts[verdict]} {verdict}  ", verdict_style(verdict)) for verdict in seen]
+    if model.untested:
+        counted.append((f"{len(model.untested)} not tested  ", "$warning"))
+    long: list[Part] = [*counted, (word, style), (f"  {clock}", "")]
+    short: list[Part] = [*counted, (clock, "")] if counted else long
+    for parts in (long, short):
+        if len(plain(parts)) <= room:
+            return parts
+    return [(word, style), (f"  {clock}", "")]
+
+
+def title_content(
+    model: Model, title: str, elapsed: float, glyphs: Glyphs, width: int, counts: dict[Verdict, int]
+) -> Content:
+    """Return the first line: the name, what is looked at, and at its right end how far the sweep is."""
+    left: list[Part] = [("fabtui ", "bold $primary"), (one_line(title, 60) or "", "bold")]
+    fabric = fabric_text(model)
+    if fabric:
+        left.append((f"  {fabric}", MUTED))
+    right = progress(model, elapsed, glyphs, width - len(plain(left)) - 3, counts)
+    if len(plain(left)) + len(plain(right)) + 2 > width and fabric:
+        left.pop()
+        right = progress(model, elapsed, glyphs, width - len(plain(left)) - 3, counts)
+    if (over := len(plain(left)) + len(plain(right)) + 2 - width) > 0:
+        # How far it is says more than the end of a long list of nodes.
+        name = left[1][0]
+        left[1] = (name[: max(8, len(name) - over - 1)] + glyphs.ellipsis, "bold")
+    room = width - len(plain(left)) - len(plain(right))
+    return Content.assemble(*left, " " * max(2, room), *right)
+
+
+class LayerTabs(TextLine):
+    """The layers with their keys; a click chooses one."""
+
+    class Chosen(Message):
+        """A layer was clicked."""
+
+        def __init__(self, layer: Layer) -> None:
+            super().__init__()
+            self.layer = layer
+
+    DEFAULT_CSS = """
+    LayerTabs { width: auto; min-width: 60; }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._spans: list[tuple[int, int, Layer]] = []
+        #: How many characters it takes.
+        self.width = 0
+
+    @property
+    def spans(self) -> list[tuple[int, int, Layer]]:
+        """Where each layer begins and ends, and which it is."""
+        return list(self._spans)
+
+    def choose(self, layer: Layer, layers: list[Layer], width: int) -> None:
+        """Show which layer is chosen, and the others that there are, in a screen of a width."""
+        narrow = width < FULL_TABS + (len(layers) - 7) * 10
+        parts: list[Part] = []
+        self._spans = []
+        at = 0
+        for number, one in enumerate(layers, 1):
+            text = f"{number} {one}" if narrow else f" {number} {one} "
+            parts.append((text, "bold reverse" if one is layer else ""))
+            self._spans.append((at, at + len(text), one))
+            at += len(text)
+            if narrow:
+                parts.append((" ", ""))
+                at += 1
+        self.width = at
+        self.show(Content.assemble(*parts), layout=True)
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose the layer that was clicked."""
+        for start, end, layer in self._spans:
+            if start <= event.x < end:
+                self.post_message(self.Chosen(layer))
+
+
+def lost_nodes(model: Model) -> list[NodeRecord]:
+    """Return the nodes that were there and are not any more, the latest lost first."""
+    found = [record for record in model.nodes.values() if record.state is NodeState.LOST]
+    return sorted(found, key=lambda record: -record.since)
+
+
+def badges(model: Model, lasting: list[str], now: float) -> list[Part]:
+    """Return the lasting warnings for one line, short ones first; empty when there are none.
+
+    Args:
+        model: What is known.
+        lasting: Warnings of the feed.
+        now: The time, seconds since the epoch.
+    """
+    parts: list[Part] = []
+    lost = lost_nodes(model)
+    if lost:
+        shown = ", ".join(f"{one_line(one.name, 40)} for {clock_text(now - one.since)}" for one in lost[:_MOST_LOST])
+        more = f" and {len(lost) - _MOST_LOST} more" if len(lost) > _MOST_LOST else ""
+        parts += [(" LOST ", "bold reverse"), (f" {shown}{more}  ", "bold $error")]
+    for badge in lasting:
+        parts += [(f" {one_line(badge, 100)} ", "bold reverse"), (" ", "")]
+    if model.synthetic:
+        parts += [(" SYNTHETIC ", "bold reverse"), (" made-up values, nothing was measured ", "$accent")]
+    if model.faults:
+        shown = ", ".join(one_line(fault, 80) for fault in model.faults)
+        parts += [(" LAB ", "bold reverse"), (f" faults made on purpose: {shown}", "$accent")]
+    elif model.lab:
+        parts += [(" LAB ", "bold reverse"), (f" {one_line(model.lab, 40)}: nodes made on this machine", "$accent")]
+    return parts

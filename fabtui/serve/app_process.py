@@ -1,0 +1,120 @@
+"""The app as a child process that draws on a pipe, between it and a browser's terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import Awaitable, Callable, Sequence
+
+from fabtui.sanitize import clean
+
+DRIVER = "fabtui.screen.terminal.serve_driver:ServedDriver"
+#: What the driver writes first.
+_READY = b"__GANGLION__\n"
+#: What it may write in one packet; a whole screen is some hundred kB.
+_MOST_PACKET = 16 << 20
+_MOST_ERRORS = 64 << 10
+#: Seconds the app may take to end what runs on the nodes, before it is killed.
+END_DEADLINE = 25.0
+
+
+class Bridge:
+    """Runs the app once.
+
+    Args:
+        argv: The command that runs it.
+        write: Takes what the terminal is to show.
+    """
+
+    def __init__(self, argv: Sequence[str], write: Callable[[bytes], Awaitable[None]]) -> None:
+        self._argv = list(argv)
+        self._write = write
+        self._child: asyncio.subprocess.Process | None = None
+        self._errors = b""
+
+    async def run(self, width: int, height: int) -> None:
+        """Run the app until it ends; then show what it said last.
+
+        Args:
+            width: The columns of the terminal.
+            height: Its lines.
+        """
+        environment = {
+            **os.environ,
+            "TEXTUAL_DRIVER": DRIVER,
+            "TEXTUAL_COLOR_SYSTEM": "truecolor",
+            "TERM": "xterm-256color",
+            "COLUMNS": str(width),
+            "ROWS": str(height),
+        }
+        pipe = asyncio.subprocess.PIPE
+        self._child = child = await asyncio.create_subprocess_exec(
+            *self._argv, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, limit=1 << 20
+        )
+        assert child.stdout is not None
+        assert child.stderr is not None
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._read_errors(child.stderr))
+                tasks.create_task(self._read(child.stdout))
+            await child.wait()
+        finally:
+            await self.end()
+        last = clean(self._errors).strip().replace("\n", "\r\n")
+        # What it said goes where the screen was: there is no other place for it in a browser.
+        await self._write(b"\x1b[?1003l\x1b[?1000l\x1b[?1049l\x1b[0m\x1b[2J\x1b[H" + last.encode() + b"\r\n")
+
+    async def end(self) -> None:
+        """Have the app end what runs on the nodes, and leave; kill it when it does not."""
+        child = self._child
+        if child is None or child.returncode is not None:
+            return
+        assert child.stdin is not None
+        # The end of its input is what the app takes for the end of its terminal.
+        child.stdin.close()
+        try:
+            async with asyncio.timeout(END_DEADLINE):
+                await child.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()
+            await child.wait()
+
+    async def press(self, text: str) -> None:
+        """Hand on what was typed."""
+        await self._send(b"D", text.encode("utf-8", "replace"))
+
+    async def resize(self, width: int, height: int) -> None:
+        """Tell the app another size of the terminal."""
+        await self._send(b"M", json.dumps({"type": "resize", "width": width, "height": height}).encode())
+
+    async def focus(self, on: bool) -> None:
+        """Tell the app whether its window has the keys."""
+        await self._send(b"M", json.dumps({"type": "focus" if on else "blur"}).encode())
+
+    async def _send(self, kind: bytes, payload: bytes) -> None:
+        child = self._child
+        if child is None or child.stdin is None or child.stdin.is_closing():
+            return
+        with contextlib.suppress(ConnectionError, RuntimeError):
+            child.stdin.write(kind + len(payload).to_bytes(4, "big") + payload)
+            await child.stdin.drain()
+
+    async def _read(self, stdout: asyncio.StreamReader) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            if await stdout.readuntil(b"\n") != _READY:
+                return
+            while True:
+                kind = await stdout.readexactly(1)
+                size = int.from_bytes(await stdout.readexactly(4), "big")
+                if size > _MOST_PACKET:
+                    return
+                payload = await stdout.readexactly(size)
+                if kind == b"D":
+                    await self._write(payload)
+
+    async def _read_errors(self, stderr: asyncio.StreamReader) -> None:
+        while found := await stderr.read(4096):
+            self._errors = (self._errors + found)[-_MOST_ERRORS:]

@@ -1,0 +1,151 @@
+"""From the inventories of nodes to endpoints and to how their ranks are run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.facts.node_view import dicts
+from fabtui.sanitize import one_line
+
+#: More endpoints than this on one node are not believed.
+MAX_ENDPOINTS = 64
+
+
+@dataclass(slots=True)
+class Admission:
+    """What a node brings into the sweep.
+
+    Attributes:
+        endpoints: Its rows; one of kind ``none`` when it has nothing to test.
+        note: Why it has nothing to test, or "".
+        argv: The interpreter for its rank host, or None to let the node choose.
+        library: Its NCCL library, or None to let the rank host search.
+        busy: Endpoint numbers that other processes use, with who uses them.
+    """
+
+    endpoints: list[Endpoint]
+    note: str = ""
+    argv: list[str] | None = None
+    library: str | None = None
+    busy: dict[int, str] = field(default_factory=dict)
+
+
+def engine_for(inventories: list[dict[str, Any]]) -> str:
+    """Return the engine of a sweep: ``nccl`` as soon as one node has a GPU that can be used."""
+    return "nccl" if any(_gpus(inventory) for inventory in inventories) else "gloo"
+
+
+def _gpus(inventory: dict[str, Any]) -> list[dict[str, Any]]:
+    return [gpu for gpu in dicts(inventory.get("gpus")) if isinstance(gpu.get("index"), int)][:MAX_ENDPOINTS]
+
+
+def absent(node: str, number: int, why: str) -> Admission:
+    """Return the admission of a node that has nothing to test: one row that says why."""
+    return Admission([Endpoint(number, node, 0, kind="none")], why)
+
+
+def admit(
+    node: str, inventory: dict[str, Any], first: int, engine: str, ranks_per_node: int | None, remote_python: str | None
+) -> Admission:
+    """Return what a node brings in; its endpoints are numbered from ``first``."""
+    if engine == "torch":
+        return _with_torch(_admit_gpus(node, inventory, first, remote_python), node, inventory, first, remote_python)
+    if engine == "nccl":
+        return _admit_gpus(node, inventory, first, remote_python)
+    return _admit_cpu(node, inventory, first, ranks_per_node, remote_python)
+
+
+def _text(value: Any, limit: int = 80) -> str | None:
+    return one_line(value, limit) if isinstance(value, str) and value else None
+
+
+def _admit_gpus(node: str, inventory: dict[str, Any], first: int, remote_python: str | None) -> Admission:
+    gpus = _gpus(inventory)
+    if not gpus:
+        reason = _text(inventory.get("nvml_error"), 200)
+        return absent(node, first, f"no GPU to test on {node}" + (f": {reason}" if reason else ""))
+    nics = {str(nic.get("rdma") or nic.get("name")): nic for nic in dicts(inventory.get("nics"))}
+    data = dicts(inventory.get("data_addresses"))
+    admission = Admission([], argv=[remote_python] if remote_python else None, library=_nccl_library(inventory))
+    for offset, gpu in enumerate(gpus):
+        nic = _text(gpu.get("nic"))
+        record = nics.get(nic or "") or {}
+        own = next((entry for entry in data if nic and entry.get("nic") in (nic, record.get("name"))), None)
+        if own is None and not record.get("rdma"):
+            # The closest NIC carries no test traffic (a management NIC, a lab): nothing is shared over it.
+            nic = None
+        entry = own or (data[0] if data else None)
+        rail = own.get("rail") if own else None
+        admission.endpoints.append(
+            Endpoint(
+                first + offset,
+                node,
+                gpu["index"],
+                kind="gpu",
+                name=_text(gpu.get("name")) or "GPU",
+                uuid=_text(gpu.get("uuid")),
+                bus=_text(gpu.get("bus"), 40),
+                nic=nic,
+                rail=rail if isinstance(rail, int) else None,
+                address=_text(entry.get("address")) if entry else None,
+            )
+        )
+        if users := dicts(gpu.get("processes")):
+            admission.busy[first + offset] = "; ".join(_user(user) for user in users[:4])
+    return admission
+
+
+def _user(process: dict[str, Any]) -> str:
+    name, owner = _text(process.get("name"), 60) or "a process", _text(process.get("user"), 30)
+    return f"{name} (pid {process.get('pid', '?')}{f', user {owner}' if owner else ''})"
+
+
+def _nccl_library(inventory: dict[str, Any]) -> str | None:
+    for python in dicts(inventory.get("pythons")):
+        if isinstance(python.get("nccl"), str):
+            return str(python["nccl"])
+    for library in dicts(inventory.get("nccl")):
+        if isinstance(library.get("path"), str):
+            return str(library["path"])
+    return None
+
+
+def _torch_python(inventory: dict[str, Any], remote_python: str | None) -> str | None:
+    """Return the interpreter that has torch: the one that was given, else the first one found."""
+    found = (p for p in dicts(inventory.get("pythons")) if p.get("torch") and isinstance(p.get("path"), str))
+    return remote_python or next((str(python["path"]) for python in found), None)
+
+
+def _no_torch(node: str, inventory: dict[str, Any], first: int, what: str) -> Admission:
+    looked = ", ".join(str(p.get("path")) for p in dicts(inventory.get("pythons"))[:6]) or "nowhere"
+    return absent(node, first, one_line(f"{what} (looked at {looked}); name one with --remote-python", 400))
+
+
+def _with_torch(
+    admission: Admission, node: str, inventory: dict[str, Any], first: int, remote_python: str | None
+) -> Admission:
+    """Give GPUs the interpreter that has torch, or tell that there is none."""
+    python = _torch_python(inventory, remote_python)
+    if python is None and not admission.note:
+        return _no_torch(node, inventory, first, f"no Python with torch on {node} for --engine torch")
+    admission.argv = [python] if python else None
+    return admission
+
+
+def _admit_cpu(
+    node: str, inventory: dict[str, Any], first: int, ranks_per_node: int | None, remote_python: str | None
+) -> Admission:
+    python = _torch_python(inventory, remote_python)
+    if python is None:
+        return _no_torch(node, inventory, first, f"no GPU on {node}, and no Python with torch for CPU ranks")
+    count = ranks_per_node or inventory.get("endpoints") or 1
+    if not isinstance(count, int) or not 0 < count <= MAX_ENDPOINTS:
+        count = 1
+    data = dicts(inventory.get("data_addresses"))
+    address = _text(data[0].get("address")) if data else None
+    return Admission(
+        [Endpoint(first + i, node, i, kind="cpu", name="CPU rank", rail=None, address=address) for i in range(count)],
+        argv=[str(python)],
+    )

@@ -1,0 +1,99 @@
+"""The way of every event: into the journal first, then into the model, then to whoever listens."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from fabtui.model.events import Kind, event
+from fabtui.model.session_model import Model
+from fabtui.session.journal import Journal
+
+
+class EventPump:
+    """Numbers and stamps events and moves them in batches.
+
+    Args:
+        model: The model they go into.
+        journal: Where they are kept, or None.
+        lost: Called with the reason when they can be kept no longer (disk full).
+    """
+
+    def __init__(self, model: Model, journal: Journal | None, lost: Callable[[str], None] = lambda _: None) -> None:
+        self._model = model
+        self._journal = journal
+        self._lost = lost
+        self._pending: list[dict[str, Any]] = []
+        self._wake = asyncio.Event()
+        self._seq = 0
+        self._applied = 0
+        self._moved = asyncio.Condition()
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Have ``changed`` called after each batch."""
+        self._listeners.append(changed)
+
+    def emit(self, one: dict[str, Any]) -> None:
+        """Take an event; it is journalled and applied soon."""
+        self._pending.append({"seq": self._seq, "time": round(time.time(), 6), **one})
+        self._seq += 1
+        self._wake.set()
+
+    def log(self, level: str, text: str, node: str | None = None) -> None:
+        """Take a line for the event log."""
+        self.emit(event(Kind.LOG, level=level, node=node, text=text))
+
+    async def run(self) -> None:
+        """Move events for ever; cancel it to stop, then call `drain`."""
+        while True:
+            await self._wake.wait()
+            await self._move()
+
+    async def _move(self) -> None:
+        self._wake.clear()
+        batch, self._pending = self._pending, []
+        if self._journal is not None:
+            try:
+                # A home folder may be on a slow file server: the event loop never waits for it.
+                await asyncio.shield(asyncio.to_thread(self._journal.append, batch))
+            except OSError as error:
+                self._journal = None
+                self._lost(error.strerror or str(error))
+                self.log("error", f"recording stopped: {error.strerror or error}")
+            except asyncio.CancelledError:
+                self._apply(batch)
+                raise
+        self._apply(batch)
+        async with self._moved:
+            self._moved.notify_all()
+
+    def _apply(self, batch: list[dict[str, Any]]) -> None:
+        for one in batch:
+            self._model.apply(one)
+        self._applied += len(batch)
+        if batch:
+            for changed in self._listeners:
+                changed()
+
+    async def flush(self) -> None:
+        """Wait until all events taken so far are in the model."""
+        wanted = self._seq
+        async with self._moved:
+            while self._applied < wanted:
+                await self._moved.wait()
+
+    async def drain(self) -> None:
+        """Move what is left and close the journal; `run` must have ended."""
+        if self._pending:
+            await self._move()
+        if self._pending:
+            await self._move()
+        if self._journal is not None:
+            try:
+                await asyncio.to_thread(self._journal.close)
+            except OSError as error:
+                self._lost(error.strerror or str(error))
+            self._journal = None

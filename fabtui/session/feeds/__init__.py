@@ -1,0 +1,1 @@
+"""Feeds of a front end: live, replay, static."""

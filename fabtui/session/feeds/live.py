@@ -1,0 +1,397 @@
+"""A live session: reaches the nodes, sweeps, stays connected for re-tests, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from fabtui import __version__
+from fabtui.errors import InputError
+from fabtui.model.events import FORMAT, Kind, NodeState, event
+from fabtui.model.exit_codes import exit_code
+from fabtui.model.session_model import Model
+from fabtui.sanitize import one_line
+from fabtui.session import user_probes
+from fabtui.session.event_pipeline import EventPump
+from fabtui.session.feeds.heap import share_heap
+from fabtui.session.journal import Journal
+from fabtui.session.node_client import ProbeFailed, Remote
+from fabtui.session.options import SessionOptions
+from fabtui.session.probe_runner import INVENTORY_DEADLINE, inventory_args
+from fabtui.session.ranks.rank_host import exit_text
+from fabtui.session.sweep import Sweep
+from fabtui.session.watch import Watch
+from fabtui.transport.link import Link, NodeUnreachable
+
+#: How long nodes that are ready wait for the others, before the sweep begins without them; they join later.
+SETTLE = 3.0
+#: How long ending may take, whatever the nodes do.
+CLOSE_DEADLINE = 8.0
+#: How long the end of a sweep waits for looks at counters that are under way, in seconds.
+COUNTED_WITHIN = 1.0
+
+
+class _Closing(Exception):
+    """Ends the task group of the session."""
+
+
+class Opener(Protocol):
+    """What opens links to nodes: `fabtui.transport.connector.Reach`, or another way to the same."""
+
+    async def open(self, host: str) -> Link:
+        """Return an open link, or raise `NodeUnreachable`."""
+
+
+class LiveFeed:
+    """A session over real nodes, or over the nodes of a lab.
+
+    Args:
+        options: What is asked for.
+        opener: What opens links, in place of the transport the options name.
+
+    Raises:
+        InputError: From `run`: something the user gave cannot be used.
+    """
+
+    can_test = True
+
+    def __init__(self, options: SessionOptions, opener: Opener | None = None) -> None:
+        self.model = Model()
+        self.badges: list[str] = []
+        if options.host_key_policy == "off":
+            self.badges.append("HOST KEYS NOT CHECKED")
+        self._options = options
+        self._opener = opener
+        #: Why the recording ended before the session, or None.
+        self.recording_stopped: str | None = None
+        self._pump = EventPump(
+            self.model, None if options.record is None else Journal(options.record), self._stopped_recording
+        )
+        self._go = asyncio.Event()
+        self._go.set()
+        self._closing = asyncio.Event()
+        self._first_done = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._testing = asyncio.Lock()
+        self._life: asyncio.Task[None] | None = None
+        self._order: list[str] = list(options.hosts)
+        self._ready: dict[str, tuple[Remote, dict[str, Any]]] = {}
+        self._gone: dict[str, str] = {}
+        self._remotes: dict[str, Remote] = {}
+        self._sweep: Sweep | None = None
+        self._own = user_probes.OwnProbes()
+        self._watch: Watch | None = None
+        self._sweeping = False
+        self._swept: list[str] = []
+
+    def _stopped_recording(self, why: str) -> None:
+        self.recording_stopped = why
+        self.badges.append(f"RECORDING STOPPED: {why}")
+
+    # -- what a front end calls ---------------------------------------------------------------------------------------
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Have ``changed`` called after each batch of events."""
+        self._pump.listen(changed)
+
+    def pause(self, on: bool) -> None:
+        """Start no new test while ``on``."""
+        if on:
+            self._go.clear()
+        else:
+            self._go.set()
+        self._pump.emit(event(Kind.PAUSED, on=on))
+
+    async def run(self) -> None:
+        """Connect, look and sweep; return when the first sweep is done."""
+        self._life = asyncio.create_task(self._live())
+        first = asyncio.create_task(self._first_done.wait())
+        try:
+            await asyncio.wait({self._life, first}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            first.cancel()
+        if self._life.done():
+            self._life.result()
+
+    def watch(self, on: bool) -> None:
+        """Test pairs again in the background while ``on``."""
+        if self._watch is not None:
+            self._watch.turn(on, self._first_done)
+
+    async def look(self, nodes: Sequence[str]) -> None:
+        """Look at nodes again, beside what is tested."""
+        if self._sweep is not None:
+            await self._sweep.look_again(nodes)
+            await self._pump.flush()
+
+    async def close(self) -> None:
+        """End everything on the nodes and close the journal; bounded in time."""
+        if self._watch is not None and not self._closing.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(2.0):
+                    await self._watch.stop()
+        self._closing.set()
+        if self._life is None:
+            await self._pump.drain()
+            return
+        done, _ = await asyncio.wait({self._life}, timeout=CLOSE_DEADLINE)
+        if not done:
+            self._life.cancel()
+            await asyncio.wait({self._life}, timeout=2.0)
+
+    async def retest(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Test ordered pairs again, alone, after what runs now."""
+        if self._sweep is None:
+            return
+        numbers = {
+            (min(a, b), max(a, b))
+            for src, dst in pairs
+            if (a := self.model.number(src)) is not None and (b := self.model.number(dst)) is not None and a != b
+        }
+        if self._sweeping or not self._first_done.is_set():
+            self._pump.log("info", f"{len(numbers)} pairs will be tested again when this sweep is over")
+        async with self._testing:
+            if numbers:
+                await self._sweep.retest(sorted(numbers))
+            await self._end()
+
+    async def sweep(self) -> None:
+        """Run the whole sweep again over the nodes that are left."""
+        if self._sweep is None or self._sweeping or not self._first_done.is_set():
+            return
+        self._sweeping = True
+        try:
+            async with self._testing:
+                await self._sweep.run(self._swept, [])
+                await self._end()
+        finally:
+            self._sweeping = False
+
+    # -- the life of the session --------------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        # Before the first thread: one that has a heap keeps it.
+        share_heap()
+        pumping = asyncio.create_task(self._pump.run())
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                reach, faults = await self._open(stack)
+                self._sweep = Sweep(self._options, self._pump, self.model, self._go, faults)
+                self._sweep.looks.own = self._own.probes
+                self._watch = Watch(
+                    self._sweep, self._pump, self.model, self._go, self._testing, self._options.watch_rate, self._end
+                )
+                stack.push_async_callback(self._leave)
+                try:
+                    async with asyncio.TaskGroup() as group:
+                        for name in self._order:
+                            group.create_task(self._node(name, reach))
+                        group.create_task(self._conduct())
+                        await self._closing.wait()
+                        raise _Closing
+                except* _Closing:
+                    pass
+        except* InputError as errors:
+            raise errors.exceptions[0] from None
+        finally:
+            pumping.cancel()
+            await asyncio.gather(pumping, return_exceptions=True)
+            await self._pump.drain()
+
+    async def _open(self, stack: contextlib.AsyncExitStack) -> tuple[Opener, list[tuple[str, str, str, float | None]]]:
+        """Start the lab where there is one, and open the way to the nodes."""
+        options = self._options
+        ssh_config: Path | None = options.ssh_config
+        faults: list[tuple[str, str, str, float | None]] = []
+        notes: list[str] = []
+        if options.lab is not None:
+            from fabtui.lab.faults import PairFault, parse_faults
+            from fabtui.lab.lab import Lab, LabError, LabSpec
+
+            try:
+                spec = LabSpec.parse(options.lab)
+                parsed = parse_faults(list(options.lab_faults), spec)
+            except ValueError as error:
+                raise InputError(str(error)) from None
+            self._order = list(spec.names)
+            self._start()
+            try:
+                lab = await stack.enter_async_context(Lab(spec, parsed))
+            except LabError as error:
+                raise InputError(f"--lab: {error}") from None
+            ssh_config, notes = lab.ssh_config, list(lab.notes)
+            faults = [(f.src, f.dst, f.kind, f.rate) for f in parsed if isinstance(f, PairFault)]
+        else:
+            self._start()
+        for note in notes:
+            self._pump.log("notice", note)
+        self._own = await asyncio.to_thread(user_probes.find, options.probe_folder)
+        for problem in self._own.problems:
+            self._pump.log("warning", problem)
+        if self._opener is not None:
+            return self._opener, faults
+        # Brings asyncssh in, which is slow to import: not before there is something on the screen.
+        from fabtui.transport.connector import Reach, ReachOptions
+
+        reach = Reach(
+            ReachOptions(
+                transport=options.transport if options.lab is None else "ssh",
+                ssh_config=ssh_config,
+                remote_python=options.remote_python,
+                host_key_policy=options.host_key_policy,
+                connect_timeout=options.connect_timeout,
+                lease=options.lease,
+                env=dict(options.env),
+                more=self._own.modules(),
+            ),
+            notice=lambda text: self._pump.log("notice", one_line(text, 500)),
+        )
+        return await stack.enter_async_context(reach), faults
+
+    def _start(self) -> None:
+        asked = self._options
+        told = {"nodes": self._order, "options": asked.recorded(), "lab": asked.lab, "faults": list(asked.lab_faults)}
+        self._pump.emit(event(Kind.START, format=FORMAT, version=__version__, **told))
+
+    async def _leave(self) -> None:
+        if self._sweep is not None:
+            await self._sweep.close()
+        async with asyncio.TaskGroup() as group:
+            for remote in self._remotes.values():
+                group.create_task(remote.link.close())
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def _state(self, name: str, state: NodeState, text: str = "", hint: str | None = None, backend: str = "") -> None:
+        if hint and (config := self._options.ssh_config) is not None:
+            # What is to be typed needs the configuration that the session was given.
+            hint = re.sub(r"(?:^|(?<=: ))ssh ", lambda _: f"ssh -F {shlex.quote(str(config))} ", hint)
+        self._pump.emit(event(Kind.NODE, node=name, state=str(state), text=text, hint=hint, backend=backend))
+        if state.gone:
+            self._ready.pop(name, None)
+            self._gone[name] = text
+            self._pump.log("error", text, name)
+        self._changed.set()
+
+    def _by_hand(self, failed: NodeUnreachable, name: str) -> str | None:
+        """Return the login to type where a failure names nothing better; none where ssh could tell no more."""
+        more = failed.kind in ("auth", "banner", "busy", "closed", "protocol", "timeout")
+        return f"ssh -v {shlex.quote(name)} true" if more and self._options.lab is None else None
+
+    async def _node(self, name: str, reach: Opener) -> None:
+        self._state(name, NodeState.CONNECTING)
+        try:
+            link = await reach.open(name)
+        except NodeUnreachable as failed:
+            self._state(name, NodeState.FAILED, failed.text, failed.hint or self._by_hand(failed, name))
+            return
+        remote = self._remotes[name] = Remote(
+            link,
+            on_rank=lambda message: self._on_rank(name, message),
+            on_exit=lambda message: self._on_exit(name, message),
+            on_log=lambda text: self._pump.log("info", one_line(text, 500), name),
+            on_halted=lambda on: self._on_halted(name, on),
+        )
+        self._state(name, NodeState.CONNECTED, backend=link.backend)
+        if link.banner.strip():
+            self._pump.log("info", f"printed at login: {one_line(link.banner, 200)}", name)
+        looking = asyncio.create_task(self._inventory(name, remote))
+        try:
+            lost = await remote.serve()
+        finally:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+        if name not in self._gone:
+            self._state(
+                name, NodeState.LOST, lost.text, None if self._options.lab else f"ssh {shlex.quote(name)} uptime"
+            )
+        if self._sweep is not None and (host := self._sweep.bed.hosts.get(name)) is not None:
+            host.gone(f"{name} was lost: {lost.text}")
+
+    async def _inventory(self, name: str, remote: Remote) -> None:
+        self._state(name, NodeState.LOOKING, backend=remote.link.backend)
+        try:
+            value = await remote.probe("inventory", inventory_args(self._options), INVENTORY_DEADLINE)
+        except ProbeFailed as failed:
+            self._state(name, NodeState.FAILED, f"inventory: {one_line(failed.text, 300)}")
+            await remote.link.close()
+            return
+        self._pump.emit(event(Kind.INVENTORY, node=name, value=value))
+        self._ready[name] = (remote, value)
+        self._state(name, NodeState.READY, backend=remote.link.backend)
+
+    def _on_rank(self, name: str, message: dict[str, Any]) -> None:
+        if self._sweep is not None and (host := self._sweep.bed.hosts.get(name)) is not None:
+            host.take(message)
+
+    def _on_halted(self, name: str, on: bool) -> None:
+        if self._sweep is not None and (host := self._sweep.bed.hosts.get(name)) is not None:
+            host.halted = on
+
+    def _on_exit(self, name: str, message: dict[str, Any]) -> None:
+        if self._sweep is not None and (host := self._sweep.bed.hosts.get(name)) is not None:
+            text = exit_text(name, message)
+            if not host.stopped:
+                self._pump.log("warning", text, name)
+            host.gone(text)
+
+    # -- sweeping -----------------------------------------------------------------------------------------------------
+
+    def _open_nodes(self) -> list[str]:
+        """Return the nodes of which it is not known yet whether they will be ready."""
+        return [name for name in self._order if name not in self._ready and name not in self._gone]
+
+    async def _settled(self) -> None:
+        """Wait until every node is ready or failed, or some are ready and waited long enough for the others."""
+        loop = asyncio.get_running_loop()
+        first: float | None = None
+        while self._open_nodes():
+            self._changed.clear()
+            new = [name for name in self._ready if name not in self._swept]
+            if new and first is None:
+                first = loop.time()
+            left = None if first is None else first + SETTLE - loop.time()
+            if left is not None and left <= 0:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._changed.wait()
+
+    async def _conduct(self) -> None:
+        """Sweep what is ready; nodes that come late are swept against all others in a further pass."""
+        assert self._sweep is not None
+        shown: set[str] = set()
+        while True:
+            await self._settled()
+            new = [name for name in self._order if name in self._ready and name not in self._swept]
+            gone = {name: text for name, text in self._gone.items() if name not in shown and name not in self._swept}
+            async with self._testing:
+                self._sweep.admit({name: self._ready[name] for name in new}, gone, self._order)
+                shown |= gone.keys() | set(new)
+                if new:
+                    await self._sweep.run(new, list(self._swept))
+                    self._swept += new
+            if not self._open_nodes() and all(name in shown for name in self._order):
+                break
+        await self._end()
+        self._first_done.set()
+
+    async def _end(self) -> None:
+        if self._sweep is not None:
+            # What was counted belongs to the tests that are over now.
+            await self._sweep.counting.settle(COUNTED_WITHIN)
+        self._pump.emit(event(Kind.PHASE, name="done", total=0))
+        await self._pump.flush()
+        code = exit_code(self.model)
+        if self._options.looks_only:
+            from fabtui.diagnosis.preflight.rules import preflight
+
+            code = preflight(self.model).exit_code
+        text = {0: "all ok", 1: "something is slow, failed or timed out", 3: "something could not be tested"}
+        self._pump.emit(event(Kind.END, exit=code, text=text.get(code, "")))
+        await self._pump.flush()

@@ -1,0 +1,54 @@
+"""A feed that stands still: what was read from files, all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from fabtui.model.session_model import Model
+
+
+class StillFeed:
+    """Shows what events tell, without any clock.
+
+    Args:
+        events: The events of a session that found it; each one fits the model.
+        badge: What the status bar says of where it is from.
+    """
+
+    can_test = False
+
+    def __init__(self, events: Iterable[dict[str, Any]], badge: str) -> None:
+        self.model = Model()
+        self.badges: list[str] = [badge]
+        self._events = events
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Have ``changed`` called after each batch of events."""
+        self._listeners.append(changed)
+
+    def pause(self, on: bool) -> None:
+        """Do nothing: nothing moves."""
+
+    async def retest(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Do nothing: a file cannot be tested again."""
+
+    async def sweep(self) -> None:
+        """Do nothing: a file cannot be tested again."""
+
+    async def look(self, nodes: Sequence[str]) -> None:
+        """Do nothing: there are no nodes."""
+
+    def watch(self, on: bool) -> None:
+        """Do nothing: nothing can be tested."""
+
+    async def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+    async def run(self) -> None:
+        """Put everything into the model."""
+        for event in self._events:
+            self.model.apply(event)
+        for changed in self._listeners:
+            changed()

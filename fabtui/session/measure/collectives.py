@@ -1,0 +1,173 @@
+"""Collectives over groups of ranks: over all, over each node, over each rail, over each pair of nodes."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.measurement import COLLECTIVES, Measurement, Verdict
+from fabtui.sanitize import one_line
+from fabtui.session.measure.context import TestBed
+from fabtui.session.measure.p2p_result import number
+from fabtui.session.ranks.gather import Errand, Gathering, failure
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The ranks of one collective and what it is called in the snapshot: ``all``, a node, a rail, or two nodes."""
+
+    src: str
+    dst: str
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveTest:
+    """How a group is tested: collectives, message sizes in bytes, iterations, deadline of each phase in seconds."""
+
+    kinds: tuple[str, ...]
+    sizes: tuple[int, ...]
+    iters: int
+    warmup: int
+    deadline: float
+
+
+def groups_of(endpoints: Sequence[Endpoint], nodes: Sequence[str]) -> list[Group]:
+    """Return the groups worth testing: nodes, rails, pairs of nodes, then all; each of two ranks and more.
+
+    A rail of two nodes is left out: it is one pair, which is tested by itself.
+    """
+    ranks = {node: tuple(e.number for e in endpoints if e.node == node) for node in nodes}
+    ranks = {node: mine for node, mine in ranks.items() if mine}
+    groups = [Group(node, node, mine) for node, mine in ranks.items() if len(mine) > 1]
+    rails: dict[int, list[int]] = {}
+    for endpoint in endpoints:
+        rails.setdefault(endpoint.index if endpoint.rail is None else endpoint.rail, []).append(endpoint.number)
+    if len(rails) > 1:
+        groups += [Group(f"rail{r}", f"rail{r}", tuple(mine)) for r, mine in sorted(rails.items()) if len(mine) > 2]
+    groups += [Group(a, b, ranks[a] + ranks[b]) for a, b in itertools.combinations(ranks, 2)]
+    everything = tuple(itertools.chain.from_iterable(ranks.values()))
+    if len(everything) > 1:
+        groups.append(Group("all", "all", everything))
+    return groups
+
+
+def factor(kind: str, ranks: int) -> float:
+    """Return what algbw is multiplied by to give busbw, as nccl-tests defines it for each collective."""
+    if kind == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    if kind in ("all_gather", "reduce_scatter", "alltoall"):
+        return (ranks - 1) / ranks
+    return 1.0
+
+
+async def run_collectives(bed: TestBed, test: CollectiveTest, groups: Sequence[Group]) -> None:
+    """Test each collective over each group, the largest group last, and report what came out."""
+    for kind in test.kinds:
+        errands = {}
+        for group in groups:
+            message = {
+                "op": "collective",
+                "kind": kind,
+                "ranks": list(group.ranks),
+                "sizes": list(test.sizes),
+                "iters": test.iters,
+                "warmup": test.warmup,
+                "deadline": test.deadline,
+            }
+            errands[group] = Errand(group.ranks, message, (1 + len(test.sizes)) * test.deadline)
+        await _run_in_waves(bed, test, kind, errands)
+
+
+async def _run_in_waves(bed: TestBed, test: CollectiveTest, kind: str, errands: dict[Group, Errand]) -> None:
+    """Run groups in waves of groups that share no rank, so that each is reported as its wave ends."""
+    left = dict(errands)
+    while left:
+        wave: dict[Group, Errand] = {}
+        used: set[int] = set()
+        for group, errand in left.items():
+            if used.isdisjoint(group.ranks):
+                wave[group] = errand
+                used |= set(group.ranks)
+        for group in wave:
+            del left[group]
+        await Gathering(bed).run(list(wave.values()))
+        for group, errand in wave.items():
+            bed.report([_measurement(bed, test, kind, group, errand, size) for size in test.sizes])
+
+
+def _measurement(bed: TestBed, test: CollectiveTest, kind: str, group: Group, errand: Errand, size: int) -> Measurement:
+    reports: dict[int, dict[str, Any] | None] = {}
+    for rank in group.ranks:
+        found = [m for m in errand.reports.get(rank, []) if m.get("op") == "reduced" and m.get("bytes") == size]
+        reports[rank] = found[-1] if found else None
+    if any(report is None or report.get("ok") is not True for report in reports.values()):
+        text, timeout = failure(errand, reports, bed.endpoints)
+        missing = all("cannot take part" in why for why in errand.gone.values()) and bool(errand.gone)
+        verdict = Verdict.INCONCLUSIVE if missing else Verdict.TIMEOUT if timeout else Verdict.FAILED
+        return _failure(bed, kind, group, size, verdict, text)
+    times = [number(report.get("seconds")) for report in reports.values() if report]
+    slowest = max((value for value in times if value), default=None)
+    if slowest is None or None in times:
+        return _failure(bed, kind, group, size, Verdict.INCONCLUSIVE, "a rank passed but gave no time")
+    return _success(bed, test, kind, group, size, slowest, [r for r in reports.values() if r])
+
+
+def _success(
+    bed: TestBed,
+    test: CollectiveTest,
+    kind: str,
+    group: Group,
+    size: int,
+    seconds: float,
+    reports: list[dict[str, Any]],
+) -> Measurement:
+    count = len(group.ranks)
+    fastest = [value for report in reports if (value := number(report.get("fastest")))]
+    sent = next((value for report in reports if (value := number(report.get("sent")))), float(size))
+    transport = next((report.get("transport") for report in reports if report.get("transport")), None)
+    algorithm = next((report.get("algorithm") for report in reports if report.get("algorithm")), None)
+    version = bed.host_of(group.ranks[0]).version
+    how = f"{version}, {kind} over {count} ranks, up to {test.iters} iterations, slowest rank, result verified"
+    extra = {
+        "algbw": sent / seconds / 1e9,
+        "ranks": count,
+        "seconds": seconds,
+        "fastest": max(fastest) if fastest else None,
+        "wrong": 0,
+        "algorithm": one_line(str(algorithm), 40) if algorithm else None,
+    }
+    return Measurement(
+        layer=COLLECTIVES[kind],
+        src=group.src,
+        dst=group.dst,
+        verdict=Verdict.OK,
+        value=sent / seconds * factor(kind, count) / 1e9,
+        unit="GB/s",
+        bytes=size,
+        time=time.time(),
+        how=how,
+        transport=one_line(str(transport), 120) if transport else None,
+        attempts=bed.attempt(kind, group.src, group.dst, str(size)),
+        extra={name: value for name, value in extra.items() if value is not None},
+    )
+
+
+def _failure(bed: TestBed, kind: str, group: Group, size: int, verdict: Verdict, text: str) -> Measurement:
+    return Measurement(
+        layer=COLLECTIVES[kind],
+        src=group.src,
+        dst=group.dst,
+        verdict=verdict,
+        unit="GB/s",
+        bytes=size,
+        time=time.time(),
+        how=f"{kind} over {len(group.ranks)} ranks",
+        attempts=bed.attempt(kind, group.src, group.dst, str(size)),
+        error=text,
+        extra={"ranks": len(group.ranks)},
+    )

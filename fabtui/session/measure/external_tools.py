@@ -1,0 +1,252 @@
+"""Tools that measure between two nodes (iperf3, perftest): disjoint pairs, each with a deadline on both sides."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, NamedTuple
+
+from fabtui.model.events import Kind, event
+from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.schedule import circle_rounds
+from fabtui.model.session_model import Model
+from fabtui.sanitize import clean, one_line
+from fabtui.session.event_pipeline import EventPump
+from fabtui.session.measure.mesh_targets import addresses_of
+from fabtui.session.measure.p2p_result import number
+from fabtui.session.node_client import ProbeFailed, Remote
+
+#: The layers of each probe, in the order they run.
+LAYERS = {"iperf3": (Layer.IPERF3,), "perftest": (Layer.IB_WRITE_BW, Layer.IB_SEND_BW, Layer.IB_READ_LAT)}
+#: So long a tool measures, and so long it may take, in seconds.
+SECONDS = 2
+CLIENT_DEADLINE = 10.0
+SERVER_DEADLINE = 20.0
+OPEN_DEADLINE = 6.0
+#: Every pair of so many nodes is measured; of more, each with the next one in the list.
+MOST_NODES = 16
+
+
+class Port(NamedTuple):
+    """An end of a measurement.
+
+    Attributes:
+        name: What the measurement calls it: an address, or an RDMA port (``mlx5_0:1``).
+        rail: Its rail, or its place among the node's ends where rails are not known.
+        address: Where the server of the tool is asked, and what a client sends from.
+        device: The RDMA device, or None.
+        ib_port: Its port number.
+        gid_index: The GID to use on RoCE, or None to leave it to the tool.
+    """
+
+    name: str
+    rail: int
+    address: str
+    device: str | None = None
+    ib_port: int = 1
+    gid_index: int | None = None
+
+
+class PairTools:
+    """Runs a tool between nodes.
+
+    Args:
+        pump: Where results go.
+        model: What is known of the nodes.
+        remotes: The nodes, by name.
+        attempt: Counts an attempt at something, and returns how many there were.
+        go: Waits while the session is paused.
+    """
+
+    def __init__(
+        self,
+        pump: EventPump,
+        model: Model,
+        remotes: dict[str, Remote],
+        attempt: Callable[..., int],
+        go: Callable[[], Awaitable[Any]],
+    ) -> None:
+        self._pump = pump
+        self._model = model
+        self._remotes = remotes
+        self._attempt = attempt
+        self._go = go
+
+    async def run(self, probe: str, new: list[str], old: list[str]) -> None:
+        """Measure between all pairs of nodes that have the tool, both ways of each rail, one pair a node at a time.
+
+        Pairs of two nodes of ``old`` were measured before.
+        """
+        ends: dict[str, list[Port]] = {}
+        for node in [*old, *new]:
+            tools = (self._model.nodes[node].inventory or {}).get("tools")
+            lacking = [str(layer) for layer in LAYERS[probe] if not (isinstance(tools, dict) and tools.get(str(layer)))]
+            found = ports_of(probe, self._model.nodes[node].inventory)
+            if lacking or not found:
+                why = f"no {lacking[0]} on this node" if lacking else "no RDMA port that is active and has an address"
+                self._pump.emit(event(Kind.LOOK, node=node, probe=probe, error=why))
+            else:
+                ends[node] = found
+        able = list(ends)
+        rounds = circle_rounds(len(able)) if len(able) <= MOST_NODES else _ring(len(able))
+        if len(able) > MOST_NODES:
+            self._pump.log("notice", f"{probe}: {len(able)} nodes, so that each is measured with the next one alone")
+        named = [[(able[a], able[b]) for a, b in one] for one in rounds]
+        pairs = [[(a, b) for a, b in one if a in new or b in new] for one in named]
+        total = sum(len(_rails(ends[a], ends[b])) for one in pairs for a, b in one) * 2 * len(LAYERS[probe])
+        self._pump.emit(event(Kind.PHASE, name=probe, total=total))
+        for one in pairs:
+            await self._go()
+            async with asyncio.TaskGroup() as group:
+                for a, b in one:
+                    group.create_task(self._pair(probe, a, b, _rails(ends[a], ends[b])))
+
+    async def _pair(self, probe: str, a: str, b: str, rails: list[tuple[Port, Port]]) -> None:
+        for here, there in rails:
+            for layer in LAYERS[probe]:
+                for src, source, dst, target in ((a, here, b, there), (b, there, a, here)):
+                    found = await self._one(probe, layer, src, source, dst, target)
+                    self._pump.emit(event(Kind.MEASURED, measurements=[found.to_json()]))
+
+    async def _one(self, probe: str, layer: Layer, src: str, source: Port, dst: str, target: Port) -> Measurement:
+        """Serve at the destination, measure from the source, and end both."""
+        token = secrets.token_hex(8)
+        loop = asyncio.get_running_loop()
+        opened: asyncio.Future[int | None] = loop.create_future()
+
+        def part(value: dict[str, Any]) -> None:
+            port = value.get("port")
+            if not opened.done():
+                opened.set_result(port if isinstance(port, int) else None)
+
+        serve = self._args(layer, target, target) | {"role": "serve", "token": token}
+        server = asyncio.create_task(self._call(probe, dst, serve, SERVER_DEADLINE, part))
+        either: set[asyncio.Future[Any]] = {server, opened}
+        try:
+            await asyncio.wait(either, timeout=OPEN_DEADLINE, return_when=asyncio.FIRST_COMPLETED)
+            port = opened.result() if opened.done() else None
+            if port is None:
+                said = server.result().get("error") if server.done() else None
+                why = f"{dst} could not serve: {said or 'its server did not listen in time'}"
+                return self._measurement(layer, src, source, dst, target, {"error": why})
+            ask = self._args(layer, target, source) | {"role": "measure", "port": port, "source": source.address}
+            value = await self._call(probe, src, ask | {"seconds": SECONDS}, CLIENT_DEADLINE)
+        finally:
+            opened.cancel()
+            await self._call(probe, dst, {"role": "end", "token": token}, 5.0)
+            await asyncio.wait({server}, timeout=5.0)
+            server.cancel()
+        return self._measurement(layer, src, source, dst, target, value)
+
+    @staticmethod
+    def _args(layer: Layer, target: Port, mine: Port) -> dict[str, Any]:
+        args: dict[str, Any] = {"tool": str(layer), "address": target.address, "seconds": SECONDS}
+        if mine.device is not None:
+            args |= {"device": mine.device, "ib_port": mine.ib_port, "gid_index": mine.gid_index}
+        return args
+
+    async def _call(
+        self, probe: str, node: str, args: dict[str, Any], deadline: float, part: Callable[..., None] | None = None
+    ) -> dict[str, Any]:
+        try:
+            return await self._remotes[node].probe(probe, args, deadline, part)
+        except ProbeFailed as failed:
+            return {"error": one_line(failed.text, 300), "timed_out": failed.kind == "timeout"}
+
+    def _measurement(
+        self, layer: Layer, src: str, source: Port, dst: str, target: Port, value: dict[str, Any]
+    ) -> Measurement:
+        found, unit, size = read(layer, value.get("values"))
+        error = one_line(str(value["error"]), 300) if value.get("error") else None
+        if found is None and error is None:
+            error = f"{layer} printed no result"
+        timed_out = value.get("timed_out") is True or "timed out" in (error or "")
+        verdict = Verdict.OK if error is None else Verdict.TIMEOUT if timed_out else Verdict.FAILED
+        extra = value.get("values")
+        retransmits = number(extra.get("retransmits")) if isinstance(extra, dict) else None
+        return Measurement(
+            layer,
+            src,
+            dst,
+            verdict,
+            found if error is None else None,
+            unit,
+            size,
+            time.time(),
+            f"{layer}, {SECONDS} s" if layer is not Layer.IB_READ_LAT else str(layer),
+            src_addr=source.name,
+            dst_addr=target.name,
+            attempts=self._attempt(str(layer), src, dst, source.name, target.name),
+            error=error,
+            raw=clean(str(value["raw"]), 4000) if value.get("raw") else None,
+            extra=None if retransmits is None else {"retransmits": retransmits},
+        )
+
+
+def read(layer: Layer, values: Any) -> tuple[float | None, str, int | None]:
+    """Return value, unit and message size of what a tool's format gave, None where it gave none."""
+    values = values if isinstance(values, dict) else {}
+    if layer is Layer.IPERF3:
+        bits = number(values.get("received"))
+        return (None if bits is None else bits / 8e9), "GB/s", None
+    rows = values.get("rows")
+    row: Any = rows[-1] if isinstance(rows, list) and rows else {}
+    row = row if isinstance(row, dict) else {}
+    size = number(row.get("bytes"))
+    whole = None if size is None else int(size)
+    if layer is Layer.IB_READ_LAT:
+        typical = number(row.get("t_typical"))
+        return (number(row.get("t_avg")) if typical is None else typical), "us", whole
+    rate = number(row.get("average"))
+    return (None if rate is None else rate / 1e9), "GB/s", whole
+
+
+def ports_of(probe: str, inventory: Any) -> list[Port]:
+    """Return the ends of a node that a tool measures between."""
+    inventory = inventory if isinstance(inventory, dict) else {}
+    addresses = [one for one in addresses_of({"": inventory})[""] if one.up]
+    if probe == "iperf3":
+        return [
+            Port(one.address, place if one.rail is None else one.rail, one.address)
+            for place, one in enumerate(addresses)
+        ]
+    found = []
+    listed = inventory.get("ib")
+    for place, port in enumerate(listed if isinstance(listed, list) else []):
+        if not isinstance(port, dict) or port.get("state") != "Active" or not isinstance(port.get("ca"), str):
+            continue
+        # The tools meet over TCP: by the port's own interface, or any other where it has no address.
+        own = next((one.address for one in addresses if one.nic and one.nic == port.get("netdev")), None)
+        meet = own or (addresses[0].address if addresses else None)
+        if meet is not None:
+            which = port.get("port")
+            number_ = which if isinstance(which, int) else 1
+            found.append(Port(f"{port['ca']}:{number_}", place, meet, port["ca"], number_, _gid_index(port)))
+    return found
+
+
+def _gid_index(port: dict[str, Any]) -> int | None:
+    """Return the index of a RoCE port's first RoCE v2 GID of an IPv4 address, or None where there is none."""
+    if port.get("link_layer") != "Ethernet":
+        return None
+    gids = port.get("gids")
+    for entry in gids if isinstance(gids, list) else []:
+        if isinstance(entry, dict) and entry.get("type") == "RoCE v2" and ":ffff:" in str(entry.get("gid")):
+            index = entry.get("index")
+            return index if isinstance(index, int) else None
+    return None
+
+
+def _rails(here: Iterable[Port], there: Iterable[Port]) -> list[tuple[Port, Port]]:
+    """Return the ends of two nodes that are on the same rail."""
+    others = {port.rail: port for port in there}
+    return [(port, others[port.rail]) for port in here if port.rail in others]
+
+
+def _ring(count: int) -> list[list[tuple[int, int]]]:
+    """Return rounds of disjoint pairs in which each is with the next one."""
+    pairs = [(at, (at + 1) % count) for at in range(count)]
+    rounds = [pairs[0 : count - count % 2 : 2], pairs[1::2], pairs[count - count % 2 :]]
+    return [one for one in rounds if one]

@@ -1,0 +1,184 @@
+"""The addresses of a mesh, from the inventories of its nodes, and which of them are asked for which."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fabtui.model.facts.node_view import dicts
+
+#: Up to so many ordered pairs of addresses, each is asked; of more, these are sampled.
+MOST_PAIRS = 16_000
+#: Heads of IP and of ICMP or UDP, which are of the same length.
+_HEADS = {4: 28, 6: 48}
+#: No IPv4 packet is larger.
+_LARGEST = 65_535
+#: Every interface carries packets of this size; nothing larger is known where no MTU is.
+_LEAST_MTU = 576
+
+
+class Address(NamedTuple):
+    """An address of a node.
+
+    Attributes:
+        address: The address.
+        family: 4 or 6.
+        rail: Its rail, or None when unknown.
+        nic: The interface that has it, or "".
+        mtu: That interface's MTU in bytes, or None when unknown.
+        up: Whether that interface is up.
+    """
+
+    address: str
+    family: int = 4
+    rail: int | None = None
+    nic: str = ""
+    mtu: int | None = None
+    up: bool = True
+
+    def payload(self, other: Address) -> int | None:
+        """Return the bytes of an echo or a datagram that fill the MTU of both ends, or None when that is not known."""
+        if self.mtu is None or other.mtu is None:
+            return None
+        mtu = min(self.mtu, other.mtu, _LARGEST)
+        return mtu - _HEADS[self.family] if mtu > _LEAST_MTU else None
+
+
+def packet_bytes(payload: int, address: str) -> int:
+    """Return the length of the IP packet of an echo or a datagram."""
+    return payload + _HEADS[6 if ":" in address else 4]
+
+
+def payload_of(packet: int, address: str) -> int:
+    """Return the bytes of an echo or a datagram in an IP packet of a length."""
+    return packet - _HEADS[6 if ":" in address else 4]
+
+
+class Target(NamedTuple):
+    """An ordered pair of addresses to ask."""
+
+    node: str
+    here: Address
+    peer: str
+    there: Address
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Peer and addresses: what tells the targets of one node apart."""
+        return self.peer, self.here.address, self.there.address
+
+
+def addresses_of(inventories: Mapping[str, Any]) -> dict[str, list[Address]]:
+    """Return the addresses of each node, by its inventory.
+
+    An address whose interface is down is among them where another node has the same network up: its cable may be out.
+    """
+    listed = {node: inventory if isinstance(inventory, dict) else {} for node, inventory in inventories.items()}
+    found = {node: _listed(inventory, "data_addresses", up=True) for node, inventory in listed.items()}
+    alive = {
+        network
+        for node, inventory in listed.items()
+        for one in found[node]
+        if (network := _networks(inventory).get(one.address)) is not None
+    }
+    for node, inventory in listed.items():
+        networks = _networks(inventory)
+        down = _listed(inventory, "down_addresses", up=False)
+        found[node] += [one for one in down if networks.get(one.address) in alive]
+    return found
+
+
+def _listed(inventory: dict[str, Any], name: str, *, up: bool) -> list[Address]:
+    mtus = {str(nic.get("name")): nic.get("mtu") for nic in dicts(inventory.get("nics"))}
+    found = []
+    for entry in dicts(inventory.get(name)):
+        address, nic = entry.get("address"), entry.get("nic")
+        if not isinstance(address, str) or not _is_address(address):
+            continue
+        name_of_nic = nic if isinstance(nic, str) else ""
+        family = 6 if entry.get("family") == 6 else 4
+        found.append(
+            Address(address, family, _whole(entry.get("rail")), name_of_nic, _whole(mtus.get(name_of_nic)), up)
+        )
+    return found
+
+
+def _networks(inventory: dict[str, Any]) -> dict[str, str]:
+    """Return the network of each address of a node."""
+    found = {}
+    for nic in dicts(inventory.get("nics")):
+        for entry in dicts(nic.get("addresses")):
+            try:
+                interface = ipaddress.ip_interface(f"{entry.get('address')}/{entry.get('prefix')}")
+            except ValueError:
+                continue
+            found[str(interface.ip)] = str(interface.network)
+    return found
+
+
+class Targets(NamedTuple):
+    """Who is asked for whom, and how many ordered pairs of addresses there are."""
+
+    chosen: list[Target]
+    total: int
+
+
+def targets_between(new: Sequence[str], old: Sequence[str], addresses: Mapping[str, list[Address]]) -> Targets:
+    """Return the ordered pairs of addresses of one family in which a node of ``new`` takes part.
+
+    Of more than `MOST_PAIRS`, those across rails are one a node pair; if that is not enough, each node is asked for
+    some of the others: its neighbours in the list, and others at even distances.
+    """
+    fresh = set(new)
+    nodes = [*old, *new]
+    pairs = [(i, j) for i in range(len(nodes)) for j in range(len(nodes)) if i != j and {nodes[i], nodes[j]} & fresh]
+
+    def between(i: int, j: int, thin: bool) -> list[Target]:
+        found = [
+            Target(nodes[i], here, nodes[j], there)
+            for here in addresses.get(nodes[i], [])
+            for there in addresses.get(nodes[j], [])
+            if here.family == there.family
+        ]
+        return _thinned(found) if thin else found
+
+    counts = [Counter(address.family for address in addresses.get(node, [])) for node in nodes]
+    total = sum(counts[i][family] * counts[j][family] for i, j in pairs for family in _HEADS)
+    if total <= MOST_PAIRS:
+        return Targets([target for i, j in pairs for target in between(i, j, False)], total)
+    rails = max((len(found) for found in addresses.values()), default=1)
+    share = MOST_PAIRS / (len(pairs) * (rails + 1))
+    near = _distances(len(nodes), share)
+    return Targets([t for i, j in pairs if (j - i) % len(nodes) in near for t in between(i, j, True)], total)
+
+
+def _thinned(targets: list[Target]) -> list[Target]:
+    """Return the targets of two nodes within a rail, and one across rails."""
+    same = [t for t in targets if t.here.rail is not None and t.here.rail == t.there.rail]
+    cross = [t for t in targets if t not in same]
+    # Another one for each pair, so that all rails come up.
+    return same + [cross[sum(f"{t.node}>{t.peer}".encode()) % len(cross)] for t in cross[:1]]
+
+
+def _distances(count: int, share: float) -> set[int]:
+    """Return how far apart in a circle of nodes two of them are that are asked for each other, both ways."""
+    if share >= 1:
+        return set(range(1, count))
+    half = max(1, int(share * (count - 1) / 2))
+    step = max(1.0, (count // 2 - 1) / half)
+    near = {1 + round(step * at) for at in range(half)}
+    return {distance for one in near for distance in (one, count - one)}
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

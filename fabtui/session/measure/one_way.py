@@ -1,0 +1,249 @@
+"""One-way datagrams and TCP connections between all addresses: which way is broken, and what a firewall stops."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from typing import Any
+
+from fabtui.model.events import Kind, event
+from fabtui.model.facts.node_view import dicts
+from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.session_model import Model
+from fabtui.sanitize import one_line
+from fabtui.session.event_pipeline import EventPump
+from fabtui.session.measure.answers import losing, next_attempt
+from fabtui.session.measure.mesh_targets import Address, Target, packet_bytes
+from fabtui.session.measure.p2p_result import number
+from fabtui.session.node_client import ProbeFailed, Remote
+
+SMALL, BIG = 5, 3
+#: When something was lost it is sent again, so many times.
+SMALL_AGAIN, BIG_AGAIN = 20, 8
+OPEN_DEADLINE = 10.0
+LISTEN_DEADLINE = 120.0
+#: How long what was sent may take to be counted.
+SETTLE = 0.15
+_A_REQUEST = 4096
+
+Ports = dict[tuple[str, str], tuple[int | None, int | None]]
+
+
+class OneWay:
+    """Has nodes listen, send to each other, and count.
+
+    Args:
+        pump: Where results go.
+        remotes: The nodes, by name.
+        model: What is known so far.
+    """
+
+    def __init__(self, pump: EventPump, model: Model, remotes: dict[str, Remote]) -> None:
+        self._pump = pump
+        self._remotes = remotes
+        self._model = model
+        self._token = secrets.token_hex(16)
+
+    async def run(self, targets: list[Target]) -> None:
+        """Test all targets, and again those of which something was lost."""
+        self._pump.emit(event(Kind.PHASE, name="udp", total=2 * len(targets)))
+        wanted: dict[str, set[Address]] = {}
+        for target in targets:
+            wanted.setdefault(target.peer, set()).add(target.there)
+        opened = {node: asyncio.get_running_loop().create_future() for node in wanted}
+        async with asyncio.TaskGroup() as group:
+            for node, addresses in wanted.items():
+                group.create_task(self._listen(node, sorted({a.address for a in addresses}), opened[node]))
+            await asyncio.wait(opened.values(), timeout=OPEN_DEADLINE)
+            try:
+                ports: Ports = {}
+                for node, future in opened.items():
+                    for address, pair in (future.result() if future.done() else {}).items():
+                        ports[node, address] = pair
+                lost = await self._round(list(enumerate(targets)), ports, SMALL, BIG)
+                if lost:
+                    self._pump.emit(event(Kind.PHASE, name="udp again", total=2 * len(lost)))
+                    await self._round(list(enumerate(lost, len(targets))), ports, SMALL_AGAIN, BIG_AGAIN)
+                    # A node that stood still for a moment loses some of what any path brings: some is lost twice.
+                    still = losing(self._model, Layer.UDP, lost)
+                    begin = len(targets) + len(lost)
+                    await self._round(list(enumerate(still, begin)), ports, SMALL_AGAIN, BIG_AGAIN)
+            finally:
+                for node in wanted:
+                    group.create_task(self._call(node, {"role": "end"}))
+
+    async def _listen(self, node: str, addresses: list[str], opened: asyncio.Future[Any]) -> None:
+        def part(value: dict[str, Any]) -> None:
+            if not opened.done() and isinstance(value.get("ports"), list):
+                opened.set_result(_ports(value["ports"]))
+
+        args = {"role": "listen", "token": self._token, "addresses": addresses}
+        try:
+            await self._remotes[node].probe("udp", args, LISTEN_DEADLINE, part)
+        except ProbeFailed as failed:
+            self._pump.log("warning", f"udp: {one_line(failed.text, 300)}", node)
+        finally:
+            if not opened.done():
+                opened.set_result({})
+
+    async def _call(self, node: str, args: dict[str, Any], deadline: float = 10.0) -> dict[str, Any]:
+        try:
+            return await self._remotes[node].probe("udp", {"token": self._token, **args}, deadline)
+        except ProbeFailed as failed:
+            self._pump.log("warning", f"udp: {one_line(failed.text, 300)}", node)
+            return {}
+
+    async def _round(self, targets: list[tuple[int, Target]], ports: Ports, small: int, big: int) -> list[Target]:
+        """Send to all targets, count, report what is told; return the targets of which something was lost."""
+        if not targets:
+            return []
+        sent = await self._send(targets, ports, small, big)
+        await asyncio.sleep(SETTLE)
+        nodes = sorted({target.peer for _, target in targets})
+        counts = dict(zip(nodes, await asyncio.gather(*(self._call(n, {"role": "count"}) for n in nodes)), strict=True))
+        arrived = {
+            (node, row["number"]): row
+            for node, value in counts.items()
+            for row in dicts(value.get("rows"))
+            if isinstance(row.get("number"), int)
+        }
+        lost: list[Target] = []
+        found: list[Measurement] = []
+        for number_, target in targets:
+            row = sent.get((target.node, number_))
+            known = bool(counts.get(target.peer)) and (target.peer, target.there.address) in ports
+            came = arrived.get((target.peer, number_), {}) if known else None
+            both = [self._datagrams(target, row, came, counts[target.peer]), self._connection(target, row, ports)]
+            if any(m.verdict.bad for m in both):
+                lost.append(target)
+            found += both
+        self._pump.emit(event(Kind.MEASURED, measurements=[m.to_json() for m in found]))
+        await self._pump.flush()
+        return lost
+
+    async def _send(
+        self, targets: list[tuple[int, Target]], ports: Ports, small: int, big: int
+    ) -> dict[tuple[str, int], dict[str, Any]]:
+        """Have the nodes send; return what each says of each target."""
+        by_node: dict[str, list[dict[str, Any]]] = {}
+        for number_, target in targets:
+            udp, tcp = ports.get((target.peer, target.there.address), (None, None))
+            entry = {"number": number_, "src": target.here.address, "dst": target.there.address, "udp": udp, "tcp": tcp}
+            entry["size"] = target.here.payload(target.there) or 0
+            by_node.setdefault(target.node, []).append(entry)
+        parts = [
+            (node, entries[at : at + _A_REQUEST])
+            for node, entries in by_node.items()
+            for at in range(0, len(entries), _A_REQUEST)
+        ]
+        values = await asyncio.gather(
+            *(
+                self._call(node, {"role": "send", "targets": part, "small": small, "big": big}, 30.0 + len(part) / 50)
+                for node, part in parts
+            )
+        )
+        return {
+            (node, row["number"]): row
+            for (node, _), value in zip(parts, values, strict=True)
+            for row in dicts(value.get("rows"))
+            if isinstance(row.get("number"), int)
+        }
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def _datagrams(
+        self, target: Target, row: dict[str, Any] | None, came: dict[str, Any] | None, counted: dict[str, Any]
+    ) -> Measurement:
+        attempts = next_attempt(self._model, Layer.UDP, target)
+        size = target.here.payload(target.there) or 0
+        packet = packet_bytes(size, target.here.address) if size else None
+        extra: dict[str, Any] = {"payload": size or None}
+        verdict, error, loss = Verdict.INCONCLUSIVE, "the sender told nothing", None
+        if came is None:
+            error = f"{target.peer} could not listen"
+        elif row is not None:
+            sent = {name: int(number(row.get(name)) or 0) for name in ("small", "big")}
+            got = {name: min(sent[name], int(number(came.get(name)) or 0)) for name in sent}
+            extra |= {"sent": sent, "arrived": got, "no_room": number(counted.get("no_room"))}
+            source = one_line(str(came["src"]), 80) if came.get("src") else None
+            if source and source != target.here.address:
+                extra["came_from"] = source
+            verdict, error = judge(sent, got, size, one_line(str(row["error"]), 200) if row.get("error") else None)
+            total = sent["small"] + sent["big"]
+            loss = 100.0 * (1 - (got["small"] + got["big"]) / total) if total else None
+            if verdict is Verdict.SLOW and extra["no_room"]:
+                verdict, error = Verdict.INCONCLUSIVE, f"{error}; {target.peer} had no room for some datagrams"
+        return Measurement(
+            Layer.UDP,
+            target.node,
+            target.peer,
+            verdict,
+            None if loss is None else round(loss, 2),
+            "%",
+            packet,
+            time.time(),
+            "datagrams one way, small ones and some that fill the MTU; the share that was lost",
+            src_addr=target.here.address,
+            dst_addr=target.there.address,
+            attempts=attempts,
+            error=error or None,
+            extra=None if verdict is Verdict.OK else extra,
+        )
+
+    def _connection(self, target: Target, row: dict[str, Any] | None, ports: Ports) -> Measurement:
+        attempts = next_attempt(self._model, Layer.TCP, target)
+        took = number(row.get("connected")) if row else None
+        said = one_line(str(row["connect_error"]), 200) if row and row.get("connect_error") else None
+        if took is not None:
+            verdict, error = Verdict.OK, None
+        elif said is not None:
+            verdict, error = (Verdict.TIMEOUT if said.startswith("no answer") else Verdict.FAILED), said
+        else:
+            listens = ports.get((target.peer, target.there.address), (None, None))[1] is not None
+            verdict, error = Verdict.INCONCLUSIVE, None if listens else f"{target.peer} could not listen"
+            error = error or "the sender told nothing"
+        return Measurement(
+            Layer.TCP,
+            target.node,
+            target.peer,
+            verdict,
+            took,
+            "ms",
+            None,
+            time.time(),
+            "a TCP connection to a port that the kernel chose",
+            src_addr=target.here.address,
+            dst_addr=target.there.address,
+            attempts=attempts,
+            error=error,
+        )
+
+
+def judge(sent: dict[str, int], got: dict[str, int], size: int, error: str | None) -> tuple[Verdict, str]:
+    """Return the verdict of datagrams that were sent and that arrived, and what to say of them where it is not ok."""
+    if not sent["small"]:
+        return Verdict.FAILED, error or "nothing could be sent"
+    if not got["small"] and not got["big"]:
+        return Verdict.TIMEOUT, f"none of {sent['small'] + sent['big']} datagrams arrived"
+    if sent["big"] and not got["big"]:
+        return Verdict.TIMEOUT, f"none of {sent['big']} datagrams of {size} bytes arrived, small ones did"
+    if size and not sent["big"] and error:
+        return Verdict.FAILED, f"datagrams of {size} bytes cannot be sent: {error}"
+    lost = sum(sent.values()) - sum(got.values())
+    if lost:
+        return Verdict.SLOW, f"{lost} of {sum(sent.values())} datagrams were lost"
+    return Verdict.OK, ""
+
+
+def _ports(listed: Any) -> dict[str, tuple[int | None, int | None]]:
+    found: dict[str, tuple[int | None, int | None]] = {}
+    for entry in dicts(listed):
+        udp, tcp = _port(entry.get("udp")), _port(entry.get("tcp"))
+        if udp is not None:
+            found[str(entry.get("address"))] = (udp, tcp)
+    return found
+
+
+def _port(value: Any) -> int | None:
+    return value if isinstance(value, int) and 0 < value < 65536 else None

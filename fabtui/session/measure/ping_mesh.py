@@ -1,0 +1,255 @@
+"""The mesh: every address of a node against every address of the others, with small echoes and with large ones.
+
+Whoever does not answer is asked again before anything is said of it. Echoes that fill the MTU are sent where small ones
+pass; where they do not, smaller sizes are tried, and once ``ping`` itself, which says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from fabtui.model.events import Kind, event
+from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.session_model import Model
+from fabtui.sanitize import one_line
+from fabtui.session.event_pipeline import EventPump
+from fabtui.session.measure.answers import latest, losing, next_attempt
+from fabtui.session.measure.mesh_targets import Target, packet_bytes, payload_of
+from fabtui.session.measure.pings import Key, key_of, read_row, read_whole
+from fabtui.session.node_client import ProbeFailed, Remote
+
+COUNT = 3
+WAIT = 1.0
+#: Whoever takes longer for the first echoes is asked again.
+FIRST_WAIT = 0.5
+#: So many echoes tell a path that loses some from one that lost one by chance; so far apart, in seconds.
+LOSS_COUNT = 20
+LOSS_PERIOD = 0.05
+WHOLE_COUNT = 2
+WHOLE_COUNT_AGAIN = 5
+#: Packet sizes to try below the MTU, in bytes: usual MTUs of clouds, InfiniBand, Ethernet, tunnels, and IPv6's least.
+LADDER = (8900, 4096, 2044, 1500, 1450, 1400, 1280)
+#: Where more than so many of a node's large echoes fail, the others have the same cause.
+MOST_EXPLAINED = 64
+#: Of up to so many targets what was printed is kept even where all is well.
+MOST_KEPT = 5000
+#: Targets of one request to a node.
+_A_REQUEST = 4096
+
+#: Targets, each with the payload in bytes, or None for the usual one.
+Asked = list[tuple[Target, int | None]]
+Read = Callable[[dict[str, Any], Target, int | None], Measurement | None]
+Nothing = Callable[[Target, int | None, str], Measurement | None]
+
+
+class Mesh:
+    """Asks all targets.
+
+    Args:
+        pump: Where results go.
+        model: What is known so far.
+        remotes: The nodes, by name.
+    """
+
+    def __init__(self, pump: EventPump, model: Model, remotes: dict[str, Remote]) -> None:
+        self._pump = pump
+        self._model = model
+        self._remotes = remotes
+        self._keep = True
+
+    async def run(self, targets: list[Target]) -> None:
+        """Ask all targets, and again those that did not answer."""
+        self._phase("ping", len(targets))
+        self._keep = len(targets) <= MOST_KEPT
+        await self._ask_small(targets, count=COUNT, wait=FIRST_WAIT)
+        await self._pump.flush()
+        silent: list[Target] = []
+        lossy: list[Target] = []
+        for target in targets:
+            found = latest(self._model, Layer.PING, target)
+            if found is None or found.verdict.bad:
+                (lossy if found is not None and found.verdict is Verdict.SLOW else silent).append(target)
+        if bad := len(silent) + len(lossy):
+            self._pump.log("info", f"address pairs that did not answer every ping are asked again: {bad}")
+            self._phase("ping again", bad)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._ask_small(silent, count=COUNT))
+                group.create_task(self._ask_small(lossy, count=LOSS_COUNT, period=LOSS_PERIOD))
+            await self._pump.flush()
+            # Three echoes tell that something comes back, not how much; and a node that stood still for a moment loses
+            # what any path does: what is lost is lost twice.
+            still = losing(self._model, Layer.PING, silent + lossy)
+            await self._ask_small(still, count=LOSS_COUNT, period=LOSS_PERIOD)
+            await self._pump.flush()
+        await self._whole(targets)
+
+    def _phase(self, name: str, total: int) -> None:
+        self._pump.emit(event(Kind.PHASE, name=name, total=total))
+
+    def _report(self, found: Iterable[Measurement]) -> None:
+        if rows := [m.to_json() for m in found]:
+            self._pump.emit(event(Kind.MEASURED, measurements=rows))
+
+    # -- small echoes -------------------------------------------------------------------------------------------------
+
+    async def _ask_small(self, targets: list[Target], **plan: Any) -> None:
+        def read(row: dict[str, Any], target: Target, size: int | None) -> Measurement:
+            return read_row(row, target, next_attempt(self._model, Layer.PING, target), self._keep)
+
+        def none(target: Target, size: int | None, why: str) -> Measurement:
+            return _nothing(Layer.PING, "ms", target, why)
+
+        await self._ask([(target, None) for target in targets], {"wait": WAIT, **plan}, read, none)
+
+    # -- echoes that fill the MTU -------------------------------------------------------------------------------------
+
+    async def _whole(self, targets: list[Target]) -> None:
+        """Send large echoes where small ones pass, then find out what passes where these do not."""
+        asked: Asked = []
+        for target in targets:
+            small = latest(self._model, Layer.PING, target)
+            size = target.here.payload(target.there)
+            if size is not None and small is not None and small.verdict in (Verdict.OK, Verdict.SLOW):
+                asked.append((target, size))
+        if not asked:
+            return
+        self._phase("mtu", len(asked))
+        await self._ask_whole(asked, count=WHOLE_COUNT)
+        await self._pump.flush()
+        bad = [pair for pair in asked if (m := latest(self._model, Layer.MTU, pair[0])) is None or m.verdict.bad]
+        if bad:
+            await self._explain(bad)
+
+    async def _ask_whole(self, asked: Asked, **plan: Any) -> None:
+        def read(row: dict[str, Any], target: Target, size: int | None) -> Measurement:
+            return read_whole(row, target, size or 0, next_attempt(self._model, Layer.MTU, target))
+
+        def none(target: Target, size: int | None, why: str) -> Measurement:
+            return _nothing(Layer.MTU, "B", target, why)
+
+        await self._ask(asked, {"wait": WAIT, "whole": True, **plan}, read, none)
+
+    async def _explain(self, bad: Asked) -> None:
+        """Ask again, with a tool that gives reasons, and try smaller sizes."""
+        self._phase("mtu again", len(bad))
+        self._pump.log("info", f"{len(bad)} address pairs do not pass what their MTU allows: smaller sizes are tried")
+        chosen = _first_of_each(bad, MOST_EXPLAINED)
+        smaller: Asked = [
+            (target, payload)
+            for target, size in chosen
+            for packet in LADDER
+            if (payload := payload_of(packet, target.here.address)) < (size or 0)
+        ]
+        passed: dict[tuple[str, Key], int] = {}
+
+        def read(row: dict[str, Any], target: Target, size: int | None) -> None:
+            if row.get("received") and size:
+                passed[target.node, target.key] = max(passed.get((target.node, target.key), 0), size)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._ask(smaller, {"wait": WAIT, "whole": True, "count": 1}, read, lambda *_: None))
+            group.create_task(self._ask_whole(chosen, count=WHOLE_COUNT_AGAIN, reasons=True))
+            told = {(target.node, target.key) for target, _ in chosen}
+            rest = [pair for pair in bad if (pair[0].node, pair[0].key) not in told]
+            group.create_task(self._ask_whole(rest, count=WHOLE_COUNT_AGAIN))
+        await self._pump.flush()
+        lossy = set(losing(self._model, Layer.MTU, (target for target, _ in bad)))
+        still = [pair for pair in bad if pair[0] in lossy]
+        await self._ask_whole(still, count=LOSS_COUNT, period=LOSS_PERIOD)
+        await self._pump.flush()
+        found = []
+        for target, _ in chosen:
+            m = latest(self._model, Layer.MTU, target)
+            if m is not None and m.verdict in (Verdict.TIMEOUT, Verdict.FAILED):
+                found.append(_explained(m, passed.get((target.node, target.key))))
+        self._report(found)
+        await self._pump.flush()
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    async def _ask(self, asked: Asked, plan: dict[str, Any], read: Read, none: Nothing) -> None:
+        """Have all nodes ask their targets; each target is read once, or said to have given nothing."""
+        by_node: dict[str, Asked] = {}
+        for target, size in asked:
+            by_node.setdefault(target.node, []).append((target, size))
+        async with asyncio.TaskGroup() as group:
+            for node, mine in by_node.items():
+                group.create_task(self._ask_node(node, mine, plan, read, none))
+
+    async def _ask_node(self, node: str, asked: Asked, plan: dict[str, Any], read: Read, none: Nothing) -> None:
+        for start in range(0, len(asked), _A_REQUEST):
+            part = asked[start : start + _A_REQUEST]
+            open_targets = {(target.key, size): (target, size) for target, size in part}
+
+            def take(value: dict[str, Any], waiting: dict[Any, tuple[Target, int | None]] = open_targets) -> None:
+                rows = value.get("rows")
+                found = []
+                for row in rows if isinstance(rows, list) else []:
+                    key = key_of(row)
+                    pair = waiting.pop((key, row["size"]), None) if key and isinstance(row.get("size"), int) else None
+                    pair = pair or (waiting.pop((key, None), None) if key else None)
+                    if pair is not None and (m := read(row, *pair)) is not None:
+                        found.append(m)
+                self._report(found)
+
+            why = await self._request(node, part, plan, take)
+            self._report(m for target, size in open_targets.values() if (m := none(target, size, why)) is not None)
+
+    async def _request(
+        self, node: str, asked: Asked, plan: dict[str, Any], take: Callable[[dict[str, Any]], None]
+    ) -> str:
+        """Run the probe on a node and return why targets are without an answer, if any are."""
+        targets = [
+            {"id": t.peer, "src": t.here.address, "dst": t.there.address, **({} if size is None else {"size": size})}
+            for t, size in asked
+        ]
+        deadline = plan["count"] * WAIT * (1 + len(targets) / 64) + 10.0
+        try:
+            take(await self._remotes[node].probe("ping", {"targets": targets, **plan}, deadline, take))
+        except ProbeFailed as failed:
+            why = one_line(failed.text, 300)
+            self._pump.log("warning", f"ping: {why}", node)
+            return why
+        return "the ping probe gave no row for it"
+
+
+def _first_of_each(asked: Asked, most: int) -> Asked:
+    """Return up to so many of each node's."""
+    counted: dict[str, int] = {}
+    kept = []
+    for pair in asked:
+        counted[pair[0].node] = counted.get(pair[0].node, 0) + 1
+        if counted[pair[0].node] <= most:
+            kept.append(pair)
+    return kept
+
+
+def _explained(m: Measurement, payload: int | None) -> Measurement:
+    """Return a failed large echo with what passes in its place, and what is said of the way."""
+    extra = dict(m.extra or {})
+    narrow = extra.get("path_mtu")
+    text = f"{extra.get('payload')} bytes do not pass"
+    if payload is not None:
+        text += f", {payload} do"
+    if narrow:
+        text += f"; the way says that its MTU is {narrow:.0f}"
+    value = None if payload is None else float(packet_bytes(payload, m.src_addr or ""))
+    # Who is told can send smaller packets: that costs speed. Who is not told loses them all.
+    verdict = Verdict.SLOW if narrow and payload is not None else m.verdict
+    return replace(m, verdict=verdict, value=value, error=text, extra={**extra, "passes": payload})
+
+
+def _nothing(layer: Layer, unit: str, target: Target, why: str) -> Measurement:
+    return Measurement(
+        layer,
+        target.node,
+        target.peer,
+        Verdict.INCONCLUSIVE,
+        unit=unit,
+        src_addr=target.here.address,
+        dst_addr=target.there.address,
+        error=why,
+    )

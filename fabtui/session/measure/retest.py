@@ -1,0 +1,139 @@
+"""Bad pairs are tested again: alone, then each end with a partner that passed, which tells whose fault it is."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Set
+from dataclasses import dataclass
+
+from fabtui.model.endpoints import pair_class
+from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.session_model import Model
+
+Pair = tuple[int, int]
+#: More suspects than this are no suspects any more: something common is broken, and testing on tells nothing new.
+MAX_SUSPECTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Partners:
+    """For a bad pair: for each end a partner with which it passed, or None, and which of these to test again."""
+
+    pair: Pair
+    of_a: int | None
+    of_b: int | None
+    to_test: list[Pair]
+
+
+def bad_pairs(
+    model: Model, swept: Container[Pair], verdicts: Iterable[Verdict], layer: Layer = Layer.P2P
+) -> list[Pair]:
+    """Return the unordered pairs of which a direction has one of some verdicts in a layer."""
+    wanted = set(verdicts)
+    found: set[Pair] = set()
+    for measurement in model.measurements():
+        if measurement.layer is layer and model.verdict(measurement) in wanted:
+            a, b = model.number(measurement.src), model.number(measurement.dst)
+            if a is not None and b is not None and (a, b) in swept:
+                found.add((min(a, b), max(a, b)))
+    return sorted(found)
+
+
+def _verdict(model: Model, a: int, b: int) -> Verdict:
+    found = [model.latest(Layer.P2P, str(model.endpoints[s]), str(model.endpoints[d])) for s, d in ((a, b), (b, a))]
+    verdicts = [model.verdict(m) for m in found if m is not None]
+    if len(verdicts) < 2:
+        return Verdict.UNTESTED
+    return Verdict.OK if all(v is Verdict.OK for v in verdicts) else next(v for v in verdicts if v is not Verdict.OK)
+
+
+def _passed_since(model: Model, a: int, b: int, since: float) -> bool:
+    """Say whether both directions of a pair were tested after some time and are ok."""
+    found = [model.latest(Layer.P2P, str(model.endpoints[s]), str(model.endpoints[d])) for s, d in ((a, b), (b, a))]
+    return all(
+        m is not None and m.time is not None and m.time > since and model.verdict(m) is Verdict.OK for m in found
+    )
+
+
+def partners_of(model: Model, pair: Pair, since: float | None = None, *, fatal: bool = False) -> Partners:
+    """Return partners with which the ends of a bad pair passed, of the same class where there are any.
+
+    Args:
+        model: What is known.
+        pair: The bad pair.
+        since: When it failed for the first time (epoch seconds): a partner with which an end passed after that comes
+            first, and need not be tested with it again. None: they are all to be tested again.
+        fatal: Whether the pair takes a rank host with it. Then it is enough that an end passed with anybody since, and
+            with such a partner before: what a transfer did to its process says little about the links of its ends.
+    """
+    ends = model.endpoints
+    kind = pair_class(ends[pair[0]], ends[pair[1]])
+    found: list[int | None] = []
+    tested: list[Pair] = []
+    for end in pair:
+        good = [e.number for e in ends if e.number not in pair and _verdict(model, end, e.number) is Verdict.OK]
+        same = [n for n in good if pair_class(ends[end], ends[n]) is kind] or good
+        later = [n for n in same if since is not None and _passed_since(model, end, n, since)]
+        found.append(next(iter(later or same), None))
+        alive = fatal and since is not None and any(_passed_since(model, end, n, since) for n in good)
+        if same and not later and not alive:
+            tested.append((min(end, same[0]), max(end, same[0])))
+    return Partners(pair, found[0], found[1], tested)
+
+
+def told(model: Model, partners: Partners, *, fatal: bool = False) -> str:
+    """Say what the tests with other partners tell about a bad pair, which ends a rank host where it is ``fatal``."""
+    names = [str(model.endpoints[n]) for n in partners.pair]
+    others = (partners.of_a, partners.of_b)
+    good = [
+        n is not None and _verdict(model, end, n) is Verdict.OK for end, n in zip(partners.pair, others, strict=True)
+    ]
+    with_whom = [f"{name} with {model.endpoints[n]}" for name, n in zip(names, others, strict=True) if n is not None]
+    if all(good):
+        # What ends a process is rarely a link.
+        so = "only this pair ends the ranks" if fatal else "it is the path between them"
+        return f"both ends pass with others ({', '.join(with_whom)}): {so}"
+    if good[0]:
+        return f"{names[0]} passes with {model.endpoints[others[0] or 0]}, {names[1]} with none: look at {names[1]}"
+    if good[1]:
+        return f"{names[1]} passes with {model.endpoints[others[1] or 0]}, {names[0]} with none: look at {names[0]}"
+    return "neither end passes with any other: look at both, or at what they share"
+
+
+async def retest(
+    model: Model,
+    pairs: list[Pair],
+    since: Mapping[frozenset[int], float],
+    fatal: Set[frozenset[int]],
+    run: Callable[[list[Pair]], Awaitable[None]],
+    flush: Callable[[], Awaitable[None]],
+) -> list[tuple[str, str, str]]:
+    """Test bad pairs with other partners, and return ``(src, dst, what that tells)`` of their bad directions.
+
+    Args:
+        model: What is known.
+        pairs: The bad pairs; they were tested again alone.
+        since: When pairs failed for the first time, epoch seconds; slow ones are not among them.
+        fatal: The pairs that take a rank host with them.
+        run: Tests pairs, one at a time.
+        flush: Waits until all results are in the model.
+    """
+    keys = [frozenset(pair) for pair in pairs]
+    partners = [
+        partners_of(model, pair, since.get(key), fatal=key in fatal) for pair, key in zip(pairs, keys, strict=True)
+    ]
+    tests = sorted({pair for found in partners for pair in found.to_test})
+    if tests:
+        await run(tests)
+        await flush()
+    lines = []
+    for found, key in zip(partners, keys, strict=True):
+        ends = [model.endpoints[n] for n in found.pair]
+        # A node that went away is why; what its endpoints passed before that says nothing of the path.
+        if any(model.gone(end.node) for end in ends):
+            continue
+        a, b = map(str, ends)
+        for src, dst in ((a, b), (b, a)):
+            latest = model.latest(Layer.P2P, src, dst)
+            if latest is not None and model.verdict(latest).bad:
+                lines.append((src, dst, told(model, found, fatal=key in fatal)))
+    return lines

@@ -1,0 +1,324 @@
+"""All tests of endpoints in one sweep: reach, world layer, pairs, suspects, collectives."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from fabtui.model.events import Kind, event
+from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.pairs import Pair, PairArray, PairSet
+from fabtui.model.plan import mode_for, pairs_for
+from fabtui.model.schedule import in_parts
+from fabtui.model.session_model import Model
+from fabtui.session.counter_sampler import Counting
+from fabtui.session.event_pipeline import EventPump
+from fabtui.session.measure.collectives import CollectiveTest, groups_of, run_collectives
+from fabtui.session.measure.context import TestBed
+from fabtui.session.measure.p2p import PairSweep, PairTest
+from fabtui.session.measure.retest import MAX_SUSPECTS, bad_pairs, retest
+from fabtui.session.measure.tcp_precheck import check_reach
+from fabtui.session.measure.world import WorldSweep, WorldTest
+from fabtui.session.options import MIB, SessionOptions
+from fabtui.session.ranks.teardown import rest
+
+#: CPU ranks share the cores of their node with each other, so what is normal for them spreads far wider.
+SLOW_BELOW = {"gloo": 0.2}
+USUAL_SLOW_BELOW = 0.7
+DEFAULT_BYTES = {"gloo": 4 * MIB}
+USUAL_BYTES = 256 * MIB
+LATENCY_ITERS = 20
+#: The share of the deadline that a dead pair has when it is tested again: both attempts together cost one deadline.
+DEAD_SHARE = 0.7
+#: The share of the deadline that ranks wait for each other at first, where there are so few endpoints that they meet
+#: within milliseconds; the seconds that they wait at least, as far as the deadline allows. Who does not come is waited
+#: for once more, and longer.
+MEET_SHARE = 0.25
+MEET_LEAST = 2.0
+MEET_AT_ONCE = 32
+#: Communicators an endpoint may keep before it lets go of them: each holds some memory of its GPU.
+PAIRS_BEFORE_REST = 32
+#: Slow pairs are tested again at most this often; only what stays slow is slow.
+SLOW_ROUNDS = 2
+
+
+class Trials:
+    """Runs the tests that a session was asked for.
+
+    Args:
+        options: What is asked for.
+        pump: Where events go.
+        model: What is known so far.
+        bed: What tests share.
+
+    Attributes:
+        counting: Reads the counters of the nodes while pairs are tested.
+    """
+
+    def __init__(self, options: SessionOptions, pump: EventPump, model: Model, bed: TestBed) -> None:
+        self._options = options
+        self._pump = pump
+        self._model = model
+        self._bed = bed
+        self.counting = Counting(bed, pump, model)
+        bed.lone = self.counting.look
+        #: Pairs whose failure was seen twice already.
+        self._proven: set[frozenset[int]] = set()
+        #: When pairs failed for the first time in this sweep, epoch seconds.
+        self._bad_since: dict[frozenset[int], float] = {}
+        #: Pairs that take a rank host with them.
+        self._fatal: set[frozenset[int]] = set()
+        #: How many communicators each endpoint keeps that tests have made.
+        self._kept: Counter[int] = Counter()
+        #: Whether tests ran since broken communicators were let go of.
+        self._tested = False
+
+    async def run(self, new: list[str], old: list[str], busy: dict[int, str]) -> None:
+        """Test all that involves a node of ``new``; endpoints in ``busy`` are left alone."""
+        self._proven.clear()
+        self._bad_since.clear()
+        self._fatal.clear()
+        self._bed.lasting = "all_reduce" in self._options.probes
+        if "p2p" in self._options.probes:
+            with self.counting.over():
+                await self._pairs(new, old, busy)
+        if "all_reduce" in self._options.probes:
+            await self._collectives([*old, *new], busy)
+
+    @property
+    def _engine(self) -> str:
+        return next((host.engine.name for host in self._bed.hosts.values()), "gloo")
+
+    @property
+    def _bytes(self) -> int:
+        return self._options.bytes or DEFAULT_BYTES.get(self._engine, USUAL_BYTES)
+
+    # -- pairs --------------------------------------------------------------------------------------------------------
+
+    async def _pairs(self, new: list[str], old: list[str], busy: dict[int, str]) -> None:
+        here = [e for e in self._bed.endpoints if e.node in {*old, *new} and e.node in self._bed.hosts]
+        mode = "full" if self._options.pairs else mode_for(self._options.mode, len(here))
+        fresh = {e.number for e in here if e.node in new}
+        pairs = PairArray((a, b) for a, b in self._wanted(pairs_for(mode, here)) if a in fresh or b in fresh)
+        self._pump.emit(event(Kind.PLAN, slow_below=SLOW_BELOW.get(self._engine, USUAL_SLOW_BELOW)))
+        if mode != "full":
+            self._pump.log("notice", f"{mode}: {len(pairs)} of {len(here) * (len(here) - 1) // 2} pairs are tested")
+        pairs = self._without_busy(pairs, busy)
+        if not pairs:
+            return
+        self._pump.emit(event(Kind.PHASE, name="reach", total=0))
+        dead = await check_reach(list(self._bed.hosts.values()), self._options.timeout, self._pump)
+        if "world" in self._options.layers:
+            ends = {end for pair in pairs for end in pair} if self._options.pairs else {e.number for e in here}
+            await self._world(sorted(ends - busy.keys()), PairSet(pairs))
+        if "p2p" not in self._options.layers:
+            return
+        self._pump.emit(event(Kind.PHASE, name="p2p", total=2 * len(pairs) * max(1, len(self._options.sizes))))
+        if self._engine == "gloo":
+            pairs = self._without_dead(pairs, dead)
+        # In an arm of a comparison nothing is tested again.
+        meet = MEET_SHARE if self._bed.arm is None and len(here) <= MEET_AT_ONCE else 0.5
+        for size in self._options.sizes or (self._bytes,):
+            await self._run_pairs(pairs, size, alone=self._options.isolated, meet=meet)
+        if self._bed.arm is None:
+            await self._suspects(PairSet(pairs))
+
+    def _wanted(self, pairs: PairArray) -> PairArray:
+        """Return those pairs that were asked for by name, where any were."""
+        if not self._options.pairs:
+            return pairs
+        there = {str(e) for e in self._bed.endpoints}
+        for src, dst in self._options.pairs:
+            if missing := sorted({src, dst} - there):
+                why = f"--pair: there is no endpoint {' and no endpoint '.join(missing)}"
+                self._bed.untested([(src, dst, why), (dst, src, why)])
+        named = {frozenset(pair) for pair in self._options.pairs}
+        return PairArray((a, b) for a, b in pairs if frozenset((self._name(a), self._name(b))) in named)
+
+    async def _world(self, ranks: list[int], wanted: PairSet) -> None:
+        await self._bed.settled()
+        ready = self._bed.ready()
+        ranks = [rank for rank in ranks if rank in ready]
+        if len(ranks) < 2:
+            return
+        self._pump.emit(event(Kind.PHASE, name="world", total=2 * len(wanted)))
+        # The layer that is to be there soon: half the messages of a pair test.
+        test = WorldTest(self._bytes, (self._options.iters + 1) // 2, self._options.warmup, self._options.timeout)
+        await self._make_room(ranks)
+        sweep = WorldSweep(self._bed, test)
+        await sweep.run(ranks, wanted)
+        for _ in range(SLOW_ROUNDS if self._bed.arm is None else 0):
+            await self._pump.flush()
+            slow = bad_pairs(self._model, wanted, (Verdict.SLOW,), Layer.WORLD)
+            if not slow or len(slow) > MAX_SUSPECTS:
+                break
+            self._pump.log("info", f"world layer: slow pairs are tested again: {len(slow)}")
+            await sweep.again(PairSet(slow))
+
+    def _without_busy(self, pairs: PairArray, busy: dict[int, str]) -> PairArray:
+        """Take out the pairs of GPUs that other processes use: their jobs are not to be disturbed."""
+        lines = []
+        for a, b in pairs:
+            for n in {a, b} & busy.keys():
+                why = f"{self._bed.endpoints[n]} is in use by {busy[n]}; --force tests it all the same"
+                lines += [(self._name(s), self._name(d), why) for s, d in ((a, b), (b, a))]
+        if lines:
+            self._bed.untested(lines)
+        return PairArray((a, b) for a, b in pairs if a not in busy and b not in busy)
+
+    def _name(self, rank: int) -> str:
+        return str(self._bed.endpoints[rank])
+
+    def _without_dead(self, pairs: PairArray, dead: dict[tuple[str, str], tuple[str, bool]]) -> PairArray:
+        """Report the pairs whose path the TCP check found dead, so that they cost one deadline in all."""
+        left = []
+        for a, b in pairs:
+            ends = self._bed.endpoints[a], self._bed.endpoints[b]
+            found = {(s, d): dead.get((s.node, d.node)) for s, d in (ends, ends[::-1])}
+            first = next((result for result in found.values() if result), None)
+            if first is None:
+                left.append((a, b))
+                continue
+            self._bed.report(
+                [
+                    Measurement(
+                        Layer.P2P,
+                        str(s),
+                        str(d),
+                        Verdict.TIMEOUT if (result or first)[1] else Verdict.FAILED,
+                        unit="GB/s",
+                        bytes=self._bytes,
+                        how="TCP check before the test",
+                        src_addr=s.address,
+                        dst_addr=d.address,
+                        attempts=self._bed.attempt("p2p", str(s), str(d)),
+                        error=f"connect: {result[0]}" if result else f"connect: the way back is dead: {first[0]}",
+                    )
+                    for (s, d), result in found.items()
+                ]
+            )
+        return PairArray(left)
+
+    async def _run_pairs(
+        self, pairs: Sequence[Pair], size: int, *, alone: bool = False, share: float = 1.0, meet: float = 0.5
+    ) -> None:
+        """Test pairs, in parts that leave no endpoint with more communicators than it may keep.
+
+        Args:
+            pairs: The pairs.
+            size: Message size in bytes.
+            alone: Whether each runs with no other traffic.
+            share: The share of the usual deadline they have.
+            meet: The share of the usual deadline that their ranks wait for each other.
+        """
+        test = self._pair_test(size, share, meet)
+        for part in in_parts(pairs, PAIRS_BEFORE_REST):
+            await self._make_room(end for pair in part for end in pair)
+            sweep = PairSweep(self._bed, test, one_at_a_time=alone)
+            await sweep.run(part)
+            self._proven |= sweep.tested_alone
+            self._fatal |= sweep.fatal
+            for pair_, since in sweep.bad_since.items():
+                self._bad_since.setdefault(pair_, since)
+
+    def _pair_test(self, size: int, share: float = 1.0, meet: float = 0.5) -> PairTest:
+        whole = self._options.timeout
+        deadline = share * whole
+        return PairTest(
+            bytes=size,
+            iters=self._options.iters,
+            warmup=self._options.warmup,
+            latency_iters=LATENCY_ITERS,
+            deadline=deadline,
+            meet=min(deadline / 2, max(MEET_LEAST, meet * whole)),
+            both=self._options.both,
+            engine=self._engine,
+        )
+
+    async def again(self, pairs: list[Pair], deadline_share: float) -> None:
+        """Test a few pairs again, and more later."""
+        self._bed.lasting = True
+        await self._make_room(end for pair in pairs for end in pair)
+        size = max(self._options.sizes, default=self._bytes)
+        test = self._pair_test(size, deadline_share)
+        await PairSweep(self._bed, test, one_at_a_time=len(pairs) == 1).run(pairs)
+
+    async def _make_room(self, ends: Iterable[int]) -> None:
+        """Before a communicator for each of these ends: let go of the broken ones, and of all where they are many.
+
+        What is broken may keep its GPU busy; what is not costs memory alone, and seconds to be let go of.
+        """
+        more = Counter(ends)
+        if any(self._kept[end] + count > PAIRS_BEFORE_REST for end, count in more.items()):
+            await self.let_go()
+        elif self._tested:
+            await self._rest(whole=False)
+        self._kept += more
+        self._tested = True
+
+    async def let_go(self) -> None:
+        """Have the ranks let go of all that tests have left; ranks that end let go by ending."""
+        if self._kept:
+            self._kept.clear()
+            await self._rest(whole=True)
+
+    async def _rest(self, *, whole: bool) -> None:
+        self._tested = False
+        hosts, number = self._bed.hosts.values(), next(self._bed.ids)
+        for trouble in await rest(hosts, number, len(self._bed.endpoints), whole=whole):
+            self._pump.log("warning", trouble)
+
+    async def pairs_alone(self, pairs: list[Pair]) -> None:
+        """Test pairs one at a time."""
+        with self.counting.over():
+            await self._run_pairs(pairs, max(self._options.sizes, default=self._bytes), alone=True)
+
+    async def _suspects(self, swept: PairSet) -> None:
+        """Test what came out bad again, alone, then its ends with others."""
+        await self._pump.flush()
+        dead = bad_pairs(self._model, swept, (Verdict.FAILED, Verdict.TIMEOUT))
+        dead = [pair for pair in dead if frozenset(pair) not in self._proven]
+        alone: Counter[Pair] = Counter()
+        await self._slow_again(swept, alone)
+        if dead and len(dead) <= MAX_SUSPECTS:
+            # Dead pairs move no data, so those that share no endpoint are alone even when they run at once.
+            self._pump.log("info", f"dead pairs are tested again, with no other traffic: {len(dead)}")
+            size = max(self._options.sizes, default=self._bytes)
+            await self._run_pairs(dead, size, share=DEAD_SHARE)
+            await self._pump.flush()
+        bad = bad_pairs(self._model, swept, (Verdict.FAILED, Verdict.TIMEOUT, Verdict.SLOW))
+        if bad and len(bad) <= MAX_SUSPECTS and not self._options.pairs:
+            lines = await retest(self._model, bad, self._bad_since, self._fatal, self.pairs_alone, self._pump.flush)
+            self._pump.emit(event(Kind.PLAN, suspects=lines))
+        # What was tested alone came out faster, and so moved what is normal.
+        await self._slow_again(swept, alone)
+
+    async def _slow_again(self, swept: PairSet, alone: Counter[Pair]) -> None:
+        """Test slow pairs alone, each at most `SLOW_ROUNDS` times in all; ``alone`` counts them."""
+        while True:
+            slow = [p for p in bad_pairs(self._model, swept, (Verdict.SLOW,)) if alone[p] < SLOW_ROUNDS]
+            if not slow or len(slow) > MAX_SUSPECTS:
+                return
+            self._pump.log("info", f"slow pairs are tested again, alone: {len(slow)}")
+            alone.update(slow)
+            await self.pairs_alone(slow)
+            await self._pump.flush()
+
+    # -- collectives --------------------------------------------------------------------------------------------------
+
+    async def _collectives(self, nodes: list[str], busy: dict[int, str]) -> None:
+        await self._bed.settled()
+        usable = self._bed.ready() - busy.keys()
+        groups = groups_of([e for e in self._bed.endpoints if e.number in usable], nodes)
+        if not groups:
+            return
+        largest = self._bytes
+        three = tuple(sorted({max(4, largest // part // 4 * 4) for part in (64, 8, 1)}))
+        sizes = self._options.collective_sizes or three
+        test = CollectiveTest(
+            self._options.collectives, sizes, self._options.iters, self._options.warmup, self._options.timeout
+        )
+        name = test.kinds[0] if len(test.kinds) == 1 else "collectives"
+        self._pump.emit(event(Kind.PHASE, name=name, total=len(groups) * len(sizes) * len(test.kinds)))
+        await self._make_room(usable)
+        await run_collectives(self._bed, test, groups)

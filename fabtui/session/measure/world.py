@@ -1,0 +1,318 @@
+"""The world layer: the same transfers as the pair tests, inside one communicator of all ranks, where NCCL may relay."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+import zlib
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.pairs import Pair, PairArray
+from fabtui.model.schedule import each_round
+from fabtui.sanitize import clean, one_line
+from fabtui.session.measure.context import TestBed
+from fabtui.session.measure.p2p_result import MAX_RAW, name_ranks, number
+from fabtui.session.ranks.gather import Errand, Gathering, failure
+
+#: When looking for the ranks that keep a communicator from forming, one that can form takes far less than this.
+FORM_DEADLINE = 6.0
+#: Seconds that a healthy transfer takes at most, waiting for the peer included; a rank makes one after the other.
+TRANSFER = 0.25
+#: Transfers that are told together.
+_PART = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class WorldTest:
+    """How the world layer is tested: message size, timed messages at most, warm-up, deadline of each phase (s)."""
+
+    bytes: int
+    iters: int
+    warmup: int
+    deadline: float
+
+
+class WorldSweep:
+    """One pass of the world layer.
+
+    Args:
+        bed: What tests share.
+        test: How it is tested.
+    """
+
+    def __init__(self, bed: TestBed, test: WorldTest) -> None:
+        self._bed = bed
+        self._test = test
+        self._good: list[int] = []
+
+    async def run(self, ranks: Sequence[int], wanted: Container[Pair] | None = None) -> None:
+        """Test all ordered pairs of ranks, or those of ``wanted``; ranks without which it forms are found and told."""
+        good, why = list(ranks), ""
+        errand = await self._go(good, wanted)
+        if not self._formed(errand):
+            text, _ = self._failure(errand)
+            self._bed.say("warning", f"the world communicator does not form: {text}")
+            good, reasons = await self._formable(list(ranks))
+            why = text
+            self._tell_left_out(ranks, good, reasons, wanted, why)
+            if len(good) < 2:
+                return
+            without = f"without {self._names(out)}" if (out := set(ranks) - set(good)) else "of all when tried again"
+            self._bed.say("info", f"the world communicator forms {without}")
+            errand = await self._go(good, wanted)
+        self._good = good
+        await self._report(errand, good, wanted)
+
+    async def again(self, wanted: Container[Pair]) -> None:
+        """Test pairs of a world that formed once more; what does not come to a test keeps what was measured before."""
+        errand = await self._go(self._good, wanted)
+        if not self._formed(errand):
+            text, _ = self._failure(errand)
+            self._bed.say("warning", f"the world communicator does not form again: {text}")
+        await self._report(errand, self._good, wanted, tested_only=True)
+
+    # -- one attempt --------------------------------------------------------------------------------------------------
+
+    async def _go(self, ranks: Sequence[int], wanted: Container[Pair] | None) -> Errand:
+        ways = PairArray(
+            (ranks[i], ranks[j])
+            for round_ in each_round(len(ranks))
+            for turned in (round_, [(j, i) for i, j in round_])
+            for i, j in turned
+            if wanted is None or (ranks[i], ranks[j]) in wanted
+        )
+        for at in range(0, len(ways), _PART):
+            if at:
+                await self._bed.flush()
+            self._bed.began([(self._name(s), self._name(d)) for s, d in ways[at : at + _PART]])
+        errand = self._errand(ranks, ways)
+        await Gathering(self._bed).run([errand])
+        return errand
+
+    def _errand(self, ranks: Sequence[int], ways: PairArray) -> Errand:
+        """Return the errand of ordered pairs, disjoint ones together; without any the world is only to be formed."""
+        most = max(Counter(itertools.chain.from_iterable(ways)).values(), default=0)
+        deadline = max(self._test.deadline, most * TRANSFER) if ways else min(FORM_DEADLINE, self._test.deadline)
+        message = {
+            "op": "world",
+            "ranks": list(ranks),
+            "rounds": [],
+            "bytes": self._test.bytes,
+            "iters": self._test.iters,
+            "warmup": self._test.warmup,
+            "deadline": deadline,
+        }
+        # A node is told its own transfers only: all of a big fabric do not fit into a message.
+        own = {self._bed.endpoints[rank].node: PairArray() for rank in ranks}
+        for pair in ways:
+            for node in {self._bed.endpoints[rank].node for rank in pair}:
+                own[node].append(*pair)
+
+        def rounds(node: str) -> dict[str, Any]:
+            # None at all would mean a world that is only to be formed; one of others means nothing to these ranks.
+            return {"rounds": [[list(pair)] for pair in own[node] or ways[:1]]}
+
+        return Errand(tuple(ranks), message, 2 * deadline, rounds, _with_rows_packed)
+
+    def _worlded(self, errand: Errand) -> dict[int, dict[str, Any] | None]:
+        found = {}
+        for rank in errand.ranks:
+            reports = [m for m in errand.reports.get(rank, []) if m.get("op") == "worlded"]
+            found[rank] = reports[-1] if reports else None
+        return found
+
+    def _formed(self, errand: Errand) -> bool:
+        """Say whether the communicator came about, whatever happened in it then."""
+        reports = self._worlded(errand)
+        return all(report is not None and report.get("phase") != "connect" for report in reports.values())
+
+    def _failure(self, errand: Errand) -> tuple[str, bool]:
+        return failure(errand, self._worlded(errand), self._bed.endpoints)
+
+    # -- which ranks it forms without ---------------------------------------------------------------------------------
+
+    async def _formable(self, ranks: list[int]) -> tuple[list[int], dict[int, str]]:
+        """Find by halves a large set of ranks whose communicator forms; returns it, and why others are left out."""
+        parts: list[list[int]] = [ranks]
+        good: list[list[int]] = []
+        reasons: dict[int, str] = {}
+        while parts:
+            halves = [half for part in parts for half in (part[: len(part) // 2], part[len(part) // 2 :]) if half]
+            errands = [self._errand(half, PairArray()) for half in halves]
+            # Ranks of different halves form their communicators at once, so a level costs one deadline in all.
+            await Gathering(self._bed).run(errands)
+            parts = []
+            for half, errand in zip(halves, errands, strict=True):
+                if self._formed(errand):
+                    good.append(half)
+                elif len(half) > 1:
+                    parts.append(half)
+                else:
+                    reasons[half[0]] = self._failure(errand)[0]
+        return await self._joined(good, reasons)
+
+    async def _joined(self, good: list[list[int]], reasons: dict[int, str]) -> tuple[list[int], dict[int, str]]:
+        """Put parts together that form by themselves, the largest first; those that spoil it stay out."""
+        good.sort(key=len, reverse=True)
+        whole = sorted(itertools.chain.from_iterable(good))
+        if len(good) > 1 and not self._formed(await self._form(whole)):
+            whole = list(good[0])
+            for part in good[1:]:
+                errand = await self._form(sorted(whole + part))
+                if self._formed(errand):
+                    whole = sorted(whole + part)
+                else:
+                    reasons.update(dict.fromkeys(part, self._failure(errand)[0]))
+        return whole, reasons
+
+    async def _form(self, ranks: list[int]) -> Errand:
+        errand = self._errand(ranks, PairArray())
+        await Gathering(self._bed).run([errand])
+        return errand
+
+    # -- reporting ----------------------------------------------------------------------------------------------------
+
+    def _name(self, rank: int) -> str:
+        return str(self._bed.endpoints[rank])
+
+    def _names(self, ranks: Iterable[int]) -> str:
+        return ", ".join(self._name(rank) for rank in sorted(ranks))
+
+    def _tell_left_out(
+        self,
+        ranks: Sequence[int],
+        good: Sequence[int],
+        reasons: dict[int, str],
+        wanted: Container[Pair] | None,
+        why: str,
+    ) -> None:
+        """Report the pairs of ranks that the world communicator does not form with."""
+        out = set(ranks) - set(good)
+        found = []
+        for src, dst in itertools.permutations(ranks, 2):
+            if not out & {src, dst} or (wanted is not None and (src, dst) not in wanted):
+                continue
+            rank = src if src in out else dst
+            text = f"the world communicator does not form with {self._name(rank)}: {reasons.get(rank, why)}"
+            found.append(self._measurement(src, dst, Verdict.FAILED, error=text))
+        self._bed.report(found)
+
+    def _measurement(
+        self, src: int, dst: int, verdict: Verdict, *, channels: float | None = None, **more: Any
+    ) -> Measurement:
+        where = "within the communicator of all ranks" + (f", of {channels:.0f} channels at most" if channels else "")
+        names = self._name(src), self._name(dst)
+        ends = self._bed.endpoints[src], self._bed.endpoints[dst]
+        return Measurement(
+            layer=Layer.WORLD,
+            src=names[0],
+            dst=names[1],
+            verdict=verdict,
+            unit="GB/s",
+            time=time.time(),
+            how=f"{self._bed.host_of(dst).version}, {where}, one way, data verified",
+            src_addr=ends[0].address,
+            dst_addr=ends[1].address,
+            attempts=self._bed.attempt("world", *names),
+            **more,
+        )
+
+    def _tell_times(self, reports: dict[int, dict[str, Any] | None]) -> None:
+        """Log how long the slowest rank took for each part: a communicator that forms slowly is a sign of its own."""
+        times = [part for report in reports.values() if report and isinstance(part := report.get("seconds"), dict)]
+        parts = []
+        for name, word in (("init", "init"), ("connect", "connections"), ("rounds", "transfers")):
+            found = [
+                value for part in times if isinstance(part, dict) and (value := number(part.get(name))) is not None
+            ]
+            if found:
+                parts.append(f"{word} {max(found):.2f} s")
+        if parts:
+            self._bed.say("info", f"world communicator of {len(reports)} ranks: {', '.join(parts)}")
+
+    async def _report(
+        self, errand: Errand, ranks: Sequence[int], wanted: Container[Pair] | None, *, tested_only: bool = False
+    ) -> None:
+        """Report all transfers, in parts, so that what is in between of a big fabric does not take much room."""
+        reports = self._worlded(errand)
+        self._tell_times(reports)
+        known = set(ranks)
+        told: dict[int, set[int]] = {}
+        part: list[Measurement] = []
+        for rank, report in reports.items():
+            found: dict[Pair, Measurement] = {}
+            for row in _rows_of(report):
+                if (made := self._row(row, rank, known, report or {})) is not None:
+                    found[made[0]] = made[1]
+            told[rank] = {src for src, _ in found}
+            part = await self._tell(part, found.values())
+        missing = (
+            (src, dst)
+            for src, dst in itertools.permutations(ranks, 2)
+            if src not in told[dst] and (wanted is None or (src, dst) in wanted)
+        )
+        failed = self._missing(errand, reports, missing)
+        part = await self._tell(part, (m for m in failed if not tested_only or m.verdict is not Verdict.INCONCLUSIVE))
+        if part:
+            self._bed.report(part)
+
+    async def _tell(self, part: list[Measurement], more: Iterable[Measurement]) -> list[Measurement]:
+        """Report what comes together to a part, and return what is left."""
+        for one in more:
+            part.append(one)
+            if len(part) >= _PART:
+                self._bed.report(part)
+                await self._bed.flush()
+                part = []
+        return part
+
+    def _row(self, row: Any, rank: int, ranks: set[int], report: dict[str, Any]) -> tuple[Pair, Measurement] | None:
+        """Return the measurement of a row ``[src, dst, bytes, rate, ok, error, transport]``; None if it is none."""
+        if not isinstance(row, list) or len(row) < 7 or not isinstance(row[0], int):
+            return None
+        if row[1] != rank or row[0] not in ranks or row[0] == rank:
+            return None
+        src, size, rate, transport = row[0], number(row[2]), number(row[3]), row[6]
+        more: dict[str, Any] = {
+            "channels": number(report.get("channels")),
+            "bytes": int(size) if size is not None else None,
+            "transport": one_line(str(transport), 120) if transport else None,
+        }
+        if row[4] is True and rate:
+            return (src, rank), self._measurement(src, rank, Verdict.OK, value=rate / 1e9, **more)
+        error = name_ranks(one_line(str(row[5] or "failed without a reason"), 500), self._bed.endpoints)
+        raw = clean(str(report["raw"]), MAX_RAW) if report.get("raw") else None
+        return (src, rank), self._measurement(src, rank, Verdict.FAILED, error=error, raw=raw, **more)
+
+    def _missing(
+        self, errand: Errand, reports: dict[int, dict[str, Any] | None], missing: Iterable[Pair]
+    ) -> Iterator[Measurement]:
+        """Yield transfers that did not come about: those in which both ranks were stuck, and those never begun."""
+        stuck = {rank: report.get("at") for rank, report in reports.items() if report}
+        text, timeout = self._failure(errand)
+        for src, dst in missing:
+            if stuck.get(src) == [src, dst] and stuck.get(dst) == [src, dst]:
+                verdict, why = (Verdict.TIMEOUT if timeout else Verdict.FAILED), text
+            else:
+                verdict, why = Verdict.INCONCLUSIVE, f"the world communicator broke before it: {text}"
+            yield self._measurement(src, dst, verdict, error=why)
+
+
+def _with_rows_packed(report: dict[str, Any]) -> dict[str, Any]:
+    """Return a report whose rows are packed until its turn comes: all ranks report at much the same time."""
+    if not isinstance(rows := report.get("rows"), list):
+        return report
+    return {**report, "rows": zlib.compress(json.dumps(rows).encode(), 1)}
+
+
+def _rows_of(report: dict[str, Any] | None) -> list[Any]:
+    rows = (report or {}).get("rows")
+    if not isinstance(rows, bytes):
+        return []
+    found: list[Any] = json.loads(zlib.decompress(rows))
+    return found

@@ -1,0 +1,189 @@
+"""Looks at nodes before and between tests: which probes there are for it, on which nodes, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fabtui.model.events import Kind, event
+from fabtui.model.session_model import Model
+from fabtui.nodeset import fold
+from fabtui.sanitize import one_line
+from fabtui.session.event_pipeline import EventPump
+from fabtui.session.node_client import ProbeFailed, Remote
+from fabtui.session.options import SessionOptions
+from fabtui.session.user_probes import OwnProbe
+from fabtui_node import registry
+
+INVENTORY_DEADLINE = 30.0
+LOOK_DEADLINE = 20.0
+CLOCK_DEADLINE = 5.0
+OWN_DEADLINE = 5.5
+#: The clock is asked so often; the quickest answer is the most exact.
+CLOCK_QUESTIONS = 5
+#: So many nodes, one after the other, are tried to walk over the whole InfiniBand fabric: not all have the rights.
+WALKERS = 3
+
+#: What is looked at in a preflight, in the order it is told. Those that the node side does not have are left out.
+PREFLIGHT = (
+    "clock",
+    "host",
+    "firewall",
+    "ibstat",
+    "rdma",
+    "nvlink",
+    "gpus",
+    "topology",
+    "kernel",
+    "ibfabric",
+)
+#: What is looked at as soon as a session has nodes: quick, and without the NVIDIA driver, which has other work then.
+EARLY = ("clock", "host", "firewall", "kernel", "ibstat", "rdma", "ibfabric")
+#: What a node must have for a probe to be of use: the name of a list of its inventory.
+_NEEDS = {
+    **dict.fromkeys(("ibstat", "rdma", "ibfabric"), "ib"),
+    **dict.fromkeys(("nvlink", "gpus", "gpuload", "topology"), "gpus"),
+}
+#: What a probe is told when it runs beside tests: to ask the driver itself and start no tool that takes seconds.
+BESIDE_TESTS: Mapping[str, dict[str, Any]] = {"gpus": {"check": False}}
+
+
+def inventory_args(options: SessionOptions) -> dict[str, Any]:
+    """Return what the inventory probe is told."""
+    return {"pythons": [options.remote_python] if options.remote_python else []}
+
+
+class Looks:
+    """Runs light probes and tells what they found.
+
+    Args:
+        options: What is asked for.
+        pump: Where events go.
+        model: What is known so far.
+        remotes: The nodes; more come while the session goes on.
+
+    Attributes:
+        own: The user's own probes, by name.
+    """
+
+    def __init__(self, options: SessionOptions, pump: EventPump, model: Model, remotes: Mapping[str, Remote]) -> None:
+        self._options = options
+        self._pump = pump
+        self._model = model
+        self._remotes = remotes
+        self.own: Mapping[str, OwnProbe] = {}
+
+    async def early(self, nodes: Sequence[str]) -> None:
+        """Look at what is quick and disturbs no test."""
+        await self.look_at(nodes, [probe for probe in EARLY if probe in self._options.probes])
+        await self._look_own(nodes)
+
+    async def again(self, nodes: Sequence[str]) -> None:
+        """Look at nodes once more, beside what is tested: what they have, then what is light."""
+        async with asyncio.TaskGroup() as group:
+            for node in nodes:
+                group.create_task(self._inventory(node))
+        chosen = [probe for probe in (*EARLY, "nvlink", "gpus") if probe in self._options.probes]
+        await self.look_at(nodes, chosen, beside_tests=True)
+
+    async def _inventory(self, node: str) -> None:
+        try:
+            value = await self._remotes[node].probe("inventory", inventory_args(self._options), INVENTORY_DEADLINE)
+        except ProbeFailed as failed:
+            self._pump.log("warning", f"inventory: {one_line(failed.text, 300)}", node)
+        else:
+            self._pump.emit(event(Kind.INVENTORY, node=node, value=value))
+
+    async def all(self, nodes: Sequence[str]) -> None:
+        """Look at everything there is to look at."""
+        chosen = [probe for probe in PREFLIGHT if probe in registry.PROBES and probe in self._options.probes]
+        await self.look_at(nodes, chosen)
+        await self._look_own(nodes)
+
+    async def look_at(self, nodes: Iterable[str], probes: Iterable[str], *, beside_tests: bool = False) -> None:
+        """Run light probes on those nodes that have what they look at; beside tests in a way that does not disturb."""
+        names = list(nodes)
+        async with asyncio.TaskGroup() as group:
+            for probe in probes:
+                able = [node for node in names if self._can(node, probe)]
+                if probe == "ibfabric":
+                    group.create_task(self._fabric(able))
+                    continue
+                for node in able:
+                    args = BESIDE_TESTS.get(probe) if beside_tests else None
+                    group.create_task(self._clock(node) if probe == "clock" else self._look(node, probe, args))
+
+    def _can(self, node: str, probe: str) -> bool:
+        return probe not in _NEEDS or bool((self._model.nodes[node].inventory or {}).get(_NEEDS[probe]))
+
+    async def _look(self, node: str, probe: str, args: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        """Run a probe on a node, tell what it found, and return that; nothing where it failed."""
+        try:
+            value = await self._remotes[node].probe(probe, dict(args or {}), LOOK_DEADLINE)
+        except ProbeFailed as failed:
+            self._pump.emit(event(Kind.LOOK, node=node, probe=probe, error=one_line(failed.text, 500)))
+            return {}
+        self._pump.emit(event(Kind.LOOK, node=node, probe=probe, value=value))
+        return value
+
+    async def _fabric(self, nodes: list[str]) -> None:
+        """Have each node ask about its own cables; one that may do so walks over the whole fabric, for all of them."""
+        if any(self._walked(self._model.nodes[node].looks.get("ibfabric")) for node in self._model.nodes):
+            first: list[str] = []
+        else:
+            first = nodes[:WALKERS]
+        async with asyncio.TaskGroup() as group:
+            for node in nodes:
+                if node not in first:
+                    group.create_task(self._look(node, "ibfabric", {"whole": False}))
+            for at, node in enumerate(first):
+                if self._walked(await self._look(node, "ibfabric", {"whole": True})):
+                    for other in first[at + 1 :]:
+                        group.create_task(self._look(other, "ibfabric", {"whole": False}))
+                    break
+
+    @staticmethod
+    def _walked(value: Mapping[str, Any] | None) -> bool:
+        return isinstance((value or {}).get("fabric"), dict)
+
+    async def _look_own(self, nodes: Iterable[str]) -> None:
+        """Run the user's own probes. One that does not work is told, as what it is, and is no look that is missing."""
+        problems: dict[tuple[str, str], list[str]] = {}
+
+        async def look(node: str, name: str) -> None:
+            try:
+                value = await self._remotes[node].probe("own", {"name": name}, OWN_DEADLINE)
+            except ProbeFailed as failed:
+                value = {"own": True, "problem": failed.text}
+            if problem := value.get("problem"):
+                problems.setdefault((name, one_line(str(problem), 300)), []).append(node)
+            value = {**value, "title": self.own[name].title}
+            self._pump.emit(event(Kind.LOOK, node=node, probe=name, value=value))
+
+        async with asyncio.TaskGroup() as group:
+            for node in nodes:
+                for name in self.own:
+                    group.create_task(look(node, name))
+        for (name, problem), names in problems.items():
+            self._pump.log("warning", f"your probe {name} did not work on {fold(names)}: {problem}")
+
+    async def _clock(self, node: str) -> None:
+        """Ask what time it is: the node's clock was somewhere between question and answer."""
+        best: dict[str, Any] | None = None
+        try:
+            for _ in range(CLOCK_QUESTIONS):
+                asked, began = time.time(), time.monotonic()
+                value = await self._remotes[node].probe("clock", {}, CLOCK_DEADLINE)
+                half = (time.monotonic() - began) / 2
+                told = value.get("time")
+                if not isinstance(told, (int, float)) or isinstance(told, bool):
+                    raise ProbeFailed("bad-value", "the clock probe told no time")
+                if best is None or half < best["uncertainty"]:
+                    best = {**value, "offset": round(told - asked - half, 6), "uncertainty": round(half, 6)}
+        except ProbeFailed as failed:
+            if best is None:
+                self._pump.emit(event(Kind.LOOK, node=node, probe="clock", error=one_line(failed.text, 500)))
+                return
+        self._pump.emit(event(Kind.LOOK, node=node, probe="clock", value=best))

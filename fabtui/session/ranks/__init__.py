@@ -1,0 +1,1 @@
+"""Rank hosts: start, liveness, recovery, teardown."""

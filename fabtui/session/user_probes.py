@@ -1,0 +1,202 @@
+"""Probes of the user's own: Python files that are shipped to the nodes, and never run here.
+
+They lie in a folder of the user's, or come with an installed package as entry points of the group ``fabtui.probes``.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib.machinery
+import re
+import stat
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fabtui.sanitize import one_line
+from fabtui_node import registry
+
+GROUP = "fabtui.probes"
+#: The package that they are modules of on the nodes.
+PACKAGE = "fabtui_own"
+LARGEST = 256 * 1024
+MOST = 50
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,29}")
+
+
+class _UnfitError(Exception):
+    """A file that is no probe; the message is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnProbe:
+    """A probe of the user's own.
+
+    Attributes:
+        name: What users call it: its ``NAME``, or the name of its file.
+        title: One line for users: its ``TITLE``, or "".
+        source: Its text.
+        where: The file.
+    """
+
+    name: str
+    title: str
+    source: str
+    where: Path
+
+
+@dataclass(slots=True)
+class OwnProbes:
+    """All of the user's probes.
+
+    Attributes:
+        probes: Those that can be run, by name.
+        problems: A line for each that is left out.
+    """
+
+    probes: dict[str, OwnProbe] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def modules(self) -> tuple[tuple[str, str], ...]:
+        """Return the modules to ship: dotted name and source."""
+        return tuple((f"{PACKAGE}.{probe.name}", probe.source) for probe in self.probes.values())
+
+
+def find(folder: Path | None) -> OwnProbes:
+    """Return the probes of a folder and of installed packages. Nothing of them is run.
+
+    Args:
+        folder: The folder; it may not exist. None: no probes at all, installed ones neither.
+    """
+    found = OwnProbes()
+    if folder is None:
+        return found
+    for path, problem in [*_files(folder, found), *_entry_points(found)]:
+        if len(found.probes) == MOST:
+            found.problems.append(f"more than {MOST} probes of your own; the rest of them is left out")
+            break
+        try:
+            if problem:
+                raise _UnfitError(problem)
+            probe = read(path)
+            _check_name(probe, found)
+        except _UnfitError as error:
+            found.problems.append(f"the probe {one_line(str(path), 300)} is left out: {one_line(str(error), 300)}")
+        else:
+            found.probes[probe.name] = probe
+    return found
+
+
+def _files(folder: Path, found: OwnProbes) -> Iterator[tuple[Path, str]]:
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.suffix == ".py" and path.name[0] not in "._")
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        found.problems.append(f"the folder {folder} of your probes cannot be read: {error.strerror}")
+        return
+    for path in paths:
+        yield path, ""
+
+
+def _may_have_entry_points() -> bool:
+    """Say whether any installed package could have probes; where none has, what asks them properly is not loaded.
+
+    That takes 2 MB and longer than the reading of these files.
+    """
+    for entry in map(Path, sys.path):
+        if entry.is_file():
+            # An archive: only the library can look into it.
+            return True
+        for pattern in ("*.dist-info", "*.egg-info", "EGG-INFO"):
+            for path in entry.glob(f"{pattern}/entry_points.txt"):
+                with contextlib.suppress(OSError):
+                    if GROUP.encode() in path.read_bytes():
+                        return True
+    return False
+
+
+def _entry_points(found: OwnProbes) -> Iterator[tuple[Path, str]]:
+    if not _may_have_entry_points():
+        return
+    import importlib.metadata
+
+    try:
+        points = list(importlib.metadata.entry_points(group=GROUP))
+    except Exception as error:
+        found.problems.append(f"installed packages cannot be asked for probes: {one_line(str(error), 300)}")
+        return
+    for point in points:
+        path = _file_of(point.module)
+        yield (path, "") if path else (Path(point.value), f"entry point {point.name}: there is no such module")
+
+
+def _file_of(module: str) -> Path | None:
+    """Return the file of a module, without importing it or its parents."""
+    path: list[str] | None = None
+    found: str | None = None
+    for part in module.split("."):
+        try:
+            spec = importlib.machinery.PathFinder.find_spec(part, path)
+        except (ImportError, ValueError):
+            return None
+        if spec is None:
+            return None
+        path = list(spec.submodule_search_locations or [])
+        found = spec.origin
+    return Path(found) if found else None
+
+
+def read(path: Path) -> OwnProbe:
+    """Return the probe of a file, whose text is parsed and not run."""
+    try:
+        if path.stat().st_mode & stat.S_IWOTH:
+            raise _UnfitError("anybody may write to it (chmod o-w)")
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+    except OSError as error:
+        raise _UnfitError(error.strerror or "cannot be read") from None
+    if len(data) > LARGEST:
+        raise _UnfitError(f"is larger than {LARGEST >> 10} KiB")
+    try:
+        source = data.decode()
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        raise _UnfitError(f"line {error.lineno}: {error.msg}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise _UnfitError(f"is no Python: {error}") from None
+    if "run" not in set(_bound(tree)):
+        raise _UnfitError("has no function run(args, emit, deadline)")
+    name = _constant(tree, "NAME") or path.stem
+    return OwnProbe(name, one_line(_constant(tree, "TITLE") or "", 120), source, path)
+
+
+def _bound(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.Assign):
+            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from (alias.asname or alias.name for alias in node.names)
+
+
+def _constant(tree: ast.Module, name: str) -> str | None:
+    for node in tree.body:
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):
+            continue
+        named = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        if name in named and isinstance(node.value.value, str):
+            return node.value.value
+    return None
+
+
+def _check_name(probe: OwnProbe, found: OwnProbes) -> None:
+    if not _NAME.fullmatch(probe.name):
+        raise _UnfitError(f"its name {probe.name[:60]!r} is not of small letters, digits and '_'")
+    if probe.name in registry.PROBES or probe.name in registry.TESTS:
+        raise _UnfitError(f"a probe of fabtui is called {probe.name} already; give it another NAME")
+    if probe.name in found.probes:
+        raise _UnfitError(f"{found.probes[probe.name].where} is called {probe.name} already; give it another NAME")

@@ -1,0 +1,1 @@
+"""The transport over asyncssh: connections, jump hosts, keys."""

@@ -1,0 +1,192 @@
+"""The keys a login may use: the agent's, and identity files read once for all nodes. Nobody is asked for anything."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+from asyncssh.agent import SSHAgentClient
+
+from fabtui.transport.ssh_config.resolve import Resolved, expand_path
+
+_AGENT_DEADLINE = 5.0
+_HARDWARE = (b"sk-ssh-ed25519@openssh.com", b"sk-ecdsa-sha2-nistp256@openssh.com")
+
+
+@dataclass(slots=True)
+class Identity:
+    """What lies in an identity file.
+
+    Attributes:
+        path: The file.
+        key: The private key, or None if it cannot be used.
+        public: The public key's wire form as far as it is known: a file may hold just that, for a key of the agent.
+        certificate: The certificate beside it, or None.
+        problem: Why there is no private key: ``passphrase``, ``hardware``, or a text.
+    """
+
+    path: Path
+    key: asyncssh.SSHKey | None = None
+    public: bytes | None = None
+    certificate: Any = None
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class Offer:
+    """The keys to offer to one server.
+
+    Attributes:
+        keys: What asyncssh takes as client keys, in the order OpenSSH would offer them.
+        locked: Identity files that need a passphrase and that no agent holds.
+        hardware: Identity files whose key lives in a security key, and that no agent holds.
+        agent: The connection to the agent that signs, to be closed after the login.
+    """
+
+    keys: list[Any] = field(default_factory=list)
+    locked: list[Path] = field(default_factory=list)
+    hardware: list[Path] = field(default_factory=list)
+    agent: SSHAgentClient | None = None
+
+    def close(self) -> None:
+        """Let go of the agent."""
+        if self.agent is not None:
+            self.agent.close()
+
+
+def read_identity(path: Path) -> Identity | None:
+    """Return what an identity file holds, None if there is no such file."""
+    try:
+        data = path.read_bytes()[: 1024 * 1024]
+    except OSError:
+        return None
+    identity = Identity(path)
+    with contextlib.suppress(OSError, asyncssh.KeyImportError):
+        identity.certificate = asyncssh.read_certificate(f"{path}-cert.pub")
+    for public in (f"{path}.pub", str(path)):
+        with contextlib.suppress(OSError, asyncssh.KeyImportError):
+            identity.public = asyncssh.read_public_key(public).public_data
+            break
+    if _is_hardware(data):
+        identity.problem = "hardware"
+        return identity
+    try:
+        identity.key = asyncssh.import_private_key(data)
+        identity.public = identity.key.public_data
+    except asyncssh.KeyEncryptionError:
+        identity.problem = "passphrase"
+    except (asyncssh.KeyImportError, ValueError) as error:
+        # asyncssh says the same of a key that needs a passphrase and of one that is none; the words differ.
+        identity.problem = "passphrase" if "assphrase" in str(error) else str(error)
+    return identity
+
+
+def _is_hardware(data: bytes) -> bool:
+    """Tell a FIDO key by its public part, which is never encrypted."""
+    match = re.search(rb"-----BEGIN OPENSSH PRIVATE KEY-----(.*?)-----END", data, re.DOTALL)
+    if match is None:
+        return data.startswith(_HARDWARE)
+    with contextlib.suppress(ValueError):
+        body = base64.b64decode(b"".join(match[1].split()))
+        return any(name in body[:600] for name in _HARDWARE)
+    return False
+
+
+def agent_path(resolved: Resolved) -> str | None:
+    """Return the socket of the agent to use for a host, or None."""
+    named = resolved.identity_agent
+    if named == "none":
+        return None
+    if named in (None, "", "SSH_AUTH_SOCK"):
+        return os.environ.get("SSH_AUTH_SOCK") or None
+    if named.startswith("$") and not named.startswith("${"):
+        return os.environ.get(named[1:]) or None
+    path = expand_path(named, resolved)
+    return None if path is None else str(path)
+
+
+class KeyRing:
+    """The keys of a session; each file is read once."""
+
+    def __init__(self) -> None:
+        self._files: dict[Path, asyncio.Task[Identity | None]] = {}
+        self._certificates: dict[Path, Any] = {}
+
+    async def offer(self, resolved: Resolved) -> Offer:
+        """Return the keys for one login: the agent's that have an identity file, its others, then the files'."""
+        identities = [
+            identity
+            for path in dict.fromkeys(expand_path(text, resolved) for text in resolved.identities)
+            if path is not None and (identity := await self._identity(path)) is not None
+        ]
+        certificates = await self._named_certificates(resolved)
+        for identity in identities:
+            if identity.public in certificates:
+                identity.certificate = certificates[identity.public]
+        offer = Offer()
+        wanted = {identity.public for identity in identities if identity.public}
+        held = await self._agent_keys(resolved, offer)
+        in_agent = {key.key_public_data for key in held}
+        named = [key for key in held if key.key_public_data in wanted]
+        others = [] if resolved.identities_only else [key for key in held if key.key_public_data not in wanted]
+        with_certificate = {identity.public: identity.certificate for identity in identities if identity.certificate}
+        for key in named:
+            if (certificate := with_certificate.get(key.key_public_data)) is not None:
+                with contextlib.suppress(ValueError):
+                    key.set_certificate(certificate)
+        files = [identity for identity in identities if identity.public not in in_agent]
+        offer.keys = [*named, *others]
+        for identity in files:
+            if identity.key is None:
+                if identity.problem == "passphrase":
+                    offer.locked.append(identity.path)
+                elif identity.problem == "hardware":
+                    offer.hardware.append(identity.path)
+                continue
+            if identity.certificate is not None:
+                offer.keys.append((identity.key, identity.certificate))
+            offer.keys.append(identity.key)
+        return offer
+
+    async def _identity(self, path: Path) -> Identity | None:
+        if path not in self._files:
+            self._files[path] = asyncio.create_task(asyncio.to_thread(read_identity, path))
+        return await asyncio.shield(self._files[path])
+
+    async def _named_certificates(self, resolved: Resolved) -> dict[bytes | None, Any]:
+        found: dict[bytes | None, Any] = {}
+        for text in resolved.certificates:
+            path = expand_path(text, resolved)
+            if path is None:
+                continue
+            if path not in self._certificates:
+                try:
+                    self._certificates[path] = await asyncio.to_thread(asyncssh.read_certificate, str(path))
+                except (OSError, asyncssh.KeyImportError):
+                    self._certificates[path] = None
+            certificate = self._certificates[path]
+            if certificate is not None:
+                found[certificate.key.public_data] = certificate
+        return found
+
+    async def _agent_keys(self, resolved: Resolved, offer: Offer) -> list[Any]:
+        path = agent_path(resolved)
+        if path is None:
+            return []
+        # One connection a login: an answer that comes after its login was given up must not reach another one.
+        agent = SSHAgentClient(path)
+        try:
+            async with asyncio.timeout(_AGENT_DEADLINE):
+                keys = list(await agent.get_keys())
+        except (OSError, ValueError, TimeoutError):
+            agent.close()
+            return []
+        offer.agent = agent
+        return keys

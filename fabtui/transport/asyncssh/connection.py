@@ -1,0 +1,341 @@
+"""A login and a command by asyncssh, with every value given: nothing is read from the user's files behind our back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import asyncssh
+from asyncssh.encryption import get_default_encryption_algs, get_encryption_algs
+from asyncssh.kex import get_kex_algs
+from asyncssh.mac import get_mac_algs
+from asyncssh.public_key import (
+    get_certificate_algs,
+    get_default_certificate_algs,
+    get_default_public_key_algs,
+    get_public_key_algs,
+)
+from cryptography.utils import CryptographyDeprecationWarning
+
+from fabtui.sanitize import clean
+from fabtui.transport.asyncssh.client_keys import Offer
+from fabtui.transport.asyncssh.dial import Proxy, proxy_words
+from fabtui.transport.asyncssh.known_hosts import Known, Policy
+from fabtui.transport.byte_pipe import BytePipe, Ending
+from fabtui.transport.link import NodeUnreachable
+from fabtui.transport.login_errors import classify_openssh, explain_login, explain_tunnel, no_greeting
+from fabtui.transport.ssh_config.resolve import Resolved
+
+KEEPALIVE = 5
+KEEPALIVE_COUNT = 3
+
+_CHUNK = 64 * 1024
+
+# Without a handler of its own, its warnings would be printed across the screen.
+logging.getLogger("asyncssh").addHandler(logging.NullHandler())
+# The same goes for what the cryptography package thinks of a server's old algorithms.
+warnings.filterwarnings("ignore", category=CryptographyDeprecationWarning)
+
+# Where nothing is chosen: the payload costs a fifth of the time with what processors have instructions for.
+_FAST_CIPHERS = [b"aes128-gcm@openssh.com", b"aes256-gcm@openssh.com"]
+_KINDS = {"kexalgorithms": get_kex_algs, "ciphers": get_encryption_algs, "macs": get_mac_algs}
+
+
+class Client(asyncssh.SSHClient):
+    """What one login learns on the way."""
+
+    def __init__(self, known: Known, policy: Policy) -> None:
+        self._known = known
+        self._policy = policy
+        self.connection: asyncssh.SSHClientConnection | None = None
+        self.shown: asyncssh.SSHKey | None = None
+        self.accepted: asyncssh.SSHKey | None = None
+        self.lost: Exception | None = None
+        self.banner = ""
+
+    @property
+    def greeted(self) -> bool:
+        """Whether the server said that it speaks SSH."""
+        return self.connection is not None and bool(self.connection.get_extra_info("server_version"))
+
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        """Keep the connection."""
+        self.connection = conn
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Keep the reason."""
+        self.lost = exc
+
+    def auth_banner_received(self, msg: str, lang: str) -> None:
+        """Keep what the server says before the login."""
+        self.banner = (self.banner + clean(msg, 4096))[:8192]
+
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        """Say whether a key that is not trusted is taken. It is also asked about changed keys: those never are."""
+        self.shown = key
+        if self._policy == "accept-new" and not self._known.keys:
+            self.accepted = key
+            return True
+        return False
+
+
+@dataclass(slots=True)
+class Login:
+    """A connection that is logged in.
+
+    Attributes:
+        resolved: The host.
+        connection: The connection.
+        client: What it learned.
+        proxy: The proxy command it runs over, or None.
+        path: Jump hosts on the way and this host, to tell connections apart.
+    """
+
+    resolved: Resolved
+    connection: asyncssh.SSHClientConnection
+    client: Client
+    proxy: Proxy | None = None
+    path: tuple[str, ...] = ()
+
+    def abort(self) -> None:
+        """End it at once."""
+        self.connection.abort()
+        if self.proxy is not None:
+            self.proxy.abort()
+
+    async def wait_closed(self) -> None:
+        """Wait until it is gone, a bounded time. Never raises."""
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(2.0):
+                await self.connection.wait_closed()
+        if self.proxy is not None:
+            await self.proxy.wait_closed()
+
+
+def host_key_algorithms(resolved: Resolved, known: Known, policy: Policy) -> list[str]:
+    """Return the host key algorithms in the order OpenSSH would ask for them: those of known keys first.
+
+    The others come after them, so that a server that no longer has a known key shows another one and is seen to have
+    changed. Certificates are asked for only where an authority is known to check them by.
+    """
+    plain = [alg.decode() for alg in get_default_public_key_algs()]
+    certificates = [alg.decode() for alg in get_default_certificate_algs()]
+    chosen = resolved.algorithms.get("hostkeyalgorithms")
+    if chosen is not None:
+        able_plain = {alg.decode() for alg in get_public_key_algs()}
+        able_certificates = {alg.decode() for alg in get_certificate_algs()}
+        plain = [alg for alg in chosen if alg in able_plain]
+        certificates = [alg for alg in chosen if alg in able_certificates]
+    if policy == "off":
+        return plain
+    first = [alg.decode() for key in known.trusted() for alg in key.sig_algorithms]
+    order = [alg for alg in plain if alg in first] + [alg for alg in plain if alg not in first]
+    return (certificates if known.authorities else []) + order
+
+
+def common_algorithms(resolved: Resolved) -> dict[str, list[str]] | None:
+    """Return the algorithms a configuration chooses as far as asyncssh has them, None if it has none of one kind."""
+    common = {}
+    for kind, able in _KINDS.items():
+        if kind not in resolved.algorithms:
+            continue
+        names = {alg.decode() for alg in able()}
+        common[kind] = [alg for alg in resolved.algorithms[kind] if alg in names]
+        if not common[kind]:
+            return None
+    return common
+
+
+async def log_in(
+    resolved: Resolved,
+    road: socket.socket | Proxy | asyncssh.SSHClientConnection,
+    known: Known,
+    client: Client,
+    policy: Policy,
+    offer: Offer,
+    within: float,
+) -> Login:
+    """Log in to a host.
+
+    Args:
+        resolved: The host.
+        road: A connected socket, a proxy command, or the connection to the jump host. A socket is closed on failure.
+        known: The host's known keys.
+        client: Learns about the login while it goes on.
+        policy: What to do with keys that are not known.
+        offer: The keys to log in with.
+        within: Seconds it may take.
+
+    Raises:
+        NodeUnreachable: It did not work; ``busy`` if it is worth another try.
+    """
+    proxy = road if isinstance(road, Proxy) else None
+    over: dict[str, Any] = {"tunnel": road}
+    if isinstance(road, socket.socket | Proxy):
+        over = {"tunnel": None, "sock": road.sock if isinstance(road, Proxy) else road}
+    try:
+        async with asyncio.timeout(within):
+            connection = await asyncssh.connect(
+                resolved.hostname, resolved.port, **over, **_options(resolved, known, client, policy, offer, within)
+            )
+        return Login(resolved, connection, client, proxy)
+    except TimeoutError as error:
+        _drop(over, client)
+        if client.connection is None:
+            text = f"no connection to {resolved.hostname} port {resolved.port} through its jump host in {within:g} s"
+            raise NodeUnreachable("timeout", text) from None
+        if proxy is not None and not client.greeted:
+            text = f"the ProxyCommand for {resolved.hostname} brought no SSH banner within {within:g} s"
+            raise NodeUnreachable("timeout", text + proxy_words(await proxy.said())) from None
+        if not client.greeted:
+            raise no_greeting(resolved, within) from None
+        if str(error):
+            raise explain_login(error, resolved, known, offer, client.shown, client.greeted) from None
+        text = f"the login to {resolved.hostname} did not end within {within:g} s (name service, home or agent slow?)"
+        raise NodeUnreachable("timeout", text) from None
+    except asyncssh.ChannelOpenError as error:
+        raise explain_tunnel(error, f"{resolved.hostname} port {resolved.port}", "the jump host") from None
+    except Exception as error:
+        _drop(over, client)
+        if proxy is not None and not client.greeted:
+            raise await _proxy_failure(resolved, proxy) from None
+        raise explain_login(error, resolved, known, offer, client.shown, client.greeted) from None
+    except BaseException:
+        _drop(over, client)
+        raise
+
+
+def _ciphers() -> list[str]:
+    able = get_default_encryption_algs()
+    first = [cipher for cipher in _FAST_CIPHERS if cipher in able]
+    return [cipher.decode() for cipher in (*first, *(cipher for cipher in able if cipher not in first))]
+
+
+def _drop(over: dict[str, Any], client: Client) -> None:
+    if client.connection is not None:
+        client.connection.abort()
+    elif "sock" in over:
+        over["sock"].close()
+
+
+async def _proxy_failure(resolved: Resolved, proxy: Proxy) -> NodeUnreachable:
+    said = await proxy.said()
+    known = classify_openssh(resolved.name, said)
+    text = f"the ProxyCommand for {resolved.hostname} ended before an SSH banner came{proxy_words(said)}"
+    return NodeUnreachable(known.kind if known else "closed", text, known.hint if known else None, said)
+
+
+def _options(
+    resolved: Resolved, known: Known, client: Client, policy: Policy, offer: Offer, within: float
+) -> dict[str, Any]:
+    common = common_algorithms(resolved) or {}
+    trusted: Any = None
+    if policy != "off":
+        trusted = (known.trusted(), known.authorities, known.revoked, [], [], [], [])
+    return {
+        "config": None,
+        "client_factory": lambda: client,
+        "username": resolved.user,
+        "known_hosts": trusted,
+        "host_key_alias": resolved.host_key_alias,
+        "server_host_key_algs": host_key_algorithms(resolved, known, policy),
+        "x509_trusted_certs": None,
+        "x509_trusted_cert_paths": [],
+        # An empty list would mean the default keys.
+        "client_keys": offer.keys or None,
+        "agent_path": None,
+        "agent_forwarding": False,
+        "pkcs11_provider": None,
+        "gss_host": None,
+        "host_based_auth": False,
+        "kbdint_auth": False,
+        "password_auth": False,
+        "preferred_auth": ["publickey"],
+        "x11_forwarding": False,
+        "compression_algs": ["none"],
+        "kex_algs": common.get("kexalgorithms", ()),
+        "encryption_algs": common.get("ciphers") or _ciphers(),
+        "mac_algs": common.get("macs", ()),
+        "keepalive_interval": KEEPALIVE,
+        "keepalive_count_max": KEEPALIVE_COUNT,
+        "connect_timeout": None,
+        "login_timeout": within + 5,
+        "utf8_decode_errors": "backslashreplace",
+    }
+
+
+class ChannelPipe(BytePipe):
+    """Standard input, output and error of a command in a channel, and the connection that is there for it alone."""
+
+    def __init__(self, login: Login, process: asyncssh.SSHClientProcess[bytes]) -> None:
+        self._login = login
+        self._process = process
+
+    @classmethod
+    async def run(cls, login: Login, command: str, within: float) -> ChannelPipe:
+        """Start a command; the connection is closed if that does not work.
+
+        Raises:
+            NodeUnreachable: ``busy``, ``timeout`` or ``closed``.
+        """
+        name = login.resolved.name
+        try:
+            async with asyncio.timeout(within):
+                process = await login.connection.create_process(
+                    command, encoding=None, request_pty=False, env=None, send_env=None
+                )
+            return cls(login, process)
+        except BaseException as error:
+            login.abort()
+            await login.wait_closed()
+            if isinstance(error, TimeoutError):
+                text = f"{name} let us in, but opened no session within {within:g} s"
+                raise NodeUnreachable("timeout", text) from None
+            if isinstance(error, asyncssh.ChannelOpenError):
+                raise NodeUnreachable("busy", f"{name} opens no session: {error.reason} (MaxSessions?)") from None
+            if isinstance(error, asyncssh.Error | OSError):
+                raise NodeUnreachable("closed", f"{name} closed the connection after the login: {error}") from None
+            raise
+
+    async def read(self) -> bytes:
+        """Return some bytes of standard output."""
+        return await self._process.stdout.read(_CHUNK)
+
+    async def read_error(self) -> bytes:
+        """Return some bytes of standard error."""
+        return await self._process.stderr.read(4096)
+
+    async def write(self, data: bytes) -> None:
+        """Write to standard input."""
+        self._process.stdin.write(data)
+        await self._process.stdin.drain()
+
+    def write_eof(self) -> None:
+        """End standard input."""
+        with contextlib.suppress(OSError, asyncssh.Error):
+            self._process.stdin.write_eof()
+
+    async def ending(self) -> Ending:
+        """Wait for the channel's end; asyncssh does not raise when the connection was lost, it knows no status then."""
+        await self._process.wait_closed()
+        if self._process.exit_signal:
+            return Ending(signal=clean(self._process.exit_signal[0], 20))
+        if self._process.exit_status is not None:
+            return Ending(status=self._process.exit_status)
+        # The channel ends a moment before the connection says why.
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(self._login.connection.wait_closed(), 1.0)
+        return Ending(reason=str(self._login.client.lost or "the connection was lost"))
+
+    def abort(self) -> None:
+        """Tear the connection down."""
+        self._login.abort()
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection is gone, a bounded time."""
+        await self._login.wait_closed()

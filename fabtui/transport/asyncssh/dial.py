@@ -1,0 +1,235 @@
+"""From a resolved host to a connected socket: names, addresses and proxy commands."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import re
+import shlex
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+from fabtui.sanitize import last_line
+from fabtui.transport.link import NodeUnreachable
+from fabtui.transport.local import kill, wait_gone
+from fabtui.transport.noise import Tail
+from fabtui.transport.ssh_config.resolve import Resolved, expand
+
+_FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
+#: What may be put into a shell's command line as a user's name.
+_USER = re.compile(r"[A-Za-z0-9_.@\\+-]+\Z")
+
+
+def unreachable(error: OSError, what: str) -> NodeUnreachable:
+    """Return what to say of a failed system call on the way to a node.
+
+    Args:
+        error: The failure.
+        what: Who was called, ``name (address, port)``.
+    """
+    # The number's own words: asyncio puts "Connect call failed" and the address in their place.
+    plain = error.errno is None or error.errno <= 0 or isinstance(error, socket.gaierror)
+    said = error.strerror if plain else os.strerror(error.errno or 0)
+    reason = said or str(error) or type(error).__name__
+    if isinstance(error, socket.gaierror):
+        name = what.partition(" port ")[0]
+        hint = f"check the spelling, or ask: getent hosts {shlex.quote(name)}"
+        return NodeUnreachable("dns", f"the name {name} is not known: {reason}", hint)
+    if error.errno in (errno.ECONNREFUSED, errno.ECONNRESET):
+        return NodeUnreachable("refused", f"{what}: {reason}", "is sshd running there, on this port?")
+    if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EADDRNOTAVAIL):
+        return NodeUnreachable("no-route", f"{what}: {reason}")
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return NodeUnreachable("local", f"no file descriptors left here: {reason}", "raise the limit: ulimit -n 65536")
+    if isinstance(error, TimeoutError):
+        return NodeUnreachable("timeout", f"{what}: {reason}")
+    return NodeUnreachable("local", f"{what}: {reason}")
+
+
+class Proxy:
+    """A ProxyCommand at work, and our end of it as a socket."""
+
+    def __init__(self, sock: socket.socket, process: asyncio.subprocess.Process) -> None:
+        self.sock = sock
+        self._process = process
+        self._said = Tail()
+        self._reader = asyncio.create_task(self._listen())
+
+    async def _listen(self) -> None:
+        assert self._process.stderr is not None
+        while data := await self._process.stderr.read(4096):
+            self._said.add(data)
+
+    async def said(self) -> str:
+        """Return what the command wrote to its standard error, after a moment for it to do so."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(self._reader), 0.5)
+        return self._said.text()
+
+    def abort(self) -> None:
+        """End the command."""
+        self.sock.close()
+        kill(self._process)
+
+    async def wait_closed(self) -> None:
+        """Wait until the command is gone, a bounded time."""
+        await wait_gone(self._process)
+        self._reader.cancel()
+        await asyncio.gather(self._reader, return_exceptions=True)
+
+
+class Dialer:
+    """Makes sockets.
+
+    A name that its server does not answer blocks a thread for seconds: so there are many, apart from the loop's own.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(32, thread_name_prefix="names")
+        self._begun: dict[str, asyncio.Task[socket.socket]] = {}
+
+    def close(self) -> None:
+        """Let go of the threads, and of what was begun for nothing."""
+        for task in self._begun.values():
+            _let_go(task)
+        self._begun.clear()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def begin(self, resolved: Resolved, within: float) -> None:
+        """Begin to connect to a host; the next `dial` to it takes what comes of that."""
+        if resolved.name not in self._begun:
+            self._begun[resolved.name] = asyncio.create_task(self._dial(resolved, within))
+
+    def forget(self, resolved: Resolved) -> None:
+        """Close what was begun for a host, if no `dial` has taken it."""
+        if (begun := self._begun.pop(resolved.name, None)) is not None:
+            _let_go(begun)
+
+    async def dial(self, resolved: Resolved, within: float) -> socket.socket:
+        """Return a socket that is connected to a host.
+
+        Raises:
+            NodeUnreachable: ``dns``, ``refused``, ``no-route``, ``timeout`` or ``local``.
+        """
+        begun = self._begun.pop(resolved.name, None)
+        if begun is None:
+            return await self._dial(resolved, within)
+        try:
+            return await asyncio.shield(begun)
+        except asyncio.CancelledError:
+            _let_go(begun)
+            raise
+
+    async def _dial(self, resolved: Resolved, within: float) -> socket.socket:
+        what = f"{resolved.hostname} port {resolved.port}"
+        stage = "its name was not looked up"
+        try:
+            async with asyncio.timeout(within):
+                addresses = await self._addresses(resolved)
+                stage = "no answer to a connection"
+                return await self._first(resolved, addresses, within)
+        except TimeoutError:
+            text = f"{what}: {stage} within {within:g} s"
+            hint = "is the node up? a firewall may drop what comes" if stage.startswith("no answer") else None
+            raise NodeUnreachable("timeout", text, hint) from None
+        except OSError as error:
+            raise unreachable(error, what) from None
+        except UnicodeError:
+            raise NodeUnreachable("config", f"not a host name: {resolved.hostname!r}") from None
+
+    async def _addresses(self, resolved: Resolved) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
+        family = _FAMILIES.get(resolved.family, socket.AF_UNSPEC)
+
+        def look_up(flags: int) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
+            host = resolved.hostname.removeprefix("[").removesuffix("]")
+            found = socket.getaddrinfo(host, resolved.port, family, socket.SOCK_STREAM, flags=flags)
+            return [(item[0], item[4]) for item in found]  # type: ignore[misc]
+
+        # An address needs no server to be asked, and so no thread.
+        with contextlib.suppress(socket.gaierror):
+            return look_up(socket.AI_NUMERICHOST)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, look_up, 0)
+
+    async def _first(
+        self, resolved: Resolved, addresses: list[tuple[socket.AddressFamily, tuple[str, int]]], within: float
+    ) -> socket.socket:
+        """Return a socket connected to the first address that answers."""
+        failure: OSError = TimeoutError(errno.ETIMEDOUT, "no answer")
+        share = within / max(1, len(addresses))
+        for family, address in addresses:
+            try:
+                async with asyncio.timeout(share):
+                    return await self._connect(resolved, family, address)
+            except OSError as error:
+                # A host that says no is more to tell than an address of it that is silent.
+                if isinstance(failure, TimeoutError) or not isinstance(error, TimeoutError):
+                    failure = error
+        if isinstance(failure, TimeoutError):
+            raise TimeoutError
+        raise failure
+
+    async def _connect(
+        self, resolved: Resolved, family: socket.AddressFamily, address: tuple[str, int]
+    ) -> socket.socket:
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            if resolved.bind_address:
+                sock.bind((resolved.bind_address, 0))
+            await asyncio.get_running_loop().sock_connect(sock, address)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    async def start_proxy(self, resolved: Resolved) -> Proxy:
+        """Start the host's ProxyCommand as OpenSSH would: by the user's shell, in a session of its own.
+
+        Raises:
+            NodeUnreachable: ``config`` or ``local``.
+        """
+        assert resolved.proxy_command is not None
+        if "%r" in resolved.proxy_command and not _USER.match(resolved.user):
+            raise NodeUnreachable("config", f"the user name {resolved.user!r} does not go into a ProxyCommand")
+        try:
+            line = expand(resolved.proxy_command, resolved)
+        except KeyError as error:
+            raise NodeUnreachable("config", f"unknown token %{error.args[0]} in ProxyCommand") from None
+        ours, theirs = socket.socketpair()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(os.environ.get("SHELL") or "/bin/sh", "-c", f"exec {line}"),
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            ours.close()
+            raise NodeUnreachable("local", f"cannot start the ProxyCommand: {error.strerror or error}") from None
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        ours.setblocking(False)
+        return Proxy(ours, process)
+
+
+def _let_go(task: asyncio.Task[socket.socket]) -> None:
+    """End a connection that nobody wants any more, whether it has come about or not."""
+
+    def close(ended: asyncio.Task[socket.socket]) -> None:
+        if not ended.cancelled() and ended.exception() is None:
+            ended.result().close()
+
+    task.cancel()
+    task.add_done_callback(close)
+
+
+def proxy_words(said: str) -> str:
+    """Return the last line a proxy command said, in brackets, or nothing."""
+    line = last_line(said, 200)
+    return f" ({line})" if line else ""

@@ -1,0 +1,210 @@
+"""Logins by asyncssh for a whole session: keys and known hosts read once, one connection for each jump host."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import asyncssh
+
+from fabtui.transport.asyncssh.client_keys import KeyRing, Offer
+from fabtui.transport.asyncssh.connection import Client, Login, common_algorithms, log_in
+from fabtui.transport.asyncssh.dial import Dialer, Proxy
+from fabtui.transport.asyncssh.known_hosts import HostKeys, Known, Policy, PolicyOption, policy_for
+from fabtui.transport.link import NodeUnreachable
+from fabtui.transport.login_errors import NoCommonAlgorithmError
+from fabtui.transport.login_limiter import Gates, with_retries
+from fabtui.transport.ssh_config.resolve import Jump, Resolved, Resolver
+from fabtui.transport.ssh_config.unsupported import Unfit
+
+_MAX_HOPS = 8
+#: Seconds for which a jump host that could not be reached is not tried again.
+_FAILURE_KEPT = 15.0
+
+
+class NeedsOpenSSH(Exception):
+    """This host cannot be reached by asyncssh; the text says why."""
+
+
+@dataclass(slots=True)
+class _Jump:
+    task: asyncio.Task[Login]
+    ended: float | None = None
+
+
+class Logins:
+    """Makes connections.
+
+    Args:
+        resolver: Reads the ssh configuration.
+        policy: What to do with host keys that are not known.
+        within: Seconds for a connection and again for the login.
+        gates: Bounds on logins under way.
+        dialer: Makes sockets; whoever made it closes it.
+        notice: Takes one line for the user.
+    """
+
+    def __init__(
+        self,
+        resolver: Resolver,
+        policy: PolicyOption,
+        within: float,
+        gates: Gates,
+        dialer: Dialer,
+        notice: Callable[[str], None],
+    ) -> None:
+        self._resolver = resolver
+        self._policy = policy
+        self._within = within
+        self._gates = gates
+        self._host_keys = HostKeys(notice)
+        self._keys = KeyRing()
+        self._dialer = dialer
+        self._unfit = Unfit()
+        self._jumps: dict[tuple[str, ...], _Jump] = {}
+
+    async def close(self) -> None:
+        """Close the connections to jump hosts. Those to nodes belong to their links."""
+        tasks = [jump.task for jump in self._jumps.values()]
+        for task in tasks:
+            if not task.done():
+                task.cancel()
+        for result in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(result, Login):
+                result.abort()
+                await result.wait_closed()
+        self._host_keys.close()
+
+    async def log_in(self, resolved: Resolved) -> Login:
+        """Return a connection to a host, through its jump hosts.
+
+        Raises:
+            NeedsOpenSSH: Its configuration wants what asyncssh cannot do.
+            NodeUnreachable: It did not work.
+        """
+        via = await self._via(resolved, 0)
+        return await self._attempts(resolved, via)
+
+    async def _check_fit(self, resolved: Resolved) -> None:
+        reason = await self._unfit.reason(resolved)
+        if reason is None and common_algorithms(resolved) is None:
+            reason = "the algorithms it chooses"
+        if reason is not None:
+            raise NeedsOpenSSH(reason)
+
+    async def _via(self, resolved: Resolved, depth: int) -> Login | None:
+        """Return the connection to a host's last jump host, None if it has none."""
+        await self._check_fit(resolved)
+        if depth + len(resolved.jumps) > _MAX_HOPS:
+            raise NodeUnreachable("config", f"over {_MAX_HOPS} jump hosts on the way to {resolved.name}")
+        via: Login | None = None
+        for number, jump in enumerate(resolved.jumps):
+            hop = await self._resolver.resolve(jump.host, jump.user, jump.port)
+            if number == 0:
+                # As with OpenSSH: only the first hop's own jump hosts count.
+                via = await self._via(hop, depth + len(resolved.jumps))
+            else:
+                await self._check_fit(hop)
+            via = await self._jump(hop, via, jump, resolved)
+        return via
+
+    async def _jump(self, hop: Resolved, via: Login | None, jump: Jump, resolved: Resolved) -> Login:
+        key = _path(hop, via)
+        known = self._jumps.get(key)
+        if known is not None and known.task.done():
+            ended = known.ended or 0.0
+            failed = known.task.cancelled() or known.task.exception() is not None
+            stale = time.monotonic() - ended > _FAILURE_KEPT if failed else known.task.result().connection.is_closed()
+            if stale:
+                known = None
+        if known is None:
+            known = self._jumps[key] = _Jump(asyncio.create_task(self._attempts(hop, via)))
+            entry = known
+
+            def note_end(_: asyncio.Task[Login]) -> None:
+                entry.ended = time.monotonic()
+
+            known.task.add_done_callback(note_end)
+        try:
+            # Shielded: the connection is for all nodes behind it, one that gives up must not take it from the others.
+            return await asyncio.shield(known.task)
+        except NodeUnreachable as error:
+            text = f"jump host {jump.host}: {error.text}"
+            raise NodeUnreachable(error.kind, text, error.hint, error.detail) from None
+
+    async def _attempts(self, resolved: Resolved, via: Login | None) -> Login:
+        return await with_retries(lambda: self._attempt(resolved, via))
+
+    async def _attempt(self, resolved: Resolved, via: Login | None) -> Login:
+        known = await self._host_keys.known(resolved)
+        policy = policy_for(self._policy, resolved)
+        client = Client(known, policy)
+        within = resolved.connect_timeout or self._within
+        sock: socket.socket | None = None
+        if via is None and resolved.proxy_command is None:
+            # Outside the gate: a host that does not answer holds up nobody.
+            sock = await self._dialer.dial(resolved, within)
+        try:
+            async with self._gates.login(self._gate(resolved), lambda: client.greeted):
+                road: socket.socket | Proxy | asyncssh.SSHClientConnection
+                if via is not None:
+                    road = via.connection
+                elif sock is not None:
+                    road = sock
+                else:
+                    road = await self._dialer.start_proxy(resolved)
+                login = await self._over(resolved, road, client, known, policy)
+        except BaseException:
+            if sock is not None and client.connection is None:
+                sock.close()
+            raise
+        login.path = _path(resolved, via)
+        return login
+
+    async def _over(
+        self,
+        resolved: Resolved,
+        road: socket.socket | Proxy | asyncssh.SSHClientConnection,
+        client: Client,
+        known: Known,
+        policy: Policy,
+    ) -> Login:
+        offer = Offer()
+        try:
+            offer = await self._keys.offer(resolved)
+            if offer.hardware and not offer.keys:
+                raise NeedsOpenSSH("a security key (FIDO)")
+            within = max(self._within, resolved.connect_timeout or 0)
+            login = await log_in(resolved, road, known, client, policy, offer, within)
+        except BaseException as error:
+            if isinstance(road, Proxy):
+                road.abort()
+                await road.wait_closed()
+            if isinstance(error, NodeUnreachable) and error.kind == "auth" and client.accepted is not None:
+                # The server proved that it has this key before it refused us.
+                await self._host_keys.remember(resolved, client.accepted)
+            if isinstance(error, NoCommonAlgorithmError):
+                raise NeedsOpenSSH("the algorithms of its server") from None
+            raise
+        finally:
+            offer.close()
+        if client.accepted is not None:
+            try:
+                await self._host_keys.remember(resolved, client.accepted)
+            except BaseException:
+                login.abort()
+                raise
+        return login
+
+    def _gate(self, resolved: Resolved) -> str:
+        if resolved.jumps:
+            return ",".join(f"{jump.user or ''}@{jump.host}:{jump.port or ''}" for jump in resolved.jumps)
+        return resolved.proxy_command or ""
+
+
+def _path(resolved: Resolved, via: Login | None) -> tuple[str, ...]:
+    before = via.path if via is not None else ()
+    return (*before, f"{resolved.user}@{resolved.hostname}:{resolved.port}")

@@ -1,0 +1,392 @@
+"""A link over a byte pipe: start marker, frames, heartbeat, caps, back-pressure; the same for every way to a node."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from dataclasses import dataclass
+
+from fabtui.sanitize import last_line, one_line
+from fabtui.transport.byte_pipe import BytePipe, Ending
+from fabtui.transport.cargo import Cargo
+from fabtui.transport.link import Backend, Link, LinkLost, LostKind, Message, NodeUnreachable
+from fabtui.transport.noise import Explain, Tail, explain_end, last_words, shorten
+from fabtui.transport.payload import Part
+from fabtui_node.protocol import MAX_BANNER, VERSION, Decoder, ProtocolError, encode, marker
+
+#: The most unanswered heartbeats whose time of sending is remembered.
+_BEATS_KEPT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of a link; times in seconds, sizes in bytes.
+
+    Attributes:
+        start: From the login to the first message (shells that load much, Python on slow file systems).
+        heartbeat: Between two heartbeats.
+        frozen: Silence of the node side after which it counts as frozen.
+        send: How long the node side may refuse to take a message.
+        grace: How long the node side may take to end itself after ``bye``.
+        total: The most bytes a node may send over the life of a link.
+        queue: Bytes received and not yet fetched after which no more are read.
+        messages: The same, counted in messages.
+    """
+
+    start: float = 30.0
+    heartbeat: float = 1.0
+    frozen: float = 10.0
+    send: float = 15.0
+    grace: float = 4.0
+    total: int = 2 * 1024**3
+    queue: int = 8 * 1024**2
+    messages: int = 10_000
+
+
+class FramedLink(Link):
+    """A link over a byte pipe. Made by `FramedLink.start`; `close` has to be called in the end, lost or not."""
+
+    def __init__(self, pipe: BytePipe, node: str, backend: Backend, limits: Limits) -> None:
+        self.node = node
+        self.backend = backend
+        self.banner = ""
+        self.hello: Message = {}
+        self.round_trip = None
+        self._pipe = pipe
+        self._limits = limits
+        self._decoder = Decoder()
+        self._stderr = Tail()
+        self._inbox: deque[tuple[Message, int]] = deque()
+        self._queued = 0
+        self._received = 0
+        self._arrived = asyncio.Event()
+        self._room = asyncio.Event()
+        self._held = False
+        self._ended = asyncio.Event()
+        self._lost: LinkLost | None = None
+        self._writing = asyncio.Lock()
+        self._closing = False
+        self._loop = asyncio.get_running_loop()
+        self._heard = self._loop.time()
+        self._beats: dict[int, float] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._cargo: Cargo | None = None
+        self._supplied: dict[Part, asyncio.Task[None]] = {}
+
+    @classmethod
+    async def start(
+        cls,
+        pipe: BytePipe,
+        node: str,
+        backend: Backend,
+        payload: bytes,
+        nonce: str,
+        limits: Limits,
+        explain: Explain = explain_end,
+        banner: str = "",
+        cargo: Cargo | None = None,
+    ) -> FramedLink:
+        """Send the payload, wait for the node side's first message and return the link.
+
+        Args:
+            pipe: The running command; it is closed when this fails.
+            node: The node's name.
+            backend: What carries the bytes.
+            payload: What the command reads first.
+            nonce: The start marker's.
+            limits: Bounds of the link.
+            explain: Makes an error of how the command ended early, of the banner and of standard error.
+            banner: What the login printed before the command's output.
+            cargo: What follows the payload when it is needed.
+
+        Raises:
+            NodeUnreachable: The node side did not start, or does not speak the protocol.
+        """
+        link = cls(pipe, node, backend, limits)
+        link._cargo = cargo
+        errors = asyncio.create_task(link._drain_errors())
+        # The payload is written while the banner is read: a shell that prints before it reads would block both sides.
+        feeding = asyncio.create_task(link._feed(payload))
+        link._tasks += [errors, feeding]
+        noise = bytearray()
+        try:
+            async with asyncio.timeout(limits.start):
+                await link._find_marker(noise, marker(nonce))
+                link.hello = await link._first_message()
+        except BaseException as error:
+            failure = await link._explain(error, banner + shorten(bytes(noise)), explain)
+            await link._tear_down()
+            if failure is None:
+                raise
+            raise failure from None
+        link.banner = banner + shorten(bytes(noise))
+        link._begin()
+        return link
+
+    async def _explain(self, error: BaseException, banner: str, explain: Explain) -> NodeUnreachable | None:
+        if isinstance(error, _EndedEarly):
+            # Standard error ends with the command; what it said last is often the reason.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self._tasks[0]), 1.0)
+            return explain(error.ending, banner, self._stderr.text())
+        stderr = self.stderr_tail()
+        detail = "\n".join(part for part in (banner, stderr) if part)
+        if isinstance(error, TimeoutError):
+            said = last_words(banner, stderr)
+            text = f"the node side did not start within {self._limits.start:g} s (slow login shell or Python?)"
+            return NodeUnreachable("timeout", f"{text}; last output: {said}" if said else text, None, detail)
+        if isinstance(error, ProtocolError):
+            return NodeUnreachable("protocol", str(error), None, detail)
+        return None
+
+    async def _find_marker(self, noise: bytearray, mark: bytes) -> None:
+        """Read up to the start marker; what comes before it goes into ``noise``, what comes after is decoded."""
+        searched = 0
+        while True:
+            data = await self._read_raw()
+            noise += data
+            found = noise.find(mark, searched)
+            if found >= 0:
+                rest = bytes(noise[found + len(mark) :])
+                del noise[found:]
+                self._take(rest)
+                return
+            searched = max(0, len(noise) - len(mark) + 1)
+            if len(noise) > MAX_BANNER:
+                raise ProtocolError(f"the login printed over {MAX_BANNER // 1024} KiB and the node side did not start")
+
+    async def _first_message(self) -> Message:
+        while not self._inbox:
+            self._take(await self._read_raw())
+        hello, cost = self._inbox.popleft()
+        self._queued -= cost
+        if hello.get("t") != "hello":
+            raise ProtocolError("the node side's first message is no hello")
+        if hello.get("protocol") != VERSION:
+            spoken = one_line(str(hello.get("protocol")), 20)
+            raise ProtocolError(f"the node side speaks protocol {spoken}, not {VERSION}")
+        return hello
+
+    async def _read_raw(self) -> bytes:
+        try:
+            data = await self._pipe.read()
+        except Exception as error:
+            raise _EndedEarly(Ending(reason=str(error) or type(error).__name__)) from None
+        if not data:
+            raise _EndedEarly(await self._how_it_ended())
+        return data
+
+    async def _how_it_ended(self) -> Ending:
+        try:
+            return await asyncio.wait_for(self._pipe.ending(), 3.0)
+        except TimeoutError:
+            return Ending(reason="output ended but the command did not")
+        except Exception as error:
+            return Ending(reason=str(error) or type(error).__name__)
+
+    def _begin(self) -> None:
+        self._heard = self._loop.time()
+        self._tasks += [
+            asyncio.create_task(self._read_loop()),
+            asyncio.create_task(self._beat_loop()),
+            asyncio.create_task(self._watch_loop()),
+        ]
+
+    async def _feed(self, payload: bytes) -> None:
+        # A command that ends early breaks this write; its exit status and words say more than the broken pipe.
+        with contextlib.suppress(Exception):
+            await self._pipe.write(payload)
+
+    async def _drain_errors(self) -> None:
+        with contextlib.suppress(Exception):
+            while data := await self._pipe.read_error():
+                self._stderr.add(data)
+                self._count(data)
+
+    def _count(self, data: bytes) -> None:
+        self._received += len(data)
+        if self._received > self._limits.total:
+            self._lose("protocol", f"the node sent more than {self._limits.total} bytes")
+
+    def _take(self, data: bytes) -> None:
+        """Decode bytes into the inbox; heartbeat answers end here."""
+        cost = len(data)
+        for message in self._decoder.feed(data):
+            if message.get("t") == "hb":
+                number = message.get("n")
+                sent = self._beats.pop(number, None) if type(number) is int else None
+                if sent is not None:
+                    self.round_trip = self._loop.time() - sent
+            elif not self._closing:
+                self._inbox.append((message, cost))
+                self._queued += cost
+                cost = 0
+        if self._inbox:
+            self._arrived.set()
+
+    async def _read_loop(self) -> None:
+        try:
+            while self._lost is None:
+                await self._wait_for_room()
+                data = await self._pipe.read()
+                if not data:
+                    break
+                self._heard = self._loop.time()
+                self._count(data)
+                self._take(data)
+        except ProtocolError as error:
+            self._lose("protocol", str(error))
+        except Exception as error:
+            self._lose("lost", str(error) or type(error).__name__)
+        if self._lost is None:
+            self._lose(*self._verdict(await self._how_it_ended()))
+
+    async def _wait_for_room(self) -> None:
+        while self._full() and not self._closing:
+            self._held = True
+            self._room.clear()
+            await self._room.wait()
+        if self._held:
+            self._held = False
+            self._heard = self._loop.time()
+
+    def _full(self) -> bool:
+        return self._queued >= self._limits.queue or len(self._inbox) >= self._limits.messages
+
+    def _verdict(self, ending: Ending) -> tuple[LostKind, str]:
+        if self._closing:
+            return "closed", "the link was closed"
+        said = last_line(self._stderr.text(), 300)
+        if "no heartbeat" in said:
+            return "lease", f"the node side ended itself: {said}"
+        text = ending.describe() if ending.lost else f"the node side {ending.describe()}"
+        return "lost" if ending.lost else "exit", f"{text}: {said}" if said else text
+
+    async def _beat_loop(self) -> None:
+        number = 0
+        with contextlib.suppress(LinkLost):
+            while self._lost is None:
+                number += 1
+                self._beats[number] = self._loop.time()
+                self._beats.pop(number - _BEATS_KEPT, None)
+                await self._write(encode({"t": "hb", "n": number}))
+                await asyncio.sleep(self._limits.heartbeat)
+
+    async def _watch_loop(self) -> None:
+        tick = self._limits.heartbeat
+        before = self._loop.time()
+        while self._lost is None:
+            await asyncio.sleep(tick)
+            now = self._loop.time()
+            overslept = now - before - tick
+            before = now
+            if overslept > tick:
+                # This side was stopped or busy, so it could not have heard: that is no silence of the node.
+                self._heard = min(now, self._heard + overslept)
+            if not self._held and now - self._heard > self._limits.frozen:
+                silence = now - self._heard
+                self._lose("frozen", f"no answer for {silence:.0f} s although the connection stands")
+
+    def _lose(self, kind: LostKind, text: str) -> None:
+        if self._lost is None:
+            self._lost = LinkLost(kind, text)
+        self._ended.set()
+        self._arrived.set()
+        self._room.set()
+
+    def _gone(self) -> LinkLost:
+        lost = self._lost or LinkLost("lost", "the connection was lost")
+        return LinkLost(lost.kind, lost.text)
+
+    async def _write(self, data: bytes) -> None:
+        if self._lost is not None:
+            raise self._gone()
+        try:
+            async with asyncio.timeout(self._limits.send), self._writing:
+                await self._pipe.write(data)
+        except TimeoutError:
+            self._lose("stalled", f"the node side took nothing for {self._limits.send:g} s")
+            raise self._gone() from None
+        except Exception as error:
+            # The reader learns why; a broken pipe alone says little.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), 3.0)
+            self._lose("lost", str(error) or type(error).__name__)
+            raise self._gone() from None
+
+    def stderr_tail(self) -> str:
+        """Return the last of what the node side wrote to its standard error, cleaned."""
+        return self._stderr.text()
+
+    async def send(self, message: Message) -> None:
+        """Send a message; see `Link.send`."""
+        try:
+            data = encode(message)
+        except ProtocolError as error:
+            raise ValueError(str(error)) from None
+        if self._cargo is not None:
+            await self._supply(self._cargo, str(message.get("t")))
+        await self._write(data)
+
+    async def _supply(self, cargo: Cargo, kind: str) -> None:
+        """Send ahead what a message of a kind needs and the node does not have yet."""
+        for part in cargo.needed_by(kind):
+            if part not in self._supplied:
+                # A task of the link: whoever sends may give up half-way, and the others need the part all the same.
+                self._supplied[part] = asyncio.create_task(self._carry(cargo, part))
+                self._tasks.append(self._supplied[part])
+            await asyncio.shield(self._supplied[part])
+
+    async def _carry(self, cargo: Cargo, part: Part) -> None:
+        try:
+            pieces = await cargo.pieces(part)
+        except OSError as error:
+            self._lose("lost", f"this installation is incomplete: {error}")
+            raise self._gone() from None
+        for piece in pieces:
+            await self._write(piece)
+
+    async def receive(self) -> Message:
+        """Return the next message; see `Link.receive`."""
+        while not self._inbox:
+            if self._lost is not None:
+                raise self._gone()
+            self._arrived.clear()
+            await self._arrived.wait()
+        message, cost = self._inbox.popleft()
+        self._queued -= cost
+        if not self._full():
+            self._room.set()
+        return message
+
+    async def close(self) -> None:
+        """End the node side and the connection; see `Link.close`."""
+        if self._closing:
+            await self._pipe.wait_closed()
+            return
+        self._closing = True
+        self._room.set()
+        try:
+            if self._lost is None:
+                with contextlib.suppress(LinkLost, TimeoutError):
+                    async with asyncio.timeout(self._limits.grace):
+                        await self._write(encode({"t": "bye"}))
+                        self._pipe.write_eof()
+                        await self._ended.wait()
+        finally:
+            self._lose("closed", "the link was closed")
+            await self._tear_down()
+
+    async def _tear_down(self) -> None:
+        self._pipe.abort()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._pipe.wait_closed()
+
+
+class _EndedEarly(Exception):
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending.describe())
+        self.ending = ending

@@ -1,0 +1,121 @@
+"""What a session sees of a node: a link that carries messages, and the two ways in which there is none."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Literal
+
+from fabtui.sanitize import clean, one_line
+
+Message = dict[str, Any]
+
+Backend = Literal["asyncssh", "openssh", "local"]
+
+#: Why a node could not be reached.
+UnreachableKind = Literal[
+    "dns",  # the name is not known
+    "refused",  # nobody listens, or a jump host does not pass us on
+    "timeout",  # no answer, or a step that did not end in time
+    "no-route",  # the network has no way there
+    "unknown-host-key",
+    "changed-host-key",
+    "revoked-host-key",
+    "auth",  # the login was not accepted
+    "banner",  # something accepts connections and does not say that it speaks SSH
+    "busy",  # the server drops us before the key exchange, again and again: too many logins at once (MaxStartups)
+    "no-python",
+    "closed",  # the connection or the login shell ended before the node side started
+    "protocol",  # the node side does not speak as it should
+    "config",  # the ssh configuration or the host's name is not valid
+    "local",  # this machine is at fault: no ssh binary, no file descriptors
+]
+
+#: Why a link ended.
+LostKind = Literal[
+    "lost",  # the connection broke
+    "exit",  # the node side ended
+    "frozen",  # the transport lives, the node side is silent
+    "stalled",  # the node side does not take what is sent to it
+    "protocol",  # the node side sent something that is no message, or too much
+    "lease",  # the node side ended itself because it heard no heartbeat for too long
+    "closed",  # this side closed the link
+]
+
+_TEXT_LIMIT = 500
+
+
+class LinkLost(Exception):
+    """The link ended; nothing more comes from this node over it.
+
+    Attributes:
+        kind: One word, see `LostKind`.
+        text: One clear line, free of control characters.
+    """
+
+    def __init__(self, kind: LostKind, text: str) -> None:
+        self.kind: LostKind = kind
+        self.text = one_line(text, _TEXT_LIMIT)
+        super().__init__(f"{kind}: {self.text}")
+
+
+class NodeUnreachable(Exception):
+    """No link to this node came about.
+
+    Attributes:
+        kind: One word, see `UnreachableKind`.
+        text: One clear line, free of control characters.
+        hint: The next command to type or thing to do, or None.
+        detail: What was printed on the way (banner and errors), cleaned; may have many lines or be empty.
+    """
+
+    def __init__(self, kind: UnreachableKind, text: str, hint: str | None = None, detail: str = "") -> None:
+        self.kind: UnreachableKind = kind
+        self.text = one_line(text, _TEXT_LIMIT)
+        self.hint = None if hint is None else clean(hint, 2 * _TEXT_LIMIT)
+        self.detail = clean(detail, 16 * 1024)
+        super().__init__(f"{kind}: {self.text}")
+
+
+class Link(ABC):
+    """A node's supervisor, running, with messages to and from it.
+
+    The link keeps itself alive: it sends a heartbeat each second and answers are not handed out.
+
+    Attributes:
+        node: The name the user calls the node by.
+        backend: What carries the bytes: ``asyncssh``, ``openssh`` or ``local``.
+        banner: What the login printed before the node side started: cleaned, its middle cut out when it is long.
+        hello: The first message of the node side.
+        round_trip: Seconds from the last answered heartbeat to its answer, or None before the first.
+    """
+
+    node: str
+    backend: Backend
+    banner: str
+    hello: Message
+    round_trip: float | None
+
+    @abstractmethod
+    def stderr_tail(self) -> str:
+        """Return the last of what the node side wrote to its standard error, cleaned."""
+
+    @abstractmethod
+    async def send(self, message: Message) -> None:
+        """Send a message.
+
+        Raises:
+            LinkLost: The link is gone, or the node side did not take the message within the deadline (``stalled``).
+            ValueError: The message cannot be said in JSON or is larger than a frame.
+        """
+
+    @abstractmethod
+    async def receive(self) -> Message:
+        """Return the next message; waits without end, for the link itself notices when none can come.
+
+        Raises:
+            LinkLost: The link is gone and everything that came before was received.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Tell the node side to end, wait for it a bounded time, then tear the connection down. Never raises."""

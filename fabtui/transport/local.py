@@ -1,0 +1,117 @@
+"""The byte pipe of a process on this machine: of ``ssh`` itself, or of a node side that runs here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Sequence
+
+from fabtui.transport.byte_pipe import BytePipe, Ending
+from fabtui.transport.link import NodeUnreachable
+
+_CHUNK = 64 * 1024
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    # Closing the pipes of a process that is about to end reaps it before the watcher of asyncio does, which says so
+    # aloud, across whatever is on the terminal; who closes pipes asks for no exit status.
+    return "will report returncode 255" not in str(record.msg)
+
+
+logging.getLogger("asyncio").addFilter(_is_news)
+
+#: How long a killed process is waited for.
+_GONE = 2.0
+
+
+def kill(process: asyncio.subprocess.Process) -> None:
+    """Kill a process, if it still runs."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+
+
+async def wait_gone(process: asyncio.subprocess.Process) -> None:
+    """Wait until a process is gone, a bounded time."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(process.wait(), _GONE)
+
+
+class ProcessPipe(BytePipe):
+    """Standard input, output and error of a process."""
+
+    def __init__(self, process: asyncio.subprocess.Process, transport: asyncio.SubprocessTransport) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._process = process
+        self._transport = transport
+        self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
+
+    @classmethod
+    async def run(cls, argv: Sequence[str]) -> ProcessPipe:
+        """Start a program, in a session of its own: what the terminal's keys do must not reach it.
+
+        Raises:
+            NodeUnreachable: ``local``.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            # What create_subprocess_exec does, but it keeps the transport to itself: without closing that, pipes stay
+            # open that a child of the program inherited.
+            transport, protocol = await loop.subprocess_exec(
+                lambda: asyncio.subprocess.SubprocessStreamProtocol(limit=_CHUNK, loop=loop),
+                *argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise NodeUnreachable("local", f"cannot start {argv[0]}: {error.strerror or error}") from None
+        return cls(asyncio.subprocess.Process(transport, protocol, loop), transport)
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    async def read(self) -> bytes:
+        """Return some bytes of standard output."""
+        return await self._stdout.read(_CHUNK)
+
+    async def read_error(self) -> bytes:
+        """Return some bytes of standard error."""
+        return await self._stderr.read(4096)
+
+    async def write(self, data: bytes) -> None:
+        """Write to standard input."""
+        self._stdin.write(data)
+        await self._stdin.drain()
+
+    def write_eof(self) -> None:
+        """End standard input."""
+        with contextlib.suppress(OSError, RuntimeError):
+            self._stdin.close()
+
+    async def ending(self) -> Ending:
+        """Wait for the process."""
+        status = await self._process.wait()
+        if status >= 0:
+            return Ending(status=status)
+        try:
+            return Ending(signal=signal.Signals(-status).name)
+        except ValueError:
+            return Ending(signal=str(-status))
+
+    def abort(self) -> None:
+        """Kill the process; what it leads to ends by its end of input."""
+        self.write_eof()
+        kill(self._process)
+
+    async def wait_closed(self) -> None:
+        """Wait for the process, a bounded time."""
+        await wait_gone(self._process)
+        self._transport.close()

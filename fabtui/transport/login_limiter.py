@@ -1,0 +1,81 @@
+"""How many logins may be under way at once, and when one that goes nowhere stops counting."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
+
+from fabtui.transport.link import NodeUnreachable
+
+#: Seconds a server may take to greet before its login no longer holds up the others.
+PATIENCE = 1.5
+#: Seconds to wait before the next try, at least and at most for the first one.
+BACK_OFF = (0.2, 0.6)
+TRIES = 5
+
+Result = TypeVar("Result")
+
+
+class Gates:
+    """Bounds on logins under way: a few for each jump host, more for hosts that are reached directly.
+
+    Args:
+        each: Through one jump host or one proxy command.
+        direct: Without.
+    """
+
+    def __init__(self, each: int, direct: int) -> None:
+        self._each = each
+        self._direct = direct
+        self._gates: dict[str, asyncio.Semaphore] = {}
+
+    @contextlib.asynccontextmanager
+    async def login(self, via: str, greeted: Callable[[], bool]) -> AsyncIterator[None]:
+        """Hold a place for the length of a login.
+
+        The place is given back early when the server has not even greeted: a host that hangs must not hold up others.
+
+        Args:
+            via: The jump host or proxy command, empty for none.
+            greeted: Says whether the server has greeted.
+        """
+        gate = self._gates.setdefault(via, asyncio.Semaphore(self._each if via else self._direct))
+        await gate.acquire()
+        held = True
+
+        def give_back() -> None:
+            nonlocal held
+            if held:
+                held = False
+                gate.release()
+
+        def look() -> None:
+            if not greeted():
+                give_back()
+
+        timer = asyncio.get_running_loop().call_later(PATIENCE, look)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            give_back()
+
+
+async def with_retries(attempt: Callable[[], Awaitable[Result]], tries: int = TRIES) -> Result:
+    """Repeat a login while the server drops it before the greeting, with growing, jittered pauses.
+
+    Raises:
+        NodeUnreachable: The last try's, or at once one of another kind than ``busy``.
+    """
+    for number in range(1, tries + 1):
+        try:
+            return await attempt()
+        except NodeUnreachable as error:
+            if error.kind != "busy" or number == tries:
+                raise
+        scale = 2 ** (number - 1)
+        await asyncio.sleep(min(2.0, random.uniform(*BACK_OFF) * scale))
+    raise AssertionError("unreachable")

@@ -1,0 +1,77 @@
+"""The user's own ``ssh`` as the way to a node: for Kerberos, host-based login, security keys and shared connections."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fabtui.transport.asyncssh.known_hosts import Policy
+from fabtui.transport.byte_pipe import Ending
+from fabtui.transport.link import NodeUnreachable
+from fabtui.transport.local import ProcessPipe
+from fabtui.transport.login_errors import classify_openssh
+from fabtui.transport.noise import Explain, explain_end
+
+_HOST_KEYS: dict[Policy, tuple[str, ...]] = {
+    "strict": ("StrictHostKeyChecking=yes",),
+    # Not "no": with that, OpenSSH goes on after a changed key.
+    "accept-new": ("StrictHostKeyChecking=accept-new",),
+    "off": ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "GlobalKnownHostsFile=/dev/null"),
+}
+_ALWAYS = (
+    "BatchMode=yes",
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "ClearAllForwardings=yes",
+    "PermitLocalCommand=no",
+    "RemoteCommand=none",
+    "Tunnel=no",
+    # Uses a connection that is shared already, but does not become the one that others hang on.
+    "ControlMaster=no",
+    "ServerAliveInterval=5",
+    "ServerAliveCountMax=3",
+    # Its reasons are read from what it prints.
+    "LogLevel=INFO",
+)
+
+
+def argv(ssh: str, ssh_config: Path | None, host: str, command: str, policy: Policy | None, within: float) -> list[str]:
+    """Return the command line of ssh.
+
+    Args:
+        ssh: The program.
+        ssh_config: A configuration file instead of the user's, or None.
+        host: The host, as the user names it.
+        command: What runs there.
+        policy: What to do with host keys; None leaves that to the configuration, but for ``no``.
+        within: Seconds the connection may take.
+    """
+    options = [*_ALWAYS, f"ConnectTimeout={max(1, round(within))}"]
+    options += _HOST_KEYS[policy] if policy is not None else ()
+    words = [ssh, "-T", "-x", "-a", "-e", "none"]
+    if ssh_config is not None:
+        words += ["-F", str(ssh_config)]
+    for option in options:
+        words += ["-o", option]
+    return [*words, "--", host, command]
+
+
+class SshPipe(ProcessPipe):
+    """The byte pipe of an ``ssh``."""
+
+    async def ending(self) -> Ending:
+        """Wait for ssh. It ends with 255 when the connection breaks and when a signal ends the command."""
+        ending = await super().ending()
+        if ending.status == 255:
+            return Ending(reason="ssh lost the connection, or the command was killed")
+        return ending
+
+
+def explainer(node: str) -> Explain:
+    """Return what makes an error of an ssh that ended early."""
+
+    def explain(ending: Ending, banner: str, stderr: str) -> NodeUnreachable:
+        if ending.lost and (known := classify_openssh(node, stderr)) is not None:
+            return known
+        return explain_end(ending, banner, stderr)
+
+    return explain

@@ -1,0 +1,188 @@
+"""What is sent to a node: one command and one payload before it speaks, the rest of its side when that is needed.
+
+Nothing is written to its disk.
+
+The command starts the first Python it finds with ``-c BOOT``. BOOT reads the payload from standard input: eight
+hexadecimal digits of length and that many bytes of zlib-compressed JSON
+``{"modules": {name: source}, "config": {...}, "entry": name}``. It runs ``fabtui_node.runtime.bootloader`` out of it
+and calls its ``start`` with the whole object. These modules are those of the supervisor and the keeper; what probes and
+ranks are made of is ten times as much, and follows as pieces of modules ahead of the first message that needs it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import shlex
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+ENTRY = "fabtui_node.runtime.supervisor"
+
+#: The modules of ``fabtui_node`` that the supervisor and the keeper are made of.
+FIRST = (
+    "runtime.bootloader",
+    "runtime.child_processes",
+    "runtime.keeper",
+    "runtime.child_output",
+    "runtime.openprobes",
+    "runtime.frame_streams",
+    "protocol",
+    "runtime.reap",
+    "runtime.spawn",
+    "runtime.supervisor",
+    "runtime.probe_worker",
+)
+#: What follows later: the probes with what they read, and the engines with the rank host.
+Part = Literal["looks", "ranks"]
+#: The parts that a message needs on the node, by its kind and in this order.
+NEEDS: Mapping[str, tuple[Part, ...]] = {
+    "probe": ("looks",),
+    "spawn": ("looks", "ranks"),
+    "standby": ("looks", "ranks"),
+}
+
+#: Seconds the first stage may wait for its payload before it ends itself.
+FIRST_STAGE = 30
+
+PYTHONS = (
+    "python3",
+    "/usr/bin/python3",
+    "/usr/libexec/platform-python",
+    # Where python3 is too old, a newer one is often installed beside it under its own name.
+    *(f"python3.{minor}" for minor in range(14, 7, -1)),
+)
+
+# Runs on Python 3.6 as well, only to hand over to a newer one. Without quotes of either kind but for names, without
+# backslashes and exclamation marks: the login shell that sees it may be sh, bash, zsh, csh or fish.
+_BOOT = f"""\
+import json,os,signal,sys,zlib
+if sys.version_info<(3,8):
+ for i in range(2,len(sys.argv)):
+  try:os.execvp(sys.argv[i],[sys.argv[i],"-IS","-c",sys.argv[1],sys.argv[1]]+sys.argv[i+1:])
+  except OSError:pass
+ os.write(2,b"python %d.%d is too old, 3.8 or newer is needed"%sys.version_info[:2])
+ os._exit(127)
+signal.alarm({FIRST_STAGE})
+os.set_blocking(0,True)
+def take(n):
+ got=bytes()
+ while len(got)<n:
+  more=os.read(0,min(n-len(got),65536))
+  if more==bytes():os._exit(3)
+  got+=more
+ return got
+payload=json.loads(zlib.decompress(take(int(take(8),16))).decode())
+space=dict(__name__="fabtui_node.runtime.bootloader")
+exec(compile(payload["modules"]["fabtui_node.runtime.bootloader"],"payload:fabtui_node/runtime/bootloader.py","exec"),space)
+space["start"](payload)
+"""
+
+#: The first stage on one line: csh ends a quoted word at a newline.
+BOOT = "exec(" + json.dumps(_BOOT) + ")"
+
+# $0 is BOOT, the arguments are interpreters to try; BOOT gets those that are left, should this one be too old.
+_SEARCH = (
+    'for p do shift; case $p in "~/"*) p=$HOME/${p#"~/"};; esac; '
+    'if command -v "$p" >/dev/null 2>&1; then exec "$p" -IS -c "$0" "$0" "$@"; fi; tried="$tried $p"; done; '
+    'echo "no python3 found, tried:$tried" >&2; exit 127'
+)
+
+
+def command(remote_python: str | None = None, pythons: Sequence[str] = PYTHONS) -> str:
+    """Return the command line that starts the node side, for any login shell.
+
+    Args:
+        remote_python: The one interpreter to use, a name or a path (``~/`` is the home of the user on the node).
+        pythons: The interpreters to try in turn when none is named.
+    """
+    candidates = [remote_python] if remote_python else list(pythons)
+    return "exec " + shlex.join(["sh", "-c", _SEARCH, BOOT, *candidates])
+
+
+def module_sources(package: Path, name: str) -> dict[str, str]:
+    """Return the source of every module in a package's folder and the folders below it, by dotted name."""
+    sources = {}
+    for path in sorted(package.rglob("*.py")):
+        parts = path.relative_to(package).with_suffix("").parts
+        if parts[-1] == "__init__":
+            parts = parts[:-1]
+        sources[".".join((name, *parts))] = path.read_text(encoding="utf-8")
+    return sources
+
+
+def first_modules() -> dict[str, str]:
+    """Return the sources of `FIRST`.
+
+    Raises:
+        FileNotFoundError: The installation is broken: the sources are not there.
+    """
+    folder = _folder()
+    files = {"": "__init__.py", ".runtime": "runtime/__init__.py"}
+    files |= {"." + name: name.replace(".", "/") + ".py" for name in FIRST}
+    return {"fabtui_node" + name: (folder / file).read_text(encoding="utf-8") for name, file in files.items()}
+
+
+def part_of(name: str) -> Part | None:
+    """Return the part of the node side that a module goes with, None for `FIRST`."""
+    package, _, module = name.partition(".")
+    if package != "fabtui_node":
+        return "looks"
+    if module in ("", "runtime", *FIRST):
+        return None
+    return "ranks" if module.split(".")[0] == "ranks" else "looks"
+
+
+def _folder() -> Path:
+    import fabtui_node
+
+    return Path(fabtui_node.__path__[0])
+
+
+@functools.cache
+def node_modules() -> Mapping[str, str]:
+    """Return the sources of everything a node needs: the package ``fabtui_node`` and ``pynvml``.
+
+    Raises:
+        FileNotFoundError: The installation is broken: the sources are not there.
+    """
+    import importlib.util
+
+    folder = _folder()
+    sources = module_sources(folder, "fabtui_node")
+    if "fabtui_node.runtime.bootloader" not in sources:
+        raise FileNotFoundError(f"no node side sources in {folder}")
+    # Found but not imported: this process has no use for it.
+    spec = importlib.util.find_spec("pynvml")
+    if spec is None or spec.origin is None:
+        raise FileNotFoundError("pynvml is not installed (package nvidia-ml-py)")
+    sources["pynvml"] = Path(spec.origin).read_text(encoding="utf-8")
+    return sources
+
+
+class Payload:
+    """Modules compressed once for all nodes: only the configuration differs.
+
+    Args:
+        modules: Sources by dotted name.
+    """
+
+    def __init__(self, modules: Mapping[str, str]) -> None:
+        self._compressor = zlib.compressobj(6)
+        text = '{"modules":' + json.dumps(dict(modules), separators=(",", ":")) + ","
+        head = self._compressor.compress(text.encode("ascii"))
+        self._head = head + self._compressor.flush(zlib.Z_SYNC_FLUSH)
+
+    def packed(self, config: Mapping[str, Any], entry: str = ENTRY) -> bytes:
+        """Return what the first stage reads: length and compressed modules, configuration and entry.
+
+        Args:
+            config: ``nonce``, ``node``, ``lease``, ``python`` and ``env``, see docs/architecture.md.
+            entry: The module whose ``main(config)`` is called.
+        """
+        compressor = self._compressor.copy()
+        tail = json.dumps({"config": dict(config), "entry": entry}, separators=(",", ":"))[1:]
+        body = self._head + compressor.compress(tail.encode("ascii")) + compressor.flush()
+        return b"%08x" % len(body) + body

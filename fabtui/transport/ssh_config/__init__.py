@@ -1,0 +1,1 @@
+"""The ssh configuration of the user, resolved."""

@@ -1,0 +1,1 @@
+"""Parsers of InfiniBand and RDMA tools."""

@@ -1,0 +1,150 @@
+"""What outputs of InfiniBand tools have in common: their lines, complaints, numbers, widths and speeds."""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Iterator, List, Optional
+
+from fabtui_node.system import sysfs
+
+#: Longer lines are cut: no tool prints such.
+LINE_LIMIT = 4096
+
+#: Gb/s of a lane as the tools print them (with the bits of the line code), and as data rates of links are named.
+LANE_RATES: Dict[float, float] = {
+    2.5: 2.5,
+    5.0: 5.0,
+    10.0: 10.0,
+    14.0625: 14.0,
+    25.78125: 25.0,
+    53.125: 50.0,
+    106.25: 100.0,
+    212.5: 200.0,
+}
+#: Gb/s of a lane by the name of the speed.
+SPEED_NAMES: Dict[str, float] = {
+    "SDR": 2.5,
+    "DDR": 5.0,
+    "QDR": 10.0,
+    "FDR10": 10.0,
+    "FDR": 14.0,
+    "EDR": 25.0,
+    "HDR": 50.0,
+    "NDR": 100.0,
+    "XDR": 200.0,
+}
+
+#: Where each counter of a port stops when it is read in its short form (``perfquery`` without ``-x``).
+COUNTER_LIMITS: Dict[str, int] = {
+    "SymbolErrorCounter": 0xFFFF,
+    "LinkErrorRecoveryCounter": 0xFF,
+    "LinkDownedCounter": 0xFF,
+    "PortRcvErrors": 0xFFFF,
+    "PortRcvRemotePhysicalErrors": 0xFFFF,
+    "PortRcvSwitchRelayErrors": 0xFFFF,
+    "PortXmitDiscards": 0xFFFF,
+    "PortXmitConstraintErrors": 0xFF,
+    "PortRcvConstraintErrors": 0xFF,
+    "LocalLinkIntegrityErrors": 0xF,
+    "ExcessiveBufferOverrunErrors": 0xF,
+    "QP1Dropped": 0xFFFF,
+    "VL15Dropped": 0xFFFF,
+    "PortXmitData": 0xFFFFFFFF,
+    "PortRcvData": 0xFFFFFFFF,
+    "PortXmitPkts": 0xFFFFFFFF,
+    "PortRcvPkts": 0xFFFFFFFF,
+    "PortXmitWait": 0xFFFFFFFF,
+}
+
+#: The names that older tools have for the same.
+COUNTER_LIMITS.update(
+    SymbolErrors=0xFFFF,
+    LinkRecovers=0xFF,
+    LinkDowned=0xFF,
+    RcvErrors=0xFFFF,
+    RcvRemotePhysErrors=0xFFFF,
+    RcvSwRelayErrors=0xFFFF,
+    XmtDiscards=0xFFFF,
+    XmtConstraintErrors=0xFF,
+    RcvConstraintErrors=0xFF,
+    LinkIntegrityErrors=0xF,
+    ExcBufOverrunErrors=0xF,
+    XmtData=0xFFFFFFFF,
+    RcvData=0xFFFFFFFF,
+    XmtPkts=0xFFFFFFFF,
+    RcvPkts=0xFFFFFFFF,
+)
+
+_COMPLAINT = re.compile(
+    r"ibpanic:|ibwarn:|iberror|fatal error|\bfailed\b|can't|cannot|no such|permission denied|bad status|timed out"
+    r"|not implemented|not found|no (ib )?devices|invalid argument|not permitted|operation not",
+    re.IGNORECASE,
+)
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]|\x1b\([A-Z]|\r$")
+_PROMPT = re.compile(r"\[?[\w.-]{1,64}@[\w.-]{1,64}[ :][^#$]{0,120}[#$] ")
+#: The lines around the outputs that are kept as samples.
+_HEADING = re.compile(r"# (SIM_HOST=|exit status -?[0-9]{1,4}$)", re.ASCII)
+_INTEGER = re.compile(r"[0-9]{1,20}", re.ASCII)
+_DECIMAL = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?", re.ASCII)
+
+
+def lines(text: str) -> Iterator[str]:
+    """Yield the lines of an output, without colours, shell prompts and what samples have around them."""
+    for line in text.splitlines():
+        line = _ESCAPE.sub("", line[:LINE_LIMIT])
+        if line.strip() and not _HEADING.match(line) and not _PROMPT.match(line):
+            yield line
+
+
+def complaint(line: str) -> bool:
+    """Return whether a tool complains in a line."""
+    return _COMPLAINT.search(line) is not None
+
+
+def integer(word: Optional[str]) -> Optional[int]:
+    """Return the decimal or hexadecimal number that a word is, else None."""
+    return sysfs.to_integer(word)
+
+
+def digits(word: Optional[str]) -> Optional[int]:
+    """Return the decimal number that a word is, else None."""
+    return int(word) if word is not None and _INTEGER.fullmatch(word) else None
+
+
+def decimal(word: Optional[str]) -> Optional[float]:
+    """Return the number that a word is, with or without a fraction, else None."""
+    return float(word) if word is not None and _DECIMAL.fullmatch(word) else None
+
+
+def guid(word: Optional[str]) -> Optional[str]:
+    """Return a GUID as ibstat writes it, 0x and 16 digits; None for anything else."""
+    digits_ = (word or "").strip().lower()
+    digits_ = digits_[2:] if digits_.startswith("0x") else digits_
+    digits_ = digits_.replace(":", "")
+    if not re.fullmatch("[0-9a-f]{1,16}", digits_) or not digits_.strip("0"):
+        return None
+    return "0x" + digits_.rjust(16, "0")
+
+
+def lanes(word: Optional[str]) -> Optional[int]:
+    """Return the lanes of a width such as ``4X``, None for what is no width."""
+    found = re.fullmatch(r"(1|2|4|8|12)[xX]", (word or "").strip())
+    return int(found.group(1)) if found else None
+
+
+def gbps(word: Optional[str]) -> Optional[float]:
+    """Return the Gb/s in a text such as ``53.125 Gbps``, None for what says none."""
+    found = re.match(r"\s*([0-9]{1,6}(?:\.[0-9]{1,9})?) Gbps", word or "", re.ASCII)
+    return float(found.group(1)) if found else None
+
+
+def link_rate(width: Optional[int], lane: Optional[float]) -> Optional[float]:
+    """Return the data rate of a link in Gb/s, from its lanes and the Gb/s of one as the tools print it."""
+    if width is None or lane is None:
+        return None
+    return width * LANE_RATES.get(lane, lane)
+
+
+def saturated(counters: Dict[str, int]) -> List[str]:
+    """Return the counters, read in their short form, that stand at their limit: more may have happened."""
+    return [name for name, count in counters.items() if count == COUNTER_LIMITS.get(name)]

@@ -1,0 +1,1 @@
+"""Parsers of the kernel log."""

@@ -1,0 +1,252 @@
+"""``ethtool`` without options, ``-a``, ``-i``, ``-S`` and ``-m``: speed, pause, driver, counters and module."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, Optional
+
+from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.ib import values as ibwords
+
+_SETTINGS = re.compile(r"Settings for (\S{1,64}):")
+_PAUSE = re.compile(r"Pause parameters for (\S{1,64}):")
+_PAIR = re.compile(r"(\s*)([A-Za-z][\w /.,#()\[\]-]{0,80}?)\s*:\s*(.*)", re.ASCII)
+_MODE = re.compile(r"([0-9]{2,7})base\S{0,30}/(?:Full|Half)", re.ASCII)
+_SPEED = re.compile(r"([0-9]{1,8})Mb/s", re.ASCII)
+_COUNTER = re.compile(r"\s+(\S[^:]{0,120}(?:: ?[^:0-9]{0,60})?):\s*([0-9]{1,20})\s*", re.ASCII)
+_MEASURED = re.compile(r"(-?[0-9]{1,9}(?:\.[0-9]{1,9})?) (degrees C|V|mA|mW)\b", re.ASCII)
+
+_MODES = {
+    "Supported link modes": "supported_modes",
+    "Advertised link modes": "advertised_modes",
+    "Link partner advertised link modes": "partner_modes",
+}
+_WORDS = {
+    "Duplex": "duplex",
+    "Port": "port",
+    "Transceiver": "transceiver",
+    "Auto-negotiation": "autoneg",
+    "MDI-X": "mdix",
+    "Supported FEC modes": "fec_supported",
+    "Advertised FEC modes": "fec_advertised",
+    "Active FEC encoding": "fec",
+}
+_UNSAID = ("Not reported", "Unknown!", "Unknown! (255)", "Unknown! (65535)", "")
+
+
+def likely(text: str) -> float:
+    """Return how sure it is that a text is of ``ethtool`` without options."""
+    if _SETTINGS.search(text):
+        return 0.97
+    return 0.5 if re.search(r"^[ \t]*(Link detected|Supported link modes):", text, re.MULTILINE) else 0.0
+
+
+def likely_pause(text: str) -> float:
+    """Return how sure it is that a text is of ``ethtool -a``."""
+    return 0.97 if _PAUSE.search(text) else 0.0
+
+
+def likely_driver(text: str) -> float:
+    """Return how sure it is that a text is of ``ethtool -i``."""
+    return 0.95 if re.match(r"\s*driver: ", text) and "firmware-version:" in text else 0.0
+
+
+def likely_statistics(text: str) -> float:
+    """Return how sure it is that a text is of ``ethtool -S``."""
+    return 0.97 if re.search(r"^NIC statistics:", text, re.MULTILINE) else 0.0
+
+
+def likely_module(text: str) -> float:
+    """Return how sure it is that a text is of ``ethtool -m``."""
+    return 0.9 if re.match(r"\s*Identifier\s+: 0x", text) else 0.0
+
+
+def parse(text: str) -> Reading:
+    """Return ``{"interfaces": [...]}``.
+
+    Each: ``interface``, ``speed`` (Mb/s), ``fastest`` (Mb/s, of the supported modes), ``lanes``, ``duplex``, ``link``
+    (``yes``, ``no`` or ``unknown``), ``why`` (there is no link), ``autoneg``, ``port``, ``transceiver``, ``fec``,
+    ``fec_supported``, ``fec_advertised``, ``supported_modes``, ``advertised_modes``, ``partner_modes``. What the text
+    does not say, or says is not known, is None.
+    """
+    notes = Notes()
+    interfaces: List[Dict[str, Any]] = []
+    more: Optional[List[str]] = None
+    for line in ibwords.lines(text):
+        named, pair = _SETTINGS.match(line), _PAIR.fullmatch(line)
+        if named:
+            interfaces.append(_new(named.group(1)))
+            more = None
+        elif pair and interfaces and not ibwords.complaint(line):
+            more = _take(interfaces[-1], pair.group(2), pair.group(3).strip())
+        elif ibwords.complaint(line) or line.strip() == "No data available":
+            notes.warn(line)
+        elif more is not None and line[:1].isspace():
+            more += [mode for mode in line.split() if _MODE.fullmatch(mode)]
+        elif not line[:1].isspace():
+            notes.puzzled(line)
+    for entry in interfaces:
+        speeds = [int(_MODE.match(mode).group(1)) for mode in entry["supported_modes"] or []]  # type: ignore[union-attr]
+        entry["fastest"] = max(speeds, default=None)
+    return notes.reading({"interfaces": interfaces})
+
+
+def _new(name: str) -> Dict[str, Any]:
+    entry: Dict[str, Any] = dict.fromkeys([*_MODES.values(), *_WORDS.values(), "speed", "fastest", "lanes", "why"])
+    entry.update(interface=name, link="unknown")
+    return entry
+
+
+def _take(entry: Dict[str, Any], label: str, value: str) -> Optional[List[str]]:
+    """Put a value where it belongs; return the list that goes on in the next lines, if it is one."""
+    if label in _MODES:
+        modes = [mode for mode in value.split() if _MODE.fullmatch(mode)]
+        if value not in _UNSAID:
+            entry[_MODES[label]] = modes
+            return modes
+    elif label == "Speed":
+        speed = _SPEED.match(value)
+        # Drivers that do not know the speed say -1 in one way or another.
+        entry["speed"] = int(speed.group(1)) if speed and int(speed.group(1)) not in (65535, 4294967295) else None
+    elif label == "Lanes":
+        entry["lanes"] = ibwords.digits(value)
+    elif label == "Link detected":
+        word = value.partition(" ")[0]
+        entry["link"] = word if word in ("yes", "no") else "unknown"
+        entry["why"] = value.partition(" ")[2].strip("()")[:100] or None
+    elif label in _WORDS:
+        entry[_WORDS[label]] = None if value in _UNSAID else value[:100]
+    return None
+
+
+def parse_pause(text: str) -> Reading:
+    """Return the pause settings of interfaces.
+
+    ``{"interfaces": [{"interface", "autoneg", "rx", "tx", "rx_negotiated", "tx_negotiated", "rx_frames",
+    "tx_frames"}]}``: ``on``, ``off`` or None, and how many pause frames were counted.
+    """
+    notes = Notes()
+    interfaces: List[Dict[str, Any]] = []
+    names = {
+        "Autonegotiate": "autoneg",
+        "RX": "rx",
+        "TX": "tx",
+        "RX negotiated": "rx_negotiated",
+        "TX negotiated": "tx_negotiated",
+        "tx_pause_frames": "tx_frames",
+        "rx_pause_frames": "rx_frames",
+    }
+    for line in ibwords.lines(text):
+        named, pair = _PAUSE.match(line), _PAIR.fullmatch(line)
+        if named:
+            interfaces.append({"interface": named.group(1), **dict.fromkeys(names.values())})
+        elif pair and interfaces and pair.group(2) in names:
+            name, value = names[pair.group(2)], pair.group(3).strip()[:20]
+            interfaces[-1][name] = ibwords.digits(value) if name.endswith("_frames") else value or None
+        elif line.strip() == "Statistics:":
+            continue
+        elif ibwords.complaint(line):
+            notes.warn(line)
+        else:
+            notes.puzzled(line)
+    return notes.reading({"interfaces": interfaces})
+
+
+def parse_driver(text: str) -> Reading:
+    """Return ``{"driver", "version", "firmware", "bus"}``."""
+    notes = Notes()
+    names = {"driver": "driver", "version": "version", "firmware-version": "firmware", "bus-info": "bus"}
+    values: Dict[str, Any] = dict.fromkeys(names.values())
+    for line in ibwords.lines(text):
+        pair = _PAIR.fullmatch(line)
+        if pair and pair.group(2) in names:
+            values[names[pair.group(2)]] = pair.group(3).strip()[:100] or None
+        elif pair and (pair.group(2).startswith("supports-") or pair.group(2) == "expansion-rom-version"):
+            continue
+        elif ibwords.complaint(line):
+            notes.warn(line)
+        else:
+            notes.puzzled(line)
+    return notes.reading(values)
+
+
+def parse_statistics(text: str) -> Reading:
+    """Return ``{"counters": {name: count}}``; of per-queue counters as well."""
+    notes = Notes()
+    counters: Dict[str, int] = {}
+    for line in ibwords.lines(text):
+        found = _COUNTER.fullmatch(line)
+        if found:
+            counters[found.group(1).strip()] = int(found.group(2))
+        elif ibwords.complaint(line) or line.strip() == "no stats available":
+            notes.warn(line)
+        elif not line.startswith("NIC statistics:"):
+            notes.puzzled(line)
+    return notes.reading({"counters": counters})
+
+
+def parse_module(text: str) -> Reading:
+    """Return what a module says of itself.
+
+    ``{"identifier", "vendor", "part", "serial", "temperature" (C), "voltage" (V), "rx_power" and "tx_power" (mW, a
+    value a lane), "bias" (mA, a value a lane), "alarms": [names that are on]}``.
+    """
+    notes = Notes()
+    values: Dict[str, Any] = dict.fromkeys(("identifier", "vendor", "part", "serial", "temperature", "voltage"))
+    lanes: Dict[str, List[float]] = {"rx_power": [], "tx_power": [], "bias": []}
+    alarms: List[str] = []
+    words = {"Identifier": "identifier", "Vendor name": "vendor", "Vendor PN": "part", "Vendor SN": "serial"}
+    for line in ibwords.lines(text):
+        pair = _PAIR.fullmatch(line)
+        if pair is None or ibwords.complaint(line):
+            (notes.warn if ibwords.complaint(line) else notes.puzzled)(line)
+            continue
+        label, value = pair.group(2), pair.group(3).strip()
+        measured = _MEASURED.match(value)
+        if label in words:
+            values[words[label]] = value[:100] or None
+        elif value == "On" and ("alarm" in label or "warning" in label):
+            alarms.append(label)
+        elif measured and "threshold" not in label:
+            _measured(values, lanes, label.lower(), float(measured.group(1)))
+    return notes.reading({**values, **lanes, "alarms": alarms})
+
+
+def _measured(values: Dict[str, Any], lanes: Dict[str, List[float]], label: str, value: float) -> None:
+    if label == "module temperature":
+        values["temperature"] = value
+    elif label == "module voltage":
+        values["voltage"] = value
+    elif "bias" in label:
+        lanes["bias"].append(value)
+    elif "power" in label and ("rcvr" in label or "receiver" in label or "rx" in label):
+        lanes["rx_power"].append(value)
+    elif "power" in label and ("transmit" in label or "laser" in label or "tx" in label):
+        lanes["tx_power"].append(value)
+
+
+_LIGHT = {"temperature": "C", "voltage": "V", "rx_power": "mW", "tx_power": "mW", "bias": "mA"}
+
+FORMATS = [
+    Format(
+        "ethtool",
+        "ethtool: speed and link of an interface",
+        ("ethtool",),
+        {"speed": "Mb/s", "fastest": "Mb/s"},
+        likely,
+        parse,
+    ),
+    Format("ethtool-a", "ethtool -a: pause frames of an interface", ("ethtool", "-a"), {}, likely_pause, parse_pause),
+    Format(
+        "ethtool-i",
+        "ethtool -i: driver and firmware of an interface",
+        ("ethtool", "-i"),
+        {},
+        likely_driver,
+        parse_driver,
+    ),
+    Format(
+        "ethtool-S", "ethtool -S: counters of an interface", ("ethtool", "-S"), {}, likely_statistics, parse_statistics
+    ),
+    Format("ethtool-m", "ethtool -m: the module in a port", (), _LIGHT, likely_module, parse_module),
+]

@@ -1,0 +1,125 @@
+"""``/var/log/fabricmanager.log``: what NVIDIA's Fabric Manager says of NVSwitches and of the GPUs behind them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, Optional
+
+from fabtui_node.parsers.base import Format, Notes, Reading
+
+_MOST_EVENTS = 500
+_MOST_LINES = 200_000
+
+_RECORD = re.compile(
+    r"\[([A-Z][a-z]{2} [ 0-9][0-9] [0-9]{4} [0-9:]{8}|[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]{8,15}[^\]]{0,6})\]\s{1,2}"
+    r"\[([A-Za-z]{3,10})\]\s{1,2}(?:\[tid ([0-9]{1,10})\]\s{1,2})?(.{0,4000})"
+)
+_BUS = r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9])"
+_NUMBER = r"([0-9]{3}(?:\.[0-9]{1,3}){1,3})"
+_SWITCH = re.compile(
+    r"NVSwitch (non-fatal|fatal) error ([0-9]{1,6})"
+    r"(?: on fid ([0-9]{1,4}))?(?: on NVSwitch)?(?: pci bus id " + _BUS + r")?"
+    r"(?: physical id ([0-9]{1,4}))?(?: port ([0-9]{1,4}))?",
+    re.IGNORECASE,
+)
+_SXID = re.compile(
+    r"SXid \(PCI:([0-9A-Fa-f:.]{7,16})\): ([0-9]{4,6}),? ?(Fatal|Non-fatal)?(?:, Link ([0-9]{1,3}))?", re.I
+)
+_VERSION = re.compile(
+    r"(?:fabric manager|Fabric Manager) version(?: is)?\s{0,3}:?\s{0,3}([0-9]{3}(?:\.[0-9]{1,3}){1,3})", re.I
+)
+_MISMATCH = re.compile(
+    r"version ([0-9]{3}(?:\.[0-9]{1,3}){1,3}) doesn.?t match with driver version ([0-9]{3}(?:\.[0-9]{1,3}){1,3})", re.I
+)
+_KINDS = (
+    ("topology", re.compile(r"topolog.{0,80}(?:mismatch|fail|not|invalid)|not all the .{0,40}(?:links?|GPUs)", re.I)),
+    ("training", re.compile(r"link.{0,40}(?:train|init).{0,40}fail|fail.{0,60}(?:train|nvlink)", re.I)),
+    ("multicast", re.compile(r"(?:multicast|team).{0,80}(?:fail|error)|fail.{0,60}(?:multicast|team)", re.I)),
+    ("access", re.compile(r"(?:access|permission).{0,40}denied|not permitted", re.I)),
+)
+_OK = re.compile(r"Successfully configured all the available", re.I)
+_LEVELS = ("ERROR", "CRITICAL", "FATAL", "WARNING", "WARN")
+
+
+def parse_version(text: str) -> Optional[str]:
+    """Return the version that ``nv-fabricmanager --version`` prints, None if it prints none."""
+    found = _VERSION.search(text[:20000])
+    return found.group(1) if found else None
+
+
+def _event(record: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    """Return what a record reports if it is something that somebody should know."""
+    text = record["text"]
+    event = {"time": record["time"], "level": record["level"], "kind": "other", "text": text[:500], "bus": None}
+    event.update(code=None, fatal=None, port=None)
+    switch, sxid, mismatch = _SWITCH.search(text), _SXID.search(text), _MISMATCH.search(text)
+    if switch:
+        port = switch.group(6)
+        event.update(kind="nvswitch", code=int(switch.group(2)), fatal=switch.group(1).lower() == "fatal")
+        event.update(bus=switch.group(4), port=int(port) if port else None)
+    elif sxid:
+        bus, code, fatal, port = sxid.groups()
+        event.update(kind="nvswitch", code=int(code), bus=bus, port=int(port) if port else None)
+        event["fatal"] = None if fatal is None else fatal.lower() == "fatal"
+    elif mismatch:
+        event.update(kind="version")
+    elif record["level"] in _LEVELS:
+        event["kind"] = next((kind for kind, pattern in _KINDS if pattern.search(text[:2000])), "other")
+    else:
+        return None
+    return event
+
+
+def parse_log(text: str) -> Reading:
+    """Return what the log reports.
+
+    Values: ``records`` (how many), ``levels`` (how many of each), ``first`` and ``last`` (times as written, in the
+    node's own clock), ``version``, ``configured`` (True once it says so), ``events``: ``[{"time", "level", "kind":
+    "nvswitch"|"version"|"topology"|"training"|"multicast"|"access"|"other", "bus", "port", "code", "fatal", "text"}]``,
+    the last ones where there are very many. A record goes on over lines without a time.
+    """
+    notes = Notes()
+    records: List[Dict[str, Any]] = []
+    lines = text.splitlines()
+    for line in lines[-_MOST_LINES:]:
+        found = _RECORD.fullmatch(line.rstrip()[:4200])
+        if found:
+            time, level, thread, said = found.groups()
+            record = {"time": time, "level": level.upper(), "tid": int(thread) if thread else None, "text": said}
+            records.append(record)
+        elif records:
+            if line.strip() and len(records[-1]["text"]) < 8000:
+                records[-1]["text"] += "\n" + line.strip()[:2000]
+        else:
+            notes.puzzled(line)
+    levels: Dict[str, int] = {}
+    for record in records:
+        levels[record["level"]] = levels.get(record["level"], 0) + 1
+    events = [event for event in map(_event, records) if event is not None]
+    for event in events:
+        if event["level"] != "INFO":
+            notes.warn("%s %s" % (event["time"], event["text"]))
+    if len(events) > _MOST_EVENTS:
+        notes.warn("%d reports, the last %d are kept" % (len(events), _MOST_EVENTS))
+    if not records and text.strip():
+        notes.warn("no record in this text")
+    versions = [found.group(1) for found in map(_VERSION.search, (record["text"][:500] for record in records)) if found]
+    values = {
+        "records": len(records),
+        "levels": levels,
+        "first": records[0]["time"] if records else None,
+        "last": records[-1]["time"] if records else None,
+        "version": versions[-1] if versions else None,
+        "configured": True if any(_OK.search(record["text"][:500]) for record in records) else None,
+        "events": events[-_MOST_EVENTS:],
+    }
+    return notes.reading(values)
+
+
+def _likely(text: str) -> float:
+    lines = [line for line in text.splitlines()[:200] if line.strip()]
+    records = sum(1 for line in lines if _RECORD.fullmatch(line.rstrip()[:4200]) and "[tid " in line[:80])
+    return 0.95 if records and records >= len(lines) / 8 else 0.0
+
+
+FORMATS = [Format("fabricmanager-log", "the log of NVIDIA's Fabric Manager", (), {}, _likely, parse_log)]

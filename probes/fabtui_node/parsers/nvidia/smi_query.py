@@ -1,0 +1,314 @@
+"""``nvidia-smi -q``: everything of each GPU as indented ``name : value`` lines, whole or parts of it (``-d``)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, Optional, Tuple
+
+from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.nvidia.nvidia_errors import complain, parse_errors
+from fabtui_node.parsers.nvidia.values import is_noise, number, pick, plain, said, snake, trouble, truth, whole
+
+_MAX_GPUS = 256
+_MAX_LINES = 200_000
+
+_GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])(?::? ?(.{1,80}))?")
+_LINE = re.compile(r"(\S.{0,80}?)\s{0,80}:(?:\s(.{0,300}))?")
+_RULED = re.compile("=+[A-Za-z ]+=+")
+
+#: Sections that newer drivers renamed, by the name they have here.
+_RENAMED = {
+    "clocks_throttle_reasons": "clocks_event_reasons",
+    "clocks_throttle_reasons_counters": "clocks_event_reasons_counters",
+    "fb_memory_usage": "memory",
+    "power_readings": "power",
+    "gpu_power_readings": "power",
+    "pcie_generation": "generation",
+    "gpu_link_info": "link",
+}
+
+Fields = Dict[str, str]
+
+
+class _Gpu:
+    """The lines of one GPU: each value by the path of its section, in snake case."""
+
+    def __init__(self, bus: str) -> None:
+        self.bus = bus
+        self.fields: Fields = {}
+        self.processes: List[Dict[str, str]] = []
+
+    def under(self, prefix: str) -> Fields:
+        """Return the values directly in a section, by their names."""
+        start = prefix + "."
+        inner = {path[len(start) :]: word for path, word in self.fields.items() if path.startswith(start)}
+        return {name: word for name, word in inner.items() if "." not in name}
+
+
+class _Walk:
+    """Follows the indentation: a line with no value opens a section, for all lines that are indented further."""
+
+    def __init__(self, notes: Notes) -> None:
+        self.notes = notes
+        self.head: Fields = {}
+        self.gpus: List[_Gpu] = []
+        self.elided = False
+        self._open: List[Tuple[int, str]] = []
+
+    def line(self, line: str) -> None:
+        word = line.strip()
+        if word in ("[...]", "...", "(...)"):
+            self.elided = True
+        if is_noise(line) or _RULED.fullmatch(word[:200]):
+            return
+        gpu = _GPU.fullmatch(word[:200])
+        if gpu and len(self.gpus) < _MAX_GPUS:
+            self.gpus.append(_Gpu(gpu.group(1)))
+            self._open = []
+            if gpu.group(2):
+                self.gpus[-1].fields["said"] = gpu.group(2)
+            return
+        depth = len(line.expandtabs(4)) - len(line.expandtabs(4).lstrip())
+        while self._open and self._open[-1][0] >= depth:
+            self._open.pop()
+        found = _LINE.fullmatch(word[:400])
+        if found and found.group(2) is not None:
+            self._value(found.group(1), found.group(2).strip())
+        elif word and len(word) <= 80 and not parse_errors(word) and self.gpus:
+            name = snake(found.group(1) if found else word)
+            self._open.append((depth, _RENAMED.get(name, name)))
+        elif not parse_errors(word):
+            self.notes.puzzled(line)
+
+    def _value(self, label: str, word: str) -> None:
+        name = snake(label)
+        if not self.gpus:
+            self.head.setdefault(name, word)
+            return
+        gpu = self.gpus[-1]
+        path = ".".join([*(section for _, section in self._open), name])
+        if path.startswith("processes."):
+            # A field that is there already is the next process's.
+            if not gpu.processes or name in gpu.processes[-1]:
+                gpu.processes.append({})
+            gpu.processes[-1][name] = word
+        else:
+            gpu.fields.setdefault(_RENAMED.get(path, path), word)
+
+
+def _numbers(fields: Fields) -> Dict[str, Optional[float]]:
+    return {name: number(word) for name, word in fields.items()}
+
+
+def _counts(fields: Fields) -> Dict[str, Optional[int]]:
+    return {name: whole(word) for name, word in fields.items() if truth(word) is None}
+
+
+def _flags(fields: Fields) -> Dict[str, Optional[bool]]:
+    return {name: truth(word) for name, word in fields.items()}
+
+
+def _now_and_next(gpu: _Gpu, section: str) -> Dict[str, Optional[str]]:
+    inner = gpu.under(section)
+    return {"current": said(inner.get("current", "")), "pending": said(inner.get("pending", ""))}
+
+
+def _ecc(gpu: _Gpu) -> Dict[str, Any]:
+    """Return the counts; GPUs before Ampere have single and double bit errors of each of their memories."""
+    found: Dict[str, Any] = {}
+    for kind in ("volatile", "aggregate"):
+        found[kind] = _counts(gpu.under("ecc_errors." + kind))
+        for bits in ("single_bit", "double_bit"):
+            total = gpu.under("ecc_errors.%s.%s" % (kind, bits)).get("total")
+            if total is not None:
+                found[kind][bits] = whole(total)
+    found.update(_flags({name: word for name, word in gpu.under("ecc_errors").items() if truth(word) is not None}))
+    return found
+
+
+def _pcie(gpu: _Gpu) -> Dict[str, Optional[int]]:
+    generation, width = gpu.under("pci.link.generation"), gpu.under("pci.link.link_width")
+    return {
+        "generation": whole(pick(generation, "device_current", "current")),
+        "generation_max": whole(pick(generation, "max")),
+        "generation_device_max": whole(pick(generation, "device_max")),
+        "generation_host_max": whole(pick(generation, "host_max")),
+        "width": whole(pick(width, "current")),
+        "width_max": whole(pick(width, "max")),
+        "replays": whole(gpu.fields.get("pci.replays_since_reset", "")),
+        "replay_rollovers": whole(gpu.fields.get("pci.replay_number_rollovers", "")),
+    }
+
+
+def _reasons(gpu: _Gpu) -> Dict[str, Optional[bool]]:
+    """Return the reasons, with those that are indented below a slowdown at the same height."""
+    start = "clocks_event_reasons."
+    return {
+        path[len(start) :].rpartition(".")[2]: truth(word)
+        for path, word in gpu.fields.items()
+        if path.startswith(start)
+    }
+
+
+def _remapped(gpu: _Gpu) -> Optional[Dict[str, Any]]:
+    inner = gpu.under("remapped_rows")
+    if not inner:
+        return None
+    return {
+        "correctable": whole(pick(inner, "correctable_error")),
+        "uncorrectable": whole(pick(inner, "uncorrectable_error")),
+        "pending": truth(pick(inner, "pending")),
+        "failure": truth(pick(inner, "remapping_failure_occurred")),
+        "banks": _counts(gpu.under("remapped_rows.bank_remap_availability_histogram")),
+    }
+
+
+def _fabric(gpu: _Gpu) -> Optional[Dict[str, Any]]:
+    inner = gpu.under("fabric")
+    if not inner:
+        return None
+    return {
+        "state": said(pick(inner, "state")),
+        "status": said(pick(inner, "status")),
+        "clique": whole(pick(inner, "cliqueid", "clique_id")),
+        "cluster": said(pick(inner, "clusteruuid", "cluster_uuid")),
+        "health": {name: said(word) for name, word in gpu.under("fabric.health").items()},
+    }
+
+
+def _processes(gpu: _Gpu) -> Optional[List[Dict[str, Any]]]:
+    """Return the processes, None if the text does not say whether there are any."""
+    if "processes" in gpu.fields:
+        return []
+    if not gpu.processes:
+        return None
+    return [
+        {
+            "pid": whole(process.get("process_id", "")),
+            "type": said(process.get("type", "")),
+            "name": said(process.get("name", "")),
+            "memory": whole(process.get("used_gpu_memory", "")),
+        }
+        for process in gpu.processes[:1024]
+    ]
+
+
+def _recovery(top: Fields) -> Optional[str]:
+    """Return what the driver asks for; before driver 565 it told whether a reset was required."""
+    if "gpu_recovery_action" in top:
+        return top["gpu_recovery_action"]
+    required = truth(top.get("gpu_reset_status.reset_required", ""))
+    if required or truth(top.get("gpu_reset_status.drain_and_reset_recommended", "")):
+        return "Reset" if required else "Drain and Reset"
+    return None if required is None else "None"
+
+
+def _record(gpu: _Gpu) -> Dict[str, Any]:
+    top = gpu.fields
+    return {
+        "bus": gpu.bus,
+        "name": said(pick(top, "product_name")),
+        "uuid": said(pick(top, "gpu_uuid")),
+        "serial": said(pick(top, "serial_number")),
+        "architecture": said(pick(top, "product_architecture")),
+        "vbios": said(pick(top, "vbios_version")),
+        "gsp_firmware": said(pick(top, "gsp_firmware_version")),
+        "minor": whole(pick(top, "minor_number")),
+        "persistence": truth(pick(top, "persistence_mode")),
+        "compute_mode": said(pick(top, "compute_mode")),
+        "perf": said(pick(top, "performance_state")),
+        "recovery_action": _recovery(top),
+        "virtualization": said(pick(top, "gpu_virtualization_mode.virtualization_mode")),
+        "mig": _now_and_next(gpu, "mig_mode"),
+        "ecc": _now_and_next(gpu, "ecc_mode"),
+        "ecc_errors": _ecc(gpu),
+        "retired_pages": _counts(gpu.under("retired_pages")),
+        "retired_pending": truth(pick(gpu.under("retired_pages"), "pending_page_blacklist", "pending")),
+        "remapped_rows": _remapped(gpu),
+        "pcie": _pcie(gpu),
+        "clocks_event_reasons": _reasons(gpu),
+        "clocks_event_counters": _counts(gpu.under("clocks_event_reasons_counters")),
+        "clocks": _counts(gpu.under("clocks")),
+        "max_clocks": _counts(gpu.under("max_clocks")),
+        "temperature": _numbers(gpu.under("temperature")),
+        "power": _numbers(gpu.under("power")),
+        "memory": _counts(gpu.under("memory")),
+        "utilization": _counts(gpu.under("utilization")),
+        "fabric": _fabric(gpu),
+        "processes": _processes(gpu),
+        "errors": {path: trouble(word) for path, word in top.items() if trouble(word)},
+    }
+
+
+def parse_query(text: str) -> Reading:
+    """Return what ``nvidia-smi -q`` shows of each GPU; fields that are not there are None or empty.
+
+    Values: ``driver``, ``cuda``, ``time``, ``attached`` (the GPUs it counts), ``gpus`` and ``errors``. A GPU has its
+    names and states, ``pcie``, ``ecc`` and ``ecc_errors``, ``remapped_rows``, ``clocks_event_reasons`` (True where one
+    holds the clocks down), ``fabric`` (None where the text says nothing of it) and ``errors``: the fields in which a
+    GPU that is gone says so.
+    """
+    notes = Notes()
+    walk = _Walk(notes)
+    for line in plain(text).splitlines()[:_MAX_LINES]:
+        walk.line(line[:500])
+    gpus = [_record(gpu) for gpu in walk.gpus]
+    attached = whole(walk.head.get("attached_gpus", ""))
+    errors = complain(text, notes)
+    if walk.elided:
+        notes.warn("somebody left out a part of this text")
+    if attached is not None and attached > len(gpus):
+        notes.warn("it counts %d GPUs and shows %d" % (attached, len(gpus)))
+    for gpu in gpus:
+        _doubts(gpu, notes)
+    if not gpus and not errors and text.strip():
+        notes.warn("no GPU in this text")
+    values = {
+        "driver": said(pick(walk.head, "driver_version", "kmd_version")),
+        "cuda": said(pick(walk.head, "cuda_version", "cuda_umd_version")),
+        "time": said(pick(walk.head, "timestamp")),
+        "attached": attached,
+        "gpus": gpus,
+        "errors": errors,
+    }
+    return notes.reading(values)
+
+
+def _doubts(gpu: Dict[str, Any], notes: Notes) -> None:
+    rows = gpu["remapped_rows"] or {}
+    if rows.get("pending"):
+        notes.warn("%s: a row of its memory waits to be remapped, which a reset of the GPU does" % gpu["bus"])
+    if rows.get("failure"):
+        notes.warn("%s: remapping a row of its memory failed" % gpu["bus"])
+    for path, word in gpu["errors"].items():
+        notes.warn("%s: %s is %s" % (gpu["bus"], path, word))
+
+
+def _likely(text: str) -> float:
+    if "NVSMI LOG" in text:
+        return 0.97
+    if re.search(r"^\s{0,8}Attached GPUs\s{1,60}: [0-9]", text, re.MULTILINE):
+        return 0.95
+    return 0.8 if re.search(r"^GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9]$", text, re.MULTILINE) else 0.0
+
+
+_UNITS = {
+    "width": "lanes",
+    "width_max": "lanes",
+    "clocks": "MHz",
+    "max_clocks": "MHz",
+    "temperature": "C",
+    "power": "W",
+    "memory": "MiB",
+    "utilization": "%",
+    "clocks_event_counters": "us",
+    "volatile": "errors since the driver was loaded",
+    "aggregate": "errors since the GPU was made",
+    "correctable": "rows",
+    "uncorrectable": "rows",
+    "banks": "banks",
+}
+
+FORMATS = [
+    Format("nvidia-smi-q", "everything of each GPU", ("nvidia-smi", "-q"), _UNITS, _likely, parse_query),
+]

@@ -1,0 +1,179 @@
+"""What moves while tests run: the counters of RDMA ports, of network interfaces and of NVLinks, in one quick look."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from fabtui_node.probes.network import interfaces as nics
+from fabtui_node.probes.nvidia.nvlink_counters import NvlinkCounts
+from fabtui_node.system import rdma_devices, sysfs
+
+_MAX_DEVICES = 64
+_MAX_NICS = 64
+_MAX_COUNTERS = 256
+_LARGEST = 1 << 64
+
+_STATISTICS = (
+    "rx_bytes",
+    "tx_bytes",
+    "rx_errors",
+    "tx_errors",
+    "rx_dropped",
+    "tx_dropped",
+    "rx_crc_errors",
+    "rx_missed_errors",
+)
+# A setting among the counters of NVIDIA's adapters, and what Broadcom's say of the present moment.
+_NOT_COUNTED = ("lifespan", "active_", "watermark_")
+
+Counts = Dict[str, Dict[str, int]]
+
+
+class Reading(threading.Thread):
+    """One reading of one source."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        super().__init__(name="counters", daemon=True)
+        self._function = function
+        self._value: Any = None
+        self.given_up = False
+
+    def run(self) -> None:
+        """Read; what fails in a way that nobody foresaw is absent, as is all that cannot be read."""
+        with contextlib.suppress(Exception):
+            self._value = self._function()
+
+    def value(self, until: float) -> Any:
+        """Return what was read, None if that is not there by ``until`` (monotonic seconds)."""
+        self.join(max(until - time.monotonic(), 0.0))
+        self.given_up = self.is_alive()
+        return None if self.given_up else self._value
+
+
+class Source:
+    """Something to read that may hang, for example an adapter whose firmware is dead.
+
+    While a reading hangs there is no other one, and nobody waits for it again.
+    """
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function = function
+        self._lock = threading.Lock()
+        self._latest: Optional[Reading] = None
+
+    def begin(self) -> Optional[Reading]:
+        """Begin to read, or join a reading that is under way; None while one hangs."""
+        with self._lock:
+            latest = self._latest
+            if latest is not None and latest.is_alive():
+                return None if latest.given_up else latest
+            self._latest = Reading(self._function)
+            self._latest.start()
+            return self._latest
+
+
+def port_counts(device: str) -> Counts:
+    """Return ``{"mlx5_0/1": {name: count}}`` of the ports of a device, given its folder in sysfs."""
+    found: Counts = {}
+    for port in sysfs.names(device, "ports"):
+        if not port.isdigit() or len(port) > 4:
+            continue
+        counts: Dict[str, int] = {}
+        for folder in ("counters", "hw_counters"):
+            for name in sysfs.names(device, "ports", port, folder)[:_MAX_COUNTERS]:
+                if not name.startswith(_NOT_COUNTED):
+                    _put(counts, name, sysfs.integer(device, "ports", port, folder, name))
+        if counts:
+            found["%s/%s" % (os.path.basename(device), port)] = counts
+    return found
+
+
+def _put(counts: Dict[str, int], name: str, value: Optional[int]) -> None:
+    if value is not None and 0 <= value < _LARGEST:
+        counts[name] = value
+
+
+def interface_counts(names: List[str], root: str = "/sys") -> Counts:
+    """Return ``{"eth0": {name: count}}`` of interfaces and of what lies below them (the ports of a bond, say)."""
+    folder = os.path.join(root, "class/net")
+    found: Counts = {}
+    waiting = [name for name in names if name and "/" not in name and name not in (".", "..")]
+    while waiting and len(found) < _MAX_NICS:
+        name = waiting.pop(0)
+        if name in found or not os.path.isdir(os.path.join(folder, name)):
+            continue
+        counts: Dict[str, int] = {}
+        for statistic in _STATISTICS:
+            _put(counts, statistic, sysfs.integer(folder, name, "statistics", statistic))
+        _put(counts, "carrier_changes", sysfs.integer(folder, name, "carrier_changes"))
+        found[name] = counts
+        waiting += [entry[len("lower_") :] for entry in sysfs.names(folder, name) if entry.startswith("lower_")]
+    return {name: counts for name, counts in found.items() if counts}
+
+
+def data_interfaces(root: str = "/sys") -> List[str]:
+    """Return the interfaces that have an address which data may use."""
+    devices = rdma_devices.devices(root)
+    interfaces = nics.read(devices, root)
+    entries = nics.data_addresses(interfaces, devices, os.environ.get("FABTUI_LAB_ADDRESS"))
+    return list(dict.fromkeys(entry["nic"] for entry in entries))
+
+
+class Counters:
+    """All that is read on a node. It outlives a run: NVML stays open, and what hangs is remembered."""
+
+    def __init__(self, root: str = "/sys") -> None:
+        self._root = root
+        self._folder = os.path.join(root, "class/infiniband")
+        self._devices: Dict[str, Source] = {}
+        self._nvlink = Source(NvlinkCounts(os.environ.get("CUDA_VISIBLE_DEVICES")).read)
+        self._names: Optional[List[str]] = None
+
+    def _device(self, name: str) -> Source:
+        path = os.path.join(self._folder, name)
+        return self._devices.setdefault(name, Source(lambda: port_counts(path)))
+
+    def read(self, names: Optional[List[str]], until: float) -> Dict[str, Any]:
+        """Read everything; what is not there by ``until`` (monotonic seconds) is left out."""
+        # An adapter's counters are asked from its firmware one by one, so that many adapters are read side by side.
+        readings = [self._device(name).begin() for name in sysfs.names(self._folder)[:_MAX_DEVICES]]
+        links = self._nvlink.begin()
+        if names is None:
+            if self._names is None:
+                self._names = data_interfaces(self._root)
+            names = self._names
+        net = interface_counts(names, self._root)
+        hca: Counts = {}
+        for reading in readings:
+            hca.update((reading.value(until) if reading is not None else None) or {})
+        return {"hca": hca, "net": net, "nvlink": (links.value(until) if links is not None else None) or {}}
+
+
+_KEPT: Dict[str, Counters] = {}
+
+
+def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") -> Dict[str, Any]:
+    """Read the counters. What cannot be read, or not in time, is absent.
+
+    Args:
+        args: ``nics``: the interfaces to read; without it, those that have an address which data may use.
+        emit: Not used.
+        deadline: Seconds.
+        root: Where sysfs is.
+
+    Returns:
+        ``{"hca": {"mlx5_0/1": {name: count}}, "net": {"eth0": {name: count}}, "nvlink": {GPU: {link: {name: count}}},
+        "time": epoch seconds}``. Counts of ``hca`` and ``net`` are as the kernel has them. NVLink: ``replay``,
+        ``recovery``, ``crc`` and the like of each link, and of the link ``all`` the traffic of all links in bytes
+        (``tx_bytes``, ``rx_bytes``).
+    """
+    named = args.get("nics")
+    names = [name for name in named if isinstance(name, str)][:_MAX_NICS] if isinstance(named, list) else None
+    now = time.time()
+    value = _KEPT.setdefault(root, Counters(root)).read(names, time.monotonic() + deadline * 0.8)
+    value["time"] = round(now, 6)
+    return value

@@ -1,0 +1,181 @@
+"""What of a node's system decides over fast communication: limits, PCI, IOMMU, GPUDirect, memory, processors.
+
+Reads small files of the kernel and starts no command, so that it can be asked often. It complements ``inventory``.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, Optional
+
+from fabtui_node.probes import inventory
+from fabtui_node.probes.nvidia import nvml_inventory
+from fabtui_node.system import acs, drivers, machine, rdma_devices, sysfs
+
+_MIB = 1024 * 1024
+_GIB = 1024 * _MIB
+#: Less locked memory than this, and RDMA queues of a few peers fail to register.
+ENOUGH_MEMLOCK = 64 * _MIB
+#: NCCL makes a segment of some MB in /dev/shm for each pair of ranks of a node.
+ENOUGH_SHM = 1 * _GIB
+ENOUGH_FILES = 4096
+ENOUGH_PORTS = 1000
+
+Judgement = Dict[str, str]
+
+
+def parse_port_range(text: Optional[str]) -> Optional[List[int]]:
+    """Return first and last of ``ip_local_port_range``."""
+    words = (text or "").split()
+    numbers = [sysfs.to_integer(word) for word in words]
+    if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:
+        return None
+    return [numbers[0], numbers[1]]
+
+
+def run(args: Dict[str, Any], emit: Any, deadline: float, sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
+    """Look at the system.
+
+    Returns:
+        ``identity``, ``processors``, ``memory``, ``cgroup`` (`machine`), ``limits`` (`inventory`), ``acs`` (`acs`),
+        ``iommu``, ``gpudirect``, ``modules``, ``versions`` (`drivers`), ``network`` (``port_range``, ``indexes`` of the
+        interfaces), ``uptime`` (s), ``devices`` (how many ``gpus`` and ``rdma`` devices there are).
+    """
+    graphics = nvml_inventory.on_pci(sys)
+    cards = [device["bus"] for device in rdma_devices.places(sys)]
+    buses = [*graphics, *(bus for bus in cards if bus)]
+    modules = drivers.parse_modules(sysfs.text(proc, "modules", limit=1 << 20) or "")
+    return {
+        "identity": machine.identity(sys, proc),
+        "processors": machine.processors(sys, proc),
+        "memory": machine.memory(sys, proc),
+        "cgroup": machine.cgroup(sys, proc),
+        "limits": inventory.limits(),
+        "acs": acs.read(acs.device_paths(buses, sys), sys),
+        "iommu": drivers.iommu(buses, sys, proc),
+        "gpudirect": drivers.gpudirect(modules, sys, proc),
+        "modules": modules,
+        "versions": drivers.versions(dict(os.environ), sys),
+        "network": {
+            "port_range": parse_port_range(sysfs.text(proc, "sys/net/ipv4/ip_local_port_range")),
+            "indexes": _indexes(sys),
+        },
+        "uptime": _uptime(sysfs.text(proc, "uptime")),
+        "devices": {"gpus": len(graphics), "rdma": len(cards)},
+    }
+
+
+def _indexes(sys: str) -> Dict[str, int]:
+    names = sysfs.names(sys, "class/net")[:512]
+    found = {name: sysfs.integer(sys, "class/net", name, "ifindex") for name in names}
+    return {name: index for name, index in found.items() if index is not None}
+
+
+def _uptime(text: Optional[str]) -> Optional[float]:
+    try:
+        return float((text or "").split()[0])
+    except (IndexError, ValueError):
+        return None
+
+
+def judge(value: Dict[str, Any]) -> List[Judgement]:
+    """Return what is bad on this node alone: ``[{"subject", "verdict", "text"}]``.
+
+    ``verdict`` is ``bad`` (something will fail or be slow), ``warn`` (likely) or ``note`` (worth knowing).
+    """
+    devices = _part(value, "devices")
+    cards, graphics = _number(devices, "rdma") or 0, _number(devices, "gpus") or 0
+    found: List[Judgement] = []
+    found += _limits(value, cards, graphics)
+    if cards or graphics > 1:
+        found += _ways(value, cards, graphics)
+    if graphics:
+        found += _memory(value)
+        found += _processors(value)
+    ports = _part(value, "network").get("port_range")
+    if isinstance(ports, list) and len(ports) == 2 and all(isinstance(port, int) for port in ports):
+        count = ports[1] - ports[0] + 1
+        if count < ENOUGH_PORTS:
+            found.append(_say("ports", "warn", "only %d ephemeral ports (ip_local_port_range)" % count))
+    return found
+
+
+def _say(subject: str, verdict: str, text: str) -> Judgement:
+    return {"subject": subject, "verdict": verdict, "text": text}
+
+
+def _part(value: Any, name: str) -> Dict[str, Any]:
+    part = value.get(name) if isinstance(value, dict) else None
+    return part if isinstance(part, dict) else {}
+
+
+def _number(value: Dict[str, Any], name: str) -> Optional[float]:
+    number = value.get(name)
+    return number if isinstance(number, (int, float)) and not isinstance(number, bool) else None
+
+
+def _limits(value: Dict[str, Any], cards: float, graphics: float) -> List[Judgement]:
+    found = []
+    memlock = _part(_part(value, "limits"), "memlock")
+    soft, hard = _number(memlock, "soft"), _number(memlock, "hard")
+    if cards and soft is not None and 0 <= soft < ENOUGH_MEMLOCK:
+        more = "" if hard is None or hard == soft else ", though up to %s may be asked for" % size(hard)
+        text = "memlock is %s in an SSH session%s: RDMA cannot register memory" % (size(soft), more)
+        found.append(_say("memlock", "bad", text))
+    files = _number(_part(_part(value, "limits"), "nofile"), "soft")
+    if graphics and files is not None and 0 <= files < ENOUGH_FILES:
+        found.append(_say("nofile", "note", "%d open files: large jobs run out of them" % files))
+    return found
+
+
+def _ways(value: Dict[str, Any], cards: float, graphics: float) -> List[Judgement]:
+    found = []
+    control = _part(value, "acs")
+    if control.get("state") == "on":
+        on = control.get("on")
+        bridges = [str(entry.get("bus")) for entry in on if isinstance(entry, dict)] if isinstance(on, list) else []
+        where = ", ".join(bridges[:4]) + (" and %d more" % (len(bridges) - 4) if len(bridges) > 4 else "")
+        text = "PCI ACS redirects between devices (%s): GPUs and NICs do not reach each other directly" % where
+        found.append(_say("acs", "bad", text))
+    if _part(value, "iommu").get("state") == "translating" and graphics:
+        found.append(
+            _say("iommu", "warn", "the IOMMU translates what GPUs and NICs send each other; iommu=pt avoids it")
+        )
+    direct = _part(value, "gpudirect")
+    if graphics and cards and direct.get("open_driver") is not None:
+        if direct.get("registered") is False and direct.get("peermem") and not direct.get("dma_buf"):
+            text = "%s is loaded but not registered: the driver was built before OFED" % direct["peermem"]
+            found.append(_say("gpudirect", "bad", text))
+        elif not direct.get("peermem") and direct.get("dma_buf") is False:
+            text = "nvidia_peermem is not loaded and this driver cannot use DMA-BUF: no GPUDirect RDMA"
+            found.append(_say("gpudirect", "bad", text))
+    return found
+
+
+def _memory(value: Dict[str, Any]) -> List[Judgement]:
+    shm = _number(_part(value, "memory"), "shm_size")
+    if shm is None or shm >= ENOUGH_SHM:
+        return []
+    return [_say("shm", "warn", "/dev/shm has %s: NCCL may find no room for ranks of one node" % size(shm))]
+
+
+def _processors(value: Dict[str, Any]) -> List[Judgement]:
+    part = _part(value, "processors")
+    found = []
+    if part.get("numa_balancing") is True:
+        found.append(_say("numa", "note", "NUMA balancing is on: it stalls threads while it moves their memory"))
+    governors = part.get("governors")
+    slow = sorted(str(name) for name in governors if name != "performance") if isinstance(governors, dict) else []
+    if slow:
+        found.append(_say("governor", "note", "CPU frequency governor is %s, not performance" % ", ".join(slow)))
+    return found
+
+
+def size(number: float) -> str:
+    """Return a number of bytes in the unit that suits it."""
+    if number < 0:
+        return "unlimited"
+    for unit, name in ((_GIB, "GiB"), (_MIB, "MiB"), (1024, "KiB")):
+        if number >= unit:
+            return "%.4g %s" % (number / unit, name)
+    return "%d B" % number

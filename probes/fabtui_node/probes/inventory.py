@@ -1,0 +1,213 @@
+"""What a node is: GPUs, network interfaces, RDMA devices, Pythons, libraries, limits and tools."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict, List, Optional, Tuple
+
+from fabtui_node.probes.amd import kfd_inventory
+from fabtui_node.probes.network import interfaces as nics
+from fabtui_node.probes.nvidia import nvml, nvml_inventory
+from fabtui_node.system import interpreters as pythons
+from fabtui_node.system import nccl_libraries, pci, rdma_devices, run_command, sysfs
+
+_TOOLS = (
+    "ibstat",
+    "nvidia-smi",
+    "ping",
+    "fping",
+    "ip",
+    "ethtool",
+    "ibv_devinfo",
+    "iblinkinfo",
+    "perfquery",
+    "rdma",
+    "mlxlink",
+    "dcgmi",
+    "srun",
+    "iperf3",
+    "ib_write_bw",
+    "ib_send_bw",
+    "ib_read_lat",
+)
+_ENV = re.compile(r"(NCCL_|RCCL_|UCX_).*|(CUDA|HIP|ROCR)_VISIBLE_DEVICES|LD_LIBRARY_PATH")
+_ENV_LIMIT = 4096
+
+
+def parse_os_release(text: str) -> Optional[str]:
+    """Return the name of the system from ``/etc/os-release``."""
+    values = dict(re.findall(r"^([A-Z_]+)=[\"']?([^\"'\n]{1,200})", text, re.MULTILINE))
+    return values.get("PRETTY_NAME") or values.get("NAME")
+
+
+def parse_meminfo(text: str) -> Optional[int]:
+    """Return the bytes of memory from ``/proc/meminfo``."""
+    found = re.search(r"^MemTotal:\s+([0-9]{1,15}) kB", text, re.MULTILINE | re.ASCII)
+    return int(found.group(1)) * 1024 if found else None
+
+
+def limits() -> Dict[str, Dict[str, Optional[int]]]:
+    """Return ``{"memlock", "nofile"}``, each ``{"soft", "hard"}``: -1 is unlimited, None unknown; memlock in bytes."""
+    found: Dict[str, Dict[str, Optional[int]]] = {}
+    for name in ("memlock", "nofile"):
+        try:
+            soft, hard = resource.getrlimit(getattr(resource, "RLIMIT_" + name.upper()))
+        except (AttributeError, OSError, ValueError):
+            found[name] = {"soft": None, "hard": None}
+            continue
+        found[name] = {
+            "soft": -1 if soft == resource.RLIM_INFINITY else soft,
+            "hard": -1 if hard == resource.RLIM_INFINITY else hard,
+        }
+    return found
+
+
+def place_nics(
+    found: List[Dict[str, Any]], interfaces: List[Dict[str, Any]], devices: List[Dict[str, Any]], root: str
+) -> None:
+    """Set ``nic`` and ``nic_path`` of each GPU: the nearest RDMA device, or network interface where there is none."""
+    near: Dict[str, pci.Device] = {}
+    for device in devices:
+        active = any(port["state"] == "Active" for port in device["ports"])
+        rate = max([port["rate"] or 0.0 for port in device["ports"]], default=0.0)
+        near[device["ca"]] = pci.Device(device["path"], device["numa"], (float(active), rate))
+    if not near:
+        for nic in interfaces:
+            if nic["path"]:
+                rank = (float(nic["state"] == "up"), float(nic["speed_mbps"] or 0))
+                near[nic["name"]] = pci.Device(nic["path"], nic["numa"], rank)
+    places = {
+        str(gpu["index"]): pci.Device(
+            sysfs.real(root, "bus/pci/devices", gpu["bus"]) if gpu["bus"] else None, gpu["numa"]
+        )
+        for gpu in found
+    }
+    chosen = pci.closest(places, near)
+    for gpu in found:
+        gpu["nic"], gpu["nic_path"] = chosen[str(gpu["index"])]
+
+
+def ports(devices: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Return the ``ib`` list: one entry a port of ``rdma.devices``."""
+    return [
+        {
+            "ca": device["ca"],
+            "type": device["type"],
+            "port": port["port"],
+            "state": port["state"],
+            "phys_state": port["physical_state"],
+            "rate": port["rate"],
+            "link_layer": port["link_layer"],
+            "lid": port["lid"],
+            "sm_lid": port["sm_lid"],
+            "firmware": device["firmware"],
+            "numa": device["numa"],
+            "bus": device["bus"],
+            "netdev": port["netdev"],
+            "gids": port["gids"],
+        }
+        for device in devices
+        for port in device["ports"]
+    ]
+
+
+def _system() -> Dict[str, Any]:
+    try:
+        cpus = len(os.sched_getaffinity(0))
+    except OSError:
+        cpus = os.cpu_count() or 1
+    endpoints = sysfs.to_integer(os.environ.get("FABTUI_LAB_ENDPOINTS"))
+    return {
+        "host": os.environ.get("FABTUI_LAB_NODE") or socket.gethostname(),
+        "kernel": os.uname().release,
+        "os": parse_os_release(sysfs.text("/etc/os-release") or "") or os.uname().sysname,
+        "cpus": cpus,
+        "memory": parse_meminfo(sysfs.text("/proc/meminfo") or ""),
+        "limits": limits(),
+        "tools": {name: run_command.find(name) for name in _TOOLS},
+        "endpoints": endpoints if endpoints is not None and endpoints >= 0 else None,
+        "env": {name: value[:_ENV_LIMIT] for name, value in sorted(os.environ.items()) if _ENV.fullmatch(name)},
+    }
+
+
+def _network(root: str, deadline: float) -> Tuple[List[Dict[str, Any]], List[Dict[str, Any]]]:
+    devices = rdma_devices.devices(root)
+    return nics.read(devices, root, deadline), devices
+
+
+def _has_rccl(files: List[str], interpreters: List[Dict[str, Any]]) -> bool:
+    return bool(nccl_libraries.named([*files, *(python.get("nccl") or "" for python in interpreters)], "librccl"))
+
+
+def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") -> Dict[str, Any]:
+    """Look at the node. What does not answer in time is left unknown, with the reason where there is a place for it.
+
+    Args:
+        args: ``pythons``: interpreters to look at first.
+        emit: Not used.
+        deadline: Seconds.
+        root: Where sysfs is.
+
+    Returns:
+        ``host``, ``kernel``, ``os``, ``cpus`` (usable ones), ``memory`` (bytes), ``driver``, ``cuda``, ``nvml_error``,
+        ``gpus``, ``pci_gpus`` (PCI addresses of NVIDIA GPUs, driver or not), ``nics``, ``ib``, ``data_addresses``,
+        ``down_addresses``, ``pythons``, ``nccl``, ``cuda_libs``, ``limits``, ``tools``, ``endpoints``, ``env``.
+    """
+    end = time.monotonic() + deadline
+    share = min(deadline * 0.7, 5.0)
+    environ = dict(os.environ)
+    setting = environ.get("CUDA_VISIBLE_DEVICES")
+    named = [path for path in args.get("pythons") or [] if isinstance(path, str) and path]
+    asked = nvml.Task(lambda library: nvml_inventory.read(library, setting, root))
+    with ThreadPoolExecutor(3) as pool:
+        interpreters = pool.submit(pythons.discover, named, environ, share)
+        network = pool.submit(_network, root, share)
+        shared = pool.submit(nccl_libraries.find, environ, share)
+        value = _system()
+        interfaces, devices = network.result()
+        files = shared.result()
+        value["pythons"] = interpreters.result()
+    told, nvml_error = asked.result(max(end - time.monotonic() - 0.2, 0.1))
+    told = told or {"driver": None, "cuda": None, "gpus": []}
+    if not told["gpus"] and _has_rccl(files, value["pythons"]) and (others := kfd_inventory.read(environ, root)):
+        # Where there is none of NVIDIA's. Without RCCL they are the display's, or part of a processor.
+        told, nvml_error = {"driver": kfd_inventory.driver(root), "cuda": None, "gpus": others}, None
+    place_nics(told["gpus"], interfaces, devices, root)
+    value.update(told)
+    value.update(
+        nvml_error=nvml_error,
+        pci_gpus=nvml_inventory.on_pci(root),
+        nics=interfaces,
+        ib=ports(devices),
+        down_addresses=nics.down_addresses(interfaces, devices),
+        data_addresses=nics.data_addresses(interfaces, devices, environ.get("FABTUI_LAB_ADDRESS")),
+        nccl=[{"path": path, "version": nccl_libraries.version_of(path)} for path in nccl_libraries.collective(files)],
+        cuda_libs=nccl_libraries.named(files, "libcuda"),
+    )
+    return value
+
+
+def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
+    """Return what is bad on this node alone: GPUs that are on PCI and that the driver does not show."""
+    on_pci, shown = value.get("pci_gpus"), value.get("gpus")
+    if not isinstance(on_pci, list) or not isinstance(shown, list):
+        return []
+    env = value.get("env")
+    # Where some are hidden on purpose, those on PCI are not missing.
+    if shown and isinstance(env, dict) and env.get("CUDA_VISIBLE_DEVICES") is not None:
+        return []
+    buses = [gpu.get("bus") for gpu in shown if isinstance(gpu, dict)]
+    missing = [str(bus) for bus in on_pci if bus not in buses]
+    if not missing or (shown and None in buses):
+        return []
+    if not shown and isinstance(env, dict) and env.get("CUDA_VISIBLE_DEVICES") == "":
+        return []
+    why = value.get("nvml_error")
+    text = "the driver shows %d of %d NVIDIA GPUs" % (len(on_pci) - len(missing), len(on_pci))
+    text += ": %s" % why if why else ", not %s" % ", ".join(missing[:4])
+    return [{"subject": "gpus", "verdict": "bad", "text": text}]

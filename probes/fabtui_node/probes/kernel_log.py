@@ -1,0 +1,235 @@
+"""The probe ``kernel``: what the kernel has reported since the node was started, of GPUs, PCIe and network cards."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import time
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from fabtui_node.parsers.kernel import dmesg
+from fabtui_node.parsers.nvidia import xid_table
+from fabtui_node.probes.nvidia.gpu_rules import count
+from fabtui_node.system import run_command, sysfs
+
+UNITS = {"uptime": "s", "age": "s", "available": "Gb/s", "capable": "Gb/s", "speed": "GT/s", "width": "lanes"}
+
+#: How much of the log is read, its end.
+LIMIT = 4 * 1000 * 1000
+#: How many events, and how many kinds of them, are told: the controller keeps them for each of many nodes.
+EVENTS = 60
+COUNTS = 120
+#: So long after a report, it says nothing of the node as it is now.
+OLD = 7 * 86400.0
+#: A link that went down so often since the node was started flaps.
+FLAPS = 3
+_RECORD = 8192
+_MAX_RECORDS = 50_000
+_NOT_PERMITTED = ("not permitted", "permission denied", "insufficient permissions", "users in groups")
+
+
+class _Log(NamedTuple):
+    """The log: where it is from, its text, and whether it may be read (None: there is none)."""
+
+    source: str
+    text: str
+    permitted: Optional[bool]
+    error: Optional[str] = None
+
+
+def read_kmsg(path: str, seconds: float) -> _Log:
+    """Read the kernel's buffer from its device: the records of this boot that it still has."""
+    try:
+        device = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except PermissionError:
+        return _Log("kmsg", "", False)
+    except OSError as error:
+        return _Log("kmsg", "", None, error.strerror)
+    end = time.monotonic() + seconds
+    records: List[bytes] = []
+    size = 0
+    try:
+        while time.monotonic() < end and len(records) < _MAX_RECORDS and size < 4 * LIMIT:
+            try:
+                record = os.read(device, _RECORD)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                # EPIPE: records were overwritten meanwhile, go on with the oldest that is left.
+                if error.errno == errno.EPIPE:
+                    continue
+                return _Log("kmsg", "", False if error.errno in (errno.EPERM, errno.EACCES) else None, error.strerror)
+            if not record:
+                break
+            # A pipe or a file that stands in for the device may give several records, and not end.
+            records.append(record.rstrip(b"\n"))
+            size += len(record)
+            if not select.select([device], [], [], 0)[0]:
+                break
+    finally:
+        with contextlib.suppress(OSError):
+            os.close(device)
+    text = b"\n".join(records)[-LIMIT:].decode("utf-8", "replace")
+    return _Log("kmsg", text, True)
+
+
+def _command(argv: List[str], source: str, seconds: float) -> _Log:
+    result = run_command.run(argv, seconds, limit=2 * LIMIT)
+    said = (result.stderr + result.stdout[:2000]).lower()
+    if result.missing:
+        return _Log(source, "", None)
+    refused = any(words in said for words in _NOT_PERMITTED)
+    if refused and len(result.stdout) < 2000:
+        return _Log(source, "", False)
+    if not result.stdout.strip():
+        return _Log(source, "", None, result.why())
+    return _Log(source, result.stdout[-LIMIT:], True, result.why())
+
+
+def read_log(deadline: float, kmsg: str = "/dev/kmsg") -> _Log:
+    """Return the kernel's log from the first of its places that may be read: the device, ``dmesg``, the journal."""
+    end = time.monotonic() + deadline
+    tried = [read_kmsg(kmsg, deadline * 0.3)]
+    if not tried[-1].permitted:
+        tried.append(_command(["dmesg"], "dmesg", (end - time.monotonic()) * 0.5))
+    if not tried[-1].permitted:
+        argv = ["journalctl", "-k", "-b", "0", "--no-pager", "-o", "short-monotonic", "-n", "50000"]
+        tried.append(_command(argv, "journal", (end - time.monotonic()) * 0.9))
+    for log in tried:
+        if log.permitted:
+            return log
+    refused = [log for log in tried if log.permitted is False]
+    if refused:
+        return refused[0]
+    return _Log("none", "", None, next((log.error for log in tried if log.error), None))
+
+
+def run(
+    args: Dict[str, Any], emit: Any, deadline: float, kmsg: str = "/dev/kmsg", proc: str = "/proc"
+) -> Dict[str, Any]:
+    """Look at the kernel's log of this boot.
+
+    Returns:
+        ``{"source": "kmsg"|"dmesg"|"journal"|"none", "readable": "yes"|"not permitted"|"unknown", "lines", "events"
+        (the last ones), "counts" (the worst ones first), "xids", "boards", "devices" (`dmesg`), "uptime" (s),
+        "error"}``. That it may not be read is no error: most nodes let only root do it. Where the uptime of an event is
+        known, ``age`` (s) is how long ago it was; a count has its ``verdict``.
+    """
+    log = read_log(deadline * 0.8, kmsg)
+    values = dmesg.parse_kernel(log.text).values
+    uptime = _uptime(sysfs.text(proc, "uptime"))
+    values["events"] = values["events"][-EVENTS:]
+    values["counts"] = sorted(values["counts"], key=_rank)[:COUNTS]
+    for event in values["events"]:
+        event["age"] = _age(uptime, event["uptime"])
+    for entry in values["counts"]:
+        entry["age"] = _age(uptime, entry["last"])
+        entry["verdict"] = verdict(entry)
+    readable = {True: "yes", False: "not permitted", None: "unknown"}[log.permitted]
+    return {"source": log.source, "readable": readable, "uptime": uptime, "error": log.error, **values}
+
+
+def _rank(entry: Dict[str, Any]) -> int:
+    """Return the place of a count: what is bad comes first."""
+    return {"bad": 0, "warn": 1, "note": 2}.get(_verdict(entry) or "", 3)
+
+
+def _age(uptime: Optional[float], when: Any) -> Optional[float]:
+    if uptime is None or not isinstance(when, (int, float)) or when > uptime + 60:
+        return None
+    return round(max(0.0, uptime - when), 1)
+
+
+def _uptime(text: Optional[str]) -> Optional[float]:
+    try:
+        return float((text or "").split()[0])
+    except (IndexError, ValueError):
+        return None
+
+
+def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
+    """Return what is bad on this node alone; reports of long ago are notes."""
+    found: List[Dict[str, str]] = []
+    counts = value.get("counts")
+    for entry in counts if isinstance(counts, list) else []:
+        if isinstance(entry, dict):
+            found += _judged(entry)
+    if value.get("readable") == "not permitted":
+        text = "the kernel's log may not be read by this user: no Xid, AER or link reports from it"
+        found.append({"subject": "kernel", "verdict": "note", "text": text})
+    return found[:200]
+
+
+def _judged(entry: Dict[str, Any]) -> List[Dict[str, str]]:
+    found = verdict(entry)
+    if found is None:
+        return []
+    age, times = count(entry, "age"), count(entry, "count") or 1
+    words = [str(entry.get("text", ""))[:200]]
+    if times > 1:
+        words.append("%d times" % times)
+    if age is not None:
+        words.append("last %s ago" % _long(age))
+    return [{"subject": _subject(entry), "verdict": found, "text": "%s: %s" % (_name(entry), "; ".join(words))}]
+
+
+def verdict(entry: Dict[str, Any]) -> Optional[str]:
+    """Return ``bad``, ``warn`` or ``note`` for a count of reports, None where it says nothing; old ones are notes."""
+    age, found = count(entry, "age"), _verdict(entry)
+    return "note" if found and age is not None and age > OLD else found
+
+
+def _verdict(entry: Dict[str, Any]) -> Optional[str]:
+    kind, code, times = entry.get("kind"), entry.get("code"), count(entry, "count") or 0
+    if kind == "xid":
+        known = xid_table.XIDS.get(code) if isinstance(code, int) else None
+        if isinstance(code, int) and xid_table.is_bad(code, str(entry.get("text", ""))):
+            return "bad"
+        return "note" if known is not None and known.blame in ("program", "note", "result") else "warn"
+    if kind == "aer":
+        return {"fatal": "bad", "nonfatal": "warn"}.get(str(code), "note")
+    if kind == "link_down":
+        return "warn" if times >= FLAPS else None
+    if kind == "module":
+        return "warn" if code in ("error", "temperature") else None
+    return _VERDICTS.get(str(kind))
+
+
+_VERDICTS = {
+    "sxid": "warn",
+    "gpu_init": "bad",
+    "gpu_lost": "bad",
+    "driver_mismatch": "bad",
+    "peermem": "note",
+    "pcie_limited": "warn",
+    "iommu": "warn",
+    "machine_check": "warn",
+    "nic_health": "bad",
+    "nic_command": "warn",
+    "nic_power": "warn",
+    "nic_temperature": "warn",
+}
+_SUBJECTS = {"xid": "xid", "sxid": "sxid", "aer": "aer", "pcie_limited": "pcie", "link_down": "link", "module": "link"}
+
+
+def _subject(entry: Dict[str, Any]) -> str:
+    return _SUBJECTS.get(str(entry.get("kind")), "kernel")
+
+
+def _name(entry: Dict[str, Any]) -> str:
+    where = entry.get("interface") or entry.get("bus")
+    at = " at %s" % where if where else ""
+    if entry.get("kind") == "xid":
+        meaning = xid_table.explain(entry.get("code"))
+        return "Xid %s%s%s" % (entry.get("code"), at, " (%s)" % meaning if meaning else "")
+    code = " %s" % entry["code"] if entry.get("code") is not None else ""
+    return "%s%s%s" % (str(entry.get("kind")).replace("_", " "), code, at)
+
+
+def _long(seconds: float) -> str:
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return "%d %s" % (seconds // unit, name)
+    return "%d s" % seconds

@@ -1,0 +1,195 @@
+"""Tools that measure between two nodes, of which one serves: ``iperf3``, and ``ib_write_bw`` and its kin.
+
+One run of the probe a role. ``serve`` starts the server on a port that the kernel chose, says which, and holds it until
+``end`` or its deadline; ``measure`` runs the client. Whatever happens, neither outlives its run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import ipaddress
+import re
+import socket
+import threading
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from fabtui_node.system import run_command, sysfs
+
+_RAW_LIMIT = 4000
+_LISTEN = "0A"
+_OPEN_DEADLINE = 5.0
+_DEVICE = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
+
+#: What can be run, and whose output its client prints.
+TOOLS = {
+    "iperf3": "net.iperf3",
+    "ib_write_bw": "ib.perftest",
+    "ib_send_bw": "ib.perftest",
+    "ib_read_lat": "ib.perftest",
+}
+
+Row = Dict[str, Any]
+Emit = Callable[[Row], None]
+
+_stops: Dict[str, threading.Event] = {}
+_lock = threading.Lock()
+
+
+def free_port(address: str) -> int:
+    """Return a TCP port of an address that nobody uses."""
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as sock:
+        sock.bind((address, 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+def listens(port: int, tables: List[str]) -> bool:
+    """Say whether somebody listens on a port, by the texts of ``/proc/net/tcp`` and ``tcp6``."""
+    wanted = ":%04X" % port
+    rows = (line.split() for text in tables for line in text.splitlines()[1:])
+    return any(len(row) > 3 and row[1].endswith(wanted) and row[3] == _LISTEN for row in rows)
+
+
+def _tables() -> List[str]:
+    return [sysfs.text("/proc/net/" + name, limit=1 << 22) or "" for name in ("tcp", "tcp6")]
+
+
+def server_argv(args: Row, port: int) -> List[str]:
+    """Return the command of the server."""
+    if args["tool"] == "iperf3":
+        return ["iperf3", "-s", "-1", "-B", args["address"], "-p", str(port)]
+    return _perftest(args, port)
+
+
+def client_argv(args: Row) -> List[str]:
+    """Return the command of the client."""
+    if args["tool"] == "iperf3":
+        argv = ["iperf3", "-c", args["address"], "-p", str(args["port"]), "-B", args["source"], "-J"]
+        return [*argv, "-t", str(args["seconds"]), "--connect-timeout", "3000"]
+    return [*_perftest(args, args["port"]), args["address"]]
+
+
+def _perftest(args: Row, port: int) -> List[str]:
+    argv = [args["tool"], "-d", args["device"], "-i", str(args["ib_port"]), "-p", str(port), "-F"]
+    if args["gid_index"] is not None:
+        argv += ["-x", str(args["gid_index"])]
+    if args["tool"] == "ib_read_lat":
+        return [*argv, "-s", "8", "-n", "2000"]
+    return [*argv, "--report_gbits", "-s", "1048576", "-D", str(args["seconds"])]
+
+
+def _checked(args: Row) -> Row:
+    """Return the arguments, each of its kind.
+
+    Raises:
+        ValueError: One is not.
+    """
+    tool = args.get("tool")
+    if tool not in TOOLS:
+        raise ValueError("no tool %r; there are %s" % (tool, ", ".join(TOOLS)))
+    found: Row = {"tool": tool, "gid_index": None, "device": "", "ib_port": 1, "source": "", "port": 0, "seconds": 1}
+    for name in ("address", "source"):
+        if args.get(name) is not None:
+            found[name] = str(ipaddress.ip_address(str(args[name])))
+    for name, most in (("port", 65535), ("ib_port", 255), ("gid_index", 1023), ("seconds", 60)):
+        value = args.get(name)
+        if value is not None:
+            if not isinstance(value, int) or not 0 <= value <= most:
+                raise ValueError("%s is not a number of 0 to %d" % (name, most))
+            found[name] = value
+    if args.get("device") is not None:
+        found["device"] = str(args["device"])
+        if not _DEVICE.fullmatch(found["device"]) or found["device"].startswith("-"):
+            raise ValueError("not the name of a device: %r" % found["device"][:64])
+    if "address" not in found:
+        raise ValueError("an address is missing")
+    return found
+
+
+def _tell_when_open(port: int, emit: Emit, stop: threading.Event) -> None:
+    end = time.monotonic() + _OPEN_DEADLINE
+    while time.monotonic() < end and not stop.wait(0.02):
+        if listens(port, _tables()):
+            # The controller may be gone.
+            with contextlib.suppress(OSError):
+                emit({"port": port})
+            return
+
+
+def _serve(args: Row, token: str, emit: Emit, deadline: float) -> Row:
+    stop = threading.Event()
+    with _lock:
+        _stops[token] = stop
+    ended = threading.Event()
+    try:
+        port = free_port(args["address"])
+        waiting = threading.Thread(target=_tell_when_open, args=(port, emit, ended), daemon=True)
+        waiting.start()
+        result = run_command.run(server_argv(args, port), deadline, stop=stop)
+    finally:
+        ended.set()
+        with _lock:
+            _stops.pop(token, None)
+    waiting.join(1.0)
+    text = result.stdout + "\n" + result.stderr
+    failed = None if stop.is_set() else result.why()
+    return {"error": _why(args["tool"], text, failed), "raw": text[:_RAW_LIMIT]}
+
+
+def _why(tool: str, text: str, failed: Optional[str]) -> Optional[str]:
+    if failed is None:
+        return None
+    said = _parse(tool, text).get("error") if TOOLS[tool] == "ib.perftest" else None
+    return said or failed
+
+
+def _parse(tool: str, text: str) -> Row:
+    module = importlib.import_module("fabtui_node.parsers." + TOOLS[tool])
+    values: Row = module.parse(text).values
+    return values
+
+
+def _measure(args: Row, deadline: float) -> Row:
+    result = run_command.run(client_argv(args), deadline)
+    text = result.stdout if args["tool"] == "iperf3" else result.stdout + "\n" + result.stderr
+    values = _parse(args["tool"], text)
+    error = values.get("error") or result.why()
+    return {
+        "values": values,
+        "error": error,
+        "timed_out": result.timed_out,
+        "raw": (text or result.stderr)[:_RAW_LIMIT],
+    }
+
+
+def run(args: Row, emit: Emit, deadline: float) -> Row:
+    """Play a role in a measurement between two nodes.
+
+    Args:
+        args: ``role``: ``serve``, ``measure`` or ``end``; ``token``: the name of the server, to end it. To serve and to
+            measure: ``tool`` (of `TOOLS`), ``address`` (the server's), and for perftest ``device``, ``ib_port``,
+            ``gid_index`` (or null); to measure also ``port``, ``source`` (the client's address) and ``seconds``.
+        emit: Called by a server with ``{"port"}`` as soon as it listens.
+        deadline: Seconds, after which the tool is killed.
+
+    Returns:
+        Of a server ``{"error", "raw"}``; of a client ``{"values" (what the tool's format gives), "error", "timed_out",
+        "raw"}``; of ``end`` ``{}``.
+
+    Raises:
+        ValueError: The arguments are not those of a role.
+    """
+    role, token = args.get("role"), str(args.get("token") or "")
+    if role == "end":
+        with _lock:
+            stop = _stops.get(token)
+        if stop is not None:
+            stop.set()
+        return {}
+    if role == "serve":
+        return _serve(_checked(args), token, emit, deadline - 0.5)
+    if role == "measure":
+        return _measure(_checked(args), deadline - 0.5)
+    raise ValueError("the role is serve, measure or end, not %r" % (role,))

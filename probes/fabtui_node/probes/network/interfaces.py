@@ -1,0 +1,274 @@
+"""The network interfaces of a node, their addresses, and which addresses a data path may use."""
+
+from __future__ import annotations
+
+import fcntl
+import ipaddress
+import json
+import os
+import re
+import socket
+import struct
+from typing import Any, Dict, List, Optional, Tuple
+
+from fabtui_node.system import pci, run_command, sysfs
+
+_LOOPBACK, _INFINIBAND, _ETHERNET = 772, 32, 1
+_SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
+_MAX_NICS = 512
+_MAX_ADDRESSES = 32
+
+# Made by container engines, hypervisors and VPNs; their addresses lead nowhere that a job's data goes.
+_NOT_DATA = re.compile(
+    r"(docker|podman|nerdctl|virbr|vnet|vmnet|vboxnet|lxcbr|lxdbr|incusbr|cni|flannel|cali|cilium|lxc|weave|kube-"
+    r"|nodelocaldns|tailscale|wg|zt|tun|tap|ifb|sit|gre|teql|ip6tnl|nvidia-|usb)[0-9a-zA-Z_.-]*"
+    r"|br-[0-9a-f]{12}|veth[0-9a-f]+",
+    re.ASCII,
+)
+_NOT_DATA_KINDS = ("tun", "vxlan", "geneve", "wireguard", "ifb", "ipip", "sit", "gre", "gretap", "ip6tnl", "vcan")
+
+Nic = Dict[str, Any]
+Addresses = List[Dict[str, Any]]
+
+
+def parse_ip_addr(text: str) -> Dict[str, Dict[str, Any]]:
+    """Return ``{name: {"addresses", "link_kind"}}`` from ``ip -j -d addr``; empty if the text is not that."""
+    try:
+        links = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    found: Dict[str, Dict[str, Any]] = {}
+    for link in links if isinstance(links, list) else []:
+        if not isinstance(link, dict) or not isinstance(link.get("ifname"), str):
+            continue
+        details = link.get("linkinfo")
+        kind = details.get("info_kind") if isinstance(details, dict) else None
+        listed = link.get("addr_info")
+        addresses = [_address(entry) for entry in (listed if isinstance(listed, list) else [])]
+        found[link["ifname"]] = {
+            "addresses": [address for address in addresses if address],
+            "link_kind": kind if isinstance(kind, str) else None,
+        }
+    return found
+
+
+def _address(entry: Any) -> Optional[Dict[str, Any]]:
+    if not isinstance(entry, dict):
+        return None
+    try:
+        address = ipaddress.ip_address(entry.get("local", ""))
+    except ValueError:
+        return None
+    prefix = entry.get("prefixlen")
+    passing = ("secondary", "temporary", "deprecated", "tentative", "dadfailed")
+    return {
+        "address": str(address),
+        "prefix": prefix if isinstance(prefix, int) and 0 <= prefix <= address.max_prefixlen else address.max_prefixlen,
+        "family": address.version,
+        "flags": [flag for flag in passing if entry.get(flag) is True],
+    }
+
+
+def parse_if_inet6(text: str) -> Dict[str, Addresses]:
+    """Return ``{name: addresses}`` from ``/proc/net/if_inet6``."""
+    found: Dict[str, Addresses] = {}
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) != 6 or not re.fullmatch("[0-9a-f]{32}", fields[0]):
+            continue
+        if not all(re.fullmatch("[0-9a-f]{1,4}", field) for field in (fields[2], fields[4])):
+            continue
+        bits = int(fields[4], 16)
+        flags = [
+            name
+            for bit, name in ((0x01, "temporary"), (0x20, "deprecated"), (0x40, "tentative"), (0x08, "dadfailed"))
+            if bits & bit
+        ]
+        address = str(ipaddress.IPv6Address(int(fields[0], 16)))
+        entry = {"address": address, "prefix": min(int(fields[2], 16), 128), "family": 6, "flags": flags}
+        found.setdefault(fields[5], []).append(entry)
+    return found
+
+
+def addresses_by_kernel(name: str, inet6: Dict[str, Addresses]) -> Addresses:
+    """Return an interface's addresses without iproute2: its primary IPv4 address and its IPv6 addresses."""
+    found: Addresses = []
+    request = struct.pack("256s", os.fsencode(name)[:15])
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
+            address = fcntl.ioctl(asker.fileno(), _SIOCGIFADDR, request)[20:24]
+            mask = fcntl.ioctl(asker.fileno(), _SIOCGIFNETMASK, request)[20:24]
+    except OSError:
+        pass
+    else:
+        prefix = bin(struct.unpack(">I", mask)[0]).count("1")
+        found.append({"address": socket.inet_ntoa(address), "prefix": prefix, "family": 4, "flags": []})
+    return found + inet6.get(name, [])
+
+
+def read(rdma: List[Dict[str, Any]], root: str = "/sys", deadline: float = 2.0) -> List[Nic]:
+    """Return the interfaces.
+
+    Args:
+        rdma: What ``rdma.devices`` returned.
+        root: Where sysfs is.
+        deadline: Seconds that ``ip`` may take.
+
+    Returns:
+        ``[{"name", "mac", "state", "speed_mbps", "mtu", "kind", "link_kind", "addresses", "rdma", "bus", "path",
+        "numa", "master", "ports"}]`` in natural order of names.
+    """
+    listed = parse_ip_addr(run_command.run(["ip", "-j", "-d", "addr"], deadline).stdout)
+    inet6 = {} if listed else parse_if_inet6(sysfs.text("/proc/net/if_inet6", limit=1 << 20) or "")
+    cas = {port["netdev"]: device["ca"] for device in rdma for port in device["ports"] if port["netdev"]}
+    folder = os.path.join(root, "class/net")
+    found = []
+    for name in sysfs.names(folder)[:_MAX_NICS]:
+        # Files such as bonding_masters live there too.
+        if not os.path.isdir(os.path.join(folder, name)):
+            continue
+        known = listed.get(name) or {"addresses": [] if listed else addresses_by_kernel(name, inet6), "link_kind": None}
+        found.append(_nic(os.path.join(folder, name), name, known, cas))
+    return found
+
+
+def _nic(here: str, name: str, known: Dict[str, Any], cas: Dict[str, str]) -> Nic:
+    path = sysfs.real(here, "device")
+    speed = sysfs.integer(here, "speed")
+    numa = sysfs.integer(here, "device/numa_node")
+    shared = sysfs.names(here, "device/infiniband")
+    master = sysfs.real(here, "master")
+    return {
+        "name": name,
+        "mac": sysfs.text(here, "address") or None,
+        "state": sysfs.text(here, "operstate") or "unknown",
+        "speed_mbps": speed if speed is not None and 0 < speed < 0x7FFFFFFF else None,
+        "mtu": sysfs.integer(here, "mtu"),
+        "kind": _kind(sysfs.integer(here, "type"), path is not None),
+        "link_kind": known["link_kind"] or _link_kind(here),
+        "addresses": known["addresses"][:_MAX_ADDRESSES],
+        "rdma": cas.get(name) or (shared[0] if shared else None),
+        "bus": pci.address(path),
+        "path": path,
+        "numa": numa if numa is not None and numa >= 0 else None,
+        "master": os.path.basename(master) if master else None,
+        "ports": sysfs.names(here, "brif"),
+    }
+
+
+def _kind(number: Optional[int], hardware: bool) -> str:
+    if number == _LOOPBACK:
+        return "loopback"
+    if number == _INFINIBAND:
+        return "infiniband"
+    return "ethernet" if number == _ETHERNET and hardware else "virtual"
+
+
+def _link_kind(here: str) -> Optional[str]:
+    for entry, kind in (("bridge", "bridge"), ("bonding", "bond"), ("tun_flags", "tun")):
+        if os.path.exists(os.path.join(here, entry)):
+            return kind
+    for line in (sysfs.text(here, "uevent") or "").splitlines():
+        if line.startswith("DEVTYPE="):
+            return line[len("DEVTYPE=") :]
+    return None
+
+
+def carries_data(nic: Nic, nics: List[Nic]) -> bool:
+    """Return whether an interface is of a kind that a job's data may use, whatever its state.
+
+    Not: loopback; what container engines, hypervisors and VPNs make, by name or kind; a port of a bridge or a bond
+    (its master has the address); a bridge without a hardware port below it.
+    """
+    if nic["kind"] == "loopback" or nic["master"] is not None:
+        return False
+    if _NOT_DATA.fullmatch(nic["name"]) or nic["link_kind"] in _NOT_DATA_KINDS:
+        return False
+    if nic["link_kind"] == "bridge":
+        below = [other for other in nics if other["name"] in nic["ports"]]
+        return any(
+            other["kind"] in ("ethernet", "infiniband") or other["link_kind"] in ("bond", "vlan") for other in below
+        )
+    return True
+
+
+def rails(nics: List[Nic], rdma: List[Dict[str, Any]]) -> Dict[str, int]:
+    """Return the rail of each interface that has one.
+
+    Where the node has RDMA devices, the rail is the place of the interface's RDMA port among all of them, and other
+    interfaces have none. Elsewhere it is the place among the interfaces that may carry data, by name. Ports that are
+    down keep their place, so that a fault does not renumber the others.
+    """
+    if rdma:
+        ports = [(device["ca"], port["netdev"]) for device in rdma for port in device["ports"]]
+        named = {netdev: index for index, (_, netdev) in enumerate(ports) if netdev}
+        by_ca: Dict[str, int] = {}
+        for index, (ca, _) in enumerate(ports):
+            by_ca.setdefault(ca, index)
+        places = {nic["name"]: named.get(nic["name"], by_ca.get(nic["rdma"])) for nic in nics}
+        return {name: place for name, place in places.items() if place is not None}
+    return {nic["name"]: index for index, nic in enumerate(nic for nic in nics if carries_data(nic, nics))}
+
+
+def data_addresses(nics: List[Nic], rdma: List[Dict[str, Any]], only: Optional[str] = None) -> List[Dict[str, Any]]:
+    """Return the addresses a data path may use, as ``[{"address", "nic", "rail", "family"}]``, by rail and name.
+
+    The rule: interfaces of ``carries_data`` that are up (or whose driver does not say); of their addresses not
+    loopback, link-local, multicast or unspecified ones; not secondary, temporary, deprecated or tentative ones; IPv6
+    only on an interface that has no such IPv4 address.
+
+    Args:
+        nics: What ``read`` returned.
+        rdma: What ``rdma.devices`` returned.
+        only: The one address to use, whatever the interfaces say; ignored if it is not an address.
+    """
+    if only:
+        try:
+            family = ipaddress.ip_address(only).version
+        except ValueError:
+            pass
+        else:
+            return [{"address": only, "nic": _holder(nics, only), "rail": 0, "family": family}]
+    return _usable(nics, rdma, ("up", "unknown"))
+
+
+def down_addresses(nics: List[Nic], rdma: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Return, as `data_addresses` does, the addresses that a data path could use if their interfaces were up."""
+    states = {nic["state"] for nic in nics} - {"up", "unknown"}
+    return _usable(nics, rdma, tuple(states))
+
+
+def _usable(nics: List[Nic], rdma: List[Dict[str, Any]], states: Tuple[str, ...]) -> List[Dict[str, Any]]:
+    places = rails(nics, rdma)
+    found: List[Tuple[int, List[Any], Dict[str, Any]]] = []
+    for nic in nics:
+        if nic["state"] not in states or not carries_data(nic, nics):
+            continue
+        usable = [address for address in nic["addresses"] if not address["flags"] and _routable(address["address"])]
+        family = 4 if any(address["family"] == 4 for address in usable) else 6
+        rail = places.get(nic["name"])
+        order = rail if rail is not None else 1 << 30
+        for address in usable:
+            if address["family"] == family:
+                entry = {"address": address["address"], "nic": nic["name"], "rail": rail, "family": family}
+                found.append((order, list(sysfs.natural(nic["name"])), entry))
+    return [entry for _, _, entry in sorted(found, key=lambda item: item[:2])]
+
+
+def _routable(address: str) -> bool:
+    ip = ipaddress.ip_address(address)
+    return not (ip.is_loopback or ip.is_link_local or ip.is_multicast or ip.is_unspecified)
+
+
+def _holder(nics: List[Nic], address: str) -> str:
+    """Return the interface that has an address, or the loopback interface for an address in its net."""
+    wanted = ipaddress.ip_address(address)
+    best = ("", -1)
+    for nic in nics:
+        for known in nic["addresses"]:
+            if known["address"] == address:
+                return str(nic["name"])
+            net = ipaddress.ip_network("%s/%d" % (known["address"], known["prefix"]), strict=False)
+            if nic["kind"] == "loopback" and wanted.version == net.version and wanted in net:
+                best = max(best, (str(nic["name"]), net.prefixlen), key=lambda item: item[1])
+    return best[0]

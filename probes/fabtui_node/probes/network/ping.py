@@ -1,0 +1,375 @@
+"""Round trip and loss from each of a node's addresses to each given address, by ``fping``, ``ping`` or ourselves.
+
+``fping`` asks many targets at once from one source. Where it is missing, may not open its socket or says nothing,
+``ping`` does the same, one pair a process; without either, ICMP sockets of our own do. An echo goes there and back:
+loss cannot say which of the two ways is broken.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+from fabtui_node.probes.network import icmp_socket
+from fabtui_node.system import run_command
+
+_PINGS_AT_ONCE = 64
+_FPINGS_AT_ONCE = 16
+_TARGETS_A_FPING = 128
+_RAW_LIMIT = 2000
+_ALL_RAW_LIMIT = 500 * 1000
+_LINE_LIMIT = 1000
+_MAX_COUNT = 100
+_MAX_TARGETS = 8192
+
+# Between the echoes to one target, and between any two echoes of one fping.
+_PERIOD = 0.2
+_SPACING_MS = 1
+
+_NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)"
+_SUMMARY = re.compile(r"([0-9]{1,9}) packets transmitted, ([0-9]{1,9})(?: packets)? received", re.ASCII)
+_LOSS = re.compile(_NUMBER + "% packet loss", re.ASCII)
+_TIMES = re.compile("min/avg/max(?:/[a-z-]+)? = " + "/".join([_NUMBER] * 3) + r"(?:/[0-9.]+)? ms", re.ASCII)
+_PATH_MTU = re.compile(
+    r"(?:Frag needed and DF set|message too long,?|Packet too big:?).{0,5}mtu ?= ?([0-9]{2,5})", re.I
+)
+_DUPLICATES = re.compile(r"\+([0-9]{1,9}) duplicates", re.ASCII)
+_REPLY_ERROR = re.compile(
+    r"(Destination \w+ (?:Unreachable|Prohibited|Unknown)|(?:Packet|Frag) .*(?:needed|filtered)[^,]*"
+    r"|Time to live exceeded|Time exceeded: Hop limit|Redirect Host|Source Quench|message too long.*"
+    r"|No buffer space available|Network is unreachable|No route to host|Operation not permitted|sendmsg: .*)",
+    re.IGNORECASE,
+)
+# Not the lines that go with a complaint: "socktype: SOCK_RAW" before it, "=> missing cap_net_raw" after it.
+_TOOL_ERROR = re.compile(r"f?ping6?: (?!socktype:|=>|warning)(.{1,300})", re.IGNORECASE)
+
+_USAGE = re.compile(r"invalid|unrecognized|illegal|usage:|bad |cannot flood|minimal interval", re.IGNORECASE)
+
+_FPING_DUPLICATE = re.compile(r"(\S{1,100})\s+: duplicate for ", re.ASCII)
+_FPING_SUMMARY = re.compile(
+    r"(\S{1,100})\s+: xmt/rcv/%loss = ([0-9]{1,9})/([0-9]{1,9})/[0-9]{1,3}%"
+    r"(?:, min/avg/max = " + "/".join([_NUMBER] * 3) + ")?",
+    re.ASCII,
+)
+_FPING_UNREACHABLE = re.compile(r"ICMP (.{1,80}?) from \S{1,100} for ICMP Echo sent to (\S{1,100})", re.ASCII)
+
+_NO_SUMMARY = "no summary from ping"
+
+Row = Dict[str, Any]
+Emit = Callable[[Dict[str, Any]], None]
+
+
+class Plan(NamedTuple):
+    """How each pair is asked: echoes, seconds to wait for the last, bytes of payload, never in fragments."""
+
+    echoes: int
+    wait: float
+    size: int
+    whole: bool = False
+    period: float = _PERIOD
+
+    @property
+    def span(self) -> float:
+        """Seconds that asking a target that never answers takes, with some slack for a busy node."""
+        return self.echoes * 1.0 + self.wait + 2.0
+
+
+def _unknown(error: Optional[str] = None) -> Row:
+    return {
+        "sent": None,
+        "received": None,
+        "loss": None,
+        "rtt_min": None,
+        "rtt_avg": None,
+        "rtt_max": None,
+        "duplicates": 0,
+        "path_mtu": None,
+        "error": error,
+    }
+
+
+def _loss(sent: Optional[int], received: Optional[int]) -> Optional[float]:
+    if not sent or received is None:
+        return None
+    return round(max(0.0, 100.0 * (sent - received) / sent), 3)
+
+
+def parse_ping(text: str) -> Row:
+    """Return what any common ``ping`` printed (iputils, busybox, BSD; stdout and stderr).
+
+    Returns:
+        ``{"sent", "received", "loss" (percent), "rtt_min", "rtt_avg", "rtt_max" (ms), "duplicates", "path_mtu"
+        (bytes, what a router or the kernel said), "error"}``; None where the text does not say. ``error`` is the tool's
+        own complaint, or the first reason in the replies.
+    """
+    row = _unknown()
+    summary = _SUMMARY.search(text)
+    if summary:
+        row["sent"], row["received"] = int(summary.group(1)), int(summary.group(2))
+        said = _LOSS.search(text)
+        row["loss"] = _loss(row["sent"], row["received"])
+        if row["loss"] is None and said:
+            row["loss"] = float(said.group(1))
+    times = _TIMES.search(text)
+    if times:
+        row["rtt_min"], row["rtt_avg"], row["rtt_max"] = (float(word) for word in times.groups())
+    duplicates = _DUPLICATES.search(text)
+    row["duplicates"] = int(duplicates.group(1)) if duplicates else text.count("(DUP!)")
+    narrow = _PATH_MTU.search(text)
+    row["path_mtu"] = int(narrow.group(1)) if narrow else None
+    row["error"] = _complaint(text, bool(row["received"]))
+    if not summary and row["error"] is None:
+        row["error"] = _NO_SUMMARY
+    return row
+
+
+def _complaint(text: str, answered: bool) -> Optional[str]:
+    reason = None
+    for line in text.splitlines():
+        line = line.strip()[:_LINE_LIMIT]
+        told = _TOOL_ERROR.match(line)
+        reply = _REPLY_ERROR.search(line)
+        if told:
+            return told.group(1).strip()
+        if reply and reason is None and not answered:
+            reason = reply.group(1).strip()[:200]
+    return reason
+
+
+def parse_fping(text: str) -> Dict[str, Row]:
+    """Return ``{target: row}`` from what ``fping -C N -q`` or ``-c N -q`` printed, rows as in ``parse_ping``."""
+    rows: Dict[str, Row] = {}
+    reasons: Dict[str, str] = {}
+    repeated: Dict[str, int] = {}
+    for line in text.splitlines():
+        line = line.strip()[:_LINE_LIMIT]
+        summary = _FPING_SUMMARY.fullmatch(line)
+        duplicate = _FPING_DUPLICATE.match(line)
+        unreachable = _FPING_UNREACHABLE.search(line)
+        target, colon, answers = line.partition(" : ")
+        if summary:
+            row = rows[summary.group(1)] = _unknown()
+            row["sent"], row["received"] = int(summary.group(2)), int(summary.group(3))
+            row["loss"] = _loss(row["sent"], row["received"])
+            if summary.group(6):
+                row["rtt_min"], row["rtt_avg"], row["rtt_max"] = (float(word) for word in summary.groups()[3:])
+        elif unreachable:
+            reasons.setdefault(unreachable.group(2), unreachable.group(1))
+        elif duplicate:
+            repeated[duplicate.group(1)] = repeated.get(duplicate.group(1), 0) + 1
+        elif colon and re.fullmatch(r"[-0-9. ]+", answers):
+            rows[target.strip()] = _times_row(answers.split())
+    for target, reason in reasons.items():
+        if target in rows and not rows[target]["received"]:
+            rows[target]["error"] = reason
+    for target, count in repeated.items():
+        if target in rows:
+            rows[target]["duplicates"] = count
+    return rows
+
+
+def _times_row(words: List[str]) -> Row:
+    row = _unknown()
+    answers = [float(word) for word in words if re.fullmatch(_NUMBER, word, re.ASCII)]
+    if len(answers) + words.count("-") != len(words):
+        row["error"] = "fping said something unknown"
+        return row
+    row["sent"], row["received"] = len(words), len(answers)
+    row["loss"] = _loss(len(words), len(answers))
+    if answers:
+        row["rtt_min"], row["rtt_max"] = min(answers), max(answers)
+        row["rtt_avg"] = round(math.fsum(answers) / len(answers), 4)
+    return row
+
+
+def fping_argv(src: str, targets: Iterable[str], plan: Plan) -> List[str]:
+    """Return the command that asks all targets (of one address family) from one source."""
+    argv = ["fping", "-q", "-C", str(plan.echoes), "-p", str(int(plan.period * 1000)), "-i", str(_SPACING_MS)]
+    argv += ["-t", str(max(1, int(plan.wait * 1000))), "-b", str(plan.size)]
+    if plan.whole:
+        argv.append("-M")
+    if src:
+        argv += ["-S", src]
+    return [*argv, "--", *targets]
+
+
+def ping_argv(src: str, dst: str, plan: Plan, plain: bool = False) -> List[str]:
+    """Return the command that asks one target; ``plain`` without the options that not every release has."""
+    # Whole seconds: older releases know no others.
+    argv = ["ping", "-n", "-c", str(plan.echoes), "-W", str(max(1, math.ceil(plan.wait))), "-s", str(plan.size)]
+    if plan.whole:
+        argv += ["-M", "do"]
+    if not plain:
+        argv += ["-i", str(_PERIOD)]
+    if ":" in dst:
+        argv.append("-6")
+    if src:
+        argv += ["-I", src]
+    return [*argv, "--", dst]
+
+
+class _Sweep:
+    """One run of the probe: the rows so far, and how to hand them out."""
+
+    def __init__(self, plan: Plan, emit: Emit, end: float) -> None:
+        self.plan = plan
+        self.end = end
+        self.rows: List[Row] = []
+        self._emit = emit
+        self._lock = threading.Lock()
+        self._plain = False
+
+    def left(self) -> float:
+        return self.end - time.monotonic()
+
+    def of(self, target: Row) -> Plan:
+        """Return the plan for a target of a size of its own."""
+        return self.plan._replace(size=target["size"])
+
+    def give(self, answers: List[Tuple[Row, Row]], tool: str) -> None:
+        """Keep and hand out (target, what was found) pairs."""
+        done = [dict(row, **target, tool=tool) for target, row in answers]
+        with self._lock:
+            self.rows.extend(done)
+            if done:
+                self._emit({"rows": done})
+
+    def fping(self, group: List[Row]) -> List[Row]:
+        """Ask a group of targets of one source; return those that fping gave no answer for."""
+        wanted = list(dict.fromkeys(target["dst"] for target in group))
+        spread = len(wanted) * self.plan.echoes * _SPACING_MS / 1000.0
+        argv = fping_argv(group[0]["src"], wanted, self.of(group[0]))
+        result = run_command.run(argv, min(self.left(), self.plan.span + spread))
+        found = parse_fping(result.stderr + "\n" + result.stdout)
+        # The lines of one target, not of all of them.
+        raw = dict.fromkeys(wanted, "")
+        for line in (result.stderr + "\n" + result.stdout).splitlines():
+            for dst in set(line.split()) & set(raw):
+                raw[dst] = (raw[dst] + line + "\n")[:_RAW_LIMIT]
+        answered = [target for target in group if target["dst"] in found]
+        self.give([(target, dict(found[target["dst"]], raw=raw[target["dst"]])) for target in answered], "fping")
+        return [target for target in group if target["dst"] not in found]
+
+    def ping(self, target: Row) -> None:
+        """Ask one target and hand out its row, whatever comes."""
+        # Others may find out meanwhile what this ping does not know.
+        plain = self._plain
+        result = self._ping(target, plain)
+        if result.returncode not in (0, None) and self.plan.whole and _USAGE.search(result.stderr):
+            # A ping that cannot forbid fragments (busybox) would prove nothing.
+            self.echo(target)
+            return
+        if result.returncode not in (0, None) and not plain and _USAGE.search(result.stderr):
+            result = self._ping(target, True)
+            self._plain = self._plain or result.returncode in (0, 1)
+        text = result.stdout + ("\n" + result.stderr if result.stderr else "")
+        row = parse_ping(text)
+        if result.missing:
+            self.echo(target)
+            return
+        if result.timed_out and row["sent"] is None:
+            row["error"] = "no time left to ask" if result.returncode is None else "ping did not end in time"
+        elif row["sent"] is None and row["error"] == _NO_SUMMARY:
+            row["error"] = result.why() or row["error"]
+        self.give([(target, dict(row, raw=text[:_RAW_LIMIT]))], "ping")
+
+    def echo(self, target: Row) -> None:
+        """Ask one target by a socket of our own, where the node has no ping."""
+        try:
+            plan = self.of(target)
+            row = icmp_socket.ask(target["src"], target["dst"], plan.echoes, plan.wait, plan.size, self.end, plan.whole)
+        except icmp_socket.NotPermitted as error:
+            row = _unknown(str(error))
+        self.give([(target, dict(row, raw=""))], "icmp")
+
+    def _ping(self, target: Row, plain: bool) -> run_command.Result:
+        argv = ping_argv(target["src"], target["dst"], self.of(target), plain)
+        return run_command.run(argv, min(self.left(), self.plan.span))
+
+
+def _targets(args: Dict[str, Any], size: int) -> Tuple[List[Row], List[Row]]:
+    """Return the targets that are pairs of addresses, and the rest, each with its size."""
+    good: List[Row] = []
+    bad: List[Row] = []
+    for target in args.get("targets") or []:
+        if not isinstance(target, dict):
+            continue
+        entry: Row = {"id": target.get("id"), "src": str(target.get("src") or ""), "dst": str(target.get("dst") or "")}
+        entry["size"] = int(_bounded(target.get("size"), size, 0, 65507))
+        families = {_family(address) for address in (entry["src"] or entry["dst"], entry["dst"])}
+        (good if families in ({4}, {6}) else bad).append(entry)
+    return good, bad
+
+
+def _family(text: str) -> Optional[int]:
+    address, _, zone = text.partition("%")
+    if zone and not re.fullmatch("[0-9A-Za-z_.-]{1,15}", zone, re.ASCII):
+        return None
+    try:
+        return ipaddress.ip_address(address).version
+    except ValueError:
+        return None
+
+
+def _bounded(value: Any, default: float, low: float, high: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return default
+    return min(max(float(value), low), high)
+
+
+def _groups(targets: List[Row]) -> List[List[Row]]:
+    """Return the targets by source, size and family, in pieces that one fping asks."""
+    by_source: Dict[Tuple[str, int, bool], List[Row]] = {}
+    for target in targets:
+        by_source.setdefault((target["src"], target["size"], ":" in target["dst"]), []).append(target)
+    size = _TARGETS_A_FPING
+    return [found[start : start + size] for found in by_source.values() for start in range(0, len(found), size)]
+
+
+def run(args: Dict[str, Any], emit: Emit, deadline: float) -> Dict[str, Any]:
+    """Ask every pair of addresses.
+
+    Args:
+        args: ``targets``: ``[{"id", "src", "dst", "size"}]``; ``count`` of echoes (3), ``wait`` for each in seconds
+            (1.0), ``size`` of the payload in bytes (56) where a target has none of its own, ``period`` between the
+            echoes of ``fping`` in seconds (0.2), ``whole`` to forbid fragments, ``reasons`` to use ``ping`` before
+            ``fping``, which does not say why an echo could not be sent.
+        emit: Called with ``{"rows": [...]}`` as answers come.
+        deadline: Seconds; pairs not asked by then have an error that says so.
+
+    Returns:
+        ``{"rows": [{"id", "src", "dst", "size", "sent", "received", "loss" (percent), "rtt_min", "rtt_avg", "rtt_max"
+        (ms), "duplicates", "path_mtu" (bytes), "error", "tool", "raw"}], "tool"}``; None is unknown, never 0.
+        ``raw`` is left out of a very large result; the parts have it.
+
+    Raises:
+        ValueError: There are more targets than one message can answer for.
+    """
+    plan = Plan(
+        int(_bounded(args.get("count"), 3, 1, _MAX_COUNT)),
+        _bounded(args.get("wait"), 1.0, 0.05, 30.0),
+        int(_bounded(args.get("size"), 56, 0, 65507)),
+        args.get("whole") is True,
+        _bounded(args.get("period"), _PERIOD, 0.01, 10.0),
+    )
+    targets, bad = _targets(args, plan.size)
+    if len(targets) + len(bad) > _MAX_TARGETS:
+        raise ValueError("at most %d pairs a request, not %d" % (_MAX_TARGETS, len(targets) + len(bad)))
+    sweep = _Sweep(plan, emit, time.monotonic() + deadline - 0.2)
+    sweep.give([(target, dict(_unknown("not two addresses of one family"), raw="")) for target in bad], "none")
+    if targets and run_command.find("fping") and not (args.get("reasons") is True and run_command.find("ping")):
+        with ThreadPoolExecutor(_FPINGS_AT_ONCE) as pool:
+            targets = [target for rest in pool.map(sweep.fping, _groups(targets)) for target in rest]
+    if targets:
+        with ThreadPoolExecutor(min(_PINGS_AT_ONCE, len(targets))) as pool:
+            list(pool.map(sweep.ping if run_command.find("ping") else sweep.echo, targets))
+    tools = sorted({row["tool"] for row in sweep.rows})
+    # The parts have carried every row with its text; together they would not fit into one message.
+    if sum(len(row["raw"]) for row in sweep.rows) > _ALL_RAW_LIMIT:
+        sweep.rows = [dict(row, raw="") for row in sweep.rows]
+    return {"rows": sweep.rows, "tool": "+".join(tool for tool in tools if tool != "none") or "none"}

@@ -1,0 +1,303 @@
+"""What of datagrams arrives one way, and whether ephemeral TCP ports can be reached: between the addresses of nodes.
+
+An echo goes there and back, and does not tell which way is broken. Here the receiver counts. Every node opens a UDP and
+a TCP port of its data addresses, numbers chosen by the kernel, for a bounded time; the controller tells the others
+which; they send, small datagrams and such that fill the MTU and may not be fragmented, and try to connect. No root is
+needed.
+
+One run of the probe a role: ``listen`` holds the ports until ``end`` or its deadline, ``send`` sends, ``count`` tells
+what came so far.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import random
+import select
+import socket
+import struct
+import threading
+import time
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+
+from fabtui_node.probes.network import icmp_socket, tcp_connect
+from fabtui_node.system import sysfs
+
+# Token, number of the target, number of the datagram, length of the whole payload.
+_HEAD = struct.Struct("!16sIHH")
+_SMALL_BYTES = 64
+_MAX_ADDRESSES = 64
+_MAX_TARGETS = 8192
+_MAX_DATAGRAMS = 64
+#: Numbers of targets that one listener keeps count of; no node has so many peers.
+_MAX_COUNTED = 1 << 17
+_RECEIVE_BUFFER = 8 << 20
+_SO_RCVBUFFORCE = 33
+#: Datagrams sent in one go, and the pause after them: a receiver that many send to at once has to keep up.
+_BURST = 4
+_PAUSE = 0.001
+#: How long the kernel's queue of a target may be full, and to how many are sent at once: each has a socket.
+_ROOM_WAIT = 0.02
+_SENT_AT_ONCE = 200
+_CONNECT_WAIT = 1.0
+
+Row = Dict[str, Any]
+Emit = Callable[[Row], None]
+
+_listeners: Dict[str, "Listener"] = {}
+_lock = threading.Lock()
+
+
+class Listener:
+    """The open ports of a node and what came to them."""
+
+    def __init__(self, token: bytes, addresses: List[str]) -> None:
+        self._token = token
+        self._over = threading.Event()
+        self._udp: Dict[int, Tuple[socket.socket, str]] = {}
+        self._tcp: Dict[int, socket.socket] = {}
+        self._came: Dict[Tuple[str, int], List[Set[int]]] = {}
+        self._sources: Dict[Tuple[str, int], str] = {}
+        self.ports = [self._open(address) for address in addresses]
+
+    def _open(self, address: str) -> Row:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        port: Row = {"address": address, "udp": None, "tcp": None, "error": None}
+        try:
+            sock = socket.socket(family, socket.SOCK_DGRAM)
+            self._udp[sock.fileno()] = (sock, address)
+            sock.bind((address, 0))
+            sock.setblocking(False)
+            for option in (_SO_RCVBUFFORCE, socket.SO_RCVBUF):
+                with contextlib.suppress(OSError):
+                    sock.setsockopt(socket.SOL_SOCKET, option, _RECEIVE_BUFFER)
+                    break
+            port["udp"] = sock.getsockname()[1]
+            server = socket.socket(family, socket.SOCK_STREAM)
+            self._tcp[server.fileno()] = server
+            server.bind((address, 0))
+            server.listen(1024)
+            server.setblocking(False)
+            port["tcp"] = server.getsockname()[1]
+        except OSError as problem:
+            port["error"] = problem.strerror or str(problem)
+        return port
+
+    def run(self, end: float) -> None:
+        """Take what comes until `stop` or a time of the monotonic clock."""
+        poll = select.poll()
+        for number in [*self._udp, *self._tcp]:
+            poll.register(number, select.POLLIN)
+        try:
+            while not self._over.is_set() and time.monotonic() < end:
+                for number, _ in poll.poll(100):
+                    if number in self._udp:
+                        self._take(*self._udp[number])
+                    else:
+                        with contextlib.suppress(OSError):
+                            self._tcp[number].accept()[0].close()
+        finally:
+            for sock in [*(sock for sock, _ in self._udp.values()), *self._tcp.values()]:
+                sock.close()
+
+    def _take(self, sock: socket.socket, address: str) -> None:
+        head = bytearray(_HEAD.size)
+        for _ in range(256):
+            try:
+                length, sender = sock.recvfrom_into(head, len(head), socket.MSG_TRUNC)
+            except OSError:
+                return
+            if length < _HEAD.size:
+                continue
+            token, number, datagram, size = _HEAD.unpack(head)
+            key = (address, number)
+            # Half of a datagram is none, and others may send to our ports.
+            if token != self._token or size != length or datagram >= 2 * _MAX_DATAGRAMS:
+                continue
+            if key not in self._came and len(self._came) >= _MAX_COUNTED:
+                continue
+            self._sources.setdefault(key, sender[0])
+            small, big = self._came.setdefault(key, [set(), set()])
+            (small if length == _SMALL_BYTES else big).add(datagram)
+
+    def stop(self) -> None:
+        """End `run`."""
+        self._over.set()
+
+    def count(self) -> Row:
+        """Return what came so far, and how many datagrams the kernel had no room for (None: unknown)."""
+        rows = [
+            {
+                "dst": address,
+                "number": number,
+                "src": self._sources.get((address, number)),
+                "small": len(small),
+                "big": len(big),
+            }
+            for (address, number), (small, big) in list(self._came.items())
+        ]
+        ports = {port["udp"] for port in self.ports if port["udp"]}
+        drops = [parse_drops(sysfs.text("/proc/net/" + name, limit=1 << 22) or "", ports) for name in ("udp", "udp6")]
+        known = [number for number in drops if number is not None]
+        return {"rows": rows, "no_room": sum(known) if known else None}
+
+
+def parse_drops(text: str, ports: Set[int]) -> Optional[int]:
+    """Return how many datagrams for some local ports were dropped, from ``/proc/net/udp``; None: none is there."""
+    found = None
+    for line in text.splitlines()[1:]:
+        fields = line.split()
+        try:
+            port, drops = int(fields[1].rpartition(":")[2], 16), int(fields[12])
+        except (IndexError, ValueError):
+            continue
+        if port in ports:
+            found = (found or 0) + drops
+    return found
+
+
+def _open(row: Row) -> Optional[socket.socket]:
+    """Return a socket of a target's own: what piles up on the way to one that is not there is in nobody's way."""
+    version = 6 if ":" in row["src"] else 4
+    sock = None
+    try:
+        sock = socket.socket(socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_DGRAM)
+        sock.setblocking(False)
+        sock.bind((row["src"], 0))
+        icmp_socket.forbid_fragments(sock, version)
+        sock.connect((row["dst"], row["udp"]))
+    except OSError as problem:
+        row["error"] = problem.strerror or str(problem)
+        if sock is not None:
+            sock.close()
+        return None
+    return sock
+
+
+def _send_one(sock: socket.socket, row: Row, token: bytes, number: int, field: str) -> None:
+    """Send one datagram and note in the row that it was sent, or why not."""
+    size = row["size"] if field == "big" else _SMALL_BYTES
+    payload = _HEAD.pack(token, row["number"], number, size).ljust(size, b"\0")
+    for _ in range(2):
+        try:
+            sock.send(payload)
+            row[field] += 1
+            return
+        except BlockingIOError:
+            select.select([], [sock], [], _ROOM_WAIT)
+        except OSError as problem:
+            # What an earlier datagram met may be told to a later one.
+            row["error"] = row["error"] or problem.strerror or str(problem)
+            if problem.errno == errno.EMSGSIZE:
+                return
+
+
+def _send_all(rows: List[Row], token: bytes, small: int, big: int, end: float) -> None:
+    """Send to all targets in turn, so that what is lost at one moment is not all of one target's."""
+    random.shuffle(rows)
+    for start in range(0, len(rows), _SENT_AT_ONCE):
+        opened = [(row, sock) for row in rows[start : start + _SENT_AT_ONCE] if (sock := _open(row)) is not None]
+        sent = 0
+        try:
+            for number in range(max(small, big)):
+                for row, sock in opened:
+                    if time.monotonic() >= end:
+                        return
+                    if number < small:
+                        _send_one(sock, row, token, number, "small")
+                    if number < big and row["size"] > _SMALL_BYTES:
+                        _send_one(sock, row, token, number, "big")
+                    sent += 1
+                    if sent % _BURST == 0:
+                        time.sleep(_PAUSE)
+        finally:
+            for _, sock in opened:
+                sock.close()
+
+
+def _whole(value: Any, low: int, high: int) -> Optional[int]:
+    good = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+    return value if good else None
+
+
+def _targets(args: Row) -> List[Row]:
+    listed = [target for target in args.get("targets") or [] if isinstance(target, dict)]
+    if len(listed) > _MAX_TARGETS:
+        raise ValueError("at most %d targets a request, not %d" % (_MAX_TARGETS, len(listed)))
+    return [
+        {
+            "number": _whole(target.get("number"), 0, 0xFFFFFFFF) or 0,
+            "id": target.get("id"),
+            "src": str(target.get("src") or ""),
+            "dst": str(target.get("dst") or ""),
+            "udp": _whole(target.get("udp"), 1, 65535),
+            "tcp": _whole(target.get("tcp"), 1, 65535),
+            "size": _whole(target.get("size"), _SMALL_BYTES, 65507) or _SMALL_BYTES,
+            "small": 0,
+            "big": 0,
+            "error": None,
+            "connected": None,
+            "connect_error": None,
+        }
+        for target in listed
+    ]
+
+
+def _send(args: Row, token: bytes, end: float) -> Row:
+    rows = _targets(args)
+    small, big = (_whole(args.get(name), 0, _MAX_DATAGRAMS) or 0 for name in ("small", "big"))
+    _send_all([row for row in rows if row["udp"]], token, small, big, end)
+    tcp_connect.connect([row for row in rows if row["tcp"]], min(end, time.monotonic() + _CONNECT_WAIT))
+    return {"rows": [{name: row[name] for name in row if name not in ("udp", "tcp")} for row in rows]}
+
+
+def _listen(args: Row, token: str, emit: Emit, end: float) -> Row:
+    addresses = [text for text in args.get("addresses") or [] if isinstance(text, str)][:_MAX_ADDRESSES]
+    listener = Listener(bytes.fromhex(token), addresses)
+    with _lock:
+        _listeners[token] = listener
+    try:
+        emit({"ports": listener.ports})
+        listener.run(end)
+    finally:
+        with _lock:
+            _listeners.pop(token, None)
+    return listener.count()
+
+
+def run(args: Row, emit: Emit, deadline: float) -> Row:
+    """Play a role in a test of one-way datagrams and TCP connections.
+
+    Args:
+        args: ``role``: ``listen``, ``send``, ``count`` or ``end``; ``token``: 32 hexadecimal digits that all nodes of
+            a test share. To listen: ``addresses``. To send: ``targets``: ``[{"number", "id", "src", "dst", "udp" and
+            "tcp" (ports, or null), "size" (bytes of a big payload)}]``, ``small`` and ``big``: datagrams for each.
+        emit: Called by a listener with ``{"ports": [{"address", "udp", "tcp", "error"}]}`` once they are open.
+        deadline: Seconds.
+
+    Returns:
+        Of a sender ``{"rows": [{"number", "id", "src", "dst", "size", "small", "big" (sent), "error", "connected" (ms,
+        or null), "connect_error"}]}``; of a listener and of ``count`` ``{"rows": [{"number", "src" (where it came
+        from), "dst", "small", "big" (arrived)}], "no_room"}``; of ``end`` ``{}``.
+
+    Raises:
+        ValueError: The arguments are not those of a role.
+    """
+    end = time.monotonic() + deadline - 0.2
+    token, role = args.get("token"), args.get("role")
+    if not isinstance(token, str) or len(token) != 32:
+        raise ValueError("a token of 32 hexadecimal digits is missing")
+    if role == "send":
+        return _send(args, bytes.fromhex(token), end)
+    if role == "listen":
+        return _listen(args, token, emit, end)
+    with _lock:
+        listener = _listeners.get(token)
+    if role == "count":
+        return {"rows": [], "no_room": None} if listener is None else listener.count()
+    if role == "end":
+        if listener is not None:
+            listener.stop()
+        return {}
+    raise ValueError("the role is listen, send, count or end, not %r" % (role,))

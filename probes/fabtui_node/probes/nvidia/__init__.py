@@ -1,0 +1,1 @@
+"""Probes of NVIDIA GPUs and NVLink."""

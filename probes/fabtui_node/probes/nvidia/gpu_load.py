@@ -1,0 +1,69 @@
+"""The probe ``gpuload``: PCIe, clocks and power of GPUs at this moment, quick enough to be asked while they work."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Dict, List, Optional
+
+from fabtui_node.probes.nvidia import gpu_rules, nvml, nvml_state
+
+UNITS = nvml_state.UNITS
+
+#: So long, and so often, GPUs are looked at until all of them were seen at work.
+SECONDS = 4.0
+EVERY = 0.5
+
+
+def busiest(samples: List[List[Dict[str, Any]]]) -> List[Dict[str, Any]]:
+    """Return each GPU as it was when it had most to do."""
+    best: Dict[Any, Dict[str, Any]] = {}
+    for sample in samples:
+        for gpu in sample:
+            known = best.get(gpu["index"])
+            if known is None or (gpu.get("utilization") or 0) > (known.get("utilization") or 0):
+                best[gpu["index"]] = gpu
+    return list(best.values())
+
+
+def _watch(library: Any, setting: Optional[str], seconds: float) -> Dict[str, Any]:
+    """Look again and again until all GPUs were seen at work, or the time is over."""
+    end = time.monotonic() + seconds
+    samples: List[List[Dict[str, Any]]] = []
+    took = 0.0
+    while True:
+        began = time.monotonic()
+        samples.append(nvml_state.read(library, setting, whole=False)["gpus"])
+        took = max(took, time.monotonic() - began)
+        found = busiest(samples)
+        if all(gpu["busy"] for gpu in found) or time.monotonic() + EVERY + took > end:
+            return {"gpus": found, "samples": len(samples), "seconds": round(took, 3)}
+        time.sleep(EVERY)
+
+
+def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
+    """Look at the GPUs, while somebody else gives them work.
+
+    Args:
+        args: ``seconds``: how long to look, 0 for once.
+        emit: Not used.
+        deadline: Seconds.
+
+    Returns:
+        ``{"gpus": [...], "busy" (how many GPUs were seen at work), "samples", "seconds" (the longest time that asking
+        once took), "error"}``; of each GPU what changes with its work (`nvml_state`), at its busiest moment.
+    """
+    setting = os.environ.get("CUDA_VISIBLE_DEVICES")
+    wanted = args.get("seconds", SECONDS)
+    seconds = min(float(wanted) if isinstance(wanted, (int, float)) else SECONDS, deadline * 0.8)
+    task = nvml.Task(lambda library: _watch(library, setting, seconds))
+    known, error = task.result(deadline * 0.95)
+    value: Dict[str, Any] = known or {"gpus": [], "samples": 0, "seconds": None}
+    return dict(value, busy=sum(1 for gpu in value["gpus"] if gpu["busy"]), error=error)
+
+
+def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
+    """Return what is bad under load, of the GPUs that had any; of the others nothing can be said."""
+    found = value.get("gpus")
+    gpus = [gpu for gpu in found if isinstance(gpu, dict)][:1024] if isinstance(found, list) else []
+    return gpu_rules.judge_load([gpu for gpu in gpus if gpu.get("busy") is True])

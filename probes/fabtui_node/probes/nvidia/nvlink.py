@@ -1,0 +1,278 @@
+"""NVLink: state, speed and error counters of each link, from ``nvidia-smi nvlink`` and from NVML."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, List, Optional
+
+from fabtui_node.parsers.nvidia.nvidia_errors import parse_errors
+from fabtui_node.parsers.nvidia.smi_nvlink import (
+    ERRORS,
+    Gpu,
+    new_gpu,
+    new_link,
+    parse_nvlink_errors,
+    parse_nvlink_status,
+)
+from fabtui_node.probes.nvidia import nvml, run_nvidia_smi
+from fabtui_node.probes.nvidia.gpu_rules import Said, count, part
+from fabtui_node.system import run_command
+
+UNITS = {"speed": "GB/s", "counters": "events since the driver was loaded"}
+
+_RAW_LIMIT = 256 * 1024
+#: So many links have only GPUs on boards, where all are connected.
+_BOARD_LINKS = 12
+
+# NVML also counts CRC errors in data packets, but those move on healthy links too (seen on H200).
+_NVML_COUNTERS = (
+    ("replay", "NVML_NVLINK_ERROR_DL_REPLAY"),
+    ("recovery", "NVML_NVLINK_ERROR_DL_RECOVERY"),
+    ("crc", "NVML_NVLINK_ERROR_DL_CRC_FLIT"),
+)
+
+
+def merge(*sources: List[Gpu]) -> List[Gpu]:
+    """Return the GPUs of several sources as one list; where two know a thing, the earlier source is believed."""
+    merged: Dict[int, Gpu] = {}
+    for source in sources:
+        for gpu in source:
+            if gpu["index"] is None:
+                continue
+            target = merged.setdefault(gpu["index"], new_gpu(gpu["index"], None, None))
+            for key in ("name", "uuid", "message"):
+                target[key] = target[key] if target[key] is not None else gpu.get(key)
+            target["all_inactive"] = bool(target.get("all_inactive") or gpu.get("all_inactive"))
+            for link in gpu["links"]:
+                _merge_link(new_link(target, link["link"]), link)
+    for gpu in merged.values():
+        gpu["links"].sort(key=lambda link: link["link"])
+        if gpu["all_inactive"]:
+            for link in gpu["links"]:
+                link["state"] = "inactive" if link["state"] == "unknown" else link["state"]
+    return [merged[index] for index in sorted(merged)]
+
+
+def _merge_link(target: Dict[str, Any], link: Dict[str, Any]) -> None:
+    if target["state"] == "unknown":
+        target["state"] = link["state"]
+    if target["speed"] is None:
+        target["speed"] = link["speed"]
+    for kind in ("counters", "other", "fec", "rates"):
+        for name, value in link.get(kind, {}).items():
+            known = target.setdefault(kind, {})
+            if known.get(name) is None:
+                known[name] = value
+
+
+def visible(found: List[Gpu], setting: Optional[str]) -> List[Gpu]:
+    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` leaves: ``index`` counts those, ``nvml_index`` all of them."""
+    highest = max([gpu["index"] for gpu in found], default=-1)
+    by_index = {gpu["index"]: gpu for gpu in found}
+    uuids = [by_index[index]["uuid"] if index in by_index else None for index in range(highest + 1)]
+    kept = []
+    for index, (nvml_index, _) in enumerate(run_nvidia_smi.visible_devices(setting, uuids)):
+        if nvml_index in by_index:
+            number = nvml_index if setting is None else index
+            kept.append(dict(by_index[nvml_index], index=number, nvml_index=nvml_index))
+    return kept
+
+
+def deltas(before: Dict[str, Any], after: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """Return how the counters moved between two values of this probe.
+
+    Returns:
+        For each GPU of either value, ``{"index", "name", "uuid", "before", "after" (whether it was there), "links":
+        [{"link", "state_before", "state_after", "counters": {name: int or None}, "reset": [name]}]}``. A difference is
+        None when either side is unknown. A counter that went down was reset in between: its difference is what it
+        counted since (a lower bound), and its name is in ``reset``.
+    """
+    old, new = _by_identity(before), _by_identity(after)
+    result = []
+    for identity in list(new) + [known for known in old if known not in new]:
+        left, right = old.get(identity), new.get(identity)
+        shown = right or left or {}
+        left_links = {link["link"]: link for link in (left or {}).get("links", [])}
+        right_links = {link["link"]: link for link in (right or {}).get("links", [])}
+        result.append(
+            {
+                "index": shown.get("index"),
+                "name": shown.get("name"),
+                "uuid": shown.get("uuid"),
+                "before": left is not None,
+                "after": right is not None,
+                "links": [
+                    _delta(number, left_links.get(number), right_links.get(number))
+                    for number in sorted(set(left_links) | set(right_links))
+                ],
+            }
+        )
+    return result
+
+
+def _by_identity(value: Dict[str, Any]) -> Dict[Any, Gpu]:
+    return {gpu.get("uuid") or gpu.get("index"): gpu for gpu in value.get("gpus", [])}
+
+
+def _delta(number: int, left: Optional[Dict[str, Any]], right: Optional[Dict[str, Any]]) -> Dict[str, Any]:
+    old = left["counters"] if left else {}
+    new = right["counters"] if right else {}
+    counters: Dict[str, Optional[int]] = {}
+    reset = []
+    for name in sorted(set(old) | set(new)):
+        first, last = old.get(name), new.get(name)
+        if first is None or last is None:
+            counters[name] = None
+        elif last < first:
+            counters[name] = last
+            reset.append(name)
+        else:
+            counters[name] = last - first
+    return {
+        "link": number,
+        "state_before": left["state"] if left else "unknown",
+        "state_after": right["state"] if right else "unknown",
+        "counters": counters,
+        "reset": reset,
+    }
+
+
+def from_library(library: Any) -> List[Gpu]:
+    """Return what NVML (an initialised ``pynvml``) knows, in the form of ``parse_nvlink_status``."""
+    found = []
+    for index in range(nvml.number(nvml.ask(library.nvmlDeviceGetCount)) or 0):
+        handle = nvml.ask(library.nvmlDeviceGetHandleByIndex, index)
+        gpu = new_gpu(index, None, None)
+        gpu["name"] = nvml.words(nvml.ask(library.nvmlDeviceGetName, handle))
+        gpu["uuid"] = nvml.words(nvml.ask(library.nvmlDeviceGetUUID, handle))
+        for number in range(getattr(library, "NVML_NVLINK_MAX_LINKS", 18)):
+            state = nvml.ask(library.nvmlDeviceGetNvLinkState, handle, number)
+            if state is None:
+                continue
+            link = new_link(gpu, number)
+            link["state"] = "active" if state else "inactive"
+            if state:
+                link["speed"] = _speed(library, handle, number)
+                for name, kind in _NVML_COUNTERS:
+                    counter = getattr(library, kind, None)
+                    count = nvml.ask(library.nvmlDeviceGetNvLinkErrorCounter, handle, number, counter)
+                    if count is not None:
+                        link["counters"][name] = nvml.number(count)
+        found.append(gpu)
+    return found
+
+
+def _speed(library: Any, handle: Any, number: int) -> Optional[float]:
+    field = getattr(library, "NVML_FI_DEV_NVLINK_GET_SPEED", None)
+    values = nvml.ask(getattr(library, "nvmlDeviceGetFieldValues", None), handle, [(field, number)]) if field else None
+    try:
+        if not values or values[0].nvmlReturn != 0:
+            return None
+        megabytes = int(values[0].value.uiVal)
+    except (AttributeError, IndexError, TypeError, ValueError):
+        return None
+    return round(megabytes / 1000.0, 3) if megabytes else None
+
+
+def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
+    """Look at the links.
+
+    Returns:
+        ``{"source": "nvidia-smi"|"nvml"|"nvidia-smi+nvml"|"none", "gpus": [{"index", "nvml_index", "name", "uuid",
+        "links": [{"link", "state": "active"|"inactive"|"unknown", "speed" (GB/s) or None, "counters": {name: int or
+        None}, "other": {name: str}}], "message", "all_inactive"}], "raw": {"e": str, "s": str}, "error": str or
+        None}``.
+        A node without NVLink has no links and no error.
+    """
+    share = min(deadline * 0.4, 20.0)
+    task = nvml.Task(from_library)
+    status = run_command.run(["nvidia-smi", "nvlink", "-s"], share)
+    errors = status if status.missing else run_command.run(["nvidia-smi", "nvlink", "-e"], share)
+    known, nvml_error = task.result(deadline * 0.1)
+    told = merge(parse_nvlink_status(status.stdout), parse_nvlink_errors(errors.stdout))
+    sources = (("nvidia-smi", told), ("nvml", known or []))
+    return {
+        "source": "+".join(name for name, found in sources if any(gpu["links"] for gpu in found)) or "none",
+        "gpus": visible(merge(told, known or []), os.environ.get("CUDA_VISIBLE_DEVICES")),
+        "raw": {"e": errors.stdout[:_RAW_LIMIT], "s": status.stdout[:_RAW_LIMIT]},
+        "error": _problem(status, errors, nvml_error),
+    }
+
+
+def _problem(status: run_command.Result, errors: run_command.Result, nvml_error: Optional[str]) -> Optional[str]:
+    if status.missing:
+        return nvml_error and "no nvidia-smi on this node; " + nvml_error
+    everything = "\n".join([status.stdout, status.stderr, errors.stdout, errors.stderr])
+    said: List[str] = []
+    for problem in parse_errors(everything):
+        words = " ".join(filter(None, [problem["bus"], problem["reason"]]))
+        if words not in said:
+            said.append(words)
+    for result in (status, errors):
+        why = result.why()
+        if why and not said:
+            said.append(why)
+    return "; ".join(said[:10]) or None
+
+
+def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
+    """Return what is bad on this node alone: GPUs with fewer or slower links than the others, errors that were counted.
+
+    That links are inactive alone says nothing: GPUs on PCIe have links for bridges that nobody plugged in.
+    """
+    found = value.get("gpus")
+    gpus = [gpu for gpu in found if isinstance(gpu, dict)][:1024] if isinstance(found, list) else []
+    said = Said()
+    kinds: Dict[str, List[Dict[str, Any]]] = {}
+    for gpu in gpus:
+        kinds.setdefault(str(gpu.get("name")), []).append(gpu)
+    for alike in kinds.values():
+        _compared(alike, said)
+    for gpu in gpus:
+        _counted(gpu, said)
+    return said.all()
+
+
+def _compared(gpus: List[Dict[str, Any]], said: Said) -> None:
+    """Compare the links of GPUs of one kind."""
+    active = [[link for link in _links(gpu) if link.get("state") == "active"] for gpu in gpus]
+    most = max(len(links) for links in active)
+    usual = _median([count(link, "speed") for links in active for link in links]) or 0.0
+    for gpu, mine in zip(gpus, active):  # noqa: B905 - Python 3.8 knows no strict=
+        names = [str(link.get("link")) for link in _links(gpu) if link.get("state") == "inactive"]
+        if len(mine) < most and (names or gpu.get("all_inactive") or mine):
+            which = ": %s inactive" % _some(names) if names and mine else ""
+            text = "%d of the %d NVLinks that other GPUs have are active%s" % (len(mine), most, which)
+            # On boards all GPUs are connected; between cards, bridges are plugged in where somebody wants them.
+            board = most >= _BOARD_LINKS and "PCIe" not in str(gpu.get("name"))
+            said.of(gpu, "nvlink", "bad" if board else "warn", text)
+        slow = [str(link.get("link")) for link in mine if (count(link, "speed") or usual) < 0.9 * usual]
+        if slow:
+            said.of(gpu, "nvlink", "warn", "NVLinks %s are slower than the usual %g GB/s" % (_some(slow), usual))
+
+
+def _links(gpu: Dict[str, Any]) -> List[Dict[str, Any]]:
+    found = gpu.get("links")
+    return [link for link in found if isinstance(link, dict)] if isinstance(found, list) else []
+
+
+def _median(numbers: List[Optional[float]]) -> Optional[float]:
+    known = sorted(number for number in numbers if number is not None)
+    return known[len(known) // 2] if known else None
+
+
+def _some(names: List[str], most: int = 8) -> str:
+    return ", ".join(names[:most]) + (" and %d more" % (len(names) - most) if len(names) > most else "")
+
+
+def _counted(gpu: Dict[str, Any], said: Said) -> None:
+    """Tell what was counted since the driver was loaded: long ago or now, only a second look can say."""
+    totals: Dict[str, int] = {}
+    for link in _links(gpu):
+        for name, total in part(link, "counters").items():
+            if name in ERRORS and isinstance(total, int) and not isinstance(total, bool) and total > 0:
+                totals[name] = totals.get(name, 0) + total
+    if totals:
+        words = ", ".join("%d %s" % (total, name.replace("_", " ")) for name, total in sorted(totals.items()))
+        verdict = "warn" if totals.get("link_recovery_failed_events") else "note"
+        said.of(gpu, "nvlink", verdict, "NVLink errors since the driver was loaded: %s" % words)

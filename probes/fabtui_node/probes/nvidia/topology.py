@@ -1,0 +1,168 @@
+"""The probe ``topology``: how near GPUs and NICs are to each other, and what GPUs can do to each other's memory."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict, List, Optional
+
+from fabtui_node.parsers.nvidia import smi_table as listing
+from fabtui_node.parsers.nvidia import topo
+from fabtui_node.probes.nvidia import nvml, p2pstatus, run_nvidia_smi
+from fabtui_node.probes.nvidia.gpu_rules import part, texts
+from fabtui_node.system import run_command
+
+_RAW_LIMIT = 16 * 1024
+#: Reads and writes decide whether NCCL copies directly; the others are worth knowing.
+_WANTED = ("read", "write")
+
+
+def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
+    """Ask ``nvidia-smi topo`` for the distances and NVML for P2P, or nvidia-smi for that too.
+
+    The matrices are of all GPUs of the machine, by the driver's own numbers; with ``CUDA_VISIBLE_DEVICES`` those that
+    it leaves are kept.
+
+    Returns:
+        ``{"matrix": {"columns", "rows", "cells", "affinity", "nics", "legend", "complete"} or None, "p2p": {"read",
+        "write", "nvlink", "atomics", "pcie": {"columns", "rows", "cells", "bad", "p2p", "complete"}}, "raw": {"m":
+        str}, "error"}``; see `topo`. A capability that this driver does not tell is missing.
+    """
+    end = time.monotonic() + deadline * 0.9
+    setting = os.environ.get("CUDA_VISIBLE_DEVICES")
+    task = nvml.Task(p2pstatus.read)
+    near = _ask(["topo", "-m"], end)
+    known, _ = task.result(max(0.5, (end - time.monotonic()) / 2))
+    told = known if known and known["tables"] else _by_text(end, setting)
+    kept = visible(setting, told["uuids"])
+    matrix = without(topo.parse_topology(near.stdout).values, kept)
+    p2p = {name: without(table, kept) for name, table in told["tables"].items() if table["columns"]}
+    return {
+        "matrix": _kept(matrix, "affinity", "nics", "legend") if matrix["columns"] else None,
+        "p2p": {name: _kept(table, "bad", "p2p") for name, table in p2p.items()},
+        "raw": {} if near.missing else {"m": near.stdout[:_RAW_LIMIT]},
+        "error": None if near.missing else near.why(),
+    }
+
+
+def _by_text(end: float, setting: Optional[str]) -> Dict[str, Any]:
+    """Return what `p2pstatus.read` would, from nvidia-smi."""
+    # Two at a time: each of them starts the driver's library anew, and more of them wait for each other.
+    with ThreadPoolExecutor(2) as pool:
+        letters = topo.CAPABILITIES
+        asked = {name: pool.submit(_ask, ["topo", "-p2p", letter], end) for letter, name in letters.items()}
+        listed = pool.submit(_ask, ["-L"], end) if setting is not None else None
+        told = {name: future.result() for name, future in asked.items()}
+        gpus = listing.parse_list(listed.result().stdout).values["gpus"] if listed else []
+    uuids: List[Optional[str]] = [None] * (1 + max([gpu["index"] for gpu in gpus], default=-1))
+    for gpu in gpus:
+        uuids[gpu["index"]] = gpu["uuid"]
+    tables = {name: topo.parse_p2p(result.stdout).values for name, result in told.items() if result.ok}
+    return {"uuids": uuids, "tables": tables}
+
+
+def _ask(argv: List[str], end: float) -> run_command.Result:
+    return run_command.run(["nvidia-smi", *argv], end - time.monotonic())
+
+
+def visible(setting: Optional[str], uuids: List[Optional[str]]) -> Optional[List[str]]:
+    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` leaves, by the driver's names (``GPU3``); None if not known.
+
+    Args:
+        setting: The value of the variable, None when it is unset.
+        uuids: The UUID of each GPU in the driver's order.
+    """
+    if setting is None or not uuids:
+        return None
+    # An instance belongs to a GPU, but none of it alone is in these matrices.
+    return ["GPU%d" % index for index, instance in run_nvidia_smi.visible_devices(setting, uuids) if instance is None]
+
+
+def without(values: Dict[str, Any], kept: Optional[List[str]]) -> Dict[str, Any]:
+    """Return a matrix without the rows and columns of GPUs that are not among the kept ones; None keeps all."""
+    if kept is None:
+        return values
+    hidden = {name for name in [*values["columns"], *values["rows"]] if name.startswith("GPU") and name not in kept}
+    columns = [at for at, name in enumerate(values["columns"]) if name not in hidden]
+    rows = [at for at, name in enumerate(values["rows"]) if name not in hidden]
+    found = dict(values)
+    found["cells"] = [[values["cells"][row][column] for column in columns] for row in rows]
+    found["columns"] = [values["columns"][at] for at in columns]
+    found["rows"] = [values["rows"][at] for at in rows]
+    if "affinity" in values:
+        found["affinity"] = {name: place for name, place in values["affinity"].items() if name not in hidden}
+    if "bad" in values:
+        found["bad"] = [line for line in values["bad"] if not hidden & set(line[:2])]
+        found["p2p"] = True if values["p2p"] is False and not found["bad"] and values["complete"] else values["p2p"]
+    return found
+
+
+def _kept(values: Dict[str, Any], *more: str) -> Dict[str, Any]:
+    return {name: values[name] for name in ("columns", "rows", "cells", "complete", *more)}
+
+
+def gpu_pairs(matrix: Dict[str, Any]) -> List[List[Any]]:
+    """Return ``[GPU, GPU, word]`` for each unordered pair of GPUs in a matrix."""
+    columns, rows, cells = texts(matrix.get("columns")), texts(matrix.get("rows")), matrix.get("cells")
+    found: List[List[Any]] = []
+    seen = set()
+    for row, words in zip(rows, cells if isinstance(cells, list) else []):  # noqa: B905 - Python 3.8 knows no strict=
+        for column, word in zip(columns, words if isinstance(words, list) else []):  # noqa: B905
+            ends = frozenset((row, column))
+            if len(ends) == 2 and ends not in seen and row.startswith("GPU") and column.startswith("GPU"):
+                seen.add(ends)
+                found.append([row, column, word])
+    return found
+
+
+def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
+    """Return what is bad on this node alone: NVLinks that some GPUs have and others lack, GPUs that cannot do P2P."""
+    found: List[Dict[str, str]] = []
+    matrix = part(value, "matrix")
+    links = [(one, other, topo.nvlinks(word)) for one, other, word in gpu_pairs(matrix)]
+    counts = sorted(count for _, _, count in links if count)
+    if counts and len(counts) * 2 > len(links):
+        usual = counts[len(counts) // 2]
+        none = sorted({name for one, other, count in links if count is None for name in (one, other)})
+        apart = [name for name in none if all(count is None for one, other, count in links if name in (one, other))]
+        if apart:
+            text = "%s not connected by NVLink, the other GPUs are" % ", ".join(apart)
+            found.append({"subject": "nvlink", "verdict": "bad", "text": text})
+        less = ["%s-%s NV%d" % (one, other, count) for one, other, count in links if count and count < usual]
+        if less and len(less) < len(links) / 2:
+            text = "fewer NVLinks than the usual %d: %s" % (usual, _some(less))
+            found.append({"subject": "nvlink", "verdict": "warn", "text": text})
+    for name in _WANTED:
+        found += _cannot(name, part(part(value, "p2p"), name), bool(counts))
+    return found
+
+
+def _cannot(name: str, table: Dict[str, Any], nvlink: bool) -> List[Dict[str, str]]:
+    bad = [line for line in table.get("bad") or [] if isinstance(line, list) and len(line) == 3]
+    if not bad:
+        return []
+    columns = texts(table.get("columns"))
+    words: Dict[str, int] = {}
+    for _, _, word in bad:
+        words[str(word)] = words.get(str(word), 0) + 1
+    whole = len(bad) == len(columns) * (len(columns) - 1)
+    reasons = ", ".join("%s %s" % (word, _MEANING.get(word, "")) for word in sorted(words)).strip()
+    which = "no GPU" if whole else _some(["%s>%s" % (one, other) for one, other, _ in bad])
+    text = "P2P %s: %s can (%s)" % (name, which, reasons) if whole else "no P2P %s: %s (%s)" % (name, which, reasons)
+    # Machines without NVLink are often made like that; with it, something is off.
+    return [{"subject": "p2p", "verdict": "bad" if nvlink else ("note" if whole else "warn"), "text": text}]
+
+
+_MEANING = {
+    "CNS": "the chipset does not support it",
+    "GNS": "the GPU does not support it",
+    "TNS": "the way between them does not support it",
+    "NS": "not supported",
+    "DR": "the driver was told not to",
+}
+
+
+def _some(names: List[str], most: int = 6) -> str:
+    more = " and %d more" % (len(names) - most) if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,0 +1,250 @@
+"""Probe ``ibfabric``: on which leaf each InfiniBand port hangs, and what in the fabric is slow, down or has errors.
+
+A node's own ports are asked about over their own cables, which takes a few packets; the whole fabric is walked only
+when asked for: one node does that for all. Both need the rights that the tools of infiniband-diags need.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from fabtui_node.parsers.ib import perfquery, sminfo, smpquery, values
+from fabtui_node.probes.rdma import port_counters
+from fabtui_node.probes.rdma.ib_fabric_walk import walk
+from fabtui_node.system import rdma_devices, run_command
+
+Value = Dict[str, Any]
+
+_THREADS = 4
+#: Seconds for one question; the tools themselves give up after about four.
+_ONE = 8.0
+
+
+def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
+    """Look at the fabric from this node.
+
+    Args:
+        args: ``whole``: whether the whole fabric is walked, too; by default it is.
+        emit: Not used.
+        deadline: Seconds.
+        root: Where sysfs is.
+
+    Returns:
+        ``{"ports": [{"ca", "port", "guid", "state", "leaf": {"guid", "name", "port"} or None, "link": {"lanes",
+        "lane_rate", "rate", "could_lanes", "could_lane_rate", "could_rate" (Gb/s), "below": ["width", "speed"]} or
+        None, "mtu" (B), "sm": {...} or None, "errors", "saturated", "peer_errors", "peer_saturated", "problem"}],
+        "fabric": None or what `fabtui_node.probes.rdma.ib_fabric_walk.walk` returns,
+        "error": text or None}``. ``errors`` are the
+        counters of trouble that are not zero, by their names in sysfs, where sysfs has none; ``peer_errors`` those of
+        the leaf's port.
+    """
+    began = time.monotonic()
+    end = began + deadline * 0.85
+    ports = [
+        (device["ca"], port)
+        for device in rdma_devices.devices(root)
+        for port in device["ports"]
+        if _is_infiniband(port)
+    ]
+    if not ports:
+        return {"ports": [], "fabric": None, "error": None}
+    with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+        asked = [pool.submit(_port, ca, port, end, root) for ca, port in ports]
+        found = [one.result() for one in asked]
+    error = next((port["problem"] for port in found if port["problem"]), None)
+    if all(port["leaf"] is not None for port in found):
+        error = None
+    fabric = None
+    if args.get("whole", True) and any(port["link"] is not None for port in found):
+        starts = [(port["ca"], port["port"], port["guid"]) for port in found if port["link"] is not None]
+        # What a large fabric says takes its time to be read.
+        fabric = walk(starts, began + deadline * 0.6)
+    return {"ports": found, "fabric": fabric, "error": error}
+
+
+def _is_infiniband(port: Value) -> bool:
+    return port["link_layer"] in ("InfiniBand", "IB")
+
+
+class Asker:
+    """Asks over one port of this node, until a time is over or the tools cannot be used."""
+
+    def __init__(self, ca: str, port: int, end: float) -> None:
+        self._where = ["-C", ca, "-P", str(port)]
+        self._end = end
+        self.problem: Optional[str] = None
+
+    def ask(self, tool: str, *words: str) -> str:
+        """Return what a tool printed, complaints included; "" where it could not be run."""
+        result = run_command.run([tool, *self._where, *words], min(self._end - time.monotonic(), _ONE))
+        if result.missing or result.timed_out or result.returncode is None:
+            self.problem = self.problem or result.why()
+            return ""
+        return result.stdout + "\n" + result.stderr
+
+    def info(self, *words: str) -> Optional[Value]:
+        """Return the answer of ``smpquery``, or None where there was none."""
+        reading = smpquery.parse(self.ask("smpquery", *words))
+        if not reading.values["blocks"]:
+            self.problem = self.problem or (reading.warnings[-1] if reading.warnings else None)
+            return None
+        block: Value = reading.values["blocks"][0]
+        return block
+
+    def errors(self, *words: str) -> Tuple[Dict[str, int], List[str]]:
+        """Return the counters of trouble of a port that are not zero, and those at their limit."""
+        blocks = perfquery.parse(self.ask("perfquery", *words)).values["blocks"]
+        if not blocks:
+            return {}, []
+        names = port_counters.TOOL_NAMES
+        counted = {names[name]: count for name, count in blocks[0]["counters"].items() if name in names and count}
+        return counted, [names[name] for name in blocks[0]["saturated"] if name in names]
+
+
+def _port(ca: str, port: Value, end: float, root: str) -> Value:
+    asker = Asker(ca, port["port"], end)
+    found: Value = {
+        "ca": ca,
+        "port": port["port"],
+        "guid": port["guid"],
+        "state": port["state"],
+        "leaf": None,
+        "link": None,
+        "mtu": None,
+        "sm": None,
+        "errors": {},
+        "saturated": [],
+        "peer_errors": {},
+        "peer_saturated": [],
+        "problem": None,
+    }
+    own = asker.info("-D", "portinfo", "0", str(port["port"]))
+    if own is not None and "link" in own:
+        found["state"] = _state(own["link"]["state"]) or found["state"]
+        found["mtu"] = own["fields"].get("NeighborMTU")
+        if own["link"]["physical_state"] == "LinkUp":
+            _beyond(found, asker, own)
+        if found["state"] == "Active":
+            found["sm"] = sminfo.parse(asker.ask("sminfo")).values["sm"]
+            # Where sysfs counts, that is what the probe rdma tells.
+            if not os.path.isdir(os.path.join(root, "class/infiniband", ca, "ports", str(port["port"]), "counters")):
+                found["errors"], found["saturated"] = asker.errors()
+    found["problem"] = None if found["leaf"] is not None else asker.problem
+    return found
+
+
+def _state(word: str) -> Optional[str]:
+    """Return ibstat's word for a state of ``smpquery``."""
+    return {"Initialize": "Initializing", "unknown": None, "NoChange": None}.get(word, word)
+
+
+def _beyond(found: Value, asker: Asker, own: Value) -> None:
+    """Fill in what is at the other end of the cable, and what both ends can do."""
+    way = "0,%d" % found["port"]
+    node = asker.info("-D", "nodeinfo", way)
+    if node is None:
+        return
+    number = node["fields"].get("LocalPort")
+    name = asker.info("-D", "nodedesc", way)
+    found["leaf"] = {
+        "guid": node["fields"].get("Guid"),
+        "name": (name or {"fields": {}})["fields"].get("Node Description"),
+        "port": number,
+        "type": (node["fields"].get("NodeType") or "unknown").lower(),
+    }
+    peer = asker.info("-D", "portinfo", way, str(number)) if number is not None else None
+    found["link"] = _link(own["link"], (peer or {}).get("link"))
+    lid = asker.info("-D", "portinfo", way, "0") if found["leaf"]["type"] == "switch" else peer
+    lid_number = (lid or {"fields": {}})["fields"].get("Lid")
+    if lid_number and number is not None and found["state"] == "Active":
+        found["peer_errors"], found["peer_saturated"] = asker.errors(str(lid_number), str(number))
+
+
+def _link(own: Value, peer: Optional[Value]) -> Value:
+    """Return how a link runs, and what both of its ends can do; unknown where the other end did not answer."""
+    lanes, lane = own["lanes"], own["lane_rate"]
+    could_lanes = could_lane = None
+    if peer is not None:
+        could_lanes = max(set(own["lanes_supported"]) & set(peer["lanes_supported"]), default=None)
+        could_lane = max(set(own["lane_rates_supported"]) & set(peer["lane_rates_supported"]), default=None)
+        # Ports say that they could do 12X, which no cable of theirs has.
+        could_lanes = min(could_lanes, max(4, lanes or 4)) if could_lanes is not None else None
+    link: Value = {"lanes": lanes, "lane_rate": lane, "rate": own["rate"], "below": []}
+    link.update(
+        could_lanes=could_lanes, could_lane_rate=could_lane, could_rate=values.link_rate(could_lanes, could_lane)
+    )
+    if lanes is not None and could_lanes is not None and lanes < could_lanes:
+        link["below"].append("width")
+    if lane is not None and could_lane is not None and lane < could_lane:
+        link["below"].append("speed")
+    return link
+
+
+def judge(value: Value) -> List[Dict[str, str]]:
+    """Return what is bad: of this node's ports (``mlx5_0/1``), and between switches (``leaf1 port 16``)."""
+    found: List[Dict[str, str]] = []
+    for port in value.get("ports") or []:
+        subject = "%s/%s" % (port.get("ca"), port.get("port"))
+        found += [{"subject": subject, "verdict": verdict, "text": text} for verdict, text in _of_port(port)]
+    fabric = value.get("fabric")
+    if isinstance(fabric, dict):
+        found += _of_fabric(fabric)
+    return found
+
+
+def _of_port(port: Value) -> List[Tuple[str, str]]:
+    said: List[Tuple[str, str]] = []
+    link = port.get("link")
+    if isinstance(link, dict) and link.get("below"):
+        said.append(("slow", port_counters.told_below(link) + _towards(port)))
+    if port.get("state") == "Active" and port.get("sm") is None and port.get("problem") is None and link:
+        said.append(("inconclusive", "no subnet manager answered"))
+    said += port_counters.judge_counts(port)
+    theirs = {"errors": port.get("peer_errors"), "saturated": port.get("peer_saturated")}
+    said += [(verdict, text + _towards(port, "at ")) for verdict, text in port_counters.judge_counts(theirs)]
+    return said
+
+
+def _towards(port: Value, word: str = "to ") -> str:
+    leaf = port.get("leaf")
+    if not isinstance(leaf, dict):
+        return ""
+    return ", %s%s port %s" % (word, leaf.get("name") or leaf.get("guid"), leaf.get("port"))
+
+
+def _of_fabric(fabric: Value) -> List[Dict[str, str]]:
+    """Return what is wrong between switches; what is wrong beside adapters, their own nodes tell."""
+    found: List[Dict[str, str]] = []
+    told = fabric.get("leaves")
+    leaves: Value = told if isinstance(told, dict) else {}
+    beside = {(leaf.get("guid"), leaf.get("port")) for leaf in leaves.values() if isinstance(leaf, dict)}
+    others = 0
+    for link in fabric.get("below") or []:
+        if link.get("type") != "switch":
+            others += 1
+            continue
+        peer = link.get("peer") or {}
+        subject = "%s port %s" % (link.get("name") or link.get("guid"), link.get("port"))
+        text = "%s, to %s port %s" % (
+            port_counters.told_below(link),
+            peer.get("name") or peer.get("guid"),
+            peer.get("port"),
+        )
+        found.append({"subject": subject, "verdict": "slow", "text": text})
+    for port in fabric.get("errors") or []:
+        said = port_counters.judge_counts(port)
+        if port.get("guid") in leaves or (port.get("guid"), port.get("port")) in beside:
+            others += bool(said)
+            continue
+        subject = "%s port %s" % (port.get("node") or port.get("guid"), port.get("port"))
+        found += [{"subject": subject, "verdict": verdict, "text": text} for verdict, text in said]
+    if others:
+        text = "cables of adapters in the whole fabric with errors, or below what both of their ends can do: %d"
+        found.append({"subject": "ibfabric", "verdict": "note", "text": text % others})
+    if fabric.get("complete") is False:
+        text = "the fabric answered in part: %s" % "; ".join(fabric.get("warnings") or ["no reason was told"])
+        found.append({"subject": "ibfabric", "verdict": "inconclusive", "text": text[:500]})
+    return found

@@ -1,0 +1,146 @@
+"""A walk over a whole InfiniBand fabric with the tools of infiniband-diags, from one node."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+
+from fabtui_node.parsers.ib import iblinkinfo, ibnetdiscover, ibqueryerrors
+from fabtui_node.probes.rdma import port_counters
+from fabtui_node.system import run_command
+
+Value = Dict[str, Any]
+
+#: Of larger fabrics only so much is kept; how much there was is told.
+_MOST_PORTS = 4096
+_MOST_BAD = 200
+_OUTPUT = 32 * 1024 * 1024
+
+
+def walk(ports: Sequence[Tuple[str, int, Optional[str]]], end: float) -> Optional[Value]:
+    """Walk over the fabrics that ports hang on, each once.
+
+    Args:
+        ports: Device, port and GUID of the ports to start from; a port that an earlier walk has met starts none.
+        end: When to be done (monotonic seconds).
+
+    Returns:
+        ``{"switches", "adapters", "links" (cables), "leaves": {GUID of an adapter's port: {"guid", "name", "port"}},
+        "below": [links below what both ends can do], "errors": [{"node", "guid", "port", "errors", "saturated"}],
+        "bad_ports", "complete", "warnings"}``; None where no walk came to anything.
+    """
+    met: Set[str] = set()
+    total: Optional[Value] = None
+    for ca, port, guid in ports:
+        if guid in met or time.monotonic() >= end:
+            continue
+        found = _from(["-C", ca, "-P", str(port)], end)
+        if found is not None:
+            met |= found.pop("guids")
+            total = found if total is None else _both(total, found)
+    return total
+
+
+def _from(where: List[str], end: float) -> Optional[Value]:
+    links, warnings, complete = _links(where, end)
+    if not links:
+        return None
+    errors, bad_ports, more = _errors(where, end)
+    warnings += more
+    switches = {link["guid"] for link in links if link["type"] == "switch"}
+    adapters = [link for link in links if link["type"] == "CA"]
+    below = _cables([link for link in links if link.get("below")])
+    return {
+        "switches": len(switches),
+        "adapters": len(adapters),
+        "links": sum(1 for link in links if link["peer"] is not None) // 2,
+        "leaves": {
+            link["guid"]: {"guid": link["peer"]["guid"], "name": link["peer"]["name"], "port": link["peer"]["port"]}
+            for link in adapters[:_MOST_PORTS]
+            if link["guid"] and link["peer"] is not None and link["peer"]["guid"] in switches
+        },
+        "below": [_kept(link) for link in below[:_MOST_BAD]],
+        "errors": errors[:_MOST_BAD],
+        "bad_ports": bad_ports,
+        "complete": complete and bad_ports is not None,
+        "warnings": warnings[:10],
+        "guids": {link["guid"] for link in links if link["guid"]},
+    }
+
+
+def _links(where: List[str], end: float) -> Tuple[List[Value], List[str], bool]:
+    """Return the ports of a fabric: from ``iblinkinfo``, or from ``ibnetdiscover`` where that one is not to be had."""
+    warnings: List[str] = []
+    for tool, words, form in (("iblinkinfo", ["-l"], iblinkinfo), ("ibnetdiscover", ["-p"], ibnetdiscover)):
+        result = run_command.run([tool, *where, *words], end - time.monotonic(), _OUTPUT)
+        if result.missing:
+            warnings.append(result.why() or "")
+            continue
+        # It exits with 0 when half of the fabric did not answer.
+        reading = form.parse(result.stdout + "\n" + result.stderr)
+        warnings += reading.warnings
+        links: List[Value] = reading.values["links"]
+        if links:
+            told = {link["guid"]: link["type"] for link in links}
+            _know_adapters(links, told)
+            return links, warnings, not reading.warnings and not result.timed_out and not result.truncated
+        warnings.append(result.why() or "%s found nothing" % tool)
+    return [], warnings, False
+
+
+def _know_adapters(links: List[Value], told: Dict[Any, Any]) -> None:
+    """Tell the type of ports that stand alone: what hangs on a switch and has one port only is taken for an adapter."""
+    for link in links:
+        if link["type"] is None and link["peer"] is not None and told.get(link["peer"]["guid"]) == "switch":
+            link["type"] = "CA"
+
+
+def _errors(where: List[str], end: float) -> Tuple[List[Value], Optional[int], List[str]]:
+    """Return the ports with errors, how many there are (None: not known), and what went wrong."""
+    result = run_command.run(["ibqueryerrors", *where], end - time.monotonic(), _OUTPUT)
+    if result.missing:
+        return [], None, [result.why() or ""]
+    # It exits with 1 where it found errors, and with 0 where it could not ask.
+    reading = ibqueryerrors.parse(result.stdout + "\n" + result.stderr)
+    names = port_counters.TOOL_NAMES
+    found = []
+    for port in reading.values["ports"]:
+        errors = {names[name]: count for name, count in port["counters"].items() if name in names}
+        if port["port"] != "ALL" and errors:
+            saturated = [names[name] for name in port["saturated"] if name in names]
+            kept = {key: port[key] for key in ("node", "guid", "port")}
+            found.append({**kept, "errors": errors, "saturated": saturated})
+    summary = reading.values["summary"]
+    failures = summary["query_failures"]
+    complete = reading.values["complete"] and not failures
+    return found, summary["bad_ports"] if complete else None, list(reading.warnings)
+
+
+def _cables(links: List[Value]) -> List[Value]:
+    """Return each cable once, told by the end of the adapter where it has one."""
+    found: Dict[Any, Value] = {}
+    for link in sorted(links, key=lambda link: link["type"] == "switch"):
+        peer = link["peer"] or {}
+        found.setdefault(frozenset([(link["guid"], link["port"]), (peer.get("guid"), peer.get("port"))]), link)
+    return list(found.values())
+
+
+def _kept(link: Value) -> Value:
+    """Return what is told of a link."""
+    names = ("type", "name", "guid", "port", "lanes", "lane_rate", "rate", "could_lanes", "could_lane_rate", "below")
+    return {**{name: link.get(name) for name in names}, "peer": link["peer"]}
+
+
+def _both(one: Value, other: Value) -> Value:
+    """Return two fabrics as one."""
+    total = {name: one[name] + other[name] for name in ("switches", "adapters", "links")}
+    bad = [found["bad_ports"] for found in (one, other)]
+    return {
+        **total,
+        "leaves": {**one["leaves"], **other["leaves"]},
+        "below": (one["below"] + other["below"])[:_MOST_BAD],
+        "errors": (one["errors"] + other["errors"])[:_MOST_BAD],
+        "bad_ports": None if None in bad else sum(bad),
+        "complete": one["complete"] and other["complete"],
+        "warnings": (one["warnings"] + other["warnings"])[:10],
+    }

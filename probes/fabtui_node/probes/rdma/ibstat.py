@@ -1,0 +1,82 @@
+"""InfiniBand and RoCE ports: ``ibstat`` where the node has it and it finds something, sysfs otherwise."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Tuple
+
+from fabtui_node.parsers.ib import ibstat as form
+from fabtui_node.probes.rdma import port_counters
+from fabtui_node.system import rdma_devices, run_command
+
+_RAW_LIMIT = 64 * 1024
+_MAX_ERRORS = 20
+
+
+def parse_ibstat(text: str) -> Dict[str, Any]:
+    """Return ``{"cas": [...], "errors": [...]}`` from what ``ibstat`` printed (`fabtui_node.parsers.ib.ibstat`).
+
+    Lines in which the tool complains are in ``errors``; devices printed before them are kept.
+    """
+    reading = form.parse(text)
+    return {"cas": reading.values["cas"], "errors": reading.warnings[:_MAX_ERRORS]}
+
+
+def from_sysfs(root: str = "/sys") -> List[Dict[str, Any]]:
+    """Return the devices in the form of ``parse_ibstat``, read from sysfs."""
+    cas = []
+    for device in rdma_devices.devices(root):
+        ca = {key: device[key] for key in ("ca", *form.CA_FIELDS.values())}
+        ca["ports"] = [{key: port[key] for key in ("port", *form.PORT_FIELDS.values())} for port in device["ports"]]
+        cas.append(ca)
+    return cas
+
+
+def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") -> Dict[str, Any]:
+    """Look at the ports.
+
+    Returns:
+        ``{"source": "ibstat"|"sysfs"|"none", "cas": [{"ca", "type", "firmware", "hardware", "node_guid",
+        "system_guid", "ports": [{"port", "state", "physical_state", "rate" (Gb/s, as printed), "lid", "sm_lid",
+        "link_layer", "guid", "capability_mask"}]}], "raw": str, "error": str or None}``. ``none`` with no error means
+        that the node has no such device.
+    """
+    result = run_command.run(["ibstat"], min(deadline * 0.8, 10.0))
+    raw = "" if result.missing else (result.stdout + "\n" + result.stderr).strip()
+    parsed = parse_ibstat(raw)
+    error = "; ".join(parsed["errors"]) or (None if result.missing else result.why())
+    raw = raw[:_RAW_LIMIT]
+    if parsed["cas"]:
+        return {"source": "ibstat", "cas": parsed["cas"], "raw": raw, "error": error}
+    cas = from_sysfs(root)
+    if cas:
+        return {"source": "sysfs", "cas": cas, "raw": raw, "error": error}
+    return {"source": "none", "cas": [], "raw": raw, "error": error}
+
+
+def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
+    """Return what is wrong with the states and rates of this node's ports: ``[{"subject", "verdict", "text"}]``.
+
+    ``verdict``: ``failed`` (the port cannot be used), ``slow``, or ``inconclusive`` (may be meant so).
+    """
+    ports = [
+        ("%s/%s" % (ca.get("ca"), port.get("port")), (ca.get("type"), port.get("link_layer")), port)
+        for ca in value.get("cas") or []
+        for port in ca.get("ports") or []
+    ]
+    best: Dict[Tuple[Any, Any], float] = {}
+    active: Dict[Tuple[Any, Any], int] = {}
+    total: Dict[Tuple[Any, Any], int] = {}
+    for _, kind, port in ports:
+        total[kind] = total.get(kind, 0) + 1
+        if port.get("state") == "Active":
+            active[kind] = active.get(kind, 0) + 1
+            best[kind] = max(best.get(kind, 0.0), port.get("rate") or 0.0)
+    found = []
+    for subject, kind, port in ports:
+        up = active.get(kind, 0)
+        said = port_counters.judge_state(port, up, total[kind] - up)
+        rate = port.get("rate")
+        if port.get("state") == "Active" and rate and rate < best[kind]:
+            said.append(("slow", "runs at %g Gb/s, others of its kind on this node at %g" % (rate, best[kind])))
+        found += [{"subject": subject, "verdict": verdict, "text": text} for verdict, text in said]
+    return found

@@ -1,0 +1,258 @@
+"""Probe ``rdma``: MTU, GIDs, P_Keys and counters of each RDMA port, its interface, and what NCCL should be told."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from fabtui_node.parsers.ib import ibv_devinfo, rdma_link
+from fabtui_node.parsers.net import ethtool
+from fabtui_node.probes import counters
+from fabtui_node.probes.rdma import port_counters
+from fabtui_node.probes.rdma.gids import nccl_advice, read_gids
+from fabtui_node.system import rdma_devices, run_command, sysfs
+
+Value = Dict[str, Any]
+
+_MAX_NICS = 32
+_THREADS = 8
+_PKEYS_READ = 128
+#: Of a port's GIDs so many are told.
+_GIDS_KEPT = 32
+_SIZES = (4096, 2048, 1024, 512, 256)
+#: What RoCE's headers may take of an interface's MTU, as the kernel reckons.
+_HEADERS = 96
+#: From this rate on (Gb/s) a small MTU costs bandwidth.
+_FAST = 100.0
+
+
+def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
+    """Look at the RDMA ports and the interfaces that carry data.
+
+    Args:
+        args: ``nics``: interfaces to ask ``ethtool`` about, besides those of RoCE ports; without it, those that have
+            an address which data may use.
+        emit: Not used.
+        deadline: Seconds.
+        root: Where sysfs is.
+
+    Returns:
+        ``{"ports": [{"ca", "port", "type", "state", "physical_state", "link_layer", "rate" (Gb/s), "lanes", "netdev",
+        "max_mtu", "active_mtu" (B), "mtu_from" ("ibv_devinfo", "interface" or None), "netdev_mtu" (B), "gids" (the
+        first of them), "gid_count", "roce_v2_ipv4" (all indexes of such GIDs), "gid_index" (the first of those),
+        "ipv4", "pkeys", "errors", "saturated", "refresh" (ms)}], "nics": [{"interface", "speed" (Mb/s), "fastest"
+        (Mb/s), "link", "pause", "driver", "firmware", "discards", "error"}], "nccl": {...}, "env": {...}, "warnings":
+        [text]}``. What is not known is None. ``errors`` are the counters of trouble that are not zero, since the
+        driver was loaded; ``refresh`` how old the counters of ``hw_counters`` may be.
+    """
+    end = time.monotonic() + deadline * 0.8
+    devices = rdma_devices.devices(root)
+    warnings: List[str] = []
+    with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+        verbs = pool.submit(run_command.run, ["ibv_devinfo"], deadline * 0.5) if devices else None
+        links = pool.submit(run_command.run, ["rdma", "link"], deadline * 0.5) if devices else None
+        ports = [_port(root, device, port) for device in devices for port in device["ports"]]
+        _take_interfaces(ports, links.result() if links else None)
+        names = _interfaces(args, ports, root)
+        asked = [pool.submit(_nic, name, root, end) for name in names]
+        _take_verbs(ports, verbs.result() if verbs else None, warnings)
+        nics = [nic.result() for nic in asked]
+    for port in ports:
+        _derive_mtu(port, root)
+    env = {name: os.environ[name][:200] for name in ("NCCL_IB_GID_INDEX", "NCCL_IB_HCA") if os.environ.get(name)}
+    return {"ports": ports, "nics": nics, "nccl": nccl_advice(ports), "env": env, "warnings": warnings}
+
+
+def _port(root: str, device: Value, port: Value) -> Value:
+    ca, number = device["ca"], port["port"]
+    folder = os.path.join(root, "class/infiniband", ca, "ports", str(number))
+    gids = read_gids(folder)
+    usable = [gid for gid in gids if gid["type"] == "RoCE v2" and gid["ipv4"]]
+    chosen = usable[0] if usable else None
+    counted = port_counters.read(folder)
+    return {
+        "ca": ca,
+        "port": number,
+        "type": device["type"],
+        "state": port["state"],
+        "physical_state": port["physical_state"],
+        "link_layer": port["link_layer"],
+        "rate": port["rate"],
+        "lanes": port_counters.lanes(sysfs.text(folder, "rate")),
+        "netdev": port["netdev"],
+        "max_mtu": None,
+        "active_mtu": None,
+        "mtu_from": None,
+        "netdev_mtu": None,
+        "gids": gids[:_GIDS_KEPT] + [gid for gid in usable[:1] if gid not in gids[:_GIDS_KEPT]],
+        "gid_count": len(gids),
+        "roce_v2_ipv4": [gid["index"] for gid in usable],
+        "gid_index": chosen["index"] if chosen else None,
+        "ipv4": chosen["ipv4"] if chosen else None,
+        "pkeys": _pkeys(folder),
+        **counted,
+    }
+
+
+def _pkeys(folder: str) -> List[str]:
+    names = [name for name in sysfs.names(folder, "pkeys")[:_PKEYS_READ] if name.isdigit()]
+    found = (sysfs.integer(folder, "pkeys", name) for name in names)
+    return ["0x%04x" % key for key in found if key]
+
+
+def _take_interfaces(ports: List[Value], result: Optional[run_command.Result]) -> None:
+    """Fill in interfaces that sysfs does not tell."""
+    if result is None or result.missing:
+        return
+    told = {(link["ca"], link["port"]): link["netdev"] for link in rdma_link.parse(result.stdout).values["links"]}
+    for port in ports:
+        if port["netdev"] is None:
+            port["netdev"] = told.get((port["ca"], port["port"]))
+
+
+def _take_verbs(ports: List[Value], result: Optional[run_command.Result], warnings: List[str]) -> None:
+    if result is None or result.missing:
+        return
+    # Its exit code says nothing: it is that of the last device.
+    reading = ibv_devinfo.parse(result.stdout + "\n" + result.stderr)
+    warnings += ["ibv_devinfo: " + warning for warning in reading.warnings[:5]]
+    told = {
+        (device["ca"], port["port"]): port for device in reading.values["devices"] for port in device["ports"] or []
+    }
+    for port in ports:
+        found = told.get((port["ca"], port["port"]))
+        if found is None:
+            continue
+        port["max_mtu"], port["active_mtu"] = found["max_mtu"], found["active_mtu"]
+        port["mtu_from"] = "ibv_devinfo" if found["active_mtu"] is not None else None
+        if port["state"] != "unknown" and found["state"] not in ("unknown", port["state"]):
+            text = "%s/%d: sysfs says %s, ibv_devinfo %s"
+            warnings.append(text % (port["ca"], port["port"], port["state"], found["state"]))
+
+
+def _derive_mtu(port: Value, root: str) -> None:
+    """Fill in what the interface tells: the MTU of a RoCE port is the largest size that fits into its interface's."""
+    if not port["netdev"]:
+        return
+    mtu = sysfs.integer(root, "class/net", port["netdev"], "mtu")
+    port["netdev_mtu"] = mtu
+    if port["active_mtu"] is None and mtu is not None and port["link_layer"] == "Ethernet":
+        port["active_mtu"] = next((size for size in _SIZES if size <= mtu - _HEADERS), None)
+        port["mtu_from"] = "interface" if port["active_mtu"] is not None else None
+
+
+def _interfaces(args: Value, ports: List[Value], root: str) -> List[str]:
+    named = args.get("nics")
+    if isinstance(named, list):
+        names = [name for name in named if isinstance(name, str)]
+    else:
+        names = counters.data_interfaces(root)
+    names += [port["netdev"] for port in ports if port["netdev"] and port["link_layer"] == "Ethernet"]
+    known = set(sysfs.names(root, "class/net"))
+    return [name for name in dict.fromkeys(names) if name in known][:_MAX_NICS]
+
+
+def _nic(name: str, root: str, end: float) -> Value:
+    """Return what ``ethtool`` and sysfs tell of an interface."""
+
+    def ask(*options: str) -> run_command.Result:
+        return run_command.run(["ethtool", *options, name], end - time.monotonic())
+
+    speed = sysfs.integer(root, "class/net", name, "speed")
+    nic: Value = {
+        "interface": name,
+        "speed": speed if speed is not None and speed > 0 else None,
+        "fastest": None,
+        "link": {"up": "yes", "down": "no"}.get(sysfs.text(root, "class/net", name, "operstate") or "", "unknown"),
+        "pause": None,
+        "driver": None,
+        "firmware": None,
+        "discards": {},
+        "error": None,
+    }
+    settings = ask()
+    if settings.missing:
+        nic["error"] = settings.why()
+        return nic
+    _settle(nic, settings, ask)
+    return nic
+
+
+def _settle(nic: Value, settings: run_command.Result, ask: Callable[..., run_command.Result]) -> None:
+    found = ethtool.parse(settings.stdout).values["interfaces"]
+    if found:
+        nic["speed"] = found[0]["speed"] or nic["speed"]
+        nic["fastest"] = found[0]["fastest"]
+        nic["link"] = found[0]["link"] if found[0]["link"] != "unknown" else nic["link"]
+    else:
+        nic["error"] = settings.why()
+    driver = ethtool.parse_driver(ask("-i").stdout).values
+    nic["driver"], nic["firmware"] = driver["driver"], driver["firmware"]
+    pause = ethtool.parse_pause(ask("-a").stdout).values["interfaces"]
+    nic["pause"] = {"rx": pause[0]["rx"], "tx": pause[0]["tx"]} if pause else None
+    statistics = ethtool.parse_statistics(ask("-S").stdout).values["counters"]
+    nic["discards"] = port_counters.discards(statistics)
+
+
+def judge(value: Value) -> List[Dict[str, str]]:
+    """Return what is bad on this node alone: ``[{"subject": "mlx5_0/1", "verdict", "text"}]``.
+
+    ``verdict``: ``failed``, ``slow``, ``inconclusive`` (may be meant so) or ``note``.
+    """
+    found: List[Dict[str, str]] = []
+    ports = [port for port in value.get("ports") or [] if isinstance(port, dict)]
+    for port in ports:
+        subject = "%s/%s" % (port.get("ca"), port.get("port"))
+        found += [{"subject": subject, "verdict": verdict, "text": text} for verdict, text in _of_port(port)]
+    told = {port.get("netdev") for port in ports}
+    for nic in value.get("nics") or []:
+        said = _of_nic(nic, nic.get("interface") in told)
+        found += [{"subject": str(nic.get("interface")), "verdict": verdict, "text": text} for verdict, text in said]
+    return found + _of_environment(value, ports)
+
+
+def _of_port(port: Value) -> List[Tuple[str, str]]:
+    # That it is down, or slower than the others, is for ibstat to say.
+    said: List[Tuple[str, str]] = []
+    active = port.get("state") == "Active"
+    rate = port.get("rate")
+    mtu, most = port.get("active_mtu"), port.get("max_mtu") or 4096
+    if active and port.get("link_layer") == "InfiniBand" and mtu and mtu < most:
+        said.append(("slow", "active MTU %d B of %d B: the subnet manager or the other end sets it so" % (mtu, most)))
+    if active and port.get("link_layer") == "Ethernet" and mtu and mtu < 4096 and (rate or 0) >= _FAST:
+        text = "RoCE with an MTU of %d B, as its interface has one of %s B: 4096 B need 4200 or more"
+        said.append(("slow", text % (mtu, port.get("netdev_mtu") or "unknown")))
+    if active and port.get("link_layer") == "Ethernet" and port.get("gids") and port.get("gid_index") is None:
+        said.append(("inconclusive", "no RoCE v2 GID of an IPv4 address: NCCL has none to choose by itself"))
+    keys = port.get("pkeys") or []
+    if active and keys and all(int(key, 16) < 0x8000 for key in keys if isinstance(key, str)):
+        said.append(("inconclusive", "only limited member of its partitions: two such ports cannot talk"))
+    return said + port_counters.judge_counts(port)
+
+
+def _of_nic(nic: Value, of_port: bool) -> List[Tuple[str, str]]:
+    said = []
+    if nic.get("link") == "no" and not of_port:
+        said.append(("failed", "no link"))
+    speed, fastest = nic.get("speed"), nic.get("fastest")
+    if nic.get("link") == "yes" and speed and fastest and speed < fastest:
+        # That a switch is slower than an adapter is usual; that it is much slower is not.
+        verdict = "slow" if speed * 4 < fastest else "note"
+        said.append((verdict, "runs at %g Gb/s, can do %g" % (speed / 1000.0, fastest / 1000.0)))
+    return said
+
+
+def _of_environment(value: Value, ports: List[Value]) -> List[Dict[str, str]]:
+    """Return what a GID index that is set in the environment spoils."""
+    setting = sysfs.to_integer((value.get("env") or {}).get("NCCL_IB_GID_INDEX"))
+    if setting is None or setting < 0:
+        return []
+    found = []
+    for port in ports:
+        usual = port.get("gid_index")
+        if port.get("state") == "Active" and usual is not None and setting not in (port.get("roce_v2_ipv4") or []):
+            text = "NCCL_IB_GID_INDEX=%d is no RoCE v2 GID of an IPv4 address here; %d is" % (setting, usual)
+            found.append({"subject": "%s/%s" % (port.get("ca"), port.get("port")), "verdict": "failed", "text": text})
+    return found

@@ -1,0 +1,217 @@
+"""A probe of the user's own, out of the payload: run in a process of its own, held to a size, judged.
+
+Whatever it does, the probes beside it go on, and one line says what was wrong with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import math
+import os
+import resource
+import select
+import signal
+import sys
+import time
+import types
+from typing import Any, Dict, List, Optional
+
+from fabtui_node.runtime import reap, spawn
+
+PACKAGE = "fabtui_own"
+#: How the package was called before; probes of users may still import it.
+OLD_PACKAGE = "fabtui" + "_probes"
+#: Modules that it had, and where they are now.
+OLD_MODULES = {
+    "acs": "fabtui_node.system.acs",
+    "commands": "fabtui_node.system.run_command",
+    "drivers": "fabtui_node.system.drivers",
+    "libraries": "fabtui_node.system.nccl_libraries",
+    "machine": "fabtui_node.system.machine",
+    "nics": "fabtui_node.probes.network.interfaces",
+    "nvml": "fabtui_node.probes.nvidia.nvml",
+    "pci": "fabtui_node.system.pci",
+    "rdma": "fabtui_node.system.rdma_devices",
+    "sysfs": "fabtui_node.system.sysfs",
+}
+#: The most characters and numbers that a probe may give.
+MOST = 200000
+_DEEPEST = 12
+_JUDGEMENTS = 50
+_TEXT = 300
+_MOST_MEMORY = 4 << 30
+
+Judgement = Dict[str, str]
+
+
+class RubbishError(Exception):
+    """What the probe gave is no value: the message is one line."""
+
+
+def check(value: Any, left: int = MOST, depth: int = 0) -> int:
+    """Return what is left of a size after a value.
+
+    Raises:
+        RubbishError: It is too large or too deep, or nothing that a message can say.
+    """
+    if depth > _DEEPEST:
+        raise RubbishError("values within values, more than %d deep" % _DEEPEST)
+    if isinstance(value, str):
+        left -= len(value)
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            if not isinstance(name, str):
+                raise RubbishError("a %s as a name; names are texts" % type(name).__name__)
+            left = check(inner, left - len(name), depth + 1)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            left = check(inner, left, depth + 1)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise RubbishError("%r, which is no number" % value)
+    elif value is not None and not isinstance(value, (bool, int, float)):
+        raise RubbishError("a %s, which is no value" % type(value).__name__)
+    elif isinstance(value, int) and abs(value) >= 1 << 63:
+        raise RubbishError("a number of more than 63 bits")
+    if left <= 0:
+        raise RubbishError("more than %d characters" % MOST)
+    return left - 1
+
+
+def _nothing(value: Dict[str, Any]) -> None:
+    """Take a part that nobody waits for."""
+
+
+def _judged(module: Any, value: Dict[str, Any]) -> List[Judgement]:
+    judge = getattr(module, "judge", None)
+    if judge is None:
+        return []
+    found = judge(dict(value))
+    if not isinstance(found, (list, tuple)):
+        raise RubbishError("judge gives a %s, not a list" % type(found).__name__)
+    judgements = []
+    for one in list(found)[:_JUDGEMENTS]:
+        if not isinstance(one, dict):
+            raise RubbishError("judge gives a list with a %s in it" % type(one).__name__)
+        judgements.append({name: str(one.get(name, ""))[:_TEXT] for name in ("subject", "verdict", "text")})
+    return judgements
+
+
+def _words(module: Any, constant: str) -> Dict[str, str]:
+    words = getattr(module, constant, None)
+    if not isinstance(words, dict):
+        return {}
+    return {str(name)[:60]: str(word)[:20] for name, word in list(words.items())[:200]}
+
+
+def _provide_old_names() -> None:
+    old: Any = types.ModuleType(OLD_PACKAGE)
+    old.__path__ = []
+    sys.modules[OLD_PACKAGE] = old
+    for name, new in OLD_MODULES.items():
+        module = importlib.import_module(new)
+        sys.modules[OLD_PACKAGE + "." + name] = module
+        setattr(old, name, module)
+
+
+def _imported(name: str) -> Any:
+    try:
+        return importlib.import_module(PACKAGE + "." + name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != OLD_PACKAGE or OLD_PACKAGE in sys.modules:
+            raise
+        _provide_old_names()
+        return importlib.import_module(PACKAGE + "." + name)
+
+
+def _found(name: str, args: Dict[str, Any], deadline: float) -> Dict[str, Any]:
+    found: Dict[str, Any] = {"own": True, "value": {}, "units": {}, "compare": {}, "judged": [], "problem": None}
+    try:
+        module = _imported(name)
+        value = module.run(args, _nothing, deadline)
+        if isinstance(value, str):
+            if len(value) > 50 * MOST:
+                raise RubbishError("run gives a text of %d characters" % len(value))
+            value = module.parse(value)
+        if not isinstance(value, dict):
+            raise RubbishError("run gives a %s; expected a text for parse, or a dict" % type(value).__name__)
+        check(value)
+        found["value"] = value
+        found["units"], found["compare"] = _words(module, "UNITS"), _words(module, "COMPARE")
+        found["judged"] = _judged(module, value)
+    except RubbishError as error:
+        found["problem"] = str(error)[:_TEXT]
+    except BaseException as error:
+        found["problem"] = ("%s: %s" % (type(error).__name__, error))[:_TEXT]
+    return found
+
+
+def _child(end: int, parent: int, name: str, args: Dict[str, Any], deadline: float) -> None:
+    """Run the probe in this process, a fork, tell what came of it, and end."""
+    try:
+        os.setsid()
+        reap.die_with_parent(parent)
+        spawn.close_others([end])
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        most = _MOST_MEMORY if hard == resource.RLIM_INFINITY else min(_MOST_MEMORY, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+        found = _found(name, args, deadline)
+        left = memoryview(json.dumps(found).encode("utf-8", "surrogatepass"))
+        while left:
+            left = left[os.write(end, left) :]
+    finally:
+        os._exit(0)
+
+
+def _take(end: int, until: float) -> Optional[bytes]:
+    """Return all that comes until the end is closed, None where it is not by then, or there is too much of it."""
+    data = bytearray()
+    while len(data) <= 8 * MOST:
+        left = until - time.monotonic()
+        if left <= 0 or not select.select([end], [], [], left)[0]:
+            return None
+        more = os.read(end, 65536)
+        if not more:
+            return bytes(data)
+        data += more
+    return None
+
+
+def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
+    """Run the module ``fabtui_own.NAME``, with ``NAME`` the argument ``name``, in a process of its own.
+
+    Returns:
+        ``{"own": True, "value": {...}, "units": {...}, "compare": {...}, "judged": [...], "problem": text or None}``.
+    """
+    most = max(deadline - 0.5, deadline * 0.5)
+    until = time.monotonic() + most
+    parent = os.getpid()
+    end, far = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _child(far, parent, str(args["name"]), dict(args), most * 0.9)
+    os.close(far)
+    try:
+        data = _take(end, until)
+    finally:
+        os.close(end)
+        with contextlib.suppress(OSError):
+            # What it started goes with it.
+            os.killpg(pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+        status = os.waitpid(pid, 0)[1]
+    if data is None:
+        return {"own": True, "value": {}, "problem": "it did not end within %g s" % round(most, 1)}
+    try:
+        found: Dict[str, Any] = json.loads(data.decode("utf-8", "surrogatepass"))
+        return found
+    except ValueError:
+        return {"own": True, "value": {}, "problem": "it ended its own process, %s" % _how(status)}
+
+
+def _how(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return "by signal %d" % os.WTERMSIG(status)
+    return "with status %d" % (status >> 8)

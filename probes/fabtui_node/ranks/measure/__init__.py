@@ -1,0 +1,1 @@
+"""Measurements, as ranks run them."""

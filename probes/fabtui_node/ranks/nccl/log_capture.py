@@ -1,0 +1,177 @@
+"""NCCL's own log, kept in memory and read as it grows: nothing on a disk, nothing between the lines of the protocol."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import threading
+from typing import Dict, List, Optional, Tuple
+
+from fabtui_node.ranks.nccl import log_parser
+from fabtui_node.ranks.nccl.log_parser import Line, Nics
+
+SUBSYSTEMS = "INIT,BOOTSTRAP,ENV,NET,P2P,SHM,TUNING"
+KEEP = 4000
+"""Lines remembered of each GPU; those of a pair are looked up within seconds of their printing."""
+
+FORGET = 4 << 20
+"""Bytes read after which their memory is given back to the system."""
+
+# A dead path must be told within a pair's deadline; NCCL's own patience is 30 to 60 s.
+IMPATIENCE = {"NCCL_SOCKET_RETRY_CNT": "5", "NCCL_IB_TIMEOUT": "17"}
+
+_MEMFD_CREATE = {"x86_64": 319, "aarch64": 279, "ppc64le": 360}
+
+
+def memory_file() -> int:
+    """Return the descriptor of an anonymous file in memory.
+
+    Raises:
+        OSError: This system has none.
+    """
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("nccl-log")
+    number = _MEMFD_CREATE.get(platform.machine())
+    if number is None:
+        raise OSError("no file in memory on %s" % platform.machine())
+    fd = int(ctypes.CDLL(None, use_errno=True).syscall(number, b"nccl-log", 1))
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return fd
+
+
+def punch(fd: int, size: int) -> None:
+    """Give the memory of the first bytes of a file back; the offsets of the rest stay."""
+    function = getattr(ctypes.CDLL(None), "fallocate", None)
+    if function is not None:
+        function.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
+        # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE; where it is refused, the memory just stays in use.
+        function(fd, 3, 0, size)
+
+
+def set_environment(fd: int, blocking: bool = False) -> List[str]:
+    """Set NCCL's variables for this process where the user did not; return what shortens NCCL's patience.
+
+    Without ``blocking``, communicators do not block, whatever a job script says: deadlines need that; and contexts are
+    made as small as we need them.
+
+    NCCL prints to ``fd``. Of the user's own, only a level of ``NCCL_DEBUG`` too low to name transports is raised:
+    what it prints goes to us and not to the user.
+    """
+    environ = os.environ
+    if environ.get("NCCL_DEBUG", "").upper() in ("", "NONE", "VERSION", "WARN"):
+        environ["NCCL_DEBUG"] = "INFO"
+    environ.setdefault("NCCL_DEBUG_SUBSYS", SUBSYSTEMS)
+    environ.setdefault("NCCL_DEBUG_FILE", "/proc/self/fd/%d" % fd)
+    if not blocking:
+        environ["NCCL_COMM_BLOCKING"] = "0"
+        # A context with 2 work queues instead of 8 is made in half the time: 0.5 s less for 8 H200s. This process has
+        # one stream a GPU and NCCL's few.
+        environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "2")
+    # NCCL's own service for asking a running job would listen on the port that the user's job wants.
+    environ.setdefault("NCCL_RAS_ENABLE", "0")
+    environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    notes = []
+    for name, value in IMPATIENCE.items():
+        if name not in environ:
+            environ[name] = value
+            notes.append("%s=%s" % (name, value))
+    return notes
+
+
+class Log:
+    """What NCCL printed in this process so far; safe from any thread."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._lock = threading.Lock()
+        self._offset = 0
+        self._tail = b""
+        self._count = 0
+        self._lines: Dict[int, List[Tuple[int, Line]]] = {}
+        self._held = 0
+        self._nics: Nics = {}
+
+    def _read(self) -> None:
+        while True:
+            data = os.pread(self._fd, 1 << 20, self._offset)
+            if not data:
+                return
+            self._offset += len(data)
+            pieces = (self._tail + data).split(b"\n")
+            self._tail = pieces.pop()[-65536:]
+            for piece in pieces:
+                line = log_parser.parse_line(piece.decode("utf-8", "replace"))
+                if line is None:
+                    continue
+                self._count += 1
+                kept = self._lines.setdefault(line.device, [])
+                kept.append((self._count, line))
+                if len(kept) > 2 * KEEP:
+                    del kept[:-KEEP]
+                if "Using" in line.text:
+                    self._nics.update(log_parser.parse_nics(line.text))
+            if self._offset - self._held > FORGET:
+                self._held = self._offset
+                punch(self._fd, self._offset)
+
+    def mark(self) -> int:
+        """Return where the log ends now, for ``since``."""
+        with self._lock:
+            self._read()
+            return self._count
+
+    def since(self, mark: int, device: int) -> List[Line]:
+        """Return what was printed for a device since a mark."""
+        with self._lock:
+            self._read()
+            found = []
+            for number, line in reversed(self._lines.get(device, [])):
+                if number <= mark:
+                    break
+                found.append(line)
+            return found[::-1]
+
+    def warned(self, mark: int) -> List[Line]:
+        """Return the warnings since a mark, of all devices: before a communicator has one, NCCL names any or none."""
+        with self._lock:
+            self._read()
+            every = sorted(item for kept in self._lines.values() for item in kept if item[0] > mark)
+            return [line for _, line in every if line.level in ("WARN", "ERROR")]
+
+    def nics(self) -> Nics:
+        """Return the interfaces that NCCL said it uses."""
+        with self._lock:
+            self._read()
+            return dict(self._nics)
+
+    def tail(self, count: int) -> List[Line]:
+        """Return the last lines, of all devices."""
+        with self._lock:
+            self._read()
+            every = sorted(item for kept in self._lines.values() for item in kept[-count:])
+            return [line for _, line in every[-count:]]
+
+
+def summary(lines: List[Line], most: int = 8, way: Optional[Tuple[int, int]] = None) -> str:
+    """Return the warnings and the connections among lines, as few lines as tell them.
+
+    Args:
+        lines: What NCCL printed.
+        most: The most lines to return.
+        way: Source and destination of the only direction to tell of, None for all.
+    """
+    chosen: Dict[str, None] = {}
+    for line in lines:
+        if line.level in ("WARN", "ERROR") and line.text:
+            chosen["NCCL WARN " + line.text] = None
+    seen = set()
+    for line in lines:
+        channel = log_parser.parse_channel(line.text)
+        if channel is not None and way in (None, (channel.src, channel.dst)):
+            key = (channel.src, channel.dst, channel.direction, channel.via)
+            if key not in seen:
+                seen.add(key)
+                chosen["NCCL INFO " + line.text] = None
+    return "\n".join(list(chosen)[:most])

@@ -1,0 +1,1 @@
+"""PyTorch: gloo and NCCL."""

@@ -1,0 +1,189 @@
+"""Collectives over a process group of many ranks, with results that are checked whole, and links within it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from fabtui_node.ranks import base
+from fabtui_node.ranks.base import TRANSFER, Collected
+from fabtui_node.ranks.measure.collective_sizes import TWICE, Shape, arrived, shape
+from fabtui_node.ranks.nccl import verify
+from fabtui_node.ranks.torch.engine import TorchEngine, failure
+from fabtui_node.ranks.torch.transfer import TorchLink
+
+BUDGET = 1.0
+"""Seconds of timed iterations of one size."""
+
+PERIOD = 4099
+"""Values after which the pattern of what is copied repeats: prime."""
+
+TAGS = 1 << 20
+"""Tags for the messages of one pair of ranks; torch matches messages by tag."""
+
+
+class TorchGroup(base.Group):
+    """A process group of many ranks."""
+
+    def __init__(self, engine: TorchEngine, group: Any, rank: int, ranks: List[int]) -> None:
+        self._engine = engine
+        self._torch, self._dist = engine.torch, engine.dist
+        self._group = group
+        self._rank = rank
+        self._ranks = ranks
+        self._me, self._size = ranks.index(rank), len(ranks)
+        self._links: Dict[int, TorchLink] = {}
+
+    # -- links
+
+    def meet(self, peers: List[int], end: float) -> None:
+        """Send each peer a small message and receive one of each, in the order in which both sides reach it."""
+        note = self._torch.zeros(8, dtype=self._torch.uint8, device=self._engine.device)
+        heard = note.clone()
+        for turn in range(1, self._size):
+            # In turn t everybody sends t ranks up and receives from t ranks down: no two wait for each other in a ring.
+            to, source = (self._me + turn) % self._size, (self._me - turn) % self._size
+            works = []
+            try:
+                if self._ranks[to] in peers and self._ranks[source] in peers:
+                    works = self._engine.exchange(self._group, note, to, heard, source, TAGS - 1)
+                elif self._ranks[to] in peers:
+                    works = [self._engine.begin(self._group, True, note, to, TAGS - 1, True)]
+                elif self._ranks[source] in peers:
+                    works = [self._engine.begin(self._group, False, heard, source, TAGS - 1, True)]
+                for work in works:
+                    self._engine.finish(work, end)
+            except Exception as error:
+                what = "no connection to rank %d or %d" % (self._ranks[to], self._ranks[source])
+                raise failure(base.CONNECT, what, error) from None
+
+    def link(self, peer: int) -> base.Link:
+        """Return the link to another rank within this group; both directions share it, and its tags."""
+        if peer not in self._links:
+            ends, indices = (self._rank, peer), (self._me, self._ranks.index(peer))
+            self._links[peer] = TorchLink(self._engine, self._group, ends, indices, inside=True)
+        return self._links[peer]
+
+    # -- collectives
+
+    def collective(self, kind: str, size: int, iters: int, warmup: int, end: float) -> Collected:
+        """Check one result exactly, warm up, then time as many as fit the budget and check what they come to."""
+        form = shape(kind, size, self._size)
+        buffer = self._torch.empty(form.bytes // 4, dtype=self._torch.float32, device=self._engine.device)
+        run = self._iteration(form, buffer)
+        self._fill(form, buffer)
+        each = self._timed(form, 1, run, end)[0]
+        wrong = self._wrong(form, buffer, 1)
+        for _ in range(warmup - 1):
+            each = self._timed(form, 1, run, end)[0]
+        timed = base.fitting(each, min(BUDGET, base.remaining(end) / 3), iters)
+        if kind == "all_reduce":
+            # Every sum multiplies by the number of ranks: never so many that it overflows.
+            timed = base.bounded_sums(self._size, timed + 1) - 1
+        self._fill(form, buffer)
+        # Last before the clock runs: the ranks begin together.
+        timed = max(1, self._least(timed, end))
+        # One more goes first, untimed: the first of a row takes longer.
+        laps = self._timed(form, timed + 1, run, end)[1:]
+        wrong += self._wrong(form, buffer, timed + 1)
+        chosen = None if kind in TWICE else self._engine.algorithm()
+        ways = self._engine.ways_out(self._me)
+        return Collected(form.bytes, sum(laps) / len(laps), min(laps), wrong, ways, chosen)
+
+    def _iteration(self, form: Shape, buffer: Any) -> Callable[[], List[Any]]:
+        """Return what begins one iteration and returns the works to wait for."""
+        group, dist, me = self._group, self._dist, self._me
+        own = buffer[me * form.values : (me + 1) * form.values]
+        if form.kind == "all_reduce":
+            return lambda: [group.allreduce([buffer], dist.AllreduceOptions())]
+        if form.kind == "all_gather":
+            return lambda: [group._allgather_base(buffer, own)]
+        if form.kind == "reduce_scatter":
+            return lambda: [group._reduce_scatter_base(own, buffer)]
+        if form.kind == "broadcast":
+            options = dist.BroadcastOptions()
+            options.rootRank, options.rootTensor = 0, 0
+            return lambda: [group.broadcast([buffer], options)]
+        if form.kind == "alltoall":
+            out = self._torch.cat([self._copied(me, rank, form.values) for rank in range(self._size)])
+            return lambda: [group.alltoall_base(buffer, out, [], [])]
+        after, before = (me + 1) % self._size, (me - 1) % self._size
+        out = self._copied(me, after, form.values)
+        return lambda: self._engine.exchange(group, out, after, buffer, before, TAGS)
+
+    def _timed(self, form: Shape, times: int, run: Callable[[], List[Any]], end: float) -> List[float]:
+        """Return the seconds of so many iterations in a row, each waited for."""
+        laps = []
+        began = time.monotonic()
+        try:
+            for _ in range(times):
+                start = time.perf_counter()
+                for work in run():
+                    self._engine.finish(work, end)
+                laps.append(time.perf_counter() - start)
+        except Exception as error:
+            what = "%s of %d bytes did not finish" % (form.kind, form.bytes)
+            raise failure(TRANSFER, what, error, time.monotonic() - began) from None
+        return laps
+
+    def _least(self, number: int, end: float) -> int:
+        """Return the least of the numbers that all ranks bring."""
+        told = self._torch.tensor([number], dtype=self._torch.int64, device=self._engine.device)
+        options = self._dist.AllreduceOptions()
+        options.reduceOp = self._dist.ReduceOp.MIN
+        try:
+            self._engine.finish(self._group.allreduce([told], options), end)
+        except Exception as error:
+            raise failure(TRANSFER, "the ranks did not come together", error) from None
+        return int(told[0])
+
+    # -- data
+
+    def _repeated(self, tile: Any, count: int) -> Any:
+        return tile.to(self._torch.float32).repeat(count // tile.numel() + 1)[:count]
+
+    def _steps(self, period: int) -> Any:
+        return self._torch.arange(period, dtype=self._torch.int64, device=self._engine.device)
+
+    def _copied(self, src: int, dst: int, count: int) -> Any:
+        """Return what one rank sends to another: integers that float32 holds, told apart by place and by both ranks."""
+        return self._repeated(self._steps(PERIOD) * 1024 + (src * 37 + dst * 101 + 1) % 1024, count)
+
+    def _fill(self, form: Shape, buffer: Any) -> None:
+        me, chunk = self._me, form.values
+        if form.kind in ("all_reduce", "reduce_scatter"):
+            buffer.copy_(self._repeated(self._steps(verify.STEPS) + me, buffer.numel()))
+            return
+        buffer.fill_(-1.0)
+        if form.kind == "all_gather":
+            buffer[me * chunk : (me + 1) * chunk].copy_(self._copied(me, me, chunk))
+        elif form.kind == "broadcast" and me == 0:
+            buffer.copy_(self._copied(0, 0, chunk))
+
+    def _wrong(self, form: Shape, buffer: Any, rounds: int) -> int:
+        """Return how many values are wrong after so many iterations."""
+        torch, me, ranks = self._torch, self._me, self._size
+        if form.kind not in ("all_reduce", "reduce_scatter"):
+            wrong = 0
+            for piece in arrived(form, me):
+                got = buffer[piece.offset // 4 : (piece.offset + piece.length) // 4]
+                wrong += int((got != self._copied(piece.src, piece.dst, got.numel())).sum())
+            return wrong
+        summed = form.kind == "all_reduce"
+        total = verify.sums(ranks, rounds) if summed else verify.scattered(ranks, rounds, me)
+        expected = self._repeated(torch.tensor(total, device=buffer.device), buffer.numel())
+        if not summed:
+            own = slice(me * form.values, (me + 1) * form.values)
+            buffer, expected = buffer[own], expected[own]
+        if max(total) < 2**24 or ranks & (ranks - 1) == 0:
+            return int((buffer != expected).sum())
+        # Sums over a number of ranks that is no power of two round a little more with each iteration.
+        return int((~torch.isclose(buffer, expected, rtol=2.0**-22 * ranks * rounds, atol=0.0)).sum())
+
+    def close(self, broken: bool) -> Optional[str]:
+        """Let go of the group."""
+        self._links.clear()
+        group, self._group = self._group, None
+        if group is not None:
+            self._engine.discard(group, broken)
+        return None

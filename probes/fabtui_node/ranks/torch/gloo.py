@@ -1,0 +1,38 @@
+"""CPU ranks over torch.distributed's gloo: thread ranks, a process group a pair."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import Any
+
+from fabtui_node.ranks.torch.engine import TorchEngine
+
+CONNECT_TRIES = 5
+"""gloo tries a full mesh this often, each with the group's timeout, before it gives up."""
+
+
+class GlooEngine(TorchEngine):
+    """gloo over TCP between the data addresses."""
+
+    name = "gloo"
+    way = "TCP"
+
+    def open(self) -> None:
+        """Open gloo's device on this node's data address."""
+        if not hasattr(self.dist, "ProcessGroupGloo"):
+            raise RuntimeError("torch %s was built without gloo" % self.torch.__version__)
+        gloo: Any = self.dist.ProcessGroupGloo
+        self._options: Any = getattr(gloo, "_Options", None) or gloo.Options
+        self._type: Any = gloo
+        began = time.monotonic()
+        self._device = gloo.create_device(hostname=self.address)
+        self.seconds["device"] = time.monotonic() - began
+
+    def make(self, store: Any, rank: int, size: int, seconds: float) -> Any:
+        """Make a process group whose full mesh gives up in time."""
+        options = self._options()
+        options._timeout = timedelta(seconds=max(0.05, seconds / CONNECT_TRIES))
+        options._devices = [self._device]
+        options._threads = 1
+        return self._type(store, rank, size, options)

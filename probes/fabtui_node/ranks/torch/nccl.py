@@ -1,0 +1,157 @@
+"""GPU ranks over torch's ProcessGroupNCCL, as a training job uses it: one process a GPU, made by `crew`.
+
+Slower than NCCL itself and less able to give up: what hangs in it is left behind, and ends with its process.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from datetime import timedelta
+from typing import Any, List, Optional
+
+from fabtui_node.ranks import base
+from fabtui_node.ranks.base import Rank
+from fabtui_node.ranks.nccl import log_capture, log_parser
+from fabtui_node.ranks.nccl.ctypes_cuda import Driver
+from fabtui_node.ranks.torch.engine import TorchEngine
+
+# A test's deadline must not end the process, nor write files, which a job's would: the rank host goes on.
+QUIET = {
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
+    "TORCH_NCCL_ENABLE_MONITORING": "0",
+    "TORCH_NCCL_DUMP_ON_TIMEOUT": "0",
+}
+
+SPIN = 2000
+"""Looks at a work at full speed before the processor is left to others."""
+
+
+class TorchNcclEngine(TorchEngine):
+    """ProcessGroupNCCL over one GPU."""
+
+    name = "torch"
+    lasting = True
+
+    def load(self) -> str:
+        """Import torch and look for NCCL in it."""
+        fd = log_capture.memory_file()
+        log_capture.set_environment(fd, blocking=True)
+        for name, value in QUIET.items():
+            os.environ.setdefault(name, value)
+        self._log = log_capture.Log(fd)
+        self._mark = 0
+        self._ordinal = 0
+        self._broken: List[Any] = []
+        self._done: List[Any] = []
+        version = super().load()
+        number = ".".join(str(part) for part in self.torch.cuda.nccl.version())
+        return "%s, NCCL %s" % (version, number)
+
+    def open(self) -> None:
+        """Look whether torch has NCCL and sees a GPU."""
+        if not hasattr(self.dist, "ProcessGroupNCCL"):
+            raise RuntimeError("torch %s was built without NCCL" % self.torch.__version__)
+        if not self.torch.cuda.is_available():
+            raise RuntimeError("torch %s sees no GPU" % self.torch.__version__)
+        self._type: Any = self.dist.ProcessGroupNCCL
+
+    def attach(self, rank: Rank) -> base.Endpoint:
+        """Make the GPU's context."""
+        began = time.monotonic()
+        self._ordinal = Driver().find(rank.index, rank.uuid)
+        self.device = "cuda:%d" % self._ordinal
+        self.enter()
+        self.torch.zeros(1, device=self.device).item()
+        self.seconds["contexts"] = time.monotonic() - began
+        return super().attach(rank)
+
+    def enter(self) -> None:
+        """Make the GPU the calling thread's."""
+        self.torch.cuda.set_device(self._ordinal)
+
+    def make(self, store: Any, rank: int, size: int, seconds: float) -> Any:
+        """Make a process group; its communicators come about when they are first used."""
+        self._mark = self._log.mark()
+        options = self._type.Options()
+        # Waits are cut short by their own deadlines; torch's watchdog is for what they leave behind.
+        options._timeout = timedelta(seconds=seconds + 60.0)
+        return self._type(store, rank, size, options)
+
+    def joined(self, group: Any, end: float) -> None:
+        """Have the communicator of the whole group made: messages within it need all ranks to do that at once."""
+        token = self.torch.ones(1, device=self.device)
+        self.finish(group.allreduce([token], self.dist.AllreduceOptions()), end)
+
+    def begin(self, group: Any, sending: bool, tensor: Any, other: int, tag: int, inside: bool) -> Any:
+        """Begin a message; alone, torch would send it in a communicator of two ranks, in a batch it does not."""
+        if not inside:
+            return super().begin(group, sending, tensor, other, tag, inside)
+        group._start_coalescing()
+        super().begin(group, sending, tensor, other, tag, inside)
+        return group._end_coalescing()
+
+    def exchange(self, group: Any, out: Any, to: int, into: Any, source: int, tag: int) -> List[Any]:
+        """Begin both in one batch: one after the other, both ends would wait for each other."""
+        group._start_coalescing()
+        group.send([out], to, tag)
+        group.recv([into], source, tag)
+        return [group._end_coalescing()]
+
+    def finish(self, work: Any, end: float) -> None:
+        """Wait for the GPU, not only for the queueing, and not past the deadline."""
+        turn = 0
+        while not work.is_completed():
+            turn += 1
+            if turn > SPIN:
+                time.sleep(0.0001)
+            if turn % 64 == 0 and time.monotonic() > end:
+                raise TimeoutError("timed out")
+        work.wait()
+
+    def _lines(self) -> List[log_parser.Line]:
+        return self._log.since(self._mark, self._ordinal)
+
+    def way_of(self, src: int, dst: int, sending: bool) -> Optional[str]:
+        """Return the worst way that NCCL named."""
+        way = log_parser.worst(log_parser.ways(self._lines(), src, dst, sending))
+        return None if way is None else log_parser.name_way(way, self._log.nics())
+
+    def ways_out(self, me: int) -> Optional[str]:
+        """Return the ways that NCCL named, the worst first."""
+        channels = [log_parser.parse_channel(line.text) for line in self._lines()]
+        found = {c.via for c in channels if c is not None and c.src == me and c.direction != "receive"}
+        ordered = sorted(found, key=lambda via: (-log_parser.rank_of_way(via), via))
+        names = [log_parser.name_way(via, self._log.nics()) for via in ordered]
+        return " + ".join(dict.fromkeys(names)) or None
+
+    def algorithm(self) -> Optional[str]:
+        """Return NCCL's choice, which only the first rank of a communicator tells."""
+        return log_parser.choice(self._lines())
+
+    def discard(self, group: Any, broken: bool) -> None:
+        """Keep a group until `rest`: a communicator is not torn down while tests run."""
+        (self._broken if broken else self._done).append(group)
+
+    def rest(self, whole: bool) -> Optional[str]:
+        """Abort what is broken and with ``whole`` shut down the rest, each in a thread that may hang by itself."""
+        threads = []
+        for groups, way in ((self._broken, "abort"), (self._done, "shutdown"))[: 2 if whole else 1]:
+            for group in groups:
+                close = getattr(group, way, None) or getattr(group, "shutdown", None)
+                if close is not None:
+                    threads.append(threading.Thread(target=self._closed, args=(close,), daemon=True))
+            groups.clear()
+        for thread in threads:
+            thread.start()
+        end = time.monotonic() + 10.0
+        for thread in threads:
+            thread.join(base.remaining(end))
+        if any(thread.is_alive() for thread in threads):
+            return "torch does not come back from closing a group"
+        return super().rest(whole)
+
+    def _closed(self, close: Any) -> None:
+        self.enter()
+        close()

@@ -1,0 +1,1 @@
+"""Bootloader, supervisor, keeper, worker and their processes."""

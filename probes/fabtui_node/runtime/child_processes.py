@@ -1,0 +1,377 @@
+"""The supervisor's view of the processes below it: the keeper, and through it the worker and the rank host."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from typing import Any, Dict, List, Mapping, Optional
+
+from fabtui_node.protocol import Decoder, Message, ProtocolError, encode_piece
+from fabtui_node.runtime import spawn
+from fabtui_node.runtime.child_output import BYTES_PER_SECOND, LogPipe
+from fabtui_node.runtime.frame_streams import FrameSocket, send_with_descriptors
+
+# A rank host that does not read what it is told hangs.
+TOO_MUCH_WAITING = 16 * 1024 * 1024
+TICK = 1.0
+# A process that ends closes its channel a little before; one that has closed it and does not end is of no use.
+END_PATIENCE = 2.0
+# The keeper never waits for anything for long; one that does not read for so long is broken.
+KEEPER_PATIENCE = 3.0
+UNANSWERED = 10
+
+
+class KeeperGoneError(Exception):
+    """The keeper was killed or hangs: this node can do nothing more."""
+
+
+class RankHost:
+    """What the supervisor knows of one rank host, or of one that stands by to become it.
+
+    Attributes:
+        order: What it was started for: argv, environment and config as the controller gave them.
+        pid: Its process, once known.
+        end: How it ended, where it ended before it became the rank host.
+    """
+
+    def __init__(self, number: int, channel: FrameSocket, printed: LogPipe, python: str, order: Any) -> None:
+        self.number = number
+        self.channel = channel
+        self.printed = printed
+        self.python = python
+        self.order = order
+        self.pid: Optional[int] = None
+        self.end: Optional[Message] = None
+        self.killed = False
+
+    def close(self) -> None:
+        """Close what it is heard by."""
+        self.channel.close()
+        self.printed.close()
+
+
+def _order(message: Message) -> List[Any]:
+    """Return what has to be the same for a process that stands by to be of use."""
+    return [message.get("argv"), message.get("env") or {}, message.get("config") or {}]
+
+
+def _excuse(message: Message) -> Optional[str]:
+    """Return why a rank host cannot be started as a message asks, None when it can."""
+    argv = message.get("argv")
+    if argv is not None and not (isinstance(argv, list) and argv and all(isinstance(word, str) for word in argv)):
+        return "argv is not a list of words"
+    if not isinstance(message.get("config") or {}, dict):
+        return "config is not an object"
+    try:
+        merged_environment(message.get("env"))
+    except (ValueError, AttributeError) as error:
+        return str(error)
+    return None
+
+
+def merged_environment(*layers: Any) -> Dict[str, str]:
+    """Return environment layers laid over each other.
+
+    Raises:
+        ValueError: A name or value cannot be in an environment.
+    """
+    merged: Dict[str, str] = {}
+    for layer in layers:
+        for name, value in (layer or {}).items():
+            if not isinstance(value, str) or not name or "=" in name or "\0" in name + value:
+                raise ValueError("%r cannot be an environment variable" % (name,))
+            merged[name] = value
+    return merged
+
+
+class Family:
+    """Starts, kills, hears and tells the worker and the rank host.
+
+    Args:
+        keeper: The socket to process B.
+        printed: Reading end of what B and the worker print.
+        config: The config of the payload.
+    """
+
+    def __init__(self, keeper: socket.socket, printed: int, config: Mapping[str, Any]) -> None:
+        keeper.settimeout(KEEPER_PATIENCE)
+        self.keeper = keeper
+        self._decoder = Decoder()
+        self._config = config
+        self._number = 0
+        self._ticked = 0.0
+        self._unanswered = 0
+        self._worker: Optional[FrameSocket] = None
+        self._worker_number = 0
+        self._rank: Optional[RankHost] = None
+        # A process that is to become the rank host: at once when that has ended, if it is awaited.
+        self._spare: Optional[RankHost] = None
+        self._awaited = False
+        self._news: List[Message] = []
+        self._printed = LogPipe(printed)
+        self._lost: Dict[int, float] = {}
+        self._log_window = 0
+        self._log_bytes = 0
+
+    @property
+    def rank_lives(self) -> bool:
+        """Whether there is a rank host that was not told to die."""
+        return self._rank is not None and not self._rank.killed
+
+    def readers(self, now: float) -> List[Any]:
+        """Return what to wait for, the keeper excepted."""
+        ready: List[Any] = []
+        if self._worker is not None and self._worker.open:
+            ready.append(self._worker)
+        if self._rank is not None and self._rank.channel.open:
+            ready.append(self._rank.channel)
+        if int(now) != self._log_window:
+            self._log_window, self._log_bytes = int(now), 0
+        if self._log_bytes < BYTES_PER_SECOND:
+            ready += [pipe for pipe in self._pipes() if pipe.open]
+        return ready
+
+    def writers(self) -> List[Any]:
+        """Return the channels that have something waiting to be written."""
+        channels = [self._worker, self._rank.channel if self._rank is not None else None]
+        return [channel for channel in channels if channel is not None and channel.open and len(channel.out)]
+
+    def _pipes(self) -> List[LogPipe]:
+        return [self._printed] + [rank.printed for rank in (self._rank, self._spare) if rank is not None]
+
+    def tick(self, now: float) -> None:
+        """Let the keeper know that the supervisor lives, and push what waits."""
+        if now - self._ticked >= TICK:
+            self._ticked = now
+            self._ask({"op": "tick"})
+            # Counted, not timed: when both processes were stopped for a while, that is not the keeper's silence.
+            self._unanswered += 1
+            if self._unanswered > UNANSWERED:
+                raise KeeperGoneError("the keeper process hangs")
+        for channel in self.writers():
+            channel.flush()
+        for number, since in list(self._lost.items()):
+            if now - since > END_PATIENCE:
+                del self._lost[number]
+                self._ask({"op": "kill", "id": number})
+        if self._rank is not None and len(self._rank.channel.out) > TOO_MUCH_WAITING:
+            self._rank.channel.out.drop()
+            self.kill_rank()
+
+    def _ask(self, message: Message, descriptors: Any = ()) -> None:
+        try:
+            send_with_descriptors(self.keeper, message, descriptors)
+        except OSError as error:
+            raise KeeperGoneError("the keeper process has gone or hangs (%s)" % error) from None
+
+    def _start(self, what: str, message: Message, *ends: int) -> int:
+        self._number += 1
+        try:
+            self._ask(dict(message, op="start", id=self._number, what=what, descriptors=len(ends)), ends)
+        finally:
+            for fd in ends:
+                os.close(fd)
+        return self._number
+
+    def add_modules(self, piece: bytes, last: bool) -> None:
+        """Hand a piece of further modules to the keeper, which parents all that may import them."""
+        try:
+            self.keeper.sendall(encode_piece(piece, last))
+        except OSError as error:
+            raise KeeperGoneError("the keeper process has gone or hangs (%s)" % error) from None
+
+    def probe(self, message: Message) -> None:
+        """Hand a probe to the worker, which is started if there is none."""
+        if self._worker is None:
+            near, far = socket.socketpair()
+            self._worker = FrameSocket(near)
+            self._worker_number = self._start("worker", {}, far.detach())
+        self._worker.send(message)
+
+    def kill_worker(self) -> None:
+        """End the worker; the next probe starts another."""
+        if self._worker is not None:
+            self._ask({"op": "kill", "id": self._worker_number})
+            self._worker.close()
+            self._worker, self._worker_number = None, 0
+
+    def spawn(self, message: Message) -> Optional[str]:
+        """Start the rank host, after the end of the one there may be; returns why not, None when it will start.
+
+        Its process starts at once, or did already to stand by; it is the rank host, and told anything, only when the
+        one before has ended: so they never hold the same GPUs.
+        """
+        excuse = self.stand_by(message)
+        if excuse is not None:
+            return excuse
+        if self._rank is None:
+            self._promote()
+        else:
+            self._awaited = True
+            self._end_rank()
+        return None
+
+    def stand_by(self, message: Message) -> Optional[str]:
+        """Have a process ready for the next `spawn` of the same; returns why not, None when it will be there."""
+        excuse = _excuse(message)
+        if excuse is not None:
+            return excuse
+        if self._spare is not None and (self._spare.order != _order(message) or self._spare.end is not None):
+            self.stand_down()
+        if self._spare is None:
+            self._spare = self._start_rank(message)
+        return None
+
+    def stand_down(self) -> None:
+        """End the process that stands by, if there is one."""
+        spare, self._spare, self._awaited = self._spare, None, False
+        if spare is not None:
+            if spare.end is None:
+                self._ask({"op": "kill", "id": spare.number})
+            spare.close()
+
+    def _start_rank(self, message: Message) -> RankHost:
+        own = merged_environment(self._config.get("env"), message.get("env"))
+        environment = dict(os.environ, **own)
+        argv = spawn.rank_command(message.get("argv"), spawn.choose_python(self._config.get("python"), environment))
+        near, far = socket.socketpair()
+        listen, printed = os.pipe()
+        config = dict(message.get("config") or {}, env=own)
+        request = {"argv": argv, "env": environment, "config": config}
+        number = self._start("rank", request, far.detach(), printed)
+        return RankHost(number, FrameSocket(near), LogPipe(listen), argv[0], _order(message))
+
+    def _promote(self) -> None:
+        """Make the process that stands by the rank host."""
+        rank, self._rank, self._spare, self._awaited = self._spare, self._spare, None, False
+        assert rank is not None
+        if rank.pid is not None:
+            self._news.append({"t": "spawned", "pid": rank.pid, "python": rank.python})
+        if rank.end is not None:
+            self._news += self._rank_news(rank, rank.end)
+
+    def tell_rank(self, body: Any) -> None:
+        """Send a message to the rank host; without one the message is lost, as its exit has told or will tell."""
+        if not isinstance(body, dict):
+            raise TypeError("the message for the rank host is not an object")
+        if self.rank_lives and self._rank is not None:
+            self._rank.channel.send(body)
+
+    def kill_rank(self) -> None:
+        """Kill the rank host with all it started; also one that stands by or waits for its end."""
+        self.stand_down()
+        self._end_rank()
+
+    def _end_rank(self) -> None:
+        if self._rank is not None and not self._rank.killed:
+            self._rank.killed = True
+            self._ask({"op": "kill", "id": self._rank.number})
+
+    def leave(self) -> None:
+        """Close the channel to the keeper, which ends everything below itself then."""
+        self.keeper.close()
+
+    def serve(self, readable: List[Any], now: float) -> List[Message]:
+        """Read what is ready; returns messages for the controller.
+
+        Besides these it returns ``{"t":"worker-died","text":str}`` when the worker ended by itself.
+
+        Raises:
+            KeeperGoneError: The keeper has gone.
+        """
+        messages, self._news = self._news, []
+        if self._worker is not None and self._worker in readable:
+            messages += self._hear(self._worker, self._worker_number)
+        if self._rank is not None and self._rank.channel in readable:
+            messages += [{"t": "rank", "m": body} for body in self._hear(self._rank.channel, self._rank.number)]
+        for pipe in self._pipes():
+            if pipe in readable:
+                self._log_bytes += pipe.read()
+                messages += self._lines(pipe, not pipe.open)
+        if self.keeper in readable:
+            messages += self._hear_keeper()
+        return messages
+
+    def _hear(self, channel: FrameSocket, number: int) -> List[Message]:
+        try:
+            messages = channel.receive()
+        except ProtocolError:
+            channel.open = False
+            messages = []
+        if not channel.open:
+            # The keeper will report its end.
+            self._lost[number] = time.monotonic()
+        return messages
+
+    @staticmethod
+    def _lines(pipe: LogPipe, rest: bool) -> List[Message]:
+        return [{"t": "log", "text": line} for line in pipe.lines(rest)]
+
+    def _hear_keeper(self) -> List[Message]:
+        try:
+            data = self.keeper.recv(65536)
+        except OSError:
+            data = b""
+        if not data:
+            raise KeeperGoneError("the keeper process has gone")
+        messages: List[Message] = []
+        self._unanswered = 0
+        for message in self._decoder.feed(data):
+            if message["op"] == "tick":
+                continue
+            if message["op"] == "exit":
+                self._lost.pop(message["id"], None)
+            for left in message.get("left", ()):
+                text = "process %d could not be ended: %s" % (left["pid"], left["why"])
+                messages.append({"t": "log", "text": text})
+            if self._rank is not None and message["id"] == self._rank.number:
+                messages += self._rank_news(self._rank, message)
+            elif self._spare is not None and message["id"] == self._spare.number:
+                self._spare_news(self._spare, message)
+            elif message["id"] == self._worker_number and message["op"] == "exit":
+                messages += self._worker_ended(message)
+        return messages
+
+    def _worker_ended(self, message: Message) -> List[Message]:
+        assert self._worker is not None
+        try:
+            messages = self._worker.drain()
+        except ProtocolError:
+            messages = []
+        self._worker.close()
+        self._worker, self._worker_number = None, 0
+        how = "status %s" % message["code"] if message["signal"] is None else "signal %s" % message["signal"]
+        return [*messages, {"t": "worker-died", "text": "the process that runs probes ended with " + how}]
+
+    def _spare_news(self, spare: RankHost, message: Message) -> None:
+        if message["op"] == "started":
+            spare.pid = message["pid"]
+        elif message["op"] == "exit":
+            spare.end = message
+            if not self._awaited:
+                self.stand_down()
+
+    def _rank_news(self, rank: RankHost, message: Message) -> List[Message]:
+        if message["op"] == "started":
+            return [{"t": "spawned", "pid": message["pid"], "python": rank.python}]
+        if message["op"] == "stopped":
+            return [{"t": "stopped", "on": message["on"]}]
+        try:
+            messages: List[Message] = [{"t": "rank", "m": body} for body in rank.channel.drain()]
+        except ProtocolError:
+            messages = []
+        # What it printed last is in the pipe; a process that got hold of the pipe's other end may still print more.
+        for _ in range(16):
+            if not rank.printed.open or not rank.printed.read():
+                break
+        messages += self._lines(rank.printed, True)
+        end = {"t": "exit", "code": message["code"], "signal": message["signal"], "stderr": rank.printed.tail()}
+        rank.close()
+        self._rank = None
+        messages.append(end)
+        if self._awaited:
+            self._promote()
+            messages += self._news
+            self._news = []
+        return messages

@@ -1,0 +1,254 @@
+"""Process B: parents the worker and the rank host, and sees to it that nothing of theirs is left.
+
+It is forked from the supervisor (process A) before anything heavy is imported, stays single-threaded (a child's death
+signal is bound to the thread that forked it), and does only four things: start, kill, reap, report. When A goes, or A
+stops ticking, it ends everything below itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import time
+import zlib
+from typing import Any, Dict, List, Optional, Set, Tuple
+
+from fabtui_node.protocol import Decoder, Message
+from fabtui_node.runtime import bootloader, probe_worker, reap, spawn
+from fabtui_node.runtime.frame_streams import FrameSocket, Outgoing, receive_with_descriptors
+
+TICK = 0.5
+SWEEP_TICK = 0.03
+# How much longer than the lease A may be silent: A notices the end of the lease itself, this is for an A that cannot.
+TICK_GRACE = 3.0
+
+
+class Child:
+    """The worker or the rank host, from its start until nothing of it is left."""
+
+    def __init__(self, number: int, what: str, pid: int, token: str) -> None:
+        self.number = number
+        self.what = what
+        self.pid = pid
+        self.token = token
+        self.status: Optional[int] = None
+        self.give_up: Optional[float] = None
+
+    def sweep(self) -> None:
+        """From now on everything of this child is killed, within ``reaping.BOUND`` seconds."""
+        if self.give_up is None:
+            self.give_up = time.monotonic() + reap.BOUND
+
+
+def token_of(pid: int) -> Optional[str]:
+    """Return the mark that the child which started this process had in its environment."""
+    wanted = spawn.TOKEN.encode("ascii") + b"="
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as file:
+            entries = file.read().split(b"\0")
+    except OSError:
+        return None
+    for entry in entries:
+        if entry.startswith(wanted):
+            return entry[len(wanted) :].decode("ascii", "replace")
+    return None
+
+
+def exit_of(status: Optional[int]) -> Tuple[Optional[int], Optional[int]]:
+    """Return (exit code, signal) of a wait status; (None, None) when the process could not be ended."""
+    if status is None:
+        return None, None
+    if os.WIFSIGNALED(status):
+        return None, os.WTERMSIG(status)
+    return os.WEXITSTATUS(status), None
+
+
+class Keeper:
+    """The loop of process B.
+
+    Args:
+        up: The end of the channel to A.
+        lease: Seconds without a tick of A, plus a grace, after which everything is ended.
+        nonce: Makes the tokens of this session's children unlike those of another session on the node.
+    """
+
+    def __init__(self, up: socket.socket, lease: float, nonce: str) -> None:
+        self._up = up
+        self._replies = FrameSocket(up)
+        self._decoder = Decoder(pieces=True)
+        self._pieces = bytearray()
+        self._descriptors: List[int] = []
+        self._lease = lease
+        self._nonce = nonce
+        self._heard = time.monotonic()
+        self._children: Dict[int, Child] = {}
+        self._payloads: List[Outgoing] = []
+        self._wake, self._wake_up = os.pipe()
+        for fd in (self._wake, self._wake_up):
+            os.set_blocking(fd, False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(self._wake_up, warn_on_full_buffer=False)
+
+    def run(self) -> None:
+        """Serve A until it goes."""
+        while True:
+            sweeping = any(child.give_up is not None for child in self._children.values())
+            writers = [out.fd for out in self._payloads]
+            if len(self._replies.out):
+                writers.append(self._up.fileno())
+            readers: List[Any] = [self._up, self._wake]
+            readable, writable, _ = select.select(readers, writers, [], SWEEP_TICK if sweeping else TICK)
+            if self._wake in readable:
+                os.read(self._wake, 4096)
+            if self._up in readable and not self._listen():
+                return
+            if time.monotonic() - self._heard > self._lease + TICK_GRACE:
+                return
+            self._replies.flush()
+            self._feed(writable)
+            self._collect()
+
+    def _listen(self) -> bool:
+        try:
+            data, descriptors = receive_with_descriptors(self._up)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        self._descriptors += descriptors
+        if not data:
+            return False
+        self._heard = time.monotonic()
+        for message in self._decoder.feed(data):
+            if "piece" in message:
+                self._add_modules(message)
+            else:
+                self._obey(message)
+        return True
+
+    def _add_modules(self, message: Message) -> None:
+        self._pieces += message["piece"]
+        if not message["last"]:
+            return
+        try:
+            bootloader.add(json.loads(zlib.decompress(bytes(self._pieces)).decode()))
+        except (ValueError, zlib.error) as error:
+            os.write(2, ("modules that make no sense were ignored: %s\n" % error).encode())
+        self._pieces.clear()
+
+    def _obey(self, message: Message) -> None:
+        if message["op"] == "start":
+            taken = [self._descriptors.pop(0) for _ in range(message["descriptors"])]
+            try:
+                self._start(message, taken)
+            except OSError as error:
+                # Out of processes, most likely. What it would have printed to goes to its exit report.
+                os.write(taken[-1] if message["what"] == "rank" else 2, ("cannot fork: %s\n" % error).encode())
+                self._replies.send({"op": "exit", "id": message["id"], "code": None, "signal": None})
+            finally:
+                for fd in taken:
+                    os.close(fd)
+        elif message["op"] == "tick":
+            self._replies.send(message)
+        elif message["op"] == "kill" and message["id"] in self._children:
+            self._children[message["id"]].sweep()
+
+    def _start(self, message: Message, taken: List[int]) -> None:
+        number, what = message["id"], message["what"]
+        token = "%s-%d" % (self._nonce, number)
+        if what == "worker":
+            end = socket.socket(fileno=os.dup(taken[0]))
+            inherited = [self._up.fileno(), self._wake, self._wake_up, taken[0]]
+            inherited += [out.fd for out in self._payloads]
+            pid = spawn.start_function(probe_worker.serve, end, token, inherited)
+            end.close()
+        else:
+            pid = self._start_rank_host(message, token, taken[0], taken[1])
+        self._children[number] = Child(number, what, pid, token)
+        self._replies.send({"op": "started", "id": number, "pid": pid})
+
+    def _start_rank_host(self, message: Message, token: str, channel: int, output: int) -> int:
+        assert bootloader.PAYLOAD is not None
+        config = dict(message["config"], fd=channel)
+        payload = bootloader.pack(bootloader.PAYLOAD["modules"], config, "fabtui_node.ranks.rank_host", child=True)
+        environment = dict(message["env"])
+        environment[spawn.TOKEN] = token
+        stdin, feed = os.pipe()
+        try:
+            pid = spawn.start_command(message["argv"], environment, stdin, output, [channel])
+        finally:
+            os.close(stdin)
+        out = Outgoing(feed)
+        out.put(payload)
+        self._payloads.append(out)
+        return pid
+
+    def _feed(self, writable: List[Any]) -> None:
+        for out in list(self._payloads):
+            if out.fd not in writable:
+                continue
+            try:
+                out.flush()
+                finished = not len(out)
+            except OSError:
+                finished = True
+            if finished:
+                os.close(out.fd)
+                self._payloads.remove(out)
+
+    def _collect(self) -> None:
+        for pid, status in reap.reap(stops=True):
+            stopped = os.WIFSTOPPED(status)
+            for child in self._children.values():
+                if child.pid != pid or child.status is not None:
+                    continue
+                if stopped or os.WIFCONTINUED(status):
+                    self._replies.send({"op": "stopped", "id": child.number, "on": stopped})
+                else:
+                    child.status = status
+                    child.sweep()
+        sweeping = [child for child in self._children.values() if child.give_up is not None]
+        if not sweeping:
+            return
+        table = reap.process_table()
+        now = time.monotonic()
+        for child in sweeping:
+            left = self._left_of(child, table)
+            reap.send(left, signal.SIGKILL)
+            assert child.give_up is not None
+            if (child.status is not None and not left) or now > child.give_up:
+                self._report(child, left)
+
+    def _left_of(self, child: Child, table: Dict[int, Tuple[int, str]]) -> Set[int]:
+        roots = set()
+        if child.status is None:
+            roots.add(child.pid)
+        known = {other.pid for other in self._children.values() if other.status is None}
+        for pid, (parent, _) in table.items():
+            if parent == os.getpid() and pid not in known:
+                # An orphan that was handed up to this process. One without a mark was forked by the worker.
+                owner = token_of(pid)
+                if owner == child.token or (owner is None and child.what == "worker"):
+                    roots.add(pid)
+        living = {pid for pid in roots if pid in table and table[pid][1] not in "ZX"}
+        return living | reap.descendants(roots, table)
+
+    def _report(self, child: Child, left: Set[int]) -> None:
+        code, number = exit_of(child.status)
+        survivors = [{"pid": pid, "why": reap.wait_reason(pid)} for pid in sorted(left)]
+        self._replies.send({"op": "exit", "id": child.number, "code": code, "signal": number, "left": survivors})
+        del self._children[child.number]
+
+
+def run(up: socket.socket, lease: float, nonce: str) -> None:
+    """Be process B: serve A, then end everything below this process, then this process."""
+    try:
+        os.setsid()
+        reap.become_subreaper()
+        Keeper(up, lease, nonce).run()
+    finally:
+        up.close()
+        reap.end_descendants()

@@ -1,0 +1,115 @@
+"""Starting children that cannot outlive their parent or read its protocol."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+from typing import Callable, Dict, List, Optional, Sequence
+
+from fabtui_node.runtime import bootloader, reap
+
+# Set in the environment of a child and so of all it starts: tells whose an orphan was.
+TOKEN = "FABTUI_CHILD"
+
+IGNORED = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGPIPE)
+
+
+def choose_python(configured: Optional[str], environment: Dict[str, str]) -> str:
+    """Return the interpreter for the rank host: the configured one, the lab's, or the one that runs this."""
+    return configured or environment.get("FABTUI_LAB_PYTHON") or sys.executable or "python3"
+
+
+def rank_command(argv: Optional[Sequence[str]], python: str) -> List[str]:
+    """Return the command line of the rank host; ``argv`` is a command that ends in an interpreter.
+
+    Neither -I nor -S: what the engine needs may be in the user's own site or on PYTHONPATH.
+    """
+    return [*(argv or [python]), "-u", "-c", bootloader.BOOT]
+
+
+def _detach(parent: int) -> None:
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    for number in (*IGNORED, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    reap.die_with_parent(parent)
+
+
+def start_command(
+    argv: Sequence[str], environment: Dict[str, str], stdin: int, output: int, keep: Sequence[int]
+) -> int:
+    """Start another program in its own session; it gets SIGKILL when this process goes.
+
+    Args:
+        argv: The program, looked up on PATH, and its arguments.
+        environment: Its whole environment.
+        stdin: Descriptor that becomes fd 0.
+        output: Descriptor that becomes fd 1 and 2. A program that cannot be run says so there and exits with 127.
+        keep: Descriptors that stay open in it, under their numbers.
+
+    Returns:
+        The process id.
+    """
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        _detach(parent)
+        os.dup2(stdin, 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        for fd in keep:
+            os.set_inheritable(fd, True)
+        os.execvpe(argv[0], list(argv), environment)
+    except BaseException as error:
+        os.write(2, ("cannot run %s: %s\n" % (argv[0], error)).encode("utf-8", "backslashreplace"))
+    finally:
+        os._exit(127)
+
+
+def start_function(
+    function: Callable[[socket.socket], None], end: socket.socket, token: str, close: Sequence[int]
+) -> int:
+    """Run a function in a fork with its own session; it gets SIGKILL when this process goes.
+
+    Args:
+        function: What runs in the child, with ``end`` as its argument.
+        end: The child's end of its channel.
+        token: Value of ``TOKEN`` in the environment of whatever the child starts.
+        close: Descriptors of this process that the child must not hold.
+
+    Returns:
+        The process id.
+    """
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        _detach(parent)
+        for fd in close:
+            os.close(fd)
+        os.environ[TOKEN] = token
+        function(end)
+        status = 0
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
+
+
+def close_others(keep: Sequence[int]) -> None:
+    """Close every descriptor but 0, 1, 2 and ``keep``: one leaked from a login shell would keep its session open."""
+    kept = {0, 1, 2}.union(keep)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            with contextlib.suppress(OSError):
+                os.close(int(name))

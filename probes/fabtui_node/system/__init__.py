@@ -1,0 +1,1 @@
+"""Access to the operating system: commands, sysfs, PCI, libraries."""

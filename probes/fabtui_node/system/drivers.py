@@ -1,0 +1,146 @@
+"""What of the kernel and the libraries decides over GPUDirect: modules, the IOMMU, versions, NCCL's net plugins."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+from fabtui_node.system import sysfs
+
+#: Modules worth a word, by what they are for.
+MODULES = (
+    "nvidia",
+    "nvidia_uvm",
+    "nvidia_fs",
+    "nvidia_peermem",
+    "nv_peer_mem",
+    "gdrdrv",
+    "mlx5_core",
+    "mlx5_ib",
+    "bnxt_re",
+    "irdma",
+    "efa",
+    "ib_core",
+    "ib_ipoib",
+    "rdma_cm",
+    "xpmem",
+    "knem",
+)
+_DMA_BUF_FROM = (5, 12)
+_WORDS = re.compile(r"(?:intel_iommu|amd_iommu|iommu|iommu\.passthrough|pci|numa_balancing|mitigations)(?:=\S{1,80})?")
+_LIBRARY_FOLDERS = (
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/opt/amazon/ofi-nccl/lib",
+    "/opt/amazon/ofi-nccl/lib64",
+    "/opt/hpcx/nccl_rdma_sharp_plugin/lib",
+    "/usr/local/nvidia/lib64",
+    "/usr/local/gib/lib64",
+)
+_MOST_PLUGINS = 16
+
+
+def parse_modules(text: str) -> List[str]:
+    """Return which of ``MODULES`` are loaded, from ``/proc/modules``."""
+    loaded = set(re.findall(r"^(\w{1,100}) [0-9]", text, re.MULTILINE | re.ASCII))
+    return [name for name in MODULES if name in loaded]
+
+
+def parse_cmdline(text: Optional[str]) -> List[str]:
+    """Return the words of the kernel's command line that matter here."""
+    return [word for word in (text or "").split()[:200] if _WORDS.fullmatch(word)]
+
+
+def parse_release(text: Optional[str]) -> Optional[Tuple[int, int]]:
+    """Return the first two numbers of a kernel's release."""
+    found = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", text or "", re.ASCII)
+    return (int(found.group(1)), int(found.group(2))) if found else None
+
+
+def parse_nvidia_version(text: Optional[str]) -> Optional[bool]:
+    """Return whether ``/proc/driver/nvidia/version`` is that of the open kernel modules, None if it says nothing."""
+    if not text or "NVRM" not in text:
+        return None
+    return "Open Kernel Module" in text
+
+
+def iommu(devices: Iterable[str], sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
+    """Look at the IOMMU.
+
+    Args:
+        devices: PCI addresses of GPUs and RDMA devices.
+        sys: Where sysfs is.
+        proc: Where procfs is.
+
+    Returns:
+        ``{"state", "groups", "cmdline"}``: ``off`` (no group), ``passthrough`` (the devices are addressed directly),
+        ``translating``, or ``unknown``; the number of groups; the words of the kernel's command line.
+    """
+    groups = len(sysfs.names(sys, "kernel/iommu_groups"))
+    words = parse_cmdline(sysfs.text(proc, "cmdline"))
+    kinds = {sysfs.text(sys, "bus/pci/devices", bus, "iommu_group/type") for bus in devices} - {None}
+    if not groups:
+        state = "off"
+    elif kinds:
+        state = "passthrough" if kinds == {"identity"} else "translating"
+    elif "iommu=pt" in words or "iommu.passthrough=1" in words:
+        state = "passthrough"
+    else:
+        state = "unknown"
+    return {"state": state, "groups": groups, "cmdline": words}
+
+
+def gpudirect(modules: List[str], sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
+    """Look at how RDMA devices may reach GPU memory.
+
+    Returns:
+        ``{"peermem", "registered", "open_driver", "dma_buf"}``: the module that is loaded for it or None; whether it
+        has registered with an RDMA stack that has a list of such (None: it has none); whether the driver is the open
+        one; whether kernel and driver could do without the module (None: unknown).
+    """
+    peermem = next((name for name in ("nvidia_peermem", "nv_peer_mem") if name in modules), None)
+    clients = os.path.join(sys, "kernel/mm/memory_peers")
+    registered = bool({"nv_mem", "nv_mem_nc"} & set(sysfs.names(clients))) if os.path.isdir(clients) else None
+    open_driver = parse_nvidia_version(sysfs.text(proc, "driver/nvidia/version"))
+    release = parse_release(sysfs.text(proc, "sys/kernel/osrelease"))
+    dma_buf = None if open_driver is None or release is None else open_driver and release >= _DMA_BUF_FROM
+    return {"peermem": peermem, "registered": registered, "open_driver": open_driver, "dma_buf": dma_buf}
+
+
+def versions(environ: Dict[str, str], sys: str = "/sys", folders: Iterable[str] = _LIBRARY_FOLDERS) -> Dict[str, Any]:
+    """Return ``ofed`` (``inbox`` where the module is the kernel's own), ``rdma_core`` and NCCL's ``net_plugins``."""
+    searched = [folder for folder in environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if folder.startswith("/")]
+    plugins: Dict[str, str] = {}
+    verbs: Optional[str] = None
+    for folder in [*searched, *folders]:
+        files, version = _libraries_in(folder)
+        for path in files:
+            plugins.setdefault(os.path.realpath(path), path)
+        verbs = verbs or version
+    ofed = sysfs.text(sys, "module/mlx5_core/version")
+    if ofed is None and os.path.isdir(os.path.join(sys, "module/mlx5_core")):
+        ofed = "inbox"
+    return {"ofed": ofed, "rdma_core": verbs, "net_plugins": list(plugins.values())[:_MOST_PLUGINS]}
+
+
+# Large folders, in which something rarely changes; when it does, the folder's time says so.
+_SEEN: Dict[str, Tuple[int, Tuple[List[str], Optional[str]]]] = {}
+
+
+def _libraries_in(folder: str) -> Tuple[List[str], Optional[str]]:
+    """Return a folder's net plugins of NCCL, and the version of rdma-core if it is there."""
+    try:
+        changed = os.stat(folder).st_mtime_ns
+    except OSError:
+        return [], None
+    known = _SEEN.get(folder)
+    if known is None or known[0] != changed:
+        plugins = sorted(glob.glob(os.path.join(glob.escape(folder), "libnccl-net*.so*")))
+        verbs = os.path.realpath(os.path.join(folder, "libibverbs.so.1"))
+        version = re.search(r"\.so\.1\.[0-9]{1,6}\.([0-9.]{1,30})$", verbs)
+        known = _SEEN[folder] = (changed, (plugins, version.group(1) if version else None))
+    return known[1]

@@ -1,0 +1,142 @@
+"""The Python interpreters of a node, and the PyTorch and NCCL of each, found without importing them."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict, Iterable, List, Optional
+
+from fabtui_node.system import run_command
+
+_MARK = "fabtui-python:"
+_AT_ONCE = 8
+_MAX_CANDIDATES = 24
+
+# Tried on every node, after what the user and the environment name. Globs.
+_USUAL = (
+    "/usr/bin/python3",
+    "/usr/local/bin/python3",
+    "/opt/conda/bin/python3",
+    "/opt/miniconda3/bin/python3",
+    "/opt/venv/bin/python3",
+    "/venv/bin/python3",
+    "~/miniconda3/bin/python3",
+    "~/miniforge3/bin/python3",
+    "~/.venv/bin/python3",
+)
+
+# Runs under whatever interpreter the node has, so it keeps to what all of Python 3 understands. find_spec of a package
+# at the top level imports nothing; PyTorch says its version in a small file.
+_SCRIPT = r"""
+import glob, json, os, re, sys
+if sys.path and sys.path[0] == "":
+    del sys.path[0]
+told = {"version": ".".join(map(str, sys.version_info[:3])), "prefix": sys.prefix, "executable": sys.executable}
+try:
+    from importlib.util import find_spec
+    def folders(name):
+        spec = find_spec(name)
+        return list(spec.submodule_search_locations or []) if spec else []
+    def first(patterns):
+        for pattern in patterns:
+            for path in sorted(glob.glob(pattern), reverse=True):
+                return path
+    for folder in folders("torch"):
+        text = open(os.path.join(folder, "version.py")).read(20000)
+        found = re.search(r"__version__\s*(?::[^=\n]+)?=\s*['\"]([^'\"]+)", text)
+        told["torch"] = found.group(1) if found else None
+        found = re.search(r"^cuda\s*(?::[^=\n]+)?=\s*['\"]([^'\"]+)", text, re.M)
+        told["torch_cuda"] = found.group(1) if found else None
+        told["site"] = os.path.dirname(folder)
+        told["nccl"] = first([os.path.join(folder, "lib", "lib%s.so*" % name) for name in ("nccl", "rccl")])
+        break
+    for folder in folders("nvidia"):
+        lib = os.path.join(folder, "nccl", "lib")
+        nccl = first([os.path.join(lib, "libnccl.so.2"), os.path.join(lib, "libnccl.so*")])
+        if nccl:
+            told["nccl"] = nccl
+            wheel = first([os.path.join(os.path.dirname(folder), "nvidia_nccl_cu*.dist-info")])
+            found = re.search(r"nvidia_nccl_cu[0-9]*-([0-9.]+)\.dist-info$", wheel or "")
+            told["nccl_version"] = found.group(1) if found else None
+        told["cudart"] = told.get("cudart") or first([
+            os.path.join(folder, "cu[0-9]*", "lib", "libcudart.so*"),
+            os.path.join(folder, "cuda_runtime", "lib", "libcudart.so*"),
+        ])
+    if not told.get("nccl"):
+        told["nccl"] = first([os.path.join(sys.prefix, "lib", "libnccl.so.2")])
+except Exception as error:
+    told["error"] = "%s: %s" % (type(error).__name__, error)
+print("\nMARK" + json.dumps(told))
+""".replace("MARK", _MARK)
+
+_TEXTS = ("version", "torch", "torch_cuda", "nccl", "nccl_version", "cudart", "site", "error")
+
+
+def parse_look(text: str) -> Optional[Dict[str, Optional[str]]]:
+    """Return what the script printed, None if it printed nothing of the kind; other lines are passed over."""
+    for line in text.splitlines():
+        if not line.startswith(_MARK):
+            continue
+        try:
+            told = json.loads(line[len(_MARK) :])
+        except (ValueError, RecursionError):
+            return None
+        if isinstance(told, dict):
+            return {key: told[key][:500] if isinstance(told.get(key), str) else None for key in _TEXTS}
+    return None
+
+
+def candidates(named: Iterable[str], environ: Dict[str, str]) -> List[str]:
+    """Return the interpreters to look at, most wanted first, each once.
+
+    Args:
+        named: What the user named; kept even where the node has no such file, so that the answer can say so.
+        environ: The environment to look for a virtual environment in.
+    """
+    wanted = [environ.get("FABTUI_LAB_PYTHON", "")]
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if environ.get(variable):
+            wanted.append(os.path.join(environ[variable], "bin/python3"))
+    wanted.extend([sys.executable or "", "python3"])
+    for pattern in _USUAL:
+        wanted.extend(sorted(glob.glob(os.path.expanduser(pattern))))
+    found = [os.path.expanduser(path) for path in named]
+    found = [run_command.find(path) or path for path in found]
+    seen = {_identity(path) for path in found}
+    for path in wanted:
+        full = run_command.find(path) if path else None
+        if full and _identity(full) not in seen:
+            seen.add(_identity(full))
+            found.append(full)
+    return found[:_MAX_CANDIDATES]
+
+
+def _identity(path: str) -> str:
+    # A virtual environment's interpreter is a link to its base and must not be taken for it, so only the folder's
+    # links are followed.
+    return os.path.join(os.path.realpath(os.path.dirname(path)), "python3")
+
+
+def look(path: str, deadline: float) -> Dict[str, Optional[str]]:
+    """Return ``{"path", "version", "torch", "torch_cuda", "nccl", "nccl_version", "cudart", "site", "error"}``."""
+    entry: Dict[str, Optional[str]] = dict.fromkeys(("path", *_TEXTS))
+    result = run_command.run([path, "-B", "-c", _SCRIPT], deadline, limit=200000, cwd="/")
+    told = parse_look(result.stdout)
+    if told is None:
+        entry["error"] = result.why() or "it printed nothing of use"
+    else:
+        entry.update(told)
+    entry["path"] = path
+    return entry
+
+
+def discover(named: Iterable[str], environ: Dict[str, str], deadline: float) -> List[Dict[str, Any]]:
+    """Return ``look`` of each candidate, all at once, in the order of ``candidates``."""
+    paths = candidates(list(named), environ)
+    if not paths:
+        return []
+    with ThreadPoolExecutor(min(_AT_ONCE, len(paths))) as pool:
+        return list(pool.map(lambda path: look(path, deadline), paths))

@@ -1,0 +1,156 @@
+"""The machine of a node as its kernel tells it: who it is, its processors, its memory, what it may use of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from typing import Any, Dict, List, Optional
+
+from fabtui_node.system import sysfs
+
+_MOST_POLICIES = 1024
+_MARKS = (
+    ("APPTAINER_CONTAINER", "apptainer"),
+    ("SINGULARITY_CONTAINER", "singularity"),
+    ("KUBERNETES_SERVICE_HOST", "kubernetes"),
+    ("ENROOT_ROOTFS", "enroot"),
+)
+
+
+def parse_cpuinfo(text: str) -> Dict[str, Any]:
+    """Return ``{"model", "sockets", "threads", "virtual"}`` from ``/proc/cpuinfo``; what it does not say is None."""
+    model = re.search(r"^(?:model name|Model|cpu model)\s*:\s*(.{1,200})$", text, re.MULTILINE)
+    threads = len(re.findall(r"^processor\s*:", text, re.MULTILINE))
+    sockets = len(set(re.findall(r"^physical id\s*:\s*([0-9]{1,6})", text, re.MULTILINE)))
+    flags = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
+    return {
+        "model": " ".join(model.group(1).split()) if model else None,
+        "sockets": sockets or None,
+        "threads": threads or None,
+        "virtual": " hypervisor" in flags.group(1) if flags else None,
+    }
+
+
+def parse_meminfo(text: str) -> Dict[str, Optional[int]]:
+    """Return ``{"available", "swap", "huge_total", "huge_free", "huge_size"}``: bytes, and counts of huge pages."""
+    found = {name: int(value) for name, value in re.findall(r"^(\w+):\s+([0-9]{1,15})", text, re.MULTILINE | re.ASCII)}
+
+    def size(name: str) -> Optional[int]:
+        return found[name] * 1024 if name in found else None
+
+    return {
+        "available": size("MemAvailable"),
+        "swap": size("SwapTotal"),
+        "huge_total": found.get("HugePages_Total"),
+        "huge_free": found.get("HugePages_Free"),
+        "huge_size": size("Hugepagesize"),
+    }
+
+
+def parse_chosen(text: Optional[str]) -> Optional[str]:
+    """Return the word in brackets of a kernel setting such as ``always [madvise] never``."""
+    found = re.search(r"\[(\w{1,40})\]", text or "")
+    return found.group(1) if found else None
+
+
+def parse_cpu_max(text: Optional[str]) -> Optional[float]:
+    """Return the CPUs that ``cpu.max`` of a control group leaves, None for no limit or no such text."""
+    found = re.fullmatch(r"([0-9]{1,15})\s+([0-9]{1,15})", (text or "").strip(), re.ASCII)
+    return int(found.group(1)) / int(found.group(2)) if found and int(found.group(2)) else None
+
+
+def parse_cgroup(text: Optional[str]) -> Optional[str]:
+    """Return the path of the control group (version 2) from ``/proc/self/cgroup``."""
+    found = re.search(r"^0::(/[^\n]{0,4000})$", text or "", re.MULTILINE)
+    return found.group(1) if found and ".." not in found.group(1).split("/") else None
+
+
+def identity(sys: str = "/sys", proc: str = "/proc", etc: str = "/etc") -> Dict[str, Any]:
+    """Return who this machine is: ``hostname``, ``boot_id``, ``machine_id``, ``product``, ``bios``, ``container``."""
+    return {
+        "hostname": socket.gethostname(),
+        "boot_id": sysfs.text(proc, "sys/kernel/random/boot_id"),
+        "machine_id": sysfs.text(etc, "machine-id") or None,
+        "product": sysfs.text(sys, "class/dmi/id/product_name") or None,
+        "bios": sysfs.text(sys, "class/dmi/id/bios_version") or None,
+        "container": container(dict(os.environ), proc),
+    }
+
+
+def container(environ: Dict[str, str], proc: str = "/proc", root: str = "/") -> Optional[str]:
+    """Return the kind of container this is in, None where nothing says so."""
+    for variable, kind in _MARKS:
+        if environ.get(variable):
+            return kind
+    for path, kind in ((".dockerenv", "docker"), ("run/.containerenv", "podman")):
+        if os.path.exists(os.path.join(root, path)):
+            return kind
+    found = re.search(r"(docker|kubepods|containerd|lxc|libpod)", sysfs.text(proc, "1/cgroup") or "")
+    return found.group(1) if found else sysfs.text(root, "run/systemd/container") or None
+
+
+def processors(sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
+    """Return ``parse_cpuinfo`` and ``governors`` (how many policies have each), ``numa_nodes``, ``numa_balancing``."""
+    value = parse_cpuinfo(sysfs.text(proc, "cpuinfo", limit=1 << 22) or "")
+    governors: Dict[str, int] = {}
+    folder = os.path.join(sys, "devices/system/cpu/cpufreq")
+    for name in [name for name in sysfs.names(folder) if name.startswith("policy")][:_MOST_POLICIES]:
+        governor = sysfs.text(folder, name, "scaling_governor")
+        if governor:
+            governors[governor[:40]] = governors.get(governor[:40], 0) + 1
+    nodes = [n for n in sysfs.names(sys, "devices/system/node") if re.fullmatch("node[0-9]{1,5}", n)]
+    balancing = sysfs.integer(proc, "sys/kernel/numa_balancing")
+    value.update(
+        governors=governors,
+        numa_nodes=len(nodes) or None,
+        numa_balancing=None if balancing is None else balancing > 0,
+        load=_load(sysfs.text(proc, "loadavg")),
+    )
+    return value
+
+
+def _load(text: Optional[str]) -> Optional[float]:
+    found = re.match(r"([0-9]{1,9}\.[0-9]{1,9})\s", text or "", re.ASCII)
+    return float(found.group(1)) if found else None
+
+
+def memory(sys: str = "/sys", proc: str = "/proc", shm: str = "/dev/shm") -> Dict[str, Any]:
+    """Return ``parse_meminfo``, ``transparent`` huge pages, and ``shm_size`` and ``shm_free`` in bytes."""
+    value: Dict[str, Any] = dict(parse_meminfo(sysfs.text(proc, "meminfo") or ""))
+    value["transparent"] = parse_chosen(sysfs.text(sys, "kernel/mm/transparent_hugepage/enabled"))
+    value["shm_size"] = value["shm_free"] = None
+    try:
+        # Without a file system of its own, the folder's figures would be those of the disk it is on.
+        if os.path.ismount(shm):
+            found = os.statvfs(shm)
+            value["shm_size"] = found.f_frsize * found.f_blocks
+            value["shm_free"] = found.f_frsize * found.f_bavail
+    except OSError:
+        pass
+    return value
+
+
+def cgroup(sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
+    """Return the tightest limits of the control groups this process is in: ``cpus``, ``memory`` (bytes), ``tasks``.
+
+    None is no limit, or a system whose limits cannot be read (control groups of version 1 with controllers apart).
+    """
+    value: Dict[str, Any] = {"cpus": None, "memory": None, "tasks": None}
+    path = parse_cgroup(sysfs.text(proc, "self/cgroup"))
+    if path is None:
+        return value
+    folders: List[str] = [os.path.join(sys, "fs/cgroup", path.lstrip("/"))]
+    while path not in ("", "/"):
+        path = os.path.dirname(path)
+        folders.append(os.path.join(sys, "fs/cgroup", path.lstrip("/")))
+    for folder in folders[:32]:
+        limits = {
+            "cpus": parse_cpu_max(sysfs.text(folder, "cpu.max")),
+            "memory": sysfs.integer(folder, "memory.max"),
+            "tasks": sysfs.integer(folder, "pids.max"),
+        }
+        for name, limit in limits.items():
+            if limit is not None and (value[name] is None or limit < value[name]):
+                value[name] = limit
+    return value

@@ -1,0 +1,74 @@
+"""NCCL (AMD's RCCL) and CUDA libraries that a node's system has, outside of any Python."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from typing import Dict, Iterable, List, Optional
+
+from fabtui_node.system import run_command
+
+_FOLDERS = (
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/usr/local/nccl*/lib",
+    "/usr/local/cuda/lib64",
+    "/usr/local/nvidia/lib64",
+    "/opt/nccl*/lib",
+    "/opt/nccl*/build/lib",
+    "/opt/rocm*/lib",
+)
+_NAMES = ("libnccl.so*", "librccl.so*", "libcuda.so*", "libcudart.so*")
+_MAX_FOUND = 32
+
+
+def parse_ldconfig(text: str) -> List[str]:
+    """Return the paths that ``ldconfig -p`` lists for NCCL and CUDA."""
+    found = []
+    for line in text.splitlines():
+        match = re.match(r"\s+lib(?:nccl|rccl|cuda|cudart)\.so[0-9.]*\s.*=> (/\S{1,500})$", line)
+        if match:
+            found.append(match.group(1))
+    return found
+
+
+def version_of(path: str) -> Optional[str]:
+    """Return the version in the name of the file that a library's path leads to, None if the name has none."""
+    found = re.search(r"\.so\.([0-9]{1,6}(?:\.[0-9]{1,6}){1,3})$", os.path.realpath(path))
+    return found.group(1) if found else None
+
+
+def find(environ: Dict[str, str], deadline: float) -> List[str]:
+    """Return the libraries on the loader's paths and in the usual folders, each file once."""
+    paths = []
+    for folder in environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):
+        if folder.startswith("/"):
+            paths.extend(_in(glob.escape(folder)))
+    paths.extend(parse_ldconfig(run_command.run(["ldconfig", "-p"], deadline).stdout))
+    for folder in _FOLDERS:
+        paths.extend(_in(folder))
+    found: List[str] = []
+    seen = set()
+    for path in paths:
+        file = os.path.realpath(path)
+        if file not in seen and os.path.isfile(file):
+            seen.add(file)
+            found.append(path)
+    return found[:_MAX_FOUND]
+
+
+def named(paths: Iterable[str], name: str) -> List[str]:
+    """Return the paths of libraries whose names begin so."""
+    return [path for path in paths if os.path.basename(path).startswith(name)]
+
+
+def collective(files: List[str]) -> List[str]:
+    """Return the NCCL libraries among files, or those of RCCL where there is none."""
+    return named(files, "libnccl") or named(files, "librccl")
+
+
+def _in(folder: str) -> List[str]:
+    return [path for name in _NAMES for path in sorted(glob.glob(os.path.join(folder, name)), key=len)]

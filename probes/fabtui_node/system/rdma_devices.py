@@ -1,0 +1,146 @@
+"""InfiniBand and RoCE devices as sysfs shows them, in the words that ibstat uses."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, Dict, List, Optional
+
+from fabtui_node.system import pci, sysfs
+
+# ibstat's words for the numbers in sysfs.
+_STATES = {1: "Down", 2: "Initializing", 3: "Armed", 4: "Active", 5: "Active Deferred"}
+_PHYSICAL = {
+    1: "Sleep",
+    2: "Polling",
+    3: "Disabled",
+    4: "PortConfigurationTraining",
+    5: "LinkUp",
+    6: "LinkErrorRecovery",
+    7: "PhyTest",
+}
+
+# A RoCE port may have 256 GIDs; the ones that matter come first.
+_GIDS_READ = 16
+_GIDS_KEPT = 8
+
+_ZERO_GID = re.compile(r"[0:]*(fe80)?[0:]*", re.ASCII)
+
+
+def parse_state(text: Optional[str]) -> str:
+    """Return ibstat's word for a sysfs ``state`` such as ``4: ACTIVE``; unknown text comes back as it is."""
+    return _word(text, _STATES)
+
+
+def parse_physical_state(text: Optional[str]) -> str:
+    """Return ibstat's word for a sysfs ``phys_state`` such as ``5: LinkUp``; unknown text comes back as it is."""
+    return _word(text, _PHYSICAL)
+
+
+def _word(text: Optional[str], words: Dict[int, str]) -> str:
+    if not text:
+        return "unknown"
+    number = sysfs.to_integer(text.partition(":")[0])
+    return words.get(number, text) if number is not None else text
+
+
+def parse_rate(text: Optional[str]) -> Optional[float]:
+    """Return the Gb/s of a sysfs ``rate`` such as ``200 Gb/sec (4X HDR)`` or ``2.5 Gb/sec``, None if it says none."""
+    found = re.match(r"\s*([0-9]{1,7}(?:\.[0-9]{1,6})?)\s*Gb/sec", text or "", re.ASCII)
+    return float(found.group(1)) if found else None
+
+
+def port_guid(gid: Optional[str]) -> Optional[str]:
+    """Return the port GUID that the first GID of a port carries in its lower half."""
+    groups = (gid or "").split(":")
+    if len(groups) != 8 or not all(re.fullmatch("[0-9a-fA-F]{4}", group) for group in groups):
+        return None
+    return "0x" + "".join(groups[4:]).lower()
+
+
+def devices(root: str = "/sys") -> List[Dict[str, Any]]:
+    """Return the devices and their ports.
+
+    Each device: ``ca``, ``type``, ``firmware``, ``hardware``, ``node_guid``, ``system_guid``, ``bus`` (PCI address),
+    ``path`` (real path of its PCI device), ``numa``, ``ports``. Each port: ``port``, ``state``, ``physical_state``,
+    ``rate`` (Gb/s), ``lid``, ``sm_lid``, ``link_layer``, ``guid``, ``capability_mask``, ``netdev``, ``gids``.
+    """
+    folder = os.path.join(root, "class/infiniband")
+    return [_device(folder, name) for name in sysfs.names(folder)]
+
+
+def places(root: str = "/sys") -> List[Dict[str, Optional[str]]]:
+    """Return ``[{"ca", "bus"}]``: the devices and their PCI addresses alone, which is quick."""
+    folder = os.path.join(root, "class/infiniband")
+    return [{"ca": ca, "bus": pci.address(sysfs.real(folder, ca, "device"))} for ca in sysfs.names(folder)]
+
+
+def _device(folder: str, ca: str) -> Dict[str, Any]:
+    here = os.path.join(folder, ca)
+    path = sysfs.real(here, "device")
+    numa = sysfs.integer(here, "device/numa_node")
+    return {
+        "ca": ca,
+        "type": sysfs.text(here, "hca_type"),
+        "firmware": sysfs.text(here, "fw_ver"),
+        "hardware": sysfs.text(here, "hw_rev"),
+        "node_guid": _guid(sysfs.text(here, "node_guid")),
+        "system_guid": _guid(sysfs.text(here, "sys_image_guid")),
+        "bus": pci.address(path),
+        "path": path,
+        "numa": numa if numa is not None and numa >= 0 else None,
+        "ports": [_port(here, name) for name in sysfs.names(here, "ports") if name.isdigit() and len(name) < 5],
+    }
+
+
+def _guid(text: Optional[str]) -> Optional[str]:
+    if not text:
+        return None
+    digits = text.replace(":", "")
+    return "0x" + digits.lower() if re.fullmatch("[0-9a-fA-F]{16}", digits) else text
+
+
+def _port(device: str, name: str) -> Dict[str, Any]:
+    here = os.path.join(device, "ports", name)
+    layer = sysfs.text(here, "link_layer")
+    return {
+        "port": int(name),
+        "state": parse_state(sysfs.text(here, "state")),
+        "physical_state": parse_physical_state(sysfs.text(here, "phys_state")),
+        "rate": parse_rate(sysfs.text(here, "rate")),
+        "lid": sysfs.integer(here, "lid"),
+        "sm_lid": sysfs.integer(here, "sm_lid"),
+        "link_layer": layer or "unknown",
+        "guid": port_guid(sysfs.text(here, "gids/0")),
+        "capability_mask": sysfs.text(here, "cap_mask"),
+        "netdev": _netdev(device, here, int(name)),
+        "gids": _gids(here),
+    }
+
+
+def _gids(port: str) -> List[Dict[str, Any]]:
+    found: List[Dict[str, Any]] = []
+    for name in sysfs.names(port, "gids")[:_GIDS_READ]:
+        gid = sysfs.text(port, "gids", name)
+        if gid and not _ZERO_GID.fullmatch(gid) and name.isdigit():
+            found.append({"index": int(name), "gid": gid, "type": sysfs.text(port, "gid_attrs/types", name)})
+        if len(found) == _GIDS_KEPT:
+            break
+    return found
+
+
+def _netdev(device: str, port: str, number: int) -> Optional[str]:
+    """Return the network interface of a port.
+
+    A RoCE port names it beside its GIDs, which is right for bonds too. An InfiniBand port shares its PCI device with
+    its IPoIB interfaces; ``dev_port`` counts from 0 and tells the ports of one device apart.
+    """
+    for name in sysfs.names(port, "gid_attrs/ndevs")[:_GIDS_READ]:
+        interface = sysfs.text(port, "gid_attrs/ndevs", name)
+        if interface:
+            return interface
+    candidates = sysfs.names(device, "device/net")
+    for interface in candidates:
+        if sysfs.integer(device, "device/net", interface, "dev_port") == number - 1:
+            return interface
+    return candidates[0] if len(candidates) == 1 and number == 1 else None

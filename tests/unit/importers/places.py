@@ -1,0 +1,51 @@
+"""Where the outputs are that `fabtui read` is tested with, and how to look into what it makes of them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import Any
+
+from fabtui.importers.result import Result, read
+from fabtui.importers.sources import Source
+
+from ..probes.places import REAL, SAMPLES
+
+__all__ = ["REAL", "SAMPLES", "at", "index", "of_text", "read_file", "told"]
+
+
+def index() -> list[dict[str, str]]:
+    """Return the rows of the list of real samples; empty where they are not."""
+    if not (REAL / "INDEX.csv").is_file():
+        return []
+    with (REAL / "INDEX.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def read_file(name: str, kind: str | None = None) -> Result:
+    """Return what is made of a real sample."""
+    return read(Source(name, (REAL / name).read_text(errors="replace")), kind)
+
+
+def of_text(text: str, kind: str | None = None) -> Result:
+    """Return what is made of a text."""
+    return read(Source("text", text), kind)
+
+
+def at(value: Any, path: str) -> Any:
+    """Return the value at a path such as ``tables.-1.rows.0.bytes``; ``#`` at its end counts what is there."""
+    for name in path.split("."):
+        if name == "#":
+            return len(value)
+        value = value[int(name)] if isinstance(value, list) else value[name]
+    return value
+
+
+def told(text: str, kind: str, **expected: Any) -> dict[str, Any]:
+    """Check that a text is recognised, and return its values."""
+    result = of_text(text)
+    assert result.kind == kind, (result.kind, result.others)
+    json.dumps(result.as_json(), allow_nan=False)
+    for path, value in expected.items():
+        assert at(result.values, path.replace("__", ".")) == value, path
+    return result.values

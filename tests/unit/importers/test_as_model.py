@@ -1,0 +1,259 @@
+"""What was read, as measurements of a model: the same numbers at the right pairs, nothing made up."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fabtui import load_snapshot
+from fabtui.export.csv import write_csv
+from fabtui.export.json import as_json
+from fabtui.importers.result import read
+from fabtui.importers.sources import Source, sources
+from fabtui.importers.to_model.dispatch import events, model, rivals, stem
+from fabtui.model.endpoints import PairClass
+from fabtui.model.measurement import BY_ADDRESS, Layer, Verdict
+from fabtui.model.session_model import Model
+
+from .places import of_text
+from .test_variants_of_benchmarks import MULTINODE
+from .test_variants_of_links import IPERF3
+from .test_variants_of_logs import PING_CSV
+
+RECORDING = Path(__file__).resolve().parents[3] / "recordings/h200x8-lab-2x4.jsonl.gz"
+
+
+def modelled(*texts: str) -> Model:
+    return model([read(Source(f"runs/n06{number}.txt", text)) for number, text in enumerate(texts)])
+
+
+def value(found: Model, layer: Layer, src: str, dst: str) -> float | None:
+    measured = found.latest(layer, src, dst)
+    return None if measured is None else measured.value
+
+
+def table(operation: str, hosts: dict[str, int], rows: str) -> str:
+    places = [(host, device) for host, count in hosts.items() for device in range(count)]
+    ranks = (
+        f"# Rank {at} Group 0 Pid 1 on {host} device {device} [0x1] H200\n" for at, (host, device) in enumerate(places)
+    )
+    return (
+        f"# Collective test starting: {operation}_perf\n"
+        + "".join(ranks)
+        + "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
+        + rows
+    )  # fmt: skip
+
+
+def test_a_collective_of_one_node_two_nodes_and_many() -> None:
+    rows = "1024 256 float sum -1 10 0.10 0.17 0 10 0.11 0.19 0\n2048 512 float sum -1 10 0.20 0.35 0 10 0.2 0.34 0\n"
+    one = modelled(table("all_reduce", {"n060": 4}, rows))
+    assert value(one, Layer.BUSBW, "n060", "n060") == 0.35
+    assert [str(end) for end in one.endpoints] == ["n060:0", "n060:1", "n060:2", "n060:3"]
+    assert one.cell(Layer.BUSBW, 0, 1).value == 0.35
+    assert {m.bytes: m.value for m in one.measurements()} == {1024: 0.19, 2048: 0.35}
+    two = modelled(table("all_gather", {"n060": 2, "n061": 2}, rows))
+    assert value(two, Layer.ALL_GATHER, "n060", "n061") == 0.35
+    many = modelled(table("alltoall", {"n060": 1, "n061": 1, "n062": 1}, rows))
+    assert value(many, Layer.ALLTOALL, "all", "all") == 0.35
+    assert [m.extra["ranks"] for m in many.measurements() if m.extra] == [3, 3]
+
+
+def test_a_host_that_is_not_listed_is_not_made_up() -> None:
+    rows = "1024 256 float sum -1 10 0.10 0.17 0 10 0.11 0.19 0\n"
+    cut = table("all_reduce", {"n060": 4}, rows).replace("Rank 0 ", "Rank 70 ")
+    found = modelled(cut)
+    assert value(found, Layer.BUSBW, "all", "all") == 0.19
+    unknown = table("all_reduce", {"n060": 2}, rows).replace("# Collective test starting: all_reduce_perf\n", "")
+    assert list(modelled(unknown).measurements()) == []
+
+
+def test_wrong_results_are_failed() -> None:
+    found = modelled(table("all_reduce", {"n060": 2}, "8 2 float sum -1 10 0.10 0.17 5 10 0.11 0.19 0\n"))
+    (measured,) = found.measurements()
+    assert measured.verdict is Verdict.FAILED
+    assert measured.error == "5 elements of the result are wrong"
+
+
+def test_who_sends_is_the_arrow() -> None:
+    found = modelled(MULTINODE)
+    # memcpy GPU(row) <- GPU(column): row 0, column 1 is what 1 sends to 0.
+    assert value(found, Layer.P2P, "n061:0", "n060:0") == 820.10
+    assert value(found, Layer.P2P, "n060:0", "n061:0") == 819.50
+
+
+CUDA = """\
+P2P Connectivity Matrix
+     D\\D     0     1
+     0\t     1     1
+     1\t     1     1
+Unidirectional P2P=Disabled Bandwidth Matrix (GB/s)
+   D\\D     0      1
+     0 1508.20  21.51
+     1  21.40 1509.66
+Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)
+   D\\D     0      1
+     0 1502.40 275.07
+     1 275.51 1521.42
+Unidirectional P2P=Enabled Bandwidth (P2P Reads) Matrix (GB/s)
+   D\\D     0      1
+     0 1502.40 111.00
+     1 222.00 1521.42
+P2P=Enabled Latency (P2P Writes) Matrix (us)
+   GPU     0      1
+     0   2.62   2.25
+     1   2.22   2.71
+
+   CPU     0      1
+     0   2.34   1.92
+     1   1.96   2.32
+"""
+
+
+def test_with_and_without_peer_access_are_two_arms() -> None:
+    found = modelled(CUDA)
+    assert value(found, Layer.P2P, "n060:0", "n060:1") == 275.07
+    assert value(found, Layer.LATENCY, "n060:0", "n060:1") == 2.25
+    assert found.comparison == ["P2P=Enabled Writes", "P2P=Enabled Reads", "P2P=Disabled"]
+    arms = {(m.arm, m.src, m.dst): m.value for m in found.arms()}
+    assert arms["P2P=Disabled", "n060:0", "n060:1"] == 21.51
+    # Rows read: what stands in row 0, column 1 is what 1 sends to 0.
+    assert arms["P2P=Enabled Reads", "n060:1", "n060:0"] == 111.00
+
+
+def test_files_of_several_nodes_are_one_grid() -> None:
+    found = modelled(CUDA, CUDA)
+    assert list(found.nodes) == ["n060", "n061"]
+    assert len(found.endpoints) == 4
+    assert found.cell(Layer.P2P, 2, 3).value == 275.07
+    assert found.cell(Layer.P2P, 0, 2).verdict is Verdict.UNTESTED
+
+
+def test_the_ends_of_a_stream() -> None:
+    found = modelled(IPERF3)
+    (measured,) = found.measurements()
+    assert (measured.layer, measured.src, measured.dst) == (Layer.IPERF3, "192.0.2.60", "192.0.2.61")
+    assert measured.value == 1.175
+    assert (measured.src_addr, measured.dst_addr, measured.transport) == ("192.0.2.60", "192.0.2.61", "TCP")
+
+
+def test_a_read_sends_to_who_asks() -> None:
+    text = (
+        "                    RDMA_Read BW Test\n Dual-port       : OFF\t\tDevice         : mlx5_0\n"
+        " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n"
+        " 65536 5000 0.00 392.00 0.7\n"
+    )
+    (measured,) = modelled(text).measurements()
+    assert (measured.src, measured.dst, measured.value, measured.bytes) == ("n060:1", "n060:0", 49.0, 65536)
+
+
+def test_a_test_that_could_not_begin() -> None:
+    (measured,) = modelled("$ ib_write_bw n061\nCouldn't connect to n061:18515\n").measurements()
+    assert (measured.verdict, measured.value, measured.error) == (Verdict.FAILED, None, "couldnt_connect")
+
+
+def test_a_ping_mesh() -> None:
+    found = modelled(PING_CSV)
+    assert [str(end) for end in found.endpoints] == ["a001-gw:-", "a002-gw:-"]
+    verdicts = {(m.src_addr, m.dst_addr): m.verdict for m in found.by_address(Layer.PING, "a002-gw", "a001-gw")}
+    assert verdicts == {
+        ("10.1.0.2", "10.1.0.1"): Verdict.OK,
+        ("10.1.0.2", "10.2.0.1"): Verdict.FAILED,
+        ("10.2.0.2", "10.2.0.1"): Verdict.INCONCLUSIVE,
+    }
+    assert found.cell(Layer.PING, 0, 1).verdict is Verdict.FAILED
+    assert all(m.value is None for m in found.measurements())
+    # The segments are the rails.
+    assert [found.class_of(m) for m in found.by_address(Layer.PING, "a002-gw", "a001-gw")] == [
+        PairClass.SAME_RAIL,
+        PairClass.CROSS_RAIL,
+        PairClass.SAME_RAIL,
+    ]
+
+
+def test_jobs_whose_ranks_said_nothing() -> None:
+    text = "==> p2p-test-0-9-1.out <==\nn060 [0] : OK 0 -> 9\n==> p2p-test-9-0-2.out <==\nsrun: error: failed\n"
+    found = model([read(Source("/data/runs", text))])
+    # Rank 9 never said where it was.
+    assert [str(end) for end in found.endpoints] == ["n060:0", "runs:9"]
+    assert [m.verdict for m in found.measurements()] == [Verdict.OK, Verdict.FAILED]
+
+
+def recorded() -> Model:
+    found = Model()
+    for line in gzip.decompress(RECORDING.read_bytes()).decode().splitlines():
+        found.apply(json.loads(line))
+    return found
+
+
+def exported(found: Model, path: Path) -> list[list[Any]]:
+    write_csv(found, path)
+    frame = load_snapshot(path)
+    # The rails of addresses are in the inventories of nodes, which a CSV does not hold.
+    frame.loc[frame["layer"].isin([str(layer) for layer in BY_ADDRESS]), "class"] = "address"
+    known = frame.drop(columns=["time"])
+    rows: list[list[Any]] = known.astype(object).where(known.notna(), None).to_numpy().tolist()
+    return rows
+
+
+@pytest.mark.parametrize("ending", ["csv", "json", "jsonl.gz"])
+def test_what_we_wrote_comes_back(tmp_path: Path, ending: str) -> None:
+    original = recorded()
+    before = exported(original, tmp_path / "a.csv")
+    if ending == "json":
+        (tmp_path / "a.json").write_text(json.dumps(as_json(original)))
+    if ending == "jsonl.gz":
+        (tmp_path / "a.jsonl.gz").write_bytes(RECORDING.read_bytes())
+    results = [read(found) for found in sources([str(tmp_path / f"a.{ending}")])]
+    assert results[0].kind == {"csv": "fabtui-csv", "json": "fabtui-json", "jsonl.gz": "fabtui-recording"}[ending]
+    assert not results[0].warnings
+    after = model(results)
+    assert [str(end) for end in after.endpoints] == [str(end) for end in original.endpoints]
+    kept = exported(after, tmp_path / "b.csv")
+    assert kept == before
+
+
+def test_a_recording_beside_another_file(tmp_path: Path) -> None:
+    write_csv(modelled(CUDA), tmp_path / "a.csv")
+    results = [read(found) for found in sources([str(RECORDING), str(tmp_path / "a.csv")])]
+    found = model(results)
+    assert list(found.nodes) == ["n000", "n001", "n060"]
+    assert len(found.endpoints) == 10
+    assert rivals(results) == []
+
+
+def test_what_cannot_be_compared_is_told() -> None:
+    results = [of_text(CUDA), of_text(MULTINODE)]
+    assert rivals(results) == ["p2pBandwidthLatencyTest", "nvbandwidth"]
+    assert rivals([results[0], of_text(table("all_reduce", {"n060": 2}, ""))]) == []
+
+
+def test_a_kind_without_pairs_gives_no_measurement() -> None:
+    found = modelled("PING a (192.0.2.1) 56(84) bytes of data.\n")
+    assert list(found.measurements()) == []
+    assert found.endpoints == []
+
+
+def test_events_are_in_order() -> None:
+    happened = events([of_text(CUDA)])
+    assert [event["seq"] for event in happened] == list(range(len(happened)))
+    assert happened[0]["kind"] == "start"
+    json.dumps(happened, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [("-", "stdin"), ("a/n060.txt", "n060"), ("a/n060.log.gz", "n060"), ("n060", "n060"), (".x", ".x")],
+)
+def test_the_name_of_a_file(name: str, wanted: str) -> None:
+    assert stem(name) == wanted
+
+
+def test_hostile_names_of_hosts() -> None:
+    text = table("all_reduce", {"n0\x1b[2J60$(x)": 2}, "8 2 float sum -1 10 0.10 0.17 0 10 0.11 0.19 0\n")
+    found = modelled(text)
+    assert list(found.nodes) == ["n0-2J60-x"] or list(found.nodes) == ["n060-x"]

@@ -1,0 +1,142 @@
+"""Real outputs, read in place: every file of the tools that only the login node reads gives the values it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fabtui.importers.to_model.dispatch import model
+from fabtui.model.measurement import Verdict
+
+from . import expected_of_benchmarks, expected_of_logs
+from .places import at, index, read_file
+
+pytestmark = pytest.mark.skipif(not index(), reason="no real samples here (FABTUI_REAL_SAMPLES)")
+
+#: The kind of each folder.
+FOLDERS = {
+    "all_reduce_bench": "all_reduce_bench",
+    "megatron-log": "megatron-log",
+    "nccl-debug-log": "nccl-log",
+    "nccl-tests": "nccl-tests",
+    "nvbandwidth": "nvbandwidth",
+    "osu": "osu",
+    "p2pBandwidthLatencyTest": "p2pBandwidthLatencyTest",
+    "perftest": "perftest",
+    "ping": "ping",
+    "slurm-sacct": "sacct",
+    "slurm-scontrol": "scontrol",
+    "slurm-sinfo": "sinfo",
+    "slurm-squeue": "squeue",
+    "slurmd-log": "slurmd-log",
+    "torch-failure": "torch-log",
+}
+
+EXPECTED = {**expected_of_benchmarks.EXPECTED, **expected_of_logs.EXPECTED}
+
+#: What a file's own text complains of, in part.
+WARNED = {
+    "nccl-debug-log/net-lines-fastsocket-ib-socket-bond.txt": "mixed",
+    "nccl-tests/aws-k8s-indented-elided.txt": "left out",
+    "nccl-tests/aws-topology-elided.txt": "left out",
+    "nccl-tests/broadcast-warn-inside-header.txt": "libibverbs",
+    "nccl-tests/cw-gb200-nvl72-tail.txt": "1 of 72 ranks",
+    "nccl-tests/sendrecv-2xa40-part.txt": "cut off",
+    "nvbandwidth/v07-assert-failure.txt": "checking the pattern",
+    "p2pBandwidthLatencyTest/6xa100-sm-copy-writes-and-reads-part.txt": "slower with P2P",
+    "perftest/failed-modify-qp-rtr.txt": "GID is all zero",
+    "perftest/ib-send-lat-client.txt": "left out",
+    "megatron-log/megatron-llm-fork.txt": "cut off",
+    "ping/iputils-host-unreachable-pipe.txt": "Destination Host Unreachable",
+    "slurm-squeue/aws-nemo-wide-time.txt": "are 2 nodes, the column says 1",
+    "slurmd-log/stepd-terminated-not-ending.txt": "not ending with signals",
+}
+
+
+def test_every_file_has_its_values() -> None:
+    """No file of these folders is left without an expectation."""
+    mine = {row["file"] for row in index() if row["command"] in FOLDERS}
+    assert mine == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_values(name: str) -> None:
+    result = read_file(name)
+    assert result.kind == FOLDERS[name.partition("/")[0]]
+    found = {path: at(result.values, path) for path in EXPECTED[name]}
+    assert found == EXPECTED[name]
+    assert not [line for line in result.unknown if "cut" not in " ".join(result.warnings)]
+    assert WARNED.get(name, "") in "; ".join(result.warnings)
+
+
+def test_no_two_ways_are_mixed() -> None:
+    edges = read_file("nccl-debug-log/p2p-ipc-and-net-socket-mixed.txt").values["edges"]
+    ways = {(edge["src"], edge["dst"]): edge["via"] for edge in edges}
+    assert ways[3, 2] == "P2P/IPC"
+    assert ways[15, 0] == "NET/Socket/0"
+    assert ways[7, 8] == "NET/Socket/0"
+
+
+def test_operations_of_one_table() -> None:
+    rows = read_file("nccl-tests/multi-op-max-min-part.txt").values["tables"][0]["rows"]
+    assert [row["redop"] for row in rows] == ["max"] * 6 + ["min"] * 3
+    assert rows[6]["bytes"] < rows[5]["bytes"]
+
+
+def test_drained_nodes_are_counted() -> None:
+    rows = read_file("slurm-sinfo/R-gres-gpu-reasons-truncated.txt").values["rows"]
+    assert [row["user"] for row in rows].count("slurm") == 7
+    assert sum(row["expands_to"] for row in rows if row["nodelist"].startswith("gpu")) == 46
+    assert sum(row["expands_to"] for row in rows if row["nodelist"].startswith("cpu")) == 3
+
+
+def test_a_gradient_of_nothing_is_what_the_log_says() -> None:
+    rows = read_file("megatron-log/meg-13b-loss-jump.txt").values["iterations"]
+    assert {row["grad_norm"] for row in rows} == {0.0}
+    assert len(rows) > 3
+
+
+def test_the_error_of_the_network_is_kept() -> None:
+    values = read_file("torch-failure/ncclremoteerror-ofi-rank-prefix.txt").values
+    assert values["last_error"].startswith("NET/OFI")
+    assert "RC: 113. Error: 2 (UNDELIVERABLE)" in values["last_error"]
+
+
+BENCHMARKS = ("all_reduce_bench", "nccl-tests", "nvbandwidth", "osu", "p2pBandwidthLatencyTest", "perftest")
+#: Benchmarks without a measurement between pairs or of a collective, and why.
+NOT_MEASURED = {
+    "all_reduce_bench/ml-eng-latency-comp.txt": "one payload whole and in pieces: not a size of a collective",
+    "nccl-tests/error-1e-07-2080ti.txt": "neither the text nor the columns tell the collective",
+    "nccl-tests/mpirun-tag-prefix.txt": "neither the text nor the columns tell the collective",
+    "nvbandwidth/header-indent-lost.txt": "between a host and its GPUs",
+    "nvbandwidth/v07-assert-failure.txt": "it failed before it measured",
+    "nvbandwidth/waived.txt": "nothing was run",
+}
+
+
+def numbers(value: Any) -> Iterator[float]:
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from numbers(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from numbers(item)
+    elif isinstance(value, float):
+        yield value
+
+
+@pytest.mark.parametrize("name", [name for name in EXPECTED if name.partition("/")[0] in BENCHMARKS])
+def test_benchmarks_become_measurements_of_the_same_numbers(name: str) -> None:
+    result = read_file(name)
+    found = model([result])
+    measured = [*found.measurements(), *found.arms()]
+    assert bool(measured) == (name not in NOT_MEASURED)
+    printed = {round(number, 6) for number in numbers(result.values)}
+    printed |= {round(number / 1000, 6) for number in printed}
+    for one in measured:
+        assert one.value is None or round(one.value, 6) in printed, one
+        assert (one.value is None) == (one.verdict is Verdict.FAILED)
+    # Whatever has endpoints can be shown in the grid.
+    assert all(found.number(one.src) is not None or one.src in (*found.nodes, "all") for one in measured)

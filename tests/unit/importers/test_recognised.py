@@ -1,0 +1,112 @@
+"""Every real output is recognised as what it is, and read without an exception, by the command as a whole."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fabtui.importers.catalogue import formats, recognise
+from fabtui.importers.result import read
+from fabtui.importers.sources import Source
+from fabtui.report.imported_output import text_of
+
+from .places import SAMPLES, index, of_text, read_file
+
+real = pytest.mark.skipif(not index(), reason="no real samples here (FABTUI_REAL_SAMPLES)")
+
+#: The kind of each folder that is not called by it.
+KINDS = {
+    "dmesg-mlx5": "dmesg",
+    "dmesg-pcie": "dmesg",
+    "dmesg-xid": "dmesg",
+    "nccl-debug-log": "nccl-log",
+    "nvidia-smi-broken": "nvidia-smi",
+    "nvidia-smi-nvlink-status": "nvidia-smi-nvlink-s",
+    "slurm-sacct": "sacct",
+    "slurm-scontrol": "scontrol",
+    "slurm-sinfo": "sinfo",
+    "slurm-squeue": "squeue",
+    "torch-failure": "torch-log",
+}
+#: Files that no one could tell by what is in them, and why.
+UNTELLABLE = {
+    "nvidia-smi-nvlink-status/a10-empty-output.txt": "the command printed nothing",
+    "perfquery/empty-output-timeout.txt": "the command printed nothing",
+}
+#: Our own recordings: what says only to a reader who knows the command that was run, and why.
+OURS_UNTELLABLE = {
+    "h200x8/fabric.txt": "a complaint of nvidia-smi about its options",
+    "ibsim/00_topology.net": "an input of the simulator",
+    "ibsim/ibstat_l.txt": "bare names",
+    "ibsim/ibstat_p.txt": "bare GUIDs",
+    "ibsim/perfquery_clear.txt": "the command printed nothing",
+    "ping/fping-not-permitted.txt": "the command printed nothing",
+    "slurm/sbatch_too_many_nodes.txt": "the number of a job",
+    "slurm/srun_fabtui_probe_in_job.txt": "whatever the job printed",
+    "slurm/srun_immediate_busy.txt": "whatever the job printed",
+    "slurm/srun_label.txt": "whatever the job printed",
+    "slurm/srun_no_overlap_busy.txt": "whatever the job printed",
+    "slurm/srun_overlap.txt": "whatever the job printed",
+    "slurm/srun_overlap_gres0.txt": "whatever the job printed",
+}
+
+
+@real
+@pytest.mark.parametrize("row", index(), ids=lambda row: row["file"])
+def test_a_real_output(row: dict[str, str]) -> None:
+    result = read_file(row["file"])
+    wanted = KINDS.get(row["command"], row["command"])
+    assert wanted in formats()
+    if row["file"] in UNTELLABLE:
+        assert not result.known
+        # Whoever knows what was run can say so.
+        assert read_file(row["file"], wanted).kind == wanted
+    else:
+        assert result.kind == wanted
+    json.dumps(result.as_json(), allow_nan=False)
+    for width in (40, 100, 10_000):
+        text = text_of(result, width)
+        assert text.endswith("\n")
+        assert "\x1b" not in text
+
+
+@real
+def test_what_cannot_be_told_is_there() -> None:
+    assert set(UNTELLABLE) <= {row["file"] for row in index()}
+
+
+OURS = sorted(str(path.relative_to(SAMPLES)) for path in SAMPLES.rglob("*.*") if path.suffix != ".md")
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_an_output_of_ours(name: str) -> None:
+    result = read(Source(name, (SAMPLES / name).read_text(errors="replace")))
+    assert result.known == (name not in OURS_UNTELLABLE), (result.kind, result.others)
+    json.dumps(result.as_json(), allow_nan=False)
+    assert text_of(result, 100).endswith("\n")
+
+
+def test_no_kind_is_told_twice() -> None:
+    assert len({name.lower() for name in formats()}) == len(formats())
+
+
+RPM = "Name        : make\nEpoch       : 1\nVersion     : 3.82\nSize        : 1160684\n"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n\n", "hello\n", "a,b,c\n1,2,3\n", "{}", "[]", "0 1 2\n3 4 5\n", "#!/bin/sh\nls\n", RPM]
+)
+def test_foreign_text_is_of_no_kind(text: str) -> None:
+    result = of_text(text)
+    assert not result.known
+    assert result.values == {}
+    assert result.as_json()["raw"] == text
+
+
+def test_a_tie_is_no_guess(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = formats()["ping"]._replace(name="gnip")
+    monkeypatch.setattr("fabtui.importers.catalogue.formats", lambda: {"ping": formats()["ping"], "gnip": both})
+    guess = recognise("PING a (192.0.2.1) 56(84) bytes of data.\n")
+    assert guess.format is None
+    assert guess.others == ["ping", "gnip"]

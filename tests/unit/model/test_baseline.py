@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fabtui.model.baseline import SLOW_BELOW, Baseline, change
+from fabtui.model.events import Kind, event
+from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.session_model import Model
+
+OK, SLOW, FAILED, TIMEOUT = Verdict.OK, Verdict.SLOW, Verdict.FAILED, Verdict.TIMEOUT
+
+
+def one(verdict: Verdict, value: float | None, **more: Any) -> Measurement:
+    given: dict[str, Any] = {"unit": "GB/s", "bytes": 1 << 28, **more}
+    return Measurement(Layer.P2P, "a:0", "b:0", verdict, value, **given)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "verdict", "ratio", "text"),
+    [
+        (one(OK, 50.0), one(OK, 50.0), OK, 1.0, "50 GB/s then, 50 GB/s now"),
+        (one(OK, 50.0), one(OK, 60.0), OK, 1.2, "50 GB/s then, 60 GB/s now"),
+        (one(OK, 50.0), one(OK, 50.0 * SLOW_BELOW - 1), SLOW, SLOW_BELOW - 0.02, "50 GB/s then, 34 GB/s now"),
+        (one(SLOW, 10.0), one(SLOW, 10.0), OK, 1.0, "10 GB/s then, 10 GB/s now"),
+        (one(OK, 50.0), one(FAILED, None), FAILED, None, "50 GB/s then, failed now"),
+        (one(TIMEOUT, None), one(OK, 50.0), OK, None, "timeout then, 50 GB/s now"),
+        (one(TIMEOUT, None), one(FAILED, None), Verdict.SKIPPED, None, "timeout then, failed now"),
+        (None, one(OK, 50.0), Verdict.SKIPPED, None, "not in the baseline"),
+        (one(OK, 50.0), None, Verdict.UNTESTED, None, "not tested yet"),
+    ],
+)
+def test_a_change_is_a_ratio_or_says_why_there_is_none(
+    then: Measurement | None, now: Measurement | None, verdict: Verdict, ratio: float | None, text: str
+) -> None:
+    found = change(then, now, Verdict.UNTESTED if now is None else now.verdict)
+    assert (found.verdict, found.text) == (verdict, text)
+    assert found.ratio == (None if ratio is None else pytest.approx(ratio))
+
+
+def test_other_message_sizes_cannot_be_compared() -> None:
+    found = change(one(OK, 50.0), one(OK, 20.0, bytes=1 << 20), OK)
+    assert (found.verdict, found.ratio) == (Verdict.INCONCLUSIVE, None)
+    assert "268435456 bytes then, 1048576 now" in found.text
+
+
+def test_of_several_sizes_and_attempts_the_latest_of_the_largest_counts_and_arms_do_not() -> None:
+    found = Baseline.of(
+        "x", 0.0, [one(OK, 1.0), one(OK, 2.0), one(OK, 9.0, bytes=8), one(OK, 7.0, arm="A=1", bytes=1 << 30)]
+    )
+    assert found.layer is Layer.P2P
+    assert found.values["a:0", "b:0"].value == 2.0
+
+
+def test_the_layer_of_the_model_reads_it() -> None:
+    model = Model()
+    model.apply(event(Kind.START, nodes=["a", "b"], time=0.0))
+    ends = [{"number": n, "node": node, "index": 0} for n, node in enumerate("ab")]
+    model.apply(event(Kind.ENDPOINTS, endpoints=ends, time=0.0))
+    model.apply(event(Kind.MEASURED, measurements=[one(OK, 25.0).to_json()], time=1.0))
+    assert model.change(0, 1) is None
+    assert model.cell(Layer.CHANGE, 0, 1).verdict is OK, "without a baseline it is what p2p is"
+    model.baseline = Baseline.of("x", 0.0, [one(OK, 50.0)])
+    cell = model.cell(Layer.CHANGE, 0, 1)
+    assert (cell.verdict, cell.value, cell.unit) == (SLOW, 0.5, "")
+    assert model.cell(Layer.CHANGE, 1, 0).verdict is Verdict.UNTESTED

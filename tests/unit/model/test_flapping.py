@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from fabtui.model.events import Kind, event
+from fabtui.model.flapping import ATTEMPTS, flapping, turns
+from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.session_model import MOST_ATTEMPTS, RAW_ATTEMPTS, Model
+
+_LETTERS = {
+    "o": Verdict.OK,
+    "s": Verdict.SLOW,
+    "x": Verdict.FAILED,
+    "t": Verdict.TIMEOUT,
+    "?": Verdict.INCONCLUSIVE,
+    "-": Verdict.SKIPPED,
+}
+
+
+@pytest.mark.parametrize(
+    ("attempts", "turned", "flaps"),
+    [
+        ("", 0, 0),
+        ("o", 0, 0),
+        ("oooooo", 0, 0),
+        ("ox", 1, 0),
+        ("xo", 1, 0),
+        ("xxxoooo", 1, 0),
+        ("xts", 0, 0),
+        ("oxo", 2, 2),
+        ("oso", 2, 2),
+        ("xox", 2, 2),
+        ("o?x?o", 2, 2),
+        ("o?-o", 0, 0),
+        ("oxoxo", 4, 4),
+    ],
+)
+def test_a_pair_flaps_that_turns_at_least_twice(attempts: str, turned: int, flaps: int) -> None:
+    verdicts = [_LETTERS[letter] for letter in attempts]
+    assert turns(verdicts) == turned
+    assert flapping(verdicts) == flaps
+
+
+def test_it_stops_to_flap_when_it_was_steady_for_long() -> None:
+    verdicts = [_LETTERS[letter] for letter in "oxo" + "o" * ATTEMPTS]
+    assert flapping(verdicts) == 0
+
+
+def test_a_session_that_watches_for_days_keeps_what_counts_and_no_more() -> None:
+    model = Model()
+    model.apply(event(Kind.START, nodes=["a", "b"], time=1.0))
+    ends = [{"number": n, "node": node, "index": 0} for n, node in enumerate("ab")]
+    model.apply(event(Kind.ENDPOINTS, endpoints=ends, time=1.0))
+    sizes = [8, 1 << 20, *[1 << 28] * 500]
+    for at, size in enumerate(sizes):
+        one = Measurement(Layer.P2P, "a:0", "b:0", Verdict.OK, 40.0, "GB/s", size, 2.0 + at, attempts=at, raw="x" * 99)
+        model.apply(event(Kind.MEASURED, measurements=[one.to_json()], time=2.0 + at))
+    history = model.history(Layer.P2P, "a:0", "b:0")
+    assert len(history) == MOST_ATTEMPTS + 2
+    assert [m.asked_bytes for m in history[:3]] == [8, 1 << 20, 1 << 28]
+    assert sum(m.raw is not None for m in history) == RAW_ATTEMPTS
+    assert history[-1].raw is not None
+    assert history[-1].attempts == 501
+    assert model.latest(Layer.P2P, "a:0", "b:0") == history[-1]
+    assert sorted(m.bytes or 0 for m in model.measurements()) == [8, 1 << 20, 1 << 28]
+    assert model.median(Layer.P2P, model.class_between("a:0", "b:0")) == 40.0

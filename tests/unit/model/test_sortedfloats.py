@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import random
+from bisect import bisect_left, bisect_right, insort
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fabtui.model import sortedfloats
+from fabtui.model.sortedfloats import SortedFloats
+
+
+def _agree(found: SortedFloats, wanted: list[float]) -> None:
+    assert len(found) == len(wanted)
+    assert [found[at] for at in range(len(wanted))] == wanted
+    for value in [*wanted, -9.0, 0.5, 99.0]:
+        assert found.below(value) == bisect_left(wanted, value)
+        assert found.until(value) == bisect_right(wanted, value)
+
+
+@given(st.lists(st.integers(0, 9)), st.lists(st.tuples(st.booleans(), st.integers(0, 9))))
+@settings(max_examples=200)
+def test_it_is_what_a_sorted_list_is(first: list[int], steps: list[tuple[bool, int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sortedfloats, "_PART", 2)
+        wanted = sorted(map(float, first))
+        found = SortedFloats(map(float, first))
+        _agree(found, wanted)
+        for add, value in steps:
+            if add:
+                insort(wanted, float(value))
+                found.add(float(value))
+            else:
+                assert found.remove(float(value)) == (value in wanted)
+                if value in wanted:
+                    wanted.remove(value)
+            _agree(found, wanted)
+
+
+def test_there_may_be_very_many() -> None:
+    chance = random.Random(3)
+    values = [chance.gauss(45, 1) for _ in range(20_000)]
+    found = SortedFloats()
+    for value in values:
+        found.add(value)
+    wanted = sorted(values)
+    assert [found[0], found[-1], found[9_999]] == [wanted[0], wanted[-1], wanted[9_999]]
+    for value in values[::2]:
+        assert found.remove(value)
+    assert list(found) == sorted(values[1::2])

@@ -1,0 +1,100 @@
+"""The pattern GPUs send, how a sample of it is judged, and the layout of NCCL's config."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+
+import pytest
+
+from fabtui_node.ranks import base
+from fabtui_node.ranks.nccl import ctypes_nccl, verify
+
+
+def message(src: int, dst: int, size: int) -> bytearray:
+    tile = verify.tile(src, dst)
+    return bytearray((tile * (size // len(tile) + 1))[:size])
+
+
+def sample(data: bytes | bytearray, blocks: verify.Blocks) -> bytes:
+    return b"".join(data[offset : offset + length] for offset, length in blocks)
+
+
+@pytest.mark.parametrize("size", [1, 3, 65536, 65537, verify.SAMPLE, verify.SAMPLE + 1, 5_000_001])
+def test_what_was_sent_passes(size: int) -> None:
+    blocks = verify.blocks(size)
+    assert blocks[0][0] == 0
+    assert sum(blocks[-1]) == size
+    assert all(length <= verify.BLOCK for _, length in blocks)
+    assert len(sample(bytes(size), blocks)) <= verify.SAMPLE
+    assert verify.compare(sample(message(3, 1, size), blocks), blocks, 3, 1) is None
+
+
+def test_one_wrong_byte_is_named() -> None:
+    data = message(0, 1, 1000)
+    data[777] ^= 0x10
+    blocks = verify.blocks(1000)
+    assert "1 of 1000 bytes" in (verify.compare(bytes(data), blocks, 0, 1) or "")
+    assert "the first at 777" in (verify.compare(bytes(data), blocks, 0, 1) or "")
+
+
+def test_what_another_pair_sent_fails() -> None:
+    blocks = verify.blocks(4096)
+    for src, dst in ((1, 0), (0, 2), (2, 1)):
+        assert verify.compare(bytes(message(src, dst, 4096)), blocks, 0, 1)
+
+
+def test_a_chunk_in_the_wrong_place_fails() -> None:
+    size, chunk = 4 << 20, 512 << 10
+    data = message(0, 1, size)
+    data[0:chunk], data[chunk : 2 * chunk] = data[chunk : 2 * chunk], data[0:chunk]
+    blocks = verify.blocks(size)
+    assert verify.compare(sample(data, blocks), blocks, 0, 1)
+
+
+def test_data_that_never_came_is_told() -> None:
+    blocks = verify.blocks(4096)
+    assert "nothing was written" in (verify.compare(bytes([verify.BLANK]) * 4096, blocks, 0, 1) or "")
+
+
+@pytest.mark.parametrize(("ranks", "rounds"), [(2, 1), (8, 20), (3, 1), (3, 20), (6, 12)])
+def test_sums(ranks: int, rounds: int) -> None:
+    count = 70_000
+    values = [sum(step % verify.STEPS + rank for rank in range(ranks)) for step in range(count)]
+    grown = [float(value) * float(ranks) ** (rounds - 1) for value in values]
+    data = array.array("f", grown).tobytes()
+    blocks = verify.blocks(len(data))
+    assert verify.count_wrong(sample(data, blocks), blocks, verify.sums(ranks, rounds)) == 0
+    grown[123] *= 1.01
+    data = array.array("f", grown).tobytes()
+    assert verify.count_wrong(sample(data, blocks), blocks, verify.sums(ranks, rounds), 1e-4) == 1
+    grown[124] = float("nan")
+    data = array.array("f", grown).tobytes()
+    assert verify.count_wrong(sample(data, blocks), blocks, verify.sums(ranks, rounds), 1e-4) == 2
+
+
+def test_sums_never_overflow() -> None:
+    for ranks in (1, 2, 3, 8, 64, 1000, 100_000):
+        times = base.bounded_sums(ranks, 1000)
+        assert times >= 1
+        assert (61.0 + ranks) * ranks * float(ranks) ** (times - 1) < 3e38
+
+
+def test_the_config_is_the_one_nccl_2_17_declares() -> None:
+    # size_t, two unsigned, four int, one pointer, on a 64-bit machine.
+    assert ctypes.sizeof(ctypes_nccl.Config) == 40
+    assert ctypes_nccl.Config.blocking.offset == 16
+    assert ctypes_nccl.Config.netName.offset == 32
+    config = ctypes_nccl.non_blocking()
+    assert (config.size, config.magic, config.blocking, config.minCTAs) == (40, 0xCAFEBEEF, 0, -(2**31))
+    assert ctypes.sizeof(ctypes_nccl.UniqueId) == 128
+
+
+def test_versions() -> None:
+    assert ctypes_nccl.version_text(22809) == "2.28.9"
+    assert ctypes_nccl.version_text(2708) == "2.7.8"
+
+
+def test_a_given_library_is_the_only_candidate() -> None:
+    assert ctypes_nccl.candidates("/opt/lib/libnccl.so.2") == ["/opt/lib/libnccl.so.2"]
+    assert ctypes_nccl.candidates(None)[-1] == "libnccl.so.2"

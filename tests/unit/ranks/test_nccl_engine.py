@@ -1,0 +1,234 @@
+"""The NCCL engine against a libcuda and a libnccl whose devices are threads: calls, deadlines, checks, faults."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.wire.rank_controller import Controller, has
+
+pytestmark = pytest.mark.timeout(90)
+
+
+@pytest.fixture
+def controller() -> Iterator[Controller]:
+    with Controller() as controller:
+        yield controller
+
+
+def started(controller: Controller, fake: Path, env: dict[str, str] | None = None, **more: Any) -> None:
+    controller.spawn("n0", env={"LD_LIBRARY_PATH": str(fake), **(env or {})})
+    more.setdefault("library", str(fake / "libnccl.so.2"))
+    controller.init("n0", [0, 1, 2, 3], 4, "127.0.60.20", engine="nccl", **more)
+    controller.until(lambda: bool(controller.of("ready") or controller.of("failed")), 30)
+
+
+def pair(
+    controller: Controller, number: int, a: int, b: int, **more: Any
+) -> dict[tuple[int, int, str], dict[str, Any]]:
+    more = {"deadline": 10.0, "bytes": 5_000_000, **more}
+    controller.pair(number, a, b, **more)
+    controller.until(lambda: len(controller.of("free", id=number)) == 2, more["deadline"] + 6)
+    return {(m["src"], m["dst"], m["role"]): m for m in controller.of("side", id=number)}
+
+
+def test_ready(controller: Controller, fake_gpu: Path) -> None:
+    started(controller, fake_gpu)
+    ready = controller.of("ready")[0]
+    assert ready["engine"] == "nccl"
+    assert ready["version"] == "NCCL 2.28.9, CUDA driver 13.0"
+    assert ready["ranks"] == [{"rank": rank, "ok": True, "error": None} for rank in range(4)]
+    assert ready["port"] > 0
+
+
+@pytest.mark.parametrize("library", ["libnccl.so.2", "another.so"])
+def test_what_will_be_asked_for_is_loaded_ahead_and_touches_no_gpu(
+    controller: Controller, fake_gpu: Path, tmp_path: Path, library: str
+) -> None:
+    trace = tmp_path / "trace"
+    env = {"LD_LIBRARY_PATH": str(fake_gpu), "FAKE_TRACE": str(trace)}
+    controller.spawn("n0", env=env, config={"engine": "nccl", "library": str(fake_gpu / library)})
+    controller.until(trace.exists, 20)
+    assert trace.read_text() == "init PCI_BUS_ID\n"
+    assert not controller.messages
+    controller.init("n0", [0, 1, 2, 3], 4, "127.0.60.20", engine="nccl", library=str(fake_gpu / "libnccl.so.2"))
+    controller.until(lambda: bool(controller.of("ready")), 20)
+    assert [m["op"] for m in controller.messages] == ["loaded", "ready"]
+    # What was foreseen wrongly is loaded as it should be.
+    inits = 1 if library == "libnccl.so.2" else 2
+    assert sorted(trace.read_text().split("\n")) == ["", *["context -"] * 4, *["init PCI_BUS_ID"] * inits]
+    assert all(side["ok"] for side in pair(controller, 1, 0, 3).values())
+
+
+def test_an_engine_that_nobody_knows_is_told_when_it_is_asked_for(controller: Controller, fake_gpu: Path) -> None:
+    controller.spawn("n0", config={"engine": "smoke"})
+    controller.init("n0", [0, 1], 2, "127.0.60.20", engine="smoke")
+    controller.until(lambda: bool(controller.of("failed")), 20)
+    assert "unknown engine" in controller.of("failed")[0]["error"]
+
+
+@pytest.mark.parametrize("size", [1, 1000, 70_000, 5_000_000])
+def test_all_pairs(controller: Controller, fake_gpu: Path, size: int) -> None:
+    started(controller, fake_gpu)
+    for number, (a, b) in enumerate(itertools.combinations(range(4), 2)):
+        sides = pair(controller, number, a, b, bytes=size)
+        assert len(sides) == 4
+        for side in sides.values():
+            assert side["ok"], side
+            assert side["bytes"] == size
+        assert sides[a, b, "dst"]["rate"] > 0
+        assert sides[b, a, "src"]["latency"] > 0
+
+
+def test_ways_and_addresses(controller: Controller, fake_gpu: Path) -> None:
+    started(controller, fake_gpu)
+    sides = pair(controller, 1, 0, 1)
+    for role in ("src", "dst"):
+        assert sides[0, 1, role]["transport"] == "P2P/direct pointer"
+        assert (sides[0, 1, role]["src_addr"], sides[0, 1, role]["dst_addr"]) == ("0000:10:00.0", "0000:11:00.0")
+    sides = pair(controller, 2, 2, 3)
+    assert sides[2, 3, "src"]["transport"] == "NET/Socket/fake0"
+    assert sides[2, 3, "dst"]["transport"] == "NET/Socket/fake1"
+    assert (sides[2, 3, "src"]["src_addr"], sides[2, 3, "src"]["dst_addr"]) == ("192.0.2.1", "192.0.2.2")
+    assert "NET/Socket/0" in sides[2, 3, "src"]["raw"]
+
+
+def test_all_reduce(controller: Controller, fake_gpu: Path) -> None:
+    started(controller, fake_gpu)
+    for number, ranks in enumerate([[0, 1, 2, 3], [1, 2, 3]], 1):
+        controller.all_reduce(number, ranks, [4, 4096, 3_000_000])
+        controller.until(partial(has, controller, number, len(ranks)), 30)
+        reduced = controller.of("reduced", id=number)
+        assert len(reduced) == 3 * len(ranks)
+        assert all(m["ok"] and m["wrong"] == 0 and m["seconds"] > 0 for m in reduced), [
+            m for m in reduced if not m["ok"] or not m["seconds"]
+        ]
+
+
+def test_wrong_data_is_seen(controller: Controller, fake_gpu: Path) -> None:
+    started(controller, fake_gpu, env={"FAKE_CORRUPT": "1"})
+    sides = pair(controller, 1, 0, 1, bytes=1_000_000)
+    for side in sides.values():
+        assert not side["ok"]
+        assert side["phase"] == "verify"
+        assert not side["timeout"]
+        assert side["rate"] is None
+        assert "the first at 500000" in side["error"]
+
+
+def test_drop(controller: Controller, fake_gpu: Path) -> None:
+    started(controller, fake_gpu, faults=[{"src": 1, "dst": 0, "kind": "drop", "rate": None}])
+    sides = pair(controller, 1, 0, 1, deadline=3.0)
+    for role in ("src", "dst"):
+        assert sides[0, 1, role]["ok"]
+        dropped = sides[1, 0, role]
+        assert not dropped["ok"]
+        assert dropped["timeout"]
+        assert dropped["made"]
+        assert "no first byte came from rank 1 within 1.5 s" in dropped["error"]
+        assert "made by the lab: drop" in dropped["error"]
+    assert all(side["ok"] for side in pair(controller, 2, 0, 2).values())
+    assert all(side["ok"] for side in pair(controller, 3, 1, 0, deadline=3.0).values() if side["src"] == 0)
+
+
+def test_refuse(controller: Controller, fake_gpu: Path) -> None:
+    started(controller, fake_gpu, faults=[{"src": 1, "dst": 0, "kind": "refuse", "rate": None}])
+    sides = pair(controller, 1, 0, 1)
+    for role in ("src", "dst"):
+        assert sides[0, 1, role]["ok"]
+        assert sides[1, 0, role]["made"]
+        assert "Connection refused" in sides[1, 0, role]["error"]
+
+
+def test_slow(controller: Controller, fake_gpu: Path) -> None:
+    started(controller, fake_gpu, faults=[{"src": 1, "dst": 0, "kind": "slow", "rate": 4e6}])
+    sides = pair(controller, 1, 0, 1)
+    assert sides[1, 0, "dst"]["ok"]
+    assert sides[1, 0, "dst"]["made"]
+    assert 0.2e6 < sides[1, 0, "dst"]["rate"] < 4.4e6
+    assert sides[0, 1, "dst"]["rate"] > 2 * 4.4e6
+
+
+def test_a_peer_that_never_joins(controller: Controller, fake_gpu: Path) -> None:
+    """A communicator nobody else comes to is left at the deadline, and the GPU goes on."""
+    started(controller, fake_gpu)
+    controller.rank_host[9] = "n0"
+    controller.pair(1, 0, 9, deadline=2.0)
+    controller.until(lambda: len(controller.of("free", id=1)) == 1, 10)
+    assert all(side["timeout"] and "rank 9 did not come" in side["error"] for side in controller.of("side", id=1))
+    assert all(side["ok"] for side in pair(controller, 2, 0, 1).values())
+
+
+def test_abort_ends_a_wait_for_data(controller: Controller, fake_gpu: Path) -> None:
+    started(controller, fake_gpu, faults=[{"src": 0, "dst": 1, "kind": "drop", "rate": None}])
+    controller.pair(1, 0, 1, deadline=60.0)
+    controller.until(lambda: "e1/1/link1/id" in controller.store, 10)
+    time.sleep(0.3)
+    controller.hosts["n0"].send({"op": "abort", "id": 1})
+    assert controller.until(lambda: len(controller.of("free", id=1)) == 2, 20) < 10
+    assert not any(side["ok"] for side in controller.of("side", id=1))
+    assert all(side["ok"] for side in pair(controller, 2, 0, 2).values())
+
+
+def test_a_gpu_that_is_not_there(controller: Controller, fake_gpu: Path) -> None:
+    started(controller, fake_gpu, env={"FAKE_GPUS": "3"})
+    states = {rank["rank"]: rank for rank in controller.of("ready")[0]["ranks"]}
+    assert [states[rank]["ok"] for rank in range(4)] == [True, True, True, False]
+    assert "no device 3" in states[3]["error"]
+    sides = pair(controller, 1, 0, 3)
+    assert len(sides) == 4
+    assert all("no device 3" in side["error"] and not side["timeout"] for side in sides.values())
+
+
+def test_rest_lets_go_of_what_tests_left(controller: Controller, fake_gpu: Path) -> None:
+    started(controller, fake_gpu, faults=[{"src": 1, "dst": 0, "kind": "drop", "rate": None}])
+    pair(controller, 1, 0, 1, deadline=2.0)
+    pair(controller, 2, 2, 3)
+    controller.hosts["n0"].send({"op": "rest", "id": 3})
+    controller.until(lambda: len(controller.of("free", id=3)) == 4, 20)
+    assert sorted(m["rank"] for m in controller.of("rested", id=3)) == [0, 1, 2, 3]
+    assert all(m["error"] is None for m in controller.of("rested", id=3))
+    assert all(side["ok"] for side in pair(controller, 4, 0, 2).values())
+
+
+def test_a_held_stream_goes_on_by_itself(fake_gpu: Path) -> None:
+    from fabtui_node.ranks.nccl import ctypes_cuda
+
+    device = ctypes_cuda.Device(ctypes_cuda.Driver(str(fake_gpu / "libcuda.so.1")), 0)
+    release = device.hold()
+    assert release is not None
+    device.record(device.events(1)[0])
+    with pytest.raises(ctypes_cuda.CudaTimeout):
+        device.wait(time.monotonic() + 0.01)
+    device.wait(time.monotonic() + 20 * ctypes_cuda.HELD_MOST)
+    release()
+    release = device.hold()
+    assert release is not None
+    release()
+    device.wait(time.monotonic() + 5)
+
+
+def test_memory_that_is_not_there(controller: Controller, fake_gpu: Path) -> None:
+    started(controller, fake_gpu)
+    sides = pair(controller, 1, 0, 1, bytes=2 << 30, deadline=4.0)
+    assert all(
+        not side["ok"] and "2.0 GiB of GPU memory are needed, 1.0 GiB of 1.0 GiB are free" in side["error"]
+        for side in sides.values()
+    )
+
+
+def test_a_gpu_is_found_by_its_uuid(controller: Controller, fake_gpu: Path) -> None:
+    controller.spawn("n0", env={"LD_LIBRARY_PATH": str(fake_gpu)})
+    uuids = ["GPU-13131313-1313-1313-1313-131313131313", "GPU-00000000-0000-0000-0000-000000000000"]
+    library = str(fake_gpu / "libnccl.so.2")
+    controller.init("n0", [0, 1], 2, "127.0.60.20", engine="nccl", library=library, uuids=dict(enumerate(uuids)))
+    controller.until(lambda: bool(controller.of("ready")), 30)
+    good, bad = controller.of("ready")[0]["ranks"]
+    assert good["ok"]
+    assert "GPU-00000000" in bad["error"]

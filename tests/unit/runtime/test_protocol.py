@@ -1,0 +1,71 @@
+"""The framing: what passes, what ends a link, and that a sender refuses what a receiver would."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabtui_node.protocol import MAX_DEPTH, MAX_FRAME, Decoder, ProtocolError, decode, encode
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**99), 10**99)
+    | st.floats(-1e99, 1e99)
+    | st.text(st.characters(exclude_categories=["Cs"]))
+)
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+BAD = {
+    "nan": '{"a": NaN}',
+    "infinity": '{"a": -Infinity}',
+    "infinity as a number": '{"a": 1e999}',
+    "a number no quantity reaches": '{"a": [{"b": 1e101}]}',
+    "an integer no float holds": '{"a": 1' + "0" * 400 + "}",
+    "more digits than Python reads": '{"a": 1' + "0" * 5000 + "}",
+    "no object": "[1]",
+    "too deep": '{"a":' + "[" * MAX_DEPTH + "]" * MAX_DEPTH + "}",
+    "far too deep": '{"a":' + "[" * 100_000,
+    "no text": "\xff",
+}
+
+
+@given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), VALUES), st.integers(1, 7))
+def test_what_is_encoded_is_decoded_however_it_is_cut(message: dict[str, Any], step: int) -> None:
+    decoder = Decoder()
+    data = encode(message) * 2
+    found = [one for at in range(0, len(data), step) for one in decoder.feed(data[at : at + step])]
+    assert found == [json.loads(json.dumps(message))] * 2
+
+
+@pytest.mark.parametrize("body", BAD.values(), ids=BAD.keys())
+def test_a_bad_frame_is_refused(body: str) -> None:
+    with pytest.raises(ProtocolError):
+        decode(body.encode("latin-1"))
+
+
+def test_a_frame_over_the_limit_is_refused_by_its_length_alone() -> None:
+    with pytest.raises(ProtocolError, match="over the limit"):
+        Decoder().feed(struct.pack(">I", MAX_FRAME + 1))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [float("inf"), float("nan"), 10**400, 1e101, {1, 2}, "x" * (MAX_FRAME + 1)],
+    ids=["infinity", "nan", "integer", "float", "set", "size"],
+)
+def test_a_sender_refuses_what_would_end_the_link(value: Any) -> None:
+    with pytest.raises(ProtocolError):
+        encode({"t": "result", "value": {"a": [value]}})
+
+
+def test_a_sender_refuses_what_is_nested_too_deep() -> None:
+    value: Any = 1
+    for _ in range(MAX_DEPTH):
+        value = (value,)
+    with pytest.raises(ProtocolError, match="nested"):
+        encode({"a": value})

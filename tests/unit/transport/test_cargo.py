@@ -1,0 +1,214 @@
+"""What follows the payload: packed once, sent when it is needed, ahead of what needs it, and never in the way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from fabtui.transport import payload
+from fabtui.transport.byte_pipe import BytePipe, Ending
+from fabtui.transport.cargo import PIECE, Cargo
+from fabtui.transport.framed_link import FramedLink, Limits
+from fabtui.transport.link import LinkLost
+from fabtui_node import protocol
+
+NONCE = "ab"
+
+
+class SlowPipe(BytePipe):
+    """A pipe to a node that says hello, answers heartbeats, and takes its time to read."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.frames = protocol.Decoder(pieces=True)
+        self.taken: list[dict[str, Any]] = []
+        self.begun = asyncio.Event()
+        self.seconds = seconds
+        self.said: asyncio.Queue[bytes] = asyncio.Queue()
+        self.broken = False
+        hello = {"t": "hello", "protocol": protocol.VERSION, "pid": 1, "python": "3", "host": "n"}
+        self.said.put_nowait(protocol.marker(NONCE) + protocol.encode(hello))
+
+    async def read(self) -> bytes:
+        return await self.said.get()
+
+    async def read_error(self) -> bytes:
+        await asyncio.sleep(600)
+        return b""
+
+    async def write(self, data: bytes) -> None:
+        if self.broken:
+            raise OSError("broken")
+        await asyncio.sleep(self.seconds)
+        if data != b"payload":
+            self.taken += self.frames.feed(data)
+            if self.kinds():
+                self.begun.set()
+
+    def write_eof(self) -> None:
+        self.said.put_nowait(b"")
+
+    async def ending(self) -> Ending:
+        return Ending(status=0)
+
+    def abort(self) -> None:
+        return
+
+    async def wait_closed(self) -> None:
+        return
+
+    def kinds(self) -> list[str]:
+        return [message["t"] for message in self.taken if message["t"] != "hb"]
+
+    def modules(self) -> list[dict[str, str]]:
+        """Return what came in whole, in order."""
+        found, parts = b"", []
+        for message in self.taken:
+            if message["t"] == "modules":
+                found += message["piece"]
+                if message["last"]:
+                    parts.append(json.loads(zlib.decompress(found)))
+                    found = b""
+        assert not found
+        return parts
+
+
+async def start(pipe: SlowPipe, limits: Limits | None = None, modules: dict[str, str] | None = None) -> FramedLink:
+    shared = Cargo(payload.ENTRY, modules, (("fabtui_own.x", "y = 1"),))
+    limits = limits or Limits(heartbeat=60)
+    return await FramedLink.start(pipe, "n", "local", b"payload", NONCE, limits, cargo=shared)
+
+
+async def test_each_part_goes_once_ahead_of_what_needs_it() -> None:
+    pipe = SlowPipe()
+    link = await start(pipe)
+    await link.send({"t": "kill"})
+    await asyncio.gather(*(link.send({"t": "probe", "id": number}) for number in range(3)))
+    await link.send({"t": "spawn", "argv": None})
+    await link.send({"t": "rank", "m": {}})
+    await link.send({"t": "spawn", "argv": None})
+    kinds = pipe.kinds()
+    assert [kind for number, kind in enumerate(kinds) if kinds[number - 1 : number] != [kind] or kind != "modules"] == [
+        *("kill", "modules", "probe", "probe", "probe", "modules", "spawn", "rank", "spawn")
+    ]
+    looks, ranks = pipe.modules()
+    assert looks["fabtui_own.x"] == "y = 1"
+    assert {**payload.first_modules(), **looks, **ranks} == {**payload.node_modules(), "fabtui_own.x": "y = 1"}
+    assert not {"fabtui_node.ranks.rank_host", "fabtui_node.runtime.supervisor"} & set(looks)
+    assert all(len(message["piece"]) <= PIECE for message in pipe.taken if message["t"] == "modules")
+    await link.close()
+
+
+@pytest.mark.parametrize("kind", ["spawn", "standby"])
+async def test_a_rank_host_needs_everything(kind: str) -> None:
+    pipe = SlowPipe()
+    link = await start(pipe)
+    await link.send({"t": kind})
+    assert pipe.kinds()[-1] == kind
+    looks, ranks = pipe.modules()
+    assert "fabtui_node.system.pci" in looks
+    assert "fabtui_node.ranks.rank_host" in ranks
+    await link.close()
+
+
+async def test_heartbeats_pass_between_the_pieces() -> None:
+    pipe = SlowPipe(0.02)
+    link = await start(pipe, Limits(heartbeat=0.01, send=5.0))
+    await link.send({"t": "probe", "id": 1})
+    kinds = [message["t"] for message in pipe.taken]
+    pieces = [number for number, kind in enumerate(kinds) if kind == "modules"]
+    assert len(pieces) > 3
+    assert "hb" in kinds[pieces[0] : pieces[-1]]
+    await link.close()
+
+
+async def test_a_sender_that_gives_up_leaves_the_others_what_they_need() -> None:
+    pipe = SlowPipe(0.02)
+    link = await start(pipe)
+    first = asyncio.create_task(link.send({"t": "probe", "id": 1}))
+    second = asyncio.create_task(link.send({"t": "probe", "id": 2}))
+    await pipe.begun.wait()
+    first.cancel()
+    await second
+    assert len(pipe.modules()) == 1
+    assert [message["id"] for message in pipe.taken if message["t"] == "probe"] == [2]
+    await link.close()
+
+
+async def test_a_link_that_breaks_on_the_way_is_lost() -> None:
+    pipe = SlowPipe(0.01)
+    link = await start(pipe)
+    sending = [asyncio.create_task(link.send({"t": "probe", "id": number})) for number in range(2)]
+    await pipe.begun.wait()
+    pipe.broken = True
+    pipe.write_eof()
+    assert [type(error) for error in await asyncio.gather(*sending, return_exceptions=True)] == [LinkLost] * 2
+    await link.close()
+
+
+async def test_a_broken_installation_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone() -> dict[str, str]:
+        raise FileNotFoundError("no node side sources")
+
+    monkeypatch.setattr(payload, "node_modules", gone)
+    link = await start(SlowPipe())
+    with pytest.raises(LinkLost, match="installation is incomplete: no node side sources"):
+        await link.send({"t": "probe", "id": 1})
+    await link.close()
+
+
+async def test_whoever_brings_modules_sends_nothing_else() -> None:
+    pipe = SlowPipe()
+    link = await start(pipe, modules={"entry": ""})
+    await link.send({"t": "probe", "id": 1})
+    assert pipe.kinds() == ["probe"]
+    await link.close()
+
+
+async def test_everything_is_packed_once_for_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    count: list[str] = []
+    first, later = payload.first_modules, payload.node_modules
+
+    def counted_first() -> dict[str, str]:
+        count.append("first")
+        return first()
+
+    def counted_later() -> Mapping[str, str]:
+        count.append("part")
+        return later()
+
+    monkeypatch.setattr(payload, "first_modules", counted_first)
+    monkeypatch.setattr(payload, "node_modules", counted_later)
+    shared = Cargo(payload.ENTRY, None, ())
+    payloads = await asyncio.gather(*(shared.payload({"node": str(number)}) for number in range(64)))
+    await asyncio.gather(*(shared.pieces("looks") for _ in range(64)))
+    assert len(set(payloads)) == 64
+    assert count == ["first", "part"]
+    await shared.close()
+
+
+def test_pieces_among_messages() -> None:
+    data = protocol.encode({"a": 1}) + protocol.encode_piece(b"xy", False) + protocol.encode_piece(b"", True)
+    decoder = protocol.Decoder(pieces=True)
+    found = [message for number in range(len(data)) for message in decoder.feed(data[number : number + 1])]
+    assert found == [
+        {"a": 1},
+        {"t": "modules", "piece": b"xy", "last": False},
+        {"t": "modules", "piece": b"", "last": True},
+    ]
+
+
+@pytest.mark.parametrize("data", [protocol.encode_piece(b"x", True), b"\x80\0\0\0", b"\xff\xff\xff\xff"])
+def test_nobody_sends_modules_to_this_side(data: bytes) -> None:
+    with pytest.raises(protocol.ProtocolError, match="over the limit"):
+        protocol.Decoder().feed(data)
+
+
+@pytest.mark.parametrize("data", [b"\x80\0\0\0", b"\xff\xff\xff\xff", b"\x80\x50\0\0"])
+def test_pieces_have_a_length_within_bounds(data: bytes) -> None:
+    with pytest.raises(protocol.ProtocolError, match="over the limit"):
+        protocol.Decoder(pieces=True).feed(data)

@@ -1,0 +1,237 @@
+import asyncio
+import contextlib
+import getpass
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabtui.transport.link import NodeUnreachable
+from fabtui.transport.ssh_config.resolve import (
+    ConfigBroken,
+    Jump,
+    Resolved,
+    Resolver,
+    check_host,
+    expand,
+    expand_path,
+    home,
+    parse,
+    parse_jumps,
+    split_files,
+)
+from fabtui.transport.ssh_config.resolve_without_ssh import resolve_without_ssh
+from fabtui.transport.ssh_config.unsupported import Unfit, unfit_setting
+
+OUTPUT = """\
+host n1
+user admin
+hostname 10.1.1.1
+port 2200
+addressfamily inet
+stricthostkeychecking accept-new
+identityfile ~/.ssh/a key
+identityfile none
+identityfile %d/second
+certificatefile ~/.ssh/c.pub
+userknownhostsfile /one /two
+globalknownhostsfile none
+connecttimeout 5
+proxyjump u@gate:33,[fe80::1]:44,plain
+hashknownhosts yes
+identitiesonly yes
+hostkeyalias Alias
+ciphers aes256-ctr
+macs hmac-sha2-256
+"""
+needs_ssh = pytest.mark.skipif(shutil.which("ssh") is None, reason="no ssh here")
+
+
+def test_a_whole_output() -> None:
+    resolved = parse("n1", OUTPUT, {"ciphers": "aes128-ctr,aes256-ctr", "macs": "hmac-sha2-256"})
+    assert (resolved.name, resolved.hostname, resolved.user, resolved.port) == ("n1", "10.1.1.1", "admin", 2200)
+    assert resolved.strict == "accept-new"
+    assert resolved.identities == ("~/.ssh/a key", "%d/second")
+    assert resolved.certificates == ("~/.ssh/c.pub",)
+    assert resolved.user_known_hosts == ("/one", "/two")
+    assert resolved.global_known_hosts == ()
+    assert resolved.connect_timeout == 5
+    assert resolved.jumps == (Jump("gate", "u", 33), Jump("fe80::1", None, 44), Jump("plain"))
+    assert resolved.hash_known_hosts
+    assert resolved.identities_only
+    assert resolved.host_key_alias == "Alias"
+    # Only what differs from the defaults was chosen by somebody.
+    assert resolved.algorithms == {"ciphers": ("aes256-ctr",)}
+
+
+@pytest.mark.parametrize(
+    ("printed", "meant"),
+    [("true", "yes"), ("ask", "ask"), ("accept-new", "accept-new"), ("false", "no"), ("off", "no"), ("odd", "ask")],
+)
+def test_strictness(printed: str, meant: str) -> None:
+    assert parse("n1", f"stricthostkeychecking {printed}").strict == meant
+
+
+def test_an_empty_output_has_defaults_and_a_senseless_one_is_refused() -> None:
+    resolved = parse("n1", "")
+    assert (resolved.hostname, resolved.port, resolved.user) == ("n1", 22, getpass.getuser())
+    for text in ("port many", "connecttimeout soon", "proxyjump -oX=y"):
+        with pytest.raises(ConfigBroken):
+            parse("n1", text)
+
+
+@given(st.text(max_size=200))
+def test_any_output_is_parsed_or_refused(text: str) -> None:
+    with contextlib.suppress(ConfigBroken):
+        parse("n1", text)
+
+
+@pytest.mark.parametrize("host", ["n1", "10.0.0.1", "fe80::1%eth0", "[::1]", "a-b_c.example"])
+def test_host_names(host: str) -> None:
+    check_host(host)
+
+
+@pytest.mark.parametrize("host", ["", "-n", "a b", "a\n", "a;b", "$x", "a@b", "ä", "x" * 256, "a/b", "`a`", "a\x1b"])
+def test_what_is_no_host_name(host: str) -> None:
+    with pytest.raises(NodeUnreachable) as caught:
+        check_host(host)
+    assert caught.value.kind == "config"
+    assert "\x1b" not in caught.value.text
+
+
+def test_jumps() -> None:
+    assert parse_jumps("ssh://me@gate:22/") == (Jump("gate", "me", 22),)
+    assert parse_jumps("a@b@gate") == (Jump("gate", "a@b"),)
+    assert parse_jumps("fe80::1") == (Jump("fe80::1"),)
+    for text in ("", ",", "a b", "me@", "-x", "gate:port", "[::1"):
+        with pytest.raises(ValueError, match="not a jump host"):
+            parse_jumps(text)
+
+
+def test_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolved = Resolved("n1", "10.0.0.1", "me", 2200)
+    assert expand("%n %h %p %r 100%%", resolved) == "n1 10.0.0.1 2200 me 100%"
+    assert expand("%%h", resolved) == "%h"
+    for text in ("%C", "%", "a%"):
+        with pytest.raises(KeyError):
+            expand(text, resolved)
+    monkeypatch.setenv("KEYS", "/keys")
+    monkeypatch.setenv("HOME", "/elsewhere")
+    assert expand_path("${KEYS}/%h", resolved) == Path("/keys/10.0.0.1")
+    assert expand_path("~/.ssh/id", resolved) == Path(home(), ".ssh/id")
+    assert expand_path("${NO_SUCH_VARIABLE}/x", resolved) is None
+
+
+def test_known_hosts_files_with_blanks(tmp_path: Path) -> None:
+    odd = tmp_path / "a b"
+    assert split_files(str(odd)) == (f"{tmp_path}/a", "b")
+    odd.touch()
+    assert split_files(str(odd)) == (str(odd),)
+    assert split_files("none") == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("hostbasedauthentication yes", "HostbasedAuthentication"),
+        ("hostbasedauthentication no", None),
+        ("pkcs11provider /lib/x.so", "PKCS11Provider"),
+        ("pkcs11provider none", None),
+        ("pubkeyauthentication false", "PubkeyAuthentication no"),
+        ("pubkeyauthentication true", None),
+        ("knownhostscommand /bin/keys %H", "KnownHostsCommand"),
+        ("revokedhostkeys /etc/revoked", "RevokedHostKeys"),
+        ("verifyhostkeydns true", "VerifyHostKeyDNS"),
+        ("verifyhostkeydns false", None),
+        ("gssapiauthentication yes", None),
+    ],
+)
+def test_what_asyncssh_cannot_do(line: str, found: str | None) -> None:
+    assert unfit_setting(parse("n1", line)) == found
+
+
+async def test_kerberos_counts_only_with_a_ticket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resolved = parse("n1", "gssapiauthentication yes")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/cache")
+    assert await Unfit().reason(resolved) is None
+    (tmp_path / "cache").touch()
+    reason = await Unfit().reason(resolved)
+    assert reason is not None
+    assert "Kerberos" in reason
+    klist = tmp_path / "klist"
+    klist.write_text("#!/bin/sh\nexit 1\n")
+    klist.chmod(0o755)
+    assert await Unfit().reason(resolved) is None
+
+
+@needs_ssh
+async def test_ssh_is_asked_once_for_a_host(tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    config = tmp_path / "config"
+    config.write_text(f'Match exec "echo x >> {count}"\n  User matched\nHost *\n  Port 2200 # a comment\n')
+    resolver = Resolver(config)
+    first, second = await asyncio.gather(resolver.resolve("n1"), resolver.resolve("n1"))
+    assert first is second
+    assert (first.user, first.port) == ("matched", 2200)
+    assert count.read_text() == "x\n"
+    other = await resolver.resolve("n1", "somebody", 99)
+    assert (other.user, other.port) == ("somebody", 99)
+    await resolver.close()
+
+
+@needs_ssh
+async def test_a_broken_configuration_names_the_line(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("Host *\n  Frobnicate yes\n")
+    resolver = Resolver(config)
+    for _ in range(2):
+        with pytest.raises(ConfigBroken, match="line 2"):
+            await resolver.resolve("n1")
+    await resolver.close()
+
+
+@needs_ssh
+async def test_an_asker_that_gives_up_does_not_take_the_answer_from_others(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text('Match exec "sleep 0.3"\n  User matched\n')
+    resolver = Resolver(config)
+    first = asyncio.create_task(resolver.resolve("n1"))
+    second = asyncio.create_task(resolver.resolve("n1"))
+    await asyncio.sleep(0.05)
+    first.cancel()
+    assert (await second).user == "matched"
+    await resolver.close()
+
+
+def test_without_ssh(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        "Host n1\n  HostName 10.0.0.1\n  Port 2200\n  User me\n  ProxyJump u@gate:33\n"
+        "  UserKnownHostsFile none\n  GlobalKnownHostsFile /site\n  IdentityFile ~/k\nHost bad\n  Port x\n"
+    )
+    resolved = resolve_without_ssh(config, "n1", None, None)
+    assert (resolved.hostname, resolved.port, resolved.user) == ("10.0.0.1", 2200, "me")
+    assert resolved.jumps == (Jump("gate", "u", 33),)
+    assert (resolved.user_known_hosts, resolved.global_known_hosts) == ((), ("/site",))
+    assert resolved.strict == "ask"
+    with pytest.raises(ConfigBroken):
+        resolve_without_ssh(config, "bad", None, None)
+    with pytest.raises(ConfigBroken):
+        resolve_without_ssh(tmp_path / "missing", "n1", None, None)
+
+
+async def test_where_there_is_no_ssh_its_configuration_is_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    config = tmp_path / "config"
+    config.write_text("Host n1\n  HostName 10.0.0.1\n")
+    resolver = Resolver(config)
+    assert resolver.ssh is None
+    assert (await resolver.resolve("n1")).hostname == "10.0.0.1"
+    await resolver.close()
+    assert os.environ["PATH"] == str(tmp_path)
