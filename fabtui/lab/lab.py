@@ -8,12 +8,12 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from fabtui.lab.faults import Fault, NodeFault
-from fabtui.lab.order import Order
 from fabtui.lab.spec import LabSpec
 
 __all__ = ["Lab", "LabError", "LabSpec"]
@@ -133,3 +133,26 @@ class Lab:
             if self._folder is not None:
                 # Its process removes it itself, unless it was killed.
                 await asyncio.to_thread(shutil.rmtree, self._folder, True)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the lab's process is told to make."""
+
+    spec: LabSpec
+    faults: tuple[NodeFault, ...]
+
+    def to_json(self) -> str:
+        """Return the line that says this."""
+        faults = [[f.node, f.kind, f.after, f.text, f.variable] for f in self.faults]
+        return json.dumps({"endpoints": self.spec.endpoints, "faults": faults})
+
+    @classmethod
+    def from_json(cls, line: str) -> Order:
+        """Return what a line of ``to_json`` says."""
+        given = json.loads(line)
+        faults = [
+            NodeFault(node, kind, after, text, None if variable is None else (variable[0], variable[1]))
+            for node, kind, after, text, variable in given["faults"]
+        ]
+        return cls(LabSpec(tuple(given["endpoints"])), tuple(faults))

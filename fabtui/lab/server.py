@@ -21,7 +21,7 @@ import asyncssh
 
 from fabtui.lab.faults import NodeFault
 from fabtui.lab.gpu_split import divide, visible_gpus
-from fabtui.lab.order import Order
+from fabtui.lab.lab import Order
 from fabtui.lab.ssh_files import write_files
 from fabtui.lab.ssh_node import LabNode, address_of, node_environment
 from fabtui_node.runtime import reap

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -18,7 +19,6 @@ from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui.session import user_probes
 from fabtui.session.event_pipeline import EventPump
-from fabtui.session.feeds.heap import share_heap
 from fabtui.session.journal import Journal
 from fabtui.session.node_client import ProbeFailed, Remote
 from fabtui.session.options import SessionOptions
@@ -34,6 +34,8 @@ SETTLE = 3.0
 CLOSE_DEADLINE = 8.0
 #: How long the end of a sweep waits for looks at counters that are under way, in seconds.
 COUNTED_WITHIN = 1.0
+#: M_ARENA_MAX of glibc's malloc.h.
+_M_ARENA_MAX = -8
 
 
 class _Closing(Exception):
@@ -395,3 +397,15 @@ class LiveFeed:
         text = {0: "all ok", 1: "something is slow, failed or timed out", 3: "something could not be tested"}
         self._pump.emit(event(Kind.END, exit=code, text=text.get(code, "")))
         await self._pump.flush()
+
+
+def share_heap() -> bool:
+    """Have all threads take memory from one heap, from now on; say whether the C library knows how.
+
+    glibc gives threads heaps of their own, in which what one batch of a recording has left stays free for the next one
+    of that thread alone. Threads of Python hold one lock anyway, so a heap for each gains nothing.
+    """
+    try:
+        return bool(ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1))
+    except (OSError, AttributeError):
+        return False

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fabtui.model.facts.node_view import dicts
+from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.session_model import Model
 
 #: Up to so many ordered pairs of addresses, each is asked; of more, these are sampled.
 MOST_PAIRS = 16_000
@@ -182,3 +184,19 @@ def _is_address(text: str) -> bool:
 
 def _whole(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def latest(model: Model, layer: Layer, target: Target) -> Measurement | None:
+    """Return the latest measurement of a target in a layer."""
+    return model.addresses.last(layer, target.node, target.peer, target.here.address, target.there.address)
+
+
+def losing(model: Model, layer: Layer, targets: Iterable[Target]) -> list[Target]:
+    """Return those of which some packets came through, and some did not."""
+    return [t for t in targets if (m := latest(model, layer, t)) is not None and m.verdict is Verdict.SLOW]
+
+
+def next_attempt(model: Model, layer: Layer, target: Target) -> int:
+    """Return which attempt at a target the next one is, from 1."""
+    before = latest(model, layer, target)
+    return 1 if before is None else before.attempts + 1

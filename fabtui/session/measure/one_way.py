@@ -13,8 +13,7 @@ from fabtui.model.measurement import Layer, Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui.session.event_pipeline import EventPump
-from fabtui.session.measure.answers import losing, next_attempt
-from fabtui.session.measure.mesh_targets import Address, Target, packet_bytes
+from fabtui.session.measure.mesh_targets import Address, Target, losing, next_attempt, packet_bytes
 from fabtui.session.measure.p2p_result import number
 from fabtui.session.node_client import ProbeFailed, Remote
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fabtui.lab.order import Order
+from fabtui.lab.lab import Order
 from fabtui.lab.spec import LabSpec
 
 

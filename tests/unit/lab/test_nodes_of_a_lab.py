@@ -8,7 +8,7 @@ import pytest
 from fabtui.lab import server
 from fabtui.lab.faults import NodeFault, parse_faults
 from fabtui.lab.gpu_split import divide, visible_gpus
-from fabtui.lab.order import Order
+from fabtui.lab.lab import Order
 from fabtui.lab.spec import LabSpec
 from fabtui.lab.ssh_node import address_of, node_environment
 

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from fabtui.session.feeds.heap import share_heap
+from fabtui.session.feeds.live import share_heap
 
 _SCRIPT = """
 import ctypes, threading
-from fabtui.session.feeds.heap import share_heap
+from fabtui.session.feeds.live import share_heap
 libc = ctypes.CDLL(None)
 if {shared}:
     assert share_heap()

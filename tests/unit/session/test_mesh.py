@@ -9,7 +9,7 @@ import pytest
 from fabtui.model.measurement import Layer, Verdict
 from fabtui.session.measure.mesh_targets import MOST_PAIRS, Address, Target, addresses_of, packet_bytes, targets_between
 from fabtui.session.measure.one_way import judge
-from fabtui.session.measure.pings import key_of, read_row, read_whole
+from fabtui.session.measure.ping_mesh import key_of, read_row, read_whole
 
 
 def one(address: str, rail: int | None = 0, mtu: int | None = 1500) -> Address:
