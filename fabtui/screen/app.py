@@ -28,13 +28,18 @@ from fabtui.screen.settings_loader import UserSettings
 from fabtui.screen.shutdown import Leaving
 from fabtui.screen.terminal.hangup import leave_within, write_no_more
 from fabtui.screen.themes.ramps import RAMP_OF_SYSTEM, ramp_of
+from fabtui.screen.views import view
 from fabtui.screen.views.main import MainScreen
 from fabtui.screen.views.main_layout import is_too_small
 from fabtui.screen.widgets.title_bar import lost_nodes
 
 if TYPE_CHECKING:
     from textual.driver import Driver
+    from textual.notifications import SeverityLevel
 
+    from fabtui.diagnosis.preflight.rules import Preflight
+    from fabtui.screen.context import ViewName
+    from fabtui.screen.widgets.findings_list import Findings
     from fabtui.session.feeds.base import Feed
 
 #: Seconds after that in which outputs are written, when the terminal is gone.
@@ -247,15 +252,17 @@ class FabricApp(App[int]):
     def _soon(self) -> None:
         self.call_later(self._draw)
 
-    def draw_again(self, after: float) -> None:
-        """Draw again after some seconds, should nothing else make it before."""
+    def draw_within(self, seconds: float) -> None:
+        """Schedule a frame at most some seconds from now."""
         loop = asyncio.get_running_loop()
-        when = loop.time() + after
+        when = loop.time() + seconds
         if self._again is not None and loop.time() < self._again.when() <= when:
             return
         if self._again is not None:
             self._again.cancel()
         self._again = loop.call_at(when, self._pulse.beat)
+
+    draw_again = draw_within
 
     def _draw(self) -> None:
         if self._main is None or not self.is_running:
@@ -307,15 +314,54 @@ class FabricApp(App[int]):
         badges += self._own.badges
         return [self._trouble_badge, *badges] if self._trouble_badge else badges
 
-    def beat(self) -> None:
-        """Have what changed drawn soon."""
+    def request_draw(self) -> None:
+        """Schedule the next frame; cheap enough to be called for every event."""
         self._pulse.beat()
 
-    # -- what screens ask for -----------------------------------------------------------------------------------------
+    beat = request_draw
+
+    # -- context of views and widgets (`fabtui.screen.context.AppContext`) ---------------------------------------------
+
+    @property
+    def findings(self) -> Findings:
+        """Findings of the session."""
+        return self.main.findings
+
+    def preflight(self) -> tuple[Preflight, bool]:
+        """Return the preflight, and True if it includes the latest probe results."""
+        return self.main.nodes_view.latest.of(self.model)
+
+    def bad_pairs(self) -> tuple[int, bool]:
+        """Return the number of bad pairs found so far, and True if every pair has been checked."""
+        return self.main.trouble.known, self.main.trouble.complete
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = 4,
+        markup: bool = False,
+    ) -> None:
+        """Show a notification. Markup is never interpreted: messages quote what nodes sent."""
+        super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
 
     def tell(self, text: str, *, bad: bool = False, seconds: float = 4) -> None:
         """Say something for a moment."""
-        self.notify(text, severity="warning" if bad else "information", timeout=seconds, markup=False)
+        self.notify(text, severity="warning" if bad else "information", timeout=seconds)
+
+    def show_pair(self, source: int, destination: int) -> bool:
+        """Move the cursor of the grid to a pair, by endpoint numbers; return False if the grid lacks it."""
+        position = self.main.source.axis.position
+        if source not in position or destination not in position:
+            return False
+        self.main.go_to((position[source], position[destination]))
+        return True
+
+    def open_view(self, name: ViewName) -> None:
+        """Open a view of the whole session."""
+        self.push_screen(view(name, self.main))
 
     def copy(self, text: str) -> None:
         """Copy a text to the terminal's clipboard."""

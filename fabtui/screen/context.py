@@ -1,0 +1,113 @@
+"""Interface of the app for views and widgets.
+
+Views and widgets depend on this protocol, not on the app, so that they can be understood and tested without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+
+if TYPE_CHECKING:
+    from textual.dom import DOMNode
+
+    from fabtui.diagnosis.pairs.rules import Cause
+    from fabtui.diagnosis.pairs.tally import Tally
+    from fabtui.diagnosis.preflight.rules import Preflight
+    from fabtui.model.session_model import Model
+    from fabtui.presentation.cell_levels import Glyphs
+    from fabtui.screen.settings import ScreenSettings
+    from fabtui.session.feeds.base import Feed
+
+#: Names of the views that `AppContext.open_view` opens.
+ViewName = Literal["nodes", "preflight", "findings"]
+Severity = Literal["information", "warning", "error"]
+
+
+class FindingsState(Protocol):
+    """Findings of the session, updated in the background."""
+
+    @property
+    def found(self) -> Sequence[Cause]:
+        """Findings, most severe first."""
+
+    @property
+    def tally(self) -> Tally:
+        """Verdicts of all pairs as of the latest complete pass."""
+
+    @property
+    def none_text(self) -> str:
+        """Text for an empty list of findings."""
+
+    @property
+    def domain(self) -> str:
+        """DNS domain that all nodes share, which is not shown."""
+
+
+class AppContext(Protocol):
+    """State and services that the app offers to views and widgets."""
+
+    @property
+    def model(self) -> Model:
+        """Session model."""
+
+    @property
+    def feed(self) -> Feed | None:
+        """Feed of the session; None until the first frame is on the terminal."""
+
+    @property
+    def settings(self) -> ScreenSettings:
+        """User settings of the screen."""
+
+    @property
+    def glyphs(self) -> Glyphs:
+        """Characters to draw with."""
+
+    @property
+    def findings(self) -> FindingsState:
+        """Findings of the session."""
+
+    @property
+    def badges(self) -> list[str]:
+        """Lasting warnings."""
+
+    def preflight(self) -> tuple[Preflight, bool]:
+        """Return the preflight, and True if it includes the latest probe results."""
+
+    def bad_pairs(self) -> tuple[int, bool]:
+        """Return the number of bad pairs found so far, and True if every pair has been checked."""
+
+    def elapsed(self) -> float:
+        """Return the duration of the session (s)."""
+
+    def now(self) -> float:
+        """Return the time of the session (s since the epoch); in a replay that of the recording."""
+
+    def notify(self, message: str, *, severity: Severity = "information", timeout: float | None = None) -> None:
+        """Show a plain-text notification for some seconds."""
+
+    def request_draw(self) -> None:
+        """Schedule the next frame; cheap enough to be called for every event."""
+
+    def draw_within(self, seconds: float) -> None:
+        """Schedule a frame at most some seconds from now."""
+
+    def run_worker(self, work: Coroutine[Any, Any, None], name: str, *, exit_on_error: bool) -> object:
+        """Run a coroutine in the background."""
+
+    def copy(self, text: str) -> None:
+        """Copy text to the clipboard of the terminal."""
+
+    def open_node(self, node: str) -> None:
+        """Open the view of a node."""
+
+    def open_view(self, name: ViewName) -> None:
+        """Open a view of the whole session."""
+
+    def show_pair(self, source: int, destination: int) -> bool:
+        """Move the cursor of the grid to a pair, by endpoint numbers; return False if the grid lacks it."""
+
+
+def context_of(node: DOMNode) -> AppContext:
+    """Return the app of a view or widget."""
+    return cast("AppContext", node.app)
