@@ -120,7 +120,7 @@ class Counting:
                 value = await remote.probe("counters", {"nics": self._interfaces(node)}, DEADLINE - 0.5)
         except (ProbeFailed, TimeoutError) as failed:
             self._failures[node] = self._failures.get(node, 0) + 1
-            if self._failures[node] >= MOST_FAILURES or getattr(failed, "kind", "") == "unknown-probe":
+            if self._failures[node] >= MOST_FAILURES or getattr(failed, "kind", "") == "unknown_probe":
                 self._silent.add(node)
             return
         self._failures.pop(node, None)

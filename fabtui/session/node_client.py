@@ -23,7 +23,7 @@ class ProbeFailed(Exception):
     """A probe gave no value.
 
     Attributes:
-        kind: One word: ``timeout``, ``lost``, ``worker-died``, or what the probe said.
+        kind: One word: ``timeout``, ``lost``, ``worker_died``, or what the probe said.
         text: One line.
     """
 

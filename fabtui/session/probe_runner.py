@@ -179,7 +179,7 @@ class Looks:
                 half = (time.monotonic() - began) / 2
                 told = value.get("time")
                 if not isinstance(told, (int, float)) or isinstance(told, bool):
-                    raise ProbeFailed("bad-value", "the clock probe told no time")
+                    raise ProbeFailed("bad_value", "the clock probe told no time")
                 if best is None or half < best["uncertainty"]:
                     best = {**value, "offset": round(told - asked - half, 6), "uncertainty": round(half, 6)}
         except ProbeFailed as failed:

@@ -27,7 +27,6 @@ FIRST = (
     "runtime.child_processes",
     "runtime.keeper",
     "runtime.child_output",
-    "runtime.openprobes",
     "runtime.frame_streams",
     "protocol",
     "runtime.reap",

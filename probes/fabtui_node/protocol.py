@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import Any, Dict, List
+from enum import Enum
+from typing import Any, Dict, List, Optional
 
 VERSION = 1
 MAX_FRAME = 4 * 1024 * 1024
@@ -23,6 +24,66 @@ _PIECE = 0x80000000
 MAX_NUMBER = 1e100
 
 Message = Dict[str, Any]
+
+
+class ErrorKind(str, Enum):
+    """Machine-readable reason of an error, sent as ``error_kind`` (probe results: ``error.kind``) beside the text.
+
+    Attributes:
+        meaning: One line for documentation.
+    """
+
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str) -> ErrorKind:  # noqa: D102
+        kind = str.__new__(cls, value)
+        kind._value_ = value
+        kind.meaning = meaning
+        return kind
+
+    # Tests between ranks
+    CANCELLED = "cancelled", "the controller cancelled the test, because a peer is gone"
+    PEER_LOST = "peer_lost", "the peer went away, or its connection closed, during the test"
+    PEER_MISSING = "peer_missing", "a peer did not join within the deadline"
+    SETUP_MISSING = "setup_missing", "a peer joined but never sent its setup message"
+    NOT_READY = "not_ready", "the rank could not be started, so it takes part in no test"
+    VERIFY = "verify", "the data that arrived is not the data that was sent"
+    # Resources and libraries
+    OUT_OF_MEMORY = "out_of_memory", "not enough free GPU memory"
+    NO_LIBRARY = "no_library", "a library (NCCL, CUDA, PyTorch) is missing, too old or cannot be loaded"
+    LIBRARY = "library", "NCCL, CUDA or PyTorch reported an error; the text is theirs"
+    # Network
+    CONNECTION_REFUSED = "connection_refused", "nothing listens at the address, or a firewall rejects"
+    UNREACHABLE = "unreachable", "no route to the address"
+    # Anything
+    TIMEOUT = "timeout", "the deadline passed"
+    PROTOCOL = "protocol", "the peer sent something out of bounds or not part of the protocol"
+    REFUSED = "refused", "the node refused the request: out of bounds, or too many at once"
+    FAILED = "failed", "any other failure; the text says more"
+    # Probes
+    UNKNOWN_PROBE = "unknown_probe", "the node has no probe of this name"
+    BAD_VALUE = "bad_value", "the value of a probe cannot be encoded"
+    WORKER_DIED = "worker_died", "the process that runs the probes ended"
+    # Only on the login node, which stands in for a rank host that cannot report
+    NO_REPORT = "no_report", "a rank ended its test without a report"
+    EXITED = "exited", "the rank host exited"
+    KILLED = "killed", "the rank host was ended by a signal"
+    FROZEN = "frozen", "the rank host does not answer: stopped, or stuck in the kernel"
+    NODE_LOST = "node_lost", "the connection to the node was lost"
+
+    @classmethod
+    def of(cls, value: object) -> Optional[ErrorKind]:
+        """Return the kind of a value from the wire; None for none, FAILED for one that is not known here."""
+        if value is None or value == "":
+            return None
+        try:
+            return cls(value)  # type: ignore[call-arg, arg-type]
+        except ValueError:
+            return cls.FAILED
+
+
+#: Kinds of errors that only follow from what the other side of the test reports.
+CONSEQUENCES = (ErrorKind.CANCELLED, ErrorKind.PEER_LOST, ErrorKind.NO_REPORT)
 
 
 class ProtocolError(Exception):

@@ -101,6 +101,7 @@ def test_reach(controller: Controller) -> None:
     assert not got["closed"]["timeout"]
     assert "127.0.60.12:9" in got["closed"]["error"]
     assert "refused" in got["closed"]["error"]
+    assert [got[name]["error_kind"] for name in ("n1", "closed", "odd")] == [None, "connection_refused", "failed"]
     assert not got["odd"]["ok"]
 
 
@@ -139,6 +140,7 @@ def test_refuse_fails_one_direction_at_once(controller: Controller, src: int, ds
         assert not refused["timeout"]
         assert refused["phase"] == "connect"
         assert "Connection refused" in refused["error"]
+        assert refused["error_kind"] == "connection_refused"
         assert "made by the lab: refuse" in refused["error"]
         assert sides[dst, src, role]["ok"], sides[dst, src, role]
 
@@ -190,6 +192,7 @@ def test_a_peer_that_never_comes_costs_half_the_deadline(controller: Controller)
         assert side["timeout"]
         assert side["phase"] == "connect"
         assert came_not(side["error"], 2, 1.0), side
+        assert side["error_kind"] == "peer_missing"
 
 
 def test_abort_ends_a_wait_at_once(controller: Controller) -> None:
@@ -200,6 +203,7 @@ def test_abort_ends_a_wait_at_once(controller: Controller) -> None:
     controller.hosts["n0"].send({"op": "abort", "id": 1})
     controller.until(lambda: bool(controller.of("free", id=1, rank=0)), 30)
     assert all(not side["ok"] and not side["timeout"] for side in controller.of("side"))
+    assert {side["error_kind"] for side in controller.of("side")} <= {"cancelled", "peer_lost"}
 
 
 def test_a_library_that_is_not_there_is_told(controller: Controller) -> None:
@@ -207,7 +211,7 @@ def test_a_library_that_is_not_there_is_told(controller: Controller) -> None:
     controller.init("n0", [0], 1, ADDRESSES["n0"], engine="nccl", library="/nonexistent/libnccl.so.2")
     controller.until(lambda: bool(controller.of("failed")), 60)
     failed = controller.of("failed")[0]
-    assert failed["kind"] == "import"
+    assert (failed["stage"], failed["error_kind"]) == ("import", "no_library")
     assert failed["error"]
 
 
@@ -216,7 +220,7 @@ def test_an_address_of_another_host_is_told(controller: Controller) -> None:
     controller.init("n0", [0], 1, "203.0.113.7")
     controller.until(lambda: bool(controller.of("failed")), 60)
     failed = controller.of("failed")[0]
-    assert failed["kind"] == "listen"
+    assert failed["stage"] == "listen"
     assert "203.0.113.7" in failed["error"]
 
 

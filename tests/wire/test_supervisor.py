@@ -70,7 +70,7 @@ def test_probes_run_side_by_side_and_a_stuck_one_gets_a_timeout(node: NodeSide) 
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("fails", "failed"), ("no-such", "unknown-probe"), ("odd", "bad-value"), ("big", "bad-value")]
+    ("name", "kind"), [("fails", "failed"), ("no-such", "unknown_probe"), ("odd", "bad_value"), ("big", "bad_value")]
 )
 def test_probe_that_gives_no_value_says_why(node: NodeSide, name: str, kind: str) -> None:
     node.send(probe(1, name))
@@ -93,7 +93,7 @@ def test_worker_that_dies_fails_its_probes_and_comes_back(node: NodeSide) -> Non
     node.send(probe(2, "dies"))
     results = [node.expect("result"), node.expect("result")]
     assert {r["id"] for r in results} == {1, 2}
-    assert {r["error"]["kind"] for r in results} == {"worker-died"}
+    assert {r["error"]["kind"] for r in results} == {"worker_died"}
     assert "signal 9" in results[0]["error"]["text"]
     node.send(probe(3, "echo"))
     assert node.expect("result")["value"]["args"] == {}
@@ -361,7 +361,7 @@ def test_a_node_without_room_for_processes_says_so() -> None:
         node.send({"t": "spawn", "argv": None, "env": {}, "config": {}})
         assert "cannot fork" in node.expect("exit")["stderr"]
         node.send(probe(1, "echo"))
-        assert node.expect("result")["error"]["kind"] == "worker-died"
+        assert node.expect("result")["error"]["kind"] == "worker_died"
         node.send({"t": "hb", "n": 1})
         assert node.expect("hb")["rank"] is False
     finally:

@@ -235,7 +235,7 @@ class RankHost:
         elif op == "ready":
             self._settle(lambda ready: ready.set_result(message))
         elif op == "failed":
-            text = one_line(f"{message.get('kind', 'failed')}: {message.get('error', '')}", 1000)
+            text = one_line(f"{message.get('stage', 'failed')}: {message.get('error', '')}", 1000)
             self._settle(lambda ready: ready.set_exception(ProbeFailed("failed", text)))
         elif self.on_test is not None and all(isinstance(message.get(name, 0), int) for name in ("id", "rank")):
             self.on_test(self, message)

@@ -8,6 +8,7 @@ import statistics
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks.controller_channel import Board, Store
 
 CONNECT, TRANSFER, VERIFY = "connect", "transfer", "verify"
@@ -22,14 +23,31 @@ class Failed(Exception):
         text: What happened, for a person.
         timeout: Whether a deadline ran out (and nothing else is known).
         raw: What the library itself printed, if anything.
+        kind: The machine-readable reason.
     """
 
-    def __init__(self, phase: str, text: str, timeout: bool = False, raw: Optional[str] = None) -> None:
+    def __init__(
+        self,
+        phase: str,
+        text: str,
+        timeout: bool = False,
+        raw: Optional[str] = None,
+        kind: Optional[ErrorKind] = None,
+    ) -> None:
         super().__init__(text)
         self.phase = phase
         self.text = text[:MAX_TEXT]
         self.timeout = timeout
         self.raw = raw
+        self.kind = kind or (ErrorKind.TIMEOUT if timeout else ErrorKind.FAILED)
+
+    @classmethod
+    def from_error(cls, phase: str, error: Exception) -> Failed:
+        """Return the failure of a phase that an exception ended; one that is a `Failed` already stays as it is."""
+        if isinstance(error, Failed):
+            return error
+        kind = kind_of(error)
+        return cls(phase, describe(error), kind is ErrorKind.TIMEOUT, kind=kind)
 
 
 Fault = NamedTuple("Fault", [("src", int), ("dst", int), ("kind", str), ("rate", Optional[float])])
@@ -295,6 +313,12 @@ def fitting(seconds_each: float, budget: float, most: int) -> int:
 def rounded(size: int) -> int:
     """Return the largest power of two that is not above a size in bytes; 0 for none."""
     return 1 << (size.bit_length() - 1) if size > 0 else 0
+
+
+def kind_of(error: BaseException) -> ErrorKind:
+    """Return the kind that an exception class declares as ``kind``, FAILED for any other."""
+    kind = getattr(error, "kind", None)
+    return kind if isinstance(kind, ErrorKind) else ErrorKind.FAILED
 
 
 def describe(error: BaseException) -> str:

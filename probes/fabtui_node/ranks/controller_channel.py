@@ -11,6 +11,7 @@ import time
 from typing import Any, Dict, Iterator, List, Optional, Union
 
 from fabtui_node import protocol
+from fabtui_node.protocol import ErrorKind
 
 GRACE = 2.0
 """Seconds past a request's own timeout after which the store stops believing in an answer."""
@@ -21,13 +22,19 @@ Message = Dict[str, Any]
 class StoreError(Exception):
     """The store could not answer."""
 
+    kind = ErrorKind.FAILED
+
 
 class StoreTimeout(StoreError):
     """Nobody set the key in time."""
 
+    kind = ErrorKind.TIMEOUT
+
 
 class Cancelled(StoreError):
-    """The controller called this pair or group off: a peer of it is gone."""
+    """The controller cancelled this pair or group: a peer of it is gone."""
+
+    kind = ErrorKind.CANCELLED
 
 
 class Channel:

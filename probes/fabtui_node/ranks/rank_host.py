@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Dict, List, Optional, Set
 
 from fabtui_node import protocol
+from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base, tcp_precheck
 from fabtui_node.ranks.base import Fault, Rank, Task, describe
 from fabtui_node.ranks.controller_channel import Channel, Message, Store
@@ -140,7 +141,7 @@ class RankHost(Host):
             try:
                 self._crew.start(message)
             except OSError as error:
-                self.send({"op": "failed", "kind": "init", "error": "no process a rank: %s" % error})
+                self._fail("init", "cannot fork a process per rank: %s" % error, ErrorKind.FAILED)
             return
         threading.Thread(target=self._start, args=(message,), name="start", daemon=True).start()
 
@@ -149,7 +150,7 @@ class RankHost(Host):
         end = began + float(message.get("start_deadline") or IDLE_DEADLINE)
         ready = threading.Event()
         threading.Thread(target=self._watch_start, args=(ready, end - began), daemon=True).start()
-        kind = "init"
+        stage = "init"
         try:
             ranks = [Rank(int(r["rank"]), int(r["index"]), r.get("uuid")) for r in message["ranks"]]
             faults = [
@@ -157,24 +158,27 @@ class RankHost(Host):
             ]
             address = str(message["address"])
             self._epoch = str(message["epoch"])
-            kind = "listen"
+            stage = "listen"
             try:
                 listener = tcp_precheck.Listener(address, self._epoch)
             except OSError as error:
                 raise OSError("cannot listen on %s: %s" % (address, error.strerror or error)) from None
             self._address = address
             self.site = Site(str(message["node"]), address, listener.closed_port, faults)
-            kind = "import"
+            stage = "import"
             engine = self._engine(str(message["engine"]), address, message.get("library"))
             version = engine.load()
             self.send({"op": "loaded"})
-            kind = "init"
+            stage = "init"
             for rank in ranks:
                 self._threads[rank.rank] = EndpointThread(self, engine, rank)
             states = {rank: self._threads[rank.rank].attached(end) for rank in ranks}
         except BaseException as error:
             ready.set()
-            self.send({"op": "failed", "kind": kind, "error": describe(error)})
+            kind = base.kind_of(error)
+            if stage == "import" and kind is ErrorKind.FAILED:
+                kind = ErrorKind.NO_LIBRARY
+            self._fail(stage, describe(error), kind)
             return
         ready.set()
         seconds = {name: round(value, 4) for name, value in engine.seconds.items()}
@@ -186,14 +190,25 @@ class RankHost(Host):
                 "version": version,
                 "port": listener.port,
                 "seconds": seconds,
-                "ranks": [{"rank": rank.rank, "ok": error is None, "error": error} for rank, error in states.items()],
+                "ranks": [
+                    {
+                        "rank": rank.rank,
+                        "ok": state is None,
+                        "error": state and state[0],
+                        "error_kind": state and state[1],
+                    }
+                    for rank, state in states.items()
+                ],
             }
         )
 
     def _watch_start(self, ready: threading.Event, seconds: float) -> None:
         # Endpoints that hang are named by _start; this one is for a library that hangs while it is loaded.
         if not ready.wait(seconds + 1.0):
-            self.send({"op": "failed", "kind": "timeout", "error": "not ready within %.0f s" % seconds})
+            self._fail("timeout", "not ready within %.0f s" % seconds, ErrorKind.TIMEOUT)
+
+    def _fail(self, stage: str, error: str, kind: ErrorKind) -> None:
+        self.send({"op": "failed", "stage": stage, "error": error, "error_kind": kind})
 
     # -- work
 

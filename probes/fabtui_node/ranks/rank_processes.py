@@ -162,7 +162,10 @@ def merged(told: List[Tuple[int, Message]]) -> Message:
     ranks: List[Dict[str, Any]] = []
     seconds: Dict[str, float] = {}
     for rank, message in told:
-        ranks.extend(message.get("ranks") or [{"rank": rank, "ok": False, "error": message.get("error")}])
+        ranks.extend(
+            message.get("ranks")
+            or [{"rank": rank, "ok": False, "error": message.get("error"), "error_kind": message.get("error_kind")}]
+        )
         for name, value in (message.get("seconds") or {}).items():
             seconds[name] = max(seconds.get(name, 0.0), value)
     return {**ready[0], "ranks": ranks, "seconds": seconds}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import queue
 import sys
 import threading
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Tuple
 
+from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import CONNECT, Failed, Rank, Task, describe
 from fabtui_node.ranks.controller_channel import Message
@@ -42,15 +43,16 @@ class EndpointThread:
         self._rank = rank
         self._endpoint: Optional[base.Endpoint] = None
         self._error: Optional[str] = None
+        self._kind = ErrorKind.FAILED
         self._attached = threading.Event()
         self._queue: queue.Queue[Any] = queue.Queue()
         threading.Thread(target=self._loop, name="rank-%d" % rank.rank, daemon=True).start()
 
-    def attached(self, end: float) -> Optional[str]:
-        """Wait until the rank is ready; return its error, if it has one."""
+    def attached(self, end: float) -> Optional[Tuple[str, ErrorKind]]:
+        """Wait until the rank is ready; return its error and the kind of that, if it has one."""
         if not self._attached.wait(base.remaining(end)):
-            return "not ready at the start deadline"
-        return self._error
+            return "not ready at the start deadline", ErrorKind.TIMEOUT
+        return None if self._error is None else (self._error, self._kind)
 
     def submit(self, number: int, deadline: float, work: Callable[[Task], None]) -> None:
         """Queue a piece of work."""
@@ -60,7 +62,7 @@ class EndpointThread:
         try:
             self._endpoint = self._engine.attach(self._rank)
         except BaseException as error:
-            self._error = describe(error)
+            self._error, self._kind = describe(error), base.kind_of(error)
         self._attached.set()
         while True:
             number, deadline, work = self._queue.get()
@@ -74,18 +76,22 @@ class EndpointThread:
     def rest(self, whole: bool, task: Task) -> None:
         """Let go of what tests have left, or of what is broken of it."""
         error: Optional[str] = None
+        kind: Optional[ErrorKind] = None
         try:
             error = self._endpoint.rest(whole) if self._endpoint is not None else None
+            kind = ErrorKind.LIBRARY if error is not None else None
         except Exception as failed:
-            error = describe(failed)
-        self._host.send({"op": "rested", "id": task.id, "rank": self._rank.rank, "error": error})
+            error, kind = describe(failed), base.kind_of(failed)
+        report = {"op": "rested", "id": task.id, "rank": self._rank.rank, "error": error, "error_kind": kind}
+        self._host.send(report)
 
     def pair(self, op: Message, task: Task) -> None:
         """Test both directions of a pair and report them."""
         endpoint = self._endpoint or base.Endpoint(self._rank)
         meeting = Meeting(endpoint, self._host.site, task, op, self._host.send)
         if self._endpoint is None:
-            meeting.decline(Failed(CONNECT, "rank %d is not ready: %s" % (self._rank.rank, self._error)))
+            text = "rank %d is not ready: %s" % (self._rank.rank, self._error)
+            meeting.decline(Failed(CONNECT, text, kind=ErrorKind.NOT_READY))
             return
         meeting.run()
 

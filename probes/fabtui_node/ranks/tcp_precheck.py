@@ -9,8 +9,12 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from fabtui_node.protocol import ErrorKind
+
 GREETING = b"fabtui-rank "
 MAX_GREETING = 256
+
+_UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL)
 
 Report = Callable[[Dict[str, Any]], None]
 
@@ -100,17 +104,26 @@ def reason(error: OSError, address: str, port: int, seconds: float) -> str:
     return "connect to %s: %s" % (where, text)
 
 
-def check(address: str, port: int, source: str, timeout: float) -> Tuple[bool, bool, Optional[str]]:
+def error_kind(error: OSError) -> ErrorKind:
+    """Return the kind of a failed attempt to connect."""
+    if isinstance(error, socket.timeout):
+        return ErrorKind.TIMEOUT
+    if error.errno == errno.ECONNREFUSED:
+        return ErrorKind.CONNECTION_REFUSED
+    return ErrorKind.UNREACHABLE if error.errno in _UNREACHABLE else ErrorKind.FAILED
+
+
+def check(address: str, port: int, source: str, timeout: float) -> Tuple[Optional[ErrorKind], Optional[str]]:
     """Connect to another rank host's listener and read its greeting.
 
     Returns:
-        Whether it answered, whether a deadline ran out, and the error if it did not answer.
+        The kind of the error and its text; None and None if the listener answered.
     """
     end = time.monotonic() + timeout
     try:
         sock = connect(address, port, source, timeout)
     except OSError as error:
-        return False, isinstance(error, socket.timeout), reason(error, address, port, timeout)
+        return error_kind(error), reason(error, address, port, timeout)
     got = b""
     try:
         while not got.endswith(b"\n") and len(got) < MAX_GREETING:
@@ -120,14 +133,14 @@ def check(address: str, port: int, source: str, timeout: float) -> Tuple[bool, b
                 break
             got += more
     except socket.timeout:
-        return False, True, "connected to %s, but no greeting within %.1f s" % (endpoint(address, port), timeout)
+        return ErrorKind.TIMEOUT, "connected to %s, but no greeting within %.1f s" % (endpoint(address, port), timeout)
     except OSError as error:
-        return False, False, "connected to %s, then: %s" % (endpoint(address, port), error.strerror or error)
+        return ErrorKind.PEER_LOST, "connected to %s, then: %s" % (endpoint(address, port), error.strerror or error)
     finally:
         sock.close()
     if not got.startswith(GREETING):
-        return False, False, "something else than a rank host answers at %s" % endpoint(address, port)
-    return True, False, None
+        return ErrorKind.PROTOCOL, "something else than a rank host answers at %s" % endpoint(address, port)
+    return None, None
 
 
 def check_all(peers: List[Dict[str, Any]], source: str, timeout: float, report: Report) -> None:
@@ -136,17 +149,18 @@ def check_all(peers: List[Dict[str, Any]], source: str, timeout: float, report: 
     def one(peer: Dict[str, Any]) -> None:
         began = time.monotonic()
         try:
-            ok, late, error = check(str(peer["address"]), int(peer["port"]), source, timeout)
+            kind, error = check(str(peer["address"]), int(peer["port"]), source, timeout)
         except Exception as problem:  # a malformed peer must not silence the others
-            ok, late, error = False, False, "%s: %s" % (type(problem).__name__, problem)
+            kind, error = ErrorKind.FAILED, "%s: %s" % (type(problem).__name__, problem)
         report(
             {
                 "op": "reach",
                 "node": peer.get("node"),
-                "ok": ok,
-                "timeout": late,
+                "ok": kind is None,
+                "timeout": kind is ErrorKind.TIMEOUT,
                 "seconds": time.monotonic() - began,
                 "error": error,
+                "error_kind": kind,
             }
         )
 

@@ -275,7 +275,7 @@ class Family:
     def serve(self, readable: List[Any], now: float) -> List[Message]:
         """Read what is ready; returns messages for the controller.
 
-        Besides these it returns ``{"t":"worker-died","text":str}`` when the worker ended by itself.
+        Besides these it returns ``{"t":"worker_died","text":str}`` when the worker ended by itself.
 
         Raises:
             KeeperGoneError: The keeper has gone.
@@ -342,7 +342,7 @@ class Family:
         self._worker.close()
         self._worker, self._worker_number = None, 0
         how = "status %s" % message["code"] if message["signal"] is None else "signal %s" % message["signal"]
-        return [*messages, {"t": "worker-died", "text": "the process that runs probes ended with " + how}]
+        return [*messages, {"t": "worker_died", "text": "the process that runs probes ended with " + how}]
 
     def _spare_news(self, spare: RankHost, message: Message) -> None:
         if message["op"] == "started":

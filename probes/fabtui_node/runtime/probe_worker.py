@@ -12,7 +12,7 @@ import socket
 import threading
 from typing import Any, Dict
 
-from fabtui_node.protocol import Decoder, Message, ProtocolError, encode
+from fabtui_node.protocol import Decoder, ErrorKind, Message, ProtocolError, encode
 
 
 class Worker:
@@ -34,14 +34,14 @@ class Worker:
                 try:
                     threading.Thread(target=self._probe, args=(message,), name=name, daemon=True).start()
                 except RuntimeError as error:
-                    self._fail(message, "failed", "cannot start a thread: %s" % error)
+                    self._fail(message, ErrorKind.FAILED, "cannot start a thread: %s" % error)
 
     def _send(self, message: Message) -> None:
         frame = encode(message)
         with self._lock:
             self._end.sendall(frame)
 
-    def _fail(self, message: Message, kind: str, text: str) -> None:
+    def _fail(self, message: Message, kind: ErrorKind, text: str) -> None:
         error = {"kind": kind, "text": text[:4000]}
         self._send({"t": "result", "id": message["id"], "ok": False, "error": error})
 
@@ -55,12 +55,12 @@ class Worker:
             registry = importlib.import_module("fabtui_node.registry")
             probe = registry.PROBES.get(message["name"])
             if probe is None:
-                self._fail(message, "unknown-probe", "no probe is called %s" % message["name"])
+                self._fail(message, ErrorKind.UNKNOWN_PROBE, "no probe is called %s" % message["name"])
                 return
             value = probe.run(message["args"], emit, message["deadline"])
             self._send({"t": "result", "id": number, "ok": True, "value": value})
         except ProtocolError as error:
-            self._fail(message, "bad-value", str(error))
+            self._fail(message, ErrorKind.BAD_VALUE, str(error))
         except BaseException as error:
             self._report(message, error)
 
@@ -70,7 +70,7 @@ class Worker:
         traceback.print_exc()
         # When the supervisor has gone, the main thread notices and ends the process.
         with contextlib.suppress(OSError):
-            self._fail(message, "failed", "%s: %s" % (type(error).__name__, error))
+            self._fail(message, ErrorKind.FAILED, "%s: %s" % (type(error).__name__, error))
 
 
 def serve(end: socket.socket) -> None:

@@ -17,12 +17,11 @@ import time
 from typing import Any, Dict, List, Optional
 
 from fabtui_node import protocol
-from fabtui_node.protocol import Message, ProtocolError
+from fabtui_node.protocol import ErrorKind, Message, ProtocolError
 from fabtui_node.runtime import keeper, reap, spawn
 from fabtui_node.runtime.child_output import LineLimit
 from fabtui_node.runtime.child_processes import Family, KeeperGoneError
 from fabtui_node.runtime.frame_streams import Outgoing
-from fabtui_node.runtime.openprobes import OpenProbes
 
 TICK = 0.5
 # With so much unread by the controller, children are no longer listened to; with so much, the link is given up.
@@ -32,6 +31,11 @@ TOO_MUCH_WAITING = 16 * 1024 * 1024
 DEFAULT_LEASE = 10.0
 LONGEST_LEASE = 24 * 3600.0
 
+#: Seconds past its deadline after which the supervisor answers for a probe.
+PROBE_GRACE = 2.0
+MAX_OPEN_PROBES = 256
+MAX_PROBE_DEADLINE = 3600.0
+
 
 def lease_of(config: Dict[str, Any]) -> float:
     """Return the lease in seconds that a config asks for, within bounds."""
@@ -39,6 +43,67 @@ def lease_of(config: Dict[str, Any]) -> float:
     if isinstance(lease, bool) or not isinstance(lease, (int, float)) or not 0 < lease <= LONGEST_LEASE:
         return DEFAULT_LEASE
     return float(lease)
+
+
+def failure(number: Any, kind: ErrorKind, text: str) -> Message:
+    """Return the result of a probe that gave no value."""
+    return {"t": "result", "id": number, "ok": False, "error": {"kind": kind, "text": text}}
+
+
+class OpenProbes:
+    """Keeps the deadline of every open probe.
+
+    Attributes:
+        stuck: A probe did not come back by its deadline; its thread is still in the worker.
+    """
+
+    def __init__(self) -> None:
+        self._until: Dict[int, float] = {}
+        self.stuck = False
+
+    def __len__(self) -> int:
+        return len(self._until)
+
+    def open(self, message: Message, now: float) -> Optional[Message]:
+        """Take a probe message; returns the result that refuses it, None when it may run.
+
+        Raises:
+            KeyError, TypeError, ValueError: The message is not a probe.
+        """
+        number, deadline = message["id"], float(message["deadline"])
+        if type(number) is not int or not isinstance(message["name"], str) or not isinstance(message["args"], dict):
+            raise TypeError("not a probe")
+        if not 0 < deadline <= MAX_PROBE_DEADLINE:
+            return failure(number, ErrorKind.REFUSED, "a deadline of %g s" % deadline)
+        if number in self._until:
+            raise ValueError("probe %d is open already" % number)
+        if len(self._until) >= MAX_OPEN_PROBES:
+            return failure(number, ErrorKind.REFUSED, "%d probes are open already" % MAX_OPEN_PROBES)
+        self._until[number] = now + deadline + PROBE_GRACE
+        return None
+
+    def passes(self, message: Message) -> bool:
+        """Return whether a part or result of the worker is still wanted; a result closes its probe."""
+        if message["id"] not in self._until:
+            return False
+        if message["t"] == "result":
+            del self._until[message["id"]]
+        return True
+
+    def overdue(self, now: float) -> List[Message]:
+        """Close the probes whose time is over; returns their results."""
+        late = [number for number, until in self._until.items() if now > until]
+        for number in late:
+            del self._until[number]
+            self.stuck = True
+        return [failure(number, ErrorKind.TIMEOUT, "the probe did not end by its deadline") for number in late]
+
+    def fail_all(self, kind: ErrorKind, text: str) -> List[Message]:
+        """Close all probes; returns their results."""
+        numbers = list(self._until)
+        self._until.clear()
+        self.stuck = False
+        return [failure(number, kind, text) for number in numbers]
 
 
 class Supervisor:
@@ -179,8 +244,8 @@ class Supervisor:
             elif kind in ("part", "result"):
                 if self._probes.passes(message):
                     self.send(message)
-            elif kind == "worker-died":
-                for result in self._probes.fail_all("worker-died", message["text"]):
+            elif kind == "worker_died":
+                for result in self._probes.fail_all(ErrorKind.WORKER_DIED, message["text"]):
                     self.send(result)
             else:
                 self.send(message)

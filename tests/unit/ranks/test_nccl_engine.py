@@ -43,7 +43,7 @@ def test_ready(controller: Controller, fake_gpu: Path) -> None:
     ready = controller.of("ready")[0]
     assert ready["engine"] == "nccl"
     assert ready["version"] == "NCCL 2.28.9, CUDA driver 13.0"
-    assert ready["ranks"] == [{"rank": rank, "ok": True, "error": None} for rank in range(4)]
+    assert ready["ranks"] == [{"rank": rank, "ok": True, "error": None, "error_kind": None} for rank in range(4)]
     assert ready["port"] > 0
 
 
@@ -116,7 +116,7 @@ def test_wrong_data_is_seen(controller: Controller, fake_gpu: Path) -> None:
     sides = pair(controller, 1, 0, 1, bytes=1_000_000)
     for side in sides.values():
         assert not side["ok"]
-        assert side["phase"] == "verify"
+        assert (side["phase"], side["error_kind"]) == ("verify", "verify")
         assert not side["timeout"]
         assert side["rate"] is None
         assert "the first at 500000" in side["error"]
@@ -144,6 +144,8 @@ def test_refuse(controller: Controller, fake_gpu: Path) -> None:
         assert sides[0, 1, role]["ok"]
         assert sides[1, 0, role]["made"]
         assert "Connection refused" in sides[1, 0, role]["error"]
+        assert sides[1, 0, role]["error_kind"] == "connection_refused"
+        assert sides[0, 1, role]["error_kind"] is None
 
 
 def test_slow(controller: Controller, fake_gpu: Path) -> None:
@@ -173,6 +175,7 @@ def test_abort_ends_a_wait_for_data(controller: Controller, fake_gpu: Path) -> N
     controller.hosts["n0"].send({"op": "abort", "id": 1})
     assert controller.until(lambda: len(controller.of("free", id=1)) == 2, 20) < 10
     assert not any(side["ok"] for side in controller.of("side", id=1))
+    assert {side["error_kind"] for side in controller.of("side", id=1)} <= {"cancelled", "peer_lost"}
     assert all(side["ok"] for side in pair(controller, 2, 0, 2).values())
 
 
@@ -184,6 +187,7 @@ def test_a_gpu_that_is_not_there(controller: Controller, fake_gpu: Path) -> None
     sides = pair(controller, 1, 0, 3)
     assert len(sides) == 4
     assert all("no device 3" in side["error"] and not side["timeout"] for side in sides.values())
+    assert {side["error_kind"] for side in sides.values()} == {"not_ready"}
 
 
 def test_rest_lets_go_of_what_tests_left(controller: Controller, fake_gpu: Path) -> None:
@@ -221,6 +225,7 @@ def test_memory_that_is_not_there(controller: Controller, fake_gpu: Path) -> Non
         not side["ok"] and "2.0 GiB of GPU memory are needed, 1.0 GiB of 1.0 GiB are free" in side["error"]
         for side in sides.values()
     )
+    assert {side["error_kind"] for side in sides.values()} == {"out_of_memory"}
 
 
 def test_a_gpu_is_found_by_its_uuid(controller: Controller, fake_gpu: Path) -> None:

@@ -90,7 +90,7 @@ def test_a_collective_too_large_is_refused_by_all(controller: Controller, fake_g
     for m in controller.of("reduced", id=1):
         assert not m["ok"]
         assert "2.0 GiB of GPU memory are needed" in m["error"]
-        assert (m["phase"], m["timeout"]) == ("connect", False)
+        assert (m["phase"], m["timeout"], m["error_kind"]) == ("connect", False, "out_of_memory")
 
 
 def test_a_rank_that_does_not_come_to_a_collective_is_named(controller: Controller, fake_gpu: Path) -> None:
@@ -111,6 +111,7 @@ def test_a_rank_that_is_not_ready_spoils_a_group_at_once(controller: Controller,
         assert not m["timeout"]
         assert m["phase"] == "connect"
         assert "rank 3 is not ready" in m["error"]
+        assert m["error_kind"] == "not_ready"
         assert m["at"] is None
 
 
@@ -152,7 +153,7 @@ def test_wrong_data_in_a_world_fails_its_rows_alone(controller: Controller, fake
     controller.world(1, [0, 1, 2, 3], ALL, bytes=100_000)
     free(controller, 1, 4)
     for m in controller.of("worlded", id=1):
-        assert (m["ok"], m["timeout"], m["phase"]) == (False, False, "verify")
+        assert (m["ok"], m["timeout"], m["phase"], m["error_kind"]) == (False, False, "verify", "verify")
         assert len(m["rows"]) == 3
         assert all(row[3] is None and row[4] is False and "bytes" in row[5] for row in m["rows"])
 
@@ -163,7 +164,7 @@ def test_a_rank_that_is_missing_from_a_world(controller: Controller, fake_gpu: P
     controller.world(1, [0, 1, 9], [[(0, 1)]], deadline=1.0)
     free(controller, 1, 2, 10)
     for m in controller.of("worlded", id=1):
-        assert (m["ok"], m["timeout"], m["phase"]) == (False, True, "connect")
+        assert (m["ok"], m["timeout"], m["phase"], m["error_kind"]) == (False, True, "connect", "peer_missing")
         assert came_not(m["error"], 9, 1.0), m
     controller.pair(2, 0, 1)
     free(controller, 2, 2)
@@ -197,7 +198,7 @@ def test_a_world_that_is_called_off(controller: Controller, fake_gpu: Path) -> N
     assert controller.until(lambda: len(controller.of("free", id=1)) == 2, 20) < 10
     for m in controller.of("worlded", id=1):
         assert (m["ok"], m["timeout"], m["at"]) == (False, False, [0, 1])
-        assert m["error"].endswith("called off: a peer is gone")
+        assert m["error_kind"] == "cancelled"
 
 
 def sides(controller: Controller, number: int) -> dict[tuple[int, int, str], dict[str, Any]]:
@@ -251,6 +252,7 @@ def test_corrupt(controller: Controller, fake_gpu: Path, size: int) -> None:
             assert found[0, 1, role]["ok"]
             bad = found[1, 0, role]
             assert (bad["ok"], bad["timeout"], bad["made"], bad["phase"]) == (False, False, True, "verify")
+            assert bad["error_kind"] == "verify"
             assert "1 of" in bad["error"]
             assert "made by the lab: corrupt" in bad["error"]
     controller.pair(3, 1, 2, bytes=size)

@@ -1,22 +1,33 @@
-"""Which side's words tell why a direction failed."""
+"""Which side's error explains why a direction failed."""
 
 from __future__ import annotations
 
 import pytest
 
-from fabtui_node.ranks.measure.outcome import consequence
+from fabtui_node.protocol import CONSEQUENCES, ErrorKind
+from fabtui_node.ranks.measure.p2p import is_consequence
 
 
 @pytest.mark.parametrize(
     ("mine", "theirs", "yields"),
     [
-        ("no data came: Connection closed by peer", "2 bytes are wrong", True),
-        ("called off: a peer is gone", "no GPU memory", True),
-        ("no GPU memory", "2 bytes are wrong", False),
-        ("no GPU memory", "remote error (6)", False),
-        ("remote error (6)", "Connection reset by peer", False),
-        (None, "anything", False),
+        (ErrorKind.PEER_LOST, ErrorKind.VERIFY, True),
+        (ErrorKind.CANCELLED, ErrorKind.OUT_OF_MEMORY, True),
+        (ErrorKind.OUT_OF_MEMORY, ErrorKind.VERIFY, False),
+        (ErrorKind.OUT_OF_MEMORY, ErrorKind.PEER_LOST, False),
+        (ErrorKind.PEER_LOST, ErrorKind.PEER_LOST, False),
+        (None, ErrorKind.FAILED, False),
     ],
 )
-def test_who_only_saw_the_other_side_go_yields(mine: str | None, theirs: str, yields: bool) -> None:
-    assert consequence(mine, theirs) is yields
+def test_a_consequence_yields_to_a_cause(mine: ErrorKind | None, theirs: ErrorKind, yields: bool) -> None:
+    assert is_consequence(mine, theirs) is yields
+
+
+def test_every_error_kind_reads_back_from_the_wire_and_has_a_meaning() -> None:
+    for kind in ErrorKind:
+        assert ErrorKind.of(kind.value) is kind
+        assert kind.meaning
+    assert ErrorKind.of(None) is None
+    assert ErrorKind.of("of a newer release") is ErrorKind.FAILED
+    assert ErrorKind.of(["not", "a", "kind"]) is ErrorKind.FAILED
+    assert set(CONSEQUENCES) <= set(ErrorKind)

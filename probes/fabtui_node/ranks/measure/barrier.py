@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from typing import List, Optional
 
-from fabtui_node.ranks.base import CONNECT, Failed, Task, describe, remaining, tidy
+from fabtui_node.protocol import ErrorKind
+from fabtui_node.ranks.base import CONNECT, Failed, Task, remaining, tidy
 from fabtui_node.ranks.controller_channel import Cancelled, StoreError, StoreTimeout
 
 ASKED = 64
 """Ranks that are looked for by name when not all came."""
 
 
-def come_together(task: Task, me: int, ranks: List[int], end: float, declined: Optional[str] = None) -> None:
+def come_together(task: Task, me: int, ranks: List[int], end: float, declined: Optional[Failed] = None) -> None:
     """Wait until all ranks of a group have come.
 
     Each rank counts itself; the last one tells all. So a rank costs the controller three requests, however many
@@ -31,8 +32,8 @@ def come_together(task: Task, me: int, ranks: List[int], end: float, declined: O
     store, board = task.board.store, task.board
     began = time.monotonic()
     if declined is not None:
-        board.put("all", {"declined": declined})
-        raise Failed(CONNECT, declined)
+        board.put("all", {"declined": declined.text, "error_kind": declined.kind})
+        raise declined
     try:
         board.put("here/%d" % me, {})
         if store.add(task.prefix + "count", 1, remaining(end), task) == len(ranks):
@@ -41,13 +42,13 @@ def come_together(task: Task, me: int, ranks: List[int], end: float, declined: O
         said = board.take("all", end)
     except StoreTimeout:
         text = "%s did not come within %.1f s" % (_missing(task, ranks), time.monotonic() - began)
-        raise Failed(CONNECT, text, timeout=True) from None
-    except Cancelled:
-        raise Failed(CONNECT, "called off: a rank is gone") from None
+        raise Failed(CONNECT, text, timeout=True, kind=ErrorKind.PEER_MISSING) from None
+    except Cancelled as error:
+        raise Failed(CONNECT, "called off: a rank is gone", kind=error.kind) from None
     except StoreError as error:
-        raise Failed(CONNECT, describe(error)) from None
+        raise Failed.from_error(CONNECT, error) from None
     if said.get("declined") is not None:
-        raise Failed(CONNECT, tidy(str(said["declined"])))
+        raise Failed(CONNECT, tidy(str(said["declined"])), kind=ErrorKind.of(said.get("error_kind")))
 
 
 def _missing(task: Task, ranks: List[int]) -> str:

@@ -7,6 +7,7 @@ import time
 from functools import partial
 from typing import Any, Callable, Dict, Optional
 
+from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Collected, Endpoint, Failed, Group, Task, describe
 from fabtui_node.ranks.measure.barrier import come_together
 from fabtui_node.ranks.measure.collective_sizes import KINDS, TWICE
@@ -48,10 +49,8 @@ def collect(op: Message, endpoint: Optional[Endpoint], rank: int, why: Optional[
     failed: Optional[Failed] = None
     try:
         group = _join(op, endpoint, rank, why, task)
-    except Failed as error:
-        failed = error
     except Exception as error:
-        failed = Failed(CONNECT, describe(error))
+        failed = Failed.from_error(CONNECT, error)
     for size in op["sizes"]:
         result: Optional[Collected] = None
         if failed is None:
@@ -60,10 +59,8 @@ def collect(op: Message, endpoint: Optional[Endpoint], rank: int, why: Optional[
             try:
                 work = partial(group.collective, op["kind"], size, op["iters"], op["warmup"], task.end)
                 result = endpoint.run(task, work, TRANSFER, task.end)
-            except Failed as error:
-                failed = error
             except Exception as error:
-                failed = Failed(TRANSFER, describe(error))
+                failed = Failed.from_error(TRANSFER, error)
         send(_reduced(task, rank, op["kind"], size, result, failed))
     if group is not None:
         try:
@@ -74,12 +71,14 @@ def collect(op: Message, endpoint: Optional[Endpoint], rank: int, why: Optional[
 
 def _join(op: Message, endpoint: Optional[Endpoint], rank: int, why: Optional[str], task: Task) -> Group:
     """Meet the others, then connect to all of them."""
-    declined = "rank %d is not ready: %s" % (rank, why) if endpoint is None else None
-    if endpoint is not None:
+    declined: Optional[Failed] = None
+    if endpoint is None:
+        declined = Failed(CONNECT, "rank %d is not ready: %s" % (rank, why), kind=ErrorKind.NOT_READY)
+    else:
         try:
             endpoint.prepare(max(op["sizes"], default=0), op["kind"] in TWICE)
         except Failed as failed:
-            declined = failed.text
+            declined = failed
     come_together(task, rank, op["ranks"], time.monotonic() + task.deadline / 2, declined)
     assert endpoint is not None
     joined = endpoint
@@ -104,6 +103,7 @@ def _reduced(
         "wrong": 0,
         "phase": TRANSFER if failed is None else failed.phase,
         "error": None if failed is None else failed.text,
+        "error_kind": None if failed is None else failed.kind,
         "raw": None if failed is None else failed.raw,
         "transport": None,
         "algorithm": None,
@@ -114,4 +114,5 @@ def _reduced(
         if result.wrong:
             error = "%d values are wrong" % result.wrong
             message.update(ok=False, seconds=None, fastest=None, phase=VERIFY, error=error)
+            message["error_kind"] = ErrorKind.VERIFY
     return message

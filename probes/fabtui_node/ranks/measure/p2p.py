@@ -7,6 +7,7 @@ import time
 from functools import partial
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
+from fabtui_node.protocol import CONSEQUENCES, ErrorKind
 from fabtui_node.ranks import tcp_precheck
 from fabtui_node.ranks.base import (
     CONNECT,
@@ -16,6 +17,7 @@ from fabtui_node.ranks.base import (
     Failed,
     Fault,
     Link,
+    Measured,
     PairJob,
     Task,
     describe,
@@ -25,7 +27,6 @@ from fabtui_node.ranks.base import (
     tidy,
 )
 from fabtui_node.ranks.controller_channel import Cancelled, StoreError, StoreTimeout
-from fabtui_node.ranks.measure.outcome import Outcome, consequence
 
 DEEDS = ("corrupt", "kill", "stop")
 
@@ -39,6 +40,54 @@ Message = Dict[str, Any]
 
 Site = NamedTuple("Site", [("node", str), ("address", str), ("closed_port", int), ("faults", List[Fault])])
 """What a rank host knows about itself and tells the ranks it meets."""
+
+
+class Outcome:
+    """How one direction went, as one side saw it."""
+
+    def __init__(self) -> None:
+        self.ok = False
+        self.timeout = False
+        self.phase = CONNECT
+        self.error: Optional[str] = None
+        self.kind: Optional[ErrorKind] = None
+        self.made = False
+        self.measured = Measured(0)
+        self.both_rate: Optional[float] = None
+        self.transport: Optional[str] = None
+        self.own: Optional[str] = None
+        self.other: Optional[str] = None
+        self.raw: Optional[str] = None
+
+    def fail(self, failed: Failed) -> None:
+        """Note what went wrong."""
+        self.ok, self.timeout, self.phase = False, failed.timeout, failed.phase
+        self.error, self.kind, self.raw = failed.text, failed.kind, failed.raw
+
+    def verdict(self) -> Message:
+        """Return what the other side is told."""
+        return {
+            "ok": self.ok,
+            "timeout": self.timeout,
+            "phase": self.phase,
+            "error": self.error,
+            "error_kind": self.kind,
+            "transport": self.transport,
+            "address": self.own,
+        }
+
+    def complete(self, theirs: Message) -> None:
+        """Fill in what only the other side knows."""
+        way, address = theirs.get("transport"), theirs.get("address")
+        if self.transport is None and isinstance(way, str):
+            self.transport = way[:80]
+        if self.other is None and isinstance(address, str):
+            self.other = address[:80]
+
+
+def is_consequence(mine: Optional[ErrorKind], theirs: Optional[ErrorKind]) -> bool:
+    """Return True if this side's error only follows from the other side's, and that one is a cause of its own."""
+    return mine in CONSEQUENCES and theirs not in CONSEQUENCES
 
 
 class Meeting:
@@ -90,7 +139,7 @@ class Meeting:
             for src, dst, outcome in outcomes:
                 self._report(src, dst, outcome)
         except Exception as error:
-            self.report_rest(Failed(CONNECT if not self._reported else TRANSFER, describe(error)))
+            self.report_rest(Failed.from_error(CONNECT if not self._reported else TRANSFER, error))
         finally:
             self._drop_link(broken=False)
 
@@ -106,7 +155,7 @@ class Meeting:
 
     def decline(self, failed: Failed) -> None:
         """Tell the other side that this one cannot take part, and report both directions as failed."""
-        self._task.board.put("hello/%d" % self._me, {"declined": failed.text})
+        self._task.board.put("hello/%d" % self._me, {"declined": failed.text, "error_kind": failed.kind})
         self.report_rest(failed)
 
     def report_rest(self, failed: Failed) -> None:
@@ -140,13 +189,13 @@ class Meeting:
             hello = board.take("hello/%d" % self._peer, end)
         except StoreTimeout:
             text = "rank %d did not come within %.1f s" % (self._peer, time.monotonic() - began)
-            raise Failed(CONNECT, text, timeout=True) from None
-        except Cancelled:
-            raise Failed(CONNECT, "called off: rank %d is gone" % self._peer) from None
+            raise Failed(CONNECT, text, timeout=True, kind=ErrorKind.PEER_MISSING) from None
+        except Cancelled as error:
+            raise Failed(CONNECT, "called off: rank %d is gone" % self._peer, kind=error.kind) from None
         except StoreError as error:
-            raise Failed(CONNECT, describe(error)) from None
+            raise Failed.from_error(CONNECT, error) from None
         if hello.get("declined") is not None:
-            raise Failed(CONNECT, tidy(str(hello["declined"])))
+            raise Failed(CONNECT, tidy(str(hello["declined"])), kind=ErrorKind.of(hello.get("error_kind")))
         return hello
 
     def _fault(self, src: int, dst: int) -> Optional[Fault]:
@@ -173,16 +222,17 @@ class Meeting:
             if outcome.ok:
                 gone = isinstance(error, Cancelled)
                 text = "is gone" if gone else "did not say how it went"
-                outcome.fail(Failed(TRANSFER, "%s %s" % (self._name(self._peer), text), not gone))
+                why = ErrorKind.PEER_LOST if gone else ErrorKind.TIMEOUT
+                outcome.fail(Failed(TRANSFER, "%s %s" % (self._name(self._peer), text), not gone, kind=why))
             return
         outcome.complete(theirs)
         if theirs.get("ok") is True:
             return
         said = tidy(str(theirs.get("error") or "failed without a word"), 1000)
-        late = theirs.get("timeout") is True
+        late, kind = theirs.get("timeout") is True, ErrorKind.of(theirs.get("error_kind"))
         # Who only waited in vain, or only saw the other one go, knows less than who can say why.
-        if outcome.ok or (not late and (outcome.timeout or consequence(outcome.error, said))):
-            outcome.error = "%s: %s" % (self._name(self._peer), said)
+        if outcome.ok or (not late and (outcome.timeout or is_consequence(outcome.kind, kind))):
+            outcome.error, outcome.kind = "%s: %s" % (self._name(self._peer), said), kind
             outcome.timeout = late
         outcome.ok = False
         phases = (outcome.phase, theirs.get("phase"))
@@ -204,10 +254,8 @@ class Meeting:
             both = partial(link.both, size, count, leading, end)
             rate = self._endpoint.run(self._task, both, TRANSFER, end)
             outcome.ok = True
-        except Failed as failed:
-            outcome.fail(failed)
         except Exception as error:
-            outcome.fail(Failed(TRANSFER, describe(error)))
+            outcome.fail(Failed.from_error(TRANSFER, error))
         if not outcome.ok:
             self._drop_link(broken=True, outcome=outcome)
         self._agree("both", "src" if leading else "dst", outcome, end)
@@ -218,7 +266,7 @@ class Meeting:
             else:
                 one.ok, one.timeout, one.phase = False, outcome.timeout, outcome.phase
                 one.error = "each way alone is good, both at once are not: %s" % outcome.error
-                one.raw = outcome.raw or one.raw
+                one.raw, one.kind = outcome.raw or one.raw, outcome.kind
         if not outcome.ok:
             self._drop_link(broken=True)
 
@@ -234,12 +282,8 @@ class Meeting:
             return None
         try:
             self._test(src, fault, outcome, end)
-        except Failed as failed:
-            outcome.fail(failed)
-        except StoreError as error:
-            outcome.fail(Failed(outcome.phase, describe(error), isinstance(error, StoreTimeout)))
         except Exception as error:
-            outcome.fail(Failed(outcome.phase, describe(error)))
+            outcome.fail(Failed.from_error(outcome.phase, error))
         if not outcome.ok:
             # At once, not after the agreement: a peer in the middle of a wait sees the connection close.
             self._drop_link(broken=True, outcome=outcome)
@@ -254,7 +298,7 @@ class Meeting:
             outcome.error = "%s (made by the lab: %s)" % (outcome.error, fault.kind)
             return None
         if outcome.phase == CONNECT or self._task.cancelled:
-            return Failed(outcome.phase, outcome.error or "", outcome.timeout, outcome.raw)
+            return Failed(outcome.phase, outcome.error or "", outcome.timeout, outcome.raw, outcome.kind)
         return None
 
     def _test(self, src: int, fault: Optional[Fault], outcome: Outcome, end: float) -> None:
@@ -295,9 +339,10 @@ class Meeting:
             try:
                 told = board.take(key + "/refused", end)
                 text = "%s: %s" % (self._name(src), tidy(str(told.get("error"))))
-                outcome.fail(Failed(CONNECT, text, told.get("timeout") is True))
+                kind = ErrorKind.of(told.get("error_kind"))
+                outcome.fail(Failed(CONNECT, text, told.get("timeout") is True, kind=kind))
             except StoreError as error:
-                outcome.fail(Failed(CONNECT, describe(error), isinstance(error, StoreTimeout)))
+                outcome.fail(Failed.from_error(CONNECT, error))
         outcome.error = "%s (made by the lab: refuse)" % outcome.error
 
     def _run_into(self, address: str, port: int, end: float) -> Failed:
@@ -306,7 +351,7 @@ class Meeting:
             tcp_precheck.connect(address, port, self._site.address, seconds).close()
         except OSError as error:
             text = tcp_precheck.reason(error, address, port, seconds)
-            return Failed(CONNECT, text, isinstance(error, socket.timeout))
+            return Failed(CONNECT, text, isinstance(error, socket.timeout), kind=tcp_precheck.error_kind(error))
         return Failed(CONNECT, "connected to %s, which was to refuse" % tcp_precheck.endpoint(address, port))
 
     def _drop_link(self, broken: bool, outcome: Optional[Outcome] = None) -> None:
@@ -341,6 +386,7 @@ class Meeting:
                 "timeout": outcome.timeout and not outcome.ok,
                 "phase": outcome.phase,
                 "error": None if outcome.ok else outcome.error,
+                "error_kind": None if outcome.ok else outcome.kind,
                 "made": outcome.made,
                 "bytes": measured.bytes or self._op["bytes"],
                 "rate": measured.rate if outcome.ok else None,

@@ -7,6 +7,7 @@ import time
 from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Endpoint, Failed, Group, Measured, PairJob, Task, describe
 from fabtui_node.ranks.measure.barrier import come_together
 
@@ -67,10 +68,8 @@ class World:
             group = self._form(time.monotonic() + self._task.deadline)
             phase = TRANSFER
             self._transfers(group, time.monotonic() + self._task.deadline)
-        except Failed as error:
-            failed = error
         except Exception as error:
-            failed = Failed(phase, describe(error))
+            failed = Failed.from_error(phase, error)
         if failed is None:
             failed = self._wrong
         else:
@@ -91,12 +90,15 @@ class World:
     def _form(self, end: float) -> Group:
         endpoint, task, ranks = self._endpoint, self._task, self._op["ranks"]
         began = time.monotonic()
-        declined = "rank %d is not ready: %s" % (self._rank, self._why) if endpoint is None else None
-        if endpoint is not None:
+        declined: Optional[Failed] = None
+        if endpoint is None:
+            text = "rank %d is not ready: %s" % (self._rank, self._why)
+            declined = Failed(CONNECT, text, kind=ErrorKind.NOT_READY)
+        else:
             try:
                 endpoint.prepare(self._op["bytes"], True)
             except Failed as failed:
-                declined = failed.text
+                declined = failed
         come_together(task, self._rank, ranks, end, declined)
         assert endpoint is not None
         joined = endpoint
@@ -162,6 +164,7 @@ class World:
             "timeout": failed is not None and failed.timeout,
             "phase": TRANSFER if failed is None else failed.phase,
             "error": None if failed is None else failed.text,
+            "error_kind": None if failed is None else failed.kind,
             "raw": None if failed is None else failed.raw,
             "seconds": seconds,
             "channels": None if self._endpoint is None else self._endpoint.world_channels,

@@ -50,7 +50,7 @@ class NcclGroup(base.Group):
         try:
             data = self._endpoint.data(HELLO * len(self._ranks))
         except CudaError as error:
-            raise Failed(CONNECT, str(error)) from None
+            raise Failed(CONNECT, str(error), kind=error.kind) from None
         transfers = []
         for peer in peers:
             other = self._ranks.index(peer)
@@ -74,7 +74,7 @@ class NcclGroup(base.Group):
             data = self._endpoint.data(form.bytes)
             source = self._endpoint.source(form.bytes) if kind in TWICE else 0
         except CudaError as error:
-            raise Failed(TRANSFER, str(error)) from None
+            raise Failed(TRANSFER, str(error), kind=error.kind) from None
         run = self._queue(form, data, source, end)
         self._fill(form, data, end)
         each = max(self._timed(form, 1, run, end))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Dict, List, Optional, Set, Tuple
 
+from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import CONNECT, Failed, Task
 from fabtui_node.ranks.controller_channel import StoreTimeout
@@ -78,7 +79,10 @@ class Member:
             text = "%s: %s" % (text if late else what, base.tidy(said))
         notes = "set for this test: " + " ".join(self.endpoint.engine.notes) if self.endpoint.engine.notes else ""
         raw = "\n".join(part for part in (log_capture.summary(lines), notes) if part)
-        return Failed(phase, text, late, raw or None)
+        kind = base.kind_of(error)
+        if said and kind is ErrorKind.LIBRARY and log_parser.is_peer_lost(said):
+            kind = ErrorKind.PEER_LOST
+        return Failed(phase, text, late, raw or None, kind)
 
     def _said_elsewhere(self) -> Optional[str]:
         """Return NCCL's reason where it was not told of this GPU: before a communicator has one, or once for all."""

@@ -13,6 +13,8 @@ import uuid as uuids
 from ctypes import POINTER, byref, c_char, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_void_p
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from fabtui_node.protocol import ErrorKind
+
 SUCCESS, NOT_READY = 0, 600
 STREAM_NON_BLOCKING = 1
 EVENT_DEFAULT = 0
@@ -52,9 +54,19 @@ SIGNATURES: Dict[str, Tuple[Any, ...]] = {
 class CudaError(Exception):
     """The driver refused a call."""
 
+    kind = ErrorKind.LIBRARY
+
+
+class CudaOutOfMemory(CudaError):
+    """There is not enough free device memory."""
+
+    kind = ErrorKind.OUT_OF_MEMORY
+
 
 class CudaTimeout(CudaError):
     """Work on a stream did not finish in time."""
+
+    kind = ErrorKind.TIMEOUT
 
 
 class Driver:
@@ -231,12 +243,12 @@ class Device:
         free, total = self.memory()
         wanted = "%s of GPU memory are needed, %s of %s are free" % (_gib(size), _gib(free), _gib(total))
         if size > free:
-            raise CudaError(wanted)
+            raise CudaOutOfMemory(wanted)
         pointer = c_void_p()
         try:
             self.driver.call("cuMemAlloc_v2", byref(pointer), size)
         except CudaError as error:
-            raise CudaError("%s (%s)" % (error, wanted)) from None
+            raise CudaOutOfMemory("%s (%s)" % (error, wanted)) from None
         return int(pointer.value or 0)
 
     def memory(self) -> Tuple[int, int]:

@@ -14,7 +14,9 @@ import time
 from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_int, c_size_t, c_uint, c_void_p
 from typing import Any, Callable, Iterable, List, NamedTuple, Optional
 
-SUCCESS, IN_PROGRESS = 0, 7
+from fabtui_node.protocol import ErrorKind
+
+SUCCESS, REMOTE_ERROR, IN_PROGRESS = 0, 6, 7
 INT8, FLOAT32 = 0, 7
 SUM, MAX, MIN = 0, 2, 3
 MAGIC = 0xCAFEBEEF
@@ -67,9 +69,31 @@ def non_blocking(channels: Optional[int] = None) -> Config:
 class NcclError(Exception):
     """NCCL refused or failed."""
 
+    kind = ErrorKind.LIBRARY
+
 
 class NcclTimeout(NcclError):
-    """NCCL was still at it at the deadline."""
+    """An NCCL call was still in progress at the deadline."""
+
+    kind = ErrorKind.TIMEOUT
+
+
+class NcclCancelled(NcclError):
+    """The controller cancelled the test while NCCL was waiting."""
+
+    kind = ErrorKind.CANCELLED
+
+
+class NcclMissing(NcclError):
+    """No usable NCCL library."""
+
+    kind = ErrorKind.NO_LIBRARY
+
+
+class NcclPeerLost(NcclError):
+    """NCCL reports that a peer, or the connection to it, is gone."""
+
+    kind = ErrorKind.PEER_LOST
 
 
 def version_text(code: int) -> str:
@@ -117,12 +141,12 @@ class Library:
             except OSError as error:
                 problems.append(str(error))
         if handle is None:
-            raise NcclError("no %s library could be loaded: %s" % (self.name, "; ".join(problems)))
+            raise NcclMissing("no %s library could be loaded: %s" % (self.name, "; ".join(problems)))
         self._handle = handle
         self.code = self._version()
         if self.code < OLDEST:
             what = "%s %s at %s" % (self.name, version_text(self.code), self.path)
-            raise NcclError("%s is too old, 2.14 is needed" % what)
+            raise NcclMissing("%s is too old, 2.14 is needed" % what)
         self._declare()
 
     def _version(self) -> int:
@@ -218,9 +242,13 @@ class Communicator:
         """Raise when the communicator has failed or was called off; cheap enough for a wait's loop."""
         code = self.state()
         if code not in (SUCCESS, IN_PROGRESS):
-            raise NcclError(self._library.explain(code, self._comm))
+            raise self._error_of(code, self._library.explain(code, self._comm))
         if self._stop():
-            raise NcclError("called off: a peer is gone")
+            raise NcclCancelled("called off: a peer is gone")
+
+    @staticmethod
+    def _error_of(code: int, text: str) -> NcclError:
+        return (NcclPeerLost if code == REMOTE_ERROR else NcclError)(text)
 
     def _settle(self, what: str, code: int, end: float) -> None:
         turn = 0
@@ -230,13 +258,13 @@ class Communicator:
             if code != IN_PROGRESS:
                 continue
             if turn % 16 == 0 and self._stop():
-                raise NcclError("called off: a peer is gone")
+                raise NcclCancelled("called off: a peer is gone")
             if time.monotonic() > end:
                 raise NcclTimeout("%s was still under way" % what)
             if turn > 64:
                 time.sleep(0.0002)
         if code != SUCCESS:
-            raise NcclError("%s: %s" % (what, self._library.explain(code, self._comm or None)))
+            raise self._error_of(code, "%s: %s" % (what, self._library.explain(code, self._comm or None)))
 
     def send(self, pointer: int, size: int, peer: int, stream: c_void_p, end: float) -> None:
         """Queue the sending of bytes to a rank."""

@@ -7,6 +7,7 @@ import threading
 import time
 from typing import List, Optional
 
+from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import CONNECT, Failed, Rank, Task
 from fabtui_node.ranks.controller_channel import StoreError
@@ -112,7 +113,7 @@ class NcclEndpoint(base.Endpoint):
             if second:
                 self.source(size)
         except CudaError as error:
-            raise Failed(CONNECT, "rank %d: %s" % (self.rank.rank, error)) from None
+            raise Failed(CONNECT, "rank %d: %s" % (self.rank.rank, error), kind=error.kind) from None
 
     def data(self, size: int) -> int:
         """Return device memory of at least ``size`` bytes; the same at each call that fits.
@@ -199,13 +200,15 @@ class NcclEndpoint(base.Endpoint):
                     unique = self.engine.nccl.unique_id()
                 except NcclError as error:
                     # The others cannot find out why: it is this process that NCCL told.
-                    task.board.put(key, {"error": member.failed(CONNECT, what, error, 0.0).text})
+                    failed = member.failed(CONNECT, what, error, 0.0)
+                    task.board.put(key, {"error": failed.text, "error_kind": failed.kind})
                     raise
                 task.board.put(key, {"id": unique.hex()})
             else:
                 told = task.board.take(key, end)
                 if "id" not in told:
-                    raise Failed(CONNECT, "rank %d: %s" % (ranks[0], str(told.get("error"))[:2000]))
+                    text = "rank %d: %s" % (ranks[0], str(told.get("error"))[:2000])
+                    raise Failed(CONNECT, text, kind=ErrorKind.of(told.get("error_kind")))
                 unique = bytes.fromhex(str(told["id"])).ljust(128, b"\0")[:128]
             member.lap("meet")
             member.comm.join(unique, me, len(ranks), end, channels)

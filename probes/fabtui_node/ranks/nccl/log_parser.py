@@ -170,6 +170,11 @@ def root(found: List[str]) -> Optional[str]:
     return found[0] if found else None
 
 
+def is_peer_lost(text: str) -> bool:
+    """Return True if a warning of NCCL says that the peer closed the connection."""
+    return "onnection closed" in text or "onnection reset" in text
+
+
 def choice(lines: Iterable[Line]) -> Optional[str]:
     """Return the algorithm and protocol that NCCL chose for the last collective of some lines, None if untold.
 

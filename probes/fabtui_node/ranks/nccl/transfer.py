@@ -7,6 +7,7 @@ import struct
 import time
 from typing import Callable, List, Optional, Tuple
 
+from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import TRANSFER, VERIFY, Failed, Measured, PairJob
 from fabtui_node.ranks.nccl import log_capture, verify
@@ -176,7 +177,7 @@ class NcclLink(base.Link):
         self._pong(pings, end)
         self._member.lap("ping")
         if wrong:
-            raise Failed(VERIFY, wrong, raw=self.log())
+            raise Failed(VERIFY, wrong, raw=self.log(), kind=ErrorKind.VERIFY)
         rate = size * count / max(sum(laps), 1e-9)
         batches = self._batches(size, count)
         times = [laps[turn] / batch for turn, batch in enumerate(batches) for _ in range(batch)]
@@ -226,18 +227,18 @@ class NcclLink(base.Link):
         wrong = self._wrong(data, size, end)
         self._member.lap("both")
         if wrong:
-            raise Failed(VERIFY, wrong, raw=self.log())
+            raise Failed(VERIFY, wrong, raw=self.log(), kind=ErrorKind.VERIFY)
         return size * count / max(device.between(first, last), 1e-9)
 
     def _expect(self, good: bool, what: str) -> None:
         if not good:
-            raise Failed(TRANSFER, "the source announced %s" % what, raw=self.log())
+            raise Failed(TRANSFER, "the source announced %s" % what, raw=self.log(), kind=ErrorKind.PROTOCOL)
 
     def _memory(self, take: Callable[[int], int], size: int) -> int:
         try:
             return take(size)
         except CudaError as error:
-            raise Failed(TRANSFER, str(error)) from None
+            raise Failed(TRANSFER, str(error), kind=error.kind) from None
 
     def _timed(self, what: str, end: float, work: Callable[[], None]) -> float:
         """Return the seconds that work took on the GPU."""

@@ -14,6 +14,7 @@ import time
 from datetime import timedelta
 from typing import Any, Callable, List, Optional, Tuple
 
+from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import CONNECT, Failed, Rank, Task
 from fabtui_node.ranks.controller_channel import Store, StoreError
@@ -43,7 +44,7 @@ def leavable(task: Task, work: Callable[[], Any], phase: str, end: float) -> Any
     threading.Thread(target=body, daemon=True).start()
     while not done.wait(0.05):
         if task.cancelled:
-            raise Failed(phase, "called off: a peer is gone")
+            raise Failed(phase, "called off: a peer is gone", kind=ErrorKind.CANCELLED)
         if time.monotonic() > end + OVERTIME:
             raise Failed(phase, "torch still waits %.0f s after the deadline" % OVERTIME, timeout=True)
     value, error = box[0]
@@ -60,7 +61,13 @@ def failure(phase: str, what: str, error: Exception, seconds: Optional[float] = 
         text = "%s within %.1f s" % (what, seconds)
     else:
         text = "%s: %s" % (what, base.tidy(_NOISE.sub("", said)))
-    return Failed(phase, text, late, raw=said)
+    if isinstance(error, StoreError):
+        kind = error.kind
+    elif "onnection closed" in said or "onnection reset" in said:
+        kind = ErrorKind.PEER_LOST
+    else:
+        kind = ErrorKind.TIMEOUT if late else ErrorKind.LIBRARY
+    return Failed(phase, text, late, said, kind)
 
 
 class TorchEngine(base.Engine):

@@ -6,6 +6,7 @@ import statistics
 import time
 from typing import Any, List, Optional, Tuple
 
+from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import TRANSFER, VERIFY, Failed, Measured, PairJob
 from fabtui_node.ranks.torch.engine import Ends, TorchEngine, failure
@@ -228,7 +229,7 @@ class TorchLink(base.Link):
         self._wrong = self._wrong or self._check(buffers[last % 2], expected, last)
         self._pong(pings, end)
         if self._wrong:
-            raise Failed(VERIFY, self._wrong)
+            raise Failed(VERIFY, self._wrong, kind=ErrorKind.VERIFY)
         if not lead:
             done.insert(0, began)
         times = tuple(done[turn + 1] - done[turn] for turn in range(count))
@@ -236,7 +237,7 @@ class TorchLink(base.Link):
 
     def _expect(self, good: bool, what: str) -> None:
         if not good:
-            raise Failed(TRANSFER, "the source announced %s" % what)
+            raise Failed(TRANSFER, "the source announced %s" % what, kind=ErrorKind.PROTOCOL)
 
     # -- both directions
 
@@ -265,7 +266,7 @@ class TorchLink(base.Link):
                 began = time.perf_counter()
         seconds = time.perf_counter() - began
         if not self._torch.equal(into, self._pattern(self._peer, self._me, size)):
-            raise Failed(VERIFY, "what rank %d sent meanwhile came wrong" % self._peer)
+            raise Failed(VERIFY, "what rank %d sent meanwhile came wrong" % self._peer, kind=ErrorKind.VERIFY)
         return size * count / max(1e-9, seconds)
 
     def _ping(self, most: int, end: float) -> Optional[float]:

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from fabtui_node.runtime.openprobes import GRACE, MOST, OpenProbes
+from fabtui_node.protocol import ErrorKind
+from fabtui_node.runtime.supervisor import MAX_OPEN_PROBES, PROBE_GRACE, OpenProbes
 
 
 def probe(number: Any = 1, deadline: Any = 5, **more: Any) -> dict[str, Any]:
@@ -24,8 +25,8 @@ def test_a_probe_gets_one_result() -> None:
 def test_an_overdue_probe_is_answered_once_and_late_values_are_dropped() -> None:
     probes = OpenProbes()
     probes.open(probe(deadline=5), 100.0)
-    assert probes.overdue(105.0 + GRACE) == []
-    (result,) = probes.overdue(105.1 + GRACE)
+    assert probes.overdue(105.0 + PROBE_GRACE) == []
+    (result,) = probes.overdue(105.1 + PROBE_GRACE)
     assert (result["id"], result["ok"], result["error"]["kind"]) == (1, False, "timeout")
     assert probes.stuck
     assert probes.overdue(1e9) == []
@@ -36,8 +37,8 @@ def test_all_fail_with_the_worker() -> None:
     probes = OpenProbes()
     for number in (1, 2):
         probes.open(probe(number), 0.0)
-    results = probes.fail_all("worker-died", "signal 9")
-    assert [(r["id"], r["error"]["kind"]) for r in results] == [(1, "worker-died"), (2, "worker-died")]
+    results = probes.fail_all(ErrorKind.WORKER_DIED, "signal 9")
+    assert [(r["id"], r["error"]["kind"]) for r in results] == [(1, "worker_died"), (2, "worker_died")]
     assert len(probes) == 0
 
 
@@ -50,9 +51,9 @@ def test_a_deadline_out_of_bounds_is_refused_with_a_result(deadline: float) -> N
 
 def test_too_many_are_refused() -> None:
     probes = OpenProbes()
-    for number in range(MOST):
+    for number in range(MAX_OPEN_PROBES):
         assert probes.open(probe(number), 0.0) is None
-    refused = probes.open(probe(MOST), 0.0)
+    refused = probes.open(probe(MAX_OPEN_PROBES), 0.0)
     assert refused is not None
     assert refused["error"]["kind"] == "refused"
 
