@@ -155,10 +155,10 @@ async def stages(options: Any, found: dict[str, float], crypto: CryptoClock | No
     from fabtui.transport.asyncssh.connection import ChannelPipe
     from fabtui.transport.asyncssh.dial import Dialer
     from fabtui.transport.asyncssh.jump_hosts import Logins
-    from fabtui.transport.cargo import Cargo
     from fabtui.transport.connector import ReachOptions
     from fabtui.transport.framed_link import FramedLink
     from fabtui.transport.login_limiter import Gates
+    from fabtui.transport.payload import Cargo
     from fabtui.transport.ssh_config.resolve import Resolver
 
     way = ReachOptions()

@@ -1,48 +1,288 @@
-"""Names of nodes in short, as users of Slurm and ClusterShell write them: ``n[060-067,070]``."""
+"""Node sets such as ``n[060-067,070]``: expand, fold, host files and groups, on top of ClusterShell.
+
+The syntax is that of ClusterShell and Slurm: ranges with padding and steps, several brackets (``r[1-2]n[01-04]``),
+``a,b`` (union), ``a!b`` (difference), ``a&b`` (intersection), ``^FILE`` and ``@group``. The order is kept as written.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
-from collections.abc import Iterable
+import sys
+import threading
+from collections.abc import Collection, Iterable
+from pathlib import Path
 
+from fabtui.errors import InputError
 from fabtui.sanitize import one_line
 
-_LONGEST = 253
+#: Maximum number of nodes of a session.
+MAX_NODES = 4096
+#: Maximum number of names of a node list in an imported file.
+MAX_LISTED = 65_536
+#: Timeout (s) for group sources: they may run commands of the site (a scheduler, a database) that hang.
+GROUP_TIMEOUT = 20.0
+_MAX_DEPTH = 8
+_MAX_NAME = 253
+_MAX_FILE = 4 * 1024 * 1024
+_NAME = re.compile(r"[A-Za-z0-9_.:%-]+")
+_OPERAND = re.compile(r"(^|[,!&])((?:\[[^\]]*\]?|[^\[,!&])*)", re.DOTALL)
+#: Limits the digits: RangeSet creates every number of a range.
+_RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?:/(\d{1,9}))?)?", re.ASCII)
 _NUMBERED = re.compile(r"(.*?)(\d{1,18})(\D*)", re.ASCII | re.DOTALL)
 
 
+def check_name(name: str, where: str) -> str:
+    """Return a host name that is safe on the command line of ssh.
+
+    Args:
+        name: The host name.
+        where: The option, file or line it comes from, for errors.
+
+    Raises:
+        InputError: It is not a host name.
+    """
+    if name.startswith("-"):
+        raise InputError(f"{where}: {name!r} begins with '-', which no host name does")
+    if "@" in name:
+        raise InputError(f"{where}: {name!r} contains a user; set 'User' in your ssh_config (see --ssh-config)")
+    if not _NAME.fullmatch(name) or len(name) > _MAX_NAME:
+        raise InputError(f"{where}: {name[:80]!r} is not a host name; expected letters, digits, '.', '_', '-'")
+    if name.count(":") == 1:
+        raise InputError(f"{where}: {name!r} contains a port; set 'Port' in your ssh_config (see --ssh-config)")
+    return name
+
+
+def expand(text: str, where: str, depth: int = 0) -> list[str]:
+    """Return the names of a node set in order, without duplicates.
+
+    Args:
+        text: The node set.
+        where: Where it comes from, for errors (``--nodes``, ``hosts, line 3``).
+        depth: Nesting depth of groups and files.
+
+    Raises:
+        InputError: The set is malformed, too large, or names a group or file that does not exist.
+    """
+    if depth > _MAX_DEPTH:
+        raise InputError(f"{where}: groups nested more than {_MAX_DEPTH} deep")
+    names: dict[str, None] = {}
+    for operator, operand in _OPERAND.findall(text):
+        part = operand.strip()
+        if not part:
+            problem = f"an empty name in {text[:80]!r}" if text.strip() else "empty node set"
+            raise InputError(f"{where}: {problem}; expected nodes such as n060,n061 or n[060-067]")
+        found = _operand(part, where, depth)
+        if operator == "!":
+            names = dict.fromkeys(name for name in names if name not in set(found))
+        elif operator == "&":
+            names = dict.fromkeys(name for name in names if name in set(found))
+        else:
+            names.update(dict.fromkeys(found))
+        _check_count(len(names), text, where)
+    return list(names)
+
+
+def expand_listed(text: str) -> list[str] | None:
+    """Return the names of a node list of Slurm's output; None if it is no list or too large. Reads no file or group."""
+    try:
+        found = [_expand_brackets(operand.strip(), "", MAX_LISTED) for _, operand in _OPERAND.findall(text.strip())]
+    except InputError:
+        return None
+    names = list(itertools.chain.from_iterable(found))
+    return names if 0 < len(names) <= MAX_LISTED else None
+
+
 def fold(names: Iterable[str]) -> str:
-    """Return nodes as a set in brackets, cleaned; those of one pattern together, in the order of their first ones."""
+    """Return names as a node set, cleaned; names of one pattern together, in the order of their first members.
+
+    Folds the last number only: ClusterShell's NodeSet takes 10 s for 1,024 names with two numbers (``ip-10-0-12-37``).
+    """
     groups: dict[tuple[str, str], list[str]] = {}
-    for name in dict.fromkeys(one_line(name, _LONGEST) for name in names):
-        found = _NUMBERED.fullmatch(name)
-        if found is None:
-            groups[name, ""] = []
-        else:
-            groups.setdefault((found[1], found[3]), []).append(found[2])
-    return ",".join(part for (head, tail), numbers in groups.items() for part in _parts(head, numbers, tail))
+    for name in dict.fromkeys(one_line(name, _MAX_NAME) for name in names):
+        match = _NUMBERED.fullmatch(name)
+        groups.setdefault((match[1], match[3]) if match else (name, ""), []).extend([match[2]] if match else [])
+    return ",".join(f"{head}{_fold_numbers(numbers)}{tail}" for (head, tail), numbers in groups.items())
 
 
-def _parts(head: str, numbers: list[str], tail: str) -> list[str]:
-    if not numbers:
-        return [head + tail]
-    padded = any(number.startswith("0") and len(number) > 1 for number in numbers)
-    widths: dict[int, list[str]] = {}
-    for number in numbers:
-        widths.setdefault(len(number) if padded else 0, []).append(number)
-    return [f"{head}{_ranges(same)}{tail}" for same in widths.values()]
+def _fold_numbers(numbers: list[str]) -> str:
+    if len(numbers) < 2:
+        return "".join(numbers)
+    # Importing ClusterShell takes 40 ms, so it is left until a set has to be folded or expanded.
+    from ClusterShell.RangeSet import RangeSet
+
+    return f"[{RangeSet.fromlist(numbers)}]"
 
 
-def _ranges(numbers: list[str]) -> str:
-    if len(numbers) == 1:
-        return numbers[0]
-    runs: list[list[str]] = []
-    for number in sorted(numbers, key=int):
-        if runs and int(runs[-1][-1]) + 1 == int(number):
-            runs[-1] = [runs[-1][0], number]
-        else:
-            runs.append([number])
-    return "[" + ",".join("-".join(run) for run in runs) + "]"
+def _operand(part: str, where: str, depth: int) -> list[str]:
+    if part.startswith("^"):
+        if depth:
+            raise InputError(f"{where}: {part[:80]!r}: a file may not name another file")
+        return read_hosts(part[1:], where)
+    if part.startswith("@"):
+        return _expand_group(part[1:], where, depth)
+    if part.startswith("[") and part.endswith("]") and part.count(":") > 1:
+        return [check_name(part[1:-1], where)]
+    return _expand_brackets(part, where, MAX_NODES)
+
+
+def _expand_brackets(part: str, where: str, limit: int) -> list[str]:
+    pieces = re.split(r"\[([^\]]*)\]", part)
+    if any(mark in piece for piece in pieces[::2] for mark in "[]"):
+        raise InputError(f"{where}: unbalanced brackets in {part[:80]!r}; expected something like n[060-067,070]")
+    axes = [[range_text.strip() for range_text in inside.split(",")] for inside in pieces[1::2]]
+    _check_count(math.prod(sum(_size(text, part, where) for text in axis) for axis in axes), part, where, limit)
+    numbers = [[number for text in axis for number in _numbers(text, part, where)] for axis in axes]
+    heads = pieces[::2]
+    return [
+        check_name(heads[0] + "".join(map(str.__add__, combination, heads[1:])), where)
+        for combination in itertools.product(*numbers)
+    ]
+
+
+def _size(text: str, part: str, where: str) -> int:
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        raise InputError(f"{where}: {text[:40]!r} in {part[:80]!r} is not a range; expected 060-067 or 7")
+    return len(range(int(match[1]), int(match[2] or match[1]) + 1, int(match[3] or 1) or 1))
+
+
+def _numbers(text: str, part: str, where: str) -> Iterable[str]:
+    from ClusterShell.RangeSet import RangeSet, RangeSetException
+
+    try:
+        numbers: Iterable[str] = RangeSet(text).striter()
+    except RangeSetException as error:
+        reason = str(error).partition(" : ")[0]
+        raise InputError(f"{where}: the range {text!r} in {part[:80]!r} is not valid: {reason}") from None
+    return numbers
+
+
+def _check_count(count: int, text: str, where: str, limit: int = MAX_NODES) -> None:
+    if count > limit:
+        raise InputError(f"{where}: {text[:80]!r} is {count} nodes; at most {limit} are possible")
+
+
+def _expand_group(name: str, where: str, depth: int) -> list[str]:
+    parts = _resolve_group(name, where) if name else []
+    if not parts:
+        raise InputError(
+            f"{where}: the group @{name[:80]} is unknown or empty; groups come from ClusterShell's groups.conf "
+            "(`cluset -ll` lists them)"
+        )
+    return expand(",".join(parts), f"{where}: @{name[:80]}", depth + 1)
+
+
+def _resolve_group(name: str, where: str) -> list[str]:
+    """Run `_group_sets` in a daemon thread: a source that hangs must not keep the process alive."""
+    results: list[list[str]] = []
+    errors: list[Exception] = []
+
+    def resolve() -> None:
+        try:
+            results.append(_group_sets(name))
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=resolve, daemon=True)
+    thread.start()
+    thread.join(GROUP_TIMEOUT)
+    if errors:
+        raise InputError(f"{where}: {errors[0]}")
+    if not results:
+        raise InputError(f"{where}: the source of the group @{name[:80]} did not answer within {GROUP_TIMEOUT:.0f} s")
+    return results[0]
+
+
+def _group_sets(name: str) -> list[str]:
+    """Return the node sets of a group, not expanded."""
+    from ClusterShell.NodeSet import std_group_resolver
+    from ClusterShell.NodeUtils import GroupResolverError, GroupResolverSourceError
+
+    namespace, _, group = name.rpartition(":")
+    source = namespace or None
+    try:
+        resolver = std_group_resolver()
+        found = resolver.all_nodes(source) if group == "*" else resolver.group_nodes(group, source)
+        return [str(text) for text in found]
+    except GroupResolverSourceError:
+        reason = f"there is no group source {source}" if source else "this machine has no group source"
+        raise InputError(f"the group @{name[:80]}: {reason} (see /etc/clustershell/groups.conf)") from None
+    except GroupResolverError as error:
+        raise InputError(f"the group @{name[:80]}: {type(error).__name__.removeprefix('Group')}: {error}") from None
+
+
+def read_hosts(path: str, where: str) -> list[str]:
+    """Return the nodes of a host file: one node set per line, comments from ``#``.
+
+    What follows the name (``slots=8`` of an MPI host file) is accepted and ignored: inventory finds the endpoints.
+
+    Args:
+        path: The file, or ``-`` for standard input.
+        where: The option that names it, for errors.
+
+    Raises:
+        InputError: The file cannot be read, is empty, or holds something that is not a node set.
+    """
+    shown = "standard input" if path == "-" else path
+    try:
+        with sys.stdin.buffer if path == "-" else Path(path).expanduser().open("rb") as file:
+            data = file.read(_MAX_FILE + 1)
+    except OSError as error:
+        raise InputError(f"{where}: cannot read {shown}: {error.strerror}") from None
+    if len(data) > _MAX_FILE:
+        raise InputError(f"{where}: {shown} is larger than {_MAX_FILE >> 20} MiB: not a host file")
+    names: dict[str, None] = {}
+    for number, line in enumerate(data.decode("utf-8", "backslashreplace").splitlines(), 1):
+        name, *options = line.partition("#")[0].split() or [""]
+        for field in options:
+            if not re.fullmatch(r"[A-Za-z_-]+=\S*", field):
+                raise InputError(f"{where}: {shown}, line {number}: {field[:40]!r} after the name; expected slots=8")
+        if name:
+            names.update(dict.fromkeys(expand(name, f"{where}: {shown}, line {number}", depth=1)))
+            _check_count(len(names), shown, where)
+    if not names:
+        raise InputError(f"{where}: {shown} names no node; expected one host per line")
+    return list(names)
+
+
+def chosen_nodes(nodes: list[str], hostfiles: list[str], exclude: list[str]) -> list[str]:
+    """Return the nodes of all ``--nodes`` and ``--hostfile`` options, without those of ``--exclude``.
+
+    Raises:
+        InputError: A set is malformed, or no node is left.
+    """
+    included = [name for text in nodes for name in expand(text, "--nodes")]
+    included += [name for path in hostfiles for name in read_hosts(path, "--hostfile")]
+    names = dict.fromkeys(included)
+    excluded = [name for text in exclude for name in expand(text, "--exclude")]
+    _check_excluded(excluded, names)
+    for name in excluded:
+        names.pop(name, None)
+    if len(names) > MAX_NODES:
+        raise InputError(f"{len(names)} nodes in total; at most {MAX_NODES} are possible")
+    if not names:
+        raise InputError("--exclude leaves no node")
+    return list(names)
+
+
+def _check_excluded(excluded: Iterable[str], names: Collection[str]) -> None:
+    """Refuse an excluded node that is spelled differently among the nodes: it would be tested despite ``--exclude``.
+
+    Names that match no node are accepted: people keep lists of nodes to exclude.
+    """
+    missed = {_spelling(name): name for name in excluded if name not in names}
+    for name in names if missed else ():
+        if (meant := missed.get(_spelling(name))) is not None:
+            raise InputError(f"--exclude: {meant} is not in the node set, but {name} is; use the same spelling")
+
+
+def _spelling(name: str) -> str:
+    """Return a name without domain and leading zeros."""
+    is_address = ":" in name or re.fullmatch(r"[\d.]+", name) is not None
+    short = name if is_address else name.partition(".")[0]
+    return re.sub(r"0*(\d+)", r"\1", short.lower())
 
 
 def count(number: int, singular: str, plural: str = "") -> str:

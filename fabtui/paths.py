@@ -1,23 +1,29 @@
-"""Where the data folders lie that ship with fabtui: themes and small recordings."""
+"""Folders: the data that ships with fabtui, the user's configuration and the state of this machine."""
 
 from __future__ import annotations
 
+import errno
+import os
+import re
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
+_RECORDING = ".jsonl.gz"
 
 
 def data_folder(name: str) -> Path:
-    """Return the folder of shipped data of a name (``themes``, ``recordings``).
+    """Return a folder of shipped data (``themes``, ``recordings``).
 
     In a checkout, an editable install or an unpacked sdist it lies beside the package; a wheel carries it inside, as
-    ``fabtui/_themes``. The checkout is asked first, so that an edited file is the one that counts.
+    ``fabtui/_themes``. The checkout is preferred, so that edits take effect.
 
     Args:
-        name: The folder's name in the repository.
+        name: Name of the folder in the repository.
 
     Returns:
-        The folder; it may not exist when the installation is broken.
+        The folder; it may not exist if the installation is broken.
     """
     root = _PACKAGE.parent
     beside = root / name
@@ -27,27 +33,81 @@ def data_folder(name: str) -> Path:
 
 
 def theme_folder() -> Path:
-    """Return the folder with the colour ramps and themes that ship with fabtui."""
+    """Return the folder of the colour ramps and themes that ship with fabtui."""
     return data_folder("themes")
 
 
-def recordings_folder() -> Path:
-    """Return the folder with the recordings of real sessions that ship with fabtui."""
+def shipped_recordings_folder() -> Path:
+    """Return the folder of the recordings of real sessions that ship with fabtui."""
     return data_folder("recordings")
 
 
 def config_folder() -> Path:
-    """Return the folder of the user's settings (``~/.config/fabtui`` on Linux); it may not exist."""
+    """Return the folder of the user's configuration (``~/.config/fabtui`` on Linux); it may not exist."""
     import platformdirs
 
     return Path(platformdirs.user_config_dir("fabtui", appauthor=False))
 
 
 def user_theme_folder() -> Path:
-    """Return the folder of the user's own themes; it may not exist."""
+    """Return the folder of user themes; it may not exist."""
     return config_folder() / "themes"
 
 
 def user_probe_folder() -> Path:
-    """Return the folder of the user's own probes; it may not exist."""
+    """Return the folder of user probes; it may not exist."""
     return config_folder() / "probes"
+
+
+def state_folder() -> Path:
+    """Return the folder for recordings and logs (``~/.local/state/fabtui`` on Linux); it may not exist."""
+    import platformdirs
+
+    return Path(platformdirs.user_state_dir("fabtui", appauthor=False))
+
+
+def recordings_folder() -> Path:
+    """Return the default folder for new recordings; it may not exist."""
+    return state_folder() / "recordings"
+
+
+def private_folder(path: Path) -> Path:
+    """Create a folder of fabtui and its parents, readable by this user only.
+
+    Raises:
+        OSError: The folder cannot be created.
+    """
+    state = state_folder()
+    for folder in (state, path) if path.is_relative_to(state) else (path,):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.stat().st_uid == os.getuid():
+            folder.chmod(0o700)
+    return path
+
+
+def check_folder(path: Path) -> None:
+    """Check that files can be created in a folder.
+
+    Raises:
+        OSError: They cannot.
+    """
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
+def recording_name(nodes: Sequence[str], now: float) -> str:
+    """Return the file name of a new recording: the time in UTC and the first nodes."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+    shown = "-".join(nodes[:2]) + (f"-and-{len(nodes) - 2}-more" if len(nodes) > 2 else "")
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "_", shown)[:80]
+    return f"{stamp}-{safe}{_RECORDING}"
+
+
+def free_path(path: Path) -> Path:
+    """Return the path of a recording, numbered if a file of that name exists."""
+    stem = path.name.removesuffix(_RECORDING)
+    number = 1
+    while path.exists():
+        number += 1
+        path = path.with_name(f"{stem}-{number}{_RECORDING}")
+    return path

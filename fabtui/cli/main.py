@@ -6,6 +6,8 @@ import errno
 import gc
 import os
 import sys
+import time
+import traceback
 from collections.abc import Sequence
 
 from fabtui.errors import InputError
@@ -46,9 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"fabtui: error: {where} takes nothing more: {error.strerror}", file=sys.stderr)
             _mute_output()
             return USAGE_ERROR
-        from fabtui.cli.crash import report_crash
-
-        report_crash(error)
+        _report_crash(error)
         return CRASHED
     finally:
         gc.enable()
@@ -81,3 +81,25 @@ def _dispatch(argv: Sequence[str] | None) -> int:
     gc.enable()
     code: int = args.execute(args)
     return code
+
+
+def _report_crash(error: BaseException) -> None:
+    """Write the traceback to a file in the state folder, and print one line that names it."""
+    from fabtui import __version__
+    from fabtui.paths import private_folder, state_folder
+    from fabtui.sanitize import clean, one_line
+
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    # What a node said may be in it, and people look at logs in a terminal.
+    text = clean("".join(traceback.format_exception(error)))
+    name = one_line(f"{type(error).__name__}: {error}")[:300]
+    try:
+        path = private_folder(state_folder()) / "crash.log"
+        with path.open("a", encoding="utf-8", errors="backslashreplace") as log:
+            path.chmod(0o600)
+            # Not the arguments: --env may carry secrets.
+            log.write(f"{stamp} fabtui {__version__} Python {sys.version.split()[0]}\n{text}\n")
+    except OSError as problem:
+        print(f"fabtui: unexpected {name} (and no log could be written: {problem})", file=sys.stderr)
+        return
+    print(f"fabtui: unexpected {name}; this is a bug, the details are in {path}", file=sys.stderr)

@@ -96,8 +96,7 @@ def taken(setting: Setting, value: object) -> Any:
 
 
 def _check(setting: Setting, form: Any) -> None:
-    from fabtui.cli.options_from_args import reach_from
-    from fabtui.cli.tested import tests_from
+    from fabtui.cli.options_from_args import reach_from, tests_from
 
     try:
         reach_from({setting.argument: form})

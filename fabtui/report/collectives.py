@@ -6,8 +6,7 @@ from fabtui.export.collectives_table import TableRow, table_rows
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.numbers import size_text, value_text
-from fabtui.report.capped import MOST_LINES
-from fabtui.report.columns import aligned
+from fabtui.report.tables import MOST_LINES, aligned
 
 _HEAD = ["group", "ranks", "size", "time us", "algbw GB/s", "busbw GB/s", "wrong", "algorithm", ""]
 _ALGORITHM = 7

@@ -5,8 +5,7 @@ from __future__ import annotations
 from fabtui.diagnosis.pairs.ab_comparison import KINDS, Arm, Compared, compared
 from fabtui.model.session_model import Model
 from fabtui.presentation.numbers import size_text, value_text
-from fabtui.report.capped import capped
-from fabtui.report.columns import aligned
+from fabtui.report.tables import aligned, capped
 from fabtui.sanitize import one_line
 
 #: More transports than this of one class are counted.

@@ -11,9 +11,8 @@ from fabtui.errors import InputError
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.measurement import MESH, TOOLS, Layer, Measurement, Verdict, worst
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, LOWER_IS_BETTER, ratio
-from fabtui.presentation.numbers import size_text
-from fabtui.report.matrix import GLYPHS, LEGEND, SLOW_MARK, matrix
+from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, LOWER_IS_BETTER, ratio, transport_of
+from fabtui.presentation.numbers import size_text, value_text
 from fabtui.sanitize import one_line
 
 #: The layers that have grids, in the order of the screen's keys.
@@ -43,6 +42,26 @@ _WORDS = {
     Layer.UDP: "datagrams that are lost",
     Layer.TCP: "time to connect",
 }
+#: What stands in a cell instead of a number, or after it.
+GLYPHS = {
+    Verdict.FAILED: "x",
+    Verdict.TIMEOUT: "T",
+    Verdict.INCONCLUSIVE: "?",
+    Verdict.SKIPPED: "s",
+    Verdict.UNTESTED: "-",
+}
+SLOW_MARK = "!"
+#: What the signs mean.
+LEGEND = {
+    "x": "x failed",
+    "T": "T timed out",
+    "!": "! slow",
+    "?": "? inconclusive",
+    "s": "s skipped",
+    "-": "- not tested",
+}
+
+
 _ROWS = "a row sends, a column receives"
 _MEANINGS = {
     ".": f". {GOOD_FROM:.0%} of the median of its class or better",
@@ -246,7 +265,7 @@ def _of_nodes(model: Model, layer: Layer, width: int) -> list[str]:
     else:
         lines += [f"  {'':{label}} " + "".join(number[place] for number in numbers) for place in range(3)]
     for name in names:
-        row = "".join(_padded(cells[name, other]) if wide else cells[name, other] for other in names)
+        row = "".join(_padded_percent(cells[name, other]) if wide else cells[name, other] for other in names)
         lines.append(f"  {one_line(name):{label}} {row}".rstrip())
     lines.append("  columns: the nodes in the order of the rows, from 000")
     used = "".join(cells.values())
@@ -256,7 +275,7 @@ def _of_nodes(model: Model, layer: Layer, width: int) -> list[str]:
     return [*lines, "  numbers: percent of the median of its class", *_meanings(signs, layer, width)]
 
 
-def _padded(cell: str) -> str:
+def _padded_percent(cell: str) -> str:
     return f"{cell:>5}" if cell.endswith(SLOW_MARK) and len(cell) > 1 else f"{cell:>4} "
 
 
@@ -300,3 +319,65 @@ def _worse(one: Block | None, other: Block) -> Block:
         return other
     shares = [share for share in (one[1], other[1]) if share is not None]
     return worst([one[0], other[0]]), min(shares, default=None)
+
+
+def matrix(model: Model, diagonal: str, layer: Layer = Layer.P2P) -> list[str]:
+    """Return the lines of the grid: a head of two lines, a row an endpoint, and what the signs in it mean.
+
+    Args:
+        model: All that is known.
+        diagonal: What stands where an endpoint meets itself.
+        layer: Whose values it shows.
+    """
+    ends = model.endpoints
+    cells = [[_cell(model, layer, src.number, dst.number, diagonal) for dst in ends] for src in ends]
+    width = max(3, *(len(cell.removesuffix(SLOW_MARK)) for row in cells for cell in row))
+    label = max(len(one_line(str(end))) for end in ends)
+    # The mark of a slow value stands in the gap after its column, so that the digits line up.
+    slow = any(cell.endswith(SLOW_MARK) for row in cells for cell in row)
+    heads = _heads(ends, width, width + (2 if slow else 1))
+    lines = [f"  {'':{label}} {head}".rstrip() for head in heads]
+    for end, row in zip(ends, cells, strict=True):
+        shown = (" " if slow else "").join(_padded(cell, width) for cell in row)
+        lines.append(f"  {one_line(str(end)):{label}} {shown}".rstrip())
+    shown_signs = {cell[-1] for row in cells for cell in row}
+    used = [text for sign, text in LEGEND.items() if sign in shown_signs]
+    return lines + (["  " + "   ".join(used)] if used else [])
+
+
+def _cell(model: Model, layer: Layer, src: int, dst: int, diagonal: str) -> str:
+    cell = model.cell(layer, src, dst)
+    if src == dst and cell.measurement is None:
+        return diagonal
+    if cell.verdict in GLYPHS:
+        return GLYPHS[cell.verdict]
+    if layer is Layer.TRANSPORT:
+        return transport_of(cell.text)[1] if cell.text else "-"
+    # A change that has no ratio is told in a word.
+    text = cell.text if cell.value is None and cell.text else value_text(cell.value)
+    return text + (SLOW_MARK if cell.verdict is Verdict.SLOW else "")
+
+
+def _padded(cell: str, width: int) -> str:
+    mark = SLOW_MARK if cell.endswith(SLOW_MARK) else " "
+    return f"{cell.removesuffix(SLOW_MARK):>{width}}{mark}"
+
+
+def _heads(ends: list[Endpoint], width: int, pitch: int) -> list[str]:
+    """Return the line of node names over the first column of each, and the line of indexes.
+
+    Args:
+        ends: The endpoints.
+        width: The width of a column.
+        pitch: How many characters from one column to the next.
+    """
+    names = ""
+    indexes = ""
+    before = None
+    for at, end in enumerate(ends):
+        if end.node != before:
+            # A long name runs over its columns; the next one then begins a little later rather than being lost.
+            names += " " * max(at * pitch - len(names), 1 if names else 0) + one_line(end.node)
+            before = end.node
+        indexes += f"{'-' if end.kind == 'none' else end.index:>{width}}{'':{pitch - width}}"
+    return [names, indexes]

@@ -18,7 +18,7 @@ from fabtui.model.measurement import BY_ADDRESS, COLLECTIVES, MESH, Layer, Measu
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.presentation.numbers import size_text, value_text
-from fabtui.report.capped import capped
+from fabtui.report.tables import capped
 from fabtui.sanitize import one_line
 
 _IN_TABLES = frozenset(COLLECTIVES.values())

@@ -13,12 +13,12 @@ from fabtui.model.measurement import MESH, TOOLS, Layer, Measurement, Verdict
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.nodeset import fold
 from fabtui.presentation.numbers import size_text, value_text
-from fabtui.report.capped import capped
 from fabtui.report.collectives import collective_tables
 from fabtui.report.comparison import comparison
 from fabtui.report.grid import Shown, grid, grids
 from fabtui.report.preflight import before_tests
 from fabtui.report.problems import Signs, trouble
+from fabtui.report.tables import capped
 from fabtui.sanitize import one_line
 
 _WIDEST_NODES = 40

@@ -3,11 +3,47 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from fabtui.importers.matrix import is_matrix
-from fabtui.report.columns import aligned
 from fabtui.sanitize import one_line
+
+#: Lines of one list; the rest is counted.
+MOST_LINES = 60
+
+
+def capped(
+    head: list[str],
+    lines: Sequence[str],
+    what: str,
+    most: int = MOST_LINES,
+    where: str = "--csv and --json have them all",
+) -> list[str]:
+    """Return the lines behind their head; of too many the first, how many more there are, and where those are."""
+    kept = list(lines)
+    if len(kept) > most:
+        kept = [*kept[:most], f"  and {len(kept) - most} more {what}; {where}"]
+    return head + kept
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
+    """Return rows as lines, each column as wide as its widest cell and two blanks apart, two blanks before the first.
+
+    Args:
+        rows: The cells; all rows have the same number.
+        left: The columns that are aligned to the left; the others are to the right.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  "
+        + "  ".join(
+            f"{cell:<{width}}" if at in left else f"{cell:>{width}}"
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
 
 #: Rows of a table beyond this are counted instead; --json has them all.
 MOST_ROWS = 200

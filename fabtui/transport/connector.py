@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Literal, Self
 from fabtui.transport import payload as bootstrap
 from fabtui.transport.asyncssh.dial import Dialer
 from fabtui.transport.asyncssh.preload import load_logins
-from fabtui.transport.byte_pipe import BytePipe
-from fabtui.transport.cargo import Cargo
+from fabtui.transport.byte_pipe import BytePipe, Explain, explain_end
 from fabtui.transport.framed_link import FramedLink, Limits
 from fabtui.transport.link import Backend, Link, NodeUnreachable
 from fabtui.transport.local import ProcessPipe
 from fabtui.transport.login_limiter import Gates, with_retries
-from fabtui.transport.noise import Explain, explain_end
+from fabtui.transport.payload import Cargo
 from fabtui.transport.ssh_config.resolve import ConfigBroken, Resolved, Resolver, check_host
 from fabtui.transport.ssh_config.unsupported import is_plain
 

@@ -8,11 +8,9 @@ from collections import deque
 from dataclasses import dataclass
 
 from fabtui.sanitize import last_line, one_line
-from fabtui.transport.byte_pipe import BytePipe, Ending
-from fabtui.transport.cargo import Cargo
+from fabtui.transport.byte_pipe import BytePipe, Ending, Explain, Tail, explain_end, last_words, shorten
 from fabtui.transport.link import Backend, Link, LinkLost, LostKind, Message, NodeUnreachable
-from fabtui.transport.noise import Explain, Tail, explain_end, last_words, shorten
-from fabtui.transport.payload import Part
+from fabtui.transport.payload import Cargo, Part
 from fabtui_node.protocol import MAX_BANNER, VERSION, Decoder, ProtocolError, encode, marker
 
 #: The most unanswered heartbeats whose time of sending is remembered.

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from fabtui.transport.asyncssh.known_hosts import Policy
-from fabtui.transport.byte_pipe import Ending
+from fabtui.transport.byte_pipe import Ending, Explain, explain_end
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.local import ProcessPipe
 from fabtui.transport.login_errors import classify_openssh
-from fabtui.transport.noise import Explain, explain_end
 
 _HOST_KEYS: dict[Policy, tuple[str, ...]] = {
     "strict": ("StrictHostKeyChecking=yes",),

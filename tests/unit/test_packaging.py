@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import fabtui
-from fabtui.paths import data_folder, recordings_folder, theme_folder
+from fabtui.paths import data_folder, shipped_recordings_folder, theme_folder
 
 ROOT = Path(fabtui.__file__).parent.parent
 in_checkout = pytest.mark.skipif(not (ROOT / "pyproject.toml").is_file(), reason="not a checkout")
@@ -25,7 +25,7 @@ needs_build = pytest.mark.skipif(find_spec("setuptools") is None, reason="setupt
 def test_the_data_lies_beside_the_package_in_a_checkout() -> None:
     assert theme_folder() == ROOT / "themes"
     assert sorted(path.suffix for path in theme_folder().iterdir())[0] == ".toml"
-    assert recordings_folder() == ROOT / "recordings"
+    assert shipped_recordings_folder() == ROOT / "recordings"
 
 
 def test_the_data_lies_inside_the_package_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,23 +8,23 @@ import pytest
 
 from fabtui.model.measurement import Layer
 from fabtui.model.session_model import Model
-from fabtui.paths import recordings_folder
+from fabtui.paths import shipped_recordings_folder
 from fabtui.report.summary import summary
 from fabtui.session.journal import read_events
 
-FILES = sorted(recordings_folder().glob("*.jsonl.gz"))
+FILES = sorted(shipped_recordings_folder().glob("*.jsonl.gz"))
 #: What ships in the wheel stays small.
 LARGEST = 512 * 1024
 
 
 def test_the_list_is_complete() -> None:
-    told = (recordings_folder() / "README.md").read_text()
+    told = (shipped_recordings_folder() / "README.md").read_text()
     for path in FILES:
         assert f"| {path.name} |" in told
     for line in told.splitlines():
         name = line.split("|")[1].strip() if line.startswith("|") else ""
         if name.endswith(".gz"):
-            assert (recordings_folder() / name).is_file(), name
+            assert (shipped_recordings_folder() / name).is_file(), name
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

@@ -65,7 +65,7 @@ def _path(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> int:
     from fabtui.config.file import read_config
-    from fabtui.report.columns import aligned
+    from fabtui.report.tables import aligned
     from fabtui.sanitize import one_line
 
     config = read_config(args)

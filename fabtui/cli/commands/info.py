@@ -66,8 +66,7 @@ def versions() -> list[tuple[str, str]]:
 def paths() -> list[tuple[str, str]]:
     """Return where things lie."""
     from fabtui.config.file import config_path
-    from fabtui.paths import theme_folder, user_theme_folder
-    from fabtui.places import recordings_folder, state_folder
+    from fabtui.paths import recordings_folder, state_folder, theme_folder, user_theme_folder
 
     ssh = Path("~/.ssh/config").expanduser()
     return [

@@ -126,7 +126,7 @@ def _among(before: set[str] | None, found: set[str]) -> set[str]:
 
 
 def _nodes(nodes: str, word: str, known: list[str]) -> set[str]:
-    from fabtui.hostlist import expand
+    from fabtui.nodeset import expand
 
     if "^-" in nodes:
         raise InputError("filter: ^- reads standard input, which the screen has")

@@ -12,9 +12,9 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 
 from fabtui.sanitize import last_line
+from fabtui.transport.byte_pipe import Tail
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.local import kill, wait_gone
-from fabtui.transport.noise import Tail
 from fabtui.transport.ssh_config.resolve import Resolved, expand
 
 _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}

@@ -41,7 +41,7 @@ def recording(path: Path, maker: Any) -> Path:
     ("argv", "words"),
     [
         (["--nodes", ""], "--nodes: empty"),
-        (["run", "--nodes", "n[1-"], "without ']'"),
+        (["run", "--nodes", "n[1-"], "unbalanced"),
         (["run", "--hostfile", os.devnull], "names no node"),
         (["run", "--lab", "0x4"], "--lab"),
         (["run", "--nodes", "a", "--csv", "/nowhere/at/all.csv"], "--csv: cannot write /nowhere/at/all.csv"),
@@ -57,7 +57,7 @@ def recording(path: Path, maker: Any) -> Path:
         (["replay", "/nowhere"], "cannot read /nowhere"),
         (["replay", "/etc/passwd"], "not a recording"),
         (["replay", "x", "--speed", "-1"], "--speed"),
-        (["run", "--nodes", "\x1b[2Ja"], "without ']'"),
+        (["run", "--nodes", "\x1b[2Ja"], "unbalanced"),
     ],
 )
 def test_wrong_input_is_one_line_and_exit_2(argv: list[str], words: str) -> None:

@@ -8,8 +8,7 @@ import pytest
 from fabtui.cli.options_from_args import Request, request_from
 from fabtui.cli.parser import build_parser
 from fabtui.errors import InputError
-from fabtui.paths import user_probe_folder
-from fabtui.places import recording_name
+from fabtui.paths import recording_name, user_probe_folder
 from fabtui.session.options import ALL_PROBES, SessionOptions
 
 
@@ -99,7 +98,7 @@ def test_local_alone_means_this_host() -> None:
     [
         ([], "no nodes given"),
         (["--nodes", ""], "--nodes: empty"),
-        (["--nodes", "n[1-"], "without ']'"),
+        (["--nodes", "n[1-"], "unbalanced"),
         (["--nodes=-oProxyCommand=x"], "begins with '-'"),
         (["--nodes", "a", "--probes", "p2p,pong"], "unknown probe 'pong'"),
         (["--nodes", "a", "--probes", ""], "an empty name"),

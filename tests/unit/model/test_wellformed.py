@@ -19,12 +19,12 @@ from fabtui.model.events import Kind
 from fabtui.model.events import event as made
 from fabtui.model.measurement import Layer, Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.paths import recordings_folder
+from fabtui.paths import shipped_recordings_folder
 from fabtui.report.preflight import before_tests
 from fabtui.report.summary import summary
 from fabtui.session.journal import read_events
 
-RECORDED = [list(read_events(path)) for path in sorted(recordings_folder().glob("*.gz"))]
+RECORDED = [list(read_events(path)) for path in sorted(shipped_recordings_folder().glob("*.gz"))]
 JUNK: list[Any] = [
     *(None, True, False, -1, 0, 3, 2**70, 1e308, -0.5, float("inf"), float("nan"), 10**400, 1e11),
     *("", "9" * 30, "x\x1b[2J\u202e[red]", "\ud800", "10.0.0.9"),

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.report.grid import Shown
-from fabtui.report.matrix import matrix
+from fabtui.report.grid import Shown, matrix
 from fabtui.report.summary import summary
 
 Maker = Callable[[], Any]

@@ -22,7 +22,7 @@ from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import SessionOptions
 from fabtui.session.probe_runner import PREFLIGHT
 from fabtui.transport import payload
-from fabtui.transport.cargo import Cargo
+from fabtui.transport.payload import Cargo
 from fabtui_node import protocol
 from fabtui_node.probes import user_probe
 from fabtui_node.runtime import bootloader

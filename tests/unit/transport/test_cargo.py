@@ -12,9 +12,9 @@ import pytest
 
 from fabtui.transport import payload
 from fabtui.transport.byte_pipe import BytePipe, Ending
-from fabtui.transport.cargo import PIECE, Cargo
 from fabtui.transport.framed_link import FramedLink, Limits
 from fabtui.transport.link import LinkLost
+from fabtui.transport.payload import PIECE, Cargo
 from fabtui_node import protocol
 
 NONCE = "ab"

@@ -8,11 +8,10 @@ import pytest
 from fabtui.transport.asyncssh.client_keys import Offer
 from fabtui.transport.asyncssh.dial import Dialer, unreachable
 from fabtui.transport.asyncssh.known_hosts import Known
-from fabtui.transport.byte_pipe import Ending
+from fabtui.transport.byte_pipe import Ending, explain_end, shorten
 from fabtui.transport.link import LinkLost, NodeUnreachable
 from fabtui.transport.login_errors import classify_openssh, explain_login, explain_tunnel
 from fabtui.transport.login_limiter import Gates, with_retries
-from fabtui.transport.noise import explain_end, shorten
 from fabtui.transport.openssh import argv
 from fabtui.transport.ssh_config.resolve import Resolved
 

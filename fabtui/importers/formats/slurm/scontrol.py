@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fabtui import nodelist
 from fabtui.importers.formats.slurm.tables import commands
 from fabtui.importers.lines import plain_lines
+from fabtui.nodeset import expand_listed
 from fabtui_node.parsers.base import Format, Notes, Reading
 
 _FIRST = (
@@ -76,7 +76,7 @@ def _explain(record: dict[str, Any]) -> None:
     if isinstance(reason, str) and (by := _BY.match(reason)):
         record["reason"], record["reason_by"], record["reason_time"] = by[1], by[2], by[3]
     listed = record.get("NodeList") or record.get("Nodes")
-    names = nodelist.expand(listed) if isinstance(listed, str) else None
+    names = expand_listed(listed) if isinstance(listed, str) else None
     if names is not None:
         record["expands_to"] = len(names)
 
@@ -87,7 +87,7 @@ def _shown(command: str, lines: list[str]) -> dict[str, Any] | None:
     if re.search(r"\bshow hostnames?\b", command):
         return {"hostnames": body[:65536]}
     if re.search(r"\bshow hostlist", command):
-        return {"hostlist": body[0] if body else None, "hostnames": nodelist.expand(body[0]) if body else None}
+        return {"hostlist": body[0] if body else None, "hostnames": expand_listed(body[0]) if body else None}
     return None
 
 

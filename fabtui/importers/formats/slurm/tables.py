@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from fabtui import nodelist
 from fabtui.importers.fixed_columns import split_table
 from fabtui.importers.formats.slurm import values
 from fabtui.importers.lines import json_value, plain_lines, whole
+from fabtui.nodeset import expand_listed
 from fabtui_node.parsers.base import Format, Notes, Reading
 
 
@@ -133,7 +133,7 @@ def _count_nodes(row: dict[str, Any], notes: Notes) -> None:
     listed = row.get("nodelist") or row.get("nodelist_or_reason")
     if not isinstance(listed, str) or listed.startswith("("):
         return
-    names = nodelist.expand(listed)
+    names = expand_listed(listed)
     row["expands_to"] = None if names is None else len(names)
     told = row.get("nodes")
     if isinstance(told, int) and names is not None and told != len(names):
