@@ -6,14 +6,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-#: The probes of a whole session, in the order they run.
-ALL_PROBES = (
-    *("clock", "host", "firewall", "kernel", "ping", "udp", "ibstat", "rdma", "ibfabric"),
-    *("nvlink", "gpus", "topology", "gpuload", "p2p", "all_reduce"),
-)
+from fabtui_node import registry
 
-#: What runs when it is asked for by name: it takes time and load that a look at a fabric should not cost.
-OPTIONAL_PROBES = ("iperf3", "perftest")
+#: Probes and tests of a session where ``--probes`` is not given.
+ALL_PROBES = registry.DEFAULT
+#: Probes that run only when they are named.
+OPTIONAL_PROBES = registry.OPTIONAL
 
 #: The layers of pairs, in the order they are tested.
 ALL_LAYERS = ("world", "p2p")

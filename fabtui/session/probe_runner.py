@@ -26,28 +26,10 @@ CLOCK_QUESTIONS = 5
 #: So many nodes, one after the other, are tried to walk over the whole InfiniBand fabric: not all have the rights.
 WALKERS = 3
 
-#: What is looked at in a preflight, in the order it is told. Those that the node side does not have are left out.
-PREFLIGHT = (
-    "clock",
-    "host",
-    "firewall",
-    "ibstat",
-    "rdma",
-    "nvlink",
-    "gpus",
-    "topology",
-    "kernel",
-    "ibfabric",
-)
-#: What is looked at as soon as a session has nodes: quick, and without the NVIDIA driver, which has other work then.
-EARLY = ("clock", "host", "firewall", "kernel", "ibstat", "rdma", "ibfabric")
-#: What a node must have for a probe to be of use: the name of a list of its inventory.
-_NEEDS = {
-    **dict.fromkeys(("ibstat", "rdma", "ibfabric"), "ib"),
-    **dict.fromkeys(("nvlink", "gpus", "gpuload", "topology"), "gpus"),
-}
-#: What a probe is told when it runs beside tests: to ask the driver itself and start no tool that takes seconds.
-BESIDE_TESTS: Mapping[str, dict[str, Any]] = {"gpus": {"check": False}}
+#: Probes of a preflight.
+PREFLIGHT = registry.PREFLIGHT
+#: Probes that run as soon as a session has nodes: quick, and without the NVIDIA driver, which is busy then.
+EARLY = registry.probes_in("inspect")
 
 
 def inventory_args(options: SessionOptions) -> dict[str, Any]:
@@ -85,7 +67,7 @@ class Looks:
         async with asyncio.TaskGroup() as group:
             for node in nodes:
                 group.create_task(self._inventory(node))
-        chosen = [probe for probe in (*EARLY, "nvlink", "gpus") if probe in self._options.probes]
+        chosen = [probe for probe in registry.probes_in("inspect", "driver") if probe in self._options.probes]
         await self.look_at(nodes, chosen, beside_tests=True)
 
     async def _inventory(self, node: str) -> None:
@@ -98,7 +80,7 @@ class Looks:
 
     async def all(self, nodes: Sequence[str]) -> None:
         """Look at everything there is to look at."""
-        chosen = [probe for probe in PREFLIGHT if probe in registry.PROBES and probe in self._options.probes]
+        chosen = [probe for probe in PREFLIGHT if probe in self._options.probes]
         await self.look_at(nodes, chosen)
         await self._look_own(nodes)
 
@@ -112,11 +94,12 @@ class Looks:
                     group.create_task(self._fabric(able))
                     continue
                 for node in able:
-                    args = BESIDE_TESTS.get(probe) if beside_tests else None
+                    args = registry.PROBES[probe].beside_tests if beside_tests else None
                     group.create_task(self._clock(node) if probe == "clock" else self._look(node, probe, args))
 
     def _can(self, node: str, probe: str) -> bool:
-        return probe not in _NEEDS or bool((self._model.nodes[node].inventory or {}).get(_NEEDS[probe]))
+        required = registry.PROBES[probe].requires
+        return not required or bool((self._model.nodes[node].inventory or {}).get(required))
 
     async def _look(self, node: str, probe: str, args: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         """Run a probe on a node, tell what it found, and return that; nothing where it failed."""

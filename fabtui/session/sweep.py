@@ -25,6 +25,7 @@ from fabtui.session.node_client import Remote
 from fabtui.session.options import OPTIONAL_PROBES, SessionOptions
 from fabtui.session.probe_runner import Looks
 from fabtui.session.ranks.rank_host import Engine, RankHost
+from fabtui_node import registry
 
 #: How long tests wait for a look that runs beside them: it takes less, unless a node is in trouble.
 LOOK_PATIENCE = 1.0
@@ -139,7 +140,8 @@ class Sweep:
                 await self._test(new, old, looks, longer)
             # Before the GPUs are given back: without a context anywhere, the driver takes seconds to answer.
             longer.create_task(self._look_at([*old, *new], "nvlink"))
-            longer.create_task(self._look_at(new, "topology"))
+            for probe in registry.probes_in("finish"):
+                longer.create_task(self._look_at(new, probe))
             longer.create_task(self._trials.counting.settle(1.0))
         if self._wants("p2p", "all_reduce"):
             await self._done_with_gpus()
@@ -164,16 +166,17 @@ class Sweep:
                 await tools.run(probe, self._alive(new), self._alive(old))
         late = [node for node, start in starts.items() if not start.done()]
         there = [node for node in new if node not in late]
-        links = looks.create_task(self._look_at(there, "nvlink"))
-        looks.create_task(self._look_at(there, "gpus"))
-        await asyncio.wait({links}, timeout=LOOK_PATIENCE)
+        tasks = {probe: looks.create_task(self._look_at(there, probe)) for probe in registry.probes_in("driver")}
+        await asyncio.wait({tasks["nvlink"]}, timeout=LOOK_PATIENCE)
         if starts:
-            longer.create_task(self._look_at([*old, *there], "gpuload"))
+            for probe in registry.probes_in("load"):
+                longer.create_task(self._look_at([*old, *there], probe))
             await self._run_arms(arms, there, [node for node in old if node not in late], looks)
         if late:
             self._pump.log("info", f"now with {', '.join(late)}, whose ranks were late")
             await asyncio.wait([starts[node] for node in late])
-            looks.create_task(self._look_at(late, "gpus"))
+            for probe in registry.probes_in("driver"):
+                looks.create_task(self._look_at(late, probe))
             await self._trials.run(
                 self._alive(late), self._alive([n for n in [*old, *new] if n not in late]), self._busy()
             )

@@ -13,6 +13,7 @@ from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.sweep import Sweep
+from fabtui_node import registry
 
 Pair = tuple[int, int]
 
@@ -29,7 +30,7 @@ SUSPECT_REST = 5.0
 DEAD_SHARE = 0.3
 #: Seconds between two looks at links and GPUs while it watches, and what is looked at.
 LOOK_EVERY = 60.0
-LOOKS = ("nvlink", "gpus", "ibstat")
+LOOKS = tuple(spec.name for spec in registry.PROBES.values() if spec.watch)
 #: Seconds between two looks for something to test while there is nothing.
 IDLE = 1.0
 

@@ -1,53 +1,88 @@
-"""The probes a node can run, by name, and the tests that the rank host runs.
+"""Registry of probes and tests, collected from the declarations in ``fabtui_node.probes``.
 
-This table is cheap to import: a probe's module is imported at its first run. To add a probe, write one file with a
-``run(args, emit, deadline)`` and add its entry here.
+To add a probe, write one file below ``fabtui_node/probes`` that ends with ``PROBE = ProbeSpec(...)``. Options, phases,
+preflight facts, the node view, ``fabtui probes`` and the documentation are derived from it.
+
+Declarations are read from the source texts: importing all probes takes 250 ms, and a node compiles every module that it
+imports. Fields of a declaration are therefore literals; functions are given by name and imported at their first call.
 """
 
 from __future__ import annotations
 
+import ast
+import functools
 import importlib
-from typing import Any, Callable, Dict, List, NamedTuple
+import os
+import re
+from types import MappingProxyType
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 Value = Dict[str, Any]
 Emit = Callable[[Value], None]
+Run = Callable[[Value, Emit, float], Any]
+Judge = Callable[[Value], List[Dict[str, str]]]
+
+#: When probes run, by the name of the phase. Probes are listed in this order, then by name.
+PHASES = {
+    "connect": "when a node connects",
+    "inspect": "at the start of a session and in a preflight",
+    "mesh": "between all data addresses, before the tests",
+    "driver": "once the ranks have started, and in a preflight",
+    "load": "while the GPUs work",
+    "finish": "after the tests, and in a preflight",
+    "request": "only when named in --probes",
+    "sample": "before, between and after tests",
+    "user": "after the built-in probes",
+}
+
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+_PACKAGE = "fabtui_node.probes"
+_DECLARATION = re.compile(r"^[A-Z][A-Z0-9_]* = ProbeSpec\($", re.MULTILINE)
 
 
-class Probe(NamedTuple):
-    """A look at a node: harmless, without the ranks, run in a thread of the worker.
+class ProbeSpec(NamedTuple):
+    """Declaration of a probe: harmless, needs no ranks, runs in a thread of the worker.
 
     Attributes:
-        name: What users and messages call it.
+        name: Name in options, messages and recordings.
         title: One line for users.
-        needs: What it needs on a node.
-        gives: What its values are.
-        module: The module of ``fabtui_node`` that holds its ``run``.
+        phase: When it runs, one of `PHASES`.
+        needs: What it needs on a node, for users.
+        gives: What its values are, for users.
+        run: ``run(args, emit, deadline)`` returns the value, or a text for ``parse``. It takes at most ``deadline``
+            seconds, and may call ``emit`` with partial values from any thread, one call at a time.
+        parse: Turns the text that ``run`` returned into the value.
+        judge: ``judge(value)`` returns what is wrong on the node alone: a list of ``subject``, ``verdict`` (``bad``,
+            ``warn``, ``note``) and ``text``.
+        requires: Name of the inventory list that must not be empty on a node: ``gpus``, ``ib``, or "".
+        units: Unit of a value by its dotted path; ``B`` and ``s`` are scaled for display.
+        compare: How preflight compares a value, by its dotted path: ``kind`` (equal within a hardware kind), ``all``,
+            ``near``, ``near-all`` or ``none``.
+        view: Rows of the generic table in the node view: label and dotted path.
+        next: Next command for a finding of this probe; ``{node}`` stands for a node.
+        watch: Whether it runs again and again in watch mode.
+        beside_tests: Arguments that keep it from disturbing tests that run at the same time.
     """
 
     name: str
     title: str
+    phase: str
     needs: str
     gives: str
-    module: str
-
-    def run(self, args: Value, emit: Emit, deadline: float) -> Value:
-        """Run the probe and return its value; blocks.
-
-        Args:
-            args: The probe's own arguments; each module says which it takes.
-            emit: Called with each partial value as it comes, from any thread, one call at a time.
-            deadline: Seconds from now that the probe may take. What is known by then is returned.
-
-        Raises:
-            Exception: Whatever the probe could not turn into a value; the worker reports it.
-        """
-        module = importlib.import_module("fabtui_node." + self.module)
-        value: Value = module.run(args, emit, deadline)
-        return value
+    run: Run
+    parse: Optional[Callable[[str], Value]] = None
+    judge: Optional[Judge] = None
+    requires: str = ""
+    units: Mapping[str, str] = _EMPTY
+    compare: Mapping[str, str] = _EMPTY
+    view: Tuple[Tuple[str, str], ...] = ()
+    next: str = ""
+    watch: bool = False
+    beside_tests: Mapping[str, Any] = _EMPTY
 
 
-class Trial(NamedTuple):
-    """A test between endpoints, run by the rank host and planned by the controller."""
+class TestSpec(NamedTuple):
+    """Declaration of a test between endpoints, run by the rank host and planned by the controller."""
 
     name: str
     title: str
@@ -55,150 +90,100 @@ class Trial(NamedTuple):
     gives: str
 
 
-_PROBES: List[Probe] = [
-    Probe(
-        "inventory",
-        "what the node is: GPUs, NICs, addresses, Python, libraries, limits",
-        "nothing; the NVIDIA driver for GPUs, iproute2 for secondary addresses",
-        "host, gpus, nics, ib, data_addresses, pythons, nccl, limits, tools",
-        "probes.inventory",
-    ),
-    Probe(
-        "ping",
-        "every data address to every data address, with small echoes and with such that fill the MTU",
-        "fping or ping, or leave to send ICMP echoes",
-        "for each pair of addresses: round trip in ms (min, avg, max), loss in percent, the largest packet that passes",
-        "probes.network.ping",
-    ),
-    Probe(
-        "udp",
-        "every data address to every data address, each way alone: datagrams up to the MTU, and TCP connections",
-        "nothing; a port of the kernel's choosing is open on each data address meanwhile",
-        "for each pair of addresses: sent and arrived datagrams, time of a TCP connection in ms",
-        "probes.network.udp_one_way",
-    ),
-    Probe(
-        "iperf3",
-        "TCP between the nodes of each rail, one pair a node at a time, each way; only when asked for",
-        "iperf3; a port of the kernel's choosing is open meanwhile",
-        "for each pair of addresses of a rail: rate in GB/s, retransmits",
-        "probes.network.external_tools",
-    ),
-    Probe(
-        "perftest",
-        "RDMA between the nodes of each rail, one pair a node at a time, each way; only when asked for",
-        "ib_write_bw, ib_send_bw and ib_read_lat (perftest), and RDMA ports that are active",
-        "for each pair of RDMA ports of a rail: write and send in GB/s, read latency in us",
-        "probes.network.external_tools",
-    ),
-    Probe(
-        "ibstat",
-        "InfiniBand and RoCE ports",
-        "ibstat (infiniband-diags), or /sys/class/infiniband",
-        "for each port: state, physical state, rate in Gb/s, LID, SM LID, link layer, GUID, firmware",
-        "probes.rdma.ibstat",
-    ),
-    Probe(
-        "rdma",
-        "RDMA ports in detail: MTU, GIDs, P_Keys, counters, pause and speed of their interfaces, what to tell NCCL",
-        "/sys/class/infiniband; ibv_devinfo for the MTU of InfiniBand, ethtool for interfaces",
-        "active MTU in bytes, GID table, index of the RoCE v2 IPv4 GID, NCCL_IB_GID_INDEX and NCCL_IB_HCA, errors",
-        "probes.rdma.ports",
-    ),
-    Probe(
-        "ibfabric",
-        "the InfiniBand fabric: the leaf of each port, links below what both ends can do, ports with errors",
-        "infiniband-diags and the right to send management packets (root, as a rule)",
-        "for each port: leaf, width, rate in Gb/s now and possible, subnet manager, errors; the same of the fabric",
-        "probes.rdma.ib_fabric",
-    ),
-    Probe(
-        "nvlink",
-        "NVLink state, speed and error counters",
-        "nvidia-smi, or the NVIDIA driver's NVML",
-        "for each GPU and link: state, speed in GB/s, replay, recovery and CRC counters",
-        "probes.nvidia.nvlink",
-    ),
-    Probe(
-        "counters",
-        "counters of RDMA ports, network interfaces and NVLinks, before, between and after tests",
-        "/sys/class/infiniband and /sys/class/net; the NVIDIA driver's NVML for NVLinks",
-        "for each port, interface and link: the traffic and the errors counted so far",
-        "probes.counters",
-    ),
-    Probe(
-        "host",
-        "limits, PCI ACS, IOMMU, GPUDirect, memory, processors: what decides over fast communication",
-        "nothing; root to see ACS",
-        "memlock and open files, ACS, IOMMU, GPUDirect modules, huge pages, NUMA, governor, boot id, library versions",
-        "probes.host",
-    ),
-    Probe(
-        "clock",
-        "the time on the node",
-        "nothing",
-        "seconds since the epoch, and whether something keeps the clock right",
-        "probes.clock",
-    ),
-    Probe(
-        "firewall",
-        "whether a firewall drops what comes in",
-        "root, and nft or iptables",
-        "accept or drop, and the number of rules",
-        "probes.firewall",
-    ),
-    Probe(
-        "gpus",
-        "the state of GPUs: PCIe, clocks, ECC, remapped rows, MIG, NVLink fabric, power; Fabric Manager",
-        "the NVIDIA driver's NVML, or nvidia-smi",
-        "for each GPU: PCIe generation and width, clocks in MHz and what holds them down, memory errors, modes, W, C",
-        "probes.nvidia.gpu_health",
-    ),
-    Probe(
-        "gpuload",
-        "PCIe width and clocks of GPUs while they work",
-        "the NVIDIA driver's NVML",
-        "for each GPU, at its busiest: PCIe generation and width, clocks in MHz and what holds them down",
-        "probes.nvidia.gpu_load",
-    ),
-    Probe(
-        "topology",
-        "how near GPUs and NICs are to each other, and what GPUs can do to each other's memory",
-        "nvidia-smi; for P2P the NVIDIA driver's NVML, or nvidia-smi",
-        "matrices: NVLinks or PCIe distance for each pair of devices; P2P read, write, NVLink, atomics for each pair",
-        "probes.nvidia.topology",
-    ),
-    Probe(
-        "kernel",
-        "what the kernel has reported since the node was started: Xid, AER, PCIe limits, links of network cards",
-        "/dev/kmsg, dmesg or the journal; on many nodes only root may read them",
-        "events with time, kind, PCI address, code and count",
-        "probes.kernel_log",
-    ),
-    Probe(
-        "own",
-        "a probe of your own, see docs/probes.md",
-        "a file in your folder of probes, or a package with an entry point",
-        "what that says",
-        "probes.user_probe",
-    ),
-]
+def declared(module: str, source: str) -> Iterator[ProbeSpec]:
+    """Yield the probes that the source text of a module declares; their functions import it at the first call.
 
-PROBES: Dict[str, Probe] = {probe.name: probe for probe in _PROBES}
+    Raises:
+        ValueError: A field is neither a literal nor the name of a function.
+    """
+    for match in _DECLARATION.finditer(source):
+        call: Any = ast.parse(source[match.start() :]).body[0]
+        fields: Dict[str, Any] = {}
+        for keyword in call.value.keywords:
+            if isinstance(keyword.value, ast.Name):
+                fields[keyword.arg] = functools.partial(_call, module, keyword.value.id)
+            else:
+                fields[keyword.arg] = ast.literal_eval(keyword.value)
+        spec = ProbeSpec(**fields)
+        yield spec if spec.parse is None else spec._replace(run=functools.partial(_parsed, spec.run, spec.parse))
 
-_TESTS: List[Trial] = [
-    Trial(
-        "p2p",
-        "every endpoint to every endpoint, one way, alone in a communicator of two",
-        "NCCL for GPUs, PyTorch for CPU ranks",
-        "bandwidth in GB/s, latency, transport; data verified",
-    ),
-    Trial(
-        "all_reduce",
-        "all_reduce over all endpoints and over each pair of nodes",
-        "NCCL for GPUs, PyTorch for CPU ranks",
-        "bus bandwidth in GB/s for each size; result verified",
-    ),
-]
 
-TESTS: Dict[str, Trial] = {test.name: test for test in _TESTS}
+def _call(module: str, function: str, *args: Any) -> Any:
+    return getattr(importlib.import_module(module), function)(*args)
+
+
+def _parsed(run: Callable[..., Any], parse: Callable[[str], Value], *args: Any) -> Value:
+    found = run(*args)
+    return parse(found) if isinstance(found, str) else found
+
+
+def _sources() -> Dict[str, str]:
+    """Return the source text of every module below `_PACKAGE`: from memory on a node, else from its folder."""
+    package: Any = importlib.import_module(_PACKAGE)
+    loader = package.__spec__.loader
+    if hasattr(loader, "sources"):
+        found: Dict[str, str] = loader.sources(_PACKAGE + ".")
+        return found
+    sources = {}
+    root = package.__path__[0]
+    for folder, _, files in os.walk(root):
+        below = os.path.relpath(folder, root).replace(os.sep, ".")
+        prefix = _PACKAGE + ("." if below == "." else "." + below + ".")
+        for name in files:
+            if name.endswith(".py") and name != "__init__.py":
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    sources[prefix + name[:-3]] = file.read()
+    return sources
+
+
+def collect(sources: Dict[str, str]) -> Dict[str, ProbeSpec]:
+    """Return the probes that modules declare, by name, in the order of `PHASES`.
+
+    Args:
+        sources: Source texts by dotted module name.
+
+    Raises:
+        ValueError: A declaration is wrong, or two have the same name.
+    """
+    phases = list(PHASES)
+    found = [spec for module, source in sources.items() for spec in declared(module, source)]
+    probes = {spec.name: spec for spec in sorted(found, key=lambda spec: (phases.index(spec.phase), spec.name))}
+    if len(probes) < len(found):
+        raise ValueError("two probes have the same name")
+    return probes
+
+
+#: Every built-in probe by name.
+PROBES = collect(_sources())
+
+#: Every test between endpoints by name.
+TESTS = {
+    test.name: test
+    for test in (
+        TestSpec(
+            "p2p",
+            "one-way transfers between all endpoints, each in a two-rank communicator",
+            "NCCL for GPUs, PyTorch for CPU ranks",
+            "bandwidth in GB/s, latency, transport; data verified",
+        ),
+        TestSpec(
+            "all_reduce",
+            "all_reduce over all endpoints and over each pair of nodes",
+            "NCCL for GPUs, PyTorch for CPU ranks",
+            "bus bandwidth in GB/s for each size; result verified",
+        ),
+    )
+}
+
+
+def probes_in(*phases: str) -> Tuple[str, ...]:
+    """Return the names of the probes of some phases, in the order of `PROBES`."""
+    return tuple(spec.name for spec in PROBES.values() if spec.phase in phases)
+
+
+#: Probes and tests of a session where ``--probes`` is not given, in the order they run.
+DEFAULT = (*probes_in("inspect", "mesh", "driver", "load", "finish"), *TESTS)
+#: Probes that run only when named: they take time and load that a session should not cost by default.
+OPTIONAL = probes_in("request")
+#: Probes of a preflight.
+PREFLIGHT = probes_in("inspect", "driver", "finish")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import importlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.finding import VERDICTS, Finding
@@ -13,8 +11,6 @@ from fabtui.model.facts.node_view import Looked, dicts
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui_node import registry
-
-Judge = Callable[[dict[str, Any]], Any]
 
 _FIELDS = ("subject", "verdict", "text")
 #: An RDMA port as a subject.
@@ -26,7 +22,7 @@ _NUMBERS = re.compile(r"[0-9][0-9.,]*(?: [KMGT]iB)?")
 #: So many devices are named in the text of a finding.
 _NAMED = 3
 _MOST = 200
-#: What to type to see more, by the subject of a judgement.
+#: Next commands by the subject of a judgement; other subjects use the next command of their probe.
 _NEXT = {
     "memlock": "ssh {node} ulimit -l",
     "nofile": "ssh {node} ulimit -n",
@@ -36,48 +32,29 @@ _NEXT = {
     "shm": "ssh {node} df -h /dev/shm",
     "governor": "ssh {node} sudo cpupower frequency-set -g performance",
     "numa": "ssh {node} sudo sysctl kernel.numa_balancing=0",
-    "firewall": "ssh {node} sudo nft list ruleset",
-    "clock": "ssh {node} chronyc tracking",
     "ports": "ssh {node} sysctl net.ipv4.ip_local_port_range",
-    "gpus": "ssh {node} nvidia-smi",
     "pcie": "ssh {node} nvidia-smi -q | grep -A9 'GPU Link Info'",
-    "ibstat": "ssh {node} ibstat",
-    "rdma": "ssh {node} ibv_devinfo -v",
-    "ibfabric": "ssh {node} sudo iblinkinfo --switches-only",
     "clocks": "ssh {node} nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE",
     "ecc": "ssh {node} nvidia-smi -q -d ECC,ROW_REMAPPER",
     "mig": "ssh {node} nvidia-smi -L",
     "fabric": "ssh {node} nvidia-smi -q | grep -A4 Fabric",
-    "nvlink": "ssh {node} nvidia-smi nvlink -s",
     "p2p": "ssh {node} nvidia-smi topo -p2p r",
     "xid": "ssh {node} sudo dmesg | grep -i xid",
     "sxid": "ssh {node} sudo dmesg | grep -i sxid",
     "aer": "ssh {node} sudo dmesg | grep -i aer",
     "link": "ssh {node} sudo dmesg | grep -i link",
-    "topology": "ssh {node} nvidia-smi topo -m",
-    "kernel": "ssh {node} sudo dmesg -T | tail -50",
 }
-
-
-@functools.cache
-def judge_of(probe: str) -> Judge | None:
-    """Return the judge of a probe, or None where it has none."""
-    entry = registry.PROBES.get(probe)
-    if entry is None:
-        return None
-    found: Judge | None = getattr(importlib.import_module(f"fabtui_node.{entry.module}"), "judge", None)
-    return found
 
 
 def judgements(node: Looked) -> list[dict[str, str]]:
     """Return what the probes of a node say of it: ``[{"probe", "subject", "verdict", "text"}]``."""
     found: list[dict[str, str]] = []
     for probe, value in [("inventory", node.inventory), *node.looks.items()]:
-        judge = judge_of(probe)
+        spec = registry.PROBES.get(probe)
         said: Any = _own(probe, value)
-        if judge is not None and value and value.keys() != {"error"}:
+        if spec is not None and spec.judge is not None and value and value.keys() != {"error"}:
             try:
-                said = judge(dict(value))
+                said = spec.judge(dict(value))
             except Exception as error:
                 # What a node sent made no sense to the probe's own judge: the other probes have their say.
                 text = f"what {probe} gave makes no sense: {type(error).__name__}: {error}"
@@ -131,9 +108,15 @@ def _finding(verdict: str, topic: str, probe: str, group: Sequence[_Said]) -> Fi
         text = f"{', '.join(devices[:_NAMED])}{more}: {text}"
     evidence = tuple(f"{fold(those)}: {told}" for told, those in where.items()) if len(where) > 1 else ()
     port = _PORT.fullmatch(group[0].subject)
-    command = f"ssh {{node}} ibstat {port[1]} {port[2]}" if port else _NEXT.get(topic) or _NEXT.get(probe, "")
+    command = (
+        f"ssh {{node}} ibstat {port[1]} {port[2]}" if port else _NEXT.get(topic) or _next_of(topic) or _next_of(probe)
+    )
     command = command.replace("{node}", fold(names[:1]))
     return Finding(verdict, topic or probe, text, tuple(names), evidence, command)
+
+
+def _next_of(probe: str) -> str:
+    return registry.PROBES[probe].next if probe in registry.PROBES else ""
 
 
 def verdict_of(word: str) -> str:

@@ -9,8 +9,9 @@ from fabtui.model.facts.compare import Compare, Fact
 from fabtui.model.facts.gpu import GPU_FACTS
 from fabtui.model.facts.gpustatefacts import GPU_STATE_FACTS
 from fabtui.model.facts.network import NETWORK_FACTS
-from fabtui.model.facts.node_view import Looked, Value, field, number, text, yes
+from fabtui.model.facts.node_view import Looked, Value, field, number, single, text
 from fabtui.model.facts.system import SYSTEM_FACTS
+from fabtui_node import registry
 
 FACTS: tuple[Fact, ...] = (*GPU_FACTS, *GPU_STATE_FACTS, *NETWORK_FACTS, *SYSTEM_FACTS)
 #: So many values of one of the user's own probes are compared.
@@ -20,7 +21,29 @@ _OWN_COMPARED = ("kind", "all", "near", "near-all", "none")
 
 def facts_for(nodes: Sequence[Looked]) -> list[Fact]:
     """Return the facts to compare: those that are always asked for, and those of users' own probes."""
-    return [*FACTS, *_own(nodes)]
+    return [*FACTS, *_declared(), *_own(nodes)]
+
+
+def _declared() -> list[Fact]:
+    """Return a fact for each value that a probe declares to be compared."""
+    return [
+        _declared_fact(spec, path, mode) for spec in registry.PROBES.values() for path, mode in spec.compare.items()
+    ]
+
+
+def _declared_fact(spec: registry.ProbeSpec, path: str, mode: str) -> Fact:
+    label = next((label for label, shown in spec.view if shown == path), path)
+    keys = path.split(".")
+    return Fact(
+        f"{spec.name}.{path}",
+        f"{spec.name}: {label}",
+        lambda node: single(node.seen(spec.name, *keys)),
+        Compare(mode),
+        spec.units.get(path, ""),
+        next=spec.next,
+        share=0.2,
+        main=True,
+    )
 
 
 def _own(nodes: Iterable[Looked]) -> list[Fact]:
@@ -48,7 +71,6 @@ def _own_fact(probe: str, name: str, value: Any, look: Mapping[str, Any]) -> Fac
 
 def _taken(probe: str, name: str) -> Callable[[Looked], Value]:
     def find(node: Looked) -> Value:
-        value = node.seen(probe, "value", name) if node.seen(probe, "own") is True else None
-        return text(value) if isinstance(value, str) else yes(value) if isinstance(value, bool) else number(value)
+        return single(node.seen(probe, "value", name)) if node.seen(probe, "own") is True else None
 
     return find

@@ -77,6 +77,11 @@ def yes(value: Any) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
+def single(value: Any) -> Value:
+    """Return a text, a truth or a number; None for anything else."""
+    return text(value) if isinstance(value, str) else yes(value) if isinstance(value, bool) else number(value)
+
+
 def host_text(*path: str) -> Callable[[Looked], Value]:
     """Return what takes a text at a path of names out of what the probe ``host`` gave."""
     return lambda node: text(node.seen("host", *path))

@@ -6,6 +6,8 @@ import ctypes
 import time
 from typing import Any, Dict, List, Optional
 
+from fabtui_node.registry import ProbeSpec
+
 _UNSYNCHRONISED = 0x40
 _SIZE = 512
 
@@ -34,3 +36,15 @@ def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
     if value.get("synchronised") is not False:
         return []
     return [{"subject": "clock", "verdict": "note", "text": "nothing keeps the clock right (no NTP, no PTP)"}]
+
+
+PROBE = ProbeSpec(
+    name="clock",
+    title="time of day on the node",
+    phase="inspect",
+    needs="nothing",
+    gives="seconds since the epoch, and whether the clock is synchronised",
+    run=run,
+    judge=judge,
+    next="ssh {node} chronyc tracking",
+)

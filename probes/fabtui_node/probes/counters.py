@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from fabtui_node.probes.network import interfaces as nics
 from fabtui_node.probes.nvidia.nvlink_counters import NvlinkCounts
+from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import rdma_devices, sysfs
 
 _MAX_DEVICES = 64
@@ -177,3 +178,13 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
     value = _KEPT.setdefault(root, Counters(root)).read(names, time.monotonic() + deadline * 0.8)
     value["time"] = round(now, 6)
     return value
+
+
+PROBE = ProbeSpec(
+    name="counters",
+    title="counters of RDMA ports, network interfaces and NVLinks",
+    phase="sample",
+    needs="/sys/class/infiniband and /sys/class/net; the NVIDIA driver's NVML for NVLinks",
+    gives="per port, interface and link: traffic and errors counted so far",
+    run=run,
+)

@@ -6,6 +6,7 @@ import os
 import re
 from typing import Any, Dict, List, Optional
 
+from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import run_command, sysfs
 
 _CHAIN = re.compile(r"^[ \t]*chain \S+ \{(.*?)^[ \t]*\}", re.MULTILINE | re.DOTALL)
@@ -69,3 +70,15 @@ def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
         return []
     text = "the firewall drops what it was not told to let in; NCCL uses any port of ip_local_port_range"
     return [{"subject": "firewall", "verdict": "note", "text": text}]
+
+
+PROBE = ProbeSpec(
+    name="firewall",
+    title="whether a firewall drops incoming packets",
+    phase="inspect",
+    needs="root, and nft or iptables",
+    gives="accept or drop, and the number of rules",
+    run=run,
+    judge=judge,
+    next="ssh {node} sudo nft list ruleset",
+)

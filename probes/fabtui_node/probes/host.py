@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional
 
 from fabtui_node.probes import inventory
 from fabtui_node.probes.nvidia import nvml_inventory
+from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import acs, drivers, machine, rdma_devices, sysfs
 
 _MIB = 1024 * 1024
@@ -179,3 +180,14 @@ def size(number: float) -> str:
         if number >= unit:
             return "%.4g %s" % (number / unit, name)
     return "%d B" % number
+
+
+PROBE = ProbeSpec(
+    name="host",
+    title="system settings that limit communication: limits, PCI ACS, IOMMU, GPUDirect, memory, processors",
+    phase="inspect",
+    needs="nothing; root for PCI ACS",
+    gives="memlock, open files, ACS, IOMMU, GPUDirect modules, huge pages, NUMA, governor, boot id, library versions",
+    run=run,
+    judge=judge,
+)

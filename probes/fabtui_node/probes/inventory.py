@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from fabtui_node.probes.amd import kfd_inventory
 from fabtui_node.probes.network import interfaces as nics
 from fabtui_node.probes.nvidia import nvml, nvml_inventory
+from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import interpreters as pythons
 from fabtui_node.system import nccl_libraries, pci, rdma_devices, run_command, sysfs
 
@@ -211,3 +212,14 @@ def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
     text = "the driver shows %d of %d NVIDIA GPUs" % (len(on_pci) - len(missing), len(on_pci))
     text += ": %s" % why if why else ", not %s" % ", ".join(missing[:4])
     return [{"subject": "gpus", "verdict": "bad", "text": text}]
+
+
+PROBE = ProbeSpec(
+    name="inventory",
+    title="GPUs, NICs, addresses, Python interpreters, libraries and limits of the node",
+    phase="connect",
+    needs="nothing; the NVIDIA driver for GPUs, iproute2 for secondary addresses",
+    gives="host, gpus, nics, ib, data_addresses, pythons, nccl, limits, tools",
+    run=run,
+    judge=judge,
+)

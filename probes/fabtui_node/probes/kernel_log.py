@@ -12,6 +12,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 from fabtui_node.parsers.kernel import dmesg
 from fabtui_node.parsers.nvidia import xid_table
 from fabtui_node.probes.nvidia.gpu_rules import count
+from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import run_command, sysfs
 
 UNITS = {"uptime": "s", "age": "s", "available": "Gb/s", "capable": "Gb/s", "speed": "GT/s", "width": "lanes"}
@@ -233,3 +234,15 @@ def _long(seconds: float) -> str:
         if seconds >= unit:
             return "%d %s" % (seconds // unit, name)
     return "%d s" % seconds
+
+
+PROBE = ProbeSpec(
+    name="kernel",
+    title="kernel messages since boot: Xid, AER, PCIe limits, links of network cards",
+    phase="inspect",
+    needs="/dev/kmsg, dmesg or the journal; on many nodes only root may read them",
+    gives="events with time, kind, PCI address, code and count",
+    run=run,
+    judge=judge,
+    next="ssh {node} sudo dmesg -T | tail -50",
+)

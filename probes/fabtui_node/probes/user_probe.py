@@ -18,6 +18,7 @@ import time
 import types
 from typing import Any, Dict, List, Optional
 
+from fabtui_node.registry import ProbeSpec
 from fabtui_node.runtime import reap, spawn
 
 PACKAGE = "fabtui_own"
@@ -215,3 +216,13 @@ def _how(status: int) -> str:
     if os.WIFSIGNALED(status):
         return "by signal %d" % os.WTERMSIG(status)
     return "with status %d" % (status >> 8)
+
+
+PROBE = ProbeSpec(
+    name="own",
+    title="your own probes, see docs/probes.md",
+    phase="user",
+    needs="a file in your probe folder, or a package with an entry point",
+    gives="the values of your probe",
+    run=run,
+)

@@ -117,6 +117,10 @@ class MemoryImporter:
         """Return the source of a module (empty for a package that only exists through its members)."""
         return self._modules.get(fullname, "")
 
+    def sources(self, prefix: str) -> Dict[str, str]:
+        """Return the source of every module whose name starts with a prefix."""
+        return {name: source for name, source in self._modules.items() if name.startswith(prefix)}
+
     def is_package(self, fullname: str) -> bool:
         """Return whether a name has members."""
         return fullname in self._packages

@@ -1,13 +1,20 @@
 from __future__ import annotations
 
 import importlib
+import json
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import fabtui_node
 from fabtui_node import registry
+
+ROOT = Path(fabtui_node.__path__[0]).parents[1]
 
 
 def test_the_names() -> None:
@@ -15,6 +22,8 @@ def test_the_names() -> None:
         registry.PROBES
     )
     assert list(registry.TESTS) == ["p2p", "all_reduce"]
+    assert set(registry.PREFLIGHT) <= set(registry.DEFAULT)
+    assert registry.OPTIONAL == ("iperf3", "perftest")
 
 
 @pytest.mark.parametrize("entry", [*registry.PROBES.values(), *registry.TESTS.values()], ids=lambda entry: entry.name)
@@ -24,9 +33,19 @@ def test_each_entry_is_one_line_for_users(entry: Any) -> None:
         assert "\n" not in text
 
 
-@pytest.mark.parametrize("probe", registry.PROBES.values(), ids=lambda probe: probe.name)
-def test_each_probe_can_be_run(probe: registry.Probe) -> None:
-    assert callable(importlib.import_module(f"fabtui_node.{probe.module}").run)
+@pytest.mark.parametrize("name", registry.PROBES)
+def test_the_declaration_in_the_source_is_the_one_in_the_module(name: str) -> None:
+    read: Any = registry.PROBES[name]
+    module = importlib.import_module(read.run.args[0])
+    specs = [value for value in vars(module).values() if isinstance(value, registry.ProbeSpec)]
+    (imported,) = (spec for spec in specs if spec.name == name)
+    functions = ("run", "parse", "judge")
+    for field in registry.ProbeSpec._fields:
+        if field not in functions:
+            assert getattr(read, field) == getattr(imported, field)
+    for field in functions:
+        assert (getattr(read, field) is None) == (getattr(imported, field) is None)
+        assert getattr(imported, field) is None or callable(getattr(module, getattr(read, field).args[1]))
 
 
 def test_run_hands_the_arguments_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,7 +58,112 @@ def test_run_hands_the_arguments_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert registry.PROBES["ping"].run({"count": 1}, emit, 2.0) == {"given": ({"count": 1}, emit, 2.0)}
 
 
+@pytest.mark.parametrize("fields", ["", 'phase="never",', 'phase="load", title=1 + x,'])
+def test_a_wrong_declaration_is_an_error(fields: str) -> None:
+    source = f'PROBE = ProbeSpec(\n    name="x", needs="", gives="", run=run, {fields}\n)\n'
+    with pytest.raises((ValueError, TypeError)):
+        registry.collect({"fabtui_node.probes.x": source})
+
+
+def test_two_probes_with_one_name_are_an_error() -> None:
+    source = 'PROBE = ProbeSpec(\n    name="x", title="x", phase="load", needs="", gives="", run=run\n)\n'
+    assert list(registry.collect({"a": source})) == ["x"]
+    with pytest.raises(ValueError, match="same name"):
+        registry.collect({"a": source, "b": source})
+
+
 def test_the_table_is_cheap_to_import() -> None:
-    code = "import sys, fabtui_node.registry; print([n for n in sys.modules if n.startswith('fabtui_node.')])"
+    code = "import sys, fabtui_node.registry; print(sorted(n for n in sys.modules if n.startswith('fabtui_node.')))"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert printed.stdout.strip() == "['fabtui_node.registry']"
+    assert printed.stdout.strip() == "['fabtui_node.probes', 'fabtui_node.registry']"
+
+
+# -- one declaration adds a probe -------------------------------------------------------------------------------------
+
+SCRATCH = '''
+"""Scratch file system."""
+
+from fabtui_node.registry import ProbeSpec
+from fabtui_node.system import run_command
+
+
+def run(args, emit, deadline):
+    return run_command.run(["echo", "xfs 1048576 93"], deadline).stdout
+
+
+def parse(text):
+    kind, size, used = text.split()
+    return {"disk": {"type": kind, "size": int(size)}, "used": int(used)}
+
+
+def judge(value):
+    return [{"subject": "scratch", "verdict": "warn", "text": "the scratch file system is %d %% full" % value["used"]}]
+
+
+PROBE = ProbeSpec(
+    name="scratch",
+    title="the scratch file system",
+    phase="inspect",
+    needs="nothing",
+    gives="type, size and use",
+    run=run,
+    parse=parse,
+    judge=judge,
+    units={"disk.size": "B", "used": "%"},
+    compare={"disk.type": "kind"},
+    view=(("file system", "disk.type"), ("size", "disk.size"), ("used", "used")),
+    next="ssh {node} df -h /scratch",
+)
+'''
+
+NODE_VIEW = """
+import gzip, json, sys
+from fabtui.screen.views.node.probe_tables import declared_lines
+looks = {}
+for line in gzip.open(sys.argv[1], "rt"):
+    event = json.loads(line)
+    if "probe" in event and "value" in event:
+        looks[event["probe"]] = event["value"]
+for line in declared_lines(looks):
+    print("".join(text for text, _ in line))
+"""
+
+
+@pytest.fixture(scope="module")
+def added(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the environment of an installation whose node side has one file more."""
+    folder = tmp_path_factory.mktemp("added")
+    shutil.copytree(ROOT / "probes/fabtui_node", folder / "fabtui_node", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "fabtui_node/probes/scratch.py").write_text(SCRATCH)
+    state = {name: str(folder / "home") for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")}
+    return {**os.environ, **state, "PYTHONPATH": f"{folder}:{ROOT}", "COLUMNS": "120"}
+
+
+def fabtui(env: dict[str, str], *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fabtui", *args]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_one_file_adds_a_probe_to_the_commands(added: dict[str, str]) -> None:
+    assert "  scratch     the scratch file system\n" in fabtui(added, "probes").stdout
+    refused = fabtui(added, "run", "--nodes", "n1", "--probes", "nonsense")
+    assert refused.returncode == 2
+    assert ", scratch, " in refused.stderr
+
+
+def test_one_file_adds_a_probe_to_preflight_and_the_node_view(added: dict[str, str], tmp_path: Path) -> None:
+    recording = tmp_path / "r.jsonl.gz"
+    node = ("--nodes", "here", "--transport", "local", "--all", "--quiet")
+    done = fabtui(added, "preflight", *node, "--json", str(tmp_path / "p.json"), "--record", str(recording))
+    assert "the scratch file system is 93 % full" in done.stdout, done.stderr
+    assert "ssh here df -h /scratch" in done.stdout
+    found = json.loads((tmp_path / "p.json").read_text())
+    (fact,) = (fact for fact in found["facts"] if fact["name"] == "scratch.disk.type")
+    assert (fact["title"], fact["compare"]) == ("scratch: file system", "kind")
+    assert found["nodes"][0]["facts"]["scratch.disk.type"] == "xfs"
+    shown = subprocess.run(
+        [sys.executable, "-c", NODE_VIEW, str(recording)], env=added, capture_output=True, text=True, timeout=60
+    )
+    assert "file system  xfs" in shown.stdout, shown.stderr
+    assert "size         1 MiB" in shown.stdout
+    assert "used         93 %" in shown.stdout

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from fabtui.model.facts.node_view import dicts, field
+from fabtui.model.facts.compare import shown
+from fabtui.model.facts.node_view import dicts, field, single
 from fabtui.presentation.cell_levels import bytes_text
 from fabtui.presentation.wording import MUTED, Part
 from fabtui.sanitize import one_line
-from fabtui.screen.views.detail_base import Lines, section, table
+from fabtui.screen.views.detail_base import Lines, pairs, section, table
+from fabtui_node import registry
 from fabtui_node.parsers.nvidia.smi_nvlink import ERRORS
 
 _LIMIT = 200
@@ -203,6 +206,20 @@ def _port_row(device: dict[str, Any], port: dict[str, Any], physical: Any, guid:
         text_of(device.get("firmware")),
         text_of(guid),
     ]
+
+
+def declared_lines(looks: Mapping[str, Mapping[str, Any]]) -> Lines:
+    """Return a table for each probe that declares one (`ProbeSpec.view`)."""
+    lines: Lines = []
+    for spec in registry.PROBES.values():
+        if not spec.view or not (value := looks.get(spec.name)):
+            continue
+        rows = [
+            (label, shown(single(field(value, *path.split("."))), spec.units.get(path, "")))
+            for label, path in spec.view
+        ]
+        lines += section(spec.name, spec.title) + pairs(rows, max(12, *(len(label) for label, _ in rows)))
+    return lines
 
 
 def _place_of(gpu: dict[str, Any], link: dict[str, Any]) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from fabtui.screen.views.node.gpu_tables import gpu_state_lines, kernel_lines
 from fabtui.screen.views.node.grid_row import odd_lines, row_lines
 from fabtui.screen.views.node.port_tables import port_lines
 from fabtui.screen.views.node.probe_tables import (
+    declared_lines,
     gpu_lines,
     ib_lines,
     library_lines,
@@ -134,6 +135,7 @@ def node_lines(model: Model, record: NodeRecord, found: Preflight, width: int, g
     lines += ib_lines(record.looks.get("ibstat"), inventory) + port_lines(record)
     if inventory is not None:
         lines += nic_lines(inventory) + library_lines(inventory)
+    lines += declared_lines(record.looks)
     lines += kernel_lines(record.looks.get("kernel")) + own_lines(record) + _raw_lines(record)
     return lines
 

@@ -15,6 +15,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
+from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import run_command, sysfs
 
 _RAW_LIMIT = 4000
@@ -193,3 +194,22 @@ def run(args: Row, emit: Emit, deadline: float) -> Row:
     if role == "measure":
         return _measure(_checked(args), deadline - 0.5)
     raise ValueError("the role is serve, measure or end, not %r" % (role,))
+
+
+PROBE_IPERF3 = ProbeSpec(
+    name="iperf3",
+    title="TCP bandwidth between the nodes of each rail, in both directions, one pair per node at a time",
+    phase="request",
+    needs="iperf3; an ephemeral port is open meanwhile",
+    gives="per pair of addresses of a rail: rate in GB/s, retransmits",
+    run=run,
+)
+
+PROBE_PERFTEST = ProbeSpec(
+    name="perftest",
+    title="RDMA bandwidth and latency between the nodes of each rail, in both directions, one pair per node at a time",
+    phase="request",
+    needs="ib_write_bw, ib_send_bw and ib_read_lat (perftest), and active RDMA ports",
+    gives="per pair of RDMA ports of a rail: write and send bandwidth in GB/s, read latency in us",
+    run=run,
+)

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from fabtui_node.probes.network import icmp_socket
+from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import run_command
 
 _PINGS_AT_ONCE = 64
@@ -373,3 +374,13 @@ def run(args: Dict[str, Any], emit: Emit, deadline: float) -> Dict[str, Any]:
     if sum(len(row["raw"]) for row in sweep.rows) > _ALL_RAW_LIMIT:
         sweep.rows = [dict(row, raw="") for row in sweep.rows]
     return {"rows": sweep.rows, "tool": "+".join(tool for tool in tools if tool != "none") or "none"}
+
+
+PROBE = ProbeSpec(
+    name="ping",
+    title="round trips between all data addresses, with small packets and with packets that fill the MTU",
+    phase="mesh",
+    needs="fping or ping, or permission to send ICMP echo requests",
+    gives="per pair of addresses: round trip in ms (min, avg, max), loss in percent, largest packet that passes",
+    run=run,
+)

@@ -22,6 +22,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from fabtui_node.probes.network import icmp_socket, tcp_connect
+from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import sysfs
 
 # Token, number of the target, number of the datagram, length of the whole payload.
@@ -301,3 +302,13 @@ def run(args: Row, emit: Emit, deadline: float) -> Row:
             listener.stop()
         return {}
     raise ValueError("the role is listen, send, count or end, not %r" % (role,))
+
+
+PROBE = ProbeSpec(
+    name="udp",
+    title="one-way UDP datagrams up to the MTU and TCP connections between all data addresses",
+    phase="mesh",
+    needs="nothing; an ephemeral port is open on each data address meanwhile",
+    gives="per pair of addresses: datagrams sent and received, TCP connect time in ms",
+    run=run,
+)

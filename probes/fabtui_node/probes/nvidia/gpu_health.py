@@ -11,6 +11,7 @@ from fabtui_node.parsers.nvidia import query_csv, smi_query
 from fabtui_node.parsers.nvidia.nvidia_errors import parse_errors
 from fabtui_node.probes.nvidia import fabric_manager, nvml, nvml_inventory, nvml_state, run_nvidia_smi
 from fabtui_node.probes.nvidia.gpu_rules import judge as judge
+from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import machine, run_command
 
 UNITS = nvml_state.UNITS
@@ -215,3 +216,18 @@ def compare(known: Dict[str, Any], table: Dict[str, Any], all_visible: bool) -> 
     if all_visible:
         found += ["NVML does not list %s" % uid for uid in rows]
     return found[:32]
+
+
+PROBE = ProbeSpec(
+    name="gpus",
+    title="GPU state: PCIe, clocks, ECC, remapped rows, MIG, NVLink fabric, power; Fabric Manager",
+    phase="driver",
+    needs="the NVIDIA driver's NVML, or nvidia-smi",
+    gives="per GPU: PCIe generation and width, clocks in MHz and throttle reasons, memory errors, modes, W, C",
+    run=run,
+    judge=judge,
+    requires="gpus",
+    next="ssh {node} nvidia-smi",
+    watch=True,
+    beside_tests={"check": False},
+)

@@ -7,6 +7,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from fabtui_node.probes.nvidia import gpu_rules, nvml, nvml_state
+from fabtui_node.registry import ProbeSpec
 
 UNITS = nvml_state.UNITS
 
@@ -67,3 +68,16 @@ def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
     found = value.get("gpus")
     gpus = [gpu for gpu in found if isinstance(gpu, dict)][:1024] if isinstance(found, list) else []
     return gpu_rules.judge_load([gpu for gpu in gpus if gpu.get("busy") is True])
+
+
+PROBE = ProbeSpec(
+    name="gpuload",
+    title="PCIe links and clocks of GPUs under load",
+    phase="load",
+    needs="the NVIDIA driver's NVML",
+    gives="per GPU at its busiest: PCIe generation and width, clocks in MHz and throttle reasons",
+    run=run,
+    judge=judge,
+    requires="gpus",
+    next="ssh {node} nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE",
+)

@@ -16,6 +16,7 @@ from fabtui_node.parsers.nvidia.smi_nvlink import (
 )
 from fabtui_node.probes.nvidia import nvml, run_nvidia_smi
 from fabtui_node.probes.nvidia.gpu_rules import Said, count, part
+from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import run_command
 
 UNITS = {"speed": "GB/s", "counters": "events since the driver was loaded"}
@@ -276,3 +277,17 @@ def _counted(gpu: Dict[str, Any], said: Said) -> None:
         words = ", ".join("%d %s" % (total, name.replace("_", " ")) for name, total in sorted(totals.items()))
         verdict = "warn" if totals.get("link_recovery_failed_events") else "note"
         said.of(gpu, "nvlink", verdict, "NVLink errors since the driver was loaded: %s" % words)
+
+
+PROBE = ProbeSpec(
+    name="nvlink",
+    title="NVLink state, speed and error counters",
+    phase="driver",
+    needs="nvidia-smi, or the NVIDIA driver's NVML",
+    gives="per GPU and link: state, speed in GB/s, replay, recovery and CRC counters",
+    run=run,
+    judge=judge,
+    requires="gpus",
+    next="ssh {node} nvidia-smi nvlink -s",
+    watch=True,
+)

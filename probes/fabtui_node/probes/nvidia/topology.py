@@ -11,6 +11,7 @@ from fabtui_node.parsers.nvidia import smi_table as listing
 from fabtui_node.parsers.nvidia import topo
 from fabtui_node.probes.nvidia import nvml, p2pstatus, run_nvidia_smi
 from fabtui_node.probes.nvidia.gpu_rules import part, texts
+from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import run_command
 
 _RAW_LIMIT = 16 * 1024
@@ -166,3 +167,16 @@ _MEANING = {
 def _some(names: List[str], most: int = 6) -> str:
     more = " and %d more" % (len(names) - most) if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+PROBE = ProbeSpec(
+    name="topology",
+    title="distances between GPUs and NICs, and peer-to-peer access between GPUs",
+    phase="finish",
+    needs="nvidia-smi; for P2P the NVIDIA driver's NVML, or nvidia-smi",
+    gives="matrices: NVLinks or PCIe distance per pair of devices; P2P read, write, NVLink, atomics per pair",
+    run=run,
+    judge=judge,
+    requires="gpus",
+    next="ssh {node} nvidia-smi topo -m",
+)

@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from fabtui_node.parsers.ib import perfquery, sminfo, smpquery, values
 from fabtui_node.probes.rdma import port_counters
 from fabtui_node.probes.rdma.ib_fabric_walk import walk
+from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import rdma_devices, run_command
 
 Value = Dict[str, Any]
@@ -248,3 +249,16 @@ def _of_fabric(fabric: Value) -> List[Dict[str, str]]:
         text = "the fabric answered in part: %s" % "; ".join(fabric.get("warnings") or ["no reason was told"])
         found.append({"subject": "ibfabric", "verdict": "inconclusive", "text": text[:500]})
     return found
+
+
+PROBE = ProbeSpec(
+    name="ibfabric",
+    title="InfiniBand fabric: the leaf of each port, links below what both ends support, ports with errors",
+    phase="inspect",
+    needs="infiniband-diags and permission to send management packets (usually root)",
+    gives="per port: leaf, width, current and possible rate in Gb/s, subnet manager, errors; the same of the fabric",
+    run=run,
+    judge=judge,
+    requires="ib",
+    next="ssh {node} sudo iblinkinfo --switches-only",
+)

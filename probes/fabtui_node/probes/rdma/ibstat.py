@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Tuple
 
 from fabtui_node.parsers.ib import ibstat as form
 from fabtui_node.probes.rdma import port_counters
+from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import rdma_devices, run_command
 
 _RAW_LIMIT = 64 * 1024
@@ -80,3 +81,17 @@ def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
             said.append(("slow", "runs at %g Gb/s, others of its kind on this node at %g" % (rate, best[kind])))
         found += [{"subject": subject, "verdict": verdict, "text": text} for verdict, text in said]
     return found
+
+
+PROBE = ProbeSpec(
+    name="ibstat",
+    title="InfiniBand and RoCE ports",
+    phase="inspect",
+    needs="ibstat (infiniband-diags), or /sys/class/infiniband",
+    gives="per port: state, physical state, rate in Gb/s, LID, SM LID, link layer, GUID, firmware",
+    run=run,
+    judge=judge,
+    requires="ib",
+    next="ssh {node} ibstat",
+    watch=True,
+)

@@ -12,6 +12,7 @@ from fabtui_node.parsers.net import ethtool
 from fabtui_node.probes import counters
 from fabtui_node.probes.rdma import port_counters
 from fabtui_node.probes.rdma.gids import nccl_advice, read_gids
+from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import rdma_devices, run_command, sysfs
 
 Value = Dict[str, Any]
@@ -256,3 +257,16 @@ def _of_environment(value: Value, ports: List[Value]) -> List[Dict[str, str]]:
             text = "NCCL_IB_GID_INDEX=%d is no RoCE v2 GID of an IPv4 address here; %d is" % (setting, usual)
             found.append({"subject": "%s/%s" % (port.get("ca"), port.get("port")), "verdict": "failed", "text": text})
     return found
+
+
+PROBE = ProbeSpec(
+    name="rdma",
+    title="RDMA ports in detail: MTU, GIDs, P_Keys, counters, pause and speed of their interfaces, NCCL settings",
+    phase="inspect",
+    needs="/sys/class/infiniband; ibv_devinfo for the MTU of InfiniBand, ethtool for interfaces",
+    gives="active MTU in bytes, GID table, index of the RoCE v2 IPv4 GID, NCCL_IB_GID_INDEX and NCCL_IB_HCA, errors",
+    run=run,
+    judge=judge,
+    requires="ib",
+    next="ssh {node} ibv_devinfo -v",
+)
