@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Verdict
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import SessionOptions
 from tests.unit.session.slownodes import Play, SlowNodes

@@ -29,7 +29,8 @@ from playednames import GPUS, NONCE, node_name
 
 import fabtui.transport.asyncssh.connection  # noqa: F401  (what a real controller has loaded counts)
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Verdict
 from fabtui.model.plan import pairs_for
 from fabtui.model.schedule import Dispatcher
 from fabtui.session.feeds.live import LiveFeed

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fabtui.cli import quantities
 from fabtui.errors import InputError
-from fabtui.model.measurement import COLLECTIVES
+from fabtui.model.layers import COLLECTIVES
 from fabtui.nodeset import chosen_nodes
 from fabtui.paths import user_probe_folder
 from fabtui.session.options import ALL_LAYERS, ALL_PROBES, OPTIONAL_PROBES, SessionOptions

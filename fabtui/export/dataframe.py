@@ -11,9 +11,7 @@ import pandas as pd
 from fabtui.errors import InputError
 from fabtui.export.formula import unescaped
 from fabtui.export.snapshot_rows import ARM_MARK, COLUMNS, INTEGERS, NUMBERS
-from fabtui.model.measurement import BY_ADDRESS, Layer
-
-_LESS_IS_WORSE = (Layer.MTU, Layer.IPERF3, Layer.IB_WRITE_BW, Layer.IB_SEND_BW)
+from fabtui.model.layers import Layer, all_layers
 
 
 class SnapshotFrame(pd.DataFrame):
@@ -45,8 +43,8 @@ class SnapshotFrame(pd.DataFrame):
         Raises:
             InputError: There is no such layer, no such arm of it, or nothing in it of that size.
         """
-        if layer.partition(ARM_MARK)[0] not in tuple(Layer):
-            raise InputError(f"there is no layer {layer!r}; there are {', '.join(Layer)}")
+        if layer.partition(ARM_MARK)[0] not in all_layers():
+            raise InputError(f"there is no layer {layer!r}; there are {', '.join(all_layers())}")
         mine = self[self["layer"] == layer]
         if ARM_MARK in layer and mine.empty:
             arms = sorted({name for name in self["layer"] if name and ARM_MARK in name})
@@ -58,9 +56,10 @@ class SnapshotFrame(pd.DataFrame):
             sizes = ", ".join(str(size) for size in sorted(set(chosen["bytes"].dropna())))
             raise InputError(f"no message of {bytes} bytes in {layer}; there are {sizes or 'none'}")
         order = self._order(chosen)
-        name = layer.partition(ARM_MARK)[0]
-        by = "value" if name in BY_ADDRESS else "bytes"
-        worst_last = wanted.sort_values(by, ascending=name not in _LESS_IS_WORSE, na_position="first", kind="stable")
+        spec = Layer(layer.partition(ARM_MARK)[0]).spec
+        by = "value" if spec.by_address else "bytes"
+        ascending = not spec.by_address or spec.less_is_better
+        worst_last = wanted.sort_values(by, ascending=ascending, na_position="first", kind="stable")
         latest = worst_last.drop_duplicates(["src", "dst"], keep="last")
         table = latest.pivot(index="src", columns="dst", values="value").reindex(index=order, columns=order)
         return pd.DataFrame(table.astype("float64"))

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.measurement import MESH, Layer, Measurement, Verdict
+from fabtui.model.layers import MESH, Layer, all_layers
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 
@@ -48,7 +49,7 @@ def rows(model: Model) -> list[Row]:
     """
     found = [_measured(model, measurement) for measurement in (*model.measurements(), *model.arms())]
     found += _untested(model)
-    layers = {layer.value: number for number, layer in enumerate(Layer)}
+    layers = {str(layer): number for number, layer in enumerate(all_layers())}
     nodes = {name: number for number, name in enumerate(model.nodes)}
     arms = {"": 0} | {one_line(arm): number for number, arm in enumerate(model.comparison) if number}
 

@@ -7,15 +7,14 @@ from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import PairClass
 from fabtui.model.facts.node_view import dicts
-from fabtui.model.measurement import SEVERITY, Layer, Measurement
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import SEVERITY, Measurement
 from fabtui.model.measurement_store import NONE, Ledger
 
 NodePair = tuple[str, str]
 AddressPair = tuple[str, str]
 
 _RANK = {verdict: rank for rank, verdict in enumerate(SEVERITY)}
-#: Layers in which a larger value is the worse one.
-_MORE_IS_WORSE = frozenset({Layer.PING, Layer.UDP, Layer.TCP, Layer.IB_READ_LAT})
 
 
 class Seat(NamedTuple):
@@ -107,7 +106,7 @@ class AddressLog:
 def badness(measurement: Measurement) -> tuple[int, float]:
     """Return what sorts several measurements of a node pair from best to worst."""
     value = measurement.value or 0.0
-    return _RANK[measurement.verdict], value if measurement.layer in _MORE_IS_WORSE else -value
+    return _RANK[measurement.verdict], value if measurement.layer.spec.less_is_better else -value
 
 
 def _seat(rail: Any, nic: Any) -> Seat:

@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from fabtui.model.measurement import Layer, Measurement
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement
 from fabtui_node.probes.rdma.port_counters import LIMITS
 
 Path = tuple[str, ...]

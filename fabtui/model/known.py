@@ -11,19 +11,12 @@ from fabtui.model.baseline import Baseline, Change, change
 from fabtui.model.class_statistics import ClassValues
 from fabtui.model.counter_log import CounterLog, Deltas
 from fabtui.model.endpoints import Endpoint, PairClass, pair_class
-from fabtui.model.measurement import BY_ADDRESS, COLLECTIVES, SIZED, Layer, Measurement, Verdict, worst
+from fabtui.model.layers import Layer, Per, health_layers
+from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.measurement_store import NONE, Ledger, Shape
 from fabtui.model.pair_index import PairIndex, PairList
 from fabtui.model.records import Cell, LogLine, NodeRecord, Phase
 
-#: Layers that hold one measurement an ordered pair of endpoints.
-PAIR_LAYERS = (Layer.P2P, Layer.WORLD, Layer.LATENCY)
-#: Layers whose values are judged against their class.
-JUDGED = frozenset({Layer.P2P, Layer.WORLD, Layer.IPERF3, Layer.IB_WRITE_BW, Layer.IB_SEND_BW, *COLLECTIVES.values()})
-#: Layers whose class medians are kept: those that are judged, and those that are only shown against their median.
-MEASURED = JUDGED | {Layer.LATENCY}
-#: Layers whose snapshot holds a row for each message size.
-SIZES_KEPT = SIZED | {Layer.P2P}
 LOG_LINES = 5000
 DEFAULT_SLOW_BELOW = 0.7
 
@@ -105,12 +98,22 @@ class Known:
         if self._regroup:
             self._regroup = False
             found: dict[tuple[Layer, PairClass], list[float]] = {}
-            for layer, src, dst in self._rows.keys(MEASURED):
+            for layer, src, dst, _ in self._rows.items():
                 if (value := self._judged_value(self._latest_row(layer, src, dst))) is not None:
                     found.setdefault((layer, self.class_between(src, dst)), []).append(value)
-            self._by_class = {key: kept for key, kept in self._by_class.items() if key[0] in BY_ADDRESS}
-            self._by_class.update((key, ClassValues(values)) for key, values in found.items())
+            self._by_class = {key: kept for key, kept in self._by_class.items() if key[0].spec.by_address}
+            self._by_class.update(
+                (key, ClassValues(values, key[0].spec.less_is_better)) for key, values in found.items()
+            )
         return self._by_class
+
+    def _values_for(self, measurement: Measurement) -> ClassValues:
+        """Return the good values of a measurement's class, to be changed."""
+        key = (measurement.layer, self.class_of(measurement))
+        values = self._values.get(key)
+        if values is None:
+            values = self._values[key] = ClassValues(less_is_better=measurement.layer.spec.less_is_better)
+        return values
 
     def _latest_row(self, layer: Layer, src: str, dst: str) -> int:
         """The row of the measurement that counts of an ordered pair: the latest, of the largest message; or `NONE`."""
@@ -118,7 +121,7 @@ class Known:
 
     def _that_counts(self, key: tuple[Layer, str, str], last: int) -> int:
         """The row that counts of an ordered pair whose latest row is given."""
-        if not self._largest or last == NONE or key[0] not in SIZES_KEPT or self._kept.shape(last).asked is None:
+        if not self._largest or last == NONE or not key[0].spec.sizes or self._kept.shape(last).asked is None:
             return last
         return self._largest.get(key, last)
 
@@ -161,13 +164,13 @@ class Known:
 
     def class_of(self, measurement: Measurement) -> PairClass:
         """Return the class a measurement is compared within; between addresses it is that of their rails."""
-        if measurement.layer in BY_ADDRESS:
+        if measurement.layer.spec.by_address:
             return self.addresses.kind(measurement)
         return self.class_between(measurement.src, measurement.dst)
 
     def history(self, layer: Layer, src: str, dst: str) -> list[Measurement]:
         """Return all measurements of an ordered pair in a layer, oldest first; by address those of the two nodes."""
-        if layer in BY_ADDRESS:
+        if layer.spec.by_address:
             return self.addresses.attempts(layer, src, dst)
         return [self._kept.get(row) for row in reversed(self._kept.attempts(self._rows.get(layer, src, dst)))]
 
@@ -196,7 +199,7 @@ class Known:
         latest: dict[int | None, int] = {}
         for row in reversed(self._kept.attempts(last)):
             shape = self._kept.shape(row)
-            size = shape.asked if shape.layer in SIZES_KEPT else None
+            size = shape.asked if shape.layer.spec.sizes else None
             if size is None:
                 # It failed before there was a message: that says something of all sizes.
                 latest.clear()
@@ -230,9 +233,9 @@ class Known:
 
     def verdict(self, measurement: Measurement) -> Verdict:
         """Return the verdict of a measurement, slowness within its class included."""
-        if measurement.verdict is not Verdict.OK or measurement.value is None or measurement.layer not in JUDGED:
+        if measurement.verdict is not Verdict.OK or measurement.value is None or not measurement.layer.spec.judged:
             return measurement.verdict
-        if measurement.layer not in BY_ADDRESS:
+        if not measurement.layer.spec.by_address:
             row = self._latest_row(measurement.layer, measurement.src, measurement.dst)
             if measurement.arm is not None or row == NONE or self._kept.shape(row).asked != measurement.asked_bytes:
                 return measurement.verdict
@@ -258,27 +261,27 @@ class Known:
     def limit(self, layer: Layer, kind: PairClass) -> float | None:
         """Return the value below which one of a class is slow, or None where there are too few to tell."""
         values = self._values.get((layer, kind))
-        return None if values is None or layer not in JUDGED else values.limit(self._slow_below)
+        return None if values is None or not layer.spec.judged else values.limit(self._slow_below)
 
     def measured_for(self, layer: Layer, src: int, dst: int) -> Measurement | None:
         """Return the measurement a cell of the grid stands for, or None; of several addresses, the worst."""
         a, b = self.endpoints[src], self.endpoints[dst]
-        if layer in BY_ADDRESS:
+        if layer.spec.by_address:
             rows = self.by_address(layer, a.node, b.node)
             own = [row for row in rows if (row.src_addr, row.dst_addr) == (a.address, b.address)]
             return max(own or rows, key=badness, default=None)
-        if layer is Layer.BUSBW:
+        if layer.spec.per is Per.NODE_PAIR:
             return self.latest(layer, a.node, b.node) or self.latest(layer, b.node, a.node)
-        if layer is Layer.TRANSPORT:
-            layer = Layer.P2P
-        if layer is Layer.CHANGE:
-            layer = Layer.P2P if self.baseline is None else self.baseline.layer
+        if layer is Layer.CHANGE and self.baseline is not None:
+            layer = self.baseline.layer
+        elif layer.spec.shows is not None:
+            layer = Layer(layer.spec.shows)
         return self.latest(layer, self._names[src], self._names[dst])
 
     def pairs_in(self, layers: Container[Layer]) -> list[tuple[str, str]]:
         """Return the ordered pairs, of endpoints or of nodes, that have a measurement in any of some layers."""
         found = {(src, dst): None for _, src, dst in self._rows.keys(layers)}
-        for layer in BY_ADDRESS:
+        for layer in self.addresses.layers:
             if layer in layers:
                 found.update(dict.fromkeys(self.addresses.node_pairs(layer)))
         return list(found)
@@ -298,13 +301,13 @@ class Known:
         if layer is Layer.HEALTH:
             found = [
                 (m, self.verdict(m))
-                for part in (Layer.P2P, Layer.WORLD, Layer.LATENCY, *self.addresses.layers, Layer.BUSBW)
+                for part in health_layers()
                 if src != dst and (m := self.measured_for(part, src, dst)) is not None
             ]
             verdict = worst([v for _, v in found])
             first = next((m for m, v in found if v is verdict), None)
             return Cell(verdict, None, "", "", first, running)
-        if src == dst and layer is not Layer.BUSBW:
+        if src == dst and layer.spec.per is not Per.NODE_PAIR:
             return Cell(Verdict.UNTESTED, None, "", "", None, False)
         measurement = self.measured_for(layer, src, dst)
         if layer is Layer.CHANGE and (changed := self.change(src, dst)) is not None:
@@ -330,7 +333,7 @@ class Known:
 
     def _judged(self, shape: Shape, value: float | None, layer: Layer, src: str, dst: str) -> Verdict:
         """The verdict of the only attempt at a pair; no object is made of it, as there are very many."""
-        if shape.verdict is not Verdict.OK or value is None or layer not in JUDGED:
+        if shape.verdict is not Verdict.OK or value is None or not layer.spec.judged:
             return shape.verdict
         values = self._values.get((layer, self.class_between(src, dst)))
         slow = values is not None and values.is_slow(value, self._slow_below)

@@ -6,54 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
-
-class Layer(StrEnum):
-    """The N x N quantities of the grid, and the collectives besides all_reduce, which have no layer of the grid.
-
-    ``mtu`` is the largest packet that passes whole, up to the MTU of the interfaces; ``udp`` what of one-way datagrams
-    is lost; ``tcp`` whether an ephemeral port can be connected to. The names of tools are layers of what these tools
-    measure between two nodes.
-    """
-
-    HEALTH = "health"
-    P2P = "p2p"
-    WORLD = "world"
-    LATENCY = "latency"
-    PING = "ping"
-    MTU = "mtu"
-    UDP = "udp"
-    TCP = "tcp"
-    BUSBW = "busbw"
-    TRANSPORT = "transport"
-    CHANGE = "change"
-    ALL_GATHER = "all_gather"
-    REDUCE_SCATTER = "reduce_scatter"
-    ALLTOALL = "alltoall"
-    BROADCAST = "broadcast"
-    SENDRECV = "sendrecv"
-    IPERF3 = "iperf3"
-    IB_WRITE_BW = "ib_write_bw"
-    IB_SEND_BW = "ib_send_bw"
-    IB_READ_LAT = "ib_read_lat"
-
-
-#: The layer of each collective; all_reduce is the one that everybody means by busbw.
-COLLECTIVES = {
-    "all_reduce": Layer.BUSBW,
-    "all_gather": Layer.ALL_GATHER,
-    "reduce_scatter": Layer.REDUCE_SCATTER,
-    "alltoall": Layer.ALLTOALL,
-    "broadcast": Layer.BROADCAST,
-    "sendrecv": Layer.SENDRECV,
-}
-#: The layers that hold a value for each message size.
-SIZED = frozenset(COLLECTIVES.values())
-#: The layers of the mesh: a value for each address of a node to each address of another.
-MESH = (Layer.PING, Layer.MTU, Layer.UDP, Layer.TCP)
-#: The layers of tools that are run between two nodes: a value for each pair of addresses or RDMA ports of a rail.
-TOOLS = (Layer.IPERF3, Layer.IB_WRITE_BW, Layer.IB_SEND_BW, Layer.IB_READ_LAT)
-#: The layers that hold several values a node pair, by address; a cell shows the worst.
-BY_ADDRESS = frozenset((*MESH, *TOOLS))
+from fabtui.model.layers import Layer
 
 
 class Verdict(StrEnum):
@@ -84,7 +37,6 @@ SEVERITY: tuple[Verdict, ...] = (
     Verdict.FAILED,
 )
 
-_LAYERS = {layer.value: layer for layer in Layer}
 _VERDICTS = {verdict.value: verdict for verdict in Verdict}
 _RANK = {verdict: rank for rank, verdict in enumerate(SEVERITY)}
 
@@ -197,8 +149,8 @@ class Measurement(_Kept):
         """
         try:
             known = {name: value[name] for name in cls.__slots__ if name in value}
-            # Looked up in a dict: an enumeration takes a microsecond to find one of its own.
-            known["layer"], known["verdict"] = _LAYERS[known["layer"]], _VERDICTS[known["verdict"]]
+            # Looked up in a dict: an enumeration takes a microsecond to find a member.
+            known["layer"], known["verdict"] = Layer(known["layer"]), _VERDICTS[known["verdict"]]
             return cls(**known)
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a measurement: {error}") from None

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 from weakref import WeakValueDictionary
 
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.packing import Node, Places, packed, unpacked
 from fabtui.model.pair_index import narrowest
 from fabtui.model.rawtexts import squeezed, unsqueezed

@@ -7,12 +7,10 @@ from bisect import bisect_left
 from collections.abc import Container, Hashable, Iterator
 from typing import Generic, TypeVar, overload
 
-from fabtui.model.measurement import Layer
+from fabtui.model.layers import Layer
 
 Key = tuple[Layer, str, str]
 
-_LAYERS = tuple(Layer)
-_LAYER_NUMBER = {layer: number for number, layer in enumerate(_LAYERS)}
 _SHORT = 1 << 16
 #: Pairs of a part of a list.
 _PART = 4096
@@ -174,6 +172,7 @@ class PairList:
 
     def __init__(self) -> None:
         self._names = Names()
+        self._layers = Names()
         #: Three numbers each: layer, source, destination. In parts, as what grows as a whole leaves holes behind.
         self._parts: list[array[int]] = [array("H")]
 
@@ -186,7 +185,7 @@ class PairList:
             full = self._parts[-1]
             self._parts[-1] = array(narrowest(max(full)), full)
             self._parts.append(array("I" if wide else "H"))
-        self._parts[-1].extend((_LAYER_NUMBER[layer], self._names.number(src), self._names.number(dst)))
+        self._parts[-1].extend((self._layers.number(layer), self._names.number(src), self._names.number(dst)))
 
     def __len__(self) -> int:
         return (len(self._parts) - 1) * _PART + len(self._parts[-1]) // 3
@@ -203,4 +202,4 @@ class PairList:
             return [self[number] for number in range(*at.indices(len(self)))]
         part, place = divmod(range(len(self))[at], _PART)
         layer, src, dst = self._parts[part][3 * place : 3 * place + 3]
-        return _LAYERS[layer], self._names[src], self._names[dst]
+        return Layer(self._layers[layer]), self._names[src], self._names[dst]

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fabtui.model.class_statistics import ClassValues
+from fabtui.model.class_statistics import ATTEMPTS, flapping
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import Kind, NodeState
-from fabtui.model.flapping import ATTEMPTS, flapping
-from fabtui.model.known import JUDGED, MEASURED, PAIR_LAYERS, Known
-from fabtui.model.measurement import BY_ADDRESS, SIZED, Layer, Measurement, Verdict
+from fabtui.model.known import Known
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.measurement_store import NONE
 from fabtui.model.records import Cell, LogLine, NodeRecord, Phase
 from fabtui.model.topology.leaf_switches import TELLING, leaf_of, walked_leaves
 
-__all__ = ["JUDGED", "PAIR_LAYERS", "Cell", "LogLine", "Model", "NodeRecord", "Phase"]
+__all__ = ["Cell", "LogLine", "Model", "NodeRecord", "Phase"]
 
 #: Attempts at a pair in a layer that are kept, and of those the latest that keep the text they were read from.
 MOST_ATTEMPTS = 64
@@ -163,7 +163,7 @@ class Model(Known):
             self.done += measurement.layer is not Layer.LATENCY
             self.running.discard((measurement.src, measurement.dst))
             return
-        if measurement.layer in BY_ADDRESS:
+        if measurement.layer.spec.by_address:
             self._take_addressed(measurement)
             return
         key = (measurement.layer, measurement.src, measurement.dst)
@@ -172,8 +172,8 @@ class Model(Known):
             other = {Layer.P2P: Layer.WORLD, Layer.WORLD: Layer.P2P}.get(measurement.layer)
             if other is not None and self._rows.get(other, measurement.src, measurement.dst) == NONE:
                 self.tested.append(key)
-        if measurement.layer in MEASURED:
-            values = self._values.setdefault((measurement.layer, self.class_of(measurement)), ClassValues())
+        if not measurement.layer.spec.derived:
+            values = self._values_for(measurement)
             was = self._judged_value(self._that_counts(key, before))
             rows = self._keep(key, before, measurement)
             now = self._judged_value(self._that_counts(key, rows[0]))
@@ -220,7 +220,7 @@ class Model(Known):
 
     def _note_flapping(self, key: tuple[Layer, str, str], rows: list[int]) -> None:
         turned = 0
-        if key[0] not in SIZED:
+        if key[0].spec.collective is None:
             latest = [self._kept.get(row) for row in reversed(rows[:ATTEMPTS])]
             if not self._surely_ok(latest):
                 turned = flapping(self.verdict(m) for m in latest)
@@ -235,11 +235,13 @@ class Model(Known):
         median = None if values is None else values.median
         # No limit to slow is above this share of the median, and it is at hand.
         enough = 0.0 if median is None else self._slow_below * median
+        if attempts[0].layer.spec.less_is_better:
+            return False
         return all(m.verdict is Verdict.OK and m.value is not None and m.value >= enough for m in attempts)
 
     def _take_addressed(self, measurement: Measurement) -> None:
         before = self.addresses.take(measurement)
-        values = self._values.setdefault((measurement.layer, self.class_of(measurement)), ClassValues())
+        values = self._values_for(measurement)
         if before is not None and before.verdict is Verdict.OK and before.value is not None:
             values.remove(before.value)
         if measurement.verdict is Verdict.OK and measurement.value is not None:

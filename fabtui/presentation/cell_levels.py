@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Verdict
 
 
 class Slot(IntEnum):
@@ -72,8 +73,6 @@ RANKS: tuple[Slot, ...] = (
 
 #: The slots that say that something is wrong.
 BAD = frozenset({Slot.SLOW, Slot.TIMEOUT, Slot.FAILED})
-#: Layers where less is better.
-LOWER_IS_BETTER = frozenset({Layer.LATENCY, Layer.PING})
 
 _BY_VERDICT = {
     Verdict.UNTESTED: Slot.UNTESTED,
@@ -133,7 +132,7 @@ def ratio(layer: Layer, value: float | None, median: float | None) -> float | No
         return value
     if value is None or median is None or median <= 0 or value < 0:
         return None
-    if layer in LOWER_IS_BETTER:
+    if layer.spec.less_is_better:
         return median / value if value > 0 else 1.0
     return value / median
 

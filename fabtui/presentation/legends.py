@@ -6,30 +6,12 @@ import time
 
 from fabtui.model.baseline import SLOW_BELOW
 from fabtui.model.endpoints import PairClass
-from fabtui.model.measurement import Layer
+from fabtui.model.layers import Layer, key_layers
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, LOWER_IS_BETTER, Slot, bytes_text, full_number
-from fabtui.presentation.wording import CLASS_WORDS, LAYERS, MUTED, Part
+from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, Slot, bytes_text, full_number
+from fabtui.presentation.wording import CLASS_WORDS, MUTED, Part
 from fabtui.sanitize import one_line
 
-_TITLES = {
-    Layer.HEALTH: "the worst of all that was measured",
-    Layer.P2P: "alone, one way",
-    Layer.WORLD: "one way, within the communicator of all",
-    Layer.LATENCY: "half a round trip of a small message; less is better",
-    Layer.PING: "round trip; less is better",
-    Layer.BUSBW: "all_reduce bus bandwidth of two nodes",
-    Layer.TRANSPORT: "the path that the library chose for p2p",
-    Layer.CHANGE: "p2p against an earlier session (--baseline)",
-}
-#: The same in the legend, which has the unit before it and the medians behind it.
-_HEADS = {
-    Layer.P2P: "one way",
-    Layer.WORLD: "one way",
-    Layer.LATENCY: "half a round trip",
-    Layer.PING: "round trip",
-    Layer.BUSBW: "all_reduce of two nodes",
-}
 _TROUBLE = (
     (Slot.SLOW, "slow"),
     (Slot.TIMEOUT, "timeout"),
@@ -53,12 +35,12 @@ Meaning = tuple[Slot, str]
 
 def layer_title(layer: Layer) -> str:
     """Return what a layer is, in a few words."""
-    return _TITLES[layer]
+    return layer.spec.title + ("; less is better" if layer.spec.less_is_better else "")
 
 
 def layers_of(model: Model) -> list[Layer]:
     """Return the layers there are for a model: ``change`` needs a baseline."""
-    return [layer for layer in LAYERS if layer is not Layer.CHANGE or model.baseline is not None]
+    return [layer for layer in key_layers() if layer is not Layer.CHANGE or model.baseline is not None]
 
 
 def legend(model: Model, layer: Layer, unit: str, size: int | None) -> list[Part]:
@@ -66,8 +48,11 @@ def legend(model: Model, layer: Layer, unit: str, size: int | None) -> list[Part
     if layer is Layer.CHANGE:
         return _change_legend(model)
     if not unit:
-        return [(_TITLES[layer] if layer in (Layer.HEALTH, Layer.TRANSPORT) else _empty(model, layer), MUTED)]
-    parts: list[Part] = [(f"{unit} at {bytes_text(size)}" if size else unit, "bold"), (f" {_HEADS[layer]}", MUTED)]
+        return [(layer.spec.title if layer.spec.derived else _empty(model, layer), MUTED)]
+    parts: list[Part] = [
+        (f"{unit} at {bytes_text(size)}" if size else unit, "bold"),
+        (f" {layer.spec.legend or layer.spec.title}", MUTED),
+    ]
     kinds = [kind for kind in CLASS_WORDS if kind is not PairClass.ALL and model.median(layer, kind) is not None]
     if kinds:
         parts.append(("  median ", MUTED))
@@ -77,8 +62,8 @@ def legend(model: Model, layer: Layer, unit: str, size: int | None) -> list[Part
     limits = [model.limit(layer, kind) for kind in kinds]
     if any(limits):
         shown = ", ".join("-" if limit is None else full_number(limit) for limit in limits)
-        parts.append((f"  slow < {shown}", MUTED))
-    elif layer in LOWER_IS_BETTER:
+        parts.append((f"  slow {'>' if layer.spec.less_is_better else '<'} {shown}", MUTED))
+    elif layer.spec.less_is_better:
         parts.append(("  less is better", MUTED))
     return parts
 
@@ -86,7 +71,7 @@ def legend(model: Model, layer: Layer, unit: str, size: int | None) -> list[Part
 def _empty(model: Model, layer: Layer) -> str:
     """Return what to say of a layer without values: which one is being filled, where it is another."""
     name = model.phase.name
-    keys = {str(one): key for key, one in enumerate(layers_of(model), 1)}
+    keys = {str(one): one.spec.key for one in layers_of(model)}
     return f"no values yet: {name} is tested first (key {keys[name]})" if name in keys else "no values yet"
 
 
@@ -110,7 +95,7 @@ def meanings(layer: Layer) -> list[Meaning]:
         return [*_TRANSPORTS, *trouble[1:]]
     if layer is Layer.HEALTH:
         return [(Slot.GOOD, "ok"), *trouble]
-    if layer in LOWER_IS_BETTER:
+    if layer.spec.less_is_better:
         good = f"up to {1 / GOOD_FROM:.2f} x class median"
         return [(Slot.GOOD, good), (Slot.FAIR, f"{1 / FAIR_FROM:.2f} x"), (Slot.LOW, "more"), *trouble[1:]]
     of = "what it was" if layer is Layer.CHANGE else "class median"

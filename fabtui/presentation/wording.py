@@ -8,7 +8,7 @@ from textual.content import Content
 
 from fabtui.model.endpoints import PairClass
 from fabtui.model.events import NodeState
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs, Slot, full_number, ratio
 from fabtui.sanitize import one_line
@@ -16,20 +16,6 @@ from fabtui.sanitize import one_line
 Part = tuple[str, str]
 
 MUTED = "$foreground 60%"
-
-#: The layers in the order of their keys.
-LAYERS: tuple[Layer, ...] = (
-    Layer.HEALTH,
-    Layer.P2P,
-    Layer.WORLD,
-    Layer.LATENCY,
-    Layer.PING,
-    Layer.BUSBW,
-    Layer.TRANSPORT,
-    Layer.CHANGE,
-)
-#: The layers that hold measurements of their own.
-MEASURED_LAYERS: tuple[Layer, ...] = (Layer.P2P, Layer.WORLD, Layer.LATENCY, Layer.PING, Layer.BUSBW)
 
 CLASS_WORDS = {
     PairClass.SAME_NODE: "node",

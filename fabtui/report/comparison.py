@@ -31,7 +31,7 @@ def _left(head: list[str]) -> list[int]:
 
 
 def _cells(row: Compared, before: Compared | None) -> list[str]:
-    layer = KINDS.get(row.layer, row.layer.value)
+    layer = KINDS.get(row.layer, str(row.layer))
     same = before is not None and before.layer is row.layer
     cells = ["" if same else layer, "" if same and before and before.what == row.what else one_line(row.what)]
     cells += ["" if row.bytes is None else size_text(row.bytes), _arm(row, row.arms[0])]

@@ -9,39 +9,19 @@ from typing import Any, NamedTuple
 
 from fabtui.errors import InputError
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.measurement import MESH, TOOLS, Layer, Measurement, Verdict, worst
+from fabtui.model.layers import Layer, Per, grid_layers, health_layers
+from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, LOWER_IS_BETTER, ratio, transport_of
+from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, ratio, transport_of
 from fabtui.presentation.numbers import size_text, value_text
 from fabtui.sanitize import one_line
 
-#: The layers that have grids, in the order of the screen's keys.
-LAYERS = (
-    *(Layer.HEALTH, Layer.P2P, Layer.WORLD, Layer.LATENCY, Layer.PING, Layer.BUSBW, Layer.TRANSPORT, Layer.CHANGE),
-    *(Layer.MTU, Layer.UDP, Layer.TCP),
-)
 #: Up to this many endpoints each has a row and a column of its own.
 MOST_ENDPOINTS = 64
 #: Up to this many nodes each has; more do not fit a line of any log.
 MOST_NODES = 256
 #: The width of what is not a terminal.
 USUAL_WIDTH = 240
-#: What the health of a pair is the worst of.
-_HEALTH = (Layer.P2P, Layer.WORLD, Layer.LATENCY, *MESH, Layer.BUSBW, *TOOLS)
-
-_WORDS = {
-    Layer.HEALTH: "the worst of all layers",
-    Layer.P2P: "alone, one way",
-    Layer.WORLD: "within the communicator of all",
-    Layer.LATENCY: "half a round trip",
-    Layer.PING: "round trip",
-    Layer.BUSBW: "all_reduce of two nodes",
-    Layer.TRANSPORT: "the path the library chose",
-    Layer.CHANGE: "against an earlier session",
-    Layer.MTU: "the largest packet that passes whole",
-    Layer.UDP: "datagrams that are lost",
-    Layer.TCP: "time to connect",
-}
 #: What stands in a cell instead of a number, or after it.
 GLYPHS = {
     Verdict.FAILED: "x",
@@ -60,13 +40,18 @@ LEGEND = {
     "s": "s skipped",
     "-": "- not tested",
 }
-
-
 _ROWS = "a row sends, a column receives"
 _MEANINGS = {
     ".": f". {GOOD_FROM:.0%} of the median of its class or better",
     "9": f"9 {FAIR_FROM:.0%} or better",
     "8": "8 less, and not slow",
+    **LEGEND,
+}
+#: The same for layers where less is better.
+_LESS_MEANINGS = {
+    ".": f". up to {1 / GOOD_FROM:.2f} x the median of its class",
+    "9": f"9 up to {1 / FAIR_FROM:.2f} x",
+    "8": "8 more than that",
     **LEGEND,
 }
 
@@ -110,10 +95,10 @@ def chosen_layers(text: str) -> tuple[Layer, ...] | None:
     if names == ["all"]:
         return None
     for name in names:
-        if name not in LAYERS:
+        if name not in grid_layers():
             wrong = f"unknown layer {name[:40]!r}" if name else "an empty name"
-            raise InputError(f"--grids: {wrong}; there are {', '.join(LAYERS)}, or all")
-    return tuple(layer for layer in LAYERS if layer in names)
+            raise InputError(f"--grids: {wrong}; there are {', '.join(grid_layers())}, or all")
+    return tuple(layer for layer in grid_layers() if layer in names)
 
 
 def text_width() -> int:
@@ -130,14 +115,14 @@ def grids(model: Model, layers: Sequence[Layer] | None, dot: str, width: int) ->
         dot: What stands where an endpoint meets itself.
         width: Characters a line should not be longer than.
     """
-    shown = layers if layers is not None else [layer for layer in LAYERS if _has(model, layer)]
+    shown = layers if layers is not None else [layer for layer in grid_layers() if _has(model, layer)]
     return [grid(model, layer, dot, width) for layer in shown]
 
 
 def _has(model: Model, layer: Layer) -> bool:
     if layer is Layer.CHANGE:
         return model.baseline is not None
-    found = (m for m in model.measurements() if m.layer is (Layer.P2P if layer is Layer.TRANSPORT else layer))
+    found = (m for m in model.measurements() if m.layer == (layer.spec.shows or layer))
     if layer is Layer.TRANSPORT:
         return any(m.transport for m in found)
     return bool(model.endpoints) if layer is Layer.HEALTH else any(found)
@@ -157,7 +142,7 @@ def grid(model: Model, layer: Layer, dot: str, width: int) -> list[str]:
     cells = {(a.number, b.number): _sign(model, layer, a, b) for a in ends for b in ends}
     pitch = 2 if 2 * len(ends) + len(model.nodes) + _label(ends) + 3 <= width else 1
     return [
-        f"{layer}, {_WORDS[layer]}; {_ROWS}",
+        f"{layer}, {layer.spec.title}; {_ROWS}",
         *_signs(ends, cells, pitch),
         *_meanings("".join(cells.values()), layer, width),
     ]
@@ -169,10 +154,12 @@ def _unit(model: Model, layer: Layer) -> str:
         return "the value of now over that of then"
     units = {m.unit: m for m in model.measurements() if m.layer is layer and m.value is not None and m.unit}
     if not units:
-        return _WORDS[layer]
+        return layer.spec.title
     sizes = [m.asked_bytes for m in model.measurements() if m.layer is layer and m.asked_bytes]
-    size = f" at {size_text(max(sizes))}" if sizes and layer in (Layer.P2P, Layer.WORLD, Layer.BUSBW) else ""
-    better = ", less is better" if layer in LOWER_IS_BETTER else ""
+    size = (
+        f" at {size_text(max(sizes))}" if sizes and not layer.spec.less_is_better and not layer.spec.by_address else ""
+    )
+    better = ", less is better" if layer.spec.less_is_better else ""
     return f"{one_line(next(iter(units)), 20)}{size}{better}"
 
 
@@ -195,7 +182,7 @@ def sign_of(verdict: Verdict, share: float | None) -> str:
 
 
 def _share(model: Model, layer: Layer, found: Measurement) -> float | None:
-    if found.value is None or layer in (Layer.TRANSPORT, Layer.HEALTH):
+    if found.value is None or layer.spec.better is None:
         return None
     return ratio(layer, found.value, model.median(layer, model.class_of(found)))
 
@@ -234,7 +221,9 @@ def _names(ends: Sequence[Endpoint], pitch: int) -> str:
 
 
 def _meanings(used: str, layer: Layer, width: int) -> list[str]:
-    meanings = {**_MEANINGS, ".": ". ok"} if layer in (Layer.HEALTH, Layer.TRANSPORT, Layer.CHANGE) else _MEANINGS
+    meanings = (
+        {**_MEANINGS, ".": ". ok"} if layer.spec.derived else _LESS_MEANINGS if layer.spec.less_is_better else _MEANINGS
+    )
     lines: list[str] = []
     for word in (word for sign, word in meanings.items() if sign in used):
         if lines and len(lines[-1]) + 3 + len(word) <= width:
@@ -253,12 +242,12 @@ def _of_nodes(model: Model, layer: Layer, width: int) -> list[str]:
     blocks = _blocks(model, layer)
     nothing = (Verdict.UNTESTED, None)
     label = max(len(one_line(name)) for name in names)
-    wide = layer not in (Layer.HEALTH, Layer.TRANSPORT) and 5 * count + label + 3 <= width
+    wide = layer.spec.better is not None and 5 * count + label + 3 <= width
     told = _percent if wide else _signed
     cells = {(a, b): told(blocks.get((a, b), nothing)) for a in names for b in names}
     numbers = [f"{at:03d}" for at in range(count)]
     lines = [
-        f"{layer}, {_WORDS[layer]}; {len(model.endpoints)} endpoints, so a cell is the worst of two nodes; {_ROWS}"
+        f"{layer}, {layer.spec.title}; {len(model.endpoints)} endpoints, so a cell is the worst of two nodes; {_ROWS}"
     ]
     if wide:
         lines.append(f"  {'':{label}} " + "".join(f"{number:>4} " for number in numbers).rstrip())
@@ -293,7 +282,7 @@ def _percent(block: Block) -> str:
 def _blocks(model: Model, layer: Layer) -> dict[tuple[str, str], Block]:
     """Return what is known between nodes. It goes over what was measured: cells there are millions of."""
     found: dict[tuple[str, str], Block] = {}
-    wanted = {Layer.HEALTH: _HEALTH, Layer.TRANSPORT: (Layer.P2P,), Layer.CHANGE: (Layer.P2P,)}.get(layer, (layer,))
+    wanted = health_layers() if layer is Layer.HEALTH else (layer.spec.shows or layer,)
     for m in model.measurements():
         if m.layer not in wanted:
             continue
@@ -301,7 +290,7 @@ def _blocks(model: Model, layer: Layer) -> dict[tuple[str, str], Block]:
         if src is None or dst is None:
             continue
         block = (model.verdict(m), None if layer is Layer.HEALTH else _share(model, layer, m))
-        for pair in {(src, dst), (dst, src)} if m.layer is Layer.BUSBW else {(src, dst)}:
+        for pair in {(src, dst), (dst, src)} if m.layer.spec.per is Per.NODE_PAIR else {(src, dst)}:
             found[pair] = _worse(found.get(pair), block)
     return found
 

@@ -14,7 +14,8 @@ from fabtui.diagnosis.pairs.message_times import Spread, notable
 from fabtui.diagnosis.pairs.p2p_vs_world import rail_isolation, words
 from fabtui.diagnosis.pairs.rules import pair_causes
 from fabtui.diagnosis.reports import Cause
-from fabtui.model.measurement import BY_ADDRESS, COLLECTIVES, MESH, Layer, Measurement, Verdict
+from fabtui.model.layers import COLLECTIVES, MESH, Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.presentation.numbers import size_text, value_text
@@ -143,7 +144,7 @@ def _bad_line(model: Model, group: list[Measurement], signs: Signs, notes: PortN
     """Return the line of what is bad with a pair in a layer, at one message size or at several."""
     m = max(group, key=lambda one: one.asked_bytes or 0)
     ends = f"{m.src} {signs.to} {m.dst}"
-    if m.layer in BY_ADDRESS and m.src_addr and m.dst_addr:
+    if m.layer.spec.by_address and m.src_addr and m.dst_addr:
         ends += f" ({m.src_addr} {signs.to} {m.dst_addr})"
     kind = model.class_of(m)
     about = [f"{m.layer} {model.verdict(m)}", str(kind)]

@@ -9,7 +9,8 @@ from typing import TextIO
 from fabtui.diagnosis.pairs.p2p_vs_world import differing
 from fabtui.model.endpoints import PairClass
 from fabtui.model.exit_codes import not_tested, wants_endpoints
-from fabtui.model.measurement import MESH, TOOLS, Layer, Measurement, Verdict
+from fabtui.model.layers import TOOLS, Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.nodeset import fold
 from fabtui.presentation.numbers import size_text, value_text
@@ -24,14 +25,6 @@ from fabtui.sanitize import one_line
 _WIDEST_NODES = 40
 _PAIR_CLASSES = (PairClass.SAME_NODE, PairClass.SAME_RAIL, PairClass.CROSS_LEAF, PairClass.CROSS_RAIL)
 
-
-#: What the pairs of a layer of the mesh do that are ok.
-_MESH_WORDS = {
-    Layer.PING: "answer",
-    Layer.MTU: "pass packets that fill their MTU",
-    Layer.UDP: "lose nothing one way",
-    Layer.TCP: "let TCP in on an ephemeral port",
-}
 UNICODE = Signs("\u2192", "\u00b7")
 ASCII = Signs(">", ".")
 
@@ -141,8 +134,7 @@ def _medians(model: Model) -> list[str]:
         rows.append(("world", "GB/s", _of_classes(model, Layer.WORLD)))
     rows.append(("latency", "us", _medians_of(model, Layer.LATENCY, lambda m: m.value)))
     for layer in TOOLS:
-        unit = "us" if layer is Layer.IB_READ_LAT else "GB/s"
-        rows.append((layer.value, unit, _medians_of(model, layer, lambda m: m.value)))
+        rows.append((str(layer), layer.spec.unit, _medians_of(model, layer, lambda m: m.value)))
     rows = [row for row in rows if row[2]]
     width = max((len(name) for name, _, _ in rows), default=0)
     lines = [
@@ -177,13 +169,15 @@ def _medians_of(
 
 def _mesh(model: Model) -> list[str]:
     """Say how the mesh of addresses is, a line for each of its layers."""
-    found: dict[Layer, list[Measurement]] = {layer: list(model.addresses.pairs(layer)) for layer in MESH}
+    found: dict[Layer, list[Measurement]] = {
+        layer: list(model.addresses.pairs(layer)) for layer in model.addresses.layers if not layer.spec.tool
+    }
     lines = []
     for layer, rows in found.items():
         good = [m for m in rows if m.verdict is Verdict.OK]
         if rows:
             lines.append(
-                f"{layer}: {len(good)} of {len(rows)} address pairs {_MESH_WORDS[layer]}{_values(layer, good)}"
+                f"{layer}: {len(good)} of {len(rows)} address pairs {layer.spec.healthy}{_values(layer, good)}"
             )
     return lines
 

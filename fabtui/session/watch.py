@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 
 from fabtui.model.events import Kind, event
-from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui.session.event_pipeline import EventPump

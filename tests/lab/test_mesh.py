@@ -19,7 +19,8 @@ import pytest
 
 from fabtui.diagnosis.mesh.paths import MeshFinding, Subject, key_of
 from fabtui.diagnosis.mesh.rules import mesh_findings
-from fabtui.model.measurement import MESH, Layer, Verdict
+from fabtui.model.layers import MESH, Layer
+from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.session.journal import read_events
 from fabtui_node.system import run_command

@@ -8,7 +8,8 @@ from typing import Any
 
 from fabtui.model.endpoints import pair_class
 from fabtui.model.events import Kind, NodeState, event
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.schedule import circle_rounds
 from fabtui.model.session_model import Model
 from tests.screen.fakelooks import address, inventory, nvlink

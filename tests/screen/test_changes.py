@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fabtui.model.endpoints import PairClass
 from fabtui.model.events import NodeState
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from tests.screen.fakefeed import Story
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from fabtui.model.events import Kind, event
-from fabtui.model.measurement import Layer
+from fabtui.model.layers import Layer
 from fabtui.presentation.wording import plain
 from fabtui.screen.views.pair.counters import counter_lines
 from tests.screen.conftest import Opened, screen_text

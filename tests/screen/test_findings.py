@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from fabtui.model.events import Kind, event
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.progress_estimate import Pace, round_text, sweep_lines

@@ -8,7 +8,8 @@ import pytest
 from textual.geometry import Offset
 
 from fabtui.model.events import Kind, NodeState, event
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.presentation.cell_levels import Slot
 from fabtui.screen.grid.cells_by_endpoint import ModelSource
 from fabtui.screen.grid.widget import GridView

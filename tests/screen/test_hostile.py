@@ -8,7 +8,8 @@ import pytest
 from rich.cells import cell_len
 
 from fabtui.model.events import Kind, NodeState, event
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from tests.screen.ansi import strip_codes
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, Story

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from fabtui.model.events import Kind, event
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import plain

@@ -9,13 +9,14 @@ import pytest
 
 from fabtui.export.json import write_json
 from fabtui.model.baseline import Baseline
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Better, Layer, LayerSpec, key_layers, registered
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.presentation.cell_levels import Slot
 from fabtui.presentation.legends import legend, meanings
-from fabtui.presentation.wording import LAYERS, plain
+from fabtui.presentation.wording import plain
 from fabtui.screen.app import FabricApp
 from fabtui.screen.grid import flashes
-from tests.screen.conftest import Opened, make_app, screen_text
+from tests.screen.conftest import Opened, make_app, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, Story, sweep_of_two
 
 PAIR = ("n000:0", "n000:1")
@@ -128,7 +129,7 @@ async def test_a_baseline_that_is_none_ends_with_2_and_one_line(tmp_path: Path) 
     assert app.last_words.startswith(f"fabtui: {path}")
 
 
-@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("layer", key_layers())
 def test_each_layer_has_a_legend_with_unit_and_scale(layer: Layer) -> None:
     model = sweep_of_two().shadow
     model.baseline = Baseline.of("before", 0.0, model.measurements())
@@ -142,3 +143,17 @@ def test_each_layer_has_a_legend_with_unit_and_scale(layer: Layer) -> None:
     if layer in (Layer.LATENCY, Layer.PING):
         assert "less is better" in text
         assert "up to 1.05 x class median 1.18 x more" in words
+
+
+async def test_a_layer_that_is_registered_has_a_key_a_tab_and_a_legend(opened: Opened) -> None:
+    spec = LayerSpec(name="jitter", title="deviation of the round trip", unit="us", better=Better.LESS, key="9")
+    with registered(spec) as layer:
+        story = sweep_of_two()
+        story.measured(Measurement(layer, *PAIR, Verdict.OK, 7.25, "us", None, story.now))
+        async with opened(FakeFeed(story.events), (160, 40)) as (app, pilot):
+            await pilot.press("9")
+            await settled(app, pilot)
+            assert app.main.source.layer is layer
+            assert "9 jitter" in screen_text(app)
+            assert "us deviation of the round trip" in screen_text(app)
+            assert app.main.source.cell(0, 1, 6)[1].strip() == "7.25"

@@ -15,7 +15,8 @@ from textual.pilot import Pilot
 
 from fabtui.errors import InputError
 from fabtui.model.events import NodeState
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.presentation.cell_levels import RANKS, Glyphs, Slot
 from fabtui.screen.app import FabricApp
 from fabtui.screen.grid.axis import Axis

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.model.measurement import Layer
+from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
 from fabtui.paths import shipped_recordings_folder
 from fabtui.report.summary import summary

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from fabtui.diagnosis.knowledge.next_commands import on_node, route_ends
-from fabtui.model.measurement import Layer, Measurement
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.sanitize import one_line

@@ -8,7 +8,8 @@ import shlex
 from collections.abc import Iterable
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 

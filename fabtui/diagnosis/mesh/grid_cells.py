@@ -10,7 +10,7 @@ from fabtui.diagnosis.mesh.paths import MeshFinding, Subject
 from fabtui.diagnosis.mesh.rules import mesh_findings
 from fabtui.diagnosis.mesh.scopes import Way
 from fabtui.diagnosis.reports import Cause
-from fabtui.model.measurement import MESH, Layer
+from fabtui.model.layers import MESH, Layer
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 

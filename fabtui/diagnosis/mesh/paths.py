@@ -7,7 +7,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.mesh.scopes import Way
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 
 DEAD = (Verdict.TIMEOUT, Verdict.FAILED)
 
@@ -61,7 +62,7 @@ class Found:
 
     def of(self, layer: Layer) -> Measurement | None:
         """Return what was measured in a layer of the mesh."""
-        found: Measurement | None = getattr(self, layer.value)
+        found: Measurement | None = getattr(self, str(layer))
         return found
 
     @property

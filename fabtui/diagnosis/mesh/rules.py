@@ -14,7 +14,8 @@ from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh.paths import DEAD, Found, MeshFinding, Subject, does_not_pass, key_of
 from fabtui.diagnosis.mesh.scope_text import ScopeWords, names
 from fabtui.diagnosis.mesh.scopes import Kind, Scope, Way, scopes
-from fabtui.model.measurement import MESH, Layer, Measurement, Verdict
+from fabtui.model.layers import MESH, Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 
@@ -56,7 +57,7 @@ class _Mesh:
         self.ways: dict[Way, Found] = {}
         for layer in MESH:
             for measurement in model.addresses.pairs(layer):
-                setattr(self.ways.setdefault(key_of(measurement)[1], Found()), layer.value, measurement)
+                setattr(self.ways.setdefault(key_of(measurement)[1], Found()), str(layer), measurement)
         self.explained: set[tuple[Layer, Way]] = set()
         self.words = ScopeWords(model, self.ways)
         self.dead = {way for way in self.ways if self._is_dead(way)}

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fabtui.model.endpoints import PairClass
-from fabtui.model.measurement import COLLECTIVES, Layer, Measurement, Verdict
+from fabtui.model.layers import COLLECTIVES, Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 
 PAIRS = (Layer.WORLD, Layer.P2P, Layer.LATENCY)

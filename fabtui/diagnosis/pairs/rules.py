@@ -29,7 +29,8 @@ from fabtui.diagnosis.preflight.rules import preflight_causes
 from fabtui.diagnosis.reports import Cause
 from fabtui.model.endpoints import WITHIN_RAIL, Endpoint, PairClass
 from fabtui.model.exit_codes import untested_reasons
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 

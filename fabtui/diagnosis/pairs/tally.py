@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from fabtui.diagnosis.pairs.message_times import NOTABLE, Spread, spread
 from fabtui.model.endpoints import WITHIN_RAIL, PairClass
-from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 
 Pair = tuple[str, str]

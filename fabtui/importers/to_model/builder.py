@@ -8,7 +8,8 @@ from typing import Any
 from fabtui import __version__
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import FORMAT, Kind, NodeState, event
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.sanitize import one_line
 
 _UNFIT = re.compile(r"[^\w.-]+")

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fabtui.importers.to_model.builder import Draft, node_name
-from fabtui.model.measurement import COLLECTIVES, Layer, Verdict
+from fabtui.model.layers import COLLECTIVES, Layer
+from fabtui.model.measurement import Verdict
 
 
 def nccl_tests(draft: Draft, values: dict[str, Any], name: str) -> None:

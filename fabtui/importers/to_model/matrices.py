@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fabtui.importers.to_model.builder import Draft, node_name
-from fabtui.model.measurement import Layer
+from fabtui.model.layers import Layer
 
 
 def _matrix(draft: Draft, matrix: dict[str, Any], ends: list[str], layer: Layer, flip: bool, **fields: Any) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fabtui.importers.to_model.builder import Draft, node_name
-from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Verdict
 
 
 def osu(draft: Draft, values: dict[str, Any], name: str) -> None:

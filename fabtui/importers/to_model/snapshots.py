@@ -9,7 +9,8 @@ from fabtui.export.snapshot_rows import ARM_MARK
 from fabtui.importers.formats.fabtui_files import events, replayed
 from fabtui.importers.to_model.builder import Draft
 from fabtui.model.event_schema import UNFIT
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui_node.parsers.base import Notes
 

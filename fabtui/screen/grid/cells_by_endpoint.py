@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from fabtui.model.endpoints import PairClass, pair_class
 from fabtui.model.events import NodeState
-from fabtui.model.measurement import Layer
+from fabtui.model.layers import Layer, Per
 from fabtui.model.session_model import Cell, Model
 from fabtui.presentation.cell_levels import Glyphs, Slot, cell_text, ratio, short_number, slot_of, transport_of
 from fabtui.screen.grid.axis import Axis
@@ -22,9 +22,6 @@ _MEDIAN_STEP = 0.02
 
 #: Cells that are looked at to find the layer's unit.
 _LOOKED_FOR_UNIT = 2000
-
-#: The layers in which a pair that could not be tested has no value.
-_OF_PAIRS = frozenset({Layer.HEALTH, Layer.P2P, Layer.WORLD, Layer.LATENCY, Layer.TRANSPORT, Layer.CHANGE})
 
 _FINE = frozenset({Slot.GOOD, Slot.FAIR, Slot.LOW})
 
@@ -221,7 +218,7 @@ class ModelSource:
     def judge(self, row: int, column: int) -> tuple[Slot, Cell | None, float | None]:
         """Return the slot of the cell of two positions, the cell where there is one, its share of the class median."""
         source, target = self.axis.seats[row], self.axis.seats[column]
-        if row == column and self.layer is not Layer.BUSBW:
+        if row == column and self.layer.spec.per is not Per.NODE_PAIR:
             return (Slot.GONE if source.gone else Slot.DIAGONAL), None, None
         gone = source.gone or target.gone
         src, dst = source.number, target.number
@@ -259,11 +256,14 @@ class ModelSource:
     def _could_not(self, src: int, dst: int) -> bool:
         """Whether it is known why a pair was not tested."""
         endpoints = self.model.endpoints
-        return self.layer in _OF_PAIRS and (str(endpoints[src]), str(endpoints[dst])) in self.model.untested
+        return (
+            self.layer.spec.per is Per.ENDPOINT_PAIR
+            and (str(endpoints[src]), str(endpoints[dst])) in self.model.untested
+        )
 
     def class_of(self, cell: Cell, src: int, dst: int) -> PairClass:
         """Return the class that a cell's value is compared within."""
-        if self.layer not in _OF_PAIRS and cell.measurement is not None:
+        if self.layer.spec.per is not Per.ENDPOINT_PAIR and cell.measurement is not None:
             return self.model.class_of(cell.measurement)
         endpoints = self.model.endpoints
         return pair_class(endpoints[src], endpoints[dst])
@@ -274,7 +274,7 @@ class ModelSource:
         """Return the unit and the message size of the layer's values; "" while there are none."""
         if self._unit is None and self._unit_looked != self.model.version:
             self._unit_looked = self.model.version
-            if self.layer in (Layer.HEALTH, Layer.TRANSPORT, Layer.CHANGE):
+            if self.layer.spec.derived:
                 return "", None
             count = len(self.model.endpoints)
             for at in range(min(_LOOKED_FOR_UNIT, count * count)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fabtui.model.measurement import Layer
+from fabtui.model.layers import Layer
 from fabtui.presentation.cell_levels import Slot, cell_text, short_number
 from fabtui.screen.grid.cells_by_endpoint import ModelSource
 from fabtui.screen.grid.layout import NUMBER_WIDTH, Shape

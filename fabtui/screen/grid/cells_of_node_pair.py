@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fabtui.model.measurement import Layer
+from fabtui.model.layers import Layer
 from fabtui.model.session_model import Cell
 from fabtui.presentation.cell_levels import BAD, Slot, cell_text, full_number
 from fabtui.presentation.wording import CLASS_WORDS

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from fabtui.errors import InputError
 from fabtui.model.endpoints import PairClass, pair_class
-from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Cell, Model
 
 #: What a user can ask for by a word of its own.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from fabtui.model.measurement import Layer, Measurement
+from fabtui.model.layers import Layer, pair_layers
+from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
 from fabtui.screen.grid.cells_by_endpoint import ModelSource
 
@@ -60,7 +61,7 @@ class Flashes:
         model = source.model
         if src is None or dst is None or src == dst:
             return None
-        layer = source.layer if source.layer in (Layer.P2P, Layer.WORLD, Layer.LATENCY) else Layer.P2P
+        layer = source.layer if source.layer in pair_layers() else Layer.P2P
         history = model.history(layer, str(model.endpoints[src]), str(model.endpoints[dst]))
         if len(history) < 2 or model.now - history[-1].time > _NEWS:
             return None

@@ -7,8 +7,7 @@ import time
 from array import array
 from collections.abc import Iterable, Iterator
 
-from fabtui.model.measurement import BY_ADDRESS, COLLECTIVES, Layer
-from fabtui.model.session_model import PAIR_LAYERS
+from fabtui.model.layers import Layer, Per, all_layers, pair_layers
 from fabtui.presentation.cell_levels import RANKS, Slot
 from fabtui.screen.grid.cells_by_endpoint import ModelSource
 
@@ -23,8 +22,6 @@ NOTHING = RANK[Slot.UNTESTED]
 _SOMETHING = re.compile(b"[^%s]" % b"".join(b"\\x%02x" % rank for rank in range(NOTHING + 1)))
 #: 1 for every bad rank.
 BAD_ONLY = bytes(1 if rank >= BAD_FROM else 0 for rank in range(256))
-#: Layers with values of two nodes.
-_OF_NODES = frozenset({*BY_ADDRESS, *COLLECTIVES.values()})
 #: Cells between two looks at the clock.
 _AT_ONCE = 40
 
@@ -118,10 +115,10 @@ class CellIndex:
         """Yield the positions of every cell that may show something."""
         source = self._source
         model, at = source.model, source.axis.position
-        layers = {source.layer, *PAIR_LAYERS}
+        layers = {source.layer, *pair_layers()}
         if source.layer is Layer.HEALTH:
-            layers = set(Layer)
-        elif source.layer in _OF_NODES:
+            layers = set(all_layers())
+        elif source.layer.spec.per is not Per.ENDPOINT_PAIR:
             layers = {source.layer}
         nodes = {source.axis.seats[start].node: node for node, start in enumerate(self._starts)}
         for pairs in (list(model.running), list(model.untested), model.pairs_in(layers)):
@@ -240,7 +237,7 @@ class CellIndex:
     def cells(self, a: int, b: int) -> int:
         """Return how many cells of a block can be tested."""
         rows, columns = self._ends[a] - self._starts[a], self._ends[b] - self._starts[b]
-        return rows * columns - (rows if a == b and self._source.layer is not Layer.BUSBW else 0)
+        return rows * columns - (rows if a == b and self._source.layer.spec.per is not Per.NODE_PAIR else 0)
 
     def tested(self, a: int, b: int) -> int:
         """Return how many cells of a block show something."""

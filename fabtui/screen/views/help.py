@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from textual.dom import DOMNode
 
+from fabtui.model.layers import key_layers
 from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, Slot
 from fabtui.presentation.legends import layer_title
-from fabtui.presentation.wording import LAYERS, MUTED, Part
+from fabtui.presentation.wording import MUTED, Part
 from fabtui.presentation.wrapping import wrapped
 from fabtui.screen.command_palette import bindings_of, keys_of
 from fabtui.screen.views.detail_base import DetailScreen, Lines, section
@@ -86,8 +87,8 @@ class HelpScreen(DetailScreen):
             lines += self._key_lines(title, kind, width)
         lines += section("layers")
         lines += [
-            [(f"  {number}  ", "bold $primary"), (f"{layer:<12}", ""), (layer_title(layer), MUTED)]
-            for number, layer in enumerate(LAYERS, 1)
+            [(f"  {layer.spec.key}  ", "bold $primary"), (f"{layer:<12}", ""), (layer_title(layer), MUTED)]
+            for layer in key_layers()
         ]
         lines += section("glyphs") + self._glyph_lines()
         for title, kind in self._elsewhere:

@@ -11,7 +11,8 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 
-from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.layers import Layer, key_layers
+from fabtui.model.measurement import Verdict
 from fabtui.presentation.legends import layers_of, legend
 from fabtui.presentation.progress_estimate import Pace
 from fabtui.presentation.wording import MUTED, Part
@@ -70,6 +71,10 @@ class MainScreen(PromptingScreen):
 
     def __init__(self, app: FabricApp) -> None:
         super().__init__(app)
+        for layer in key_layers():
+            # Layers registered after this class was made, as plugins and tests do.
+            if layer.spec.key not in self._bindings.key_to_bindings:
+                self._bindings.bind(layer.spec.key or "", f"layer('{layer}')", show=False)
         self.title_line = TextLine(id="title")
         self.badge_line = TextLine(id="badges")
         self.tabs = LayerTabs(id="tabs")

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from textual.binding import Binding, BindingType
 
-from fabtui.presentation.wording import LAYERS
+from fabtui.model.layers import Layer, key_layers
+
+
+def layer_binding(layer: Layer) -> Binding:
+    """Return the key of a layer."""
+    key = layer.spec.key or ""
+    return Binding(key, f"layer('{layer}')", id=f"main.layer-{layer}", show=False, tooltip=f"show layer {layer}")
+
 
 KEYS: list[BindingType] = [
     Binding("enter", "pair", "pair", id="main.pair", tooltip="look into the cursor's pair, both ways"),
@@ -14,10 +21,7 @@ KEYS: list[BindingType] = [
     Binding("R", "sweep", "sweep", id="main.sweep", tooltip="run the whole sweep again"),
     Binding("w", "watch", "watch", id="main.watch", tooltip="test all again in the background, or stop that"),
     Binding("space", "pause", "pause", id="main.pause", tooltip="start no new test, or go on"),
-    *(
-        Binding(str(number), f"layer('{layer}')", id=f"main.layer-{layer}", show=False, tooltip=f"show layer {layer}")
-        for number, layer in enumerate(LAYERS, 1)
-    ),
+    *map(layer_binding, key_layers()),
     Binding("y", "copy", "copy", id="main.copy", tooltip="copy what is known of the cursor's pair"),
     Binding("c", "connecting", "nodes", id="main.connecting", tooltip="the nodes' states, and back to the grid"),
     Binding("t", "view('nodes')", "table", id="main.nodes", tooltip="all nodes as a table"),

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fabtui.model.endpoints import PairClass
-from fabtui.model.measurement import Layer
+from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import LOWER_IS_BETTER, Glyphs, full_number
+from fabtui.presentation.cell_levels import Glyphs, full_number
 from fabtui.presentation.wording import CLASS_WORDS, MUTED, Part, plain
 from fabtui.presentation.wrapping import Lines, between, stacked
 from fabtui.sanitize import one_line
@@ -186,14 +186,22 @@ def class_lines(model: Model, layer: Layer, bad: Counter[PairClass], width: int 
         if values is None or not len(values):
             continue
         ends = [values.lowest, values.highest]
-        worst, best = reversed(ends) if layer in LOWER_IS_BETTER else ends
+        worst, best = reversed(ends) if layer.spec.less_is_better else ends
         numbers = [full_number(value) if value is not None else "-" for value in (worst, values.median, best)]
         limit = model.limit(layer, kind)
         count = str(bad[kind]) if layer is Layer.P2P else ""
         rows.append([word, str(len(values)), *numbers, "-" if limit is None else full_number(limit), count])
     if not rows:
         return []
-    headings = [str(layer), "n", "worst", "median", "best", "slow <", "bad" if layer is Layer.P2P else ""]
+    headings = [
+        str(layer),
+        "n",
+        "worst",
+        "median",
+        "best",
+        "slow >" if layer.spec.less_is_better else "slow <",
+        "bad" if layer is Layer.P2P else "",
+    ]
     widths = [max(len(row[at]) for row in [headings, *rows]) for at in range(len(headings))]
     lines: Lines = []
     for number, row in enumerate([headings, *rows]):

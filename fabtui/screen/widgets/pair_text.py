@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer, Per, measured_key_layers
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.cell_levels import Glyphs, Slot, bytes_text
 from fabtui.presentation.wording import (
     CLASS_WORDS,
-    MEASURED_LAYERS,
     MUTED,
     Part,
     class_of,
@@ -73,7 +73,7 @@ def of_layer(model: Model, layer: Layer, source: Seat, target: Seat) -> Measurem
     """Return the measurement that a cell of a layer stands for."""
     if source.number is None or target.number is None:
         return None
-    if source.number == target.number and layer is not Layer.BUSBW:
+    if source.number == target.number and layer.spec.per is not Per.NODE_PAIR:
         return None
     return model.measured_for(layer, source.number, target.number)
 
@@ -101,7 +101,7 @@ def layer_parts(model: Model, layer: Layer, measurement: Measurement | None, gly
 def panel_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs, now: float | None = None) -> list[list[Part]]:
     """Return the cursor's pair in short, a list of lines; ``now`` is the time, seconds since the epoch."""
     lines: list[list[Part]] = []
-    found = {layer: of_layer(model, layer, source, target) for layer in MEASURED_LAYERS}
+    found = {layer: of_layer(model, layer, source, target) for layer in measured_key_layers()}
     known = [m for m in found.values() if m is not None]
     if source.number is not None and source.number == target.number:
         lines.append([("an endpoint with itself is not tested", MUTED)])
@@ -205,7 +205,7 @@ def _gone(model: Model, source: Seat, target: Seat) -> list[list[Part]]:
 def status_parts(model: Model, layer: Layer, source: Seat, target: Seat, glyphs: Glyphs) -> list[Part]:
     """Return the cursor's pair on one line, what matters most first."""
     parts: list[Part] = [(pair_name(source, target), "bold"), ("  ", "")]
-    measurement = of_layer(model, layer if layer in MEASURED_LAYERS else Layer.P2P, source, target)
+    measurement = of_layer(model, layer if layer in measured_key_layers() else Layer.P2P, source, target)
     if source.number is not None and target.number is not None:
         cell = model.cell(Layer.HEALTH if layer is Layer.HEALTH else layer, source.number, target.number)
         if cell.running:
@@ -255,7 +255,7 @@ def summary_text(model: Model, source: Seat, target: Seat) -> str:
         lines += [f"  {note}" for note in what_looks_told(model, here, there)]
         told = what_partners_told(model, here, there)
         lines += [f"  {told}"] if told else []
-        for layer in MEASURED_LAYERS:
+        for layer in measured_key_layers():
             measurement = of_layer(model, layer, here, there)
             if measurement is not None:
                 lines.append("  " + _summary_line(model, layer, measurement))

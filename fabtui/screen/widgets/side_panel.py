@@ -10,7 +10,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from fabtui.model.measurement import Layer
+from fabtui.model.layers import Layer
 from fabtui.presentation.cell_levels import Glyphs, Slot
 from fabtui.presentation.legends import Meaning, meanings
 from fabtui.presentation.wording import MUTED, Part, failure_text

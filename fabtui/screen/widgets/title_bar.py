@@ -9,7 +9,8 @@ from textual.content import Content
 from textual.message import Message
 
 from fabtui.model.events import NodeState
-from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import MUTED, Part, about_text, clock_text, plain, verdict_style
@@ -173,8 +174,8 @@ class LayerTabs(TextLine):
         parts: list[Part] = []
         self._spans = []
         at = 0
-        for number, one in enumerate(layers, 1):
-            text = f"{number} {one}" if narrow else f" {number} {one} "
+        for one in layers:
+            text = f"{one.spec.key} {one}" if narrow else f" {one.spec.key} {one} "
             parts.append((text, "bold reverse" if one is layer else ""))
             self._spans.append((at, at + len(text), one))
             at += len(text)

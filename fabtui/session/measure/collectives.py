@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.measurement import COLLECTIVES, Measurement, Verdict
+from fabtui.model.layers import COLLECTIVES
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.sanitize import one_line
 from fabtui.session.measure.context import TestBed
 from fabtui.session.measure.p2p_result import number

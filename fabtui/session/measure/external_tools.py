@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
 from fabtui.model.events import Kind, event
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer, layer_of_probe
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.schedule import circle_rounds
 from fabtui.model.session_model import Model
 from fabtui.sanitize import clean, one_line
@@ -19,7 +20,7 @@ from fabtui.session.measure.p2p_result import number
 from fabtui.session.node_client import ProbeFailed, Remote
 
 #: The layers of each probe, in the order they run.
-LAYERS = {"iperf3": (Layer.IPERF3,), "perftest": (Layer.IB_WRITE_BW, Layer.IB_SEND_BW, Layer.IB_READ_LAT)}
+LAYERS = {probe: layer_of_probe(probe) for probe in ("iperf3", "perftest")}
 #: So long a tool measures, and so long it may take, in seconds.
 SECONDS = 2
 CLIENT_DEADLINE = 10.0

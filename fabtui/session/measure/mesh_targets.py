@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fabtui.model.facts.node_view import dicts
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 
 #: Up to so many ordered pairs of addresses, each is asked; of more, these are sampled.

@@ -9,7 +9,8 @@ from typing import Any
 
 from fabtui.model.events import Kind, event
 from fabtui.model.facts.node_view import dicts
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui.session.event_pipeline import EventPump

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from fabtui.model.events import Kind, event
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import clean, one_line
 from fabtui.session.event_pipeline import EventPump

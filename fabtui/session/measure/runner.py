@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from fabtui.model.events import Kind, event
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.pairs import Pair, PairArray, PairSet
 from fabtui.model.plan import mode_for, pairs_for
 from fabtui.model.schedule import in_parts

@@ -11,7 +11,8 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.pairs import Pair, PairArray
 from fabtui.model.schedule import each_round
 from fabtui.sanitize import clean, one_line

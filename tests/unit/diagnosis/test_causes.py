@@ -15,7 +15,8 @@ from fabtui.diagnosis.knowledge.next_commands import by_fabtui, by_hand, pair_co
 from fabtui.diagnosis.pairs.rules import Cause, causes_of, pair_causes
 from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.model.events import Kind, NodeState, event
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.session.journal import read_events
 

@@ -9,7 +9,8 @@ import pytest
 from fabtui.diagnosis.knowledge.error_catalogue import MEANINGS, meaning_of
 from fabtui.diagnosis.pairs.rules import causes_of
 from fabtui.model.events import Kind, event
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from tests.unit.diagnosis.test_causes import dead_if, fabric
 
 COMPLETION = "NET/IB : Got completion from peer 10.2.0.5<33092> with "

@@ -17,7 +17,8 @@ from fabtui.diagnosis.mesh.scopes import Way
 from fabtui.diagnosis.pairs.rules import causes_of
 from fabtui.export.json import as_json
 from fabtui.model.events import Kind, event
-from fabtui.model.measurement import MESH, Layer, Measurement, Verdict
+from fabtui.model.layers import MESH, Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.report.summary import summary
 from tests.conftest import ModelMaker

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fabtui.diagnosis.pairs.ab_comparison import compared
-from fabtui.model.measurement import Layer
+from fabtui.model.layers import Layer
 from fabtui.report.comparison import comparison
 
 Maker = Callable[[], Any]

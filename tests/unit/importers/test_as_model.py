@@ -16,7 +16,8 @@ from fabtui.importers.result import read
 from fabtui.importers.sources import Source, sources
 from fabtui.importers.to_model.dispatch import events, model, rivals, stem
 from fabtui.model.endpoints import PairClass
-from fabtui.model.measurement import BY_ADDRESS, Layer, Verdict
+from fabtui.model.layers import Layer, all_layers
+from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 
 from .places import of_text
@@ -57,9 +58,9 @@ def test_a_collective_of_one_node_two_nodes_and_many() -> None:
     assert one.cell(Layer.BUSBW, 0, 1).value == 0.35
     assert {m.bytes: m.value for m in one.measurements()} == {1024: 0.19, 2048: 0.35}
     two = modelled(table("all_gather", {"n060": 2, "n061": 2}, rows))
-    assert value(two, Layer.ALL_GATHER, "n060", "n061") == 0.35
+    assert value(two, Layer("all_gather"), "n060", "n061") == 0.35
     many = modelled(table("alltoall", {"n060": 1, "n061": 1, "n062": 1}, rows))
-    assert value(many, Layer.ALLTOALL, "all", "all") == 0.35
+    assert value(many, Layer("alltoall"), "all", "all") == 0.35
     assert [m.extra["ranks"] for m in many.measurements() if m.extra] == [3, 3]
 
 
@@ -194,7 +195,7 @@ def exported(found: Model, path: Path) -> list[list[Any]]:
     write_csv(found, path)
     frame = load_snapshot(path)
     # The rails of addresses are in the inventories of nodes, which a CSV does not hold.
-    frame.loc[frame["layer"].isin([str(layer) for layer in BY_ADDRESS]), "class"] = "address"
+    frame.loc[frame["layer"].isin([str(layer) for layer in all_layers() if layer.spec.by_address]), "class"] = "address"
     known = frame.drop(columns=["time"])
     rows: list[list[Any]] = known.astype(object).where(known.notna(), None).to_numpy().tolist()
     return rows

@@ -6,7 +6,8 @@ import pytest
 
 from fabtui.model.baseline import SLOW_BELOW, Baseline, change
 from fabtui.model.events import Kind, event
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 
 OK, SLOW, FAILED, TIMEOUT = Verdict.OK, Verdict.SLOW, Verdict.FAILED, Verdict.TIMEOUT

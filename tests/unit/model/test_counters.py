@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from fabtui.model.counter_log import CounterLog, deltas, flatten, is_error
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import Kind, event
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 
 

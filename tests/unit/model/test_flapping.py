@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from fabtui.model.class_statistics import ATTEMPTS, flapping, turns
 from fabtui.model.events import Kind, event
-from fabtui.model.flapping import ATTEMPTS, flapping, turns
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import MOST_ATTEMPTS, RAW_ATTEMPTS, Model
 
 _LETTERS = {

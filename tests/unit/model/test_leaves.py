@@ -10,7 +10,7 @@ import pytest
 
 from fabtui.diagnosis.pairs.p2p_vs_world import rail_isolation
 from fabtui.model.endpoints import PairClass
-from fabtui.model.measurement import Layer
+from fabtui.model.layers import Layer
 from fabtui.model.topology.leaf_switches import Port, guids_of, leaf_of, ports_of, walked_leaves
 from tests.conftest import ModelMaker
 

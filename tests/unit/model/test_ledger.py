@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from fabtui.model.events import Kind, event
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.measurement_store import NONE, PAGE, Ledger
 from fabtui.model.pair_index import PairList, Ways
 from fabtui.model.session_model import Model

@@ -17,7 +17,8 @@ from fabtui.export.csv import write_csv
 from fabtui.model.event_schema import check_event
 from fabtui.model.events import Kind
 from fabtui.model.events import event as made
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.paths import shipped_recordings_folder
 from fabtui.report.preflight import before_tests

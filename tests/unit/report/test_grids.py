@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fabtui.errors import InputError
-from fabtui.model.measurement import Layer
+from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
 from fabtui.report.grid import MOST_ENDPOINTS, Shown, chosen_layers, grid, grids, shown_from
 from fabtui.report.summary import summary
@@ -52,7 +52,7 @@ def test_what_has_no_room_for_numbers_has_signs(make_model: Maker, nodes: int, e
     maker.measured("p2p", "n000:0", "n001:0", "timeout", unit="GB/s")
     maker.measured("p2p", "n001:0", f"n{2 % nodes:03d}:0", value=41.0, unit="GB/s", bytes=1 << 28)
     lines = grid(maker.model(), Layer.P2P, ".", width)
-    assert lines[0] == "p2p, alone, one way; a row sends, a column receives"
+    assert lines[0] == "p2p, one way, two-rank communicator; a row sends, a column receives"
     assert max(map(len, lines[1:])) <= width or nodes == 64
     found = rows(lines)
     assert len(found) == nodes * each

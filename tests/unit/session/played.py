@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import SessionOptions

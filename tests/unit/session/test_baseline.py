@@ -8,7 +8,7 @@ import pytest
 
 from fabtui.errors import InputError
 from fabtui.export.json import write_json
-from fabtui.model.measurement import Layer
+from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
 from fabtui.session.feeds.baseline import read_baseline
 from fabtui.session.journal import read_events

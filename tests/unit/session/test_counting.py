@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from fabtui.model.events import Kind
-from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.session import counter_sampler
 from fabtui.session.journal import read_events

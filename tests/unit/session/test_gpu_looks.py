@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fabtui.model.measurement import Layer
+from fabtui.model.layers import Layer
 from tests.unit.session.fakenodes import FakeNodes, Script
 from tests.unit.session.played import run
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import fabtui.session
-from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.session import node_client
 from fabtui.session.feeds.live import LiveFeed

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Verdict
 from fabtui.session.journal import read_events
 from fabtui.session.measure import world
 from tests.unit.session.fakenodes import Script

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Verdict
 from fabtui.session.measure.mesh_targets import MOST_PAIRS, Address, Target, addresses_of, packet_bytes, targets_between
 from fabtui.session.measure.one_way import judge
 from fabtui.session.measure.ping_mesh import key_of, read_row, read_whole

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.model.measurement import Layer
+from fabtui.model.layers import Layer
 from fabtui.session.measure.external_tools import Port, _ring, ports_of, read
 
 INVENTORY: dict[str, Any] = {

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.measurement import Layer, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Verdict
 from fabtui.session.endpoint_admission import admit, engine_for
 from fabtui.session.measure.collectives import factor, groups_of
 from fabtui.session.measure.p2p_result import Side, direction

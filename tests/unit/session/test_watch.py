@@ -11,7 +11,8 @@ import pytest
 
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import Kind, event
-from fabtui.model.measurement import Layer, Measurement, Verdict
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.session import watch
 from fabtui.session.feeds.live import LiveFeed

@@ -7,7 +7,8 @@ from collections import Counter
 from fabtui.diagnosis.preflight.rules import Preflight
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.facts.compare import shown
-from fabtui.model.measurement import Layer, worst
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import worst
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.cell_levels import Glyphs, slot_of
 from fabtui.presentation.wording import MUTED, Part, verdict_style

@@ -7,7 +7,8 @@ import statistics
 from typing import NamedTuple
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.measurement import Layer, Measurement
+from fabtui.model.layers import Layer, pair_layers
+from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs, full_number
 from fabtui.presentation.wording import MUTED, Part, failure_text, time_text, value_text, verdict_part
@@ -16,7 +17,6 @@ from fabtui.screen.grid.axis import fit_text
 from fabtui.screen.views.detail_base import Lines, section, table
 from fabtui.screen.widgets.sparkline import cells_strip, sparkline
 
-_HISTORY_LAYERS = (Layer.P2P, Layer.WORLD, Layer.LATENCY)
 _MOST_ATTEMPTS = 40
 #: Cells of a neighbourhood that are drawn.
 _MOST_CELLS = 64
@@ -72,9 +72,7 @@ def _row(row: list[str], widths: list[int]) -> str:
 
 def attempts_of(model: Model, src: str, dst: str) -> list[Measurement]:
     """Return all attempts at a pair, both ways, oldest first."""
-    found = [
-        one for ends in ((src, dst), (dst, src)) for layer in _HISTORY_LAYERS for one in model.history(layer, *ends)
-    ]
+    found = [one for ends in ((src, dst), (dst, src)) for layer in pair_layers() for one in model.history(layer, *ends)]
     return sorted(found, key=lambda one: one.time)
 
 

@@ -9,11 +9,11 @@ from textual.binding import Binding, BindingType
 from fabtui.diagnosis.knowledge.next_commands import PORT, by_fabtui, by_hand, pair_commands
 from fabtui.diagnosis.pairs.message_times import NOTABLE, spread
 from fabtui.model.facts.node_view import dicts
-from fabtui.model.measurement import MESH, Layer, Measurement
+from fabtui.model.layers import MESH, Layer, measured_key_layers
+from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs, bytes_text
 from fabtui.presentation.wording import (
-    MEASURED_LAYERS,
     MUTED,
     Part,
     class_of,
@@ -46,7 +46,7 @@ from fabtui.screen.widgets.pair_text import (
 #: From this width on the two directions stand side by side.
 _SIDE_BY_SIDE = 100
 #: Layers of the way between two nodes that are shown where they were measured.
-_ALSO = tuple(layer for layer in MESH if layer not in MEASURED_LAYERS)
+_ALSO = tuple(layer for layer in MESH if layer.spec.key is None)
 _RAW_LIMIT = 20_000
 
 
@@ -183,7 +183,7 @@ def _tested(model: Model, source: Seat, target: Seat) -> Measurement | None:
 def direction_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) -> Lines:
     """Return one direction: each layer's verdict, value, share of the median; path; what went wrong."""
     lines: Lines = [[(pair_name(source, target), "bold $accent")]]
-    for layer in MEASURED_LAYERS:
+    for layer in measured_key_layers():
         measurement = of_layer(model, layer, source, target)
         lines += _layer_lines(model, layer, measurement, glyphs)
     for layer in _ALSO:
@@ -318,7 +318,7 @@ def hand_lines(model: Model, src: str, dst: str) -> Lines:
 def _raw_lines(model: Model, source: Seat, target: Seat) -> Lines:
     lines: Lines = []
     for here, there in ((source, target), (target, source)):
-        for layer in MEASURED_LAYERS:
+        for layer in measured_key_layers():
             measurement = of_layer(model, layer, here, there)
             if measurement is None or not measurement.raw:
                 continue

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fabtui.model import sortedfloats
-from fabtui.model.sortedfloats import SortedFloats
+from fabtui.model import class_statistics
+from fabtui.model.class_statistics import SortedFloats
 
 
 def _agree(found: SortedFloats, wanted: list[float]) -> None:
@@ -23,7 +23,7 @@ def _agree(found: SortedFloats, wanted: list[float]) -> None:
 @settings(max_examples=200)
 def test_it_is_what_a_sorted_list_is(first: list[int], steps: list[tuple[bool, int]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sortedfloats, "_PART", 2)
+        patch.setattr(class_statistics, "_PART", 2)
         wanted = sorted(map(float, first))
         found = SortedFloats(map(float, first))
         _agree(found, wanted)

@@ -1,0 +1,378 @@
+"""Layers: the quantities of the grid, each declared once as a `LayerSpec`.
+
+Everything else is derived from the declaration: keys, tabs, legends and colours of the screen, text grids, CSV, JSON,
+DataFrame pivots, and which values are judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from typing import Any, ClassVar
+
+
+class Per(StrEnum):
+    """What a layer holds values for."""
+
+    ENDPOINT_PAIR = "pair"
+    ADDRESS_PAIR = "address pair"
+    NODE_PAIR = "node pair"
+
+
+class Better(StrEnum):
+    """Which of two values of a layer is the better one."""
+
+    MORE = "more"
+    LESS = "less"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerSpec:
+    """Declaration of a layer.
+
+    Attributes:
+        name: Name in options, CSV, JSON and on the screen.
+        title: Noun phrase that says what is shown.
+        description: One sentence for the documentation.
+        legend: Short title for the legend, which has the unit before it; "" to use the title.
+        per: What the layer holds values for; a cell of the grid shows the worst of several addresses.
+        unit: Usual unit; a measurement has its own. "" for layers without values.
+        better: Whether more or less is better; None for layers without values.
+        judged: Whether a value far from the median of its class is slow.
+        feeds_health: Whether the layer ``health`` includes it.
+        sizes: Whether a value for each message size is kept.
+        shows: Layer whose measurements this one shows in another form; such a layer has none of its own.
+        derived: Whether the layer has no measurements of its own.
+        key: Key that selects it on the screen; None for layers the screen has no tab for.
+        grid: Whether `--grids` prints it.
+        probe: Test that fills it, as in ``--probes``.
+        collective: NCCL collective it is measured with.
+        tool: Whether an external tool of the same name measures it.
+        healthy: What address pairs do when all is well, for the summary ("answer").
+    """
+
+    name: str
+    title: str
+    description: str = ""
+    legend: str = ""
+    per: Per = Per.ENDPOINT_PAIR
+    unit: str = ""
+    better: Better | None = Better.MORE
+    judged: bool = False
+    feeds_health: bool = False
+    sizes: bool = False
+    shows: str | None = None
+    derived: bool = False
+    key: str | None = None
+    grid: bool = False
+    probe: str | None = None
+    collective: str | None = None
+    tool: bool = False
+    healthy: str = ""
+
+    @property
+    def by_address(self) -> bool:
+        """Return True if it holds a value for each pair of addresses of two nodes."""
+        return self.per is Per.ADDRESS_PAIR
+
+    @property
+    def less_is_better(self) -> bool:
+        """Return True if a smaller value is the better one."""
+        return self.better is Better.LESS
+
+
+_REGISTRY: dict[str, Layer] = {}
+
+
+class Layer(str):
+    """Name of a registered layer, with its declaration in ``spec``; there is one object per name.
+
+    Raises:
+        ValueError: No layer of this name is registered.
+    """
+
+    spec: LayerSpec
+
+    HEALTH: ClassVar[Layer]
+    P2P: ClassVar[Layer]
+    WORLD: ClassVar[Layer]
+    LATENCY: ClassVar[Layer]
+    PING: ClassVar[Layer]
+    MTU: ClassVar[Layer]
+    UDP: ClassVar[Layer]
+    TCP: ClassVar[Layer]
+    BUSBW: ClassVar[Layer]
+    TRANSPORT: ClassVar[Layer]
+    CHANGE: ClassVar[Layer]
+    IPERF3: ClassVar[Layer]
+    IB_WRITE_BW: ClassVar[Layer]
+    IB_SEND_BW: ClassVar[Layer]
+    IB_READ_LAT: ClassVar[Layer]
+
+    __slots__ = ("spec",)
+
+    def __new__(cls, name: str) -> Layer:
+        """Return the layer of a name."""
+        try:
+            return _REGISTRY[name]
+        except KeyError:
+            raise ValueError(f"unknown layer {name!r}") from None
+
+    def __reduce__(self) -> tuple[type[Layer], tuple[str]]:
+        return Layer, (str(self),)
+
+
+def register(spec: LayerSpec) -> Layer:
+    """Register a layer, and return it.
+
+    Raises:
+        ValueError: Its name or its key is taken.
+    """
+    if spec.name in _REGISTRY:
+        raise ValueError(f"layer {spec.name!r} is registered already")
+    if spec.key is not None and any(layer.spec.key == spec.key for layer in _REGISTRY.values()):
+        raise ValueError(f"layer {spec.name!r}: the key {spec.key!r} is taken")
+    layer = str.__new__(Layer, spec.name)
+    layer.spec = spec
+    _REGISTRY[spec.name] = layer
+    _forget_selections()
+    return layer
+
+
+@contextmanager
+def registered(spec: LayerSpec) -> Iterator[Layer]:
+    """Register a layer for the time of a ``with`` block."""
+    layer = register(spec)
+    try:
+        yield layer
+    finally:
+        del _REGISTRY[layer]
+        _forget_selections()
+
+
+def _forget_selections() -> None:
+    for selection in (all_layers, key_layers, measured_key_layers, grid_layers, health_layers, pair_layers):
+        selection.cache_clear()
+
+
+@cache
+def all_layers() -> tuple[Layer, ...]:
+    """Return all layers in the order of their declaration, which is the order of CSV rows."""
+    return tuple(_REGISTRY.values())
+
+
+@cache
+def key_layers() -> tuple[Layer, ...]:
+    """Return the layers that the screen has tabs for, in the order of their keys."""
+    return tuple(sorted((one for one in all_layers() if one.spec.key is not None), key=lambda one: one.spec.key or ""))
+
+
+@cache
+def measured_key_layers() -> tuple[Layer, ...]:
+    """Return the layers of the screen's tabs that have measurements of their own."""
+    return tuple(layer for layer in key_layers() if not layer.spec.derived)
+
+
+@cache
+def grid_layers() -> tuple[Layer, ...]:
+    """Return the layers that `--grids` can print: those with keys first, in the order of their keys."""
+    found = [layer for layer in all_layers() if layer.spec.grid]
+    return tuple(sorted(found, key=lambda layer: (layer.spec.key is None, layer.spec.key or "")))
+
+
+@cache
+def health_layers() -> tuple[Layer, ...]:
+    """Return the layers that feed into ``health``."""
+    return tuple(layer for layer in all_layers() if layer.spec.feeds_health)
+
+
+@cache
+def pair_layers() -> tuple[Layer, ...]:
+    """Return the layers that hold measurements of endpoint pairs."""
+    found = (layer for layer in all_layers() if layer.spec.per is Per.ENDPOINT_PAIR)
+    return tuple(layer for layer in found if not layer.spec.derived)
+
+
+def layer_of_probe(probe: str) -> tuple[Layer, ...]:
+    """Return the layers that a test fills."""
+    return tuple(layer for layer in all_layers() if layer.spec.probe == probe)
+
+
+def _pairs(name: str, **fields: Any) -> Layer:
+    return register(LayerSpec(name=name, feeds_health=True, grid=True, probe="p2p", **fields))
+
+
+def _mesh(name: str, **fields: Any) -> Layer:
+    return register(LayerSpec(name=name, per=Per.ADDRESS_PAIR, feeds_health=True, grid=True, **fields))
+
+
+def _collective(operation: str, **fields: Any) -> Layer:
+    defaults: dict[str, Any] = {
+        "name": operation,
+        "title": f"{operation} bus bandwidth of a group",
+        "description": f"Bus bandwidth of {operation} by message size.",
+        "probe": operation,
+    }
+    common: dict[str, Any] = {"per": Per.NODE_PAIR, "unit": "GB/s", "judged": True, "sizes": True}
+    return register(LayerSpec(collective=operation, **common, **(defaults | fields)))
+
+
+def _tool(name: str, probe: str, **fields: Any) -> Layer:
+    return register(
+        LayerSpec(name=name, per=Per.ADDRESS_PAIR, feeds_health=True, tool=True, probe=probe, **fields),
+    )
+
+
+Layer.HEALTH = register(
+    LayerSpec(
+        name="health",
+        title="worst verdict of all layers",
+        description="The worst verdict of all layers of a pair.",
+        better=None,
+        derived=True,
+        key="1",
+        grid=True,
+    )
+)
+Layer.P2P = _pairs(
+    "p2p",
+    title="one way, two-rank communicator",
+    description="Bandwidth from one endpoint to another in a communicator of these two ranks.",
+    legend="one way",
+    unit="GB/s",
+    judged=True,
+    sizes=True,
+    key="2",
+)
+Layer.WORLD = _pairs(
+    "world",
+    title="one way, communicator of all ranks",
+    description="The same transfer inside the communicator of all ranks, where NCCL may relay it (PXN).",
+    legend="one way",
+    unit="GB/s",
+    judged=True,
+    key="3",
+)
+Layer.LATENCY = _pairs(
+    "latency",
+    title="half a round trip of a small message",
+    description="Half of the round-trip time of a small message.",
+    legend="half a round trip",
+    unit="us",
+    better=Better.LESS,
+    key="4",
+)
+Layer.PING = _mesh(
+    "ping",
+    title="round trip",
+    description="Round-trip time of ICMP echoes, and the share that is lost.",
+    unit="ms",
+    better=Better.LESS,
+    key="5",
+    probe="ping",
+    healthy="answer",
+)
+Layer.MTU = _mesh(
+    "mtu",
+    title="largest packet that passes whole",
+    description="Largest packet that passes without fragmentation, up to the MTU of the interfaces.",
+    unit="B",
+    probe="ping",
+    healthy="pass packets that fill their MTU",
+)
+Layer.UDP = _mesh(
+    "udp",
+    title="datagrams lost",
+    description="Share of one-way UDP datagrams that are lost.",
+    unit="%",
+    better=Better.LESS,
+    probe="udp",
+    healthy="lose nothing one way",
+)
+Layer.TCP = _mesh(
+    "tcp",
+    title="time to connect",
+    description="Time of a TCP connect to an ephemeral port.",
+    unit="ms",
+    better=Better.LESS,
+    probe="udp",
+    healthy="let TCP in on an ephemeral port",
+)
+Layer.BUSBW = _collective(
+    "all_reduce",
+    name="busbw",
+    title="all_reduce bus bandwidth of two nodes",
+    description="Bus bandwidth of all_reduce by message size: of node pairs, rails, nodes and all ranks.",
+    legend="all_reduce of two nodes",
+    feeds_health=True,
+    key="6",
+    grid=True,
+)
+Layer.TRANSPORT = register(
+    LayerSpec(
+        name="transport",
+        title="path that the library chose for p2p",
+        description="The transport that NCCL chose for the p2p test of a pair.",
+        better=None,
+        shows="p2p",
+        derived=True,
+        key="7",
+        grid=True,
+    )
+)
+Layer.CHANGE = register(
+    LayerSpec(
+        name="change",
+        title="p2p against an earlier session (--baseline)",
+        description="Value of the p2p test over the value in an earlier session.",
+        legend="now / then",
+        shows="p2p",
+        derived=True,
+        key="8",
+        grid=True,
+    )
+)
+for _operation in ("all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv"):
+    _collective(_operation)
+Layer.IPERF3 = _tool(
+    "iperf3",
+    "iperf3",
+    title="TCP bandwidth",
+    description="TCP bandwidth between two addresses of a rail, measured by iperf3.",
+    unit="GB/s",
+    judged=True,
+)
+Layer.IB_WRITE_BW = _tool(
+    "ib_write_bw",
+    "perftest",
+    title="RDMA write bandwidth",
+    description="RDMA write bandwidth between two ports of a rail, measured by ib_write_bw.",
+    unit="GB/s",
+    judged=True,
+)
+Layer.IB_SEND_BW = _tool(
+    "ib_send_bw",
+    "perftest",
+    title="RDMA send bandwidth",
+    description="RDMA send bandwidth between two ports of a rail, measured by ib_send_bw.",
+    unit="GB/s",
+    judged=True,
+)
+Layer.IB_READ_LAT = _tool(
+    "ib_read_lat",
+    "perftest",
+    title="RDMA read latency",
+    description="RDMA read latency between two ports of a rail, measured by ib_read_lat.",
+    unit="us",
+    better=Better.LESS,
+)
+
+#: Layer of each NCCL collective.
+COLLECTIVES: dict[str, Layer] = {layer.spec.collective: layer for layer in all_layers() if layer.spec.collective}
+#: Layers of the address mesh that fabtui measures by itself.
+MESH: tuple[Layer, ...] = tuple(one for one in all_layers() if one.spec.by_address and not one.spec.tool)
+#: Layers of external tools.
+TOOLS: tuple[Layer, ...] = tuple(layer for layer in all_layers() if layer.spec.tool)
