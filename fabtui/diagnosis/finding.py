@@ -1,33 +1,175 @@
-"""A finding: a named cause with the nodes it is about, its evidence, and the next command."""
+"""Rules, and the findings they produce."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
-#: The verdicts of findings, the worst first.
-VERDICTS = ("bad", "warn", "note")
+from fabtui.model.layers import Layer
+
+Pair = tuple[str, str]
+ContextT = TypeVar("ContextT")
+RuleT = TypeVar("RuleT", bound="type[Rule[Any]]")
 
 
-class Finding(NamedTuple):
-    """Something that was found out.
+class Severity(StrEnum):
+    """How serious a finding is: ``bad`` (a job fails or is slow), ``warn`` (likely) or ``note`` (worth knowing)."""
 
-    Attributes:
-        verdict: ``bad`` (a test will fail or be slow), ``warn`` (likely) or ``note`` (worth knowing).
-        subject: One word, such as ``memlock``: findings of the same subject are about the same thing.
-        text: What is wrong, on one line, without the nodes.
-        nodes: The nodes it is about.
-        evidence: What says so, a line each.
-        next: The next command to type or thing to do, or "".
-    """
-
-    verdict: str
-    subject: str
-    text: str
-    nodes: tuple[str, ...]
-    evidence: tuple[str, ...] = ()
-    next: str = ""
+    BAD = "bad"
+    WARN = "warn"
+    NOTE = "note"
 
     @property
     def rank(self) -> int:
-        """Its place among findings: the worst first."""
-        return VERDICTS.index(self.verdict) if self.verdict in VERDICTS else len(VERDICTS)
+        """Position among severities, the worst first."""
+        return list(Severity).index(self)
+
+
+class Domain(StrEnum):
+    """What the rules of a group look at, and with it the type of their context.
+
+    ``pairs``: a `PairContext`. ``links``: the session model. ``mesh``: a `Mesh`. ``nodes``: a `NodeContext`.
+    """
+
+    PAIRS = "pairs"
+    LINKS = "links"
+    MESH = "mesh"
+    NODES = "nodes"
+
+
+class AddressPair(NamedTuple):
+    """An ordered pair of addresses, with their nodes."""
+
+    src: str
+    src_addr: str
+    dst: str
+    dst_addr: str
+
+    @property
+    def reverse(self) -> AddressPair:
+        """The opposite direction."""
+        return AddressPair(self.dst, self.dst_addr, self.src, self.src_addr)
+
+
+class Route(NamedTuple):
+    """Two ends of a path, in one direction or in both.
+
+    Attributes:
+        source: The end that sends.
+        destination: The other end.
+        both: Whether both directions are meant.
+    """
+
+    source: str | int
+    destination: str | int
+    both: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A rule that fired. `fabtui.presentation.findings` renders its text.
+
+    Attributes:
+        rule: The rule.
+        severity: How serious it is.
+        subject: What it is about, in one word: a node, an endpoint, ``memlock``; "" for pairs without a common end.
+        nodes: The nodes it is about.
+        cells: The ordered pairs of endpoints that it explains.
+        facts: Structured values for the templates of the rule and for common evidence.
+        next: Commands to run next.
+        measurements: The bad measurements between addresses that it explains.
+        weight: Counts for its place among findings of the same severity, besides its cells.
+    """
+
+    rule: Rule[Any]
+    severity: Severity
+    subject: str
+    nodes: tuple[str, ...] = ()
+    cells: frozenset[Pair] = frozenset()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    next: tuple[str, ...] = ()
+    measurements: frozenset[tuple[Layer, AddressPair]] = frozenset()
+    weight: int = 0
+
+    def replace(self, **changes: Any) -> Finding:
+        """Return a copy with some attributes changed."""
+        return replace(self, **changes)
+
+
+class Rule(ABC, Generic[ContextT]):
+    """A named check. Its docstring is its description in the documentation.
+
+    Templates are format strings over the facts of a finding. A section in brackets is left out where one of its facts
+    is missing, and so is a whole line of evidence.
+
+    Attributes:
+        id: Stable identifier, such as ``FT010``.
+        name: Stable short name, such as ``rail-isolated``.
+        title: What the rule finds, for lists of rules.
+        severity: Default severity of its findings.
+        domain: What it looks at.
+        message: Template of the title of a finding.
+        evidence: Templates of lines of evidence.
+        next_step: What to do about it.
+    """
+
+    id: ClassVar[str]
+    name: ClassVar[str]
+    title: ClassVar[str]
+    severity: ClassVar[Severity] = Severity.BAD
+    domain: ClassVar[Domain] = Domain.PAIRS
+    message: ClassVar[str]
+    evidence: ClassVar[tuple[str, ...]] = ()
+    next_step: ClassVar[str] = ""
+
+    @property
+    def description(self) -> str:
+        """Description for the documentation, on one line."""
+        return " ".join((type(self).__doc__ or self.title).split())
+
+    @abstractmethod
+    def check(self, context: ContextT) -> Iterable[Finding]:
+        """Return the findings of this rule."""
+
+    def finding(
+        self,
+        subject: str = "",
+        *,
+        severity: Severity | None = None,
+        nodes: Iterable[str] = (),
+        cells: Iterable[Pair] = (),
+        commands: Iterable[str] = (),
+        measurements: Iterable[tuple[Layer, AddressPair]] = (),
+        weight: int = 0,
+        facts: Mapping[str, Any] | None = None,
+    ) -> Finding:
+        """Return a finding of this rule."""
+        return Finding(
+            self,
+            severity or self.severity,
+            subject,
+            tuple(nodes),
+            frozenset(cells),
+            facts or {},
+            tuple(commands),
+            frozenset(measurements),
+            weight,
+        )
+
+
+#: All rules, in the order in which they are checked. `fabtui.diagnosis.session` imports every module of rules.
+RULES: list[Rule[Any]] = []
+
+
+def register(rule: RuleT) -> RuleT:
+    """Add a class of rules to `RULES`."""
+    RULES.append(rule())
+    return rule
+
+
+def rules_of(domain: Domain) -> list[Rule[Any]]:
+    """Return the rules of a domain in the order in which they are checked."""
+    return [rule for rule in RULES if rule.domain is domain]

@@ -7,24 +7,27 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fabtui.diagnosis.finding import Domain
 from fabtui.diagnosis.links.rdma_ports import PortNotes
-from fabtui.diagnosis.mesh.paths import MeshFinding
-from fabtui.diagnosis.mesh.rules import mesh_findings
-from fabtui.diagnosis.pairs.p2p_vs_world import relayed, words
+from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, relayed
 from fabtui.diagnosis.preflight.rules import preflight
+from fabtui.diagnosis.session import findings
 from fabtui.export.atomic_write import write_atomically
 from fabtui.export.snapshot_rows import when
 from fabtui.model.exit_codes import exit_code, not_tested
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model, NodeRecord
+from fabtui.presentation.findings import as_json as finding_json
 from fabtui.sanitize import clean
 
-FORMAT = 1
+#: 2: ``findings`` is new; findings of ``mesh`` and ``preflight`` have rules and lists of commands.
+FORMAT = 2
 
 
 def as_json(model: Model) -> dict[str, Any]:
     """Return a model as a JSON object; text from nodes is cleaned, times are ISO 8601 in UTC."""
     notes = PortNotes(model)
+    found = findings(model)
     value = {
         "format": FORMAT,
         "software": f"fabtui {model.software}",
@@ -38,13 +41,14 @@ def as_json(model: Model) -> dict[str, Any]:
         "endpoints": [{**asdict(end), "id": str(end), "leaf": model.leaves.get(end.number)} for end in model.endpoints],
         "measurements": [_measured(model, measurement, notes) for measurement in model.measurements()],
         "suspects": [{"src": src, "dst": dst, "text": text} for (src, dst), text in model.suspects.items()],
-        "relayed": [{"src": src, "dst": dst, "text": words(model, src, dst)} for src, dst in relayed(model)],
+        "relayed": [{"src": src, "dst": dst, "text": comparison_text(model, src, dst)} for src, dst in relayed(model)],
         "comparison": model.comparison,
         "arms": [_measured(model, measurement, notes) for measurement in model.arms()],
         "untested": [{"src": src, "dst": dst, "error": why} for (src, dst), why in model.untested.items()],
         "not_tested": not_tested(model),
-        "mesh": [_finding(one) for one in mesh_findings(model)],
-        "preflight": [{**one._asdict(), "nodes": list(one.nodes)} for one in preflight(model).findings],
+        "findings": [finding_json(one) for one in found],
+        "mesh": [finding_json(one) for one in found if one.rule.domain is Domain.MESH],
+        "preflight": [finding_json(one) for one in preflight(model).findings],
         "log": [{**line._asdict(), "time": when(line.time)} for line in model.log],
     }
     cleaned: dict[str, Any] = _cleaned(value)
@@ -60,11 +64,6 @@ def write_json(model: Model, path: Path) -> None:
     text = json.dumps(as_json(model), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     data = text.encode("utf-8", "backslashreplace")
     write_atomically(path, lambda file: file.write(data))
-
-
-def _finding(one: MeshFinding) -> dict[str, Any]:
-    """Return a finding of the mesh, with how many measurements it explains in place of which."""
-    return {**one._asdict(), "nodes": list(one.nodes), "evidence": list(one.evidence), "cells": len(one.cells)}
 
 
 def _measured(model: Model, measurement: Measurement, notes: PortNotes) -> dict[str, Any]:

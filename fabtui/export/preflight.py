@@ -15,9 +15,11 @@ from fabtui.export.formula import escaped
 from fabtui.export.snapshot_rows import when
 from fabtui.model.facts.node_view import Value
 from fabtui.model.session_model import Model
+from fabtui.presentation.findings import as_json as finding_json
 
 KIND = "fabtui preflight"
-FORMAT = 1
+#: 2: findings have rules, facts and lists of commands; ``severity`` was ``verdict``.
+FORMAT = 2
 #: A larger file is no preflight.
 LARGEST = 256 * 1024 * 1024
 COLUMNS = ("node", "hardware", "fact", "title", "value", "unit", "verdict")
@@ -33,7 +35,7 @@ def as_json(model: Model, found: Preflight) -> dict[str, Any]:
         "started": when(model.started),
         "exit": found.exit_code,
         "lab": model.lab,
-        "findings": [{**finding._asdict(), "nodes": list(finding.nodes)} for finding in found.findings],
+        "findings": [finding_json(finding) for finding in found.findings],
         "missing": found.missing,
         "facts": [
             {"name": fact.name, "title": fact.title, "unit": fact.unit, "compare": str(fact.compare)}

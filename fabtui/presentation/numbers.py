@@ -25,3 +25,17 @@ def size_text(count: int) -> str:
         if count >= 1024**power and count % 1024**power == 0:
             return f"{count // 1024**power} {unit}"
     return f"{count} B"
+
+
+def percent_text(share: float) -> str:
+    """Return a share as a percentage: ``38 %``, ``5.4 %``, ``0.5 %``."""
+    percent = 100 * share
+    if abs(percent) >= 9.95 or percent == 0:
+        return f"{percent:.0f} %"
+    return f"{percent:.1f} %" if abs(percent) >= 0.095 else f"{percent:.1g} %"
+
+
+def share_text(value: float, median: float, unit: str) -> str:
+    """Return a value with its share of the median: ``1.96 GB/s, 0.5 % of the median 360 GB/s``."""
+    unit = f" {unit}" if unit else ""
+    return f"{value_text(value)}{unit}, {percent_text(value / median)} of the median {value_text(median)}{unit}"

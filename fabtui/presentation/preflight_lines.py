@@ -11,6 +11,8 @@ from fabtui.diagnosis.preflight.rules import Preflight
 from fabtui.model.facts.compare import Compare, Fact, FactTable, shown
 from fabtui.model.facts.node_view import Value
 from fabtui.nodeset import count, fold
+from fabtui.presentation.findings import evidence as evidence_of
+from fabtui.presentation.findings import title
 
 #: A piece of a line: its text and its role: ``bad``, ``warn``, ``note``, ``name``, ``head``, ``dim`` or "".
 Piece = tuple[str, str]
@@ -59,7 +61,7 @@ def head_line(found: Preflight) -> Line:
     """Return how many nodes were looked at and what came of it."""
     words = [count(len(found.table.nodes), "node") + " looked at"]
     for verdict, singular in (("bad", "bad finding"), ("warn", "warning"), ("note", "note")):
-        if number := sum(finding.verdict == verdict for finding in found.findings):
+        if number := sum(finding.severity == verdict for finding in found.findings):
             words.append(count(number, singular))
     if found.missing:
         words.append("not all of what was wanted")
@@ -86,32 +88,30 @@ def finding_lines(finding: Finding, width: int, glyphs: Glyphs, evidence: bool =
     """Return a finding: its glyph, its nodes, its text, what says so, and the next command."""
     names = nodes_text(finding.nodes, _WIDEST_NAME, glyphs)
     indent = " " * 4
-    first: Line = [(f"{glyphs.of(finding.verdict)} ", finding.verdict), (names, "name"), ("  ", "")]
+    first: Line = [(f"{glyphs.of(finding.severity)} ", finding.severity), (names, "name"), ("  ", "")]
     room = max(20, width - 4 - len(names))
-    texts = textwrap.wrap(finding.text, room) or [""]
-    lines: list[Line] = [[*first, (texts[0], finding.verdict)]]
+    texts = textwrap.wrap(title(finding), room) or [""]
+    lines: list[Line] = [[*first, (texts[0], finding.severity)]]
     for text in textwrap.wrap(" ".join(texts[1:]), max(20, width - 4)):
-        lines.append([(indent, ""), (text, finding.verdict)])
-    if evidence and finding.evidence:
-        lines += [
-            [(indent, ""), (cut(line, max(20, width - 4), glyphs), "dim")] for line in finding.evidence[:_EVIDENCE]
-        ]
-        if len(finding.evidence) > _EVIDENCE:
-            lines.append([(indent, ""), (f"and {len(finding.evidence) - _EVIDENCE} more", "dim")])
-    if finding.next:
-        lines.append([(indent + "next: ", "dim"), (cut(finding.next, max(20, width - 10), glyphs), "")])
+        lines.append([(indent, ""), (text, finding.severity)])
+    said = evidence_of(finding) if evidence else ()
+    lines += [[(indent, ""), (cut(line, max(20, width - 4), glyphs), "dim")] for line in said[:_EVIDENCE]]
+    if len(said) > _EVIDENCE:
+        lines.append([(indent, ""), (f"and {len(said) - _EVIDENCE} more", "dim")])
+    for command in finding.next:
+        lines.append([(indent + "next: ", "dim"), (cut(command, max(20, width - 10), glyphs), "")])
     return lines
 
 
 def short_lines(found: Preflight, width: int, most: int, glyphs: Glyphs) -> list[Line]:
     """Return the findings that count, a line each."""
-    serious = [finding for finding in found.findings if finding.verdict != "note"]
+    serious = [finding for finding in found.findings if finding.severity != "note"]
     lines: list[Line] = []
     for finding in serious[:most]:
         names = nodes_text(finding.nodes, 20, glyphs)
-        text = cut(finding.text, max(10, width - len(names) - 5), glyphs)
+        text = cut(title(finding), max(10, width - len(names) - 5), glyphs)
         lines.append(
-            [(f" {glyphs.of(finding.verdict)} ", finding.verdict), (f"{names} ", "name"), (text, finding.verdict)]
+            [(f" {glyphs.of(finding.severity)} ", finding.severity), (f"{names} ", "name"), (text, finding.severity)]
         )
     if len(serious) > most:
         lines.append([(f"   and {len(serious) - most} more", "dim")])

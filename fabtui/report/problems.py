@@ -1,24 +1,21 @@
-"""What a summary says about what is not ok, and about what passed and is still worth a word."""
+"""Findings, bad pairs and slow messages of a summary."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
-from fabtui.diagnosis.knowledge.error_catalogue import measured_meaning
-from fabtui.diagnosis.links.rdma_ports import PortNotes, port_troubles
-from fabtui.diagnosis.mesh.paths import key_of
-from fabtui.diagnosis.mesh.rules import mesh_findings
-from fabtui.diagnosis.mesh.scopes import Way
+from fabtui.diagnosis.finding import AddressPair, Domain, Finding
+from fabtui.diagnosis.knowledge.error_catalogue import meaning_of_measurement
+from fabtui.diagnosis.links.rdma_ports import PortNotes, port_problems
+from fabtui.diagnosis.mesh.paths import address_pair
 from fabtui.diagnosis.pairs.message_times import Spread, notable
-from fabtui.diagnosis.pairs.p2p_vs_world import rail_isolation, words
-from fabtui.diagnosis.pairs.rules import pair_causes
-from fabtui.diagnosis.reports import Cause
+from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text
+from fabtui.diagnosis.session import findings
 from fabtui.model.layers import COLLECTIVES, MESH, Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.nodeset import count
-from fabtui.presentation.numbers import size_text, value_text
+from fabtui.presentation.findings import evidence, pairs_text, title
+from fabtui.presentation.numbers import share_text, size_text, value_text
 from fabtui.report.tables import capped
 from fabtui.sanitize import one_line
 
@@ -31,6 +28,13 @@ _MOST_NAMED = 6
 #: A list of more rows than this leaves out what findings tell.
 _LONG = 24
 _MOST_NOTABLE_ON_CPUS = 1
+#: Rules whose findings have a place of their own in a summary: nodes, ports, reasons, slow messages, the preflight.
+_LISTED_ELSEWHERE = frozenset(
+    {"node-lost", "rail-isolated", "fails-in-world", "pair-flaps", "slow-messages", "not-tested", "preflight"}
+    | {"nvlink-inactive", "nvlink-errors", "rdma-port", "rdma-port-inactive"}
+)
+#: Rules whose titles count pairs instead of naming them.
+_COUNTED = frozenset({"pairs-same-error", "pairs-slow"})
 
 
 class Signs(NamedTuple):
@@ -41,61 +45,54 @@ class Signs(NamedTuple):
 
 
 def trouble(model: Model, signs: Signs) -> list[list[str]]:
-    """Return what is to be told of all pairs together, then the list of what is not ok, then what is notable."""
-    isolation = rail_isolation(model)
-    told = [isolation.text] if isolation is not None else []
-    mesh = mesh_findings(model)
-    explained = frozenset(cell for finding in mesh for cell in finding.cells)
-    causes = pair_causes(model)
-    findings = [_lines_of(one.text, one.evidence, one.next) for one in mesh]
-    findings += [
-        _lines_of(f"{one.title} ({count(len(one.cells), 'pair')})", [*one.evidence, *_named(one)], *one.next[:2])
-        for one in causes
-        if not _single(one)
-    ]
-    following = {min(one.cells): one.next[0] for one in causes if _single(one) and one.next}
-    many = {pair for one in causes if not _single(one) for pair in one.cells}
+    """Return the parts of a summary about problems: findings, RDMA ports, pairs that are not ok, slow messages."""
+    found = findings(model)
+    # The mesh comes first: it explains pairs of endpoints.
+    found.sort(key=lambda one: one.rule.domain is not Domain.MESH)
+    headline = [f"{title(one)}: {'; '.join(evidence(one))}" for one in found if one.rule.name == "rail-isolated"]
+    listed = [one for one in found if one.rule.name not in _LISTED_ELSEWHERE and not _single(one)]
+    single = [one for one in found if one.rule.domain is Domain.PAIRS and _single(one)]
+    following = {min(one.cells): one.next[0] for one in single if one.next}
+    many = {pair for one in listed if one.rule.domain is Domain.PAIRS for pair in one.cells}
+    explained = frozenset(measurement for one in found for measurement in one.measurements)
     bad = _bad(model, signs, explained, following, many)
-    return [told, _findings(findings), _ports(model), bad, _notable(model, signs)]
+    return [headline, _numbered([_finding_lines(one) for one in listed]), _ports(model), bad, _notable(model, signs)]
 
 
-def _single(cause: Cause) -> bool:
-    """Say whether a cause is about two endpoints alone, of which the list of what is not ok tells everything."""
-    return len({frozenset(pair) for pair in cause.cells}) == 1
+def _single(finding: Finding) -> bool:
+    """Return True for a finding about a single pair of endpoints, which the list of what is not ok shows."""
+    return finding.rule.domain is Domain.PAIRS and len({frozenset(pair) for pair in finding.cells}) == 1
 
 
-def _named(cause: Cause) -> list[str]:
-    """Name the pairs of a cause whose title only counts them."""
-    if not cause.title[0].isdigit():
-        return []
-    names = [f"{src} > {dst}" for src, dst in sorted(cause.cells)]
-    more = f", and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return [", ".join(names[:_MOST_NAMED]) + more]
+def _finding_lines(finding: Finding) -> list[str]:
+    pairs = f" ({pairs_text(finding)})" if finding.cells and finding.rule.domain is Domain.PAIRS else ""
+    lines = [title(finding) + pairs, *(f"    {line}" for line in evidence(finding))]
+    # Without a subject, the title only counts the pairs.
+    if finding.rule.name in _COUNTED and finding.cells:
+        names = [f"{src} > {dst}" for src, dst in sorted(finding.cells)]
+        more = f", and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        lines.append(f"    {one_line(', '.join(names[:_MOST_NAMED]) + more, 300)}")
+    return lines + [f"    next: {one_line(command, 500)}" for command in finding.next[:2]]
 
 
-def _lines_of(title: str, evidence: Iterable[str], *commands: str) -> list[str]:
-    lines = [one_line(title, 300), *(f"    {one_line(line, 300)}" for line in evidence)]
-    return lines + [f"    next: {one_line(command, 500)}" for command in commands if command]
-
-
-def _findings(findings: list[list[str]]) -> list[str]:
+def _numbered(blocks: list[list[str]]) -> list[str]:
     lines = []
-    for number, (title, *rest) in enumerate(findings, 1):
-        lines += [f"  {number} {title}", *(f"  {line}" for line in rest)]
-    return capped([f"findings: {len(findings)}"], lines, "lines", _MOST_FINDING_LINES) if lines else []
+    for number, (head, *rest) in enumerate(blocks, 1):
+        lines += [f"  {number} {head}", *(f"  {line}" for line in rest)]
+    return capped([f"findings: {len(blocks)}"], lines, "lines", _MOST_FINDING_LINES) if lines else []
 
 
 def _ports(model: Model) -> list[str]:
     """List what looks tell of the RDMA ports that endpoints send over, each once."""
-    found = [str(one) for endpoint in model.endpoints for one in port_troubles(model, endpoint)]
+    found = [str(one) for endpoint in model.endpoints for one in port_problems(model, endpoint)]
     lines = [f"  {line}" for line in dict.fromkeys(found)]
-    return capped([f"RDMA ports that endpoints send over: {len(lines)} troubles"], lines, "troubles") if lines else []
+    return capped([f"RDMA ports that endpoints send over: {len(lines)} problems"], lines, "problems") if lines else []
 
 
 def _bad(
     model: Model,
     signs: Signs,
-    explained: frozenset[tuple[Layer, Way]],
+    explained: frozenset[tuple[Layer, AddressPair]],
     following: dict[tuple[str, str], str],
     many: set[tuple[str, str]],
 ) -> list[str]:
@@ -110,7 +107,7 @@ def _bad(
     """
     found: dict[tuple[str | None, ...], list[Measurement]] = {}
     for m in model.measurements():
-        told = m.layer in MESH and key_of(m) in explained
+        told = m.layer in MESH and (m.layer, address_pair(m)) in explained
         if m.layer not in _IN_TABLES and not told and model.verdict(m).bad:
             found.setdefault((m.layer, m.src, m.dst, m.src_addr, m.dst_addr), []).append(m)
     # A pair that fails in bandwidth fails in latency as well; once is enough.
@@ -152,15 +149,14 @@ def _bad_line(model: Model, group: list[Measurement], signs: Signs, notes: PortN
         about.append("at " + ", ".join(map(size_text, sizes)))
     if m.value is not None:
         median = model.median(m.layer, kind)
-        of = f" of {value_text(median)}" if median is not None else ""
-        about.append(f"{value_text(m.value)}{of} {m.unit}")
+        about.append(share_text(m.value, median, m.unit) if median else f"{value_text(m.value)} {m.unit}")
     if m.error:
         about.append(one_line(m.error, 300))
-    if (meaning := measured_meaning(m)) is not None:
+    if (meaning := meaning_of_measurement(m)) is not None:
         about.append(f"means: {meaning.text}")
     if m.made and "made by the lab" not in (m.error or ""):
         about.append("made by the lab")
-    if m.layer in (Layer.P2P, Layer.WORLD) and (told := words(model, m.src, m.dst)) is not None:
+    if m.layer in (Layer.P2P, Layer.WORLD) and (told := comparison_text(model, m.src, m.dst)) is not None:
         about.append(told)
     if m.layer is Layer.P2P:
         about += notes.of(m.src, m.dst)

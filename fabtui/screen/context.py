@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 if TYPE_CHECKING:
     from textual.dom import DOMNode
 
-    from fabtui.diagnosis.pairs.rules import Cause
+    from fabtui.diagnosis.finding import Finding
     from fabtui.diagnosis.pairs.tally import Tally
     from fabtui.diagnosis.preflight.rules import Preflight
     from fabtui.model.session_model import Model
@@ -28,7 +28,7 @@ class FindingsState(Protocol):
     """Findings of the session, updated in the background."""
 
     @property
-    def found(self) -> Sequence[Cause]:
+    def found(self) -> Sequence[Finding]:
         """Findings, most severe first."""
 
     @property

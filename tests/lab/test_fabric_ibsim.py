@@ -119,7 +119,9 @@ def test_a_pulled_cable_and_errors(network: Network, fabric: Fabric, tmp_path: P
     assert bad["n3 mlx5_0", 1]["PortRcvErrors"] == 65535
 
     found = findings(network, tmp_path)
-    assert [one["nodes"] for one in found if one["text"] == f"mlx5_0/1: {DOWN}" and one["verdict"] == "bad"] == [["n1"]]
+    assert [one["nodes"] for one in found if one["text"] == f"mlx5_0/1: {DOWN}" and one["severity"] == "bad"] == [
+        ["n1"]
+    ]
     of_n3 = json.dumps([one for one in found if "n3" in one["nodes"]])
     assert "symbol_error 1742, at leaf2 port 2" in of_n3
     assert "port_rcv_errors 65535 or more (it stands at its limit)" in of_n3

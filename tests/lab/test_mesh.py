@@ -17,11 +17,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from fabtui.diagnosis.mesh.paths import MeshFinding, Subject, key_of
+from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.mesh.paths import address_pair
 from fabtui.diagnosis.mesh.rules import mesh_findings
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
+from fabtui.presentation.findings import evidence, title
 from fabtui.session.journal import read_events
 from fabtui_node.system import run_command
 from tests.lab.network import Network, missing
@@ -37,10 +39,10 @@ class Run(NamedTuple):
     code: int
     printed: str
     model: Model
-    findings: list[MeshFinding]
+    findings: list[Finding]
 
     def texts(self) -> list[str]:
-        return [finding.text for finding in self.findings]
+        return [title(finding) for finding in self.findings]
 
     def check(self) -> None:
         """See that all pairs were tested, and that nothing is called bad that no finding explains."""
@@ -51,11 +53,11 @@ class Run(NamedTuple):
             Layer.UDP: PAIRS,
             Layer.TCP: PAIRS,
         }
-        bad = {key_of(m) for m in self.model.measurements() if m.verdict is not Verdict.OK}
-        explained = {cell for finding in self.findings for cell in finding.cells}
+        bad = {(m.layer, address_pair(m)) for m in self.model.measurements() if m.verdict is not Verdict.OK}
+        explained = {cell for finding in self.findings for cell in finding.measurements}
         assert bad == explained, sorted(bad ^ explained)[:20]
         assert self.code == (1 if bad else 0), self.printed
-        assert all(finding.text in self.printed for finding in self.findings), self.printed
+        assert all(title(finding) in self.printed for finding in self.findings), self.printed
         assert "Traceback" not in self.printed
 
 
@@ -96,7 +98,7 @@ def test_every_address_reaches_every_other(network: Network, tmp_path: Path) -> 
         for r, s in itertools.product(network.rails, network.rails)
     }
     for layer in MESH:
-        assert {key_of(m)[1] for m in result.model.addresses.pairs(layer)} == expected
+        assert {address_pair(m) for m in result.model.addresses.pairs(layer)} == expected
     assert {m.value for m in result.model.addresses.pairs(Layer.MTU)} == {9000.0}
     saved: dict[str, Any] = json.loads((tmp_path / "s.json").read_text())
     pings = [m for m in saved["measurements"] if m["layer"] == "ping"]
@@ -110,10 +112,10 @@ def test_a_rail_cut_on_one_node(network: Network, tmp_path: Path, fault: str) ->
     getattr(network, fault)("n3", 2)
     result = run(network, tmp_path)
     result.check()
-    assert result.texts() == ["n3 rail 2 (eth2 10.3.0.4) is cut"]
+    assert result.texts() == ["n3 rail 2 (eth2 10.3.0.4) is cut off"]
     (found,) = result.findings
     state = "down" if fault == "pull" else "up: the fault lies beyond it"
-    assert f"n3 says that eth2 is {state}" in found.evidence
+    assert f"n3 reports eth2 {state}" in evidence(found)
 
 
 def test_a_rail_cut_on_one_node_where_nodes_do_not_route_by_source(tmp_path: Path) -> None:
@@ -124,7 +126,7 @@ def test_a_rail_cut_on_one_node_where_nodes_do_not_route_by_source(tmp_path: Pat
         folder.mkdir()
         result = run(network, folder)
     result.check()
-    assert result.texts() == ["n3 rail 2 (eth2 10.3.0.4) is cut"]
+    assert result.texts() == ["n3 rail 2 (eth2 10.3.0.4) is cut off"]
 
 
 def test_an_mtu_black_hole(network: Network, tmp_path: Path) -> None:
@@ -143,8 +145,8 @@ def test_a_one_way_drop_within_a_rail_and_one_across(network: Network, tmp_path:
     result = run(network, tmp_path)
     result.check()
     assert result.texts() == [
-        "one-way: n1 > n2 lost on rail 0 (10.1.0.2 > 10.1.0.3), the other way passes",
-        "one-way: n4 > n5 lost on rail 3 > rail 1 (10.4.0.5 > 10.2.0.6), the other way passes",
+        "one-way loss: n1 > n2 on rail 0 (10.1.0.2 > 10.1.0.3); reverse passes",
+        "one-way loss: n4 > n5 on rail 3 > rail 1 (10.4.0.5 > 10.2.0.6); reverse passes",
     ]
 
 
@@ -156,8 +158,8 @@ def test_all_three_at_once(network: Network, tmp_path: Path) -> None:
     result = run(network, tmp_path)
     result.check()
     assert result.texts() == [
-        "n3 rail 2 (eth2 10.3.0.4) is cut",
-        "one-way: n1 > n2 lost on rail 0 (10.1.0.2 > 10.1.0.3), the other way passes",
+        "n3 rail 2 (eth2 10.3.0.4) is cut off",
+        "one-way loss: n1 > n2 on rail 0 (10.1.0.2 > 10.1.0.3); reverse passes",
         "MTU black hole between n1 and n6 on rail 1 (10.2.0.2 > 10.2.0.7): 8972 bytes do not pass, 1472 do",
     ]
 
@@ -175,15 +177,15 @@ def test_a_firewall_on_a_node(network: Network, tmp_path: Path) -> None:
         result.check()
     finally:
         network.on("n3", "nft", "delete", "table", "inet", "wall")
-    assert result.texts() == ["n3 does not let TCP in from n1 on every rail on ephemeral ports (ping passes)"]
+    assert result.texts() == ["n3 blocks incoming TCP from n1 on every rail on ephemeral ports (ping passes)"]
 
 
 def test_packets_that_are_lost_by_chance(network: Network, tmp_path: Path) -> None:
     network.rule("ip saddr 10.2.0.6 numgen random mod 100 < 40")
     result = run(network, tmp_path)
-    losses = [finding for finding in result.findings if finding.subject is Subject.LOSS]
+    losses = [finding for finding in result.findings if finding.rule.name == "packet-loss"]
     assert result.code == 1
-    assert any("n5 rail 1 (eth1 10.2.0.6), what it sends" in finding.text for finding in losses), result.printed
+    assert any("n5 rail 1 (eth1 10.2.0.6), outgoing" in title(finding) for finding in losses), result.printed
     assert all(finding.nodes == ("n5",) or "n5" in finding.nodes for finding in result.findings), result.printed
 
 

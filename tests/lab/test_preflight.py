@@ -60,7 +60,7 @@ def preflight(network: Network, *args: str) -> tuple[int, dict[str, Any], str]:
 
 
 def serious(found: dict[str, Any]) -> dict[str, list[str]]:
-    return {one["subject"]: one["nodes"] for one in found["findings"] if one["verdict"] != "note"}
+    return {one["subject"]: one["nodes"] for one in found["findings"] if one["severity"] != "note"}
 
 
 def test_equal_nodes_differ_in_nothing_and_then_in_what_was_changed(network: Network) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from fabtui.diagnosis.knowledge.next_commands import by_hand, path_commands
-from fabtui.diagnosis.links.rdma_ports import port_troubles
-from fabtui.diagnosis.pairs.rules import causes_of
+from fabtui.diagnosis.links.rdma_ports import port_problems
 from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.diagnosis.preflight.rules import preflight
+from fabtui.diagnosis.session import findings
 from fabtui.model.event_schema import check_event
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
@@ -69,7 +69,7 @@ def test_everything_can_be_told(seed: int) -> None:
     model = model_of(seed)
     glyphs = Glyphs(plain=False)
     found = preflight(model)
-    causes_of(model)
+    findings(model)
     node_rows(model, Survey(model).finish(), {}, 0.0)
     for record in model.nodes.values():
         node_lines(model, record, found, 120, glyphs)
@@ -78,4 +78,4 @@ def test_everything_can_be_told(seed: int) -> None:
         path_lines(hops(model, src, dst, measurement), (src.node, dst.node), 120, glyphs)
         path_commands(model, src, dst, measurement)
         by_hand(model, str(src), str(dst))
-        port_troubles(model, src)
+        port_problems(model, src)

@@ -64,7 +64,7 @@ def test_a_healthy_fabric_says_so_and_only_when_it_was_looked_at() -> None:
 
 def test_evidence_that_does_not_fit_says_that_there_is_more() -> None:
     found = looked(sweep_of_two().shadow)
-    found.found = [found.found[0]._replace(evidence=("one two three four " * 12,))]
+    found.found = [found.found[0].replace(facts={"retest": "one two three four " * 12})]
     lines = [plain(line) for line in finding_lines(found, None, 45, 9, GLYPHS)]
     assert lines[-1].endswith(" …")
     assert max(map(len, lines)) <= 45

@@ -6,11 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from fabtui.diagnosis.knowledge.next_commands import on_node, route_ends
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
-from fabtui.nodeset import count
 from fabtui.sanitize import one_line
 
 #: Of a long log so much is looked at.
@@ -202,25 +200,34 @@ def meaning_of(*said: str | None) -> Meaning | None:
     return next((one for pattern, one in _COMPILED if any(pattern.search(text) for text in texts)), None)
 
 
-def measured_meaning(m: Measurement | None) -> Meaning | None:
-    """Return what the error of a measurement means; None where there is none, or where a lab made it."""
+def meaning_of_measurement(m: Measurement | None) -> Meaning | None:
+    """Return the meaning of the error of a measurement; None if it has none, or if a lab made it."""
     return None if m is None or m.made or not m.error else meaning_of(m.error, m.raw)
 
 
-class CommonError(NamedTuple):
+class ErrorFact(NamedTuple):
     """The error that most of some pairs have.
 
     Attributes:
-        told: It in words, with how many have it where there are others.
-        example: A measurement that has it.
+        text: The error.
+        pairs: How many pairs have it, where there are others; else None.
+        others: How many other errors there are.
     """
 
-    told: str
+    text: str
+    pairs: int | None = None
+    others: int = 0
+
+
+class CommonError(NamedTuple):
+    """The error that most of some pairs have, and a measurement that has it."""
+
+    fact: ErrorFact
     example: Measurement
 
 
 def common_error(model: Model, cells: Iterable[tuple[str, str]]) -> CommonError | None:
-    """Return the error that most of some pairs have, None where none has any."""
+    """Return the error that most of some pairs have, or None if none has any."""
     counted: dict[str, int] = {}
     examples: dict[str, Measurement] = {}
     for pair in cells:
@@ -232,21 +239,5 @@ def common_error(model: Model, cells: Iterable[tuple[str, str]]) -> CommonError 
     if not counted:
         return None
     text, most = max(counted.items(), key=lambda item: (item[1], item[0]))
-    others = f" ({count(most, 'cell')}; {count(len(counted) - 1, 'other error')})" if len(counted) > 1 else ""
-    return CommonError(text + others, examples[text])
-
-
-def meant(model: Model, m: Measurement | None) -> tuple[list[str], list[str]]:
-    """Return what the error of a measurement means, as evidence, and the commands that look further."""
-    found = measured_meaning(m)
-    return ([], []) if found is None or m is None else ([f"means: {found.text}"], list(_typed(model, found, m)))
-
-
-def _typed(model: Model, found: Meaning, m: Measurement) -> Iterable[str]:
-    nodes = {_SENDER: m.src.rpartition(":")[0], _RECEIVER: m.dst.rpartition(":")[0]}
-    route = route_ends(model, m)
-    for end, command in dict.fromkeys(found.commands):
-        if "{route}" not in command:
-            yield on_node(nodes[end], command, model)
-        elif route is not None:
-            yield on_node(nodes[end], command.replace("{route}", route), model)
+    fact = ErrorFact(text, most, len(counted) - 1) if len(counted) > 1 else ErrorFact(text)
+    return CommonError(fact, examples[text])

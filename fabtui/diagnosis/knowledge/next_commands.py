@@ -85,6 +85,19 @@ def route_ends(model: Model, m: Measurement) -> str | None:
     return f"{there} from {here}" if here and there else None
 
 
+def commands_of_meaning(model: Model, commands: Iterable[tuple[str, str]], m: Measurement) -> list[str]:
+    """Return the commands of an error meaning for a measurement: each runs on the ``src`` or the ``dst`` node."""
+    nodes = {"src": m.src.rpartition(":")[0], "dst": m.dst.rpartition(":")[0]}
+    route = route_ends(model, m)
+    found = []
+    for end, command in dict.fromkeys(commands):
+        if "{route}" not in command:
+            found.append(on_node(nodes[end], command, model))
+        elif route is not None:
+            found.append(on_node(nodes[end], command.replace("{route}", route), model))
+    return found
+
+
 def within_commands(model: Model, *ends: Endpoint) -> list[str]:
     """Return commands that look at the way between GPUs of a node."""
     if any(end.kind != "gpu" for end in ends):

@@ -1,359 +1,344 @@
-"""What the mesh of addresses tells: cut rails, broken ways, MTU black holes, firewalls, loss; each named once.
+"""Rules about the mesh of addresses.
 
-An echo that does not come back tells nothing of the way it was lost on. Where datagrams were counted at their
-destination, these decide which way is broken; where they were not, that is said.
+An echo that does not come back does not show the direction in which it was lost. Where datagrams were counted at their
+destination, these decide which direction is broken.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
+from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Pair, Rule, Severity, register, rules_of
 from fabtui.diagnosis.knowledge.next_commands import on_node
-from fabtui.diagnosis.mesh.paths import DEAD, Found, MeshFinding, Subject, does_not_pass, key_of
-from fabtui.diagnosis.mesh.scope_text import ScopeWords, names
-from fabtui.diagnosis.mesh.scopes import Kind, Scope, Way, scopes
+from fabtui.diagnosis.mesh.mesh import Mesh, endpoint_pairs
+from fabtui.diagnosis.mesh.paths import DEAD
+from fabtui.diagnosis.mesh.scopes import Kind, Scope
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.sanitize import one_line
 
-#: A round trip this many times the median of its class, and by so many ms above it, is worth a word.
-LATE_RATIO, LATE_MS = 10.0, 1.0
-#: What is often behind a scope.
-USUAL = (
-    (
-        Kind.MANY,
-        "a neighbour table that is full loses ways like that (net.ipv4.neigh.default.gc_thresh3, the kernel's log)",
-    ),
-    (Kind.ACROSS, "no router, or hosts that drop what comes in by another interface than they answer by (rp_filter)"),
-)
-#: Of so many ways of an address half must lose some, before the address is said to.
-FEWEST_OF_LOSS = 4
-#: More findings of one subject than this are counted, not told.
-MOST = 24
+#: A round trip is high from this multiple of the median of its class on, and from this excess (ms).
+_HIGH_RATIO, _HIGH_MS = 10.0, 1.0
+#: Minimum number of pairs of an address before the address itself is said to lose packets.
+_FEWEST_OF_LOSS = 4
+#: Maximum number of findings per rule.
+_MOST = 24
+#: Phases that fill the mesh: until they end, missing looks like lost.
+_FILLING = frozenset(f"{layer}{again}" for layer in MESH for again in ("", " again"))
 
 
-def mesh_findings(model: Model) -> list[MeshFinding]:
-    """Return what is wrong between addresses, the gravest first; nothing where nothing was tested."""
-    mesh = _Mesh(model)
-    found = [*mesh.cuts(), *mesh.echoes(), *mesh.holes(), *mesh.firewalls(), *mesh.losses(), *mesh.late()]
-    kept: list[MeshFinding] = []
-    told: Counter[Subject] = Counter()
-    for finding in found:
-        told[finding.subject] += 1
-        if told[finding.subject] <= MOST:
-            kept.append(finding)
-    return kept
+class _MeshRule(Rule[Mesh]):
+    domain = Domain.MESH
 
 
-class _Mesh:
-    """The ways of a model, what is known of each, and what it comes to."""
+class _DeadScopes(_MeshRule):
+    """Base of the rules about scopes that pass nothing."""
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
-        self.order = list(model.nodes)
-        self.ways: dict[Way, Found] = {}
-        for layer in MESH:
-            for measurement in model.addresses.pairs(layer):
-                setattr(self.ways.setdefault(key_of(measurement)[1], Found()), str(layer), measurement)
-        self.explained: set[tuple[Layer, Way]] = set()
-        self.words = ScopeWords(model, self.ways)
-        self.dead = {way for way in self.ways if self._is_dead(way)}
+    message = "{scope:unreachable}"
+    evidence = (
+        "{scope:usual_cause}",
+        "{count} of {total} address pairs pass nothing",
+        "{node} reports {interface} {interface_state}[{beyond:flag}: the fault lies beyond it]",
+        "no datagrams could be counted, which would show the direction: {udp_error}",
+        "{echoes_only:flag}only echo requests were sent, which do not show the direction; --probes udp does",
+    )
 
-    def _is_dead(self, way: Way) -> bool:
-        """Whether nothing passes this way: echoes are lost, and so are datagrams, where they were counted."""
-        found = self.ways[way]
-        if found.arrived is None:
-            back = self.ways.get(way.back)
-            # An echo is lost with either way; the other one may be known to be the broken one.
-            return found.no_echo and not (back is not None and back.arrived is False and back.no_echo)
-        return not found.arrived and not found.echo
+    def check(self, mesh: Mesh) -> Iterator[Finding]:
+        for scope in mesh.dead_scopes:
+            if self._applies(scope):
+                facts = {**mesh.interface_state(scope), **mesh.udp_errors(scope)}
+                yield mesh.finding(self, scope, MESH, facts, mesh.route_command(scope))
 
-    def _scopes(self, bad: Iterable[Way], tested: Iterable[Way] | None = None) -> list[Scope]:
-        """Return what explains bad ways; ways that let nothing pass say nothing of what else is wrong with them."""
-        seat = self.model.addresses.seat
-        bad = set(bad)
-        known = set(self.ways if tested is None else tested)
-        return scopes(bad, (known - self.dead) | bad, lambda n, a: seat(n, a).rail, self.order)
+    def _applies(self, scope: Scope) -> bool:
+        raise NotImplementedError
 
-    def _make(
-        self,
-        subject: Subject,
-        text: str,
-        scope: Scope,
-        layers: Iterable[Layer],
-        evidence: Iterable[str],
-        following: str,
-    ) -> MeshFinding:
-        cells = set()
-        for way in scope.ways:
-            for one in (way, way.back):
-                found = self.ways.get(one)
-                for layer in layers:
-                    m = found.of(layer) if found is not None else None
-                    if m is not None and m.verdict not in (Verdict.OK, Verdict.SKIPPED):
-                        cells.add((layer, one))
-        fresh = cells - self.explained
-        self.explained |= cells
-        nodes = scope.nodes or tuple(dict.fromkeys(node for way in scope.ways for node in (way.src, way.dst)))
-        return MeshFinding(
-            subject,
-            text,
-            tuple(sorted(nodes, key=lambda node: self.order.index(node) if node in self.order else len(self.order))),
-            tuple(line for line in evidence if line),
-            following,
-            frozenset(fresh),
-        )
 
-    # -- nothing passes -----------------------------------------------------------------------------------------------
+@register
+class Unreachable(_DeadScopes):
+    """Nothing passes in either direction: an interface, a node, a rail, or the path between rails or two nodes."""
 
-    def cuts(self) -> list[MeshFinding]:
-        """Return what lets nothing pass."""
-        found = []
-        for scope in self._scopes(self.dead):
-            known = all(self.ways[way].arrived is not None for way in scope.ways)
-            evidence = [text for kind, text in USUAL if kind is scope.kind]
-            evidence += [self.words.count(scope, "address pairs let nothing pass"), self.words.port(scope)]
-            if not known:
-                evidence.append(self._not_counted(scope))
-            found.append(
-                self._make(Subject.CUT, self._cut_text(scope, known), scope, MESH, evidence, self.words.look(scope))
-            )
-        return found
+    id = "FT201"
+    name = "unreachable"
+    title = "Addresses do not reach each other"
+    next_step = "Check link state and route on the node; if they are fine, check the switch port."
 
-    def _not_counted(self, scope: Scope) -> str:
-        """Say why the way on which echoes are lost is not known: no datagrams were sent, or they were not counted."""
-        rows = [found.udp for way in scope.ways if (found := self.ways[way]).arrived is None and found.udp is not None]
-        errors = Counter(one_line(row.error, 120) for row in rows if row.error)
-        if errors:
-            return f"no datagrams could be counted, which would tell the way: {errors.most_common(1)[0][0]}"
-        return "only echoes were sent, which do not tell the way; --probes udp tells it"
+    def _applies(self, scope: Scope) -> bool:
+        return scope.direction == "both"
 
-    def _cut_text(self, scope: Scope, known: bool) -> str:
-        where = self.words.where(scope)
-        if scope.kind is Kind.EVERYTHING:
-            return "nothing passes between any two nodes"
-        if scope.kind is Kind.NODE:
-            what = {"both": "is cut off on every rail", "out": "sends nothing on any rail; what is sent to it arrives"}
-            return f"{where} {what.get(scope.way, 'receives nothing on any rail; what it sends arrives')}"
-        if scope.kind is Kind.ADDRESS:
-            what = {"both": "is cut", "out": "sends nothing; what is sent to it arrives"}
-            return f"{where} {what.get(scope.way, 'receives nothing; what it sends arrives')}"
-        if scope.kind is Kind.RAIL:
-            return f"{where} is cut on all {len(scope.nodes)} nodes"
-        if scope.kind is Kind.ACROSS:
-            return f"nothing passes {where}"
-        if scope.kind is Kind.MANY:
-            return f"nothing passes between addresses of {where}"
-        if scope.kind is Kind.SPLIT:
-            return f"{where} is split: {names(scope.nodes)} and the other nodes do not reach each other on it"
-        a, b = scope.nodes
-        if scope.way == "both":
-            return f"nothing passes between {a} and {b}{where}" + (", either way" if known else "")
-        return f"one-way: {a} > {b} lost{where}, the other way passes"
 
-    # -- echoes alone -------------------------------------------------------------------------------------------------
+@register
+class OneWay(_DeadScopes):
+    """Nothing passes in one direction while the opposite direction works."""
 
-    def echoes(self) -> list[MeshFinding]:
-        """Return what answers no pings while datagrams pass both ways."""
-        bad = [
-            way
-            for way, found in self.ways.items()
-            if found.no_echo and found.arrived and (b := self.ways.get(way.back)) is not None and b.arrived
-        ]
-        return [
-            self._make(
-                Subject.ECHO,
-                f"{self.words.subject(scope)}: pings are lost, datagrams pass: something drops ICMP",
-                scope,
-                (Layer.PING,),
-                [self.words.count(scope, "address pairs answer no ping")],
-                "",
-            )
-            for scope in self._scopes(bad)
-        ]
+    id = "FT202"
+    name = "one-way"
+    title = "Traffic passes in one direction only"
+    next_step = "Compare routes, rp_filter and firewall rules of both ends."
 
-    # -- MTU ----------------------------------------------------------------------------------------------------------
+    def _applies(self, scope: Scope) -> bool:
+        return scope.direction != "both"
 
-    def holes(self) -> list[MeshFinding]:
-        """Return where packets that fill the MTU are lost while small ones pass."""
-        by_datagram = {way for way, found in self.ways.items() if found.arrived and found.big_arrived is False}
-        bad = set(by_datagram)
-        vague: set[Way] = set()
-        for way, found in self.ways.items():
-            # A large echo is lost with either way.
-            back = self.ways.get(way.back, Found())
-            if found.mtu is None or not does_not_pass(found.mtu) or {way, way.back} & by_datagram:
-                continue
-            # Chance may lose all large echoes where some of everything is lost.
-            lossy = found.lossy or back.lossy
-            (vague if lossy and found.big_arrived and back.big_arrived else bad).add(way)
-        tested = {way for way, found in self.ways.items() if found.mtu is not None or found.big_arrived is not None}
-        found_ = []
-        for scope in self._scopes(bad, tested - vague):
-            rows = [m for way in scope.ways for one in (way, way.back) if (m := self._mtu_of(one)) is not None]
-            told = self._sizes(scope, rows)
-            said = [(m.extra or {}).get("path_mtu") for m in rows]
-            narrow = Counter(value for value in said if isinstance(value, (int, float)) and value > 0)
-            if narrow:
-                mtu = narrow.most_common(1)[0][0]
-                text = f"narrow path {self.words.between(scope)}: its MTU is {mtu:.0f}, the interfaces' is larger{told}"
-            else:
-                text = f"MTU black hole {self.words.between(scope)}{told}"
-            evidence = [self.words.count(scope, "address pairs lose what fills the MTU, and pass what is small")]
-            following = _ping_command(scope, rows, self.model)
-            found_.append(self._make(Subject.MTU, text, scope, (Layer.MTU, Layer.UDP), evidence, following))
-        return found_
 
-    def _mtu_of(self, way: Way) -> Measurement | None:
-        found = self.ways.get(way)
-        return found.mtu if found is not None else None
+@register
+class IcmpDropped(_MeshRule):
+    """No echo is answered while UDP datagrams pass in both directions. Jobs are not affected."""
 
-    def _sizes(self, scope: Scope, rows: list[Measurement]) -> str:
-        sizes = [size for m in rows if isinstance(size := (m.extra or {}).get("payload"), int)]
-        sizes += [
-            size
-            for way in scope.ways
-            if (udp := self.ways[way].udp) is not None and isinstance(size := (udp.extra or {}).get("payload"), int)
-        ]
-        passes = [size for m in rows if isinstance(size := (m.extra or {}).get("passes"), int)]
-        told = f": {min(sizes)} bytes do not pass" if sizes else ""
-        return told + (f", {min(passes)} do" if told and passes else "")
+    id = "FT203"
+    name = "icmp-dropped"
+    title = "Pings are dropped, datagrams pass"
+    severity = Severity.WARN
+    message = "{scope:subject}: pings are lost, datagrams pass: ICMP is dropped"
+    evidence = ("{count} of {total} address pairs answer no ping",)
+    next_step = "Allow ICMP echo, or ignore the ping layer."
 
-    # -- firewalls ----------------------------------------------------------------------------------------------------
+    def check(self, mesh: Mesh) -> Iterator[Finding]:
+        bad = []
+        for path, found in mesh.paths.items():
+            back = mesh.paths.get(path.reverse)
+            if found.no_echo and found.small_arrived and back is not None and back.small_arrived:
+                bad.append(path)
+        for scope in mesh.scopes(bad):
+            yield mesh.finding(self, scope, (Layer.PING,), {})
 
-    def firewalls(self) -> list[MeshFinding]:
-        """Return where pings pass and ports are not let in."""
-        tcp = {
-            way
-            for way, found in self.ways.items()
-            if found.tcp is not None and found.tcp.verdict in DEAD and self._passes(way)
-        }
-        udp = {
-            way for way, found in self.ways.items() if found.arrived is False and found.echo and way not in self.dead
-        }
+
+class _MtuRule(_MeshRule):
+    """Base of the rules about packets that fill the MTU."""
+
+    evidence = ("{count} of {total} address pairs lose packets that fill the MTU, and pass small ones",)
+
+    def check(self, mesh: Mesh) -> Iterator[Finding]:
+        for scope in mesh.mtu_scopes:
+            rows = mesh.mtu_rows(scope)
+            mtu = _path_mtu(rows)
+            if (mtu is None) is (self.name == MtuBlackHole.name):
+                facts = {**_sizes(mesh, scope, rows), "mtu": mtu}
+                yield mesh.finding(self, scope, (Layer.MTU, Layer.UDP), facts, _ping_command(mesh, scope, rows))
+
+
+@register
+class MtuBlackHole(_MtuRule):
+    """Packets that fill the MTU of the interfaces are lost without an error message, while small ones pass."""
+
+    id = "FT204"
+    name = "mtu-black-hole"
+    title = "Large packets are lost silently"
+    message = "MTU black hole {scope:between}[: {blocked} bytes do not pass][, {passes} do]"
+    next_step = "Set the same MTU on all interfaces and switch ports of the path."
+
+
+@register
+class NarrowPath(_MtuRule):
+    """A router on the path reports an MTU below that of the interfaces."""
+
+    id = "FT205"
+    name = "narrow-path"
+    title = "Path MTU is below the interface MTU"
+    message = (
+        "narrow path {scope:between}: path MTU is {mtu}, the interfaces' is larger"
+        "[: {blocked} bytes do not pass][, {passes} do]"
+    )
+    next_step = "Raise the MTU of the router ports, or lower that of the interfaces."
+
+
+@register
+class Firewall(_MeshRule):
+    """Pings pass, but ephemeral TCP or UDP ports do not accept traffic. NCCL listens on such ports."""
+
+    id = "FT206"
+    name = "firewall"
+    title = "Ephemeral ports are blocked"
+    message = "{node} {action} incoming {protocols} from {scope:senders} on ephemeral ports (ping passes)"
+    evidence = ("{count} of {total} address pairs", "TCP: {tcp_errors}")
+    next_step = "Allow the ephemeral port range between the nodes of a job."
+
+    def check(self, mesh: Mesh) -> Iterator[Finding]:
+        paths = mesh.paths.items()
+        tcp = {p for p, found in paths if found.tcp and found.tcp.verdict in DEAD and mesh.passes_small(p)}
+        udp = {p for p, found in paths if found.small_arrived is False and found.echo and p not in mesh.dead}
         both = tcp & udp
-        found_: list[MeshFinding] = []
-        for bad, what, layers in (
-            (both, "neither TCP nor UDP", (Layer.TCP, Layer.UDP)),
-            (tcp - both, "no TCP", (Layer.TCP,)),
-            (udp - both, "no UDP", (Layer.UDP,)),
+        tested = {path for path in mesh.paths if mesh.passes_small(path)}
+        for bad, protocols, layers in (
+            (both, "TCP and UDP", (Layer.TCP, Layer.UDP)),
+            (tcp - both, "TCP", (Layer.TCP,)),
+            (udp - both, "UDP", (Layer.UDP,)),
         ):
-            tested = {way for way in self.ways if self._passes(way)}
-            found_ += [self._firewall(scope, what, layers) for scope in self._by_destination(bad, tested)]
-        return found_
+            for scope in _by_destination(mesh, bad, tested):
+                yield self._finding(mesh, scope, protocols, layers)
 
-    def _passes(self, way: Way) -> bool:
-        """Whether small packets pass both ways."""
-        found, back = self.ways[way], self.ways.get(way.back)
-        if found.ping is not None:
-            return found.echo
-        return bool(found.arrived) and (back is None or back.arrived is not False)
+    def _finding(self, mesh: Mesh, scope: Scope, protocols: str, layers: tuple[Layer, ...]) -> Finding:
+        rows = [m for path in scope.pairs if (m := mesh.paths[path].tcp) is not None]
+        refused = protocols == "TCP" and all("refused" in (m.error or "") for m in rows)
+        errors = Counter(m.error for m in rows if m.error)
+        node = scope.nodes[-1]
+        facts = {
+            "node": node,
+            "action": "refuses" if refused else "blocks",
+            "protocols": protocols,
+            "tcp_errors": tuple(text for text, _ in errors.most_common(2)) or None,
+        }
+        return mesh.finding(self, scope, layers, facts, on_node(node, "sudo nft list ruleset", mesh.model))
 
-    def _by_destination(self, bad: set[Way], tested: set[Way]) -> list[Scope]:
-        """Return scopes of what comes in to a node from all others, then from single ones: a firewall is a node's."""
-        found = []
-        left = set(bad)
-        for node in self.order:
-            mine = {way for way in tested if way.dst == node}
-            if mine and mine <= left and len({way.src for way in mine}) > 1:
-                found.append(Scope(Kind.NODE, (node,), (), "", "in", frozenset(mine)))
-                left -= mine
-        for a in self.order:
-            for b in self.order:
-                mine = {way for way in left if (way.src, way.dst) == (a, b)}
-                if mine:
-                    rails = {rail for way in mine for rail in self.words.rails(way) if rail is not None}
-                    found.append(Scope(Kind.PAIR, (a, b), tuple(sorted(rails)), "", "out", frozenset(mine)))
-        return found
 
-    def _firewall(self, scope: Scope, what: str, layers: tuple[Layer, ...]) -> MeshFinding:
-        denied = all((m := self.ways[way].tcp) is not None and "refused" in (m.error or "") for way in scope.ways)
-        how = "refuses" if denied and what == "no TCP" else "does not let"
-        if scope.kind is Kind.NODE:
-            (node,) = scope.nodes
-            source = "from anyone"
-        else:
-            sender, node = scope.nodes
-            source = f"from {sender}{self.words.where(scope)}"
-        what = what if how == "refuses" else {"no TCP": "TCP", "no UDP": "UDP"}.get(what, "TCP and UDP")
-        what = "TCP" if how == "refuses" else what
-        verb = f"{how} {what}" if how == "refuses" else f"{how} {what} in"
-        text = f"{node} {verb} {source} on ephemeral ports (ping passes)"
-        errors = Counter(m.error for way in scope.ways if (m := self.ways[way].tcp) is not None and m.error)
-        evidence = [self.words.count(scope, "address pairs"), *(f"TCP: {text}" for text, _ in errors.most_common(2))]
-        return self._make(
-            Subject.FIREWALL, text, scope, layers, evidence, on_node(node, "sudo nft list ruleset", self.model)
-        )
+@register
+class PacketLoss(_MeshRule):
+    """Some packets are lost, but not all."""
 
-    # -- loss and late answers ----------------------------------------------------------------------------------------
+    id = "FT207"
+    name = "packet-loss"
+    title = "Packets are lost"
+    message = "{scope:subject}: {loss:percent_range} of packets are lost"
+    evidence = ("{lossy} of {count} address pairs lose packets",)
+    next_step = "Check error counters of the NICs, and the cable."
 
-    def losses(self) -> list[MeshFinding]:
-        """Return where some packets are lost."""
-        some = {way for way, found in self.ways.items() if found.udp is not None and found.udp.verdict is Verdict.SLOW}
-        bad = set(some)
-        for way, found in self.ways.items():
-            if found.lossy and not {way, way.back} & some and way not in self.dead:
-                bad.add(way)
-        found_ = []
-        for scope in self._scopes(self._widened(bad)):
-            mine = scope.ways & bad
-            shares = [share for way in scope.ways if (share := self._loss(way)) is not None]
-            few, many = min(shares, default=0.0), max(shares, default=0.0)
-            lost = f"{few:.0f} to {many:.0f}" if many - few >= 1 else f"{many:.0f}"
-            text = f"{self.words.subject(scope)}: {lost} % of packets are lost"
-            evidence = [f"{len(mine)} of {len(scope.ways)} address pairs lose some"]
-            found_.append(self._make(Subject.LOSS, text, scope, MESH, evidence, self.words.look(scope)))
-        return found_
+    def check(self, mesh: Mesh) -> Iterator[Finding]:
+        one_way = {p for p, found in mesh.paths.items() if found.udp and found.udp.verdict is Verdict.SLOW}
+        bad = set(one_way)
+        for path, found in mesh.paths.items():
+            if found.lossy and not {path, path.reverse} & one_way and path not in mesh.dead:
+                bad.add(path)
+        for scope in mesh.scopes(_widened(mesh, bad)):
+            shares = [share for path in scope.pairs if (share := _loss(mesh, path)) is not None]
+            facts = {
+                "loss": (min(shares, default=0.0), max(shares, default=0.0)),
+                "lossy": len(scope.pairs & bad),
+            }
+            yield mesh.finding(self, scope, MESH, facts, mesh.route_command(scope))
 
-    def _widened(self, bad: set[Way]) -> set[Way]:
-        """Return ways that lose some, and with them those of the same addresses that by chance lost none."""
-        found = set(bad)
-        out: dict[tuple[str, str], set[Way]] = {}
-        into: dict[tuple[str, str], set[Way]] = {}
-        for way in self.ways:
-            out.setdefault((way.src, way.src_addr), set()).add(way)
-            into.setdefault((way.dst, way.dst_addr), set()).add(way)
-        for ways in (*out.values(), *into.values()):
-            if len(ways) >= FEWEST_OF_LOSS and 2 * len(ways & bad) >= len(ways):
-                found |= ways - self.dead
-        return found
 
-    def _loss(self, way: Way) -> float | None:
-        found = self.ways[way]
-        if found.udp is not None and found.udp.verdict is Verdict.SLOW:
-            return found.udp.value
-        shares = [(m.extra or {}).get("loss") for m in (found.ping, found.mtu) if m is not None]
-        known = [share for share in shares if isinstance(share, (int, float)) and share > 0]
-        return float(max(known)) if known else None
+@register
+class HighRoundTrip(_MeshRule):
+    """Pings take far longer than the median of their class."""
 
-    def late(self) -> list[MeshFinding]:
-        """Return where pings take far longer than those of their class."""
-        slow: dict[Way, tuple[float, float]] = {}
-        for way, found in self.ways.items():
+    id = "FT208"
+    name = "high-round-trip"
+    title = "Round trips are far above the median"
+    severity = Severity.WARN
+    message = "{scope:subject}: round trip up to {worst:.3g} ms, median {median:.2g} ms"
+    evidence = ("{count} of {total} address pairs",)
+    next_step = "Check the load of the node and the path to it."
+
+    def check(self, mesh: Mesh) -> Iterator[Finding]:
+        slow: dict[AddressPair, tuple[float, float]] = {}
+        for path, found in mesh.paths.items():
             m = found.ping
             if m is None or m.value is None or m.verdict is not Verdict.OK:
                 continue
-            median = self.model.median(Layer.PING, self.model.class_of(m))
-            # The quickest of its echoes: a busy node answers one or the other late.
+            median = mesh.model.median(Layer.PING, mesh.model.class_of(m))
+            # The fastest echo counts: a busy node delays single ones.
             least = (m.extra or {}).get("rtt_min")
             took = float(least) if isinstance(least, (int, float)) else m.value
-            if median is not None and took > max(LATE_RATIO * median, median + LATE_MS):
-                slow[way] = (took, median)
-        found_ = []
-        for scope in self._scopes(slow, [way for way, found in self.ways.items() if found.echo]):
-            worst, median = max(slow[way] for way in scope.ways)
-            text = f"{self.words.subject(scope)}: a round trip takes up to {worst:.3g} ms, others {median:.2g} ms"
-            found_.append(self._make(Subject.LATE, text, scope, (), [self.words.count(scope, "address pairs")], ""))
-        return found_
+            if median is not None and took > max(_HIGH_RATIO * median, median + _HIGH_MS):
+                slow[path] = (took, median)
+        for scope in mesh.scopes(slow, [path for path, found in mesh.paths.items() if found.echo]):
+            worst, median = max(slow[path] for path in scope.pairs)
+            yield mesh.finding(self, scope, (), {"worst": worst, "median": median})
 
 
-def _ping_command(scope: Scope, rows: list[Measurement], model: Model) -> str:
-    way = min(scope.ways)
+def mesh_findings(model: Model) -> list[Finding]:
+    """Return the findings about addresses, the most serious first; none if nothing was tested."""
+    mesh = Mesh(model)
+    return [finding for rule in rules_of(Domain.MESH) for finding in islice(rule.check(mesh), _MOST)]
+
+
+class _Cached(NamedTuple):
+    version: int
+    findings: list[Finding]
+    blocked: frozenset[Pair]
+
+
+_CACHE: WeakKeyDictionary[Model, _Cached] = WeakKeyDictionary()
+
+
+def settled_mesh_findings(model: Model) -> list[Finding]:
+    """Return the findings about addresses; while the mesh is being filled, those found before."""
+    return _cached(model).findings
+
+
+def blocked_pairs(model: Model) -> frozenset[Pair]:
+    """Return the pairs of endpoints between whose addresses nothing passes, or no TCP, or nothing large."""
+    return _cached(model).blocked
+
+
+def _cached(model: Model) -> _Cached:
+    known = _CACHE.get(model, _Cached(-1, [], frozenset()))
+    if model.phase.name in _FILLING or known.version == model.addresses.version:
+        return known
+    findings = mesh_findings(model)
+    blocked = {pair for finding in findings for path in _blocked_paths(finding) for pair in endpoint_pairs(model, path)}
+    known = _CACHE[model] = _Cached(model.addresses.version, findings, frozenset(blocked))
+    return known
+
+
+def _blocked_paths(finding: Finding) -> set[AddressPair]:
+    """Return the address pairs of a finding that carry no data of a job either."""
+    if isinstance(finding.rule, (Unreachable, OneWay, MtuBlackHole)):
+        return {path for _, path in finding.measurements}
+    return {path for layer, path in finding.measurements if isinstance(finding.rule, Firewall) and layer is Layer.TCP}
+
+
+def _path_mtu(rows: list[Measurement]) -> int | None:
+    values = [(m.extra or {}).get("path_mtu") for m in rows]
+    narrow = Counter(value for value in values if isinstance(value, (int, float)) and value > 0)
+    return round(narrow.most_common(1)[0][0]) if narrow else None
+
+
+def _sizes(mesh: Mesh, scope: Scope, rows: list[Measurement]) -> dict[str, Any]:
+    sizes = [size for m in rows if isinstance(size := (m.extra or {}).get("payload"), int)]
+    datagrams = [udp for path in scope.pairs if (udp := mesh.paths[path].udp) is not None]
+    sizes += [size for udp in datagrams if isinstance(size := (udp.extra or {}).get("payload"), int)]
+    passes = [size for m in rows if isinstance(size := (m.extra or {}).get("passes"), int)]
+    return {"blocked": min(sizes, default=None), "passes": min(passes) if sizes and passes else None}
+
+
+def _ping_command(mesh: Mesh, scope: Scope, rows: list[Measurement]) -> str:
+    path = min(scope.pairs)
     payload = next((value for m in rows if (value := (m.extra or {}).get("payload"))), None)
     if payload is None:
         return ""
-    ends = f"{shlex.quote(way.src_addr)} {shlex.quote(way.dst_addr)}"
-    return on_node(way.src, f"ping -M do -s {payload} -c 3 -I {ends}", model)
+    ends = f"{shlex.quote(path.src_addr)} {shlex.quote(path.dst_addr)}"
+    return on_node(path.src, f"ping -M do -s {payload} -c 3 -I {ends}", mesh.model)
+
+
+def _by_destination(mesh: Mesh, bad: set[AddressPair], tested: set[AddressPair]) -> Iterable[Scope]:
+    """Return scopes of traffic to one node, from all others, then from single ones: a firewall belongs to a node."""
+    left = set(bad)
+    for node in mesh.order:
+        incoming = {path for path in tested if path.dst == node}
+        if incoming and incoming <= left and len({path.src for path in incoming}) > 1:
+            left -= incoming
+            yield Scope(Kind.NODE, (node,), (), "", "in", frozenset(incoming))
+    by_nodes: dict[tuple[str, str], set[AddressPair]] = {}
+    for path in left:
+        by_nodes.setdefault((path.src, path.dst), set()).add(path)
+    place = {node: number for number, node in enumerate(mesh.order)}
+    known = [nodes for nodes in by_nodes if nodes[0] in place and nodes[1] in place]
+    for nodes in sorted(known, key=lambda nodes: (place[nodes[0]], place[nodes[1]])):
+        rails = {rail for path in by_nodes[nodes] for rail in mesh.rails(path) if rail is not None}
+        yield Scope(Kind.PAIR, nodes, tuple(sorted(rails)), "", "out", frozenset(by_nodes[nodes]))
+
+
+def _widened(mesh: Mesh, bad: set[AddressPair]) -> set[AddressPair]:
+    """Return lossy pairs, and pairs of the same addresses that lost nothing by chance."""
+    found = set(bad)
+    by_end: dict[tuple[bool, str, str], set[AddressPair]] = {}
+    for path in mesh.paths:
+        by_end.setdefault((True, path.src, path.src_addr), set()).add(path)
+        by_end.setdefault((False, path.dst, path.dst_addr), set()).add(path)
+    for paths in by_end.values():
+        if len(paths) >= _FEWEST_OF_LOSS and 2 * len(paths & bad) >= len(paths):
+            found |= paths - mesh.dead
+    return found
+
+
+def _loss(mesh: Mesh, path: AddressPair) -> float | None:
+    found = mesh.paths[path]
+    if found.udp is not None and found.udp.verdict is Verdict.SLOW:
+        return found.udp.value
+    shares = [(m.extra or {}).get("loss") for m in (found.ping, found.mtu) if m is not None]
+    known = [share for share in shares if isinstance(share, (int, float)) and share > 0]
+    return float(max(known)) if known else None

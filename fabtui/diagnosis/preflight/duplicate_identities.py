@@ -1,37 +1,178 @@
-"""What no two nodes may have: a host name, a boot id, an address, a GUID. NCCL tells hosts apart by some of these."""
+"""Rules about identities that two nodes must not share. NCCL tells hosts apart by some of these."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import ClassVar
 
-from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.finding import Finding, Severity, register
+from fabtui.diagnosis.preflight.context import NodeContext, NodeRule
 from fabtui.model.facts.node_view import Looked, dicts, text
 from fabtui.nodeset import fold
 
+#: Maximum number of shared values that are kept as evidence.
+_MOST_VALUES = 20
 
-def clashes(nodes: Sequence[Looked]) -> list[Finding]:
-    """Return what several nodes have and only one may have."""
-    found = [*_machines(nodes), *_names(nodes), *_images(nodes)]
-    found += _shared(
-        nodes,
-        _addresses,
-        "address",
-        "bad",
-        "have the same address {}: what is sent there reaches only one of them",
-        "ssh {node} ip -br addr",
-    )
-    found += _shared(
-        nodes, _guids, "guid", "bad", "have the same node GUID {}: the fabric takes them for one", "ssh {node} ibstat"
-    )
-    found += _shared(
-        nodes,
-        _host_ids,
-        "hostid",
-        "bad",
-        "have the same NCCL_HOSTID {}: NCCL takes them for one host",
-        "unset NCCL_HOSTID",
-    )
-    return found
+
+class _IdentityRule(NodeRule):
+    not_in_lab = True
+
+
+@register
+class SameMachine(_IdentityRule):
+    """One machine is listed under several names. Tests between these names go nowhere."""
+
+    id = "FT310"
+    name = "same-machine"
+    title = "One machine under several names"
+    message = "one machine under several names: NCCL takes them for one host, and tests go nowhere"
+    evidence = ("host name {hostname}, boot id {boot_id}",)
+    next_step = "Name each machine once."
+
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        for boot, group in _shared(context.nodes, _boot).items():
+            for name, same in _shared(group, _host_name).items():
+                facts = {"hostname": name, "boot_id": boot}
+                yield self.finding("machine", nodes=_names(same), facts=facts, commands=("name each machine once",))
+
+
+@register
+class SharedMachine(_IdentityRule):
+    """Several nodes are containers on one machine, and share its GPUs and NICs."""
+
+    id = "FT311"
+    name = "shared-machine"
+    title = "Several containers on one machine"
+    severity = Severity.NOTE
+    message = "containers on one machine: they share its GPUs and NICs"
+    evidence = ("boot id {boot_id}",)
+
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        for boot, group in _shared(context.nodes, _boot).items():
+            same = [node for nodes in _shared(group, _host_name).values() for node in nodes]
+            apart = [node for node in group if node not in same]
+            if len(apart) > 1:
+                yield self.finding("machine", nodes=_names(apart), facts={"boot_id": boot})
+
+
+@register
+class SameHostName(_IdentityRule):
+    """Different machines have the same host name."""
+
+    id = "FT312"
+    name = "same-hostname"
+    title = "Different machines with the same host name"
+    severity = Severity.WARN
+    message = "different machines with the same host name {hostname}"
+    next_step = "Check `hostnamectl` on each of them."
+
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        for name, group in _shared(context.nodes, _host_name).items():
+            boots = [_boot(node) for node in group]
+            if len(set(boots)) < 2:
+                continue
+            by_node = tuple(
+                ((node.name,), f"boot id {boot or 'unknown'}") for node, boot in zip(group, boots, strict=True)
+            )
+            command = f"ssh {fold([group[-1].name])} hostnamectl"
+            facts = {"hostname": name, "by_node": by_node}
+            yield self.finding("hostname", nodes=_names(group), facts=facts, commands=(command,))
+
+
+@register
+class SameMachineId(_IdentityRule):
+    """Different machines have the same machine id, as copies of one image do."""
+
+    id = "FT313"
+    name = "same-machine-id"
+    title = "Different machines with the same machine id"
+    severity = Severity.NOTE
+    message = "same machine id, as copies of one image: DHCP may assign them one address"
+    evidence = ("machine id {machine_id}",)
+    next_step = "Remove /etc/machine-id from the image."
+
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        groups = _shared(context.nodes, lambda node: text(node.seen("host", "identity", "machine_id")))
+        for name, group in groups.items():
+            if len({_boot(node) for node in group}) == len(group):
+                yield self.finding("machine-id", nodes=_names(group), facts={"machine_id": name})
+
+
+class _SharedValueRule(_IdentityRule):
+    """Base of the rules about values that several machines share."""
+
+    evidence = ("{shared:lines}",)
+    subject: ClassVar[str]
+    command: ClassVar[str]
+
+    def _values(self, node: Looked) -> list[str]:
+        raise NotImplementedError
+
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        holders: dict[str, list[Looked]] = {}
+        for node in context.nodes:
+            for value in dict.fromkeys(self._values(node)):
+                holders.setdefault(value, []).append(node)
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for value, group in holders.items():
+            machines = {(_boot(node) or node.name, _host_name(node)) for node in group}
+            # Names of one machine share everything, which another rule reports; containers do not.
+            if len(machines) > 1:
+                groups.setdefault(_names(group), []).append(value)
+        for names, values in groups.items():
+            command = self.command.replace("{node}", fold(names[:1]))
+            facts = {"first": tuple(values[:3]), "shared": tuple(values[:_MOST_VALUES])}
+            yield self.finding(self.subject, nodes=names, facts=facts, commands=(command,))
+
+
+@register
+class SameAddress(_SharedValueRule):
+    """Several machines have the same IP address on a data interface."""
+
+    id = "FT314"
+    name = "same-address"
+    title = "Several machines with the same address"
+    message = "same address {first}: packets reach only one of them"
+    next_step = "Assign different addresses."
+    subject = "address"
+    command = "ssh {node} ip -br addr"
+
+    def _values(self, node: Looked) -> list[str]:
+        return [word for entry in dicts(node.part("data_addresses")) if (word := text(entry.get("address")))]
+
+
+@register
+class SameGuid(_SharedValueRule):
+    """Several machines have an InfiniBand adapter with the same node GUID."""
+
+    id = "FT315"
+    name = "same-guid"
+    title = "Several machines with the same node GUID"
+    message = "same node GUID {first}: the subnet manager takes them for one"
+    next_step = "Reprogram the GUID of one adapter."
+    subject = "guid"
+    command = "ssh {node} ibstat"
+
+    def _values(self, node: Looked) -> list[str]:
+        found = [text(ca.get("node_guid")) for ca in dicts(node.seen("ibstat", "cas"))]
+        return [guid for guid in found if guid and guid.strip("0x:.")]
+
+
+@register
+class SameHostId(_SharedValueRule):
+    """Several machines set the same NCCL_HOSTID."""
+
+    id = "FT316"
+    name = "same-nccl-hostid"
+    title = "Several machines with the same NCCL_HOSTID"
+    message = "same NCCL_HOSTID {first}: NCCL takes them for one host"
+    next_step = "Unset NCCL_HOSTID."
+    subject = "hostid"
+    command = "unset NCCL_HOSTID"
+
+    def _values(self, node: Looked) -> list[str]:
+        word = text(node.part("env", "NCCL_HOSTID"))
+        return [word] if word else []
 
 
 def _boot(node: Looked) -> str | None:
@@ -42,7 +183,8 @@ def _host_name(node: Looked) -> str | None:
     return text(node.seen("host", "identity", "hostname")) or text(node.part("host"))
 
 
-def _together(nodes: Iterable[Looked], key: Callable[[Looked], str | None]) -> dict[str, list[Looked]]:
+def _shared(nodes: Iterable[Looked], key: Callable[[Looked], str | None]) -> dict[str, list[Looked]]:
+    """Return nodes by a value that several of them have."""
     groups: dict[str, list[Looked]] = {}
     for node in nodes:
         if (value := key(node)) is not None:
@@ -50,98 +192,5 @@ def _together(nodes: Iterable[Looked], key: Callable[[Looked], str | None]) -> d
     return {value: group for value, group in groups.items() if len(group) > 1}
 
 
-def _names_of(nodes: Iterable[Looked]) -> tuple[str, ...]:
+def _names(nodes: Sequence[Looked]) -> tuple[str, ...]:
     return tuple(node.name for node in nodes)
-
-
-def _machines(nodes: Sequence[Looked]) -> list[Finding]:
-    found = []
-    for boot, group in _together(nodes, _boot).items():
-        alike = _together(group, _host_name)
-        for name, same in alike.items():
-            found.append(
-                Finding(
-                    "bad",
-                    "machine",
-                    "are one machine under several names: NCCL takes them for one host, and tests go nowhere",
-                    _names_of(same),
-                    (f"host name {name}, boot id {boot}",),
-                    "name each machine once",
-                )
-            )
-        apart = [node for node in group if all(node not in same for same in alike.values())]
-        if len(apart) > 1:
-            told = "are on one machine, in containers of their own: they share its GPUs and NICs"
-            found.append(Finding("note", "machine", told, _names_of(apart), (f"boot id {boot}",)))
-    return found
-
-
-def _names(nodes: Sequence[Looked]) -> list[Finding]:
-    found = []
-    for name, group in _together(nodes, _host_name).items():
-        boots = [_boot(node) for node in group]
-        if len(set(boots)) < 2:
-            continue
-        told = f"are different machines that all call themselves {name}"
-        evidence = tuple(
-            f"{fold([node.name])}: boot id {boot or 'unknown'}" for node, boot in zip(group, boots, strict=True)
-        )
-        found.append(
-            Finding("warn", "hostname", told, _names_of(group), evidence, f"ssh {fold([group[-1].name])} hostnamectl")
-        )
-    return found
-
-
-def _images(nodes: Sequence[Looked]) -> list[Finding]:
-    found = []
-    for name, group in _together(nodes, lambda node: text(node.seen("host", "identity", "machine_id"))).items():
-        if len({_boot(node) for node in group}) == len(group):
-            told = "have the same machine id, as copies of one image: DHCP may give them one address"
-            found.append(Finding("note", "machine-id", told, _names_of(group), (f"machine id {name}",)))
-    return found
-
-
-def _addresses(node: Looked) -> list[str]:
-    return [word for entry in dicts(node.part("data_addresses")) if (word := text(entry.get("address")))]
-
-
-def _guids(node: Looked) -> list[str]:
-    found = [text(ca.get("node_guid")) for ca in dicts(node.seen("ibstat", "cas"))]
-    return [guid for guid in found if guid and guid.strip("0x:.")]
-
-
-def _host_ids(node: Looked) -> list[str]:
-    word = text(node.part("env", "NCCL_HOSTID"))
-    return [word] if word else []
-
-
-def _shared(
-    nodes: Sequence[Looked],
-    values: Callable[[Looked], list[str]],
-    subject: str,
-    verdict: str,
-    told: str,
-    command: str,
-) -> list[Finding]:
-    """Return values that several machines have, those of one group of machines together."""
-    holders: dict[str, list[Looked]] = {}
-    for node in nodes:
-        for value in dict.fromkeys(values(node)):
-            holders.setdefault(value, []).append(node)
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for value, group in holders.items():
-        machines = {(_boot(node) or node.name, _host_name(node)) for node in group}
-        # Names of one machine are told as such, and share everything; its containers do not.
-        if len(machines) > 1:
-            groups.setdefault(_names_of(group), []).append(value)
-    return [
-        Finding(
-            verdict,
-            subject,
-            told.format(", ".join(values[:3])),
-            names,
-            tuple(values[:20]),
-            command.replace("{node}", fold(names[:1])),
-        )
-        for names, values in groups.items()
-    ]

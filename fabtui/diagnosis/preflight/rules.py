@@ -1,43 +1,49 @@
-"""The preflight: what is wrong with nodes, and in what they differ, before anything is tested."""
+"""Rules about the state of nodes, and the preflight that collects their findings."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.finding import Domain, Finding, Severity, register, rules_of
 from fabtui.diagnosis.knowledge.next_commands import typed
-from fabtui.diagnosis.preflight.duplicate_identities import clashes
-from fabtui.diagnosis.preflight.probe_judgements import judged
-from fabtui.diagnosis.preflight.socket_interfaces import sockets
-from fabtui.diagnosis.reports import Cause
-from fabtui.model.facts.catalogue import facts_for
-from fabtui.model.facts.compare import Compare, FactTable, Odd, fact_table, shown
+from fabtui.diagnosis.knowledge.toml_data import load
+from fabtui.diagnosis.preflight import duplicate_identities, socket_interfaces
+from fabtui.diagnosis.preflight.context import NodeContext, NodeRule
+from fabtui.diagnosis.probe_judgements import judgements, severity_of
+from fabtui.model.facts.compare import Compare, FactTable, Odd, shown
 from fabtui.model.facts.node_view import Looked, dicts, text
-from fabtui.model.session_model import Model, NodeRecord
-from fabtui.nodeset import count, fold
+from fabtui.model.session_model import Model
+from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
+from fabtui_node import registry
+
+__all__ = ["Preflight", "duplicate_identities", "latest_preflight", "preflight", "socket_interfaces"]
 
 ALL_WELL = 0
 FOUND = 1
-NOT_LOOKED_AT = 3
+INCOMPLETE = 3
 
-#: So many values of a fact without a majority are told.
-_VALUES_TOLD = 4
-_CAUSES_TOLD = 6
+#: Maximum number of values of a fact that are named in a title.
+_MOST_VALUES = 4
 _WORDS = re.compile(r"[^\s,:]+")
+#: An RDMA port as the subject of a judgement.
+_PORT = re.compile(r"([A-Za-z][A-Za-z0-9_]{1,40})/([0-9]{1,3})", re.ASCII)
+_DIGIT = re.compile(r"[0-9]")
+#: Texts that differ in numbers only are grouped.
+_NUMBERS = re.compile(r"[0-9][0-9.,]*(?: [KMGT]iB)?")
 
 
 class Preflight(NamedTuple):
-    """What looking at nodes came to.
+    """Result of a preflight.
 
     Attributes:
         findings: What is wrong and what differs, the worst first.
         table: The facts.
-        missing: What could not be looked at, and why, a line each.
+        missing: What could not be inspected, and why, one line each.
     """
 
     findings: list[Finding]
@@ -46,108 +52,181 @@ class Preflight(NamedTuple):
 
     @property
     def exit_code(self) -> int:
-        """1 if something is wrong or differs, notes apart; else 3 if something could not be looked at; else 0."""
-        if any(finding.verdict in ("bad", "warn") for finding in self.findings):
+        """1 if there are findings other than notes; else 3 if something could not be inspected; else 0."""
+        if any(finding.severity is not Severity.NOTE for finding in self.findings):
             return FOUND
-        return NOT_LOOKED_AT if self.missing else ALL_WELL
+        return INCOMPLETE if self.missing else ALL_WELL
 
 
-def looked(record: NodeRecord) -> Looked:
-    """Return a node as it was found."""
-    return Looked(record.name, record.inventory or {}, record.looks)
+class _Judgement(NamedTuple):
+    node: str
+    subject: str
+    text: str
+
+
+@register
+class ProbeJudgement(NodeRule):
+    """A probe judged its own result on one or several nodes. Equal judgements are one finding."""
+
+    id = "FT301"
+    name = "probe"
+    title = "Problem reported by a probe"
+    message = "[{devices:devices}: ]{text}[; and {more} more of the kind]"
+    next_step = "Run the command of the finding on the node."
+
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        groups: dict[tuple[str, str, Severity, str], dict[_Judgement, None]] = {}
+        for node in context.nodes:
+            for one in judgements(node):
+                # Devices such as mlx5_3/1 are many; equal judgements of them are grouped.
+                topic = "" if _DIGIT.search(one["subject"]) else one["subject"]
+                # Inconclusive may be intended: a port without a cable, a counter that was not reset for years.
+                severity = Severity.NOTE if one["verdict"] == "inconclusive" else severity_of(one["verdict"])
+                key = one["probe"], topic, severity, _NUMBERS.sub("#", one["text"])
+                groups.setdefault(key, {})[_Judgement(node.name, one["subject"], one["text"])] = None
+        for (probe, topic, severity, _), group in groups.items():
+            yield self._finding(severity, topic, probe, list(group))
+
+    def _finding(self, severity: Severity, topic: str, probe: str, group: Sequence[_Judgement]) -> Finding:
+        names = list(dict.fromkeys(one.node for one in group))
+        texts = list(dict.fromkeys(one.text for one in group))
+        by_text: dict[str, list[str]] = {}
+        for one in group:
+            by_text.setdefault(one.text if topic else f"{one.subject}: {one.text}", []).append(one.node)
+        port = _PORT.fullmatch(group[0].subject)
+        command = f"ssh {{node}} ibstat {port[1]} {port[2]}" if port else _command_for(topic, probe)
+        facts = {
+            "probe": probe,
+            "text": texts[0],
+            "more": len(texts) - 1 or None,
+            "devices": None if topic else tuple(dict.fromkeys(one.subject for one in group)),
+            "by_node": tuple((tuple(nodes), text) for text, nodes in by_text.items()) if len(by_text) > 1 else None,
+        }
+        following = [command.replace("{node}", fold(names[:1]))] if command else []
+        return self.finding(topic or probe, severity=severity, nodes=names, facts=facts, commands=following)
+
+
+@register
+class FactDiffers(NodeRule):
+    """A fact of some nodes differs from that of the other nodes of their hardware kind."""
+
+    id = "FT302"
+    name = "fact-differs"
+    title = "Node differs from the others"
+    severity = Severity.WARN
+    message = (
+        "{title}[: {values}, not {usual} as on {agreeing:count_other}]"
+        "[ differs, and no value has a majority{of_kind}: {split}][, and {more} more values][{kind}]"
+    )
+    next_step = "Make the nodes equal, or confirm that the difference is intended."
+
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        for odd in context.table.odd:
+            yield self.of_fact(odd)
+
+    def of_fact(self, odd: Odd) -> Finding:
+        """Return the finding of a fact in which nodes differ."""
+        fact = odd.fact
+        by_value: dict[str, list[str]] = {}
+        for name, value in odd.values.items():
+            by_value.setdefault(shown(value, fact.unit), []).append(name)
+        ranked = sorted(by_value.items(), key=lambda item: -len(item[1]))
+        of_kind = f" with {odd.kind}" if odd.kind else ""
+        by_node = [(tuple(names), value) for value, names in ranked]
+        facts: dict[str, object] = {"fact": fact.name, "title": fact.title}
+        if odd.tie:
+            split = tuple(f"{value} on {fold(names)}" for value, names in ranked[:_MOST_VALUES])
+            facts |= {"split": split, "of_kind": of_kind, "more": max(0, len(ranked) - _MOST_VALUES) or None}
+        else:
+            near = "about " if fact.compare in (Compare.NEAR, Compare.NEAR_ALL) else ""
+            usual = shown(odd.usual, fact.unit)
+            facts |= {
+                "values": tuple(value for value, _ in ranked[:_MOST_VALUES]),
+                "usual": near + usual,
+                "agreeing": len(odd.agreeing),
+                "kind": of_kind or None,
+            }
+            # A single value is in the title already.
+            by_node = [*by_node, (odd.agreeing, usual)] if len(ranked) > 1 else []
+        nodes = tuple(odd.values)
+        following = [fact.next.replace("{node}", fold(nodes[:1]))] if fact.next else []
+        return self.finding(
+            fact.name,
+            severity=Severity(fact.verdict),
+            nodes=nodes,
+            facts={**facts, "by_node": tuple(by_node) or None, "tie": odd.tie},
+            commands=following,
+        )
+
+
+def _command_for(topic: str, probe: str) -> str:
+    """Return the command that inspects the subject of a judgement, else that of its probe."""
+    found: str | None = load("next_commands")["preflight"].get(topic)
+    specs = (registry.PROBES.get(name) for name in (topic, probe))
+    return found or next((spec.next for spec in specs if spec is not None and spec.next), "")
 
 
 def preflight(model: Model) -> Preflight:
-    """Return what looking at the nodes of a session came to, as far as they were looked at."""
-    nodes = [looked(record) for record in model.nodes.values() if record.inventory is not None]
-    table = fact_table(nodes, facts_for(nodes))
-    said = judged(nodes)
-    # The nodes of a lab are one machine, by intent, and talk over its loopback.
-    found = [] if model.lab else [*clashes(nodes), *sockets(nodes)]
-    found += _with_odd(said, table.odd)
-    found = [one._replace(next=typed(_of_interface(one, nodes), model)) for one in found]
-    found.sort(key=lambda finding: (finding.rank, -len(finding.nodes)))
-    return Preflight(found, table, list(_missing(model)))
+    """Return the preflight of a session, as far as its nodes were inspected."""
+    context = NodeContext(model)
+    # The nodes of a lab are one machine, by intent, and communicate over its loopback.
+    rules = [rule for rule in rules_of(Domain.NODES) if not (model.lab and getattr(rule, "not_in_lab", False))]
+    found = [finding for rule in rules for finding in rule.check(context)]
+    found = _merged(found, context.table.odd)
+    found = [_with_commands(one, context.nodes, model) for one in found]
+    found.sort(key=lambda finding: (finding.severity.rank, -len(finding.nodes)))
+    return Preflight(found, context.table, list(_missing(model)))
 
 
 _LATEST: WeakKeyDictionary[Model, tuple[int, Preflight]] = WeakKeyDictionary()
 
 
 def latest_preflight(model: Model) -> Preflight:
-    """Return `preflight` of a model, made anew only when more was found on a node."""
+    """Return `preflight` of a model, cached until a node reports more."""
     known = _LATEST.get(model)
     if known is None or known[0] != model.looked:
         known = _LATEST[model] = (model.looked, preflight(model))
     return known[1]
 
 
-def preflight_causes(model: Model) -> list[Cause]:
-    """Return the findings that count as one line among the causes of a session, none where there are none."""
-    serious = [finding for finding in latest_preflight(model).findings if finding.verdict != "note"]
-    if not serious:
-        return []
-    bad = sum(finding.verdict == "bad" for finding in serious)
-    words = [count(bad, "bad finding")] if bad else []
-    words += [count(len(serious) - bad, "warning")] if len(serious) > bad else []
-    told = tuple(f"{fold(finding.nodes)}: {finding.text}" for finding in serious[:_CAUSES_TOLD])
-    commands = tuple(finding.next for finding in serious[:_CAUSES_TOLD] if finding.next)
-    return [Cause(serious[0].verdict, f"preflight: {', '.join(words)}", evidence=told, next=commands)]
-
-
-def _with_odd(said: list[Finding], odds: Iterable[Odd]) -> list[Finding]:
-    """Return what probes said and what differs; a difference that a probe has said already is its evidence."""
-    found = list(said)
-    for odd in odds:
-        one = odd_finding(odd)
+def _merged(findings: list[Finding], odds: Iterable[Odd]) -> list[Finding]:
+    """Return findings; a difference that a probe reported already becomes evidence of that finding."""
+    judges = {odd.fact.name: odd.fact.judges for odd in odds}
+    found = [finding for finding in findings if not isinstance(finding.rule, FactDiffers)]
+    for one in findings:
+        if not isinstance(one.rule, FactDiffers):
+            continue
         for at, other in enumerate(found):
-            same = other.subject == one.subject or other.subject in odd.fact.judges
-            if same and set(odd.values) <= set(other.nodes) and not odd.tie:
-                told = f"{fold(one.nodes)}: {one.text}"
-                worse = min(one, other, key=lambda finding: finding.rank).verdict
-                # What is a note on one node alone may be more where the others do without it.
-                found[at] = other._replace(verdict=worse, evidence=(*other.evidence, told))
+            if not isinstance(other.rule, ProbeJudgement) or one.facts.get("tie"):
+                continue
+            same = other.subject == one.subject or other.subject in judges.get(one.subject, ())
+            if same and set(one.nodes) <= set(other.nodes):
+                # A note about a node alone may be more serious where the others differ.
+                worse = min(one.severity, other.severity, key=lambda severity: severity.rank)
+                related = (*other.facts.get("related", ()), one)
+                found[at] = other.replace(severity=worse, facts={**other.facts, "related": related})
                 break
         else:
             found.append(one)
     return found
 
 
-def odd_finding(odd: Odd) -> Finding:
-    """Return the finding of a fact in which nodes differ."""
-    fact = odd.fact
-    by_value: dict[str, list[str]] = {}
-    for name, value in odd.values.items():
-        by_value.setdefault(shown(value, fact.unit), []).append(name)
-    ranked = sorted(by_value.items(), key=lambda item: -len(item[1]))
-    evidence = [f"{value}: {fold(names)}" for value, names in ranked]
-    of_kind = f" with {odd.kind}" if odd.kind else ""
-    if odd.tie:
-        told = ", ".join(f"{value} on {fold(names)}" for value, names in ranked[:_VALUES_TOLD])
-        if len(ranked) > _VALUES_TOLD:
-            told += f", and {len(ranked) - _VALUES_TOLD} more values"
-        text = f"{fact.title} differs, and no value has a majority{of_kind}: {told}"
-    else:
-        told = ", ".join(value for value, _ in ranked[:_VALUES_TOLD])
-        usual = shown(odd.usual, fact.unit)
-        near = "about " if fact.compare in (Compare.NEAR, Compare.NEAR_ALL) else ""
-        others = count(len(odd.agreeing), "other")
-        text = f"{fact.title}: {told}, not {near}{usual} as on {others}{of_kind}"
-        # With one value the text says it all.
-        evidence = [*evidence, f"{usual}: {fold(odd.agreeing)}"] if len(ranked) > 1 else []
-    nodes = tuple(odd.values)
-    return Finding(fact.verdict, fact.name, text, nodes, tuple(evidence), fact.next.replace("{node}", fold(nodes[:1])))
+def _with_commands(one: Finding, nodes: Sequence[Looked], model: Model) -> Finding:
+    """Return a finding with its next commands as they are typed in the session."""
+    commands = tuple(typed(_with_interface(command, one, nodes), model) for command in one.next)
+    return one.replace(next=commands)
 
 
-def _of_interface(one: Finding, nodes: Sequence[Looked]) -> str:
-    """Return the next command of a finding with the interface it is about: one that it names, else a data interface."""
-    if "{nic}" not in one.next:
-        return one.next
+def _with_interface(command: str, one: Finding, nodes: Sequence[Looked]) -> str:
+    """Return a command with the interface that a finding names, else with a data interface of its node."""
+    if "{nic}" not in command:
+        return command
     node = next((node for node in nodes if node.name in one.nodes), None)
     names = [text(entry.get("nic")) for entry in dicts(node.part("data_addresses"))] if node is not None else []
     known = [name for name in names if name]
-    told = _WORDS.findall(one.text)
-    nic = next((name for name in known if name in told), known[0] if known else "INTERFACE")
-    return one.next.replace("{nic}", shlex.quote(one_line(nic, 40)))
+    named = _WORDS.findall(" ".join(map(str, (*one.facts.get("values", ()), *one.facts.get("split", ())))))
+    nic = next((name for name in known if name in named), known[0] if known else "INTERFACE")
+    return command.replace("{nic}", shlex.quote(one_line(nic, 40)))
 
 
 def _missing(model: Model) -> Iterable[str]:
@@ -157,8 +236,8 @@ def _missing(model: Model) -> Iterable[str]:
             hint = f" (next: {record.hint})" if record.hint else ""
             yield one_line(f"{record.name}: {record.text or record.state}{hint}", 400)
         elif record.inventory is None:
-            yield f"{fold([record.name])}: not looked at yet"
-        for probe, look in record.looks.items():
-            if look.keys() == {"error"}:
-                failed.setdefault(f"{probe}: {one_line(str(look['error']), 300)}", []).append(record.name)
+            yield f"{fold([record.name])}: not inspected yet"
+        for probe, result in record.looks.items():
+            if result.keys() == {"error"}:
+                failed.setdefault(f"{probe}: {one_line(str(result['error']), 300)}", []).append(record.name)
     yield from (f"{fold(names)}: {text}" for text, names in failed.items())

@@ -6,7 +6,9 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from fabtui.diagnosis.pairs.rules import Cause
+from fabtui.diagnosis.finding import Finding
+from fabtui.nodeset import count
+from fabtui.presentation.findings import evidence, pairs_text, title
 from fabtui.presentation.wording import MUTED, Part, plain
 from fabtui.presentation.wrapping import stacked
 from fabtui.sanitize import one_line
@@ -38,14 +40,14 @@ class FindingsScreen(DetailScreen):
     ]
 
     @property
-    def found(self) -> list[Cause]:
+    def found(self) -> list[Finding]:
         """The findings as they are now."""
         return self.fabric_app.main.findings.found
 
     def title_parts(self) -> list[Part]:
         """Return the title."""
         cells = len({cell for one in self.found for cell in one.cells})
-        return [(" findings ", "bold"), (f"  {len(self.found)}, {cells} cells", MUTED)]
+        return [(" findings ", "bold"), (f"  {len(self.found)}, {count(cells, 'pair')}", MUTED)]
 
     def body_lines(self, width: int) -> Lines:
         """Return all findings."""
@@ -78,17 +80,17 @@ class FindingsScreen(DetailScreen):
         self.fabric_app.copy("\n".join(plain(line).rstrip() for line in self.body_lines(200)).strip())
 
 
-def cause_lines(one: Cause, width: int, number: int | None = None) -> Lines:
+def cause_lines(one: Finding, width: int, number: int | None = None) -> Lines:
     """Return a finding with its evidence, its cells and the commands that look further."""
     lead = "" if number is None else f"{number} "
     lines: Lines = [
-        [(f"  {lead}", _STYLES[one.verdict]), (one_line(one.title, 300), "bold"), (f"   {one.count_text}", MUTED)],
+        [(f"  {lead}", _STYLES[one.severity]), (title(one), "bold"), (f"   {pairs_text(one)}", MUTED)],
     ]
-    lines += [[(f"      {one_line(text, 400)}", "")] for text in one.evidence]
+    lines += [[(f"      {text}", "")] for text in evidence(one)]
     if one.cells:
         named = ", ".join(one_line(f"{src} > {dst}", 120) for src, dst in sorted(one.cells)[:_MOST_CELLS])
         more = f" and {len(one.cells) - _MOST_CELLS} more" if len(one.cells) > _MOST_CELLS else ""
-        lines.append([("      cells   ", MUTED), (named + more, MUTED)])
+        lines.append([("      pairs   ", MUTED), (named + more, MUTED)])
     for at, command in enumerate(one.next):
         lines.append([("      next    " if not at else "              ", MUTED), (one_line(command, 4000), "$accent")])
     return stacked(lines, width, 14)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
+from fabtui.presentation import findings as finding_text
 from fabtui.presentation.cell_levels import Glyphs, full_number
 from fabtui.presentation.wording import CLASS_WORDS, MUTED, Part, plain
 from fabtui.presentation.wrapping import Lines, between, stacked
-from fabtui.sanitize import one_line
 from fabtui.screen.grid.axis import common_domain, without
 
 if TYPE_CHECKING:
-    from fabtui.diagnosis.pairs.rules import Cause
+    from fabtui.diagnosis.finding import Finding
     from fabtui.diagnosis.pairs.tally import Survey, Tally
 
 #: Seconds from one look at everything to the next, while things change.
@@ -48,7 +48,7 @@ class Findings:
         self._timer: asyncio.TimerHandle | None = None
         self._survey: Survey | None = None
         self._resting = 0.0
-        self.found: list[Cause] = []
+        self.found: list[Finding] = []
         #: The domain that all nodes have in common, which is not shown.
         self.domain = ""
         #: How many pairs of each class are bad.
@@ -95,8 +95,8 @@ class Findings:
     def step(self, budget: float) -> bool:
         """Go on looking for about ``budget`` seconds; say whether there is more to do."""
         # Diagnosis is much to import, and there is nothing to diagnose in the first frame.
-        from fabtui.diagnosis.pairs.rules import causes
         from fabtui.diagnosis.pairs.tally import Survey
+        from fabtui.diagnosis.session import findings
 
         survey = self._survey = self._survey or Survey(self._model)
         now = time.monotonic()
@@ -105,7 +105,7 @@ class Findings:
         if survey.step(budget):
             began = time.monotonic()
             tally = survey.tally
-            self.found = causes(self._model, tally)
+            self.found = findings(self._model, tally, settled=True)
             self.domain = common_domain(self._model.nodes)
             self.bad = Counter(tally.kinds.values())
             self.known = True
@@ -113,7 +113,7 @@ class Findings:
             self._resting = began + max(_BETWEEN, took / _SHARE)
         return not survey.current
 
-    def of_pair(self, src: str, dst: str) -> list[tuple[int, Cause]]:
+    def of_pair(self, src: str, dst: str) -> list[tuple[int, Finding]]:
         """Return the findings that explain a pair, with their numbers."""
         return [(number, one) for number, one in enumerate(self.found, 1) if (src, dst) in one.cells]
 
@@ -146,21 +146,22 @@ def finding_lines(found: Findings, pair: tuple[str, str] | None, width: int, hei
 
 
 def _block(
-    number: int, one: Cause, pair: tuple[str, str] | None, domain: str, width: int, evidence: int, glyphs: Glyphs
+    number: int, one: Finding, pair: tuple[str, str] | None, domain: str, width: int, evidence: int, glyphs: Glyphs
 ) -> Lines:
     """Return the lines of a finding: its title with how many cells it has, and a few lines of what says so."""
-    style = _STYLES[one.verdict]
+    style = _STYLES[one.severity]
+    pairs = finding_text.pairs_text(one)
     here = pair is not None and pair in one.cells
-    title = one_line(without(domain, one.title), 300)
+    title = without(domain, finding_text.title(one))
     head: list[Part] = [(f"{number}", f"{style} reverse" if here else style), (" ", ""), (title, "")]
-    count: list[Part] = [(one.count_text, MUTED)]
+    count: list[Part] = [(pairs, MUTED)]
     lines: Lines = [between(head, count, width, glyphs.ellipsis)]
-    if len(plain(head)) + len(one.count_text) + 1 > width:
+    if len(plain(head)) + len(pairs) + 1 > width:
         lines = stacked([head], width, 2)
-        if len(plain(lines[-1])) + len(one.count_text) + 1 > width:
+        if len(plain(lines[-1])) + len(pairs) + 1 > width:
             lines.append([])
         lines[-1] = between(lines[-1], count, width, glyphs.ellipsis)
-    said = (one_line(without(domain, text), 400) for text in one.evidence)
+    said = (without(domain, text) for text in finding_text.evidence(one))
     told = stacked([[(f"  {text}", MUTED)] for text in said], width, 2)
     if 0 < evidence < len(told):
         # That there is more has to show: half a sentence may say the opposite of the whole.

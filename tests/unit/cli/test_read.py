@@ -230,7 +230,7 @@ def test_a_cut_rail_is_named(tmp_path: Path, capsys: Out) -> None:
     assert entry.main(["read", put(tmp_path / "mesh.csv", "\n".join(lines) + "\n")]) == 0
     out = capsys.readouterr().out
     assert "findings: 1" in out
-    assert "n003 rail 1 (10.2.0.3) is cut" in out
+    assert "n003 rail 1 (10.2.0.3) is cut off" in out
     # Only what does not answer is listed.
     assert "10.1.0.1  n002" not in out
 
@@ -260,4 +260,4 @@ def test_an_isolated_fabric_is_named(tmp_path: Path, capsys: Out) -> None:
     assert entry.main(["read", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "counts  ok 8, failed 4" in out
-    assert "rail-isolated fabric: all 4 pairs across rails fail, all 4 within a rail pass" in out
+    assert "rail-isolated fabric: all 4 pairs across rails fail, all 4 pairs within a rail pass" in out

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabtui.diagnosis.links.rdma_ports import pair_notes
-from fabtui.diagnosis.pairs.rules import causes_of
+from fabtui.diagnosis.session import findings
 from fabtui.model.session_model import Model
 
 words = st.sampled_from(
@@ -45,4 +45,4 @@ def test_any_look(inventory: dict[str, Any], told: list[tuple[str, str, dict[str
     for probe, node, value in told:
         model.apply({"kind": "look", "node": node, "probe": probe, "value": value})
     assert isinstance(pair_notes(model, "a:0", "b:0"), list)
-    assert isinstance(causes_of(model), list)
+    assert isinstance(findings(model), list)

@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.pairs import p2p_vs_world
-from fabtui.diagnosis.pairs.rules import causes_of
+from fabtui.diagnosis.session import findings
+from fabtui.model.session_model import Model
+from fabtui.presentation.findings import evidence, title
 
 Maker = Callable[[], Any]
 NAMES = ["n0:0", "n0:1", "n1:0", "n1:1"]
@@ -36,16 +39,16 @@ def test_where_the_layers_agree_nothing_is_said(make_model: Maker) -> None:
         maker.measured(layer, "n0:0", "n1:0", "failed", error="x")
     model = maker.model()
     assert p2p_vs_world.relayed(model) == p2p_vs_world.differing(model) == []
-    assert p2p_vs_world.words(model, "n0:0", "n1:0") is None
-    assert p2p_vs_world.words(model, "n0:1", "n1:0") is None
+    assert p2p_vs_world.comparison_text(model, "n0:0", "n1:0") is None
+    assert p2p_vs_world.comparison_text(model, "n0:1", "n1:0") is None
 
 
 @pytest.mark.parametrize("verdict", ["failed", "timeout"])
 def test_a_pair_that_fails_alone_and_passes_inside_is_relayed(make_model: Maker, verdict: str) -> None:
     model = gpus(make_model).measured("p2p", "n1:0", "n0:1", verdict, error="x").model()
     assert p2p_vs_world.relayed(model) == p2p_vs_world.differing(model) == [("n1:0", "n0:1")]
-    assert p2p_vs_world.words(model, "n1:0", "n0:1") == p2p_vs_world.RELAYED
-    assert p2p_vs_world.words(model, "n0:1", "n1:0") is None
+    assert p2p_vs_world.comparison_text(model, "n1:0", "n0:1") == p2p_vs_world.RELAYED
+    assert p2p_vs_world.comparison_text(model, "n0:1", "n1:0") is None
 
 
 def test_what_passed_before_its_node_went_is_not_relayed(make_model: Maker) -> None:
@@ -54,10 +57,10 @@ def test_what_passed_before_its_node_went_is_not_relayed(make_model: Maker) -> N
     lost = {"layer": "p2p", "src": "n1:0", "dst": "n0:1", "verdict": "failed", "error": "n1 was lost"}
     model = maker.add("measured", measurements=[{**lost, "time": maker.START + 1001}]).model()
     assert p2p_vs_world.relayed(model) == [("n0:0", "n0:1")]
-    assert p2p_vs_world.words(model, "n1:0", "n0:1") is None
-    assert p2p_vs_world.words(model, "n0:0", "n0:1") == p2p_vs_world.RELAYED
-    (gone,) = [cause for cause in causes_of(model) if cause.title == "n1 lost"]
-    assert gone.evidence == ("Connection lost",), "jobs cannot run over a node that is gone"
+    assert p2p_vs_world.comparison_text(model, "n1:0", "n0:1") is None
+    assert p2p_vs_world.comparison_text(model, "n0:0", "n0:1") == p2p_vs_world.RELAYED
+    (gone,) = [one for one in findings(model) if title(one) == "n1 lost"]
+    assert evidence(gone) == ("Connection lost",), "jobs cannot run over a node that is gone"
 
 
 def test_relayed_pairs_are_in_the_order_of_the_grid(make_model: Maker) -> None:
@@ -70,25 +73,25 @@ def test_relayed_pairs_are_in_the_order_of_the_grid(make_model: Maker) -> None:
 def test_no_relay_is_claimed_where_there_is_none(make_model: Maker) -> None:
     made = gpus(make_model).measured("p2p", "n0:0", "n1:1", "timeout", error="x", made=True).model()
     assert p2p_vs_world.relayed(made) == [("n0:0", "n1:1")]
-    assert p2p_vs_world.words(made, "n0:0", "n1:1") == p2p_vs_world.MADE_ALONE
+    assert p2p_vs_world.comparison_text(made, "n0:0", "n1:1") == p2p_vs_world.LAB_FAULT
     slow = gpus(make_model).measured("p2p", "n0:0", "n1:1", value=0.1, bytes=4 << 20).model()
-    assert p2p_vs_world.words(slow, "n0:0", "n1:1") == p2p_vs_world.SLOW_ALONE
+    assert p2p_vs_world.comparison_text(slow, "n0:0", "n1:1") == p2p_vs_world.SLOW_ALONE
     cpu = make_model().start(["n0"]).endpoints({"n0": 2}).measured("p2p", "n0:0", "n0:1", "failed", error="x")
     cpu.measured("world", "n0:0", "n0:1", value=1.0)
-    assert p2p_vs_world.words(cpu.model(), "n0:0", "n0:1") == p2p_vs_world.PASSES_INSIDE
+    assert p2p_vs_world.comparison_text(cpu.model(), "n0:0", "n0:1") == p2p_vs_world.PASSES_IN_WORLD
 
 
 def test_a_pair_that_fails_inside_only_is_no_relay(make_model: Maker) -> None:
     model = gpus(make_model).measured("world", "n0:0", "n1:1", "timeout", error="x").model()
     assert p2p_vs_world.relayed(model) == []
     assert p2p_vs_world.differing(model) == [("n0:0", "n1:1")]
-    assert p2p_vs_world.words(model, "n0:0", "n1:1") == p2p_vs_world.ONLY_INSIDE
+    assert p2p_vs_world.comparison_text(model, "n0:0", "n1:1") == p2p_vs_world.FAILS_IN_WORLD
 
 
 def test_what_was_not_tested_in_both_is_not_compared(make_model: Maker) -> None:
     model = gpus(make_model, world=False).measured("p2p", "n0:0", "n1:1", "failed", error="x").model()
     assert p2p_vs_world.relayed(model) == p2p_vs_world.differing(model) == []
-    assert p2p_vs_world.words(model, "n0:0", "n1:1") is None
+    assert p2p_vs_world.comparison_text(model, "n0:0", "n1:1") is None
 
 
 def test_a_pair_that_passed_again_is_not_relayed(make_model: Maker) -> None:
@@ -104,31 +107,38 @@ def isolated(make_model: Maker, world: bool = True) -> Any:
     return maker
 
 
-def test_rails_without_a_route_to_each_other_are_told(make_model: Maker) -> None:
-    found = p2p_vs_world.rail_isolation(isolated(make_model).model())
-    assert found == p2p_vs_world.RailIsolation(within=4, across=4, inside=4)
-    assert found.text.startswith(
-        "rail-isolated fabric: all 4 pairs across rails fail, all 4 within a rail pass; inside"
+def isolation(model: Model) -> Finding | None:
+    return next((one for one in findings(model) if "within" in one.facts), None)
+
+
+def test_rails_without_a_path_to_each_other(make_model: Maker) -> None:
+    found = isolation(isolated(make_model).model())
+    assert found is not None
+    assert (found.facts["within"], found.facts["across"]) == (4, 4)
+    assert evidence(found) == (
+        "all 4 pairs across rails fail, all 4 pairs within a rail pass",
+        "4 of 4 pairs pass in the world communicator: collective jobs can run",
     )
-    alone = p2p_vs_world.rail_isolation(isolated(make_model, world=False).model())
-    assert alone == p2p_vs_world.RailIsolation(4, 4, None)
-    assert "inside" not in alone.text
-    part = isolated(make_model).measured("world", *ACROSS[0], "failed", error="x").model()
-    assert "3 of 4 pass" in (p2p_vs_world.rail_isolation(part) or alone).text
+    alone = isolation(isolated(make_model, world=False).model())
+    assert alone is not None
+    assert not any("world" in line for line in evidence(alone))
+    part = isolation(isolated(make_model).measured("world", *ACROSS[0], "failed", error="x").model())
+    assert part is not None
+    assert "3 of 4 pairs pass in the world communicator" in evidence(part)
 
 
 def test_other_faults_are_no_isolated_rails(make_model: Maker) -> None:
-    assert p2p_vs_world.rail_isolation(gpus(make_model).model()) is None
+    assert isolation(gpus(make_model).model()) is None
     one_passes = isolated(make_model).measured("p2p", *ACROSS[0], value=2.0)
-    assert p2p_vs_world.rail_isolation(one_passes.model()) is None
+    assert isolation(one_passes.model()) is None
     one_rail_is_bad = isolated(make_model).measured("p2p", "n0:0", "n1:0", "failed", error="x")
-    assert p2p_vs_world.rail_isolation(one_rail_is_bad.model()) is None
+    assert isolation(one_rail_is_bad.model()) is None
     vague = isolated(make_model).measured("p2p", *ACROSS[0], "inconclusive", error="x")
-    assert p2p_vs_world.rail_isolation(vague.model()) is None
+    assert isolation(vague.model()) is None
 
 
 def test_a_dead_endpoint_is_no_isolated_rail(make_model: Maker) -> None:
     maker = make_model().start(["n0", "n1"]).endpoints({"n0": 2, "n1": 1}).pairs(["n0:0", "n1:0"])
     for src, dst in (("n0:1", "n1:0"), ("n1:0", "n0:1")):
         maker.measured("p2p", src, dst, "failed", error="x")
-    assert p2p_vs_world.rail_isolation(maker.model()) is None
+    assert isolation(maker.model()) is None

@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.knowledge.next_commands import by_fabtui, by_hand, pair_commands
-from fabtui.diagnosis.pairs.rules import Cause, causes_of, pair_causes
 from fabtui.diagnosis.pairs.tally import Survey
+from fabtui.diagnosis.session import findings
 from fabtui.model.events import Kind, NodeState, event
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
+from fabtui.presentation.findings import evidence, title
 from fabtui.session.journal import read_events
 
 RECORDING = Path(__file__).parents[3] / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"
@@ -67,20 +69,20 @@ def dead_if(true: Callable[[str, str], bool]) -> Judge:
     return judge
 
 
-def titles(found: list[Cause]) -> list[tuple[str, int]]:
-    return [(one.title, len(one.cells)) for one in found]
+def titles(found: list[Finding]) -> list[tuple[str, int]]:
+    return [(title(one), len(one.cells)) for one in found]
 
 
 def test_a_healthy_fabric_has_none() -> None:
-    assert causes_of(fabric("ab", 4, dead_if(lambda s, d: False))) == []
+    assert findings(fabric("ab", 4, dead_if(lambda s, d: False))) == []
 
 
 def test_rails_without_a_route_are_one_cause_and_jobs_can_run() -> None:
     model = fabric("ab", 4, dead_if(lambda s, d: s[0] != d[0] and s[2] != d[2]))
-    (one,) = causes_of(model)
-    assert (one.title, len(one.cells)) == ("rail-isolated fabric", 24)
-    assert "all 24 pairs across rails fail, all 8 within a rail pass" in one.evidence[0]
-    assert one.evidence[1] == "24 of 24 pass inside the communicator of all: jobs that use collectives can run"
+    (one,) = findings(model)
+    assert (title(one), len(one.cells)) == ("rail-isolated fabric", 24)
+    assert evidence(one)[0] == "all 24 pairs across rails fail, all 8 pairs within a rail pass"
+    assert evidence(one)[1] == "24 of 24 pairs pass in the world communicator: collective jobs can run"
     assert one.next[0] == "ssh a ping -c3 -I 10.0.0.1 10.1.0.2"
 
 
@@ -90,11 +92,11 @@ def test_a_dead_gpu_a_dead_nic_and_a_dead_way_are_told_apart() -> None:
         off = src[0] != dst[0]
         return "a:1" in ends or ("b:2" in ends and off) or {src[0], dst[0]} == {"b", "c"}
 
-    found = causes_of(fabric("abc", 4, dead_if(dead)))
+    found = findings(fabric("abc", 4, dead_if(dead)))
     assert [title for title, _ in titles(found)] == [
-        "nothing gets through between b and c",
-        "a:1 fails with all 11 others: look at the GPU",
-        "b:2 reaches no other node: look at its NIC mlx5_2",
+        "no traffic between b and c",
+        "a:1 fails with all 11 others: check the GPU",
+        "b:2 reaches no other node: check its NIC mlx5_2",
     ]
     cells = [pair for one in found for pair in one.cells]
     assert len(cells) == len(set(cells)), "no cell is explained twice"
@@ -104,40 +106,39 @@ def test_a_dead_gpu_a_dead_nic_and_a_dead_way_are_told_apart() -> None:
 
 def test_where_nothing_passes_at_all_no_endpoint_is_blamed() -> None:
     model = fabric("ab", 4, dead_if(lambda s, d: True))
-    (one,) = causes_of(model)
-    assert (one.title, len(one.cells)) == ("all 56 pairs fail: look at what they have in common", 56)
-    assert one.evidence[0].startswith("connect: timed out")
+    (one,) = findings(model)
+    assert (title(one), len(one.cells)) == ("all 56 pairs fail: check what they have in common", 56)
+    assert evidence(one)[0].startswith("connect: timed out")
     assert one.next[0] == "ssh a nvidia-smi topo -p2p n"
-    assert titles(pair_causes(model)) == titles([one])
-    assert [title for title, _ in titles(causes_of(fabric("ab", 1, dead_if(lambda s, d: True))))] == [
+    assert [title for title, _ in titles(findings(fabric("ab", 1, dead_if(lambda s, d: True))))] == [
         "a:0 - b:0 timeout"
     ]
 
 
 def test_a_node_with_which_nothing_passes_is_one_cause() -> None:
-    found = causes_of(fabric("ab", 4, dead_if(lambda s, d: "b" in (s[0], d[0]))))
-    assert titles(found) == [("b fails with all others, and within itself", 44)]
-    found = causes_of(fabric("abc", 4, dead_if(lambda s, d: "b" in (s[0], d[0]) or "a:0" in (s, d))))
-    assert titles(found)[0] == ("b fails with all others, and within itself", 76)
-    assert titles(found)[1][0] == "a:0 fails with all 11 others: look at the GPU", "also those that are explained"
+    found = findings(fabric("ab", 4, dead_if(lambda s, d: "b" in (s[0], d[0]))))
+    assert titles(found) == [("all pairs of b fail, including those within the node", 44)]
+    found = findings(fabric("abc", 4, dead_if(lambda s, d: "b" in (s[0], d[0]) or "a:0" in (s, d))))
+    assert titles(found)[0] == ("all pairs of b fail, including those within the node", 76)
+    assert titles(found)[1][0] == "a:0 fails with all 11 others: check the GPU", "also those that are explained"
 
 
 def test_a_node_that_reaches_no_other_is_one_cause() -> None:
-    (one,) = causes_of(fabric("abc", 4, dead_if(lambda s, d: s[0] != d[0] and "b" in (s[0], d[0]))))
-    assert (one.title, len(one.cells)) == ("b reaches no other node", 64)
+    (one,) = findings(fabric("abc", 4, dead_if(lambda s, d: s[0] != d[0] and "b" in (s[0], d[0]))))
+    assert (title(one), len(one.cells)) == ("b reaches no other node", 64)
 
 
 def test_a_way_that_is_dead_in_one_direction_is_told_as_such() -> None:
-    (one,) = causes_of(fabric("ab", 2, dead_if(lambda s, d: s[0] == "a" and d[0] == "b")))
-    assert (one.title, len(one.cells)) == ("nothing gets through from a to b", 4)
+    (one,) = findings(fabric("ab", 2, dead_if(lambda s, d: s[0] == "a" and d[0] == "b")))
+    assert (title(one), len(one.cells)) == ("no traffic from a to b", 4)
 
 
 def test_single_pairs_are_told_one_by_one_and_many_as_one() -> None:
-    (one,) = causes_of(fabric("ab", 4, dead_if(lambda s, d: {s, d} == {"a:0", "b:1"})))
-    assert (one.title, len(one.cells), one.evidence[0]) == ("a:0 - b:1 timeout", 2, "connect: timed out")
+    (one,) = findings(fabric("ab", 4, dead_if(lambda s, d: {s, d} == {"a:0", "b:1"})))
+    assert (title(one), len(one.cells), evidence(one)[0]) == ("a:0 - b:1 timeout", 2, "connect: timed out")
     some = {("a:0", "b:1"), ("a:1", "b:2"), ("a:2", "b:3"), ("a:3", "b:0"), ("a:0", "b:2")}
-    found = causes_of(fabric("ab", 4, dead_if(lambda s, d: (s, d) in some)))
-    assert titles(found) == [("5 pairs fail alike", 5)]
+    found = findings(fabric("ab", 4, dead_if(lambda s, d: (s, d) in some)))
+    assert titles(found) == [("5 pairs fail with the same error", 5)]
 
 
 def test_a_slow_nic_is_told_as_such_and_a_slow_pair_as_a_pair() -> None:
@@ -146,9 +147,9 @@ def test_a_slow_nic_is_told_as_such_and_a_slow_pair_as_a_pair() -> None:
             return 0.3
         return 0.4 if {src, dst} == {"a:0", "a:1"} else 1.0
 
-    found = causes_of(fabric("ab", 4, judge))
-    assert titles(found) == [("a:3 is slow with other nodes: look at its NIC and PCIe link", 8), ("a:0 - a:1 slow", 2)]
-    assert found[0].evidence[0].endswith("13.5 of 45 GB/s")
+    found = findings(fabric("ab", 4, judge))
+    assert titles(found) == [("a:3 is slow with other nodes: check its NIC and PCIe link", 8), ("a:0 - a:1 slow", 2)]
+    assert evidence(found[0])[0].endswith("13.5 GB/s, 30 % of the median 45.0 GB/s")
     assert found[0].next == ("ssh a ibstat mlx5_3",)
 
 
@@ -158,8 +159,8 @@ def test_a_node_that_is_gone_comes_first_with_its_hint_and_its_pairs_are_not_tol
         event(Kind.NODE, node="b", state=str(NodeState.LOST), text="no heartbeat", hint="ssh b uptime", time=3.0)
     )
     model.apply(event(Kind.PLAN, untested=[["a:0", "b:1", "no heartbeat"]], time=3.0))
-    (one,) = causes_of(model)
-    assert (one.title, one.evidence[0], one.next) == ("b lost", "no heartbeat", ("ssh b uptime",))
+    (one,) = findings(model)
+    assert (title(one), evidence(one)[0], one.next) == ("b lost", "no heartbeat", ("ssh b uptime",))
     assert len(one.cells) == 10, "the pairs within it included"
 
 
@@ -178,32 +179,32 @@ def test_flapping_reasons_and_links_are_told() -> None:
         links = [dict(link) for link in links]
     ports = [{"ca": "mlx5_0", "port": 1, "state": "Down", "phys_state": "Polling"}, {"ca": "mlx5_9", "state": "Down"}]
     model.apply(event(Kind.INVENTORY, node="a", value={"ib": ports}, time=7.0))
-    found = {one.title: one for one in causes_of(model)}
-    assert found["a:0 > b:0 flaps in p2p"].verdict == "warn"
-    assert found["2 pairs not tested"].evidence == (why,)
-    assert found["a GPU 3: 1 of 2 NVLinks not active"].evidence == ("link 1",)
-    assert found["a GPU 3: NVLink errors"].evidence == ("crc +3 since the start",)
-    assert found["a mlx5_0 port 1 is not active"].verdict == "bad"
+    found = {title(one): one for one in findings(model)}
+    assert found["a:0 > b:0 flaps in p2p"].severity == "warn"
+    assert evidence(found["2 pairs not tested"]) == (why,)
+    assert evidence(found["a GPU 3: 1 of 2 NVLinks not active"]) == ("link 1",)
+    assert evidence(found["a GPU 3: NVLink errors"]) == ("crc +3 since the start",)
+    assert found["a mlx5_0 port 1 is not active"].severity == "bad"
     assert not any("mlx5_9" in title for title in found), "no endpoint is beside it"
 
 
 def test_what_is_bad_inside_alone_is_a_warning() -> None:
     model = fabric("ab", 2, dead_if(lambda s, d: False), world=Verdict.FAILED)
-    (one,) = causes_of(model)
-    assert (one.verdict, one.title) == ("warn", "12 pairs pass alone, not inside the communicator of all")
+    (one,) = findings(model)
+    assert (one.severity, title(one)) == ("warn", "12 pairs pass alone, not in the world communicator")
 
 
 def test_faults_made_in_the_lab_on_real_gpus() -> None:
     model = Model()
     for one in read_events(RECORDING):
         model.apply(one)
-    found = causes_of(model)
+    found = findings(model)
     assert titles(found) == [
         ("n001:0 > n000:0 failed", 1),
         ("n000:1 > n001:2 timeout", 1),
         ("n000:0 > n000:3 slow", 1),
     ]
-    assert all("made on purpose by the lab" in one.evidence for one in found)
+    assert all("made on purpose by the lab" in evidence(one) for one in found)
     assert found[2].next == ("nvidia-smi topo -p2p n", "nvidia-smi nvlink -e -i 0,3"), "the nodes are this machine"
 
 
@@ -264,14 +265,14 @@ def test_many_pairs_that_flap_are_one_cause() -> None:
         for verdict, at in ((TIMEOUT, 3.0), (OK, 4.0)) * (2 if index == 5 else 1):
             one = Measurement(Layer.P2P, src, dst, verdict, 45.0 if verdict is OK else None, "GB/s", 8, at + index)
             model.apply(event(Kind.MEASURED, measurements=[one.to_json()], time=at + index))
-    (found,) = causes_of(model)
-    assert (found.verdict, found.title, len(found.cells)) == ("warn", "6 pairs flap", 6)
-    assert "a:1 > b:2, which turned 4 times" in found.evidence[0]
+    (found,) = findings(model)
+    assert (found.severity, title(found), len(found.cells)) == ("warn", "6 pairs flap", 6)
+    assert "a:1 > b:2, whose verdict changed 4 times" in evidence(found)[0]
 
 
 def test_a_node_that_is_slow_on_all_its_endpoints_is_one_cause() -> None:
     model = fabric("abcdefgh", 2, lambda s, d: 0.4 if "b" in (s[0], d[0]) and s[0] != d[0] else 1.0)
-    found = causes_of(model)
+    found = findings(model)
     assert titles(found) == [("b is slow with other nodes, on all its 2 endpoints", 56)]
     assert found[0].next[0] == "ssh b nvidia-smi topo -m"
 
@@ -282,10 +283,10 @@ def test_no_way_across_rails_from_one_node_is_one_cause_and_a_dead_nic_beside_it
             return False
         return "d:1" in (src, dst) or (src[0] == "b" and src[2:] != dst[2:])
 
-    found = causes_of(fabric("abcd", 4, dead_if(dead)))
-    told = {one.title: len(one.cells) for one in found}
-    assert told["nothing gets across rails from b to a,c,d"] == 36
-    assert told["d:1 reaches no other node: look at its NIC mlx5_1"] == 21
+    found = findings(fabric("abcd", 4, dead_if(dead)))
+    told = {title(one): len(one.cells) for one in found}
+    assert told["no traffic across rails from b to a,c,d"] == 36
+    assert told["d:1 reaches no other node: check its NIC mlx5_1"] == 21
     assert len(told) == 2
 
 
@@ -293,8 +294,8 @@ def test_two_rails_without_a_way_between_them_are_one_cause() -> None:
     def dead(src: str, dst: str) -> bool:
         return src[0] != dst[0] and {src[2:], dst[2:]} == {"1", "3"}
 
-    found = causes_of(fabric("abc", 4, dead_if(dead)))
-    assert titles(found) == [("nothing gets through between rails 1 and 3", 12)]
+    found = findings(fabric("abc", 4, dead_if(dead)))
+    assert titles(found) == [("no traffic between rails 1 and 3", 12)]
     assert found[0].next[0].startswith("ssh a ping")
 
 
@@ -302,10 +303,10 @@ def test_rails_without_a_route_and_a_dead_nic_are_two_causes() -> None:
     def dead(src: str, dst: str) -> bool:
         return src[0] != dst[0] and (src[2:] != dst[2:] or "c:2" in (src, dst))
 
-    found = causes_of(fabric("abc", 4, dead_if(dead)))
+    found = findings(fabric("abc", 4, dead_if(dead)))
     assert titles(found) == [
         ("rail-isolated fabric", 72),
-        ("c:2 reaches no other node: look at its NIC mlx5_2", 4),
+        ("c:2 reaches no other node: check its NIC mlx5_2", 4),
     ]
 
 

@@ -7,10 +7,11 @@ import re
 import pytest
 
 from fabtui.diagnosis.knowledge.error_catalogue import MEANINGS, meaning_of
-from fabtui.diagnosis.pairs.rules import causes_of
+from fabtui.diagnosis.session import findings
 from fabtui.model.events import Kind, event
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
+from fabtui.presentation.findings import evidence, title
 from tests.unit.diagnosis.test_causes import dead_if, fabric
 
 COMPLETION = "NET/IB : Got completion from peer 10.2.0.5<33092> with "
@@ -80,8 +81,8 @@ def test_a_finding_says_what_its_error_means_and_what_to_type() -> None:
     error = "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_0"
     row = Measurement(Layer.P2P, "a:0", "b:1", Verdict.FAILED, unit="GB/s", bytes=8, time=3.0, error=error)
     model.apply(event(Kind.MEASURED, measurements=[row.to_json()], time=3.0))
-    (found,) = causes_of(model)
-    assert any(line.startswith("means: the GID of the other NIC does not resolve") for line in found.evidence)
+    (found,) = findings(model)
+    assert any(line.startswith("means: the GID of the other NIC does not resolve") for line in evidence(found))
     assert found.next[:2] == ("ssh a ip route get 10.1.0.2 from 10.0.0.1", "ssh a ip neigh")
 
 
@@ -93,6 +94,6 @@ def test_a_node_that_is_gone_is_not_explained_by_an_error_of_another() -> None:
     model.apply(
         event(Kind.NODE, node="c", state="lost", text="the connection was cut", hint=None, backend="", time=4.0)
     )
-    assert causes_of(model)[0].title == "c lost"
-    assert causes_of(model)[0].evidence[0] == "the connection was cut"
-    assert not any("means" in line for line in causes_of(model)[0].evidence)
+    assert title(findings(model)[0]) == "c lost"
+    assert evidence(findings(model)[0])[0] == "the connection was cut"
+    assert not any("means" in line for line in evidence(findings(model)[0]))

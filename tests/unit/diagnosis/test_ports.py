@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.links.rdma_ports import pair_notes, port_troubles
-from fabtui.diagnosis.pairs.rules import causes_of
+from fabtui.diagnosis.links.rdma_ports import pair_notes, port_problems
+from fabtui.diagnosis.session import findings
 from fabtui.export.json import as_json
+from fabtui.presentation.findings import evidence, title
 from fabtui.report.summary import summary
 from tests.conftest import ModelMaker
 
@@ -62,11 +63,11 @@ def test_a_narrow_link_and_errors(maker: ModelMaker) -> None:
     value = fabric("c", link=BELOW, leaf=leaf, peer_errors={"symbol_error": 1742}, peer_saturated=[])
     maker.add("look", node="c", probe="ibfabric", value=value)
     model = maker.model()
-    assert [(one.verdict, one.text) for one in port_troubles(model, model.endpoints[5])] == [
+    assert [(one.severity, one.text) for one in port_problems(model, model.endpoints[5])] == [
         ("warn", "link below what both ends can do: width 1X of 4X, 50 Gb/s, to leaf2 port 4"),
         ("warn", "errors of the link: symbol_error 1742, at leaf2 port 4"),
     ]
-    assert port_troubles(model, model.endpoints[4]) == []
+    assert port_problems(model, model.endpoints[4]) == []
 
 
 def walk(**values: Any) -> dict[str, Any]:
@@ -126,11 +127,11 @@ def test_it_is_told_everywhere(maker: ModelMaker) -> None:
     assert {pair for pair, notes in told.items() if notes} == {
         pair for pair in told if "b:1" in pair and pair[0][0] != pair[1][0]
     }
-    causes = causes_of(model)
-    alone = next(cause for cause in causes if cause.title.startswith("b:1 reaches no other node"))
-    assert any("Polling" in line for line in alone.evidence)
-    port = next(cause for cause in causes if cause.title == "b RDMA port mlx5_1/1")
-    assert (port.verdict, port.next) == ("bad", ("ssh b ibstat mlx5_1",))
+    causes = findings(model)
+    alone = next(cause for cause in causes if title(cause).startswith("b:1 reaches no other node"))
+    assert any("Polling" in line for line in evidence(alone))
+    port = next(cause for cause in causes if title(cause) == "b RDMA port mlx5_1/1")
+    assert (port.severity, port.next) == ("bad", ("ssh b ibstat mlx5_1",))
 
 
 @pytest.mark.parametrize(
@@ -147,4 +148,4 @@ def test_looks_of_any_shape(maker: ModelMaker, value: dict[str, Any]) -> None:
     maker.add("look", node="a", probe="ibstat", value={"cas": 7})
     model = maker.model()
     assert isinstance(pair_notes(model, "a:1", "b:1"), list)
-    assert isinstance(causes_of(model), list)
+    assert isinstance(findings(model), list)

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.finding import Finding
-from fabtui.diagnosis.pairs.rules import causes_of
+from fabtui.diagnosis.finding import Domain, Finding, rules_of
+from fabtui.diagnosis.pairs.context import PairContext
 from fabtui.diagnosis.preflight.changes import Compared, compare, earlier_of
-from fabtui.diagnosis.preflight.duplicate_identities import clashes
-from fabtui.diagnosis.preflight.probe_judgements import judged
-from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight, preflight, preflight_causes
-from fabtui.diagnosis.preflight.socket_interfaces import sockets
+from fabtui.diagnosis.preflight.context import NodeContext
+from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight, preflight
+from fabtui.diagnosis.session import PreflightSummary, findings
 from fabtui.model.events import Kind, event
 from fabtui.model.facts.catalogue import facts_for
 from fabtui.model.facts.compare import FactTable, fact_table
 from fabtui.model.facts.node_view import Looked
 from fabtui.model.session_model import Model
+from fabtui.presentation.findings import as_json, evidence, title
 from fabtui.presentation.preflight_lines import (
     ASCII,
     UNICODE,
@@ -44,6 +44,28 @@ def model_of(*nodes: Looked, lab: str | None = None) -> Model:
     return model
 
 
+def of_rules(prefix: str, nodes: list[Looked]) -> list[Finding]:
+    """The findings of the rules whose ids begin so."""
+    context = NodeContext(Model(), nodes)
+    return [one for rule in rules_of(Domain.NODES) if rule.id.startswith(prefix) for one in rule.check(context)]
+
+
+def clashes(nodes: list[Looked]) -> list[Finding]:
+    return of_rules("FT31", nodes)
+
+
+def sockets(nodes: list[Looked]) -> list[Finding]:
+    return of_rules("FT32", nodes)
+
+
+def judged(nodes: list[Looked]) -> list[Finding]:
+    return of_rules("FT301", nodes)
+
+
+def preflight_summary(model: Model) -> list[Finding]:
+    return list(PreflightSummary().check(PairContext(model)))
+
+
 def found_on(*nodes: Looked, lab: str | None = None) -> Preflight:
     return preflight(model_of(*nodes, lab=lab))
 
@@ -62,10 +84,10 @@ def test_memlock_over_ssh_is_found_once_by_its_probe_and_by_its_neighbours() -> 
     nodes[2] = node("n062", host=memlock("n062", 65536))
     found = found_on(*nodes)
     (finding,) = found.findings
-    assert (finding.verdict, finding.subject, finding.nodes) == ("bad", "memlock", ("n062",))
-    assert finding.text == "memlock is 64 KiB in an SSH session: RDMA cannot register memory"
-    assert "memlock: 64 KiB, not unlimited as on 3 others" in finding.evidence[0]
-    assert finding.next == "ssh n062 ulimit -l"
+    assert (finding.severity, finding.subject, finding.nodes) == ("bad", "memlock", ("n062",))
+    assert title(finding) == "memlock is 64 KiB in an SSH session: RDMA cannot register memory"
+    assert "memlock: 64 KiB, not unlimited as on 3 others" in evidence(finding)[0]
+    assert finding.next == ("ssh n062 ulimit -l",)
     assert found.exit_code == 1
 
 
@@ -80,24 +102,24 @@ def test_a_difference_tells_both_sides_and_the_next_command() -> None:
     nodes = four()
     nodes[1] = node("n061", inventory(host="n061", driver="550.54.15"))
     (finding,) = found_on(*nodes).findings
-    assert finding.text == ("driver: 550.54.15, not 570.86.15 as on 3 others")
-    assert finding.evidence == ()
-    assert (finding.verdict, finding.next) == ("warn", "ssh n061 nvidia-smi --version")
+    assert title(finding) == ("driver: 550.54.15, not 570.86.15 as on 3 others")
+    assert evidence(finding) == ()
+    assert (finding.severity, finding.next) == ("warn", ("ssh n061 nvidia-smi --version",))
 
 
 def test_a_tie_is_told_as_such() -> None:
     (finding,) = found_on(node("a"), node("b", inventory(kernel="6.8"))).findings
     assert finding.nodes == ("a", "b")
-    assert "no value has a majority" in finding.text
-    assert "5.15.0-105-generic on a, 6.8 on b" in finding.text
+    assert "no value has a majority" in title(finding)
+    assert "5.15.0-105-generic on a, 6.8 on b" in title(finding)
 
 
 def test_a_clock_that_is_off() -> None:
     nodes = four()
     nodes[3] = node("n063", clock=clock(-3.2))
     (finding,) = found_on(*nodes).findings
-    assert finding.text == "clock offset: -3.2 s, not about 0 s as on 3 others"
-    assert finding.verdict == "warn"
+    assert title(finding) == "clock offset: -3.2 s, not about 0 s as on 3 others"
+    assert finding.severity == "warn"
 
 
 @pytest.mark.parametrize(
@@ -114,14 +136,14 @@ def test_a_clock_that_is_off() -> None:
 def test_clashes_of_identity(other: dict[str, Any], subject: str, verdict: str) -> None:
     nodes = [node("n060"), node("n061", host=host("n061", identity=other))]
     (finding,) = clashes(nodes)
-    assert (finding.subject, finding.verdict, finding.nodes) == (subject, verdict, ("n060", "n061"))
+    assert (finding.subject, finding.severity, finding.nodes) == (subject, verdict, ("n060", "n061"))
 
 
 def test_one_address_on_two_machines() -> None:
     data = [{"address": "10.0.0.1", "nic": "eth0"}, {"address": "10.0.1.1", "nic": "eth1"}]
     nodes = [node(name, inventory(host=name, data_addresses=data)) for name in ("a", "b")]
     (finding,) = clashes(nodes)
-    assert (finding.subject, finding.verdict, finding.evidence) == ("address", "bad", ("10.0.0.1", "10.0.1.1"))
+    assert (finding.subject, finding.severity, evidence(finding)) == ("address", "bad", ("10.0.0.1", "10.0.1.1"))
 
 
 def test_one_guid_or_host_id_on_two_machines() -> None:
@@ -129,7 +151,7 @@ def test_one_guid_or_host_id_on_two_machines() -> None:
         "cas": [{"ca": "mlx5_0", "node_guid": "0xa088c20300e312f2"}, {"ca": "x", "node_guid": "0x0"}]
     }
     nodes = [node(name, inventory(host=name, env={"NCCL_HOSTID": "x"}), ibstat=guids) for name in ("a", "b")]
-    assert [(one.subject, one.evidence) for one in clashes(nodes)] == [
+    assert [(one.subject, evidence(one)) for one in clashes(nodes)] == [
         ("guid", ("0xa088c20300e312f2",)),
         ("hostid", ("x",)),
     ]
@@ -164,7 +186,7 @@ def test_many_different_texts_of_one_subject_are_one_finding() -> None:
     nodes = [node(f"n{i}", host=memlock(f"n{i}", 4096 * (i + 1))) for i in range(5)]
     (finding,) = judged(nodes)
     assert finding.nodes == ("n0", "n1", "n2", "n3", "n4")
-    assert len(finding.evidence) == 5
+    assert len(evidence(finding)) == 5
 
 
 # -- lines ------------------------------------------------------------------------------------------------------------
@@ -267,25 +289,25 @@ def test_a_port_that_is_down_is_named_once() -> None:
         found["ib"][1]["state"] = "Down" if down else "Active"
         nodes.append(node(name, found, ibstat=ports("Active", "Down" if down else "Active", "Active", "Active")))
     (finding,) = found_on(*nodes).findings
-    assert (finding.verdict, finding.nodes) == ("bad", ("n1",))
-    assert finding.text.startswith("mlx5_1/1: Down, physical state Polling: no signal")
-    assert "RDMA port state: Active, Down on mlx5_1, not Active as on 2 others" in finding.evidence[0]
-    assert finding.next == "ssh n1 ibstat mlx5_1 1"
+    assert (finding.severity, finding.nodes) == ("bad", ("n1",))
+    assert title(finding).startswith("mlx5_1/1: Down, physical state Polling: no signal")
+    assert "RDMA port state: Active, Down on mlx5_1, not Active as on 2 others" in evidence(finding)[0]
+    assert finding.next == ("ssh n1 ibstat mlx5_1 1",)
 
 
 def test_what_is_said_of_many_devices_of_many_nodes_is_one_finding() -> None:
     nodes = [node(f"n{i}", ibstat=ports("Active", *["Down"] * 7)) for i in range(64)]
     (finding,) = judged(nodes)
     assert len(finding.nodes) == 64
-    assert finding.text.startswith("mlx5_1/1, mlx5_2/1, mlx5_3/1 and 4 more: Down")
-    assert finding.evidence[0].startswith("n[0-63]: mlx5_1/1: Down")
+    assert title(finding).startswith("mlx5_1/1, mlx5_2/1, mlx5_3/1 and 4 more: Down")
+    assert evidence(finding)[0].startswith("n[0-63]: mlx5_1/1: Down")
 
 
 def test_what_may_be_meant_so_does_not_count() -> None:
     unused = ports("Down")
     unused["cas"][0]["ports"][0]["physical_state"] = "Disabled"
     found = found_on(*[node(f"n{i}", ibstat=unused) for i in range(2)])
-    assert [finding.verdict for finding in found.findings] == ["note"]
+    assert [finding.severity for finding in found.findings] == ["note"]
     assert found.exit_code == 0
 
 
@@ -300,9 +322,9 @@ def wired(name: str, *interfaces: str, setting: str | None = None) -> Looked:
 
 def test_an_interface_that_leads_nowhere() -> None:
     nodes = [wired("a", "lo", "eth0"), wired("b", "lo", "docker0"), wired("c", "eno1", setting="eth")]
-    told = [(one.nodes, one.text) for one in sockets(nodes)]
+    told = sorted((one.nodes, title(one)) for one in sockets(nodes))
     assert told == [
-        (("b",), "NCCL takes docker0 for its bootstrap, which leads to no other node"),
+        (("b",), "NCCL picks docker0 for its bootstrap, which leads to no other node"),
         (("c",), "NCCL_SOCKET_IFNAME=eth matches no interface that has an address: NCCL does not start"),
     ]
     assert sockets(nodes[1:2]) == []
@@ -356,7 +378,7 @@ def test_whatever_nodes_send_becomes_lines(seed: int) -> None:
         lines = [plain(line) for one in told.findings for line in finding_lines(one, 100, UNICODE)]
         lines += [plain(line) for line in table_lines(told.table, chosen_facts(told.table, True), 100, UNICODE)]
         assert all(line.isprintable() for line in lines), [line for line in lines if not line.isprintable()]
-        json.dumps([one._asdict() for one in told.findings])
+        json.dumps([as_json(one) for one in told.findings])
 
 
 # -- among the causes of a session ------------------------------------------------------------------------------------
@@ -364,12 +386,12 @@ def test_whatever_nodes_send_becomes_lines(seed: int) -> None:
 
 def test_what_counts_is_one_line_among_the_causes() -> None:
     nodes = four()
-    assert preflight_causes(model_of(*nodes)) == []
+    assert preflight_summary(model_of(*nodes)) == []
     nodes[2] = node("n062", inventory(host="n062", driver="1"), host=memlock("n062", 65536))
     model = model_of(*nodes)
-    (cause,) = [one for one in causes_of(model) if one.title.startswith("preflight")]
-    assert (cause.verdict, cause.title) == ("bad", "preflight: 1 bad finding, 1 warning")
-    assert cause.evidence[0].startswith("n062: memlock is 64 KiB")
+    (cause,) = [one for one in findings(model) if title(one).startswith("preflight")]
+    assert (cause.severity, title(cause)) == ("bad", "preflight: 1 bad finding, 1 warning")
+    assert evidence(cause)[0].startswith("n062: memlock is 64 KiB")
     assert cause.next[0] == "ssh n062 ulimit -l"
 
 

@@ -258,7 +258,7 @@ def test_the_json_has_suspects_arms_and_what_else_was_learnt(make_model: Maker) 
     assert value["suspects"] == [{"src": "n9:0", "dst": "n10:0", "text": "both ends pass with others"}]
     (relayed,) = value["relayed"]
     assert (relayed["src"], relayed["dst"]) == ("n9:0", "n10:0")
-    assert "passes inside the communicator of all" in relayed["text"]
+    assert "passes in the world communicator" in relayed["text"]
     assert any(m.get("extra") == {"both_ways": 8.5} for m in value["measurements"])
     assert not any("arm" in m for m in value["measurements"])
 

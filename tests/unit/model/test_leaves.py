@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.diagnosis.pairs.p2p_vs_world import rail_isolation
+from fabtui.diagnosis.session import findings
 from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer
 from fabtui.model.topology.leaf_switches import Port, guids_of, leaf_of, ports_of, walked_leaves
@@ -157,6 +157,5 @@ def test_pairs_across_leaves_are_pairs_within_a_rail(make_model: Callable[[], Mo
             maker.measured("p2p", f"{src}:{n}", f"{dst}:{1 - n}", "failed", error="unreachable")
     model = maker.model()
     assert model.class_between("a:0", "b:0") is PairClass.CROSS_LEAF
-    isolation = rail_isolation(model)
-    assert isolation is not None
-    assert (isolation.within, isolation.across) == (4, 4)
+    (isolation,) = [one for one in findings(model) if one.rule.name == "rail-isolated"]
+    assert (isolation.facts["within"], isolation.facts["across"]) == (4, 4)

@@ -267,7 +267,7 @@ async def test_broken_ones_are_told_and_take_nothing_along(tmp_path: Path) -> No
     assert all("\x1b" not in line and "\n" not in line for line in told)
     found = preflight(model)
     assert found.missing == []
-    assert {one.subject: one.verdict for one in found.findings if one.subject in ("dies", "raises", "good")} == {
+    assert {one.subject: one.severity for one in found.findings if one.subject in ("dies", "raises", "good")} == {
         "dies": "note",
         "raises": "note",
     }

@@ -11,6 +11,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import worst
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.cell_levels import Glyphs, slot_of
+from fabtui.presentation.findings import title
 from fabtui.presentation.wording import MUTED, Part, verdict_style
 from fabtui.sanitize import one_line
 from fabtui.screen.grid.axis import common_domain, fit_text
@@ -92,10 +93,9 @@ def odd_lines(found: Preflight, record: NodeRecord, glyphs: Glyphs) -> Lines:
         return [*section("preflight"), [("  it is as the others of its kind", MUTED)]]
     lines = section("preflight", "what is wrong, and in what it is not as others; P shows all nodes")
     for one in mine:
-        fine, plain, style = _GLYPHS.get(one.verdict, _GLYPHS["note"])
-        lines.append([(f"  {plain if glyphs.plain else fine} ", style), (one_line(one.text, 300), style)])
-        if one.next:
-            lines.append([("      next  ", MUTED), (one_line(one.next, 300), "$accent")])
+        fine, plain, style = _GLYPHS.get(one.severity, _GLYPHS["note"])
+        lines.append([(f"  {plain if glyphs.plain else fine} ", style), (title(one), style)])
+        lines += [[("      next  ", MUTED), (one_line(command, 300), "$accent")] for command in one.next]
     for difference in odd:
         fact = difference.fact
         fine, plain, style = _GLYPHS.get(fact.verdict, _GLYPHS["note"])

@@ -1,0 +1,169 @@
+"""Rules about NVLinks and RDMA ports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity, register
+from fabtui.diagnosis.knowledge.next_commands import on_node
+from fabtui.diagnosis.links.rdma_ports import PortProblem, port_problems
+from fabtui.model.facts.node_view import dicts
+from fabtui.model.session_model import Model, NodeRecord
+from fabtui.sanitize import one_line
+
+
+class _LinkRule(Rule[Model]):
+    domain = Domain.LINKS
+
+
+class _NvlinkRule(_LinkRule):
+    severity = Severity.WARN
+
+    def check(self, model: Model) -> Iterator[Finding]:
+        for record in model.nodes.values():
+            before = {
+                _link_id(gpu, link): _counters(link)
+                for gpu in dicts((record.first_looks.get("nvlink") or {}).get("gpus"))
+                for link in dicts(gpu.get("links"))
+            }
+            for gpu in dicts((record.looks.get("nvlink") or {}).get("gpus")):
+                if facts := self._facts(gpu, dicts(gpu.get("links")), before):
+                    index = one_line(str(gpu.get("index")), 8)
+                    yield self.finding(
+                        f"{record.name} GPU {index}",
+                        nodes=(record.name,),
+                        facts={"node": record.name, "gpu": index, **facts},
+                        commands=[on_node(record.name, f"nvidia-smi nvlink -{letter}", model) for letter in "se"],
+                        weight=1,
+                    )
+
+    def _facts(
+        self, gpu: dict[str, Any], links: list[dict[str, Any]], before: dict[tuple[str, str], dict[str, int]]
+    ) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+@register
+class NvlinkInactive(_NvlinkRule):
+    """Some NVLinks of a GPU are not active while others of it are."""
+
+    id = "FT101"
+    name = "nvlink-inactive"
+    title = "NVLinks not active"
+    message = "{node} GPU {gpu}: {inactive} of {links} NVLinks not active"
+    evidence = ("link {numbers}",)
+    next_step = "Compare `nvidia-smi nvlink -s` of all GPUs; reset the GPU, then check the board."
+
+    def _facts(
+        self, gpu: dict[str, Any], links: list[dict[str, Any]], before: dict[tuple[str, str], dict[str, int]]
+    ) -> dict[str, Any]:
+        dark = [link for link in links if link.get("state") not in (None, "active")]
+        if not dark or len(dark) == len(links):
+            return {}
+        numbers = tuple(one_line(str(link.get("link")), 8) for link in dark)
+        return {"inactive": len(dark), "links": len(links), "numbers": numbers}
+
+
+@register
+class NvlinkErrors(_NvlinkRule):
+    """Error counters of NVLinks grew since the session started."""
+
+    id = "FT102"
+    name = "nvlink-errors"
+    title = "NVLink errors"
+    message = "{node} GPU {gpu}: NVLink errors"
+    evidence = ("{counters} since the start",)
+    next_step = "Watch the counters with `nvidia-smi nvlink -e`; if they grow, have the board checked."
+
+    def _facts(
+        self, gpu: dict[str, Any], links: list[dict[str, Any]], before: dict[tuple[str, str], dict[str, int]]
+    ) -> dict[str, Any]:
+        grown: dict[str, int] = {}
+        for link in links:
+            first = before.get(_link_id(gpu, link), {})
+            for counter, value in _counters(link).items():
+                if counter in first and value > first[counter]:
+                    grown[counter] = grown.get(counter, 0) + value - first[counter]
+        return {"counters": tuple(f"{counter} +{n}" for counter, n in sorted(grown.items()))} if grown else {}
+
+
+@register
+class RdmaPort(_LinkRule):
+    """Something is wrong with an RDMA port that endpoints send over, or with its cable."""
+
+    id = "FT103"
+    name = "rdma-port"
+    title = "Problem of an RDMA port"
+    message = "{node} RDMA port {port}"
+    evidence = ("{problem}",)
+    next_step = "Check `ibstat` and the error counters of the port; reseat or replace the cable."
+
+    def check(self, model: Model) -> Iterator[Finding]:
+        for record in model.nodes.values():
+            found: dict[PortProblem, None] = {}
+            for endpoint in model.endpoints_of(record.name):
+                found.update(dict.fromkeys(port_problems(model, endpoint)))
+            for problem in found:
+                command = on_node(record.name, f"ibstat {one_line(problem.port.ca, 40)}", model)
+                yield self.finding(
+                    f"{record.name} {problem.port}",
+                    severity=problem.severity,
+                    nodes=(record.name,),
+                    facts={"node": record.name, "port": str(problem.port), "problem": problem.text},
+                    commands=(command,),
+                    weight=1,
+                )
+
+
+@register
+class RdmaPortInactive(_LinkRule):
+    """The inventory shows a port next to endpoints that is not active."""
+
+    id = "FT104"
+    name = "rdma-port-inactive"
+    title = "RDMA port not active"
+    message = "{node} {device} is not active"
+    evidence = ("{state}, {physical}: the endpoints next to it have no other NIC as close",)
+    next_step = "Check cable and switch port."
+
+    def check(self, model: Model) -> Iterator[Finding]:
+        for record in model.nodes.values():
+            if "ibstat" not in record.looks:
+                yield from self._inactive(model, record)
+
+    def _inactive(self, model: Model, record: NodeRecord) -> Iterator[Finding]:
+        ends = model.endpoints_of(record.name)
+        used = {endpoint.nic for endpoint in ends if endpoint.nic}
+        known = {problem.port for endpoint in ends for problem in port_problems(model, endpoint)}
+        for port in dicts((record.inventory or {}).get("ib")):
+            names = {name for key in ("ca", "netdev") if isinstance(name := port.get(key), str)}
+            state = port.get("state")
+            # Values from a node may not be hashable: no look-up in a set.
+            if not used & names or state in (None, "Active") or (port.get("ca"), port.get("port")) in list(known):
+                continue
+            ca = one_line(str(port.get("ca")), 40)
+            yield self.finding(
+                f"{record.name} {ca}",
+                nodes=(record.name,),
+                facts={
+                    "node": record.name,
+                    "device": f"{ca} port {port.get('port')}",
+                    "state": str(state),
+                    "physical": str(port.get("phys_state")),
+                },
+                commands=(on_node(record.name, f"ibstat {ca}", model),),
+                weight=1,
+            )
+
+
+def _link_id(gpu: dict[str, Any], link: dict[str, Any]) -> tuple[str, str]:
+    """Return what identifies a link on its node, whatever types the node sent."""
+    return str(gpu.get("index")), str(link.get("link"))
+
+
+def _counters(link: dict[str, Any]) -> dict[str, int]:
+    found = link.get("counters")
+    if not isinstance(found, dict):
+        return {}
+    return {one_line(str(k), 40): v for k, v in found.items() if isinstance(v, int) and not isinstance(v, bool)}

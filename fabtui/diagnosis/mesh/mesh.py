@@ -1,0 +1,225 @@
+"""State of the mesh of addresses: measurements by address pair, scopes of faults, measurements explained so far."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from fabtui.diagnosis.finding import AddressPair, Finding, Rule
+from fabtui.diagnosis.knowledge.next_commands import on_node
+from fabtui.diagnosis.mesh.paths import PathMeasurements, address_pair, is_blocked
+from fabtui.diagnosis.mesh.scopes import Kind, Scope, scopes
+from fabtui.model.layers import MESH, Layer
+from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.session_model import Model
+from fabtui.sanitize import one_line
+
+
+class LinkFact(NamedTuple):
+    """An ordered pair of addresses with the rails of both."""
+
+    source: str
+    destination: str
+    source_rail: int | None
+    destination_rail: int | None
+
+
+class ScopeFact(NamedTuple):
+    """A scope, with all that its text needs.
+
+    Attributes:
+        kind: What the address pairs have in common.
+        nodes: The node, the two nodes (source first), or the nodes of one half of a split rail.
+        rails: Its rails, as far as they are known.
+        interface: Interface and address, for a single address.
+        direction: ``both``, ``out`` or ``in``.
+        links: Its address pairs, for a scope of two nodes.
+        every_rail: Whether these are all that there are between the two nodes.
+        node_pairs: How many pairs of nodes it covers.
+        one_way_known: Whether datagrams were counted, so that the lossy direction is known.
+    """
+
+    kind: Kind
+    nodes: tuple[str, ...]
+    rails: tuple[int, ...]
+    interface: str
+    direction: str
+    links: tuple[LinkFact, ...]
+    every_rail: bool
+    node_pairs: int
+    one_way_known: bool
+
+
+class Mesh:
+    """Measurements between addresses, and those that a finding explains.
+
+    Args:
+        model: The session model.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.order = list(model.nodes)
+        self.paths: dict[AddressPair, PathMeasurements] = {}
+        for layer in MESH:
+            for measurement in model.addresses.pairs(layer):
+                setattr(self.paths.setdefault(address_pair(measurement), PathMeasurements()), str(layer), measurement)
+        self.explained: set[tuple[Layer, AddressPair]] = set()
+        self.dead = {path for path in self.paths if self._is_dead(path)}
+
+    def _is_dead(self, path: AddressPair) -> bool:
+        """Return True if nothing passes: echoes are lost, and so are datagrams where they were counted."""
+        found = self.paths[path]
+        if found.small_arrived is None:
+            back = self.paths.get(path.reverse)
+            # An echo is lost with either direction; the opposite one may be known to be the broken one.
+            return found.no_echo and not (back is not None and back.small_arrived is False and back.no_echo)
+        return not found.small_arrived and not found.echo
+
+    def scopes(self, bad: Iterable[AddressPair], tested: Iterable[AddressPair] | None = None) -> list[Scope]:
+        """Return scopes that explain bad pairs. Pairs that pass nothing are no evidence about other faults."""
+        seat = self.model.addresses.seat
+        bad = set(bad)
+        known = set(self.paths if tested is None else tested)
+        return scopes(bad, (known - self.dead) | bad, lambda node, address: seat(node, address).rail, self.order)
+
+    @cached_property
+    def dead_scopes(self) -> list[Scope]:
+        """Scopes that pass nothing."""
+        return self.scopes(self.dead)
+
+    @cached_property
+    def mtu_scopes(self) -> list[Scope]:
+        """Scopes in which packets that fill the MTU are lost while small ones pass."""
+        by_datagram = {
+            path for path, found in self.paths.items() if found.small_arrived and found.large_arrived is False
+        }
+        bad = set(by_datagram)
+        vague: set[AddressPair] = set()
+        for path, found in self.paths.items():
+            # A large echo is lost with either direction.
+            back = self.paths.get(path.reverse, PathMeasurements())
+            if found.mtu is None or not is_blocked(found.mtu) or {path, path.reverse} & by_datagram:
+                continue
+            # Chance may lose all large echoes where some of everything is lost.
+            lossy = found.lossy or back.lossy
+            (vague if lossy and found.large_arrived and back.large_arrived else bad).add(path)
+        tested = {
+            path for path, found in self.paths.items() if found.mtu is not None or found.large_arrived is not None
+        }
+        return self.scopes(bad, tested - vague)
+
+    def finding(
+        self,
+        rule: Rule[Mesh],
+        scope: Scope,
+        layers: Iterable[Layer],
+        facts: Mapping[str, Any],
+        command: str = "",
+    ) -> Finding:
+        """Return a finding about a scope. It explains what is bad in the layers and was not explained before."""
+        bad = set()
+        for path in scope.pairs:
+            for one in (path, path.reverse):
+                found = self.paths.get(one)
+                for layer in layers:
+                    m = found.of(layer) if found is not None else None
+                    if m is not None and m.verdict not in (Verdict.OK, Verdict.SKIPPED):
+                        bad.add((layer, one))
+        fresh = bad - self.explained
+        self.explained |= bad
+        nodes = scope.nodes or tuple(dict.fromkeys(node for path in scope.pairs for node in (path.src, path.dst)))
+        place = {node: number for number, node in enumerate(self.order)}
+        return rule.finding(
+            nodes[0] if len(nodes) == 1 else "",
+            nodes=sorted(nodes, key=lambda node: place.get(node, len(place))),
+            cells={pair for _, path in fresh for pair in endpoint_pairs(self.model, path)},
+            facts={"scope": self.describe(scope), "count": len(scope.pairs), "total": len(self.paths), **facts},
+            commands=(one_line(command, 300),) if command else (),
+            measurements=fresh,
+            weight=len(fresh),
+        )
+
+    def describe(self, scope: Scope) -> ScopeFact:
+        """Return a scope with the rails, interfaces and counts that its text needs."""
+        links: tuple[LinkFact, ...] = ()
+        every_rail = False
+        if scope.kind is Kind.PAIR:
+            first, both = scope.nodes[0], scope.direction == "both"
+            everything = {p for p in self.paths if {p.src, p.dst} == set(scope.nodes) and (both or p.src == first)}
+            every_rail = scope.pairs >= everything and len(everything) > 2
+            paths = sorted(path for path in scope.pairs if path.src == first) or sorted(scope.pairs)
+            links = tuple(LinkFact(path.src_addr, path.dst_addr, *self.rails(path)) for path in paths)
+        interface = ""
+        if scope.kind is Kind.ADDRESS:
+            nic = self.model.addresses.seat(scope.nodes[0], scope.address).nic
+            interface = f"{nic} {scope.address}" if nic else scope.address
+        node_pairs = len({frozenset((path.src, path.dst)) for path in scope.pairs})
+        known = all(self.paths[path].small_arrived is not None for path in scope.pairs if path in self.paths)
+        return ScopeFact(
+            scope.kind, scope.nodes, scope.rails, interface, scope.direction, links, every_rail, node_pairs, known
+        )
+
+    def rails(self, path: AddressPair) -> tuple[int | None, int | None]:
+        """Return the rails of both ends."""
+        seat = self.model.addresses.seat
+        return seat(path.src, path.src_addr).rail, seat(path.dst, path.dst_addr).rail
+
+    def interface_state(self, scope: Scope) -> dict[str, Any]:
+        """Return what the node itself reports about the interface of a scope of one address."""
+        if scope.kind is not Kind.ADDRESS:
+            return {}
+        (node,) = scope.nodes
+        nic = self.model.addresses.seat(node, scope.address).nic
+        record = self.model.nodes.get(node)
+        listed = (record.inventory or {}).get("nics") if record is not None else None
+        for entry in listed if isinstance(listed, list) else []:
+            if isinstance(entry, dict) and nic and entry.get("name") == nic:
+                state = str(entry.get("state"))
+                return {"node": node, "interface": nic, "interface_state": state, "beyond": state == "up"}
+        return {}
+
+    def udp_errors(self, scope: Scope) -> dict[str, Any]:
+        """Return why the lossy direction is unknown: datagrams were not sent, or could not be counted."""
+        found = [self.paths[path] for path in scope.pairs]
+        errors = Counter(one_line(one.udp.error, 120) for one in found if _uncounted(one) and one.udp and one.udp.error)
+        if errors:
+            return {"udp_error": errors.most_common(1)[0][0]}
+        return {"echoes_only": any(one.small_arrived is None for one in found)}
+
+    def route_command(self, scope: Scope) -> str:
+        """Return a command that inspects the interface of an address, or the route of the first pair."""
+        if scope.kind is Kind.ADDRESS:
+            nic = shlex.quote(one_line(self.model.addresses.seat(scope.nodes[0], scope.address).nic, 40))
+            return on_node(scope.nodes[0], f"ip -s link show {nic}", self.model)
+        path = min(scope.pairs)
+        ends = f"{shlex.quote(path.dst_addr)} from {shlex.quote(path.src_addr)}"
+        return on_node(path.src, f"ip route get {ends}", self.model)
+
+    def mtu_rows(self, scope: Scope) -> list[Measurement]:
+        """Return the measurements of large echoes in a scope, both directions."""
+        ends = (one for path in scope.pairs for one in (path, path.reverse))
+        return [found.mtu for one in ends if (found := self.paths.get(one)) is not None and found.mtu is not None]
+
+    def passes_small(self, path: AddressPair) -> bool:
+        """Return True if small packets pass in both directions."""
+        found, back = self.paths[path], self.paths.get(path.reverse)
+        if found.ping is not None:
+            return found.echo
+        return bool(found.small_arrived) and (back is None or back.small_arrived is not False)
+
+
+def _uncounted(found: PathMeasurements) -> bool:
+    return found.small_arrived is None and found.udp is not None
+
+
+def endpoint_pairs(model: Model, path: AddressPair) -> Iterable[tuple[str, str]]:
+    """Yield the pairs of endpoints whose data takes this path by default; if unknown, all of the two nodes."""
+    for source in model.endpoints_of(path.src):
+        if source.address in (path.src_addr, None):
+            for target in model.endpoints_of(path.dst):
+                if target.address in (path.dst_addr, None):
+                    yield str(source), str(target)

@@ -1,0 +1,313 @@
+"""Text of findings: titles, evidence and JSON, rendered from rules and facts."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fabtui.diagnosis.finding import Finding, Route
+from fabtui.diagnosis.mesh.scopes import Kind
+from fabtui.nodeset import count, fold
+from fabtui.presentation.numbers import share_text, value_text
+from fabtui.sanitize import one_line
+
+if TYPE_CHECKING:
+    # The first frame of the screen needs titles, but no rules.
+    from fabtui.diagnosis.knowledge.error_catalogue import ErrorFact
+    from fabtui.diagnosis.mesh.mesh import LinkFact, ScopeFact
+    from fabtui.diagnosis.pairs.context import InWorldFact, SlowestFact
+
+_LONGEST = 300
+_MOST_DEVICES = 3
+_MOST_NAMES = 6
+_MOST_LINKS = 3
+_OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
+
+
+def title(finding: Finding) -> str:
+    """Return the title of a finding on one line, without its nodes where these are listed beside it."""
+    return one_line(_render(finding.rule.message, finding.facts) or finding.rule.title, _LONGEST)
+
+
+def evidence(finding: Finding) -> tuple[str, ...]:
+    """Return the evidence of a finding, one line each: that of its rule, then what rules have in common."""
+    lines: list[str] = []
+    for template in finding.rule.evidence:
+        lines += (_render(template, finding.facts) or "").split("\n")
+    for name, render in _COMMON.items():
+        if (value := finding.facts.get(name)) is not None:
+            lines += render(value)
+    return tuple(line for one in lines if (line := one_line(one, _LONGEST)))
+
+
+def pairs_text(finding: Finding) -> str:
+    """Return how many pairs a finding explains, or ""."""
+    return count(len(finding.cells), "pair") if finding.cells else ""
+
+
+def as_json(finding: Finding) -> dict[str, Any]:
+    """Return a finding as a JSON object."""
+    return {
+        "rule": finding.rule.id,
+        "name": finding.rule.name,
+        "severity": str(finding.severity),
+        "subject": finding.subject,
+        "text": title(finding),
+        "nodes": list(finding.nodes),
+        "pairs": len(finding.cells),
+        "measurements": len(finding.measurements),
+        "facts": {name: _plain(value) for name, value in finding.facts.items() if value is not None},
+        "evidence": list(evidence(finding)),
+        "next": list(finding.next),
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Finding):
+        return {"rule": value.rule.id, "nodes": list(value.nodes), "text": title(value)}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: _plain(one) for name, one in value._asdict().items()}
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, (tuple, list, set, frozenset)):
+        return [_plain(one) for one in value]
+    return value if isinstance(value, (int, float, bool)) or value is None else str(value)
+
+
+# -- templates --------------------------------------------------------------------------------------------------------
+
+
+class _MissingFactError(LookupError):
+    """A template needs a fact that a finding does not have."""
+
+
+class _Formatter(string.Formatter):
+    def get_value(self, key: int | str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        value = kwargs.get(str(key))
+        if value is None:
+            raise _MissingFactError(key)
+        return value
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        name, _, argument = format_spec.partition("_")
+        if format_spec in _SPECS:
+            return _SPECS[format_spec](value)
+        if name == "count":
+            return count(value, argument)
+        if isinstance(value, Route):
+            return _between(str(value.source), str(value.destination), value.both)
+        if isinstance(value, tuple) and not format_spec:
+            return ", ".join(map(str, value))
+        return str(super().format_field(value, format_spec))
+
+
+_FORMATTER = _Formatter()
+
+
+def _render(template: str, facts: Mapping[str, Any]) -> str | None:
+    """Return a template filled in, or None if a fact is missing outside of its optional sections."""
+    parts: list[str] = []
+    # Sections are rendered one by one: text from nodes must not be taken for a template.
+    for at, section in enumerate(_OPTIONAL.split(template)):
+        try:
+            parts.append(_FORMATTER.vformat(section, (), facts))
+        except _MissingFactError:
+            if not at % 2:
+                return None
+    return "".join(parts)
+
+
+def _flag(value: object) -> str:
+    if not value:
+        raise _MissingFactError
+    return ""
+
+
+def _devices(devices: Sequence[str]) -> str:
+    more = f" and {len(devices) - _MOST_DEVICES} more" if len(devices) > _MOST_DEVICES else ""
+    return ", ".join(devices[:_MOST_DEVICES]) + more
+
+
+def _between(source: str, destination: str, both: bool) -> str:
+    return f"between {source} and {destination}" if both else f"from {source} to {destination}"
+
+
+def _rails_between(route: Route) -> str:
+    if route.both:
+        return f"between rails {route.source} and {route.destination}"
+    return f"from rail {route.source} to rail {route.destination}"
+
+
+def _arrow(route: Route) -> str:
+    return f"{route.source} - {route.destination}" if route.both else f"{route.source} > {route.destination}"
+
+
+def _percent_range(ends: tuple[float, float]) -> str:
+    few, many = ends
+    return f"{few:.0f} to {many:.0f} %" if many - few >= 1 else f"{many:.0f} %"
+
+
+# -- evidence that rules have in common -------------------------------------------------------------------------------
+
+
+def _error(error: ErrorFact) -> list[str]:
+    if error.pairs is None:
+        return [error.text]
+    return [f"{error.text} ({count(error.pairs, 'pair')}; {count(error.others, 'other error')})"]
+
+
+def _slowest(slowest: SlowestFact) -> list[str]:
+    shown = share_text(slowest.value, slowest.median, slowest.unit)
+    return [f"{slowest.source} > {slowest.destination}: {shown}"]
+
+
+def _in_world(found: InWorldFact) -> list[str]:
+    run = ": collective jobs can run" if found.collectives_run else ""
+    return [f"{found.passed} of {count(found.pairs, 'pair')} pass in the world communicator{run}"]
+
+
+def _related(related: Iterable[Finding]) -> list[str]:
+    return [f"{fold(one.nodes)}: {title(one)}" for one in related]
+
+
+_COMMON: dict[str, Callable[[Any], list[str]]] = {
+    "error": _error,
+    "slowest": _slowest,
+    "retest": lambda text: [text],
+    "meaning": lambda text: [f"means: {text}"],
+    "ports": list,
+    "made_by_lab": lambda made: ["made on purpose by the lab"] if made else [],
+    "in_world": _in_world,
+    "by_node": lambda rows: [f"{fold(nodes)}: {text}" for nodes, text in rows],
+    "related": _related,
+}
+
+
+# -- scopes of the mesh -----------------------------------------------------------------------------------------------
+
+
+def _where(scope: ScopeFact) -> str:
+    """Return the name of a scope; for two nodes the rails alone, with a space before them."""
+    if scope.kind is Kind.NODE:
+        return scope.nodes[0]
+    if scope.kind is Kind.ADDRESS:
+        rail = f" rail {scope.rails[0]}" if scope.rails else ""
+        return f"{scope.nodes[0]}{rail} ({scope.interface})"
+    if scope.kind in (Kind.RAIL, Kind.SPLIT):
+        return f"rail {scope.rails[0]}"
+    if scope.kind is Kind.ACROSS:
+        return _across(scope)
+    if scope.kind is Kind.MANY:
+        return f"{scope.node_pairs} pairs of nodes that have nothing in common"
+    return _on_rails(scope) if scope.kind is Kind.PAIR else "all nodes"
+
+
+def _across(scope: ScopeFact) -> str:
+    if len(scope.rails) == 1:
+        (rail,) = scope.rails
+        forms = {"both": f"between rail {rail} and the others", "out": f"from rail {rail} to the others"}
+        return forms.get(scope.direction, f"from the other rails to rail {rail}")
+    if len(scope.rails) == 2:
+        return _rails_between(Route(*scope.rails, scope.direction == "both"))
+    return "between rails"
+
+
+def _on_rails(scope: ScopeFact) -> str:
+    if scope.every_rail:
+        return " on every rail"
+    same = [link.source_rail for link in scope.links if link.source_rail is not None and _same_rail(link)]
+    if len(scope.links) == 1:
+        (link,) = scope.links
+        addresses = f"({link.source} > {link.destination})"
+        if link.source_rail is None or link.destination_rail is None:
+            return f" {addresses}"
+        rails = f"rail {link.source_rail}" if same else f"rail {link.source_rail} > rail {link.destination_rail}"
+        return f" on {rails} {addresses}"
+    if len(same) == len(scope.links):
+        return " on rails " + ", ".join(map(str, sorted(set(same))))
+    shown = ", ".join(f"{link.source} > {link.destination}" for link in scope.links[:_MOST_LINKS])
+    more = f" and {len(scope.links) - _MOST_LINKS} more" if len(scope.links) > _MOST_LINKS else ""
+    return f" ({shown}{more})"
+
+
+def _same_rail(link: LinkFact) -> bool:
+    return link.source_rail == link.destination_rail
+
+
+def _subject(scope: ScopeFact) -> str:
+    """Return a scope as the subject of a sentence."""
+    if scope.kind in (Kind.NODE, Kind.ADDRESS):
+        return _where(scope) + {"both": "", "out": ", outgoing", "in": ", incoming"}[scope.direction]
+    if scope.kind is Kind.PAIR:
+        a, b = scope.nodes
+        return f"{a} and {b}{_where(scope)}" if scope.direction == "both" else f"{a} > {b}{_where(scope)}"
+    return f"between {_where(scope)}" if scope.kind is Kind.EVERYTHING else _where(scope)
+
+
+def _location(scope: ScopeFact) -> str:
+    """Return a scope as a location: ``between n0 and n1 on rail 2``."""
+    if scope.kind in (Kind.NODE, Kind.ADDRESS):
+        forms = {"both": "at", "out": "for traffic from", "in": "for traffic to"}
+        return f"{forms[scope.direction]} {_where(scope)}"
+    if scope.kind in (Kind.RAIL, Kind.SPLIT):
+        return f"on {_where(scope)}"
+    if scope.kind is Kind.PAIR:
+        return _between(scope.nodes[0], scope.nodes[1], scope.direction == "both") + _where(scope)
+    return _where(scope) if scope.kind is Kind.ACROSS else f"between {_where(scope)}"
+
+
+def _senders(scope: ScopeFact) -> str:
+    return "any node" if scope.kind is Kind.NODE else f"{scope.nodes[0]}{_where(scope)}"
+
+
+def _unreachable(scope: ScopeFact) -> str:
+    """Return the title of a scope that passes nothing."""
+    where, direction = _where(scope), scope.direction
+    if scope.kind is Kind.NODE:
+        forms = {"both": "is cut off on every rail", "out": "sends nothing on any rail, but receives"}
+        return f"{where} {forms.get(direction, 'receives nothing on any rail, but sends')}"
+    if scope.kind is Kind.ADDRESS:
+        forms = {"both": "is cut off", "out": "sends nothing, but receives"}
+        return f"{where} {forms.get(direction, 'receives nothing, but sends')}"
+    if scope.kind is Kind.RAIL:
+        return f"{where} is cut off on all {len(scope.nodes)} nodes"
+    if scope.kind is Kind.SPLIT:
+        more = f" and {len(scope.nodes) - _MOST_NAMES} more" if len(scope.nodes) > _MOST_NAMES else ""
+        half = ", ".join(scope.nodes[:_MOST_NAMES]) + more
+        return f"{where} is split: {half} and the other nodes do not reach each other on it"
+    if scope.kind is Kind.PAIR:
+        a, b = scope.nodes
+        if direction == "both":
+            known = ", in either direction" if scope.one_way_known else ""
+            return f"no traffic between {a} and {b}{where}{known}"
+        return f"one-way loss: {a} > {b}{where}; reverse passes"
+    everything = {Kind.EVERYTHING: "between any two nodes", Kind.MANY: f"between addresses of {where}"}
+    return f"no traffic {everything.get(scope.kind, where)}"
+
+
+def _usual_cause(scope: ScopeFact) -> str:
+    causes = {
+        Kind.MANY: "usual cause: a full neighbour table (net.ipv4.neigh.default.gc_thresh3; see the kernel log)",
+        Kind.ACROSS: "usual cause: no router, or hosts that drop replies on another interface (rp_filter)",
+    }
+    if scope.kind not in causes:
+        raise _MissingFactError
+    return causes[scope.kind]
+
+
+_SPECS: dict[str, Callable[[Any], str]] = {
+    "flag": _flag,
+    "devices": _devices,
+    "rails": _rails_between,
+    "arrow": _arrow,
+    "percent_range": _percent_range,
+    "us": lambda seconds: f"{value_text(seconds * 1e6)} us",
+    "lines": "\n".join,
+    "subject": _subject,
+    "between": _location,
+    "senders": _senders,
+    "unreachable": _unreachable,
+    "usual_cause": _usual_cause,
+}
