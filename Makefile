@@ -4,24 +4,33 @@ PYTHON ?= python3
 VENV ?= .venv
 # PyTorch drives CPU ranks. Its build without CUDA is a tenth of the size; where pip is set up to find it, it is enough.
 TORCH ?= torch==2.13.0
-ARGS ?=
+# Test processes.
+JOBS ?= auto
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# The versions that the tests passed with; `make LOCKED=` takes the newest instead.
+LOCKED ?= --constraint requirements.lock
 # Prints a dependency group; pip reads those itself only from 25.1 on, and Debian 12 has 23.0.
 GROUP = $(BIN)/python -c 'import sys, tomllib; \
 	print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"][sys.argv[1]], sep="\n")'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench dist clean
+.PHONY: help demo replay test test-fast lint docs reference bench dist release lock clean
 
 help:
-	@echo "make demo    fabtui on a lab of two nodes on this machine, with one dead and one slow pair"
-	@echo "make test    all tests (ARGS='tests/unit -x' for some)"
-	@echo "make lint    ruff, mypy, import-linter, vermin"
-	@echo "make bench   the benchmarks"
-	@echo "make dist    the wheel and the sdist, in dist/"
-	@echo "make clean   takes away what these made"
+	@echo "make demo       fabtui on a lab of two nodes on this machine, with one dead and one slow pair"
+	@echo "make replay     a recorded session on eight H200s; needs neither PyTorch nor a node"
+	@echo "make test       all tests (ARGS='tests/unit -x' for some)"
+	@echo "make test-fast  the unit tests, in under a minute"
+	@echo "make lint       ruff, mypy, import contracts, cycles, language, Python 3.8 on the node side"
+	@echo "make docs       the documentation as a site in build/site, with a link check"
+	@echo "make reference  the tables in docs/reference, from the declarations in the code"
+	@echo "make bench      the benchmarks"
+	@echo "make dist       the wheel and the sdist, in dist/"
+	@echo "make release    lint, all tests, wheel and sdist, installed and started once"
+	@echo "make lock       requirements.lock, from what is installed in .venv"
+	@echo "make clean      remove what these made"
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -30,26 +39,44 @@ $(VENV)/.python:
 		{ echo "the module venv is missing; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.python pyproject.toml
-	$(PIP) install --quiet $(TORCH)
-	$(PIP) install --quiet --editable '.[torch,serve]'
+$(VENV)/.installed: $(VENV)/.python pyproject.toml requirements.lock
+	$(PIP) install --quiet $(LOCKED) $(TORCH)
+	$(PIP) install --quiet $(LOCKED) --editable '.[torch,serve]'
+	@touch $@
+
+# The app alone, without PyTorch.
+$(VENV)/.app: $(VENV)/.python pyproject.toml requirements.lock
+	$(PIP) install --quiet $(LOCKED) --editable .
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.installed
 	@$(GROUP) test > $(VENV)/test.txt
-	$(PIP) install --quiet --requirement $(VENV)/test.txt
+	$(PIP) install --quiet $(LOCKED) --requirement $(VENV)/test.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.test
 	@$(GROUP) dev > $(VENV)/dev.txt
-	$(PIP) install --quiet --requirement $(VENV)/dev.txt
+	$(PIP) install --quiet $(LOCKED) --requirement $(VENV)/dev.txt
 	@touch $@
 
+# The faults are planted, so exit code 1 (something is bad) is the expected one.
 demo: $(VENV)/.installed
-	$(BIN)/fabtui --lab 2x4 --lab-fault 'n000:1>n001:2=drop' --lab-fault 'n000:3>n001:0=slow:20MB' $(ARGS)
+	@$(BIN)/fabtui --lab 2x4 --lab-fault 'n000:1>n001:2=drop' --lab-fault 'n000:3>n001:0=slow:20MB' $(ARGS) || [ $$? -eq 1 ]
 
+replay: $(VENV)/.app
+	@$(BIN)/fabtui replay recordings/h200x8-lab-2x4-faults.jsonl.gz $(ARGS) || [ $$? -eq 1 ]
+
+# Tests that are sensitive to the load of the machine run alone, after all others.
+ifdef ARGS
 test: $(VENV)/.test
 	$(BIN)/python -m pytest $(ARGS)
+else
+test: $(VENV)/.test
+	$(BIN)/python -m pytest
+endif
+
+test-fast: $(VENV)/.test
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not fuzz and not serial" tests/unit $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -58,13 +85,34 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/vermin --quiet --no-tips --violations -t=3.8- probes
 
+$(VENV)/.docs: $(VENV)/.dev
+	@$(GROUP) docs > $(VENV)/docs.txt
+	$(PIP) install --quiet $(LOCKED) --requirement $(VENV)/docs.txt
+	@touch $@
+
+reference: $(VENV)/.test
+	$(BIN)/python tools/generate_docs.py
+
+docs: $(VENV)/.docs
+	$(BIN)/python tools/generate_docs.py --check
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
+
 # What the benchmarks are made of.
 BENCH_PARTS := $(patsubst %,bench/%.py,fanclient framecost gridapps loopback othergrids played synthetic terminal)
 bench: $(VENV)/.test
 	for script in $(filter-out $(BENCH_PARTS),$(wildcard bench/*.py)); do $(BIN)/python $$script || exit 1; done
 
 dist: $(VENV)/.dev
+	rm -rf dist
 	$(BIN)/python -m build
+
+release: lint test dist
+	$(BIN)/python tools/check_release.py
+
+lock: $(VENV)/.dev $(VENV)/.docs
+	$(BIN)/python tools/write_lock.py > requirements.lock.new
+	mv requirements.lock.new requirements.lock
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,6 +1,6 @@
 """Draws the pictures of the manual from recordings: `python docs/make_images.py [NAME ...]`.
 
-Those of a large fabric are drawn from a recording that `bench/synthetic.py` makes up, and which says so; all others
+Those of a large fabric are drawn from a recording that `bench/synthetic.py` makes up, marked as such; all others
 from the session on eight H200s in `recordings/`.
 """
 
@@ -21,7 +21,7 @@ from fabtui.session.feeds.replay import ReplayFeed
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 RECORDING = ROOT / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"
-#: Nodes of eight GPUs in the made-up fabric.
+#: Nodes of eight GPUs in the synthetic fabric.
 LARGE = 128
 
 
@@ -66,7 +66,7 @@ async def until(app: FabricApp, pilot: Any, what: Callable[[], bool], seconds: f
         if what():
             return
         await pilot.pause(0.1)
-    raise SystemExit(f"waited {seconds:.0f} s in vain")
+    raise SystemExit(f"not reached within {seconds:.0f} s")
 
 
 async def draw(name: str, picture: Picture, recording: Path) -> None:

@@ -46,7 +46,7 @@ def _own() -> list[str]:
 
     folder = user_probe_folder()
     found = find(folder)
-    lines = [f"of your own, in {folder} (docs/probes.md):"]
+    lines = [f"of your own, in {folder} (docs/user-probes.md):"]
     lines += [f"  {probe.name:<11} {probe.title or one_line(str(probe.where), 200)}" for probe in found.probes.values()]
     if not found.probes:
         lines.append("  none")

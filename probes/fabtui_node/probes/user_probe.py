@@ -220,7 +220,7 @@ def _how(status: int) -> str:
 
 PROBE = ProbeSpec(
     name="own",
-    title="your own probes, see docs/probes.md",
+    title="your own probes, see docs/user-probes.md",
     phase="user",
     needs="a file in your probe folder, or a package with an entry point",
     gives="the values of your probe",

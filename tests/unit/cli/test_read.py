@@ -239,7 +239,7 @@ def test_every_kind_is_in_the_manual() -> None:
     from fabtui.importers.catalogue import formats
     from fabtui.importers.to_model.dispatch import convertible
 
-    manual = (Path(__file__).resolve().parents[3] / "docs/reading.md").read_text()
+    manual = (Path(__file__).resolve().parents[3] / "docs/import.md").read_text()
     for name in formats():
         assert f"`{name}`" in manual, name
         if convertible(name):
