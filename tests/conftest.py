@@ -1,4 +1,4 @@
-"""What all tests share: models made of events, and the rule that nothing may be skipped unseen in CI."""
+"""Shared fixtures, models built from events, and the rule that CI skips nothing it should run."""
 
 from __future__ import annotations
 
@@ -6,18 +6,24 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Generator, Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fabtui.model.session_model import Model
 
-# How long an example takes says nothing on a machine that does other things as well. A machine with GPUs goes without.
+from .effort import EXAMPLES, PROFILE
+
+# The time of one example depends on the load of the machine. Machines with GPUs lack hypothesis.
 with contextlib.suppress(ImportError):
     from hypothesis import HealthCheck, settings
 
-    settings.register_profile("fabtui", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    settings.load_profile("fabtui")
+    for _profile, _count in EXAMPLES.items():
+        settings.register_profile(
+            _profile, max_examples=_count, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        )
+    settings.load_profile(PROFILE)
 
 #: Skips that are right on a machine of CI, by their reason; any other skip means that CI tests less than it should.
 ALLOWED_SKIPS = re.compile(
@@ -58,9 +64,17 @@ def pytest_make_collect_report(
     return report
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by their folder."""
+    for item in items:
+        for folder in ("wire", "lab"):
+            if item.path.is_relative_to(Path(__file__).parent / folder):
+                item.add_marker(folder)
+
+
 @pytest.fixture(autouse=True)
 def _own_state_folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep tests out of the state folder of whoever runs them, and their settings out of the tests."""
+    """Keep the state folder and the settings of the user out of the tests."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "config"))
     monkeypatch.delenv("FABTUI_CONFIG", raising=False)

@@ -240,6 +240,7 @@ def test_hostile_names_stay_words_of_a_shell() -> None:
     assert by_fabtui(model, src, dst).startswith("fabtui run --nodes 'a; rm -rf /,b' ")
 
 
+@pytest.mark.slow
 def test_a_pair_can_be_tested_by_hand() -> None:
     pytest.importorskip("torch")
     model = fabric("ab", 1, dead_if(lambda s, d: False), kind="cpu")

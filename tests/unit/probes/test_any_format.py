@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from fabtui_node import protocol
 from fabtui_node.parsers import base, catalogue
 
+from ...effort import examples
 from .places import REAL, SAMPLES
 
 FORMATS = catalogue.formats()
 #: Damaged texts in all, over all samples and formats.
-MUTATIONS = 20_000
+MUTATIONS = examples(50)
 _LONGEST = 30_000
 
 
@@ -96,8 +97,9 @@ def ranked(text: str) -> list[base.Format]:
     return sorted(FORMATS.values(), key=lambda form: -form.likely(text))
 
 
+@pytest.mark.fuzz
 def test_damaged_bytes() -> None:
-    """Each sample is damaged time and again, and read by the two formats it is most likely of and by one at random."""
+    """Damage each sample, and read it with its two likeliest formats and a random one."""
     chance = random.Random(20)
     tried = 0
     paths = recorded()

@@ -85,12 +85,14 @@ def check(parser: Callable[[str], Any], text: str) -> None:
     protocol.encode({"value": parser(text)})
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("parser", PARSERS, ids=lambda parser: parser.__name__)
 @given(text=st.text())
 def test_any_text(parser: Callable[[str], Any], text: str) -> None:
     check(parser, text)
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("parser", PARSERS, ids=lambda parser: parser.__name__)
 @given(text=damaged())
 def test_damaged_outputs(parser: Callable[[str], Any], text: str) -> None:
@@ -103,6 +105,7 @@ def test_every_output_in_every_parser(parser: Callable[[str], Any]) -> None:
         check(parser, text)
 
 
+@pytest.mark.fuzz
 @pytest.mark.parametrize("parser", PARSERS, ids=lambda parser: parser.__name__)
 @pytest.mark.parametrize(
     "piece", ["9", "9.", "- ", "a: ", "GPU 0: ", "Packet ", "[", "{", "\n", " : 1.0 ", "GPU is lost"]
