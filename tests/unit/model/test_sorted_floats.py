@@ -20,7 +20,7 @@ def _agree(found: SortedFloats, wanted: list[float]) -> None:
 
 
 @given(st.lists(st.integers(0, 9)), st.lists(st.tuples(st.booleans(), st.integers(0, 9))))
-@settings(max_examples=examples(2))
+@settings(max_examples=200)
 def test_it_is_what_a_sorted_list_is(first: list[int], steps: list[tuple[bool, int]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(class_statistics, "_PART", 2)
