@@ -1,4 +1,4 @@
-"""The app: a feed on one side, screens on the other."""
+"""The Textual application: a feed on one side, screens on the other."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.color import ColorSystem
@@ -19,22 +20,19 @@ from fabtui.errors import InputError
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.sanitize import one_line
-from fabtui.screen import shutdown
 from fabtui.screen.command_palette import KEY_NAMES, binding_groups, commands
 from fabtui.screen.grid.axis import Seat
-from fabtui.screen.refresh_throttle import Pulse
+from fabtui.screen.refresh_throttle import RefreshThrottle
 from fabtui.screen.settings import ScreenSettings
-from fabtui.screen.settings_loader import UserSettings
-from fabtui.screen.shutdown import Leaving
-from fabtui.screen.terminal.hangup import leave_within, write_no_more
+from fabtui.screen.terminal.hangup import discard_output, exit_within
 from fabtui.screen.themes.ramps import RAMP_OF_SYSTEM, ramp_of
+from fabtui.screen.themes.watcher import ThemeWatcher
 from fabtui.screen.views import view
 from fabtui.screen.views.main import MainScreen
 from fabtui.screen.views.main_layout import is_too_small
 from fabtui.screen.widgets.title_bar import lost_nodes
 
 if TYPE_CHECKING:
-    from textual.driver import Driver
     from textual.notifications import SeverityLevel
 
     from fabtui.diagnosis.preflight.rules import Preflight
@@ -42,45 +40,48 @@ if TYPE_CHECKING:
     from fabtui.screen.widgets.findings_list import Findings
     from fabtui.session.feeds.base import Feed
 
-#: Seconds after that in which outputs are written, when the terminal is gone.
+#: Deadline (s) for the feed to end its processes on the nodes.
+CLOSE_DEADLINE = 12.0
+#: Time (s) after that deadline for writing files when the terminal is gone.
 HANGUP_GRACE = 5.0
-#: The phases in which nothing is measured that would be lost.
-NO_SWEEP = ("start", "connect", "look", "done")
-BAD_INPUT = 2
-BROKEN = 3
+#: Phases in which no measurement would be lost by leaving.
+IDLE_PHASES = ("start", "connect", "look", "done")
+#: Maximum number of settings problems shown as notifications; `fabtui config validate` prints all.
+MAX_PROBLEMS_SHOWN = 3
+PROBLEM_SECONDS = 12.0
+#: Exit codes for invalid input and for an error within fabtui.
+EXIT_BAD_INPUT, EXIT_INTERNAL_ERROR = 2, 3
 
 _SYSTEMS = {"24": ColorSystem.TRUECOLOR, "256": ColorSystem.EIGHT_BIT, "16": ColorSystem.STANDARD}
 
 
 class FabricApp(App[int]):
-    """Shows a feed.
+    """Shows a feed; implements `fabtui.screen.context.AppContext`.
 
     Args:
-        make_feed: Makes the feed; called after the first frame is painted, as it imports much.
-        settings: What the user chose for the screen.
-        clock: Seconds that pass at the pace of the wall clock.
+        make_feed: Makes the feed. Called after the first frame is painted, because it imports much.
+        settings: User settings of the screen.
+        clock: Monotonic clock (s).
     """
 
     TITLE = "fabtui"
     ENABLE_COMMAND_PALETTE = True
-    CSS = """
-    Toast { max-width: 76; }
-    """
+    CSS_PATH = "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("e", "csv", "CSV", id="app.csv", tooltip="write a CSV snapshot of what was measured"),
-        Binding("S", "screenshot_svg", "SVG", id="app.svg", show=False, tooltip="write the screen as an SVG picture"),
-        Binding("question_mark", "help", "help", id="app.help", tooltip="what every key does"),
+        Binding("e", "csv", "CSV", id="app.csv", tooltip="write all results to a CSV file"),
+        Binding("S", "screenshot_svg", "SVG", id="app.svg", show=False, tooltip="write the screen to an SVG file"),
+        Binding("question_mark", "help", "help", id="app.help", tooltip="show help and all keys"),
         Binding(
             "ctrl+p",
             "command_palette",
             "commands",
             id="app.commands",
             priority=True,
-            tooltip="every command, to be searched",
+            tooltip="search all commands",
         ),
-        Binding("ctrl+o", "jump", "jump", id="app.jump", show=False, tooltip="letters on the places one can go to"),
-        Binding("q", "quit", "quit", id="app.quit", tooltip="end what runs on the nodes, and leave"),
-        Binding("ctrl+c", "quit", id="app.interrupt", show=False, priority=True, tooltip="the same as quit"),
+        Binding("ctrl+o", "jump", "jump", id="app.jump", show=False, tooltip="label every target with a letter"),
+        Binding("q", "quit", "quit", id="app.quit", tooltip="end the processes on the nodes, and quit"),
+        Binding("ctrl+c", "quit", id="app.interrupt", show=False, priority=True, tooltip="same as quit"),
     ]
 
     def __init__(
@@ -94,34 +95,32 @@ class FabricApp(App[int]):
         self.glyphs = Glyphs(settings.ascii)
         self.model = Model()
         self.feed: Feed | None = None
-        self.last_words: str | None = None
+        #: Line for standard error once the screen is gone.
+        self.exit_message: str | None = None
+        #: True once the user or a signal has ended the session.
+        self.closing = False
         self._make_feed = make_feed
         self._clock = clock
         self._began = clock()
-        self._heard = clock()
-        self._pulse = Pulse(self._soon)
-        self._again: asyncio.TimerHandle | None = None
-        self.leaving = Leaving(self)
-        self._hovering = False
-        self._trouble_badge: str | None = None
+        self._last_event = clock()
+        self._throttle = RefreshThrottle(lambda: self.call_later(self._draw))
+        self._draw_timer: asyncio.TimerHandle | None = None
+        self._feed_closed = False
+        self._mouse_seen = False
+        self._error_badge: str | None = None
         self._main: MainScreen | None = None
-        self._own = UserSettings(self)
+        self._themes = ThemeWatcher(self, settings, self.color_count)
+        problem = self._themes.choose()
+        self._problems = [*settings.problems, *([f"screen.theme: {problem}"] if problem else [])]
         if self.color_count == "none":
-            # Textual alone would leave shades of grey.
+            # Textual's own filter leaves shades of grey.
             self._filters = [NoColor()]
-
-    def get_driver_class(self) -> type[Driver]:
-        """Return what draws on the terminal, in as few bytes as may be; for browsers it is another one."""
-        kind = super().get_driver_class()
-        from fabtui.screen.terminal.driver import CompactDriver
-
-        return CompactDriver if issubclass(CompactDriver, kind) else kind
 
     # -- colours ------------------------------------------------------------------------------------------------------
 
     @property
     def color_count(self) -> str:
-        """How many colours are drawn with: ``24`` (bits), ``256``, ``16`` or ``none``."""
+        """Number of colours to draw with: ``24`` (bits), ``256``, ``16`` or ``none``."""
         if self.settings.colors != "auto":
             return self.settings.colors
         if self.no_color:
@@ -133,7 +132,7 @@ class FabricApp(App[int]):
         ramp = ramp_of(self.theme, self.current_theme.dark, count)
         self.main.paint_with(ramp, _SYSTEMS.get(count))
 
-    # -- life ---------------------------------------------------------------------------------------------------------
+    # -- start --------------------------------------------------------------------------------------------------------
 
     @property
     def main(self) -> MainScreen:
@@ -147,7 +146,7 @@ class FabricApp(App[int]):
         return self._main
 
     def on_mount(self) -> None:
-        """Paint, and once that is on the terminal, start the feed."""
+        """Paint, and start the feed once the first frame is on the terminal."""
         self._paint()
         self.theme_changed_signal.subscribe(self, self._paint)
         for name, handler in ((signal.SIGTERM, self._interrupted), (signal.SIGHUP, self.hung_up)):
@@ -156,10 +155,174 @@ class FabricApp(App[int]):
             except (NotImplementedError, RuntimeError, ValueError):
                 # Not the main thread, as in tests.
                 break
-        self.call_after_refresh(self._start)
+        self.call_after_refresh(self.run_worker, self._run_feed(), name="feed", exit_on_error=False)
+
+    async def _run_feed(self) -> None:
+        # The first frame is on its way to the terminal in another thread and must not wait for imports.
+        await asyncio.sleep(0.02)
+        # Imported now, so that no key press has to wait for it.
+        binding_groups()
+        try:
+            feed = self._make_feed()
+            self.feed, self.model = feed, feed.model
+            feed.listen(self._on_event)
+            self.main.take_model()
+            self._use_settings()
+            self.request_draw()
+            self.set_interval(1.0, self._tick)
+            if self.settings.baseline is not None:
+                await self._read_baseline(self.settings.baseline)
+            await feed.run()
+        except InputError as error:
+            self._exit_with(EXIT_BAD_INPUT, f"fabtui: {one_line(str(error), 1000)}")
+        except Exception as error:
+            # Results stay on the screen; the error is shown there and printed at the end.
+            text = one_line(f"{type(error).__name__}: {error}", 300)
+            self.log.error(text)
+            self.exit_message = f"fabtui: an error within fabtui ended the session: {text}"
+            self._error_badge = f"STOPPED BY AN ERROR: {text}"
+            self.request_draw()
+        else:
+            self.request_draw()
+            if self.settings.exit_on_end:
+                self.leave()
+
+    def _use_settings(self) -> None:
+        """Apply the user's keys and themes, and show what is wrong with them."""
+        from fabtui.screen.keymap import check_keys
+
+        usable, wrong = check_keys(self.settings.keys)
+        if usable:
+            self.set_keymap(usable)
+        self._problems += [f'keys."{name}": {text}' for name, text in wrong]
+        for text in self._problems[:MAX_PROBLEMS_SHOWN]:
+            self.notify(f"settings: {one_line(text, 300)}", severity="warning", timeout=PROBLEM_SECONDS)
+        self._themes.register_all()
+        self.run_worker(self._themes.follow(), name="themes", exit_on_error=False)
+
+    async def _read_baseline(self, path: Path) -> None:
+        """Read the baseline of the layer ``change`` in a thread.
+
+        Raises:
+            InputError: The file is not a baseline.
+        """
+        from fabtui.session.feeds.baseline import read_baseline
+
+        self.model.baseline = await asyncio.to_thread(read_baseline, path)
+        self.main.draw()
+
+    # -- end ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def exit_status(self) -> int:
+        """Exit code of the session in its present state."""
+        return EXIT_INTERNAL_ERROR if self._error_badge is not None else self.model.exit_code or 0
+
+    async def action_quit(self) -> None:
+        """Quit; during a sweep only after a confirmation."""
+        from fabtui.screen.views.confirm import ConfirmScreen
+
+        if not self.sweeping or isinstance(self.screen, ConfirmScreen):
+            self.leave()
+            return
+        phase = self.model.phase
+        done = f"{min(self.model.done, phase.total)} of {phase.total} tests of {one_line(phase.name, 20)} are done. "
+        kept = "Results so far are in the recording." if self.settings.recorded else "Nothing is recorded."
+        question = ConfirmScreen(
+            "A sweep is running. Quit?",
+            f"{done}{kept} Processes on the nodes will be ended.",
+            "quit",
+            "stay",
+            plain=self.glyphs.plain,
+        )
+        self.push_screen(question, lambda yes: self.leave() if yes else None)
+
+    def leave(self) -> None:
+        """End the processes on the nodes, then the app; if called again, exit at once."""
+        if self.closing:
+            self._exit_with(self.exit_status)
+            return
+        self.closing = True
+        if self.feed is not None and not self._feed_closed:
+            while len(self.screen_stack) > 1:
+                self.pop_screen()
+            self.main.show_closing("closing: ending the processes on the nodes (q again: quit at once)")
+        self.run_worker(self._close_and_exit(), name="close", exit_on_error=False)
+
+    async def _close_and_exit(self) -> None:
+        await self.close_feed()
+        self._exit_with(self.exit_status)
+
+    async def close_feed(self) -> None:
+        """Close the feed once, within a deadline; an error is printed after the screen is gone."""
+        if self.feed is None or self._feed_closed:
+            return
+        self._feed_closed = True
+        try:
+            async with asyncio.timeout(CLOSE_DEADLINE):
+                await self.feed.close()
+        except TimeoutError:
+            self.exit_message = f"fabtui: closing the session took more than {CLOSE_DEADLINE:.0f} s and was given up"
+        except Exception as error:
+            self.exit_message = f"fabtui: closing the session: {one_line(f'{type(error).__name__}: {error}', 300)}"
+
+    def hung_up(self) -> None:
+        """End the session when the terminal is gone, without writing to it."""
+        discard_output(self._driver)
+        exit_within(CLOSE_DEADLINE + HANGUP_GRACE)
+        self._interrupted()
+
+    def _interrupted(self) -> None:
+        # Nobody is there to answer a question.
+        self.call_later(self.leave)
+
+    def _exit_with(self, code: int, message: str | None = None) -> None:
+        self.exit_message = message or self.exit_message
+        self.exit(code, return_code=code)
+
+    # -- frames -------------------------------------------------------------------------------------------------------
+
+    def _on_event(self) -> None:
+        self._last_event = self._clock()
+        self.request_draw()
+
+    def request_draw(self) -> None:
+        """Schedule the next frame; cheap enough to be called for every event."""
+        self._throttle.request()
+
+    beat = request_draw
+
+    def draw_within(self, seconds: float) -> None:
+        """Schedule a frame at most some seconds from now."""
+        loop = asyncio.get_running_loop()
+        when = loop.time() + seconds
+        if self._draw_timer is not None and loop.time() < self._draw_timer.when() <= when:
+            return
+        if self._draw_timer is not None:
+            self._draw_timer.cancel()
+        self._draw_timer = loop.call_at(when, self.request_draw)
+
+    draw_again = draw_within
+
+    def _draw(self) -> None:
+        if self._main is None or not self.is_running:
+            return
+        self._main.draw()
+        if self._mouse_seen:
+            from fabtui.screen.widgets.cell_tooltip import show_again
+
+            show_again(self)
+        top = self.screen
+        if top is not self._main and hasattr(top, "draw"):
+            top.draw()
+
+    def _tick(self) -> None:
+        gone = self.feed is not None and self.feed.can_test and lost_nodes(self.model)
+        if self.running or gone:
+            self.main.tick()
 
     def on_resize(self) -> None:
-        """Cover everything where there is no room for it."""
+        """Cover all views where there is no room for them."""
         if is_too_small(*self.size) or len(self.screen_stack) > 1:
             from fabtui.screen.views.too_small import fit
 
@@ -169,158 +332,43 @@ class FabricApp(App[int]):
         """Show the value of the cell under the mouse."""
         from fabtui.screen.widgets.cell_tooltip import show_value
 
-        self._hovering = True
+        self._mouse_seen = True
         show_value(self, event)
 
-    def hung_up(self) -> None:
-        """End what runs on the nodes, and leave without a word to the terminal, which is gone."""
-        write_no_more(self._driver)
-        leave_within(shutdown.CLOSE_DEADLINE + HANGUP_GRACE)
-        self._interrupted()
-
-    def _interrupted(self) -> None:
-        # Whoever sends a signal is not there to answer a question.
-        self.call_later(self.leaving.leave)
-
-    def _start(self) -> None:
-        self.run_worker(self._run_feed(), name="feed", exit_on_error=False)
-
-    async def _run_feed(self) -> None:
-        # The first frame is on its way to the terminal in another thread: it must not wait for imports.
-        await asyncio.sleep(0.02)
-        # What the first frame does not need is brought in now, so that no key has to wait for it.
-        from fabtui.screen.terminal.driver import write_compactly
-
-        binding_groups()
-        write_compactly(self._driver)
-        try:
-            feed = self._make_feed()
-            self.feed, self.model = feed, feed.model
-            feed.listen(self._heard_something)
-            self.main.take_model()
-            self._own.use()
-            self._pulse.beat()
-            self.set_interval(1.0, self._tick)
-            if self.settings.baseline is not None:
-                from fabtui.screen.compare import take_baseline
-
-                await take_baseline(self, self.settings.baseline)
-            await feed.run()
-        except InputError as error:
-            self.leave_with(BAD_INPUT, f"fabtui: {one_line(str(error), 1000)}")
-        except Exception as error:
-            # What is known stays on the screen; what broke is told there and once more at the end.
-            self._broke(error)
-        else:
-            self._pulse.beat()
-            if self.settings.exit_on_end:
-                self.leaving.leave()
-
-    def _broke(self, error: Exception) -> None:
-        text = one_line(f"{type(error).__name__}: {error}", 300)
-        self.log.error(text)
-        self.last_words = f"fabtui: an error within fabtui ended the session: {text}"
-        self._trouble_badge = f"STOPPED BY AN ERROR: {text}"
-        self._pulse.beat()
-
-    def leave_with(self, code: int, words: str | None = None) -> None:
-        """Leave with an exit code, and a line that is printed when the screen is gone."""
-        self.last_words = words or self.last_words
-        self.exit(code, return_code=code)
-
-    @property
-    def exit_status(self) -> int:
-        """The exit code of the session as it stands."""
-        if self._trouble_badge is not None:
-            return BROKEN
-        return self.model.exit_code or 0
-
-    async def action_quit(self) -> None:
-        """Quit; while a sweep runs, only after a question."""
-        self.leaving.ask()
-
-    async def close_feed(self) -> None:
-        """Close the feed, once, within a deadline; what goes wrong is told after the screen is gone."""
-        await self.leaving.close_feed()
-
-    # -- time ---------------------------------------------------------------------------------------------------------
-
-    def _heard_something(self) -> None:
-        self._heard = self._clock()
-        self._pulse.beat()
-
-    def _soon(self) -> None:
-        self.call_later(self._draw)
-
-    def draw_within(self, seconds: float) -> None:
-        """Schedule a frame at most some seconds from now."""
-        loop = asyncio.get_running_loop()
-        when = loop.time() + seconds
-        if self._again is not None and loop.time() < self._again.when() <= when:
-            return
-        if self._again is not None:
-            self._again.cancel()
-        self._again = loop.call_at(when, self._pulse.beat)
-
-    draw_again = draw_within
-
-    def _draw(self) -> None:
-        if self._main is None or not self.is_running:
-            return
-        self._main.draw()
-        if self._hovering:
-            from fabtui.screen.widgets.cell_tooltip import show_again
-
-            show_again(self)
-        top = self.screen
-        if top is not self._main and hasattr(top, "draw"):
-            top.draw()
-
-    def _tick(self) -> None:
-        if self._main is None:
-            return
-        gone = self.feed is not None and self.feed.can_test and lost_nodes(self.model)
-        if self.running or gone:
-            self._main.tick()
+    # -- context of views and widgets (`fabtui.screen.context.AppContext`) ---------------------------------------------
 
     @property
     def running(self) -> bool:
-        """Whether the session is doing something, so that its clock goes."""
-        return self.feed is not None and self.feed.can_test and self.model.exit_code is None and not self.leaving.begun
+        """True while the session measures, so that its clock runs."""
+        return self.feed is not None and self.feed.can_test and self.model.exit_code is None and not self.closing
 
     @property
     def sweeping(self) -> bool:
-        """Whether tests are under way that would be lost."""
+        """True while tests are running that would be lost."""
         phase = self.model.phase
-        return self.running and phase.total > 0 and phase.name not in NO_SWEEP
+        return self.running and phase.total > 0 and phase.name not in IDLE_PHASES
 
     def elapsed(self) -> float:
-        """Return the seconds since the session began."""
+        """Return the duration of the session (s)."""
         if self.feed is None:
             return self._clock() - self._began
         if not self.running or not self.model.started:
             return self.model.elapsed
-        return self.model.elapsed + self._clock() - self._heard
+        return self.model.elapsed + self._clock() - self._last_event
 
     def now(self) -> float:
-        """Return the time, seconds since the epoch; in a replay that of the recording."""
+        """Return the time of the session (s since the epoch); in a replay that of the recording."""
         live = self.feed is not None and self.feed.can_test and self.model.started
-        return self.model.now + (self._clock() - self._heard if live else 0.0)
+        return self.model.now + (self._clock() - self._last_event if live else 0.0)
 
     @property
     def badges(self) -> list[str]:
         """Lasting warnings."""
-        badges = list(self.feed.badges) if self.feed is not None else []
-        badges += self._own.badges
-        return [self._trouble_badge, *badges] if self._trouble_badge else badges
-
-    def request_draw(self) -> None:
-        """Schedule the next frame; cheap enough to be called for every event."""
-        self._pulse.beat()
-
-    beat = request_draw
-
-    # -- context of views and widgets (`fabtui.screen.context.AppContext`) ---------------------------------------------
+        badges = [self._error_badge] if self._error_badge else []
+        badges += self.feed.badges if self.feed is not None else []
+        if count := len(self._problems):
+            badges.append(f"{count} PROBLEM{'S' * (count > 1)} IN SETTINGS: fabtui config validate")
+        return badges
 
     @property
     def findings(self) -> Findings:
@@ -351,6 +399,28 @@ class FabricApp(App[int]):
         """Say something for a moment."""
         self.notify(text, severity="warning" if bad else "information", timeout=seconds)
 
+    def copy(self, text: str) -> None:
+        """Copy text to the clipboard of the terminal."""
+        self.copy_to_clipboard(text)
+        lines = text.count("\n") + 1
+        self.notify(f"{lines} line{'s' if lines != 1 else ''} copied (OSC 52; tmux needs `set-clipboard on`)")
+
+    def open_pair(self, source: Seat, target: Seat) -> None:
+        """Open the view of a pair."""
+        from fabtui.screen.views.pair.screen import PairScreen
+
+        self.push_screen(PairScreen(source, target))
+
+    def open_node(self, node: str) -> None:
+        """Open the view of a node."""
+        from fabtui.screen.views.node.screen import NodeScreen
+
+        self.push_screen(NodeScreen(node))
+
+    def open_view(self, name: ViewName) -> None:
+        """Open a view of the whole session."""
+        self.push_screen(view(name, self.main))
+
     def show_pair(self, source: int, destination: int) -> bool:
         """Move the cursor of the grid to a pair, by endpoint numbers; return False if the grid lacks it."""
         position = self.main.source.axis.position
@@ -359,63 +429,53 @@ class FabricApp(App[int]):
         self.main.go_to((position[source], position[destination]))
         return True
 
-    def open_view(self, name: ViewName) -> None:
-        """Open a view of the whole session."""
-        self.push_screen(view(name, self.main))
+    # -- actions ------------------------------------------------------------------------------------------------------
 
-    def copy(self, text: str) -> None:
-        """Copy a text to the terminal's clipboard."""
-        self.copy_to_clipboard(text)
-        lines = text.count("\n") + 1
-        self.tell(f"{lines} line{'s' if lines != 1 else ''} copied (OSC 52; tmux needs `set-clipboard on`)")
+    def action_csv(self) -> None:
+        """Write a CSV snapshot in a thread."""
+        self.run_worker(self._write_csv(), name="csv", exit_on_error=False)
 
-    def open_pair(self, source: Seat, target: Seat) -> None:
-        """Show a pair."""
-        from fabtui.screen.views.pair.screen import PairScreen
+    async def _write_csv(self) -> None:
+        from fabtui.export.csv import write_csv
 
-        self.push_screen(PairScreen(source, target))
-
-    def open_node(self, node: str) -> None:
-        """Show a node."""
-        from fabtui.screen.views.node.screen import NodeScreen
-
-        self.push_screen(NodeScreen(node))
-
-    # -- files --------------------------------------------------------------------------------------------------------
-
-    async def action_csv(self) -> None:
-        """Write a CSV snapshot."""
-        from fabtui.screen.outputs import write_snapshot
-
-        self.run_worker(write_snapshot(self), name="csv", exit_on_error=False)
+        path = self.settings.csv or Path(time.strftime("fabtui-%Y%m%dT%H%M%SZ.csv", time.gmtime()))
+        try:
+            rows = await asyncio.to_thread(write_csv, self.model, path)
+        except (InputError, OSError) as error:
+            self.notify(f"the CSV could not be written: {one_line(str(error), 300)}", severity="warning")
+        else:
+            self.notify(f"{rows} rows written to {one_line(str(path), 300)}")
 
     def action_screenshot_svg(self) -> None:
-        """Write the screen as it is as an SVG picture."""
-        from fabtui.screen.outputs import write_picture
-
-        write_picture(self)
-
-    def get_key_display(self, binding: Binding) -> str:
-        """Return what a key is called on the screen, in words where Textual would draw an arrow."""
-        return KEY_NAMES.get(binding.key) or super().get_key_display(binding)
+        """Write the screen to an SVG file."""
+        try:
+            path = self.save_screenshot(time.strftime("fabtui-%Y%m%dT%H%M%SZ.svg", time.gmtime()))
+        except OSError as error:
+            self.notify(f"the screenshot could not be written: {one_line(str(error), 300)}", severity="warning")
+        else:
+            self.notify(f"screenshot written to {path}")
 
     def action_help(self) -> None:
-        """Show what this view is, and what every key does."""
+        """Show help for the present view, and all keys."""
         from fabtui.screen.views.help import HelpScreen, views_of
 
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(binding_groups(), views_of(self)))
 
     def action_jump(self) -> None:
-        """Show letters on the places one can go to."""
+        """Label every target on the screen with a letter."""
         from fabtui.screen.views.jump import JumpScreen, targets_of
 
         targets = targets_of(self, self.screen)
         if targets:
             self.push_screen(JumpScreen(targets))
         else:
-            self.tell("there is nowhere to jump to here")
+            self.notify("there is nothing to jump to here")
+
+    def get_key_display(self, binding: Binding) -> str:
+        """Return the name of a key: a word where Textual would show an arrow."""
+        return KEY_NAMES.get(binding.key) or super().get_key_display(binding)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Yield a command for everything that has a key, and for the themes."""
+        """Yield a command for every key binding, and for the themes."""
         yield from commands(self, screen)

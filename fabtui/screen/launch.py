@@ -112,8 +112,8 @@ def run_app(make_feed: Callable[[], Feed], settings: ScreenSettings) -> int:
 
         app = FabricApp(begin, settings)
         code = asyncio.run(_run(app))
-    if app.last_words:
-        print(app.last_words, file=sys.stderr)
+    if app.exit_message:
+        print(app.exit_message, file=sys.stderr)
     return code
 
 

@@ -1,43 +1,35 @@
-"""Many changes, few frames."""
+"""Rate limit for frames."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-#: Frames a second at most. More would only cost bytes on the way to a terminal far away.
+#: Maximum frame rate (1/s). More would only cost bytes on the way to a distant terminal.
 RATE = 15.0
 
 
-class Pulse:
-    """Calls ``draw`` soon after `beat`, but not more often than ``rate`` times a second; never when nothing beats.
+class RefreshThrottle:
+    """Calls ``draw`` soon after `request`, at most ``rate`` times a second, and never without a request.
 
     Args:
-        draw: What draws, called in the event loop.
-        rate: Frames a second at most.
+        draw: Callback that draws, called in the event loop.
+        rate: Maximum frame rate (1/s).
     """
 
-    def __init__(self, draw: Callable[[], None], rate: float = RATE) -> None:
+    def __init__(self, draw: Callable[[], object], rate: float = RATE) -> None:
         self._draw = draw
-        self._between = 1.0 / rate
+        self._interval = 1.0 / rate
         self._last = float("-inf")
-        self._waiting: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
-    def beat(self) -> None:
-        """Say that something changed; cheap, to be called for every change."""
-        if self._waiting is not None:
-            return
-        loop = asyncio.get_running_loop()
-        wait = max(0.0, self._last + self._between - loop.time())
-        self._waiting = loop.call_later(wait, self._fire)
+    def request(self) -> None:
+        """Request a frame; cheap enough to be called for every change."""
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(max(0.0, self._last + self._interval - loop.time()), self._fire)
 
     def _fire(self) -> None:
-        self._waiting = None
+        self._timer = None
         self._last = asyncio.get_running_loop().time()
         self._draw()
-
-    def stop(self) -> None:
-        """Draw nothing more."""
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None

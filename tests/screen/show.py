@@ -7,7 +7,6 @@ import sys
 
 from fabtui.screen.launch import run_app
 from fabtui.screen.settings import ScreenSettings
-from fabtui.screen.terminal import driver
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
 
 
@@ -19,10 +18,7 @@ def main() -> int:
     parser.add_argument("--colors", default="auto")
     parser.add_argument("--theme")
     parser.add_argument("--ascii", action="store_true")
-    parser.add_argument("--all-bytes", action="store_true", help="write frames as Textual does")
     given = parser.parse_args()
-    if given.all_bytes:
-        driver.write_compactly = lambda driver: None
     if given.what == "two":
         story = sweep_of_two()
     else:

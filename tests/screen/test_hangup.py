@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from fabtui.screen.terminal.hangup import Nowhere, write_no_more
+from fabtui.screen.terminal.hangup import NullWriter, discard_output
 
 RECORDING = Path(__file__).parents[2] / "recordings" / "h200x8-lab-2x4.jsonl.gz"
 
@@ -42,11 +42,11 @@ def test_a_driver_that_writes_nowhere_never_blocks() -> None:
         _writer_thread: object = object()
 
     driver = Driver()
-    write_no_more(driver)
-    assert isinstance(driver._writer_thread, Nowhere)
+    discard_output(driver)
+    assert isinstance(driver._writer_thread, NullWriter)
     for _ in range(1000):
         driver._writer_thread.write("x" * 1000)
     driver._writer_thread.flush()
     driver._writer_thread.stop()
     assert not driver._writer_thread.isatty()
-    write_no_more(object())
+    discard_output(object())

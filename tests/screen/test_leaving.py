@@ -25,7 +25,7 @@ async def test_quitting_closes_the_feed(key: str) -> None:
     assert app.return_value == 1
 
 
-async def test_closing_is_told_and_a_second_q_does_not_wait() -> None:
+async def test_closing_is_shown_and_a_second_q_does_not_wait() -> None:
     feed = FakeFeed(sweep_of_two(end=False).events)
     feed.close_takes = 60
     app = make_app(feed)
@@ -33,14 +33,14 @@ async def test_closing_is_told_and_a_second_q_does_not_wait() -> None:
         await settled(app, pilot)
         await pilot.press("enter", "q", "y")
         await pilot.pause(0.1)
-        assert "closing: ending what runs on the nodes" in screen_text(app)
+        assert "closing: ending the processes on the nodes" in screen_text(app)
         await pilot.press("q")
         await pilot.pause(0.1)
         assert app.return_value == 0
 
 
 async def test_closing_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    import fabtui.screen.shutdown as module
+    import fabtui.screen.app as module
 
     monkeypatch.setattr(module, "CLOSE_DEADLINE", 0.1)
     feed = FakeFeed(sweep_of_two().events)
@@ -50,8 +50,8 @@ async def test_closing_that_takes_too_long_is_given_up(monkeypatch: pytest.Monke
         await settled(app, pilot)
         await pilot.press("q")
         await pilot.pause(0.4)
-    assert app.last_words is not None
-    assert "was given up" in app.last_words
+    assert app.exit_message is not None
+    assert "was given up" in app.exit_message
 
 
 @pytest.mark.parametrize("where", ["make", "run"])
@@ -68,7 +68,7 @@ async def test_bad_input_ends_the_app_with_2_and_one_line(where: str) -> None:
     async with app.run_test() as pilot:
         await pilot.pause(0.3)
     assert app.return_value == 2
-    assert app.last_words == "fabtui: no host in ''; give --nodes"
+    assert app.exit_message == "fabtui: no host in ''; give --nodes"
 
 
 async def test_an_error_of_ours_leaves_what_is_known_on_the_screen(opened: Opened) -> None:
@@ -87,7 +87,7 @@ async def test_an_error_of_ours_leaves_what_is_known_on_the_screen(opened: Opene
         await pilot.press("q")
         await pilot.pause(0.2)
     assert app.return_value == 3
-    assert "ZeroDivisionError" in (app.last_words or "")
+    assert "ZeroDivisionError" in (app.exit_message or "")
 
 
 async def test_leaving_at_the_end_where_that_is_wanted() -> None:

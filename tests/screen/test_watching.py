@@ -125,8 +125,8 @@ async def test_a_baseline_that_is_none_ends_with_2_and_one_line(tmp_path: Path) 
     async with app.run_test() as pilot:
         await pilot.pause(0.5)
     assert app.return_value == 2
-    assert app.last_words is not None
-    assert app.last_words.startswith(f"fabtui: {path}")
+    assert app.exit_message is not None
+    assert app.exit_message.startswith(f"fabtui: {path}")
 
 
 @pytest.mark.parametrize("layer", key_layers())

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from rich.color import ColorSystem
 from textual import events
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
@@ -17,7 +17,6 @@ from textual.widget import Widget
 from fabtui.presentation.cell_levels import Glyphs, Slot
 from fabtui.screen.grid.axis import Seat
 from fabtui.screen.grid.cells_by_endpoint import CellSource
-from fabtui.screen.grid.gridkeys import KEYS
 from fabtui.screen.grid.layout import HEADER_LINES, GridLayout, lay_out
 from fabtui.screen.grid.lines import Scene
 from fabtui.screen.grid.viewport import Sight
@@ -53,7 +52,26 @@ class GridView(Widget, can_focus=True):
     """
     ALLOW_SELECT = False
     BINDING_GROUP_TITLE = "Grid"
-    BINDINGS: ClassVar[list[BindingType]] = KEYS
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1, 0)", id="grid.up", show=False, tooltip="one row up"),
+        Binding("down,j", "move(1, 0)", id="grid.down", show=False, tooltip="one row down"),
+        Binding("left,h", "move(0, -1)", id="grid.left", show=False, tooltip="one column left"),
+        Binding("right,l", "move(0, 1)", id="grid.right", show=False, tooltip="one column right"),
+        Binding("home,0", "edge('left')", id="grid.first-column", show=False, tooltip="first column"),
+        Binding("end,dollar_sign", "edge('right')", id="grid.last-column", show=False, tooltip="last column"),
+        Binding("g,ctrl+home", "edge('top')", id="grid.first-row", show=False, tooltip="first row"),
+        Binding("G,ctrl+end", "edge('bottom')", id="grid.last-row", show=False, tooltip="last row"),
+        Binding("pageup,ctrl+u", "page(-1)", id="grid.page-up", show=False, tooltip="one screen up"),
+        Binding("pagedown,ctrl+d", "page(1)", id="grid.page-down", show=False, tooltip="one screen down"),
+        Binding("greater_than_sign,full_stop", "widen(1)", id="grid.wider", show=False, tooltip="wider cells"),
+        Binding(
+            "less_than_sign,comma",
+            "widen(-1)",
+            id="grid.narrower",
+            show=False,
+            tooltip="narrower cells or half rows",
+        ),
+    ]
 
     class Moved(Message):
         """The cursor is on another cell."""

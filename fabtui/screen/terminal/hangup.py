@@ -1,4 +1,4 @@
-"""What is left to do when the terminal is gone: nothing can be drawn any more, and nothing may wait for it."""
+"""End of the app when its terminal is gone: no output, and a deadline for the process."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import signal
 import threading
 from typing import Any
 
-#: The exit status of a program that a hangup ended.
+#: Exit status after a hangup.
 HUNG_UP = 128 + signal.SIGHUP
 
 
-class Nowhere:
-    """Stands in for the driver's writer: takes everything, writes nothing, never blocks."""
+class NullWriter:
+    """Replacement for the writer thread of Textual's driver; discards all output and never blocks."""
 
     def write(self, text: str) -> None:
-        """Forget a text."""
+        """Discard text."""
 
     def flush(self) -> None:
         """Do nothing."""
@@ -24,21 +24,21 @@ class Nowhere:
         """Do nothing."""
 
     def isatty(self) -> bool:
-        """Say that this is no terminal."""
+        """Return False."""
         return False
 
 
-def write_no_more(driver: Any) -> None:
-    """Have a driver of Textual write nowhere from now on.
+def discard_output(driver: Any) -> None:
+    """Discard all further output of a Textual driver.
 
-    Its writer queues a few texts and then makes the whole app wait for a terminal that is gone.
+    Its writer thread queues a few texts and then blocks the app until the terminal takes them.
     """
     if getattr(driver, "_writer_thread", None) is not None:
-        driver._writer_thread = Nowhere()
+        driver._writer_thread = NullWriter()
 
 
-def leave_within(seconds: float) -> None:
-    """End this process after so many seconds, whatever it waits for by then."""
+def exit_within(seconds: float) -> None:
+    """End this process after some seconds, even if it is blocked then."""
     timer = threading.Timer(seconds, os._exit, (HUNG_UP,))
     timer.daemon = True
     timer.start()

@@ -1,31 +1,24 @@
-"""Drawing on a pipe, for `fabtui serve`."""
+"""Textual driver for `fabtui serve`, which draws on a pipe."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import Any
 
 from textual.drivers.web_driver import WebDriver
 
-if TYPE_CHECKING:
-    from fabtui.screen.app import FabricApp
-
 
 class ServedDriver(WebDriver):
-    """Textual's driver for browsers, which also notices that the server has gone."""
+    """Driver for browsers that ends the session when the server is gone."""
 
     def run_input_thread(self) -> None:
-        """Read keys until there are no more; then end the session, since nobody can see it."""
+        """Read keys until end of file; then end the session, because nobody can see it."""
         super().run_input_thread()
         if not self.exit_event.is_set():
-            self._loop.call_soon_threadsafe(self._gone)
+            self._loop.call_soon_threadsafe(self._hang_up)
 
-    def _gone(self) -> None:
-        # Writing to a pipe that nobody reads would end the app before it has ended what runs on the nodes.
-        self._write = partial(_nowhere)
-        app = cast("FabricApp", self._app)
+    def _hang_up(self) -> None:
+        # A write to a closed pipe would end the app before it has ended its processes on the nodes.
+        self._write = partial(len)
+        app: Any = self._app
         app.hung_up()
-
-
-def _nowhere(data: bytes) -> int:
-    return len(data)

@@ -17,6 +17,8 @@ from fabtui.presentation.cell_levels import Slot
 if TYPE_CHECKING:
     from textual.theme import Theme
 
+Stamp = tuple[int, int, int]
+
 DEFAULT = "dark"
 #: What carries the screen where there are sixteen colours or none.
 FEW_COLORS = "ansi"
@@ -106,8 +108,8 @@ def _nearest(name: str, known: Sequence[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def stamp_of(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes when a file does, or None when it is not there."""
+def stamp_of(path: Path) -> Stamp | None:
+    """Return modification time (ns), size and inode of a file; None if it does not exist."""
     try:
         found = path.stat()
     except OSError:
@@ -125,7 +127,7 @@ def read_theme_file(path: Path) -> ThemeFile:
 
 
 @lru_cache(64)
-def _read(path: Path, _stamp: tuple[int, int, int] | None) -> ThemeFile:
+def _read(path: Path, _stamp: Stamp | None) -> ThemeFile:
     try:
         value = tomllib.loads(path.read_text(encoding="utf-8"))
         theme = ThemeFile(
