@@ -13,7 +13,6 @@ from rich.color import ColorSystem
 from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.filter import NoColor
 from textual.screen import Screen
 
 from fabtui.errors import InputError
@@ -25,6 +24,7 @@ from fabtui.screen.grid.axis import Seat
 from fabtui.screen.refresh_throttle import RefreshThrottle
 from fabtui.screen.settings import ScreenSettings
 from fabtui.screen.terminal.hangup import discard_output, exit_within
+from fabtui.screen.terminal.internals import remove_all_color
 from fabtui.screen.themes.ramps import RAMP_OF_SYSTEM, ramp_of
 from fabtui.screen.themes.watcher import ThemeWatcher
 from fabtui.screen.views import view
@@ -113,8 +113,7 @@ class FabricApp(App[int]):
         problem = self._themes.choose()
         self._problems = [*settings.problems, *([f"screen.theme: {problem}"] if problem else [])]
         if self.color_count == "none":
-            # Textual's own filter leaves shades of grey.
-            self._filters = [NoColor()]
+            remove_all_color(self)
 
     # -- colours ------------------------------------------------------------------------------------------------------
 
@@ -381,7 +380,7 @@ class FabricApp(App[int]):
 
     def bad_pairs(self) -> tuple[int, bool]:
         """Return the number of bad pairs found so far, and True if every pair has been checked."""
-        return self.main.trouble.known, self.main.trouble.complete
+        return self.main.scope.index.bad_shown, self.main.scope.index.complete
 
     def notify(
         self,

@@ -6,10 +6,8 @@ import re
 from typing import NamedTuple
 
 from rich._palettes import EIGHT_BIT_PALETTE
-from rich.cells import cell_len
 
 _CODE = re.compile(r"\x1b\[([0-9;]*)m")
-_SEQUENCE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])")
 #: Underlined, reversed, struck through: what is seen on a blank.
 _SEEN = {4, 7, 9}
 
@@ -19,13 +17,6 @@ class Cell(NamedTuple):
     attributes: frozenset[int]
     foreground: str
     background: str
-
-    @property
-    def seen(self) -> Cell:
-        """What of it can be seen: a blank has a background alone."""
-        if self.character != " " or self.attributes & _SEEN:
-            return self
-        return Cell(" ", frozenset(), "", self.background)
 
 
 class Pen:
@@ -66,62 +57,6 @@ class Pen:
 
     def draw(self, character: str) -> Cell:
         return Cell(character, frozenset(self.attributes), self.foreground, self.background)
-
-
-class Page:
-    """What is seen of the cells of a terminal that understands what frames are made of, and nothing else.
-
-    Args:
-        width: Columns.
-        height: Lines.
-        erases: Whether erased cells have the background that is drawn with, or else the default one.
-    """
-
-    def __init__(self, width: int, height: int, *, erases: bool = True) -> None:
-        self.width, self.height, self.erases = width, height, erases
-        self.pen = Pen()
-        self.line = self.column = 0
-        self.cells = [[Cell("#", frozenset(), "", "") for _ in range(width)] for _ in range(height)]
-
-    def feed(self, text: str) -> Page:
-        parts = _SEQUENCE.split(text)
-        for text, numbers, letter in zip(parts[0::3], [*parts[1::3], ""], [*parts[2::3], ""], strict=True):
-            self._write(text)
-            if letter:
-                self._obey(letter, numbers)
-        return self
-
-    def _obey(self, letter: str, numbers: str) -> None:
-        if letter == "m":
-            self.pen.take(numbers)
-        elif letter == "H":
-            line, _, column = numbers.partition(";")
-            self.line, self.column = int(line or 1) - 1, int(column or 1) - 1
-        elif letter == "C":
-            self.column = min(self.column + int(numbers or 1), self.width - 1)
-        elif letter == "K" and not numbers:
-            pen = self.pen if self.erases else Pen()
-            blank = Cell(" ", frozenset(), "", pen.background)
-            self.cells[self.line][self.column :] = [blank] * (self.width - self.column)
-        else:
-            raise AssertionError(f"{numbers}{letter} is no part of a frame")
-
-    def _write(self, text: str) -> None:
-        known: dict[str, Cell] = {}
-        for character in text:
-            if character == "\r":
-                self.column = 0
-                continue
-            if character == "\n":
-                self.line += 1
-                continue
-            assert character >= " ", f"{character!r} is no part of a frame"
-            cell = known.get(character) or known.setdefault(character, self.pen.draw(character).seen)
-            wide = 1 if character.isascii() else cell_len(character)
-            assert self.column + wide <= self.width, "written over the edge"
-            beside = Cell("", frozenset(), "", cell.background)
-            self.cells[self.line][self.column : self.column + wide] = [cell, *[beside] * (wide - 1)]
-            self.column += wide
 
 
 def strip_codes(text: str) -> str:

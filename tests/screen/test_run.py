@@ -20,7 +20,6 @@ import pytest
 
 from fabtui.screen.launch import NoScreen, check_terminal, prepare
 from fabtui.screen.settings import ScreenSettings
-from tests.screen.ansi import Cell, cells_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ENVIRONMENT = {
@@ -228,61 +227,3 @@ def test_a_terminal_gets_the_colours_it_has(
     assert "x" in re.sub(r"\x1b\[[0-9;]*m", "", shown)
     assert re.search(has, shown)
     assert lacks is None or not re.search(lacks, shown)
-
-
-def shown_by_tmux(tmux: list[str], written: bytes, size: tuple[int, int], folder: Path) -> list[list[Cell]]:
-    """What is seen on a real terminal after some bytes; its last column is not."""
-    across, down = size
-    # tmux does not tell of erased cells at the end of a line, unless something stands behind them.
-    marks = "".join(f"\x1b[0m\x1b[{line};{across}H|" for line in range(1, down + 1))
-    (folder / "written").write_bytes(written + marks.encode())
-    command = f"stty raw -echo; cat {folder}/written; sleep 60"
-    subprocess.run([*tmux, "new-session", "-d", "-x", str(across), "-y", str(down), command], check=True)
-    end = time.monotonic() + 30
-    text = ""
-    while text.count("|\n") < down:
-        assert time.monotonic() < end, text
-        time.sleep(0.1)
-        capture = [*tmux, "capture-pane", "-e", "-p"]
-        text = subprocess.run(capture, capture_output=True, text=True, check=True).stdout
-    subprocess.run([*tmux, "kill-server"], check=True)
-    lines, carried = [], ""
-    for line in text.splitlines():
-        lines.append([cell.seen for cell in cells_of(carried + line)][: across - 1])
-        # Styles go on from line to line.
-        carried += "".join(re.findall(r"\x1b\[[0-9;]*m", line))
-    return lines
-
-
-@pytest.mark.parametrize(
-    ("arguments", "environment"),
-    [
-        ((), {"COLORTERM": "truecolor"}),
-        (("--theme", "light"), {"COLORTERM": "truecolor"}),
-        ((), {}),
-        ((), {"TERM": "screen", "TERM_PROGRAM": ""}),
-        (("--colors", "none", "--ascii"), {}),
-    ],
-)
-def test_frames_in_fewer_bytes_look_the_same_on_a_real_terminal(
-    tmux: list[str], tmp_path: Path, arguments: tuple[str, ...], environment: dict[str, str]
-) -> None:
-    size = (120, 40)
-    found = []
-    for way in (("--all-bytes",), ()):
-        terminal = Terminal("two", *arguments, *way, size=size, **environment)
-        terminal.until("12.4!")
-        # Once more as a whole, with another screen over it and without.
-        for key in ("?", "\x1b", "\x1b[B"):
-            terminal.press(key)
-            assert terminal.read(10)
-            while terminal.read(0.5):
-                pass
-            found.append((len(terminal.seen), shown_by_tmux(tmux, terminal.seen, size, tmp_path)))
-        terminal.press("q")
-        terminal.end()
-    grids = ["".join(cell.character for line in cells for cell in line) for _, cells in found]
-    assert ["12.4!" in text for text in grids] == [False, True, True] * 2
-    for (bytes_before, before), (bytes_after, after) in zip(found[:3], found[3:], strict=True):
-        assert before == after
-        assert bytes_after < bytes_before

@@ -66,7 +66,7 @@ async def test_a_broken_theme_keeps_the_old_one_and_says_why(opened: Opened, fol
     async with opened(FakeFeed(sweep_of_two().events), theme="mine") as (app, pilot):
         write(path, "[colors]\nprimary = 'no colour'\n")
         await until(pilot, lambda: any("is not a colour" in note.message for note in app._notifications))
-        assert any("what was before stays" in note.message for note in app._notifications)
+        assert any("the previous version stays in use" in note.message for note in app._notifications)
         assert "#0000aa" in cell_background(app)
         write(path, THEME.format(primary="#112233", background="#000000", good="#00bb00"))
         await until(pilot, lambda: "#00bb00" in cell_background(app))

@@ -83,7 +83,7 @@ def pressed(*keys: str) -> Callable[[Pilot[Any]], Any]:
         await pilot.pause(0.1)
         for field in app.screen.query(Input):
             field.cursor_blink = False
-        while not app.main.trouble.step(1.0):  # type: ignore[attr-defined]
+        while not app.main.scope.index.step(1.0):  # type: ignore[attr-defined]
             pass
         # What is looked for a little with each frame is found by now.
         for _ in range(100):

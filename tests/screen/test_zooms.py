@@ -8,6 +8,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,16 +18,15 @@ from fabtui.errors import InputError
 from fabtui.model.events import NodeState
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.presentation.cell_levels import RANKS, Glyphs, Slot
+from fabtui.presentation.cell_levels import Glyphs, Slot
 from fabtui.screen.app import FabricApp
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.filter import read_filter
 from fabtui.screen.grid.goto import read_place
-from fabtui.screen.grid.order import Order, by_badness, by_blame
-from fabtui.screen.grid.severity_index import RANK
+from fabtui.screen.grid.severity import RANK, Order
+from fabtui.screen.grid.severity_index import tiles
 from fabtui.screen.grid.view_state import Scope, Zoom
 from fabtui.screen.grid.widget import GridView
-from fabtui.screen.widgets.minimap import tiles
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FAILED, SLOW, FakeFeed, Story, big_sweep, sweep_of_two
 from tests.screen.test_gridlayout import axis_of
@@ -128,7 +128,7 @@ async def test_what_is_not_all_tested_is_told_from_what_is(opened: Opened) -> No
         scope = app.main.scope
         for a in range(4):
             for b in range(4):
-                tested = scope.index.tested(a, b)
+                tested = scope.index.tested[a, b]
                 slot = Slot(scope.blocks.cell(a, b, 1)[0])
                 expected = {Slot.PARTLY, Slot.UNTESTED, Slot.PAD} if tested < scope.index.cells(a, b) else {Slot.GOOD}
                 assert slot in expected
@@ -158,15 +158,15 @@ def test_the_index_is_what_the_cells_say(seed: int) -> None:
     ranks = [[RANK[scope.source.judge(row, column)[0]] for column in range(size)] for row in range(size)]
     floor = RANK[Slot.UNTESTED]
     for row in range(size):
-        known = scope.index.ranks(row) or bytes(size)
+        known = scope.index.ranks[row]
         assert [rank for rank in known if rank > floor] == [rank for rank in ranks[row] if rank > floor]
-        assert scope.index.bad_in(row) == sum(rank >= RANK[Slot.SLOW] for rank in ranks[row])
+        assert scope.index.bad_per_row[row] == sum(rank >= RANK[Slot.SLOW] for rank in ranks[row])
     for a in range(3):
         for b in range(3):
             cells = [ranks[row][column] for row, column in scope.index.cells_of(a, b)]
-            assert max(scope.index.blocks[a][b], floor) == max(*cells, floor)
-            assert scope.index.tested(a, b) == sum(rank > floor for rank in cells)
-    assert scope.index.bad == scope.trouble.known == len(scope.trouble.worst(1000))
+            assert max(scope.index.block_ranks[a, b], floor) == max(*cells, floor)
+            assert scope.index.tested[a, b] == sum(rank > floor for rank in cells)
+    assert scope.index.bad == scope.index.bad_shown == len(scope.index.worst(1000))
 
 
 async def test_the_next_bad_cell_in_every_zoom(opened: Opened) -> None:
@@ -210,9 +210,9 @@ def test_blame_goes_to_what_explains_most() -> None:
     scope = Scope(story.shadow, Layer.P2P, Glyphs(True))
     while not scope.index.step(1.0):
         pass
-    names = [scope.source.axis.seats[at].name for at in by_blame(scope.index)]
+    names = [scope.source.axis.seats[at].name for at in scope.index.order(Order.BLAME)]
     assert names[:2] == ["n003:2", "n000:0"]
-    assert [scope.source.axis.seats[at].name for at in by_badness(scope.index)][:2] == ["n000:0", "n001:0"]
+    assert [scope.source.axis.seats[at].name for at in scope.index.order(Order.BADNESS)][:2] == ["n000:0", "n001:0"]
     assert sorted(names) == sorted(seat.name for seat in scope.source.axis.seats)
 
 
@@ -221,7 +221,7 @@ async def test_a_filter_is_seen_and_can_be_ended(opened: Opened) -> None:
         await pilot.press(*BAD)
         await type_in(pilot, "f", "failed")
         assert "filter: failed" in screen_text(app)
-        assert app.main.trouble.known == 1
+        assert app.main.scope.index.bad_shown == 1
         assert not any("46." in line for line in lines_of(app.main.grid))
         await type_in(pilot, "f", "")
         assert app.main.scope.filter is not None, "what was typed before is kept to be changed"
@@ -247,7 +247,7 @@ def test_filters_let_through_what_they_say(text: str, cells: int) -> None:
     scope.take_filter(read_filter(text, list(story.shadow.nodes)))
     while not scope.index.step(1.0):
         pass
-    assert scope.trouble.known == cells
+    assert scope.index.bad_shown == cells
 
 
 @pytest.mark.parametrize(("text", "shown"), [("via:cumem", "same-node"), ("p2p", "same-node"), ("gdr", "same-rail")])
@@ -371,7 +371,9 @@ async def test_a_map_shows_where_one_is_and_where_the_trouble_is(opened: Opened)
         await pilot.pause(0.1)
         shown = app.main.minimap
         assert shown.display
-        failed = [(y, x) for y, line in enumerate(shown._tiles) for x, bits in enumerate(line) if bits >= 8]
+        failed = [
+            (y, x) for y, line in enumerate(shown._tiles) for x, rank in enumerate(line) if rank == RANK[Slot.FAILED]
+        ]
         down, across = len(shown._tiles), len(shown._tiles[0])
         assert failed == [(20 * down // 24, 21 * across // 24)]
         rows, columns = shown._lit
@@ -386,13 +388,10 @@ async def test_a_map_shows_where_one_is_and_where_the_trouble_is(opened: Opened)
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 20), st.integers(1, 20), st.data())
 def test_tiles_lose_nothing(rows: int, columns: int, across: int, down: int, data: st.DataObject) -> None:
     row, column = data.draw(st.integers(0, rows - 1)), data.draw(st.integers(0, columns - 1))
-    cells: list[bytearray | None] = [None] * rows
-    cells[row] = bytearray(columns)
-    cells[row][column] = RANKS.index(Slot.FAILED)  # type: ignore[index]
-    order = data.draw(st.permutations(range(columns)))
-    for columns_at in (range(columns), order):
-        found = tiles(cells, columns_at, min(across, columns), min(down, rows))
-        assert sum(bits >= 8 for line in found for bits in line) == 1
+    ranks = np.zeros((rows, columns), np.uint8)
+    ranks[row, column] = RANK[Slot.FAILED]
+    found = tiles(ranks, min(down, rows), min(across, columns))
+    assert sum(rank == RANK[Slot.FAILED] for line in found for rank in line) == 1
 
 
 def test_a_made_up_recording_says_so_everywhere(tmp_path: Path) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from fabtui.model.layers import Layer
 from fabtui.presentation.cell_levels import Slot, cell_text, short_number
 from fabtui.screen.grid.cells_by_endpoint import ModelSource
 from fabtui.screen.grid.layout import NUMBER_WIDTH, Shape
-from fabtui.screen.grid.severity_index import BAD_FROM, NOTHING, RANK, SLOT_OF_RANK, CellIndex
+from fabtui.screen.grid.severity import BAD_FROM, NOTHING, RANK, SLOT_OF_RANK
+
+if TYPE_CHECKING:
+    from fabtui.screen.grid.severity_index import SeverityIndex
 
 #: Ranks of cells that are as they should be, however many of the block's are not known yet.
 _FINE = frozenset(RANK[slot] for slot in (Slot.GOOD, Slot.FAIR, Slot.LOW))
@@ -34,7 +38,7 @@ class BlockSource:
 
     shape = Shape(condensed=True)
 
-    def __init__(self, source: ModelSource, index: CellIndex) -> None:
+    def __init__(self, source: ModelSource, index: SeverityIndex) -> None:
         self._source = source
         self._index = index
         self.axis = source.axis.of_nodes()
@@ -59,35 +63,33 @@ class BlockSource:
         if width > 1:
             cells = [self.cell(row, column, width) for column in range(first, last)]
             return bytearray(slot for slot, _ in cells), [text for _, text in cells]
-        a = self.row_at[row]
-        ranks, tested = self._index.blocks[a], self._index.tested
-        gone, seats, expected = self.axis.seats[a].gone, self.axis.seats, self._index.cells
+        a, nodes = self.row_at[row], self.column_at[first:last]
+        ranks, tested = self._index.block_ranks[a].tobytes(), self._index.tested[a].tolist()
+        gone, seats, expected, whole = self.axis.seats[a].gone, self.axis.seats, self._index.cells, self._whole
         slots = bytearray(last - first)
-        for at in range(first, last):
-            b = self.column_at[at]
+        for at, b in enumerate(nodes):
             rank = ranks[b]
-            slot = SLOT_OF_RANK[rank]
+            slots[at] = SLOT_OF_RANK[rank]
             if rank in _HIDDEN_WHEN_GONE and (gone or seats[b].gone):
-                slot = Slot.GONE
-            elif rank in _FINE and tested(a, b) < expected(a, b) and self._whole:
-                slot = Slot.PARTLY
-            slots[at - first] = slot
+                slots[at] = Slot.GONE
+            elif whole and rank in _FINE and tested[b] < expected(a, b):
+                slots[at] = Slot.PARTLY
         return slots, None
 
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
         """Return slot and text of one block."""
         a, b = self.row_at[row], self.column_at[column]
         index = self._index
-        rank = index.blocks[a][b]
+        rank = int(index.block_ranks[a, b])
         slot = SLOT_OF_RANK[rank]
         glyphs = self._source.glyphs
         if rank in _HIDDEN_WHEN_GONE and (self.axis.seats[a].gone or self.axis.seats[b].gone):
             return Slot.GONE, cell_text(Slot.GONE, "", width, glyphs)
         if rank in _FINE:
-            if index.tested(a, b) < index.cells(a, b) and self._whole:
+            if index.tested[a, b] < index.cells(a, b) and self._whole:
                 slot = Slot.PARTLY
-            lowest = index.lowest(a, b)
-            number = "" if lowest is None or width < NUMBER_WIDTH else short_number(lowest[1], min(width - 1, 4))
+            lowest = index.lowest(a, b) if width >= NUMBER_WIDTH else None
+            number = "" if lowest is None else short_number(lowest[0], min(width - 1, 4))
             return slot, cell_text(slot, number, width, glyphs)
         if rank < BAD_FROM or width < 2:
             return slot, cell_text(slot, "", width, glyphs)

@@ -11,8 +11,7 @@ from typing import NamedTuple
 from fabtui.presentation.cell_levels import Glyphs, Slot, cell_text
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.layout import NUMBER_WIDTH, GridLayout, squeeze
-from fabtui.screen.terminal.ansi import RESET
-from fabtui.screen.terminal.ansi_strips import GlyphCells, Palette, ReadyStrip, Runs, half_slot
+from fabtui.screen.terminal.ansi_strips import RESET, GlyphCells, Palette, ReadyStrip, Runs, half_slot
 
 
 @dataclass

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fabtui.presentation.cell_levels import RANKS, Glyphs, Slot
+from fabtui.presentation.cell_levels import Glyphs, Slot
 from fabtui.presentation.wording import MUTED, Part
-from fabtui.screen.grid.severity_index import NOTHING, RANK
+from fabtui.screen.grid.severity import NOTHING, RANK, RANKS
 from fabtui.screen.grid.view_state import Scope
 
 _OK = frozenset(RANK[slot] for slot in (Slot.GOOD, Slot.FAIR, Slot.LOW, Slot.P2P, Slot.SHM, Slot.RDMA, Slot.SOCKET))
@@ -26,7 +26,7 @@ def block_parts(scope: Scope, a: int, b: int, glyphs: Glyphs) -> list[Part]:
         parts.append((f"{glyphs.of_slot[slot]} {counts[rank]} {word}  ", _STYLES.get(slot, "")))
     if ok:
         parts.append((f"{ok} ok  ", "$primary"))
-    left = cells - index.tested(a, b)
+    left = cells - int(index.tested[a, b])
     if left > 0:
         hiding = scope.filter is not None and scope.filter.by_cell
         parts.append((f"{left} {'not shown' if hiding else 'untested'}  ", MUTED))

@@ -1,40 +1,48 @@
-"""What every cell of a layer shows, kept at hand: who asks for the worst of many need not look at each of them."""
+"""Severity of every cell of a layer, with queries for bad cells, blocks and row orders.
+
+Imports numpy, so it must not be imported before the first frame.
+"""
 
 from __future__ import annotations
 
-import re
 import time
-from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fabtui.model.layers import Layer, Per, all_layers, pair_layers
-from fabtui.presentation.cell_levels import RANKS, Slot
 from fabtui.screen.grid.cells_by_endpoint import ModelSource
+from fabtui.screen.grid.severity import BAD_FROM, NOTHING, RANK, SLOW, TIMEOUT, BadCell, Order
 
-RANK: dict[int, int] = {int(slot): rank for rank, slot in enumerate(RANKS)}
-#: From ranks to slots, for `bytes.translate`.
-SLOT_OF_RANK = bytes([int(slot) for slot in RANKS] + [0] * (256 - len(RANKS)))
-SLOW, TIMEOUT, FAILED = RANK[Slot.SLOW], RANK[Slot.TIMEOUT], RANK[Slot.FAILED]
-#: Ranks from this one on say that something is wrong.
-BAD_FROM = SLOW
-#: Ranks of cells in which nothing was measured.
-NOTHING = RANK[Slot.UNTESTED]
-_SOMETHING = re.compile(b"[^%s]" % b"".join(b"\\x%02x" % rank for rank in range(NOTHING + 1)))
-#: 1 for every bad rank.
-BAD_ONLY = bytes(1 if rank >= BAD_FROM else 0 for rank in range(256))
-#: Cells between two looks at the clock.
-_AT_ONCE = 40
-
-Lowest = tuple[float, float, int, int]
+#: Cells judged between two checks of the clock.
+CELLS_PER_CHECK = 40
+#: Maximum number of endpoints that the order by blame takes one by one; the rest follow by bad cells left.
+MAX_BLAMED = 64
 
 
-class CellIndex:
-    """The rank of each cell of a source, by positions, and the worst of each block of two nodes.
+class _BadCells(NamedTuple):
+    """Bad cells of the rows and columns shown, row by row: rows and columns as shown, and their positions."""
 
-    It is brought up to date in small steps, so that no key waits for it: `step` goes on where it was left.
+    shown_rows: NDArray[np.intp]
+    shown_columns: NDArray[np.intp]
+    rows: NDArray[np.intp]
+    columns: NDArray[np.intp]
+
+
+class SeverityIndex:
+    """Severity rank of each cell by positions, updated in small steps so that no key press waits for it.
 
     Args:
-        source: The cells.
+        source: Cells of all endpoint pairs.
+
+    Attributes:
+        ranks: Rank of each cell.
+        block_ranks: Worst rank of each block, by nodes.
+        tested: Number of cells of each block with a result.
+        bad_per_row: Number of bad cells of each row.
+        version: Grows when a cell becomes bad or ceases to be bad.
     """
 
     def __init__(self, source: ModelSource) -> None:
@@ -43,75 +51,73 @@ class CellIndex:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew: another layer, another filter, other endpoints."""
+        """Start from scratch: the layer, the filter or the endpoints changed."""
         axis = self._source.axis
         self.size = axis.size
-        self.nodes = len(axis.starts)
         self.node_at = axis.node_at
-        self._ends = [*axis.starts[1:], axis.size]
         self._starts = axis.starts
-        self._rows: list[bytearray | None] = [None] * axis.size
-        #: Bad cells of each row: those that failed or timed out, and those that are slow.
-        self.hard = array("l", bytes(axis.size * array("l").itemsize))
-        self.soft = array("l", bytes(axis.size * array("l").itemsize))
-        #: Bad cells of each row and each column together.
-        self.blame = array("l", bytes(axis.size * array("l").itemsize))
-        self.blocks = [bytearray(self.nodes) for _ in range(self.nodes)]
-        self._tested: list[array[int] | None] = [None] * self.nodes
-        self._lowest: dict[tuple[int, int], Lowest] = {}
+        self._ends = [*axis.starts[1:], axis.size]
+        nodes = len(axis.starts)
+        self.ranks = np.zeros((axis.size, axis.size), np.uint8)
+        #: 1 / share of the class median; 0 where it is unknown. Untouched zeros take no memory.
+        self._slowness = np.zeros((axis.size, axis.size), np.float32)
+        self.block_ranks = np.zeros((nodes, nodes), np.uint8)
+        self.tested = np.zeros((nodes, nodes), np.int32)
+        self.bad_per_row = np.zeros(axis.size, np.int32)
         self._changed: set[tuple[int, int]] = set()
         self._pending: set[tuple[int, int]] = set()
-        self._again = False
+        self._rejudge = False
         self._whole = False
-        #: Grows when a cell becomes bad, or is no longer.
         self.version += 1
-        self._work: Iterator[tuple[int, int]] | None = self._everything()
+        self._work: Iterator[tuple[int, int]] | None = self._all_cells()
+        self._bad_key: tuple[object, ...] = ()
+        self._bad = _BadCells(*[np.zeros(0, np.intp)] * 4)
 
-    # -- being brought up to date -------------------------------------------------------------------------------------
+    # -- updates ------------------------------------------------------------------------------------------------------
 
     def rejudge(self) -> None:
-        """Look once more at every cell that has something: what they are judged against has moved."""
+        """Judge every cell with a result again, because the class medians moved."""
         if self._work is None:
-            self._work = self._known()
+            self._work = self._known_cells()
         else:
-            self._again = True
+            self._rejudge = True
 
     def touch(self, positions: Iterable[tuple[int, int]]) -> None:
-        """Look at some cells anew."""
+        """Judge some cells again."""
         self._pending.update(positions)
 
     @property
     def complete(self) -> bool:
-        """Whether every cell was looked at, be it against what cells were judged by before."""
+        """True once every cell has been judged, if perhaps against earlier medians."""
         return self._whole and not self._pending
 
     @property
     def busy(self) -> bool:
-        """Whether there are cells to look at."""
+        """True while there are cells to judge."""
         return self._work is not None or bool(self._pending)
 
     def step(self, budget: float) -> bool:
-        """Look at cells for about ``budget`` seconds; say whether there are none left to look at."""
+        """Judge cells for about ``budget`` seconds; return True if none are left."""
         end = time.perf_counter() + budget
         while self._pending:
-            for _ in range(min(_AT_ONCE, len(self._pending))):
-                self._look(*self._pending.pop())
+            for _ in range(min(CELLS_PER_CHECK, len(self._pending))):
+                self._judge(*self._pending.pop())
             if time.perf_counter() > end:
                 return not self.busy
         while self._work is not None:
-            for _ in range(_AT_ONCE):
+            for _ in range(CELLS_PER_CHECK):
                 at = next(self._work, None)
                 if at is None:
                     self._whole = True
-                    self._work = self._known() if self._again else None
-                    self._again = False
+                    self._work = self._known_cells() if self._rejudge else None
+                    self._rejudge = False
                     break
-                self._look(*at)
+                self._judge(*at)
             if time.perf_counter() > end:
                 break
         return not self.busy
 
-    def _everything(self) -> Iterator[tuple[int, int]]:
+    def _all_cells(self) -> Iterator[tuple[int, int]]:
         """Yield the positions of every cell that may show something."""
         source = self._source
         model, at = source.model, source.axis.position
@@ -128,141 +134,221 @@ class CellIndex:
                     if a in at and b in at:
                         yield at[a], at[b]
                 elif src in nodes and dst in nodes:
-                    for way in {(nodes[src], nodes[dst]), (nodes[dst], nodes[src])}:
-                        yield from self.cells_of(*way)
+                    for block in {(nodes[src], nodes[dst]), (nodes[dst], nodes[src])}:
+                        yield from self.cells_of(*block)
 
-    def _known(self) -> Iterator[tuple[int, int]]:
-        for row, ranks in enumerate(self._rows):
-            if ranks is None:
-                continue
-            for found in _SOMETHING.finditer(bytes(ranks)):
-                yield row, found.start()
+    def _known_cells(self) -> Iterator[tuple[int, int]]:
+        for row, ranks in enumerate(self.ranks):
+            for column in np.flatnonzero(ranks > NOTHING).tolist():
+                yield row, column
 
-    def _look(self, row: int, column: int) -> None:
+    def _judge(self, row: int, column: int) -> None:
         slot, cell, share = self._source.judge(row, column)
-        rank = RANK[slot]
-        ranks = self._rows[row]
-        if ranks is None:
-            if rank == 0:
-                return
-            ranks = self._rows[row] = bytearray(self.size)
-        before = ranks[column]
-        block = (self.node_at[row], self.node_at[column])
+        rank, before = RANK[slot], int(self.ranks[row, column])
+        slowness = 0.0
         if share is not None and cell is not None and cell.value is not None:
-            self._note_lowest(block, (share, cell.value, row, column))
-        elif block in self._lowest and self._lowest[block][2:] == (row, column):
-            self._find_lowest(block)
+            slowness = 1 / share if share > 0 else np.inf
+        block = (self.node_at[row], self.node_at[column])
+        if slowness != self._slowness[row, column]:
+            self._slowness[row, column] = slowness
+            self._changed.add(block)
         if rank == before:
             return
-        ranks[column] = rank
+        self.ranks[row, column] = rank
         if rank >= BAD_FROM or before >= BAD_FROM:
             self.version += 1
-            self._count(row, column, before, -1)
-            self._count(row, column, rank, 1)
-        if (rank > NOTHING) is not (before > NOTHING):
-            tested = self._tested[block[0]]
-            if tested is None:
-                tested = self._tested[block[0]] = array("l", bytes(self.nodes * array("l").itemsize))
-            tested[block[1]] += 1 if rank > NOTHING else -1
-        worst = self.blocks[block[0]]
-        if rank >= worst[block[1]]:
-            worst[block[1]] = rank
-        elif before == worst[block[1]]:
-            first, last = self._starts[block[1]], self._ends[block[1]]
-            worst[block[1]] = max(max(known[first:last]) for known in self._ranks_of(block[0]))
+            self.bad_per_row[row] += (rank >= BAD_FROM) - (before >= BAD_FROM)
+        self.tested[block] += (rank > NOTHING) - (before > NOTHING)
+        self.block_ranks[block] = max(rank, self.block_ranks[block]) if rank > before else self._block(*block).max()
         self._changed.add(block)
 
-    def _ranks_of(self, node: int) -> Iterator[bytearray]:
-        return (ranks for ranks in self._rows[self._starts[node] : self._ends[node]] if ranks is not None)
+    # -- blocks -------------------------------------------------------------------------------------------------------
 
-    def _count(self, row: int, column: int, rank: int, by: int) -> None:
-        if rank < BAD_FROM:
-            return
-        (self.soft if rank == SLOW else self.hard)[row] += by
-        self.blame[row] += by
-        if column != row:
-            self.blame[column] += by
+    def _slices(self, a: int, b: int) -> tuple[slice, slice]:
+        return slice(self._starts[a], self._ends[a]), slice(self._starts[b], self._ends[b])
 
-    def _note_lowest(self, block: tuple[int, int], found: Lowest) -> None:
-        lowest = self._lowest.get(block)
-        if lowest is None or found[0] <= lowest[0]:
-            self._lowest[block] = found
-        elif lowest[2:] == found[2:]:
-            # What was lowest has become better: another one may be lowest now.
-            self._find_lowest(block)
-        else:
-            return
-        self._changed.add(block)
-
-    def _find_lowest(self, block: tuple[int, int]) -> None:
-        shares = []
-        for row, column in self.cells_of(*block):
-            _, cell, share = self._source.judge(row, column)
-            if share is not None and cell is not None and cell.value is not None:
-                shares.append((share, cell.value, row, column))
-        self._lowest.pop(block, None)
-        if shares:
-            self._lowest[block] = min(shares)
-
-    # -- reading ------------------------------------------------------------------------------------------------------
+    def _block(self, a: int, b: int) -> NDArray[np.uint8]:
+        return self.ranks[self._slices(a, b)]
 
     def drain_blocks(self) -> set[tuple[int, int]]:
         """Return the blocks, by nodes, that changed since the last call."""
         changed, self._changed = self._changed, set()
         return changed
 
-    def ranks(self, row: int) -> bytearray | None:
-        """Return the rank of each cell of a row by position, or None where nothing is known of any."""
-        return self._rows[row]
-
     def cells_of(self, a: int, b: int) -> Iterator[tuple[int, int]]:
-        """Yield the positions of the cells of a block of two nodes."""
+        """Yield the positions of the cells of a block."""
         for row in range(self._starts[a], self._ends[a]):
             for column in range(self._starts[b], self._ends[b]):
                 yield row, column
 
-    def lowest(self, a: int, b: int) -> Lowest | None:
-        """Return share, value and positions of the cell of a block that is worst against its class, or None."""
-        return self._lowest.get((a, b))
-
     def counts(self, a: int, b: int) -> dict[int, int]:
-        """Return how many cells of a block have each rank."""
-        first, last = self._starts[b], self._ends[b]
-        found: dict[int, int] = {}
-        for ranks in self._rows[self._starts[a] : self._ends[a]]:
-            for rank in ranks[first:last] if ranks is not None else bytes(last - first):
-                found[rank] = found.get(rank, 0) + 1
-        return found
+        """Return the number of cells of a block per rank."""
+        ranks, counts = np.unique(self._block(a, b), return_counts=True)
+        return dict(zip(ranks.tolist(), counts.tolist(), strict=True))
 
     def cells(self, a: int, b: int) -> int:
-        """Return how many cells of a block can be tested."""
+        """Return the number of cells of a block that can be tested."""
         rows, columns = self._ends[a] - self._starts[a], self._ends[b] - self._starts[b]
         return rows * columns - (rows if a == b and self._source.layer.spec.per is not Per.NODE_PAIR else 0)
 
-    def tested(self, a: int, b: int) -> int:
-        """Return how many cells of a block show something."""
-        tested = self._tested[a]
-        return 0 if tested is None else tested[b]
+    def lowest(self, a: int, b: int) -> tuple[float, int, int] | None:
+        """Return value and positions of the cell of a block with the lowest share of its class median."""
+        slowness = self._slowness[self._slices(a, b)]
+        row, column = divmod(int(slowness.argmax()), slowness.shape[1])
+        position = row + self._starts[a], column + self._starts[b]
+        cell = self._source.judge(*position)[1] if slowness[row, column] else None
+        return None if cell is None or cell.value is None else (cell.value, *position)
 
     def worst_of(self, a: int, b: int) -> tuple[int, int]:
-        """Return the positions of the cell of a block that matters most: the worst; the first where none is known."""
-        rank = self.blocks[a][b]
-        lowest = self._lowest.get((a, b))
+        """Return the positions of the worst cell of a block; the first cell if none has a result."""
+        rank = self.block_ranks[a, b]
+        lowest = self.lowest(a, b)
         if lowest is not None and (rank < BAD_FROM or rank == SLOW):
-            return lowest[2:]
-        first, last = self._starts[b], self._ends[b]
-        for row in range(self._starts[a], self._ends[a]):
-            ranks = self._rows[row]
-            if ranks is not None and rank > NOTHING and (at := ranks.find(rank, first, last)) >= 0:
-                return row, at
-        row = self._starts[a]
-        return row, min(first + (row == first), last - 1)
+            return lowest[1:]
+        block = self._block(a, b)
+        row, column = divmod(int((block == rank).argmax()), block.shape[1]) if rank > NOTHING else (0, int(a == b))
+        return row + self._starts[a], min(column, block.shape[1] - 1) + self._starts[b]
 
-    def bad_in(self, row: int) -> int:
-        """Return how many bad cells a row has."""
-        return self.hard[row] + self.soft[row]
+    # -- bad cells of the rows and columns shown ----------------------------------------------------------------------
 
     @property
     def bad(self) -> int:
-        """How many bad cells are known."""
-        return sum(self.hard) + sum(self.soft)
+        """Number of bad cells found so far."""
+        return int(self.bad_per_row.sum())
+
+    @property
+    def bad_shown(self) -> int:
+        """Number of bad cells found so far in the rows and columns shown."""
+        source = self._source
+        whole = len(source.row_at) == len(source.column_at) == self.size
+        return self.bad if whole else len(self._bad_cells().rows)
+
+    def _bad_cells(self) -> _BadCells:
+        source = self._source
+        key = (self.version, source.row_at, source.column_at)
+        if key != self._bad_key:
+            self._bad_key = key
+            row_at, column_at = _array(source.row_at), _array(source.column_at)
+            shown_rows = np.flatnonzero(self.bad_per_row[row_at])
+            bad = self.ranks[row_at[shown_rows]][:, column_at] >= BAD_FROM
+            at, shown_columns = np.nonzero(bad)
+            shown_rows = shown_rows[at]
+            self._bad = _BadCells(shown_rows, shown_columns, row_at[shown_rows], column_at[shown_columns])
+        return self._bad
+
+    def worst(self, count: int) -> list[BadCell]:
+        """Return the worst cells, worst first: failed, timeout, then slow ones by their share of the median."""
+        _, _, rows, columns = self._bad_cells()
+        ranks, slowness = self.ranks[rows, columns].astype(np.int8), self._slowness[rows, columns]
+        found = []
+        for at in np.lexsort((columns, rows, -slowness, -ranks))[:count].tolist():
+            row, column = int(rows[at]), int(columns[at])
+            slot, cell, share = self._source.judge(row, column)
+            if cell is not None and RANK[slot] >= BAD_FROM:
+                found.append(BadCell(row, column, slot, share, cell))
+        return found
+
+    def next_bad(self, place: tuple[int, int], step: int, *, by_node: bool = False) -> tuple[int, int] | None:
+        """Return the positions of the next bad cell in the order shown, wrapping around; None if there is none.
+
+        Args:
+            place: Positions to start from.
+            step: 1 for the next bad cell, -1 for the previous one.
+            by_node: Visit all cells of a block before those of the next block.
+        """
+        bad, source, size = self._bad_cells(), self._source, self.size
+        keys = bad.shown_rows * size + bad.shown_columns
+        here = (source.row_of(place[0]) or 0) * size + (source.column_of(place[1]) or 0)
+        if by_node:
+            node_at = np.append(self.node_at, 0)
+            rows, columns = np.append(bad.rows, place[0]), np.append(bad.columns, place[1])
+            *_, here = keys = ((node_at[rows] * size + node_at[columns]) * size + rows) * size + columns
+            keys = keys[:-1]
+        order = keys.argsort()
+        found = _next(keys[order], here, step)
+        return None if found is None else (int(bad.rows[order[found]]), int(bad.columns[order[found]]))
+
+    def next_bad_block(
+        self, place: tuple[int, int], step: int, rows: Sequence[int], columns: Sequence[int]
+    ) -> tuple[int, int] | None:
+        """Return the nodes of the next bad block, wrapping around; None if there is none.
+
+        Args:
+            place: Row and column to start from, as shown.
+            step: 1 for the next bad block, -1 for the previous one.
+            rows: Node of each row.
+            columns: Node of each column.
+        """
+        keys = np.flatnonzero(self.block_ranks[np.ix_(rows, columns)] >= BAD_FROM)
+        found = _next(keys, place[0] * len(columns) + place[1], step)
+        if found is None:
+            return None
+        row, column = divmod(int(keys[found]), len(columns))
+        return rows[row], columns[column]
+
+    # -- orders and the map -------------------------------------------------------------------------------------------
+
+    def order(self, order: Order) -> list[int]:
+        """Return all positions in an order."""
+        if order is Order.BADNESS:
+            return self._by_badness()
+        return self._by_blame() if order is Order.BLAME else list(range(self.size))
+
+    def _by_badness(self) -> list[int]:
+        """Return rows with the most failed and timed-out cells first, then those with the most slow ones."""
+        hard = (self.ranks >= TIMEOUT).sum(1)
+        return [int(at) for at in np.lexsort((hard - self.bad_per_row, -hard))]
+
+    def _by_blame(self) -> list[int]:
+        """Return the position that explains the most bad cells first, then what explains most of the rest.
+
+        Row and column of a cell both explain it: pairs with one bad NIC are behind that NIC, and partners that only
+        failed with it are not blamed.
+        """
+        bad = self.ranks >= BAD_FROM
+        left = bad.sum(0) + bad.sum(1) - bad.diagonal()
+        found: list[int] = []
+        while len(found) < min(MAX_BLAMED, self.size) and left.max() > 0:
+            at = int(left.argmax())
+            found.append(at)
+            left -= bad[at] + bad[:, at].astype(left.dtype)
+            left[found] = -1
+        left[found] = np.iinfo(left.dtype).max
+        return found + [int(at) for at in np.lexsort((-left,))[len(found) :]]
+
+    def tiles(
+        self, down: int, across: int, rows: Sequence[int], columns: Sequence[int], *, by_node: bool
+    ) -> list[bytes]:
+        """Return the worst rank of each tile of a map, ``down`` lines of ``across`` tiles.
+
+        Args:
+            down: Number of lines.
+            across: Number of tiles per line.
+            rows: Position of each row, or its node.
+            columns: Position of each column, or its node.
+            by_node: True if rows and columns are nodes.
+        """
+        ranks = self.block_ranks if by_node else self.ranks
+        return tiles(ranks[_array(rows)][:, _array(columns)], down, across)
+
+
+def tiles(ranks: NDArray[np.uint8], down: int, across: int) -> list[bytes]:
+    """Return the highest rank of each tile of a matrix cut into ``down`` lines of ``across`` tiles."""
+    if not ranks.size or not down or not across:
+        return []
+    rows, columns = ranks.shape
+    lines = np.maximum.reduceat(ranks, np.arange(down) * rows // down, axis=0)
+    worst = np.maximum.reduceat(lines, np.arange(across) * columns // across, axis=1)
+    return [line.tobytes() for line in worst]
+
+
+def _array(order: Sequence[int]) -> NDArray[np.intp]:
+    return np.arange(len(order)) if isinstance(order, range) else np.asarray(order, np.intp)
+
+
+def _next(keys: NDArray[np.intp], here: int, step: int) -> int | None:
+    """Return the index of the sorted key after (or before) a place, wrapping around; None if there are no keys."""
+    if not len(keys):
+        return None
+    at = np.searchsorted(keys, here, "right") if step > 0 else np.searchsorted(keys, here, "left") - 1
+    return int(at % len(keys))

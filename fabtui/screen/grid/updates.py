@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from fabtui.screen.grid.cells_by_node import BlockSource
 from fabtui.screen.grid.flashes import Flashes
-from fabtui.screen.grid.severity_index import CellIndex
 from fabtui.screen.grid.view_state import Scope
 from fabtui.screen.grid.widget import GridView
+
+if TYPE_CHECKING:
+    from fabtui.screen.grid.severity_index import SeverityIndex
 
 #: Seconds between two frames that are drawn anew because a median moved a little.
 _SETTLE = 0.5
@@ -39,13 +42,16 @@ class CellNews:
 
     def draw(self, scope: Scope) -> None:
         """Have the grid draw what changed in what it shows since the last time."""
-        source, index = scope.source, scope.index
+        source = scope.source
         changed = source.model.drain_changes()
         if scope.take_axis():
             source.take_medians()
             self._flashes.forget(source)
             self._grid.show(scope.shown())
             return
+        if not source.axis.size:
+            return
+        index = scope.index
         now = time.monotonic()
         touched = self._flashes.over(source, now)
         much, moved = source.read_medians()
@@ -70,7 +76,7 @@ class CellNews:
         if self._flashes.lit:
             self._again(_FLICKER)
 
-    def _judge_all(self, index: CellIndex, much: bool, moved: bool, anew: bool, now: float) -> None:
+    def _judge_all(self, index: SeverityIndex, much: bool, moved: bool, anew: bool, now: float) -> None:
         """Have all cells judged again when what they are judged against has moved, but not all the time."""
         self._stale = self._stale or moved
         if anew:

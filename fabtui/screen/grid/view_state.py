@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import IntEnum
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.screen.grid.axis import Seat
-from fabtui.screen.grid.bad_cells import Trouble
 from fabtui.screen.grid.cells_by_endpoint import ModelSource
 from fabtui.screen.grid.cells_by_node import BlockSource
 from fabtui.screen.grid.cells_of_node_pair import NodePairSource
 from fabtui.screen.grid.filter import Filter
-from fabtui.screen.grid.order import Order, nodes_of, positions
-from fabtui.screen.grid.severity_index import CellIndex
+from fabtui.screen.grid.severity import Order
+
+if TYPE_CHECKING:
+    from fabtui.screen.grid.severity_index import SeverityIndex
 
 
 class Zoom(IntEnum):
@@ -52,9 +54,6 @@ class Scope:
 
     def __init__(self, model: Model, layer: Layer, glyphs: Glyphs) -> None:
         self.source = ModelSource(model, layer, glyphs)
-        self.index = CellIndex(self.source)
-        self.trouble = Trouble(self.source, self.index)
-        self.blocks = BlockSource(self.source, self.index)
         self.zoom = Zoom.GPUS
         self.order = Order.GIVEN
         self.filter: Filter | None = None
@@ -63,6 +62,23 @@ class Scope:
         self._ordered: list[int] | None = None
 
     # -- what is shown ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def index(self) -> SeverityIndex:
+        """Severity of the cells of all endpoint pairs; imports numpy, so not to be used before the first frame."""
+        from fabtui.screen.grid.severity_index import SeverityIndex
+
+        return SeverityIndex(self.source)
+
+    @cached_property
+    def blocks(self) -> BlockSource:
+        """Cells of node pairs."""
+        return BlockSource(self.source, self.index)
+
+    @property
+    def searching(self) -> bool:
+        """True while there are cells whose severity is not known yet."""
+        return "index" in self.__dict__ and self.index.busy
 
     def shown(self) -> AnySource:
         """Return the source of the zoom."""
@@ -79,8 +95,8 @@ class Scope:
         """Take over new endpoints if there are any, and say so."""
         if not self.source.axis_changed():
             return False
-        self.blocks = BlockSource(self.source, self.index)
         self.index.forget()
+        self.__dict__.pop("blocks", None)
         self._rearrange()
         return True
 
@@ -102,7 +118,7 @@ class Scope:
 
     def reorder(self) -> bool:
         """Take over the order as it is by now, and say whether it is another one."""
-        if self.order is Order.GIVEN or positions(self.index, self.order) == self._ordered:
+        if self.order is Order.GIVEN or self.index.order(self.order) == self._ordered:
             return False
         self._rearrange()
         return True
@@ -110,15 +126,19 @@ class Scope:
     def _rearrange(self) -> None:
         self._near = None
         source = self.source
-        self._ordered = ordered = None if self.order is Order.GIVEN else positions(self.index, self.order)
+        self._ordered = ordered = None if self.order is Order.GIVEN else self.index.order(self.order)
         rows = self._those_of(ordered, self.filter.sources if self.filter else None)
         across = ordered if self.order is Order.BLAME else None
         columns = self._those_of(across, self.filter.targets if self.filter else None)
         source.show_in(rows, columns)
         self.blocks.show_in(
-            None if rows is None else nodes_of(self.index, rows),
-            None if columns is None else nodes_of(self.index, columns),
+            None if rows is None else self._nodes_of(rows),
+            None if columns is None else self._nodes_of(columns),
         )
+
+    def _nodes_of(self, positions: list[int]) -> list[int]:
+        """Return the nodes in the order of the first of their endpoints."""
+        return list(dict.fromkeys(self.source.axis.node_at[position] for position in positions))
 
     def _those_of(self, order: list[int] | None, nodes: frozenset[str] | None) -> list[int] | None:
         if nodes is None:
@@ -131,12 +151,11 @@ class Scope:
         source = self.source
         return source.shows_row(row) and source.shows_column(column)
 
-    def map_rows(self) -> tuple[list[bytearray | None], Sequence[int]]:
-        """Return the rank of everything that the zoom has, row by row, and the order of the columns."""
-        source, index = self.source, self.index
-        if self.zoom is Zoom.FABRIC or self.order is Order.GIVEN:
-            return [index.blocks[node] for node in self.blocks.row_at], self.blocks.column_at
-        return [index.ranks(row) for row in source.row_at], source.column_at
+    def map_tiles(self, down: int, across: int) -> list[bytes]:
+        """Return the worst severity rank of each tile of a map of the grid, ``down`` lines of ``across`` tiles."""
+        by_node = self.zoom is Zoom.FABRIC or self.order is Order.GIVEN
+        shown = self.blocks if by_node else self.source
+        return self.index.tiles(down, across, shown.row_at, shown.column_at, by_node=by_node)
 
     # -- the pair one is at -------------------------------------------------------------------------------------------
 

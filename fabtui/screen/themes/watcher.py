@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fabtui.errors import InputError
 from fabtui.paths import user_theme_folder
 from fabtui.sanitize import one_line
+from fabtui.screen.terminal.internals import reload_theme
 from fabtui.screen.themes.ramps import DEFAULT, FEW_COLORS, Stamp, read_theme, stamp_of, theme_names, theme_paths
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class ThemeWatcher:
             if edited:
                 self._register(name)
                 if name not in self._broken:
-                    self._app._watch_theme(name)
+                    reload_theme(self._app, name)
             self.register_all()
             name, path = self._app.theme, theme_paths().get(self._app.theme)
             seen = found if edited else await asyncio.to_thread(_stamps, path, folder)

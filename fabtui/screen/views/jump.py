@@ -13,6 +13,7 @@ from textual.geometry import Region
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 
+from fabtui.screen.terminal.internals import screen_lines
 from fabtui.screen.views.detail_base import DetailScreen
 from fabtui.screen.views.main import MainScreen
 from fabtui.screen.widgets.pair_text import pair_name
@@ -90,7 +91,7 @@ def _worst(screen: MainScreen) -> Iterable[Target]:
     if not widget.display or not widget.region:
         return
     seats = screen.source.axis.seats
-    names = {pair_name(seats[bad.row], seats[bad.column]): bad for bad in screen.trouble.worst(len(LETTERS))}
+    names = {pair_name(seats[bad.row], seats[bad.column]): bad for bad in screen.scope.index.worst(len(LETTERS))}
     for y, text in _texts(screen, widget.region):
         # The panel begins with the cursor's own pair, which is where one is already.
         name = next((name for name in names if name in text), None)
@@ -135,7 +136,7 @@ def _focusable(screen: Screen[Any]) -> Iterable[Target]:
 
 def _texts(screen: Screen[Any], region: Region) -> Iterable[tuple[int, str]]:
     """Yield what is on the lines of a part of the screen."""
-    strips = screen._compositor.render_strips()
+    strips = screen_lines(screen)
     for y in range(max(0, region.y), min(region.bottom, len(strips))):
         yield y, strips[y].crop(region.x, region.right).text
 

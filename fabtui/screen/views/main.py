@@ -19,7 +19,6 @@ from fabtui.presentation.wording import MUTED, Part
 from fabtui.presentation.wrapping import clipped
 from fabtui.screen import feed_actions
 from fabtui.screen.command_palette import shown_keys
-from fabtui.screen.grid.bad_cells import Trouble
 from fabtui.screen.grid.cells_by_endpoint import ModelSource
 from fabtui.screen.grid.node_block_text import block_name, block_parts
 from fabtui.screen.grid.updates import CellNews
@@ -103,11 +102,6 @@ class MainScreen(PromptingScreen):
     def source(self) -> ModelSource:
         """The cells of all endpoints."""
         return self.scope.source
-
-    @property
-    def trouble(self) -> Trouble:
-        """The bad ones among them."""
-        return self.scope.trouble
 
     def compose(self) -> ComposeResult:
         """Make the widgets."""
@@ -260,9 +254,9 @@ class MainScreen(PromptingScreen):
 
     def draw_cursor(self) -> None:
         """Bring up to date what is said of the cursor's pair, and the worst pairs."""
-        done = self.trouble.complete
+        done = self.scope.index.complete
         if self.view == "worst":
-            bad = self.trouble.worst(MOST)
+            bad = self.scope.index.worst(MOST)
             nothing = f"no bad pair in layer {self.source.layer}" if done else "looking for bad pairs"
             self.worst_list.put(self.source.axis, bad, nothing)
         seats = self.cursor_seats()
@@ -272,7 +266,7 @@ class MainScreen(PromptingScreen):
         block = self.cursor_block() if self.view == "grid" else None
         panel = self.panel
         if panel.display:
-            worst = self.trouble.worst(_PANEL_WORST), self.trouble.known, done
+            worst = self.scope.index.worst(_PANEL_WORST), self.scope.index.bad_shown, done
             app = self._fabric_app
             self.pace.take(self.model, app.elapsed())
             panel.put(

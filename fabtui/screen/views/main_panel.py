@@ -15,7 +15,7 @@ from fabtui.screen.widgets.side_panel import worst_lines
 
 if TYPE_CHECKING:
     from fabtui.screen.app import FabricApp
-    from fabtui.screen.grid.bad_cells import BadCell
+    from fabtui.screen.grid.severity import BadCell
     from fabtui.screen.views.main import MainScreen
 
 #: The pair has at most this share of the panel.

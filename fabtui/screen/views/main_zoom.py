@@ -15,11 +15,11 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.wording import MUTED, Part
 from fabtui.sanitize import one_line
 from fabtui.screen.grid.axis import Seat
-from fabtui.screen.grid.order import Order
+from fabtui.screen.grid.severity import Order
 from fabtui.screen.grid.view_state import ZOOM_WORDS, Scope, Zoom
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.views.main_layout import Wishes, too_big
-from fabtui.screen.widgets.minimap import MOST_TILES, Minimap, tiles
+from fabtui.screen.widgets.minimap import MOST_TILES, Minimap
 from fabtui.screen.widgets.side_panel import PANEL_WIDTH
 
 if TYPE_CHECKING:
@@ -230,12 +230,14 @@ class ZoomingScreen(Screen[None]):
         """Return the positions of the next bad cell; among blocks, of the worst cell of the next bad one."""
         scope, grid = self.scope, self.grid
         if scope.zoom is Zoom.FABRIC:
-            block = scope.trouble.following_block(scope.blocks, grid.row, grid.column, step)
+            block = scope.index.next_bad_block(
+                (grid.row, grid.column), step, scope.blocks.row_at, scope.blocks.column_at
+            )
             return None if block is None else scope.index.worst_of(*block)
         if grid.seats is None:
             return None
         place = scope.place_of(grid.seats)
-        return None if place is None else scope.trouble.following_cell(place, step, by_node=scope.zoom is Zoom.NODES)
+        return None if place is None else scope.index.next_bad(place, step, by_node=scope.zoom is Zoom.NODES)
 
     def action_other_way(self) -> None:
         """Go to the other direction of the cursor's pair."""
@@ -331,7 +333,7 @@ class ZoomingScreen(Screen[None]):
                 self._fabric_app.draw_again(_REMAP)
             else:
                 self._map_key, self._mapped = key, now
-                self._tiles = tiles(*self.scope.map_rows(), across, down)
+                self._tiles = self.scope.map_tiles(down, across)
         rows, columns = window
         lit = (_share(rows, source.rows.size, down), _share(columns, source.columns.size, across))
         self.minimap.put("map" if across < 16 else "map: in sight is lit", self._tiles, lit)
@@ -345,7 +347,7 @@ class ZoomingScreen(Screen[None]):
 
     def search(self) -> None:
         """Go on looking at cells that were not looked at yet, a little at a time, until all are known."""
-        if self._searching is not None or not self.scope.index.busy:
+        if self._searching is not None or not self.scope.searching:
             return
         self._searching = asyncio.get_running_loop().call_later(_REST, self._search)
 

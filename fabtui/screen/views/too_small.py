@@ -44,8 +44,8 @@ class SmallScreen(Screen[None]):
             return
         app = cast("FabricApp", self.app)
         width, height = app.size
-        bad = app.main.trouble.known
-        plus = "" if app.main.trouble.complete else "+"
+        bad = app.main.scope.index.bad_shown
+        plus = "" if app.main.scope.index.complete else "+"
         phase = app.model.phase
         if app.model.exit_code is not None:
             state = "all ok" if exit_code(app.model) == 0 else "done"

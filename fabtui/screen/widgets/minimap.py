@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.color import ColorSystem
 from rich.segment import Segment
 from textual import events
@@ -12,71 +10,20 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from fabtui.presentation.cell_levels import RANKS, Glyphs, Slot
-from fabtui.screen.grid.severity_index import NOTHING, SLOW, TIMEOUT
+from fabtui.presentation.cell_levels import Glyphs, Slot
+from fabtui.screen.grid.severity import BAD_FROM, NOTHING, RANKS
 from fabtui.screen.terminal.ansi_strips import Palette, Runs, half_slot, pack
 
-#: One bit for each kind of cell, so that many can be laid over each other.
-_FINE, _SLOW, _TIMEOUT, _FAILED = 1, 2, 4, 8
-_BITS = bytes(
-    0
-    if rank <= NOTHING
-    else _FINE
-    if rank < SLOW or rank >= len(RANKS)
-    else _SLOW
-    if rank == SLOW
-    else _TIMEOUT
-    if rank == TIMEOUT
-    else _FAILED
-    for rank in range(256)
-)
-#: The most tiles across and down.
+#: Maximum number of tiles across and down.
 MOST_TILES = 44
 
 
-def tiles(rows: Sequence[bytes | bytearray | None], columns: Sequence[int], across: int, down: int) -> list[bytes]:
-    """Return what is in each tile of a map of ranks, as bits: lines of ``across`` tiles, ``down`` of them.
-
-    Args:
-        rows: The ranks of each row by column position, in the order they are shown; None where nothing is known.
-        columns: The position of each column, in the order they are shown.
-        across: Tiles across.
-        down: Tiles down.
-    """
-    found = []
-    as_they_are = isinstance(columns, range)
-    for line in range(down):
-        bits, length = 0, 0
-        first = line * len(rows) // down
-        for row in rows[first : max(first + 1, (line + 1) * len(rows) // down)]:
-            if row is not None:
-                length = len(row)
-                bits |= int.from_bytes(row.translate(_BITS), "big")
-        flat = bits.to_bytes(length, "big")
-        if length and not as_they_are:
-            flat = bytes([flat[at] for at in columns])
-        found.append(bytes(_together(flat, at, across) for at in range(across)))
-    return found
-
-
-def _together(flat: bytes, at: int, across: int) -> int:
-    bits = 0
-    first = at * len(flat) // across
-    for one in set(flat[first : max(first + 1, (at + 1) * len(flat) // across)]):
-        bits |= one
-    return bits
-
-
-def _slot(bits: int, lit: bool) -> Slot:
-    if bits >= _FAILED:
-        return Slot.FAILED
-    if bits >= _TIMEOUT:
-        return Slot.TIMEOUT
-    if bits >= _SLOW:
-        return Slot.SLOW
+def _slot(rank: int, lit: bool) -> Slot:
+    if rank >= BAD_FROM:
+        return RANKS[rank]
     if lit:
-        return Slot.GOOD if bits else Slot.LOW
-    return Slot.SKIPPED if bits else Slot.PAD
+        return Slot.GOOD if rank > NOTHING else Slot.LOW
+    return Slot.SKIPPED if rank > NOTHING else Slot.PAD
 
 
 class Minimap(Widget):
@@ -138,7 +85,7 @@ class Minimap(Widget):
     def _lines(self) -> list[Runs]:
         lit_rows, lit_columns = self._lit
         slots = [
-            [_slot(bits, row in lit_rows and column in lit_columns) for column, bits in enumerate(line)]
+            [_slot(rank, row in lit_rows and column in lit_columns) for column, rank in enumerate(line)]
             for row, line in enumerate(self._tiles)
         ]
         if not self.halves:

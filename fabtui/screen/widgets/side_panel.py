@@ -16,7 +16,7 @@ from fabtui.presentation.legends import Meaning, meanings
 from fabtui.presentation.wording import MUTED, Part, failure_text
 from fabtui.presentation.wrapping import Lines
 from fabtui.screen.grid.axis import Axis
-from fabtui.screen.grid.bad_cells import BadCell
+from fabtui.screen.grid.severity import BadCell
 from fabtui.screen.terminal.ansi_strips import Palette, ReadyStrip, Runs
 from fabtui.screen.widgets.pair_text import pair_name
 from fabtui.screen.widgets.text_line import TextLine

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rich.color import ColorSystem
 from textual.content import Content
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widgets import Static
 
 from fabtui.screen.terminal.ansi_strips import pack
+from fabtui.screen.terminal.internals import color_system
 
 
 class TextLine(Static):
@@ -26,7 +26,7 @@ class TextLine(Static):
     def render_lines(self, crop: Region) -> list[Strip]:
         """Return the lines in sight, each with as little terminal text as it needs."""
         strips = super().render_lines(crop)
-        system = self.app.console._color_system or ColorSystem.TRUECOLOR
+        system = color_system(self.app)
         for strip in strips:
             pack(strip, system)
         return strips

@@ -14,7 +14,7 @@ from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import MUTED, Part
 from fabtui.presentation.wrapping import clipped
 from fabtui.screen.grid.axis import Axis
-from fabtui.screen.grid.bad_cells import BadCell
+from fabtui.screen.grid.severity import BadCell
 from fabtui.screen.widgets.side_panel import bad_line
 
 #: How many of the worst pairs are kept at hand.
