@@ -1,0 +1,125 @@
+"""Write the tables of docs/reference from the declarations in the code.
+
+Usage: python tools/generate_docs.py [--check]
+
+With ``--check`` nothing is written; the exit code is 1 if a file is not current.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "docs" / "reference"
+NOTICE = "<!-- Written by tools/generate_docs.py from the declarations in the code (make reference). -->"
+
+
+def cell(value: object) -> str:
+    """Return a value as the text of a table cell."""
+    return " ".join(str(value).split()).replace("|", "\\|")
+
+
+def code(value: object) -> str:
+    """Return a value as code, or nothing if it is empty."""
+    text = cell(value)
+    return f"`{text}`" if text else ""
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def page(title: str, intro: str, *parts: str) -> str:
+    """Return a page with a title, a sentence and its tables."""
+    return "\n".join([f"# {title}\n", NOTICE, "", intro, "", *parts])
+
+
+def layers() -> str:
+    """Return the page of the layers."""
+    from fabtui.model.layers import all_layers
+
+    rows = []
+    for layer in all_layers():
+        spec = layer.spec
+        better = spec.better.value if spec.better else ""
+        rows.append(
+            [
+                code(spec.key or ""),
+                code(spec.name),
+                cell(spec.description or spec.title),
+                spec.unit,
+                spec.per,
+                better,
+                "yes" if spec.judged else "",
+                "yes" if spec.feeds_health else "",
+            ]
+        )
+    header = ["key", "layer", "shows", "unit", "per", "better", "judged", "in health"]
+    intro = (
+        "Each layer is declared once, in `fabtui/model/layers.py`. *judged*: a value far from its class median is "
+        "slow. *in health*: the layer `health` includes its verdict."
+    )
+    return page("Layers", intro, table(header, rows))
+
+
+def probes() -> str:
+    """Return the page of the probes and tests."""
+    from fabtui_node.registry import PHASES, PROBES, TESTS
+
+    found = [
+        [code(spec.name), cell(spec.title), cell(PHASES[spec.phase]), cell(spec.needs), cell(spec.gives)]
+        for spec in PROBES.values()
+    ]
+    tests = [[code(spec.name), cell(spec.title), cell(spec.needs), cell(spec.gives)] for spec in TESTS.values()]
+    intro = "`--probes` takes these names. Each probe is declared in its own file in `probes/fabtui_node/probes/`."
+    return page(
+        "Probes and tests",
+        intro,
+        "## Probes\n",
+        table(["probe", "collects", "runs", "needs on the node", "values"], found),
+        "## Tests\n",
+        table(["test", "measures", "needs on the node", "values"], tests),
+    )
+
+
+def rules() -> str:
+    """Return the page of the diagnosis rules."""
+    from fabtui.diagnosis.session import RULES
+
+    rows = [
+        [rule.id, code(rule.name), cell(rule.title), rule.severity, cell(rule.description), cell(rule.next_step)]
+        for rule in sorted(RULES, key=lambda rule: rule.id)
+    ]
+    intro = "A finding is a rule that fired. Severities: `bad` (a test fails or is slow), `warn` (likely), `note`."
+    return page("Rules", intro, table(["id", "name", "finding", "severity", "meaning", "next step"], rows))
+
+
+PAGES: dict[str, Callable[[], str]] = {"layers.md": layers, "probes.md": probes, "rules.md": rules}
+
+
+def main() -> int:
+    """Write the pages, or compare them; return 1 if one is not current."""
+    sys.path[:0] = [str(ROOT), str(ROOT / "probes")]
+    stale = 0
+    for name, make in PAGES.items():
+        path = FOLDER / name
+        text = make()
+        current = path.read_text() if path.is_file() else ""
+        if text == current:
+            continue
+        if "--check" in sys.argv[1:]:
+            print(f"{path.relative_to(ROOT)} is not current; run: make reference")
+            stale = 1
+        else:
+            FOLDER.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            print(path.relative_to(ROOT))
+    return stale
+
+
+if __name__ == "__main__":
+    sys.exit(main())
