@@ -159,7 +159,7 @@ def app_child(nodes: int) -> dict[str, Any]:
 
 def model_child(nodes: int, frames: int) -> dict[str, Any]:
     """Measure frames of the whole app over a real model."""
-    from fabtui.model.events import Kind, event
+    from fabtui.model.events import Measured
     from fabtui.screen.app import FabricApp
     from fabtui.screen.settings import ScreenSettings
     from tests.screen.fakefeed import FakeFeed, big_sweep
@@ -180,10 +180,7 @@ def model_child(nodes: int, frames: int) -> dict[str, Any]:
             await self.drawn()
             found["healthy_bytes"] = written()
             pairs = story.ordered_pairs()[:1000]
-            batch = [
-                event(Kind.MEASURED, time=story.now, measurements=[m.to_json() for m in story.good(*pair)[:1]])
-                for pair in pairs
-            ]
+            batch = [Measured(time=story.now, measurements=story.good(*pair)[:1]) for pair in pairs]
             for one in batch:
                 feed.model.apply(one)
             self.main.draw()

@@ -42,12 +42,13 @@ class Repeated:
     can_test = False
 
     def __init__(self, path: Path, rate: float) -> None:
+        from fabtui.model.events import SessionEnd
+        from fabtui.model.recording import read_events
         from fabtui.model.session_model import Model
-        from fabtui.session.journal import read_events
 
         self.model = Model()
         self.badges: list[str] = [f"RECORDING {path.name}, repeated"]
-        self._events = [event for event in read_events(path) if event["kind"] != "end"]
+        self._events = [event for event in read_events(path) if not isinstance(event, SessionEnd)]
         self._rate = rate
         self._listeners: list[Callable[[], None]] = []
         self._closed = False
@@ -60,13 +61,15 @@ class Repeated:
         """Play it, then its results over and over."""
         for event in self._events:
             self.model.apply(event)
-        results = [event for event in self._events if event["kind"] == "measured"]
+        from fabtui.model.events import Measured
+
+        results = [event for event in self._events if isinstance(event, Measured)]
         began, done = time.monotonic(), 0
         while not self._closed:
             while done < (time.monotonic() - began) * self._rate:
                 event = random.choice(results)
                 self.model.apply(event)
-                done += len(event["measurements"])
+                done += len(event.measurements)
             for changed in self._listeners:
                 changed()
             await asyncio.sleep(0.01)

@@ -43,8 +43,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "wire"))
 from rank_controller import Controller
 
 from fabtui.lab.gpu_split import visible_gpus
+from fabtui.model.recording import read_events
 from fabtui.model.schedule import Dispatcher, circle_rounds
-from fabtui.session.journal import read_events
 
 ROOT = Path(__file__).resolve().parents[1]
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -188,7 +188,7 @@ def tool(gpus: list[str], size: int, python: str) -> Found:
             check=False,
         )
         found: Found = {"whole": time.time() - began, "exit": done.returncode, "world_ok": 0, "pairs_ok": 0}
-        for event in read_events(recording):
+        for event in (one.to_json() for one in read_events(recording)):
             if event["kind"] == "phase":
                 found.setdefault("phases", {}).setdefault(event["name"], event["time"] - began)
             for m in event.get("measurements", ()):

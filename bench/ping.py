@@ -25,8 +25,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fabtui.model.layers import Layer
+from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
-from fabtui.session.journal import read_events
 from tests.lab.network import Network, missing
 
 BAR = 50.0

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import loopback
 
 from fabtui.diagnosis.preflight.rules import preflight
-from fabtui.model.events import Kind, event
+from fabtui.model.events import InventoryUpdate, ProbeResult, SessionStart
 from fabtui.model.session_model import Model
 from fabtui.session.node_client import Remote
 from fabtui.transport.connector import Reach, ReachOptions
@@ -122,10 +122,10 @@ def check(nodes: list[str], values: list[dict[str, Any]]) -> None:
         if any(word is None for word in told):
             raise SystemExit(f"{node} did not tell everything: {told}")
     model = Model()
-    model.apply(event(Kind.START, format=1, version="", nodes=nodes, options={}, lab=None, faults=[], time=0.0))
+    model.apply(SessionStart(format=1, version="", nodes=nodes, options={}, faults=[], time=0.0))
     for node, value in zip(nodes, values, strict=True):
-        model.apply(event(Kind.INVENTORY, node=node, value={"kernel": "x"}))
-        model.apply(event(Kind.LOOK, node=node, probe="host", value=value))
+        model.apply(InventoryUpdate(node=node, value={"kernel": "x"}))
+        model.apply(ProbeResult(node=node, probe="host", value=value))
     began = time.perf_counter()
     found = preflight(model)
     took = (time.perf_counter() - began) * 1e3

@@ -12,13 +12,26 @@ import itertools
 import random
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fabtui import __version__
-from fabtui.model.events import FORMAT, Kind, NodeState, event
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import (
+    FORMAT,
+    EndpointsAdded,
+    Event,
+    LogEntry,
+    Measured,
+    NodeState,
+    NodeUpdate,
+    PairsStarted,
+    PhaseStart,
+    SessionEnd,
+    SessionStart,
+)
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.session.journal import Journal
@@ -99,7 +112,7 @@ class Fabric:
         )
 
 
-def events_of(fabric: Fabric, results: int | None, rate: float) -> Iterator[dict[str, Any]]:
+def events_of(fabric: Fabric, results: int | None, rate: float) -> Iterator[Event]:
     """Yield the events of a made-up session.
 
     Args:
@@ -107,29 +120,27 @@ def events_of(fabric: Fabric, results: int | None, rate: float) -> Iterator[dict
         results: How many results there are, or None for all.
         rate: Results a second.
     """
-    yield event(
-        Kind.START,
-        time=BEGAN,
-        format=FORMAT,
-        version=__version__,
-        nodes=fabric.names,
-        options={},
-        lab=None,
-        faults=[],
-        synthetic=HOW,
+    yield SessionStart(
+        time=BEGAN, format=FORMAT, version=__version__, nodes=fabric.names, options={}, faults=[], synthetic=HOW
     )
     for name in fabric.names:
-        yield event(Kind.NODE, time=BEGAN, node=name, state=str(NodeState.READY), text="", hint=None, backend="")
+        yield NodeUpdate(time=BEGAN, node=name, state=NodeState.READY, text="")
     endpoints = [
-        {"number": rank, "node": fabric.names[rank // GPUS], "index": rank % GPUS, "kind": "gpu", "rail": rank % GPUS}
-        | {"name": "made-up GPU", "nic": f"mlx5_{rank % GPUS}", "bus": None, "uuid": None, "address": None}
+        Endpoint(
+            rank,
+            fabric.names[rank // GPUS],
+            rank % GPUS,
+            name="synthetic GPU",
+            nic=f"mlx5_{rank % GPUS}",
+            rail=rank % GPUS,
+        )
         for rank in range(fabric.nodes * GPUS)
     ]
-    yield event(Kind.ENDPOINTS, time=BEGAN + 0.1, endpoints=endpoints, notes={})
+    yield EndpointsAdded(time=BEGAN + 0.1, endpoints=endpoints, notes={})
     total = fabric.nodes * GPUS * (GPUS - 1)
     total += fabric.nodes * (fabric.nodes - 1) * (GPUS * GPUS if fabric.nodes <= _ALL_UP_TO else 1)
     total = min(total, results or total)
-    yield event(Kind.PHASE, time=BEGAN + 0.2, name="p2p", total=total)
+    yield PhaseStart(time=BEGAN + 0.2, name="p2p", total=total)
     when = BEGAN + 0.2
     chosen = itertools.islice(fabric.pairs(), total)
     lost = False
@@ -137,26 +148,26 @@ def events_of(fabric: Fabric, results: int | None, rate: float) -> Iterator[dict
         some = list(itertools.islice(chosen, _ROUND))
         if not some:
             break
-        yield event(Kind.RUNNING, time=when, pairs=[[fabric.endpoint(a), fabric.endpoint(b)] for a, b in some])
+        yield PairsStarted(time=when, pairs=[(fabric.endpoint(a), fabric.endpoint(b)) for a, b in some])
         when += len(some) / rate
         found = [fabric.measure(*pair, when) for pair in some]
-        yield event(Kind.MEASURED, time=when, measurements=[measured.to_json() for measured in found])
+        yield Measured(time=when, measurements=found)
         if number * _ROUND > total * 3 // 4 and not lost:
             lost = True
             name = fabric.names[fabric.lost_node]
             text = "the connection was cut"
-            yield event(Kind.NODE, time=when, node=name, state=str(NodeState.LOST), text=text, hint=None, backend="")
-            yield event(Kind.LOG, time=when, level="error", node=name, text=text)
-    yield event(Kind.PHASE, time=when, name="done", total=0)
-    yield event(Kind.END, time=when, exit=1, text="")
+            yield NodeUpdate(time=when, node=name, state=NodeState.LOST, text=text)
+            yield LogEntry(time=when, level="error", node=name, text=text)
+    yield PhaseStart(time=when, name="done", total=0)
+    yield SessionEnd(time=when, exit=1, text="")
 
 
 def write(path: Path, nodes: int = 512, results: int | None = None, rate: float = 2000.0) -> None:
     """Write a recording."""
     journal = Journal(path)
-    batch: list[dict[str, Any]] = []
+    batch: list[Event] = []
     for seq, one in enumerate(events_of(Fabric(nodes), results, rate)):
-        batch.append({"seq": seq, **one})
+        batch.append(replace(one, seq=seq))
         if len(batch) >= 50:
             journal.append(batch)
             batch.clear()

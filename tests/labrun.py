@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fabtui.session.journal import read_events
+from fabtui.model.recording import read_events
 
 Pair = tuple[str, str]
 Row = dict[str, str]
@@ -51,7 +51,7 @@ class Run(NamedTuple):
 
     def _lines(self) -> Iterable[str]:
         began = None
-        for event in read_events(self.recording):
+        for event in (one.to_json() for one in read_events(self.recording)):
             began = began or event["time"]
             at = f"{event['time'] - began:8.2f}"
             if event["kind"] == "phase":

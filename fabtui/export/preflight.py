@@ -112,8 +112,8 @@ def _values(value: dict[str, Any], path: Path) -> Earlier:
 
 
 def _recorded(path: Path) -> Earlier:
-    from fabtui.model.event_schema import UNFIT
-    from fabtui.session.journal import read_events
+    from fabtui.model.event_schema import APPLY_ERRORS
+    from fabtui.model.recording import read_events
 
     model = Model()
     try:
@@ -121,7 +121,7 @@ def _recorded(path: Path) -> Earlier:
             model.apply(event)
     except InputError as error:
         raise InputError(f"--baseline: {error}") from None
-    except UNFIT as error:
+    except APPLY_ERRORS as error:
         raise InputError(f"--baseline: {path} is a recording that cannot be used ({error})") from None
     found = earlier_of(preflight(model).table)
     if not found:

@@ -7,7 +7,23 @@ from typing import Any
 
 from fabtui.model.class_statistics import ATTEMPTS, flapping
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import Kind, NodeState
+from fabtui.model.events import (
+    CounterDeltas,
+    EndpointsAdded,
+    Event,
+    InventoryUpdate,
+    LogEntry,
+    Measured,
+    NodeUpdate,
+    PairsStarted,
+    Paused,
+    PhaseStart,
+    PlanUpdate,
+    ProbeResult,
+    SessionEnd,
+    SessionStart,
+    Watching,
+)
 from fabtui.model.known import Known
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
@@ -29,90 +45,88 @@ class Model(Known):
 
     def __init__(self) -> None:
         super().__init__()
-        self._handlers: dict[str, Callable[[dict[str, Any]], None]] = {
-            Kind.START: self._on_start,
-            Kind.NODE: self._on_node,
-            Kind.INVENTORY: self._on_inventory,
-            Kind.ENDPOINTS: self._on_endpoints,
-            Kind.LOOK: self._on_look,
-            Kind.PHASE: self._on_phase,
-            Kind.RUNNING: self._on_running,
-            Kind.MEASURED: self._on_measured,
-            Kind.PLAN: self._on_plan,
-            Kind.COUNTERS: self._on_counters,
-            Kind.LOG: self._on_log,
-            Kind.PAUSED: self._on_paused,
-            Kind.WATCH: self._on_watch,
-            Kind.END: self._on_end,
+        self._handlers: dict[type[Event], Callable[[Any], None]] = {
+            SessionStart: self._on_start,
+            NodeUpdate: self._on_node,
+            InventoryUpdate: self._on_inventory,
+            EndpointsAdded: self._on_endpoints,
+            ProbeResult: self._on_look,
+            PhaseStart: self._on_phase,
+            PairsStarted: self._on_running,
+            Measured: self._on_measured,
+            PlanUpdate: self._on_plan,
+            CounterDeltas: self._on_counters,
+            LogEntry: self._on_log,
+            Paused: self._on_paused,
+            Watching: self._on_watch,
+            SessionEnd: self._on_end,
         }
 
-    def apply(self, event: dict[str, Any]) -> None:
-        """Take one event in. A kind that is not known is passed over.
+    def apply(self, event: Event) -> None:
+        """Apply one event; unknown kinds are ignored.
 
         Raises:
-            KeyError: A field of the event is missing.
-            ValueError: A field of the event is not what it should be.
+            ValueError: The event does not fit the state of the session.
         """
-        self.now = max(self.now, float(event.get("time", 0.0)))
-        handler = self._handlers.get(event["kind"])
+        self.now = max(self.now, event.time)
+        handler = self._handlers.get(type(event))
         if handler is not None:
             handler(event)
         self.version += 1
 
-    def _on_start(self, event: dict[str, Any]) -> None:
-        self.started = float(event.get("time", 0.0))
-        self.software = str(event.get("version", ""))
-        self.lab = event.get("lab")
-        self.synthetic = event.get("synthetic")
-        self.faults = list(event.get("faults", []))
-        self.options = dict(event.get("options", {}))
-        for name in event["nodes"]:
+    def _on_start(self, event: SessionStart) -> None:
+        self.started = event.time
+        self.software = event.version
+        self.lab = event.lab
+        self.synthetic = event.synthetic
+        self.faults = list(event.faults)
+        self.options = dict(event.options)
+        for name in event.nodes:
             self.nodes[name] = NodeRecord(name)
 
     def _record(self, name: str) -> NodeRecord:
         return self.nodes.setdefault(name, NodeRecord(name))
 
-    def _on_node(self, event: dict[str, Any]) -> None:
+    def _on_node(self, event: NodeUpdate) -> None:
         self.looked += 1
-        record = self._record(event["node"])
-        record.state = NodeState(event["state"])
-        record.text = event.get("text") or ""
-        record.hint = event.get("hint")
-        record.backend = event.get("backend") or record.backend
-        record.since = float(event.get("time", 0.0))
+        record = self._record(event.node)
+        record.state = event.state
+        record.text = event.text or ""
+        record.hint = event.hint
+        record.backend = event.backend or record.backend
+        record.since = event.time
         if record.state.gone:
             mine = {pair for pair in self.running if any(end.rpartition(":")[0] == record.name for end in pair)}
             self.running -= mine
         self._changed = None
 
-    def _on_inventory(self, event: dict[str, Any]) -> None:
+    def _on_inventory(self, event: InventoryUpdate) -> None:
         self.looked += 1
-        self._record(event["node"]).inventory = event["value"]
-        self.addresses.place(event["node"], event["value"])
+        self._record(event.node).inventory = event.value
+        self.addresses.place(event.node, event.value)
 
-    def _on_endpoints(self, event: dict[str, Any]) -> None:
-        for value in event["endpoints"]:
-            endpoint = Endpoint(**value)
+    def _on_endpoints(self, event: EndpointsAdded) -> None:
+        for endpoint in event.endpoints:
             if endpoint.number != len(self.endpoints):
                 raise ValueError(f"endpoint {endpoint} has number {endpoint.number}, not {len(self.endpoints)}")
             self.endpoints.append(endpoint)
             self._names.append(str(endpoint))
             self._numbers[self._names[-1]] = endpoint.number
             self._by_node.setdefault(endpoint.node, []).append(endpoint.number)
-        for node, text in event.get("notes", {}).items():
+        for node, text in event.notes.items():
             self._record(node).note = text
         self.layout += 1
         self._changed = None
 
-    def _on_look(self, event: dict[str, Any]) -> None:
+    def _on_look(self, event: ProbeResult) -> None:
         self.looked += 1
-        record = self._record(event["node"])
-        value = event.get("value")
-        kept = value if value is not None else {"error": event.get("error", "")}
-        record.looks[event["probe"]] = kept
+        record = self._record(event.node)
+        value = event.value
+        kept = value if value is not None else {"error": event.error or ""}
+        record.looks[event.probe] = kept
         if value is not None:
-            record.first_looks.setdefault(event["probe"], value)
-        if event["probe"] in TELLING:
+            record.first_looks.setdefault(event.probe, value)
+        if event.probe in TELLING:
             # One node walks for all of them.
             whole = isinstance(kept.get("fabric"), dict)
             self._place_on_leaves(self.endpoints if whole else self.endpoints_of(record.name))
@@ -131,28 +145,26 @@ class Model(Known):
             self._regroup = True
             self._changed = None
 
-    def _on_phase(self, event: dict[str, Any]) -> None:
-        self.phase = Phase(event["name"], int(event.get("total", 0)), float(event.get("time", 0.0)))
+    def _on_phase(self, event: PhaseStart) -> None:
+        self.phase = Phase(event.name, event.total, event.time)
         self.done = 0
         self._change_all(self.running)
         self.running.clear()
         self._counters.phase(self.phase.name, self.phase.since)
         self.exit_code = None
 
-    def _on_running(self, event: dict[str, Any]) -> None:
-        pairs = [(src, dst) for src, dst in event["pairs"]]
-        self.running.update(pairs)
-        self._counters.began(pairs, float(event.get("time", 0.0)))
-        self._change_all(pairs)
+    def _on_running(self, event: PairsStarted) -> None:
+        self.running.update(event.pairs)
+        self._counters.began(event.pairs, event.time)
+        self._change_all(event.pairs)
 
-    def _on_measured(self, event: dict[str, Any]) -> None:
-        for value in event["measurements"]:
-            measurement = Measurement.from_json(value)
+    def _on_measured(self, event: Measured) -> None:
+        for measurement in event.measurements:
             self._counters.ended(measurement)
             self._take(measurement)
 
-    def _on_counters(self, event: dict[str, Any]) -> None:
-        self._counters.take(event["node"], float(event["since"]), float(event["until"]), dict(event["deltas"]))
+    def _on_counters(self, event: CounterDeltas) -> None:
+        self._counters.take(event.node, event.since, event.until, event.deltas)
 
     def _take(self, measurement: Measurement) -> None:
         self._change(measurement.src, measurement.dst)
@@ -268,26 +280,28 @@ class Model(Known):
         for src, dst in pairs:
             self._change(src, dst)
 
-    def _on_plan(self, event: dict[str, Any]) -> None:
-        self._slow_below = float(event.get("slow_below", self._slow_below))
-        self.comparison = list(event.get("arms", self.comparison))
-        self.suspects.update(((src, dst), text) for src, dst, text in event.get("suspects", []))
-        for src, dst, text in event.get("untested", []):
+    def _on_plan(self, event: PlanUpdate) -> None:
+        if event.slow_below is not None:
+            self._slow_below = event.slow_below
+        if event.arms is not None:
+            self.comparison = list(event.arms)
+        self.suspects.update(((src, dst), text) for src, dst, text in event.suspects)
+        for src, dst, text in event.untested:
             self.untested[src, dst] = text
             self.running.discard((src, dst))
             self._change(src, dst)
 
-    def _on_log(self, event: dict[str, Any]) -> None:
-        self.log.append(LogLine(float(event.get("time", 0.0)), event["level"], event.get("node"), str(event["text"])))
+    def _on_log(self, event: LogEntry) -> None:
+        self.log.append(LogLine(event.time, event.level, event.node, event.text))
 
-    def _on_paused(self, event: dict[str, Any]) -> None:
-        self.paused = bool(event["on"])
+    def _on_paused(self, event: Paused) -> None:
+        self.paused = event.on
 
-    def _on_watch(self, event: dict[str, Any]) -> None:
-        self.watching = bool(event["on"])
+    def _on_watch(self, event: Watching) -> None:
+        self.watching = event.on
 
-    def _on_end(self, event: dict[str, Any]) -> None:
-        self.exit_code = event.get("exit")
-        self.end_text = event.get("text", "")
+    def _on_end(self, event: SessionEnd) -> None:
+        self.exit_code = event.exit
+        self.end_text = event.text
         self._change_all(self.running)
         self.running.clear()

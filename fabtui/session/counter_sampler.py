@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Iterable, Iterator
 from typing import Any
 
 from fabtui.model.counter_log import counts_anything, deltas
-from fabtui.model.events import Kind, event
+from fabtui.model.events import CounterDeltas
 from fabtui.model.session_model import Model
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.context import TestBed
@@ -133,7 +133,7 @@ class Counting:
         self._last[node] = (when, value)
         if before is not None and (moved := deltas(before[1], value)):
             since, until = round(before[0], 6), round(when, 6)
-            self._pump.emit(event(Kind.COUNTERS, node=node, since=since, until=until, deltas=moved))
+            self._pump.emit(CounterDeltas(node=node, since=since, until=until, deltas=moved))
 
     def _interfaces(self, node: str) -> list[str]:
         record = self._model.nodes.get(node)

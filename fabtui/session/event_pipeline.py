@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
-from fabtui.model.events import Kind, event
+from fabtui.model.events import Event, LogEntry
 from fabtui.model.session_model import Model
 from fabtui.session.journal import Journal
 
@@ -25,7 +25,7 @@ class EventPump:
         self._model = model
         self._journal = journal
         self._lost = lost
-        self._pending: list[dict[str, Any]] = []
+        self._pending: list[Event] = []
         self._wake = asyncio.Event()
         self._seq = 0
         self._applied = 0
@@ -36,15 +36,15 @@ class EventPump:
         """Have ``changed`` called after each batch."""
         self._listeners.append(changed)
 
-    def emit(self, one: dict[str, Any]) -> None:
-        """Take an event; it is journalled and applied soon."""
-        self._pending.append({"seq": self._seq, "time": round(time.time(), 6), **one})
+    def emit(self, event: Event) -> None:
+        """Number an event and queue it for the journal and the model."""
+        self._pending.append(replace(event, seq=self._seq, time=round(time.time(), 6)))
         self._seq += 1
         self._wake.set()
 
     def log(self, level: str, text: str, node: str | None = None) -> None:
         """Take a line for the event log."""
-        self.emit(event(Kind.LOG, level=level, node=node, text=text))
+        self.emit(LogEntry(level=level, node=node, text=text))
 
     async def run(self) -> None:
         """Move events for ever; cancel it to stop, then call `drain`."""
@@ -70,7 +70,7 @@ class EventPump:
         async with self._moved:
             self._moved.notify_all()
 
-    def _apply(self, batch: list[dict[str, Any]]) -> None:
+    def _apply(self, batch: list[Event]) -> None:
         for one in batch:
             self._model.apply(one)
         self._applied += len(batch)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fabtui.model.events import Kind, event
+from fabtui.model.events import InventoryUpdate, ProbeResult
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
@@ -76,7 +76,7 @@ class Looks:
         except ProbeFailed as failed:
             self._pump.log("warning", f"inventory: {one_line(failed.text, 300)}", node)
         else:
-            self._pump.emit(event(Kind.INVENTORY, node=node, value=value))
+            self._pump.emit(InventoryUpdate(node=node, value=value))
 
     async def all(self, nodes: Sequence[str]) -> None:
         """Look at everything there is to look at."""
@@ -106,9 +106,9 @@ class Looks:
         try:
             value = await self._remotes[node].probe(probe, dict(args or {}), LOOK_DEADLINE)
         except ProbeFailed as failed:
-            self._pump.emit(event(Kind.LOOK, node=node, probe=probe, error=one_line(failed.text, 500)))
+            self._pump.emit(ProbeResult(node=node, probe=probe, error=one_line(failed.text, 500)))
             return {}
-        self._pump.emit(event(Kind.LOOK, node=node, probe=probe, value=value))
+        self._pump.emit(ProbeResult(node=node, probe=probe, value=value))
         return value
 
     async def _fabric(self, nodes: list[str]) -> None:
@@ -143,7 +143,7 @@ class Looks:
             if problem := value.get("problem"):
                 problems.setdefault((name, one_line(str(problem), 300)), []).append(node)
             value = {**value, "title": self.own[name].title}
-            self._pump.emit(event(Kind.LOOK, node=node, probe=name, value=value))
+            self._pump.emit(ProbeResult(node=node, probe=name, value=value))
 
         async with asyncio.TaskGroup() as group:
             for node in nodes:
@@ -167,6 +167,6 @@ class Looks:
                     best = {**value, "offset": round(told - asked - half, 6), "uncertainty": round(half, 6)}
         except ProbeFailed as failed:
             if best is None:
-                self._pump.emit(event(Kind.LOOK, node=node, probe="clock", error=one_line(failed.text, 500)))
+                self._pump.emit(ProbeResult(node=node, probe="clock", error=one_line(failed.text, 500)))
                 return
-        self._pump.emit(event(Kind.LOOK, node=node, probe="clock", value=best))
+        self._pump.emit(ProbeResult(node=node, probe="clock", value=best))

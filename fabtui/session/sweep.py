@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import Kind, event
+from fabtui.model.events import EndpointsAdded, Measured, PairsStarted, PhaseStart, PlanUpdate
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
 from fabtui.session.counter_sampler import Counting
@@ -59,8 +59,8 @@ class Sweep:
         self.warm = False
         self.bed = TestBed(
             report=self._report,
-            began=lambda pairs: pump.emit(event(Kind.RUNNING, pairs=pairs)),
-            untested=lambda lines: pump.emit(event(Kind.PLAN, untested=lines)),
+            began=lambda pairs: pump.emit(PairsStarted(pairs=pairs)),
+            untested=lambda lines: pump.emit(PlanUpdate(untested=lines)),
             say=pump.log,
             go=go,
             flush=pump.flush,
@@ -102,7 +102,7 @@ class Sweep:
                 notes[node] = admission.note
                 self._pump.log("warning" if self._wants("p2p", "all_reduce") else "info", admission.note, node)
         self.bed.endpoints += added
-        self._pump.emit(event(Kind.ENDPOINTS, endpoints=[asdict(e) for e in added], notes=notes))
+        self._pump.emit(EndpointsAdded(endpoints=added, notes=notes))
 
     def _numbered_faults(self) -> tuple[dict[str, Any], ...]:
         numbers = {str(e): e.number for e in self.bed.endpoints}
@@ -122,14 +122,14 @@ class Sweep:
         if self.bed.arm is not None:
             measurements = [replace(m, arm=self.bed.arm) for m in measurements]
         if measurements:
-            self._pump.emit(event(Kind.MEASURED, measurements=[m.to_json() for m in measurements]))
+            self._pump.emit(Measured(measurements=measurements))
 
     # -- the sweep ----------------------------------------------------------------------------------------------------
 
     async def run(self, new: list[str], old: list[str]) -> None:
         """Sweep over the pairs that involve a new node; ``old`` nodes were swept before."""
         await self._pump.flush()
-        self._pump.emit(event(Kind.PHASE, name="look", total=0))
+        self._pump.emit(PhaseStart(name="look", total=0))
         self._tell_untestable()
         if self._options.looks_only:
             await self.looks.all(self._alive(new))
@@ -220,7 +220,7 @@ class Sweep:
             return [("", {})]
         variable, values = self._options.compare
         arms = [(f"{variable}={value}", {variable: value}) for value in values]
-        self._pump.emit(event(Kind.PLAN, arms=[name for name, _ in arms]))
+        self._pump.emit(PlanUpdate(arms=[name for name, _ in arms]))
         return arms
 
     def _busy(self) -> dict[int, str]:
@@ -309,7 +309,7 @@ class Sweep:
     async def retest(self, pairs: list[tuple[int, int]]) -> None:
         """Test unordered pairs again, one at a time."""
         pairs = [pair for pair in pairs if all(self.bed.endpoints[n].node in self.bed.hosts for n in pair)]
-        self._pump.emit(event(Kind.PHASE, name="re-test", total=2 * len(pairs)))
+        self._pump.emit(PhaseStart(name="re-test", total=2 * len(pairs)))
         nodes = {self.bed.endpoints[n].node for pair in pairs for n in pair}
         async with asyncio.TaskGroup() as group:
             self._start_ranks(sorted(nodes), {}, group)

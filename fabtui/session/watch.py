@@ -7,7 +7,7 @@ import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 
-from fabtui.model.events import Kind, event
+from fabtui.model.events import PhaseStart, Watching
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
@@ -188,7 +188,7 @@ class Watch:
         """
         if on == self.on:
             return
-        self._pump.emit(event(Kind.WATCH, on=on))
+        self._pump.emit(Watching(on=on))
         if not on:
             self._off.set()
             return
@@ -206,7 +206,7 @@ class Watch:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         if was:
-            self._pump.emit(event(Kind.WATCH, on=False))
+            self._pump.emit(Watching(on=False))
         if self._model.phase.name == PHASE:
             await self._end()
 
@@ -221,7 +221,7 @@ class Watch:
             self._off.set()
             text = one_line(f"{type(error).__name__}: {error}", 300)
             self._pump.log("error", f"watching ended by an error: {text}")
-            self._pump.emit(event(Kind.WATCH, on=False))
+            self._pump.emit(Watching(on=False))
             await self._end()
 
     async def _watch(self) -> None:
@@ -275,7 +275,7 @@ class Watch:
             if not self.on or not self._go.is_set():
                 return 0
             if self._model.phase.name != PHASE:
-                self._pump.emit(event(Kind.PHASE, name=PHASE, total=0))
+                self._pump.emit(PhaseStart(name=PHASE, total=0))
             await self._sweep.ready_again()
             pairs = order.take(count, self._sweep.bed.ready(), asyncio.get_running_loop().time())
             dead = [pair for pair in pairs if any(v in _DEAD for v in verdicts_of(self._model, pair))]

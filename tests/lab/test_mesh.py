@@ -22,9 +22,9 @@ from fabtui.diagnosis.mesh.paths import address_pair
 from fabtui.diagnosis.mesh.rules import mesh_findings
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Verdict
+from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
-from fabtui.session.journal import read_events
 from fabtui_node.system import run_command
 from tests.lab.network import Network, missing
 

@@ -4,10 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from fabtui.model.endpoints import pair_class
-from fabtui.model.events import Kind, NodeState, event
+from fabtui.model.endpoints import Endpoint, pair_class
+from fabtui.model.events import (
+    EndpointsAdded,
+    Event,
+    InventoryUpdate,
+    LogEntry,
+    Measured,
+    NodeState,
+    NodeUpdate,
+    PairsStarted,
+    Paused,
+    PhaseStart,
+    ProbeResult,
+    SessionEnd,
+    SessionStart,
+    Watching,
+)
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.schedule import circle_rounds
@@ -15,8 +31,6 @@ from fabtui.model.session_model import Model
 from tests.screen.fakelooks import address, inventory, nvlink
 
 START = 1_700_000_000.0
-
-Event = dict[str, Any]
 
 
 class FakeFeed:
@@ -87,10 +101,10 @@ class FakeFeed:
         self.looked.extend(nodes)
 
     def watch(self, on: bool) -> None:
-        self.play([event(Kind.WATCH, on=on, time=self.model.now)])
+        self.play([Watching(on=on, time=self.model.now)])
 
     def pause(self, on: bool) -> None:
-        self.play([event(Kind.PAUSED, on=on, time=self.model.now)])
+        self.play([Paused(on=on, time=self.model.now)])
 
     async def close(self) -> None:
         self.closed += 1
@@ -126,8 +140,7 @@ class Story:
         self.faults = list(faults)
         self.shadow = Model()
         self.add(
-            event(
-                Kind.START,
+            SessionStart(
                 format=1,
                 version="0",
                 nodes=self.nodes,
@@ -139,56 +152,56 @@ class Story:
 
     def add(self, one: Event) -> None:
         self.now = round(self.now + self.step, 3)
-        stamped = {"seq": len(self.events), "time": self.now, **one}
+        stamped = replace(one, seq=len(self.events), time=one.time or self.now)
         self.events.append(stamped)
         self.shadow.apply(stamped)
 
     def state(self, node: str, state: NodeState, text: str = "", hint: str | None = None) -> None:
-        self.add(event(Kind.NODE, node=node, state=str(state), text=text, hint=hint, backend="asyncssh"))
+        self.add(NodeUpdate(node=node, state=state, text=text, hint=hint, backend="asyncssh"))
 
     def log(self, text: str, node: str | None = None, level: str = "info") -> None:
-        self.add(event(Kind.LOG, level=level, node=node, text=text))
+        self.add(LogEntry(level=level, node=node, text=text))
 
     def connect(self, node: str) -> None:
         self.state(node, NodeState.CONNECTING)
         self.state(node, NodeState.CONNECTED)
         self.state(node, NodeState.LOOKING)
-        self.add(event(Kind.INVENTORY, node=node, value=inventory(node, self.per_node, self.kind)))
+        self.add(InventoryUpdate(node=node, value=inventory(node, self.per_node, self.kind)))
         self.state(node, NodeState.READY)
 
     def endpoints(self, *nodes: str, kind: str | None = None, count: int | None = None) -> None:
-        made: list[dict[str, Any]] = []
+        made: list[Endpoint] = []
         first = len(self.shadow.endpoints)
         for node in nodes:
             for index in range(self.per_node if count is None else count):
                 made.append(
-                    {
-                        "number": first + len(made),
-                        "node": node,
-                        "index": index,
-                        "kind": kind or self.kind,
-                        "name": "NVIDIA H200" if self.kind == "gpu" else "",
-                        "nic": f"mlx5_{index}" if self.kind == "gpu" else "eth0",
-                        "rail": index,
-                        "bus": f"0000:{index + 10:02x}:00.0",
-                        "uuid": None,
-                        "address": address(node, index),
-                    }
+                    Endpoint(
+                        first + len(made),
+                        node,
+                        index,
+                        kind=kind or self.kind,
+                        name="NVIDIA H200" if self.kind == "gpu" else "",
+                        nic=f"mlx5_{index}" if self.kind == "gpu" else "eth0",
+                        rail=index,
+                        bus=f"0000:{index + 10:02x}:00.0",
+                        uuid=None,
+                        address=address(node, index),
+                    )
                 )
-        self.add(event(Kind.ENDPOINTS, endpoints=made, notes={}))
+        self.add(EndpointsAdded(endpoints=made, notes={}))
 
     def phase(self, name: str, total: int = 0) -> None:
-        self.add(event(Kind.PHASE, name=name, total=total))
+        self.add(PhaseStart(name=name, total=total))
 
     def measured(self, *found: Measurement) -> None:
-        self.add(event(Kind.MEASURED, measurements=[m.to_json() for m in found]))
+        self.add(Measured(measurements=found))
 
     def running(self, *pairs: tuple[str, str]) -> None:
-        self.add(event(Kind.RUNNING, pairs=[list(pair) for pair in pairs]))
+        self.add(PairsStarted(pairs=pairs))
 
     def end(self, code: int) -> None:
         self.phase("done")
-        self.add(event(Kind.END, exit=code, text=""))
+        self.add(SessionEnd(exit=code, text=""))
 
     def ordered_pairs(self) -> list[tuple[str, str]]:
         names = [str(e) for e in self.shadow.endpoints if e.kind != "none"]
@@ -283,8 +296,8 @@ def sweep_of_two(*, end: bool = True, failed_node: bool = True) -> Story:
         story.log(REFUSED, "n002", "error")
     story.endpoints("n000", "n001")
     for node in ("n000", "n001"):
-        story.add(event(Kind.LOOK, node=node, probe="nvlink", value=nvlink(3)))
-        story.add(event(Kind.LOOK, node=node, probe="nvlink", value=nvlink(1203)))
+        story.add(ProbeResult(node=node, probe="nvlink", value=nvlink(3)))
+        story.add(ProbeResult(node=node, probe="nvlink", value=nvlink(1203)))
     story.phase("ping", 2 * 4)
     story.pings(["n000", "n001"])
     pairs = story.ordered_pairs()

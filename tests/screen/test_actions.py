@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.model.events import Kind, event
+from fabtui.model.events import NodeState, NodeUpdate
 from fabtui.model.session_model import Model
 from fabtui.screen.app import FabricApp
 from tests.screen.conftest import Opened, screen_text
@@ -41,7 +41,7 @@ async def test_re_test_sweep_and_pause(opened: Opened) -> None:
 async def test_a_pair_of_a_node_that_is_gone_is_not_promised_a_test(opened: Opened) -> None:
     feed = FakeFeed(sweep_of_two().events)
     async with opened(feed) as (app, pilot):
-        feed.play([event(Kind.NODE, node="n000", state="lost", text="Connection lost", time=feed.model.now)])
+        feed.play([NodeUpdate(node="n000", state=NodeState.LOST, text="Connection lost", time=feed.model.now)])
         await pilot.press("r")
         told = await notes(app, pilot)
         assert "n000 is lost" in told

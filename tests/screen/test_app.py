@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.model.events import Kind, NodeState, event
+from fabtui.model.events import EndpointsAdded, LogEntry, NodeState
 from fabtui.screen.app import FabricApp
 from fabtui.screen.settings import ScreenSettings
 from tests.screen.conftest import Opened, screen_text
@@ -18,7 +18,7 @@ async def test_it_starts_with_the_nodes_and_goes_over_to_the_grid(opened: Opened
     feed = FakeFeed(story.events, hold=True)
     async with opened(feed) as (app, pilot):
         assert app.main.view == "connecting"
-        at = next(n for n, one in enumerate(story.events) if one["kind"] == "endpoints")
+        at = next(n for n, one in enumerate(story.events) if isinstance(one, EndpointsAdded))
         feed.advance(at)
         app.main.draw()
         await pilot.pause()
@@ -288,7 +288,7 @@ async def test_frames_are_few_however_many_events_there_are(opened: Opened, monk
 
         monkeypatch.setattr(app.main, "draw", counted)
         for number in range(400):
-            feed.play([event(Kind.LOG, level="info", node=None, text=f"line {number}", time=story.now)])
+            feed.play([LogEntry(level="info", text=f"line {number}", time=story.now)])
             if number % 20 == 0:
                 await asyncio.sleep(0.01)
         await pilot.pause(0.2)
@@ -318,7 +318,7 @@ async def test_nodes_with_different_numbers_of_endpoints_and_one_without(opened:
     story.endpoints("a", count=2)
     story.endpoints("b", count=3)
     story.endpoints("c", kind="none", count=1)
-    story.add(event(Kind.ENDPOINTS, endpoints=[], notes={"c": "no GPU here, but GPUs elsewhere"}))
+    story.add(EndpointsAdded(endpoints=[], notes={"c": "no GPU here, but GPUs elsewhere"}))
     story.phase("p2p", 20)
     story.measured(*story.good("a:0", "b:2"))
     async with opened(FakeFeed(story.events)) as (app, pilot):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fabtui.model.events import Kind, event
+from fabtui.model.events import CounterDeltas
 from fabtui.model.layers import Layer
 from fabtui.presentation.wording import plain
 from fabtui.screen.views.pair.counters import counter_lines
@@ -29,7 +29,7 @@ def story(*counted: tuple[str, dict[str, Any]]) -> Story:
     since = made.now
     made.measured(*made.good("n000:0", "n001:0"), *made.good("n001:0", "n000:0"))
     for node, deltas in counted:
-        made.add(event(Kind.COUNTERS, node=node, since=since - 1, until=since + 1, deltas=deltas))
+        made.add(CounterDeltas(node=node, since=since - 1, until=since + 1, deltas=deltas))
     made.end(0)
     return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from typing import Any
 
@@ -13,7 +14,7 @@ from fabtui.diagnosis.links.rdma_ports import port_problems
 from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.diagnosis.preflight.rules import preflight
 from fabtui.diagnosis.session import findings
-from fabtui.model.event_schema import check_event
+from fabtui.model.events import event_from_json
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.screen.views.node.screen import node_lines
@@ -24,10 +25,8 @@ from tests.screen.fakelooks import nvlink
 from tests.screen.test_hostile import nasty_story
 from tests.unit.model.test_wellformed import RECORDED, damaged
 
-Event = dict[str, Any]
-
-PLAYED = [dict(one) for one in sweep_of_two().events]
-SOURCES = [*RECORDED, PLAYED, [dict(one) for one in nasty_story("n000").events]]
+PLAYED = [one.to_json() for one in sweep_of_two().events]
+SOURCES = [*RECORDED, PLAYED, [one.to_json() for one in nasty_story("n000").events]]
 MORE: dict[str, Any] = {
     "nvlink": nvlink(3),
     "rdma": {"ports": [{"ca": "mlx5_0", "port": 1, "netdev": "eth0", "pkeys": ["0xffff"], "errors": {"x": 1}}]},
@@ -56,11 +55,11 @@ def model_of(seed: int) -> Model:
         if one["kind"] in ("look", "inventory") and isinstance(one.get("value"), dict):
             value = {name: damaged(part, chance, share) for name, part in one["value"].items()}
             one = {**one, "value": value}
-            try:
-                check_event(one)
-            except ValueError:
-                continue
-        model.apply(one)
+        try:
+            event = event_from_json(json.loads(json.dumps(one)))
+        except ValueError:
+            continue
+        model.apply(event)
     return model
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.model.events import Kind, event
+from fabtui.model.events import Paused, PhaseStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -58,7 +58,7 @@ def test_a_healthy_fabric_says_so_and_only_when_it_was_looked_at() -> None:
     found = Findings(story.shadow)
     assert plain(finding_lines(found, None, 45, 9, GLYPHS)[0]) == "looking"
     assert plain(finding_lines(looked(story.shadow), None, 45, 9, GLYPHS)[0]) == "none so far: the sweep goes on"
-    story.shadow.apply(event(Kind.PHASE, name="done", total=0, time=story.shadow.elapsed))
+    story.shadow.apply(PhaseStart(name="done", total=0, time=story.shadow.elapsed))
     assert plain(finding_lines(looked(story.shadow), None, 45, 9, GLYPHS)[0]) == "nothing is wrong"
 
 
@@ -110,7 +110,7 @@ def test_the_sweep_has_a_bar_a_round_a_rate_and_what_is_left() -> None:
 
 def test_a_pause_is_told_and_nothing_is_left_by_then() -> None:
     model = half()
-    model.apply(event(Kind.PAUSED, on=True))
+    model.apply(Paused(on=True))
     pace = Pace()
     pace.take(model, 10.0)
     lines = [plain(line) for line in sweep_lines(model, 10.0, pace, GLYPHS, 45)]
@@ -133,7 +133,7 @@ def test_the_rate_is_that_of_the_latest_seconds_and_begins_anew_with_each_phase(
     for second in range(2, 40):
         pace.take(model, began + second)
     assert pace.rate is None, "nothing came for long"
-    model.apply(event(Kind.PHASE, name="world", total=56, time=model.now + 50))
+    model.apply(PhaseStart(name="world", total=56, time=model.now + 50))
     pace.take(model, model.phase.since - model.started + 1.0)
     assert pace.rate is None
     assert round_text(model) == "round 1 of 7"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from textual.geometry import Offset
 
-from fabtui.model.events import Kind, NodeState, event
+from fabtui.model.events import NodeState, PlanUpdate
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.presentation.cell_levels import Slot
@@ -311,7 +311,7 @@ async def test_what_could_not_be_tested_is_not_just_empty(opened: Opened) -> Non
         story.connect(node)
     story.endpoints("a", "b")
     story.phase("p2p", 12)
-    story.add(event(Kind.PLAN, layer="p2p", untested=[["a:0", "b:1", "the ranks of b did not start"]]))
+    story.add(PlanUpdate(untested=[("a:0", "b:1", "the ranks of b did not start")]))
     story.end(3)
     async with opened(FakeFeed(story.events)) as (app, pilot):
         assert slot_at(app.main.source, "a:0", "b:1") is Slot.SKIPPED

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from fabtui.model.events import Kind, NodeState, event
+from fabtui.model.events import InventoryUpdate, NodeState, ProbeResult
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from tests.screen.ansi import strip_codes
@@ -25,15 +25,13 @@ def nasty_story(node: str = "bad[/]node\x1b[1m") -> Story:
     story = Story([node, "n001"], 2)
     for name in (node, "n001"):
         story.connect(name)
-    story.add(event(Kind.INVENTORY, node="n001", value=nasty_inventory()))
+    story.add(InventoryUpdate(node="n001", value=nasty_inventory()))
     story.add(
-        event(
-            Kind.LOOK, node="n001", probe="ibstat", value={"cas": [NASTY, {"ca": NASTY, "ports": NASTY}], "raw": NASTY}
-        )
+        ProbeResult(node="n001", probe="ibstat", value={"cas": [NASTY, {"ca": NASTY, "ports": NASTY}], "raw": NASTY})
     )
-    story.add(event(Kind.LOOK, node="n001", probe="nvlink", error=NASTY))
-    story.add(event(Kind.LOOK, node="n001", probe="rdma", value=nasty_ports()))
-    story.add(event(Kind.LOOK, node="n001", probe="ibfabric", value=nasty_fabric()))
+    story.add(ProbeResult(node="n001", probe="nvlink", error=NASTY))
+    story.add(ProbeResult(node="n001", probe="rdma", value=nasty_ports()))
+    story.add(ProbeResult(node="n001", probe="ibfabric", value=nasty_fabric()))
     story.endpoints(node, "n001")
     story.phase("p2p", 12)
     story.log(NASTY, node, "error")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fabtui.diagnosis.pairs.tally import Survey
-from fabtui.model.events import Kind, NodeState, event
+from fabtui.model.events import InventoryUpdate, NodeState, NodeUpdate, ProbeResult
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import plain
 from fabtui.screen.app import FabricApp
@@ -39,12 +39,12 @@ def gpu_look(node: str) -> dict[str, Any]:
 
 async def test_a_node_shows_its_gpus_its_part_of_the_grid_and_what_is_odd(opened: Opened) -> None:
     story = sweep_of_two(failed_node=False)
-    story.add(event(Kind.LOOK, node="n000", probe="gpus", value=gpu_look("n000")))
+    story.add(ProbeResult(node="n000", probe="gpus", value=gpu_look("n000")))
     value = inventory("n001", 4)
     value["driver"] = "560.1"
     for node in ("n001", "n002", "n003"):
-        story.add(event(Kind.NODE, node=node, state="ready", text="", hint=None, backend=""))
-        story.add(event(Kind.INVENTORY, node=node, value=value if node == "n001" else inventory(node, 4)))
+        story.add(NodeUpdate(node=node, state=NodeState.READY, text=""))
+        story.add(InventoryUpdate(node=node, value=value if node == "n001" else inventory(node, 4)))
     feed = FakeFeed(story.events)
     async with opened(feed, size=(160, 70)) as (app, pilot):
         await pilot.press("n")

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fabtui.model.events import Kind, event
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import CounterDeltas, EndpointsAdded, InventoryUpdate, ProbeResult, SessionStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -68,9 +69,9 @@ def test_a_narrow_pcie_link_is_told() -> None:
 
 def test_what_is_not_known_is_a_question_mark() -> None:
     model = Model()
-    model.apply(event(Kind.START, nodes=["a", "b"], time=1.0))
-    ends = [{"number": n, "node": node, "index": 0, "kind": "gpu"} for n, node in enumerate("ab")]
-    model.apply(event(Kind.ENDPOINTS, endpoints=ends, time=1.0))
+    model.apply(SessionStart(nodes=["a", "b"], time=1.0))
+    ends = [Endpoint(n, node, 0) for n, node in enumerate("ab")]
+    model.apply(EndpointsAdded(endpoints=ends, time=1.0))
     found = way(model, "a:0", "b:0")
     assert found.splitlines()[1].replace("─", " ").split() == [
         "GPU",
@@ -92,7 +93,7 @@ def test_the_way_within_a_node() -> None:
     story.endpoints("a")
     links = [{"link": n, "state": "active" if n else "inactive", "speed": 26.5} for n in range(4)]
     gpus = [{"index": n, "links": links} for n in range(2)]
-    story.add(event(Kind.LOOK, node="a", probe="nvlink", value={"gpus": gpus}))
+    story.add(ProbeResult(node="a", probe="nvlink", value={"gpus": gpus}))
     story.measured(*story.good("a:0", "a:1"), *story.good("a:1", "a:0", transport="SHM/direct"))
     assert "NVLink" in way(story.shadow, "a:0", "a:1")
     assert "3 of 4 links" in way(story.shadow, "a:0", "a:1")
@@ -118,7 +119,7 @@ def test_where_it_is_too_wide_it_goes_down() -> None:
 )
 def test_an_inventory_of_any_shape_draws_a_way(value: Any) -> None:
     story = sweep_of_two()
-    story.add(event(Kind.INVENTORY, node="n000", value=value))
+    story.add(InventoryUpdate(node="n000", value=value))
     found = way(story.shadow, "n000:0", "n001:1")
     assert "GPU 0" in found
     assert "\x1b" not in found
@@ -181,7 +182,7 @@ async def test_the_pair_has_it_all_and_y_takes_it_along(opened: Opened) -> None:
         "hca": {"mlx5_1/1": {"local_ack_timeout_err": 7}},
         "errors": [["hca", "mlx5_1/1", "local_ack_timeout_err"]],
     }
-    story.add(event(Kind.COUNTERS, node="n000", since=0.0, until=story.now + 9, deltas=deltas))
+    story.add(CounterDeltas(node="n000", since=0.0, until=story.now + 9, deltas=deltas))
     async with opened(FakeFeed(story.events), size=(140, 110)) as (app, pilot):
         await pilot.press("right_square_bracket", "right_square_bracket", "enter")
         await pilot.pause()

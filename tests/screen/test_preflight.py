@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.model.events import Kind, NodeState, event
+from fabtui.model.events import InventoryUpdate, NodeState, ProbeResult
 from fabtui.screen.views.node.screen import NodeScreen
 from fabtui.screen.views.preflight import LatestPreflight, PreflightScreen
 from tests.screen.conftest import make_app, settled
@@ -33,9 +33,9 @@ def story() -> Story:
         if name == "n070":
             told.state(name, NodeState.FAILED, "no route to host", "ping n070")
             continue
-        told.add(event(Kind.INVENTORY, node=name, value=dict(one.inventory)))
+        told.add(InventoryUpdate(node=name, value=dict(one.inventory)))
         for probe, value in one.looks.items():
-            told.add(event(Kind.LOOK, node=name, probe=probe, value=dict(value)))
+            told.add(ProbeResult(node=name, probe=probe, value=dict(value)))
         told.state(name, NodeState.READY)
     return told
 
@@ -108,8 +108,8 @@ async def test_a_probe_of_the_users_own_is_shown_with_its_node() -> None:
     told.connect("n000")
     judged = [{"subject": "scratch", "verdict": "warn", "text": "/scratch is \x1b[31m93 % full"}]
     value: dict[str, Any] = {"own": True, "title": "scratch", "value": {"used": 93}, "units": {"used": "%"}}
-    told.add(event(Kind.LOOK, node="n000", probe="scratch", value={**value, "judged": judged, "problem": None}))
-    told.add(event(Kind.LOOK, node="n000", probe="bad", value={"own": True, "problem": "a set, which is no value"}))
+    told.add(ProbeResult(node="n000", probe="scratch", value={**value, "judged": judged, "problem": None}))
+    told.add(ProbeResult(node="n000", probe="bad", value={"own": True, "problem": "a set, which is no value"}))
     app = make_app(FakeFeed(told.events))
     async with app.run_test(size=(120, 100)) as pilot:
         await settled(app, pilot)
@@ -129,7 +129,7 @@ def test_a_host_name_that_is_not_one_node_alone() -> None:
     told = Story(["a", "b"], 8)
     for name in ("a", "b"):
         same = host("x")
-        told.add(event(Kind.INVENTORY, node=name, value=inventory(host="x")))
-        told.add(event(Kind.LOOK, node=name, probe="host", value=same))
+        told.add(InventoryUpdate(node=name, value=inventory(host="x")))
+        told.add(ProbeResult(node=name, probe="host", value=same))
     found, _ = LatestPreflight().of(told.shadow)
     assert [finding.subject for finding in found.findings] == ["machine"]

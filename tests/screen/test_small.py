@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fabtui.model.events import Kind, event
+from fabtui.model.events import NodeState, NodeUpdate, SessionStart
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.screen.views.main_layout import LEAST_HEIGHT, LEAST_WIDTH
@@ -150,9 +150,9 @@ def test_a_real_terminal_of_60x15_lists_the_worst_pairs() -> None:
 def test_a_long_list_of_nodes_gives_way_to_how_far_it_is() -> None:
     model = Model()
     names = [f"login-{number:02}.example" for number in range(9)]
-    model.apply(event(Kind.START, nodes=names, time=1.0))
+    model.apply(SessionStart(nodes=names, time=1.0))
     for name in names[:6]:
-        model.apply(event(Kind.NODE, node=name, state="failed", text="refused", hint=None, backend="", time=1.0))
+        model.apply(NodeUpdate(node=name, state=NodeState.FAILED, text="refused", time=1.0))
     line = title_content(model, ",".join(names), 2.0, Glyphs(False), 80, {}).plain
     assert line.endswith("connecting 0/9 ready, 6 failed  0:02")
     assert len(line) <= 80

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fabtui.export.json import write_json
 from fabtui.model.baseline import Baseline
+from fabtui.model.events import Event
 from fabtui.model.layers import Better, Layer, LayerSpec, key_layers, registered
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.presentation.cell_levels import Slot
@@ -22,7 +22,7 @@ from tests.screen.fakefeed import FakeFeed, Story, sweep_of_two
 PAIR = ("n000:0", "n000:1")
 
 
-def again(story: Story, verdict: Verdict = Verdict.OK, value: float | None = 351.0) -> list[dict[str, Any]]:
+def again(story: Story, verdict: Verdict = Verdict.OK, value: float | None = 351.0) -> list[Event]:
     """The events of one more result of a pair."""
     story.events.clear()
     one = Measurement(Layer.P2P, *PAIR, verdict, value, "GB/s", 256 << 20, story.now, attempts=9)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from fabtui.model.layers import Layer
+from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.paths import shipped_recordings_folder
 from fabtui.report.summary import summary
-from fabtui.session.journal import read_events
 
 FILES = sorted(shipped_recordings_folder().glob("*.jsonl.gz"))
 #: What ships in the wheel stays small.

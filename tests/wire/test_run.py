@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
-from fabtui.session.journal import read_events
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
@@ -135,7 +135,7 @@ def _ours(token: str) -> list[str]:
 
 def _events(path: Path) -> list[dict[str, Any]]:
     try:
-        return list(read_events(path))
+        return [event.to_json() for event in read_events(path)]
     except Exception:
         return []
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
-from fabtui.session.journal import read_events
 from tests.wire import sshd
 
 pytestmark = [

@@ -82,7 +82,7 @@ def check_recording(path: str | Path) -> None:
     Raises:
         InputError: It is not.
     """
-    from fabtui.session.journal import read_events
+    from fabtui.model.recording import read_events
 
     next(iter(read_events(Path(path).expanduser())))
 
@@ -93,11 +93,10 @@ def _as_text(path: Path, args: argparse.Namespace) -> int:
     from fabtui.cli.write_outputs import print_lines, write_first, write_outputs
     from fabtui.config.file import read_config
     from fabtui.model.exit_codes import exit_code
+    from fabtui.model.recording import DamagedRecording, apply_recorded, read_events
     from fabtui.model.session_model import Model
     from fabtui.report.grid import shown_from
     from fabtui.report.summary import summary, takes_unicode
-    from fabtui.session.feeds.replay import apply_recorded
-    from fabtui.session.journal import DamagedRecording, read_events
     from fabtui.session.options import SessionOptions
 
     request = Request(SessionOptions(), *output_paths(vars(args)))

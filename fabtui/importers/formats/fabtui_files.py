@@ -11,7 +11,8 @@ from typing import Any
 from fabtui.export.formula import unescaped
 from fabtui.export.snapshot_rows import COLUMNS, INTEGERS, NUMBERS, rows
 from fabtui.importers.lines import json_value, number, whole
-from fabtui.model.event_schema import UNFIT, check_event
+from fabtui.model.event_schema import APPLY_ERRORS
+from fabtui.model.events import Event, event_from_json
 from fabtui.model.session_model import Model
 from fabtui_node.parsers.base import Format, Notes, Reading
 
@@ -83,30 +84,30 @@ def _parse_json(text: str) -> Reading:
     return notes.reading(value)
 
 
-def events(text: str, notes: Notes) -> Iterator[dict[str, Any]]:
+def events(text: str, notes: Notes) -> Iterator[Event]:
     """Yield the events of a recording up to where it is cut off."""
     for line in text.split("\n"):
         if not line.strip():
             continue
-        event = json_value(line) if line.startswith("{") else None
-        if not isinstance(event, dict) or not isinstance(event.get("kind"), str):
+        value = json_value(line) if line.startswith("{") else None
+        if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
             notes.warn("the recording is cut off")
             notes.puzzled(line)
             return
         try:
-            check_event(event)
+            event = event_from_json(value)
         except ValueError as error:
-            notes.warn(f"event {str(event.get('seq', '?'))[:20]} cannot be used ({str(error)[:100]})")
+            notes.warn(f"event {str(value.get('seq', '?'))[:20]} cannot be used ({str(error)[:100]})")
             continue
         yield event
 
 
-def apply(model: Model, event: dict[str, Any], notes: Notes) -> None:
+def apply(model: Model, event: Event, notes: Notes) -> None:
     """Apply an event; one that cannot be used is noted and passed over."""
     try:
         model.apply(event)
-    except UNFIT as error:
-        notes.warn(f"event {str(event.get('seq', '?'))[:20]} cannot be used ({str(error)[:100]})")
+    except APPLY_ERRORS as error:
+        notes.warn(f"event {event.seq} cannot be used ({str(error)[:100]})")
 
 
 def replayed(text: str, notes: Notes) -> Model:
@@ -122,7 +123,7 @@ def _parse_recording(text: str) -> Reading:
     model = replayed(text, notes)
     try:
         found = rows(model)
-    except UNFIT as error:
+    except APPLY_ERRORS as error:
         notes.warn(f"the recording does not hold together ({str(error)[:100]})")
         found = []
     values = {"nodes": [str(name) for name in model.nodes], "endpoints": [str(end) for end in model.endpoints]}

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from fabtui import __version__
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import FORMAT, Kind, NodeState, event
+from fabtui.model.events import (
+    FORMAT,
+    EndpointsAdded,
+    Event,
+    InventoryUpdate,
+    Measured,
+    NodeState,
+    NodeUpdate,
+    PhaseStart,
+    PlanUpdate,
+    SessionStart,
+)
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.sanitize import one_line
@@ -27,7 +39,7 @@ class Draft:
         self.nodes: dict[str, None] = {}
         self.endpoints: dict[tuple[str, int], dict[str, Any]] = {}
         self.measurements: list[Measurement] = []
-        self.untested: list[list[str]] = []
+        self.untested: list[tuple[str, str, str]] = []
         #: The arms of a comparison, the first one first; what belongs to it has no arm in its measurement.
         self.arms: list[str] = []
         self.probes: dict[str, None] = {}
@@ -76,7 +88,7 @@ class Draft:
         fields.setdefault("verdict", Verdict.OK)
         self.measurements.append(Measurement(layer=layer, src=src, dst=dst, **fields))
 
-    def events(self) -> list[dict[str, Any]]:
+    def events(self) -> list[Event]:
         """Return the events of a session that found just this."""
         # A node that got endpoints after all needs no row that stands for none.
         real = {node for (node, _), fields in self.endpoints.items() if fields.get("kind") != "none"}
@@ -86,24 +98,21 @@ class Draft:
             key=lambda key: (places[key[0]], key[1]),
         )
         endpoints = [
-            {"number": number, "node": node, "index": index, **self.endpoints[node, index]}
-            for number, (node, index) in enumerate(keys)
+            Endpoint(number, node, index, **self.endpoints[node, index]) for number, (node, index) in enumerate(keys)
         ]
-        found = [
-            event(
-                Kind.START,
+        found: list[Event] = [
+            SessionStart(
                 format=FORMAT,
                 version=__version__,
                 nodes=list(self.nodes),
-                lab=None,
                 faults=[],
                 options={"probes": list(self.probes) or ["read"]},
             ),
-            *(event(Kind.NODE, node=name, state=str(NodeState.READY), text="read from a file") for name in self.nodes),
-            *(event(Kind.INVENTORY, node=name, value=value) for name, value in self.inventories.items()),
-            event(Kind.ENDPOINTS, endpoints=endpoints, notes={}),
-            event(Kind.PLAN, slow_below=0.7, arms=self.arms, untested=self.untested),
-            event(Kind.MEASURED, measurements=[m.to_json() for m in self.measurements]),
-            event(Kind.PHASE, name="done", total=0),
+            *(NodeUpdate(node=name, state=NodeState.READY, text="read from a file") for name in self.nodes),
+            *(InventoryUpdate(node=name, value=value) for name, value in self.inventories.items()),
+            EndpointsAdded(endpoints=endpoints, notes={}),
+            PlanUpdate(slow_below=0.7, arms=self.arms, untested=self.untested),
+            Measured(measurements=self.measurements),
+            PhaseStart(name="done", total=0),
         ]
-        return [{"seq": number, "time": 0.0, **entry} for number, entry in enumerate(found)]
+        return [replace(event, seq=number) for number, event in enumerate(found)]

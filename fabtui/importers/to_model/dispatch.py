@@ -13,6 +13,7 @@ from fabtui.importers.formats.fabtui_files import apply
 from fabtui.importers.result import Result
 from fabtui.importers.to_model import collectives, matrices, pairs, snapshots
 from fabtui.importers.to_model.builder import Draft
+from fabtui.model.events import Event
 from fabtui.model.session_model import Model
 from fabtui_node.parsers.base import Notes
 
@@ -35,7 +36,7 @@ def rivals(results: Iterable[Result]) -> list[str]:
     return list(found) if len(found) > 1 else []
 
 
-def events(results: Iterable[Result]) -> list[dict[str, Any]]:
+def events(results: Iterable[Result]) -> list[Event]:
     """Return the events of a session that found what files say; a recording alone gives its own events.
 
     Nothing is in them for a file whose kind has no pairs and no collectives.

@@ -8,7 +8,8 @@ from typing import Any
 from fabtui.export.snapshot_rows import ARM_MARK
 from fabtui.importers.formats.fabtui_files import events, replayed
 from fabtui.importers.to_model.builder import Draft
-from fabtui.model.event_schema import UNFIT
+from fabtui.model.event_schema import APPLY_ERRORS
+from fabtui.model.events import Event
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -17,14 +18,14 @@ from fabtui_node.parsers.base import Notes
 _MOST_INDEX = 65_536
 
 
-def recorded(text: str) -> list[dict[str, Any]]:
+def recorded(text: str) -> list[Event]:
     """Return the events of a recording that a model can use."""
     model = Model()
     found = []
     for event in events(text, Notes()):
         try:
             model.apply(event)
-        except UNFIT:
+        except APPLY_ERRORS:
             continue
         found.append(event)
     return found
@@ -51,7 +52,7 @@ def add_recording(draft: Draft, text: str) -> None:
     draft.measurements += [*model.measurements(), *model.arms()]
     for probe in model.options.get("probes", []):
         draft.probes.setdefault(str(probe))
-    draft.untested += [[src, dst, why] for (src, dst), why in model.untested.items()]
+    draft.untested += [(src, dst, why) for (src, dst), why in model.untested.items()]
 
 
 def add_nodes(draft: Draft, nodes: list[Any]) -> None:
@@ -84,7 +85,7 @@ def add_rows(draft: Draft, rows: list[Any], endpoints: list[Any]) -> None:
         if measured is None:
             continue
         if measured.verdict is Verdict.UNTESTED:
-            draft.untested.append([measured.src, measured.dst, measured.error or ""])
+            draft.untested.append((measured.src, measured.dst, measured.error or ""))
             continue
         if measured.arm is not None:
             # The first arm has no name in the rows.

@@ -10,14 +10,15 @@ from typing import Any
 
 from fabtui.errors import InputError
 from fabtui.model.baseline import Baseline
-from fabtui.model.event_schema import UNFIT
+from fabtui.model.events import EndpointsAdded, Measured, SessionStart
 from fabtui.model.measurement import Measurement
+from fabtui.model.recording import apply_recorded, read_events
 from fabtui.model.session_model import Model
-from fabtui.session.journal import read_events
 
 #: A snapshot larger than this is not one of ours.
 MAX_SNAPSHOT = 1 << 30
-_RECORDS = ("start", "endpoints", "measured")
+#: Events that a baseline is made of.
+_NEEDED = (SessionStart, EndpointsAdded, Measured)
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -72,10 +73,6 @@ def _seconds(value: Any) -> float:
 def _of_recording(path: Path) -> Baseline:
     model = Model()
     for event in read_events(path):
-        if event["kind"] not in _RECORDS:
-            continue
-        try:
-            model.apply(event)
-        except UNFIT as error:
-            raise InputError(f"--baseline: {path}: event {event.get('seq', '?')} cannot be used ({error})") from None
+        if isinstance(event, _NEEDED):
+            apply_recorded(model, event, path)
     return Baseline.of(path.name, model.started, model.measurements())

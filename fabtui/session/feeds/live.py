@@ -13,7 +13,15 @@ from typing import Any, Protocol
 
 from fabtui import __version__
 from fabtui.errors import InputError
-from fabtui.model.events import FORMAT, Kind, NodeState, event
+from fabtui.model.events import (
+    InventoryUpdate,
+    NodeState,
+    NodeUpdate,
+    Paused,
+    PhaseStart,
+    SessionEnd,
+    SessionStart,
+)
 from fabtui.model.exit_codes import exit_code
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
@@ -107,7 +115,7 @@ class LiveFeed:
             self._go.clear()
         else:
             self._go.set()
-        self._pump.emit(event(Kind.PAUSED, on=on))
+        self._pump.emit(Paused(on=on))
 
     async def run(self) -> None:
         """Connect, look and sweep; return when the first sweep is done."""
@@ -257,8 +265,15 @@ class LiveFeed:
 
     def _start(self) -> None:
         asked = self._options
-        told = {"nodes": self._order, "options": asked.recorded(), "lab": asked.lab, "faults": list(asked.lab_faults)}
-        self._pump.emit(event(Kind.START, format=FORMAT, version=__version__, **told))
+        self._pump.emit(
+            SessionStart(
+                nodes=list(self._order),
+                options=asked.recorded(),
+                version=__version__,
+                lab=asked.lab,
+                faults=asked.lab_faults,
+            )
+        )
 
     async def _leave(self) -> None:
         if self._sweep is not None:
@@ -273,7 +288,7 @@ class LiveFeed:
         if hint and (config := self._options.ssh_config) is not None:
             # What is to be typed needs the configuration that the session was given.
             hint = re.sub(r"(?:^|(?<=: ))ssh ", lambda _: f"ssh -F {shlex.quote(str(config))} ", hint)
-        self._pump.emit(event(Kind.NODE, node=name, state=str(state), text=text, hint=hint, backend=backend))
+        self._pump.emit(NodeUpdate(node=name, state=state, text=text, hint=hint, backend=backend))
         if state.gone:
             self._ready.pop(name, None)
             self._gone[name] = text
@@ -323,7 +338,7 @@ class LiveFeed:
             self._state(name, NodeState.FAILED, f"inventory: {one_line(failed.text, 300)}")
             await remote.link.close()
             return
-        self._pump.emit(event(Kind.INVENTORY, node=name, value=value))
+        self._pump.emit(InventoryUpdate(node=name, value=value))
         self._ready[name] = (remote, value)
         self._state(name, NodeState.READY, backend=remote.link.backend)
 
@@ -387,7 +402,7 @@ class LiveFeed:
         if self._sweep is not None:
             # What was counted belongs to the tests that are over now.
             await self._sweep.counting.settle(COUNTED_WITHIN)
-        self._pump.emit(event(Kind.PHASE, name="done", total=0))
+        self._pump.emit(PhaseStart(name="done", total=0))
         await self._pump.flush()
         code = exit_code(self.model)
         if self._options.looks_only:
@@ -395,7 +410,7 @@ class LiveFeed:
 
             code = preflight(self.model).exit_code
         text = {0: "all ok", 1: "something is slow, failed or timed out", 3: "something could not be tested"}
-        self._pump.emit(event(Kind.END, exit=code, text=text.get(code, "")))
+        self._pump.emit(SessionEnd(exit=code, text=text.get(code, "")))
         await self._pump.flush()
 
 

@@ -5,27 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from fabtui.model.event_schema import UNFIT
-from fabtui.model.events import Kind, event
+from fabtui.model.events import Event, LogEntry, Paused
+from fabtui.model.recording import DamagedRecording, apply_recorded, read_events
 from fabtui.model.session_model import Model
-from fabtui.session.journal import DamagedRecording, read_events
 
 #: Events closer together than this many seconds of replay time go into the model together.
 _TICK = 0.03
-
-
-def apply_recorded(model: Model, event: dict[str, Any], path: Path) -> None:
-    """Have a model take an event of a recording.
-
-    Raises:
-        DamagedRecording: It cannot.
-    """
-    try:
-        model.apply(event)
-    except UNFIT as error:
-        raise DamagedRecording(f"{path}: event {event.get('seq', '?')} cannot be used ({error})") from None
 
 
 class ReplayFeed:
@@ -92,7 +78,7 @@ class ReplayFeed:
         except DamagedRecording as damage:
             self.badges.append("DAMAGED, SHOWN IN PART")
             text = f"{damage}; what comes after it is left out"
-            self.model.apply(event(Kind.LOG, level="error", node=None, text=text, time=self.model.now))
+            self.model.apply(LogEntry(level="error", text=text, time=self.model.now))
         self._tell()
 
     async def _play(self) -> None:
@@ -101,7 +87,7 @@ class ReplayFeed:
         events = iter(read_events(self._path))
         count = 0
         while not self._closed and (event := next(events, None)) is not None:
-            time = float(event.get("time", 0.0))
+            time = event.time
             if self._speed is not None and last is not None:
                 behind += max(0.0, time - last) / self._speed
             last = time
@@ -116,10 +102,10 @@ class ReplayFeed:
                 self._tell()
                 await asyncio.sleep(0)
 
-    def _apply(self, event: dict[str, Any]) -> None:
+    def _apply(self, event: Event) -> None:
         paused = self.model.paused
         apply_recorded(self.model, event, self._path)
-        if event["kind"] == "paused":
+        if isinstance(event, Paused):
             # The recorded session's pause is not the replay's.
             self.model.paused = paused
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
+from fabtui.model.events import Event
 from fabtui.model.session_model import Model
 
 
@@ -18,7 +18,7 @@ class StillFeed:
 
     can_test = False
 
-    def __init__(self, events: Iterable[dict[str, Any]], badge: str) -> None:
+    def __init__(self, events: Iterable[Event], badge: str) -> None:
         self.model = Model()
         self.badges: list[str] = [badge]
         self._events = events

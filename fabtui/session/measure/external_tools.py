@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
-from fabtui.model.events import Kind, event
+from fabtui.model.events import Measured, PhaseStart, ProbeResult
 from fabtui.model.layers import Layer, layer_of_probe
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.schedule import circle_rounds
@@ -87,7 +87,7 @@ class PairTools:
             found = ports_of(probe, self._model.nodes[node].inventory)
             if lacking or not found:
                 why = f"no {lacking[0]} on this node" if lacking else "no RDMA port that is active and has an address"
-                self._pump.emit(event(Kind.LOOK, node=node, probe=probe, error=why))
+                self._pump.emit(ProbeResult(node=node, probe=probe, error=why))
             else:
                 ends[node] = found
         able = list(ends)
@@ -97,7 +97,7 @@ class PairTools:
         named = [[(able[a], able[b]) for a, b in one] for one in rounds]
         pairs = [[(a, b) for a, b in one if a in new or b in new] for one in named]
         total = sum(len(_rails(ends[a], ends[b])) for one in pairs for a, b in one) * 2 * len(LAYERS[probe])
-        self._pump.emit(event(Kind.PHASE, name=probe, total=total))
+        self._pump.emit(PhaseStart(name=probe, total=total))
         for one in pairs:
             await self._go()
             async with asyncio.TaskGroup() as group:
@@ -109,7 +109,7 @@ class PairTools:
             for layer in LAYERS[probe]:
                 for src, source, dst, target in ((a, here, b, there), (b, there, a, here)):
                     found = await self._one(probe, layer, src, source, dst, target)
-                    self._pump.emit(event(Kind.MEASURED, measurements=[found.to_json()]))
+                    self._pump.emit(Measured(measurements=[found]))
 
     async def _one(self, probe: str, layer: Layer, src: str, source: Port, dst: str, target: Port) -> Measurement:
         """Serve at the destination, measure from the source, and end both."""

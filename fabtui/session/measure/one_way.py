@@ -7,7 +7,7 @@ import secrets
 import time
 from typing import Any
 
-from fabtui.model.events import Kind, event
+from fabtui.model.events import Measured, PhaseStart
 from fabtui.model.facts.node_view import dicts
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
@@ -47,7 +47,7 @@ class OneWay:
 
     async def run(self, targets: list[Target]) -> None:
         """Test all targets, and again those of which something was lost."""
-        self._pump.emit(event(Kind.PHASE, name="udp", total=2 * len(targets)))
+        self._pump.emit(PhaseStart(name="udp", total=2 * len(targets)))
         wanted: dict[str, set[Address]] = {}
         for target in targets:
             wanted.setdefault(target.peer, set()).add(target.there)
@@ -63,7 +63,7 @@ class OneWay:
                         ports[node, address] = pair
                 lost = await self._round(list(enumerate(targets)), ports, SMALL, BIG)
                 if lost:
-                    self._pump.emit(event(Kind.PHASE, name="udp again", total=2 * len(lost)))
+                    self._pump.emit(PhaseStart(name="udp again", total=2 * len(lost)))
                     await self._round(list(enumerate(lost, len(targets))), ports, SMALL_AGAIN, BIG_AGAIN)
                     # A node that stood still for a moment loses some of what any path brings: some is lost twice.
                     still = losing(self._model, Layer.UDP, lost)
@@ -118,7 +118,7 @@ class OneWay:
             if any(m.verdict.bad for m in both):
                 lost.append(target)
             found += both
-        self._pump.emit(event(Kind.MEASURED, measurements=[m.to_json() for m in found]))
+        self._pump.emit(Measured(measurements=found))
         await self._pump.flush()
         return lost
 

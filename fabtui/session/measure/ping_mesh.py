@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fabtui.model.events import Kind, event
+from fabtui.model.events import Measured, PhaseStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -88,11 +88,11 @@ class Mesh:
         await self._whole(targets)
 
     def _phase(self, name: str, total: int) -> None:
-        self._pump.emit(event(Kind.PHASE, name=name, total=total))
+        self._pump.emit(PhaseStart(name=name, total=total))
 
     def _report(self, found: Iterable[Measurement]) -> None:
-        if rows := [m.to_json() for m in found]:
-            self._pump.emit(event(Kind.MEASURED, measurements=rows))
+        if rows := list(found):
+            self._pump.emit(Measured(measurements=rows))
 
     # -- small echoes -------------------------------------------------------------------------------------------------
 

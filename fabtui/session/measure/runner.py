@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from fabtui.model.events import Kind, event
+from fabtui.model.events import PhaseStart, PlanUpdate
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.pairs import Pair, PairArray, PairSet
@@ -101,20 +101,20 @@ class Trials:
         mode = "full" if self._options.pairs else mode_for(self._options.mode, len(here))
         fresh = {e.number for e in here if e.node in new}
         pairs = PairArray((a, b) for a, b in self._wanted(pairs_for(mode, here)) if a in fresh or b in fresh)
-        self._pump.emit(event(Kind.PLAN, slow_below=SLOW_BELOW.get(self._engine, USUAL_SLOW_BELOW)))
+        self._pump.emit(PlanUpdate(slow_below=SLOW_BELOW.get(self._engine, USUAL_SLOW_BELOW)))
         if mode != "full":
             self._pump.log("notice", f"{mode}: {len(pairs)} of {len(here) * (len(here) - 1) // 2} pairs are tested")
         pairs = self._without_busy(pairs, busy)
         if not pairs:
             return
-        self._pump.emit(event(Kind.PHASE, name="reach", total=0))
+        self._pump.emit(PhaseStart(name="reach", total=0))
         dead = await check_reach(list(self._bed.hosts.values()), self._options.timeout, self._pump)
         if "world" in self._options.layers:
             ends = {end for pair in pairs for end in pair} if self._options.pairs else {e.number for e in here}
             await self._world(sorted(ends - busy.keys()), PairSet(pairs))
         if "p2p" not in self._options.layers:
             return
-        self._pump.emit(event(Kind.PHASE, name="p2p", total=2 * len(pairs) * max(1, len(self._options.sizes))))
+        self._pump.emit(PhaseStart(name="p2p", total=2 * len(pairs) * max(1, len(self._options.sizes))))
         if self._engine == "gloo":
             pairs = self._without_dead(pairs, dead)
         # In an arm of a comparison nothing is tested again.
@@ -142,7 +142,7 @@ class Trials:
         ranks = [rank for rank in ranks if rank in ready]
         if len(ranks) < 2:
             return
-        self._pump.emit(event(Kind.PHASE, name="world", total=2 * len(wanted)))
+        self._pump.emit(PhaseStart(name="world", total=2 * len(wanted)))
         # The layer that is to be there soon: half the messages of a pair test.
         test = WorldTest(self._bytes, (self._options.iters + 1) // 2, self._options.warmup, self._options.timeout)
         await self._make_room(ranks)
@@ -290,7 +290,7 @@ class Trials:
         bad = bad_pairs(self._model, swept, (Verdict.FAILED, Verdict.TIMEOUT, Verdict.SLOW))
         if bad and len(bad) <= MAX_SUSPECTS and not self._options.pairs:
             lines = await retest(self._model, bad, self._bad_since, self._fatal, self.pairs_alone, self._pump.flush)
-            self._pump.emit(event(Kind.PLAN, suspects=lines))
+            self._pump.emit(PlanUpdate(suspects=lines))
         # What was tested alone came out faster, and so moved what is normal.
         await self._slow_again(swept, alone)
 
@@ -320,6 +320,6 @@ class Trials:
             self._options.collectives, sizes, self._options.iters, self._options.warmup, self._options.timeout
         )
         name = test.kinds[0] if len(test.kinds) == 1 else "collectives"
-        self._pump.emit(event(Kind.PHASE, name=name, total=len(groups) * len(sizes) * len(test.kinds)))
+        self._pump.emit(PhaseStart(name=name, total=len(groups) * len(sizes) * len(test.kinds)))
         await self._make_room(usable)
         await run_collectives(self._bed, test, groups)

@@ -33,7 +33,7 @@ def fabtui(*argv: str, **more: Any) -> subprocess.CompletedProcess[str]:
 def recording(path: Path, maker: Any) -> Path:
     with gzip.open(path, "wt") as file:
         for event in maker.events:
-            file.write(json.dumps(event) + "\n")
+            file.write(json.dumps(event.to_json()) + "\n")
     return path
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fabtui.session.journal import read_events
+from fabtui.model.recording import read_events
 
 pytestmark = [
     pytest.mark.slow,
@@ -76,7 +76,7 @@ def test_watching_a_lab_tests_again_without_starting_ranks_anew(tmp_path: Path) 
     argv += ["--record", str(record)]
     done = fabtui("run", *argv, "--probes", "p2p", "--watch", "8", "--watch-rate", "4")
     assert done.returncode == 1, done.stdout + done.stderr
-    events = list(read_events(record))
+    events = [event.to_json() for event in read_events(record)]
     (on,) = [at for at, event in enumerate(events) if event["kind"] == "watch" and event["on"]]
     (off,) = [at for at, event in enumerate(events) if event["kind"] == "watch" and not event["on"]]
     tested = [

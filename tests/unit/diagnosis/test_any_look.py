@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from fabtui.diagnosis.links.rdma_ports import pair_notes
 from fabtui.diagnosis.session import findings
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import EndpointsAdded, InventoryUpdate, ProbeResult
 from fabtui.model.session_model import Model
 
 words = st.sampled_from(
@@ -36,13 +38,10 @@ def test_any_look(inventory: dict[str, Any], told: list[tuple[str, str, dict[str
     model = Model()
     for node in "ab":
         known = {"ib": [{"ca": "mlx5_0", "port": 1, "netdev": "eth0"}], **inventory}
-        model.apply({"kind": "inventory", "node": node, "value": known})
-    ends = [
-        {"number": n, "node": node, "index": 0, "kind": "cpu", "name": "CPU rank", "nic": "mlx5_0"}
-        for n, node in enumerate("ab")
-    ]
-    model.apply({"kind": "endpoints", "endpoints": ends})
+        model.apply(InventoryUpdate(node, known))
+    ends = [Endpoint(n, node, 0, kind="cpu", name="CPU rank", nic="mlx5_0") for n, node in enumerate("ab")]
+    model.apply(EndpointsAdded(ends))
     for probe, node, value in told:
-        model.apply({"kind": "look", "node": node, "probe": probe, "value": value})
+        model.apply(ProbeResult(node, probe, value))
     assert isinstance(pair_notes(model, "a:0", "b:0"), list)
     assert isinstance(findings(model), list)

@@ -15,12 +15,22 @@ from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.knowledge.next_commands import by_fabtui, by_hand, pair_commands
 from fabtui.diagnosis.pairs.tally import Survey
 from fabtui.diagnosis.session import findings
-from fabtui.model.events import Kind, NodeState, event
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import (
+    EndpointsAdded,
+    InventoryUpdate,
+    Measured,
+    NodeState,
+    NodeUpdate,
+    PlanUpdate,
+    ProbeResult,
+    SessionStart,
+)
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import evidence, title
-from fabtui.session.journal import read_events
 
 RECORDING = Path(__file__).parents[3] / "recordings" / "h200x8-lab-2x4-faults.jsonl.gz"
 OK, SLOW, TIMEOUT = Verdict.OK, Verdict.SLOW, Verdict.TIMEOUT
@@ -31,22 +41,22 @@ Judge = Callable[[str, str], Verdict | float]
 def fabric(nodes: str, per_node: int, judge: Judge, world: Verdict | None = OK, kind: str = "gpu") -> Model:
     """A fabric of which ``judge`` says how each pair does: a verdict, or a share of what is usual."""
     model = Model()
-    model.apply(event(Kind.START, nodes=list(nodes), time=1.0))
+    model.apply(SessionStart(nodes=list(nodes), time=1.0))
     ends = [
-        {
-            "number": at * per_node + index,
-            "node": node,
-            "index": index,
-            "kind": kind,
-            "rail": index,
-            "nic": f"mlx5_{index}",
-            "address": f"10.{index}.0.{at + 1}",
-        }
+        Endpoint(
+            at * per_node + index,
+            node,
+            index,
+            kind=kind,
+            rail=index,
+            nic=f"mlx5_{index}",
+            address=f"10.{index}.0.{at + 1}",
+        )
         for at, node in enumerate(nodes)
         for index in range(per_node)
     ]
-    model.apply(event(Kind.ENDPOINTS, endpoints=ends, time=1.0))
-    model.apply(event(Kind.PLAN, slow_below=0.7, time=1.0))
+    model.apply(EndpointsAdded(endpoints=ends, time=1.0))
+    model.apply(PlanUpdate(slow_below=0.7, time=1.0))
     for a, b in itertools.permutations(model.endpoints, 2):
         found = judge(str(a), str(b))
         verdict, share = (OK, found) if isinstance(found, float) else (found, 1.0)
@@ -56,7 +66,7 @@ def fabric(nodes: str, per_node: int, judge: Judge, world: Verdict | None = OK, 
         rows = [Measurement(Layer.P2P, str(a), str(b), verdict, value, "GB/s", 8, 2.0, error=error)]
         if world is not None:
             rows.append(Measurement(Layer.WORLD, str(a), str(b), world, usual, "GB/s", 8, 2.0))
-        model.apply(event(Kind.MEASURED, measurements=[m.to_json() for m in rows], time=2.0))
+        model.apply(Measured(measurements=rows, time=2.0))
     return model
 
 
@@ -155,10 +165,8 @@ def test_a_slow_nic_is_told_as_such_and_a_slow_pair_as_a_pair() -> None:
 
 def test_a_node_that_is_gone_comes_first_with_its_hint_and_its_pairs_are_not_told_again() -> None:
     model = fabric("ab", 2, dead_if(lambda s, d: "b" in (s[0], d[0])))
-    model.apply(
-        event(Kind.NODE, node="b", state=str(NodeState.LOST), text="no heartbeat", hint="ssh b uptime", time=3.0)
-    )
-    model.apply(event(Kind.PLAN, untested=[["a:0", "b:1", "no heartbeat"]], time=3.0))
+    model.apply(NodeUpdate(node="b", state=NodeState.LOST, text="no heartbeat", hint="ssh b uptime", time=3.0))
+    model.apply(PlanUpdate(untested=[("a:0", "b:1", "no heartbeat")], time=3.0))
     (one,) = findings(model)
     assert (title(one), evidence(one)[0], one.next) == ("b lost", "no heartbeat", ("ssh b uptime",))
     assert len(one.cells) == 10, "the pairs within it included"
@@ -168,17 +176,17 @@ def test_flapping_reasons_and_links_are_told() -> None:
     model = fabric("ab", 2, dead_if(lambda s, d: False))
     for verdict, at in ((TIMEOUT, 3.0), (OK, 4.0)):
         one = Measurement(Layer.P2P, "a:0", "b:0", verdict, 45.0 if verdict is OK else None, "GB/s", 8, at)
-        model.apply(event(Kind.MEASURED, measurements=[one.to_json()], time=at))
+        model.apply(Measured(measurements=[one], time=at))
     why = "b:1 is in use by train (pid 7)"
-    model.apply(event(Kind.PLAN, untested=[["a:0", "b:1", why], ["b:1", "a:0", why]], time=5.0))
+    model.apply(PlanUpdate(untested=[("a:0", "b:1", why), ("b:1", "a:0", why)], time=5.0))
     links = [{"link": 0, "state": "active", "counters": {"crc": 5}}, {"link": 1, "state": "inactive"}]
     for crc in (5, 8):
         links[0]["counters"] = {"crc": crc}
         look = {"gpus": [{"index": 3, "links": links}]}
-        model.apply(event(Kind.LOOK, node="a", probe="nvlink", value=look, time=6.0))
+        model.apply(ProbeResult(node="a", probe="nvlink", value=look, time=6.0))
         links = [dict(link) for link in links]
     ports = [{"ca": "mlx5_0", "port": 1, "state": "Down", "phys_state": "Polling"}, {"ca": "mlx5_9", "state": "Down"}]
-    model.apply(event(Kind.INVENTORY, node="a", value={"ib": ports}, time=7.0))
+    model.apply(InventoryUpdate(node="a", value={"ib": ports}, time=7.0))
     found = {title(one): one for one in findings(model)}
     assert found["a:0 > b:0 flaps in p2p"].severity == "warn"
     assert evidence(found["2 pairs not tested"]) == (why,)
@@ -219,21 +227,18 @@ def test_a_survey_goes_in_steps_and_begins_anew_when_the_model_changed() -> None
     assert survey.version == 1
     assert not survey.step(0.0), "nothing changed"
     good = Measurement(Layer.P2P, "a:0", "b:1", OK, 45.0, "GB/s", 8, 9.0)
-    model.apply(event(Kind.MEASURED, measurements=[good.to_json()], time=9.0))
+    model.apply(Measured(measurements=[good], time=9.0))
     assert list(survey.finish().bad) == [("b:1", "a:0")]
 
 
 def test_hostile_names_stay_words_of_a_shell() -> None:
     model = Model()
-    model.apply(event(Kind.START, nodes=["a; rm -rf /", "b"], time=1.0))
-    ends = [
-        {"number": at, "node": node, "index": 0, "address": "10.0.0.1", "nic": "$(x)"}
-        for at, node in enumerate(model.nodes)
-    ]
-    model.apply(event(Kind.ENDPOINTS, endpoints=ends, time=1.0))
+    model.apply(SessionStart(nodes=["a; rm -rf /", "b"], time=1.0))
+    ends = [Endpoint(at, node, 0, address="10.0.0.1", nic="$(x)") for at, node in enumerate(model.nodes)]
+    model.apply(EndpointsAdded(endpoints=ends, time=1.0))
     src, dst = (str(end) for end in model.endpoints)
     one = Measurement(Layer.P2P, src, dst, TIMEOUT, None, "GB/s", 8, 2.0, src_addr="0000:00:07.0", dst_addr="-f\n")
-    model.apply(event(Kind.MEASURED, measurements=[one.to_json()], time=2.0))
+    model.apply(Measured(measurements=[one], time=2.0))
     commands = pair_commands(model, src, dst)
     assert commands[0] == "ssh 'a; rm -rf /' ping -c3 -I 10.0.0.1 10.0.0.1", "what is no address is not used as one"
     assert "'a; rm -rf /" in by_hand(model, src, dst)
@@ -248,7 +253,7 @@ def test_a_pair_can_be_tested_by_hand() -> None:
     pythons = [{"path": sys.executable, "torch": "2"}]
     for node in "ab":
         value = {"pythons": pythons, "data_addresses": [{"address": "10.0.0.1", "nic": "lo"}]}
-        model.apply(event(Kind.INVENTORY, node=node, value=value, time=3.0))
+        model.apply(InventoryUpdate(node=node, value=value, time=3.0))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -265,7 +270,7 @@ def test_many_pairs_that_flap_are_one_cause() -> None:
         src, dst = f"a:{index % 4}", f"b:{index % 3}"
         for verdict, at in ((TIMEOUT, 3.0), (OK, 4.0)) * (2 if index == 5 else 1):
             one = Measurement(Layer.P2P, src, dst, verdict, 45.0 if verdict is OK else None, "GB/s", 8, at + index)
-            model.apply(event(Kind.MEASURED, measurements=[one.to_json()], time=at + index))
+            model.apply(Measured(measurements=[one], time=at + index))
     (found,) = findings(model)
     assert (found.severity, title(found), len(found.cells)) == ("warn", "6 pairs flap", 6)
     assert "a:1 > b:2, whose verdict changed 4 times" in evidence(found)[0]

@@ -8,7 +8,7 @@ import pytest
 
 from fabtui.diagnosis.knowledge.error_catalogue import MEANINGS, meaning_of
 from fabtui.diagnosis.session import findings
-from fabtui.model.events import Kind, event
+from fabtui.model.events import Measured, NodeState, NodeUpdate
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.presentation.findings import evidence, title
@@ -80,7 +80,7 @@ def test_a_finding_says_what_its_error_means_and_what_to_type() -> None:
     model = fabric("ab", 2, dead_if(lambda s, d: (s, d) == ("a:0", "b:1")))
     error = "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_0"
     row = Measurement(Layer.P2P, "a:0", "b:1", Verdict.FAILED, unit="GB/s", bytes=8, time=3.0, error=error)
-    model.apply(event(Kind.MEASURED, measurements=[row.to_json()], time=3.0))
+    model.apply(Measured(measurements=[row], time=3.0))
     (found,) = findings(model)
     assert any(line.startswith("means: the GID of the other NIC does not resolve") for line in evidence(found))
     assert found.next[:2] == ("ssh a ip route get 10.1.0.2 from 10.0.0.1", "ssh a ip neigh")
@@ -90,10 +90,8 @@ def test_a_node_that_is_gone_is_not_explained_by_an_error_of_another() -> None:
     model = fabric("abc", 2, dead_if(lambda s, d: "c" in (s[0], d[0])))
     error = "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_0"
     row = Measurement(Layer.P2P, "a:0", "c:1", Verdict.FAILED, unit="GB/s", bytes=8, time=3.0, error=error)
-    model.apply(event(Kind.MEASURED, measurements=[row.to_json()], time=3.0))
-    model.apply(
-        event(Kind.NODE, node="c", state="lost", text="the connection was cut", hint=None, backend="", time=4.0)
-    )
+    model.apply(Measured(measurements=[row], time=3.0))
+    model.apply(NodeUpdate(node="c", state=NodeState.LOST, text="the connection was cut", time=4.0))
     assert title(findings(model)[0]) == "c lost"
     assert evidence(findings(model)[0])[0] == "the connection was cut"
     assert not any("means" in line for line in evidence(findings(model)[0]))

@@ -15,7 +15,8 @@ from fabtui.diagnosis.mesh.paths import address_pair
 from fabtui.diagnosis.mesh.rules import mesh_findings, settled_mesh_findings
 from fabtui.diagnosis.session import findings
 from fabtui.export.json import as_json
-from fabtui.model.events import Kind, event
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import EndpointsAdded, InventoryUpdate, Measured, PhaseStart
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -212,7 +213,7 @@ def test_datagrams_that_were_not_counted_are_not_recommended_again() -> None:
     assert evidence(found)[-1] == "only echo requests were sent, which do not show the direction; --probes udp does"
     error = "Cannot assign requested address"
     rows = [replace(m, layer=Layer.UDP, verdict=Verdict.FAILED, error=error, extra=None) for m in net.measured()]
-    model.apply(event(Kind.MEASURED, measurements=[m.to_json() for m in rows]))
+    model.apply(Measured(measurements=rows))
     (found,) = mesh_findings(model)
     assert evidence(found)[-1] == f"no datagrams could be counted, which would show the direction: {error}"
 
@@ -316,7 +317,7 @@ def test_one_late_echo_of_three_is_no_finding() -> None:
     model = Net().model()
     late = next(m for m in model.addresses.pairs(Layer.PING) if (m.src, m.dst) == ("n0", "n1"))
     busy = replace(late, value=9.0, extra={"rtt_min": 0.05, "rtt_max": 26.0})
-    model.apply({"kind": "measured", "time": 9.0, "measurements": [busy.to_json()]})
+    model.apply(Measured([busy], time=9.0))
     assert mesh_findings(model) == []
 
 
@@ -352,9 +353,9 @@ def test_the_findings_are_among_the_causes_once_the_mesh_is_through() -> None:
     net = Net()
     net.drops = lambda *way: way == ("n1", 0, "n2", 0)
     model = net.model()
-    model.apply({"kind": "phase", "name": "udp", "total": 5, "time": 5.0})
+    model.apply(PhaseStart("udp", 5, time=5.0))
     assert settled_mesh_findings(model) == []
-    model.apply({"kind": "phase", "name": "done", "total": 0, "time": 6.0})
+    model.apply(PhaseStart("done", time=6.0))
     (cause,) = findings(model)
     assert (cause.severity, title(cause)) == (
         "bad",
@@ -380,11 +381,8 @@ def test_the_cells_of_a_finding_are_those_of_the_endpoints_whose_addresses_it_is
     net = Net(2, 2)
     net.drops = lambda *way: way == ("n0", 1, "n1", 1)
     model = net.model()
-    ends = [
-        {"number": n, "node": f"n{n // 2}", "index": n % 2, "kind": "gpu", "address": address(f"n{n // 2}", n % 2)}
-        for n in range(4)
-    ]
-    model.apply({"kind": "endpoints", "endpoints": ends, "time": 1.0})
+    ends = [Endpoint(n, f"n{n // 2}", n % 2, kind="gpu", address=address(f"n{n // 2}", n % 2)) for n in range(4)]
+    model.apply(EndpointsAdded(ends, time=1.0))
     (cause,) = settled_mesh_findings(model)
     assert cause.cells == {("n0:1", "n1:1"), ("n1:1", "n0:1")}
 
@@ -397,7 +395,7 @@ def test_what_nodes_call_their_interfaces_does_not_get_into_commands() -> None:
     assert record is not None
     for entry in record["data_addresses"]:
         entry["nic"] = "eth2; reboot\x1b[2J"
-    model.apply({"kind": "inventory", "node": "n3", "value": record, "time": 1.0})
+    model.apply(InventoryUpdate("n3", record, time=1.0))
     (cause,) = settled_mesh_findings(model)
     assert cause.next[0].startswith("ssh n3 ip -s link show 'eth2; reboot")
     assert all("\x1b" not in text for text in (title(cause), *evidence(cause), *cause.next))
@@ -421,17 +419,17 @@ def test_a_pair_that_a_firewall_explains_is_not_told_again(udp: bool, told: int)
     net.filters = lambda a, r, b, s: ("udp" if udp else True) if (a, r, b, s) == ("n1", 0, "n3", 0) else False
     model = net.model()
     ends = [
-        {"number": 2 * n + r, "node": f"n{n}", "index": r, "kind": "gpu", "rail": r, "address": address(f"n{n}", r)}
+        Endpoint(2 * n + r, f"n{n}", r, kind="gpu", rail=r, address=address(f"n{n}", r))
         for n in range(4)
         for r in range(2)
     ]
-    model.apply(event(Kind.ENDPOINTS, endpoints=ends, time=9.0))
+    model.apply(EndpointsAdded(endpoints=ends, time=9.0))
     rows = [
         Measurement(Layer.P2P, str(a), str(b), Verdict.TIMEOUT if dead else Verdict.OK, None if dead else 45.0, "GB/s")
         for a, b in itertools.permutations(model.endpoints, 2)
         for dead in [(str(a), str(b)) == ("n1:0", "n3:0")]
     ]
-    model.apply(event(Kind.MEASURED, measurements=[m.to_json() for m in rows], time=9.0))
+    model.apply(Measured(measurements=rows, time=9.0))
     found = findings(model)
     assert [title(one) for one in found if "TCP" not in title(one) and "UDP" not in title(one)] == (
         ["n1:0 > n3:0 timeout"] if udp else []

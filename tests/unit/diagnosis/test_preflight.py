@@ -15,7 +15,7 @@ from fabtui.diagnosis.preflight.changes import Compared, compare, earlier_of
 from fabtui.diagnosis.preflight.context import NodeContext
 from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight, preflight
 from fabtui.diagnosis.session import PreflightSummary, findings
-from fabtui.model.events import Kind, event
+from fabtui.model.events import InventoryUpdate, LogEntry, NodeState, NodeUpdate, ProbeResult, SessionStart
 from fabtui.model.facts.catalogue import facts_for
 from fabtui.model.facts.compare import FactTable, fact_table
 from fabtui.model.facts.node_view import Looked
@@ -36,11 +36,11 @@ from tests.unit.model.cluster import clock, host, inventory, memlock, node
 def model_of(*nodes: Looked, lab: str | None = None) -> Model:
     model = Model()
     names = [one.name for one in nodes]
-    model.apply(event(Kind.START, format=1, version="0", nodes=names, options={}, lab=lab, faults=[], time=0.0))
+    model.apply(SessionStart(format=1, version="0", nodes=names, options={}, lab=lab, faults=[], time=0.0))
     for one in nodes:
-        model.apply(event(Kind.INVENTORY, node=one.name, value=dict(one.inventory)))
+        model.apply(InventoryUpdate(node=one.name, value=dict(one.inventory)))
         for probe, value in one.looks.items():
-            model.apply(event(Kind.LOOK, node=one.name, probe=probe, value=dict(value)))
+            model.apply(ProbeResult(node=one.name, probe=probe, value=dict(value)))
     return model
 
 
@@ -166,9 +166,9 @@ def test_the_nodes_of_a_lab_are_one_machine_by_intent() -> None:
 
 def test_what_could_not_be_looked_at_is_told_apart() -> None:
     model = model_of(*four())
-    model.apply(event(Kind.NODE, node="n060", state="failed", text="no route to host"))
-    model.apply(event(Kind.LOOK, node="n061", probe="host", error="worker died"))
-    model.apply(event(Kind.LOOK, node="n062", probe="host", error="worker died"))
+    model.apply(NodeUpdate(node="n060", state=NodeState.FAILED, text="no route to host"))
+    model.apply(ProbeResult(node="n061", probe="host", error="worker died"))
+    model.apply(ProbeResult(node="n062", probe="host", error="worker died"))
     found = preflight(model)
     assert found.missing == ["n060: no route to host", "n[061-062]: host: worker died"]
     assert found.exit_code == 3
@@ -398,7 +398,7 @@ def test_what_counts_is_one_line_among_the_causes() -> None:
 def test_it_is_made_anew_only_when_more_was_found() -> None:
     model = model_of(*four())
     first = latest_preflight(model)
-    model.apply(event(Kind.LOG, level="info", node=None, text="x"))
+    model.apply(LogEntry(level="info", text="x"))
     assert latest_preflight(model) is first
-    model.apply(event(Kind.LOOK, node="n060", probe="host", value=memlock("n060", 65536)))
+    model.apply(ProbeResult(node="n060", probe="host", value=memlock("n060", 65536)))
     assert latest_preflight(model).exit_code == 1

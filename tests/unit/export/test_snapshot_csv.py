@@ -14,6 +14,7 @@ from fabtui.errors import InputError
 from fabtui.export.csv import write_csv
 from fabtui.export.json import as_json, write_json
 from fabtui.export.snapshot_rows import COLUMNS, rows
+from fabtui.model.events import InventoryUpdate
 
 Maker = Callable[[], Any]
 NAMES = ["n10:0", "n10:1", "n9:0", "n9:1"]
@@ -265,7 +266,7 @@ def test_the_json_has_suspects_arms_and_what_else_was_learnt(make_model: Maker) 
 
 def test_the_json_has_what_counters_moved_by(make_model: Maker) -> None:
     maker = make_model().start(["a"]).endpoints({"a": 2}).add("running", pairs=[["a:0", "a:1"]])
-    began = maker.events[-1]["time"]
+    began = maker.events[-1].time
     maker.add(
         "measured", measurements=[{"layer": "p2p", "src": "a:0", "dst": "a:1", "verdict": "ok", "time": began + 1}]
     )
@@ -364,7 +365,8 @@ def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
 
 def test_the_json_holds_everything(make_model: Maker, tmp_path: Path) -> None:
     path = tmp_path / "s.json"
-    maker = whole(make_model).add("inventory", node="n9", value={"host": "n9", "load": float("nan")})
+    maker = whole(make_model)
+    maker.events.append(InventoryUpdate("n9", {"host": "n9", "load": float("nan")}, time=maker.now))
     maker.add("log", level="info", text="\x1b[2Jcleared")
     write_json(maker.model(), path)
     value = json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(name))

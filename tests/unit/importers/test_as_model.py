@@ -16,6 +16,7 @@ from fabtui.importers.result import read
 from fabtui.importers.sources import Source, sources
 from fabtui.importers.to_model.dispatch import events, model, rivals, stem
 from fabtui.model.endpoints import PairClass
+from fabtui.model.events import event_from_json
 from fabtui.model.layers import Layer, all_layers
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
@@ -187,7 +188,7 @@ def test_jobs_whose_ranks_said_nothing() -> None:
 def recorded() -> Model:
     found = Model()
     for line in gzip.decompress(RECORDING.read_bytes()).decode().splitlines():
-        found.apply(json.loads(line))
+        found.apply(event_from_json(json.loads(line)))
     return found
 
 
@@ -241,9 +242,9 @@ def test_a_kind_without_pairs_gives_no_measurement() -> None:
 
 def test_events_are_in_order() -> None:
     happened = events([of_text(CUDA)])
-    assert [event["seq"] for event in happened] == list(range(len(happened)))
-    assert happened[0]["kind"] == "start"
-    json.dumps(happened, allow_nan=False)
+    assert [event.seq for event in happened] == list(range(len(happened)))
+    assert happened[0].kind == "start"
+    json.dumps([event.to_json() for event in happened], allow_nan=False)
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def test_lines_of_everything(kind: str, lines: list[str], end: str) -> None:
     result = of_text("\n".join(lines) + end, kind)
     check(result)
     happened = events([result])
-    assert [event["seq"] for event in happened] == list(range(len(happened)))
+    assert [event.seq for event in happened] == list(range(len(happened)))
     model([result])
 
 

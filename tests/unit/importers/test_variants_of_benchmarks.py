@@ -7,6 +7,7 @@ import json
 import pytest
 
 from fabtui.importers.to_model.dispatch import events
+from fabtui.model.events import Measured
 
 from .places import of_text, told
 
@@ -284,8 +285,8 @@ def test_osu_number_that_is_none_is_missing() -> None:
     result = of_text(text, "osu")
     assert [row["bandwidth"] for row in result.values["tests"][0]["rows"]] == [1.21, None, None]
     assert len(result.unknown) == 2
-    measured = next(event for event in events([result]) if event["kind"] == "measured")["measurements"]
-    assert [one["bytes"] for one in measured] == [1]
+    measured = next(event for event in events([result]) if isinstance(event, Measured)).measurements
+    assert [one.bytes for one in measured] == [1]
 
 
 def test_osu_of_long_ago() -> None:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from fabtui.model.baseline import SLOW_BELOW, Baseline, change
-from fabtui.model.events import Kind, event
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import EndpointsAdded, Measured, SessionStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -56,10 +57,10 @@ def test_of_several_sizes_and_attempts_the_latest_of_the_largest_counts_and_arms
 
 def test_the_layer_of_the_model_reads_it() -> None:
     model = Model()
-    model.apply(event(Kind.START, nodes=["a", "b"], time=0.0))
-    ends = [{"number": n, "node": node, "index": 0} for n, node in enumerate("ab")]
-    model.apply(event(Kind.ENDPOINTS, endpoints=ends, time=0.0))
-    model.apply(event(Kind.MEASURED, measurements=[one(OK, 25.0).to_json()], time=1.0))
+    model.apply(SessionStart(nodes=["a", "b"], time=0.0))
+    ends = [Endpoint(n, node, 0) for n, node in enumerate("ab")]
+    model.apply(EndpointsAdded(endpoints=ends, time=0.0))
+    model.apply(Measured(measurements=[one(OK, 25.0)], time=1.0))
     assert model.change(0, 1) is None
     assert model.cell(Layer.CHANGE, 0, 1).verdict is OK, "without a baseline it is what p2p is"
     model.baseline = Baseline.of("x", 0.0, [one(OK, 50.0)])

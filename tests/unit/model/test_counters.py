@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 
 from fabtui.model.counter_log import CounterLog, deltas, flatten, is_error
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import Kind, event
+from fabtui.model.events import CounterDeltas, EndpointsAdded, Measured, PairsStarted, PhaseStart, SessionStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -198,20 +197,20 @@ def test_a_hostile_recording_is_kept_within_bounds() -> None:
 
 def _model() -> Model:
     model = Model()
-    model.apply({"time": 0.0, **event(Kind.START, nodes=["a", "b", "c"])})
+    model.apply(SessionStart(nodes=["a", "b", "c"], time=0.0))
     endpoints = [Endpoint(n, name, 0, kind="gpu") for n, name in enumerate("abc")]
-    model.apply(event(Kind.ENDPOINTS, endpoints=[asdict(e) for e in endpoints]))
+    model.apply(EndpointsAdded(endpoints=endpoints))
     return model
 
 
 def _counted(model: Model, node: str, since: float, until: float, count: int) -> None:
     moved_by = moved("rx_bytes", count)
-    model.apply({"time": until, **event(Kind.COUNTERS, node=node, since=since, until=until, deltas=moved_by)})
+    model.apply(CounterDeltas(node=node, since=since, until=until, deltas=moved_by, time=until))
 
 
 def _measured(model: Model, layer: Layer, time: float, verdict: Verdict = Verdict.OK) -> Measurement:
     measurement = Measurement(layer, "a:0", "b:0", verdict, 1.0, "GB/s", 4, time)
-    model.apply({"time": time, **event(Kind.MEASURED, measurements=[measurement.to_json()])})
+    model.apply(Measured(measurements=[measurement], time=time))
     return measurement
 
 
@@ -229,12 +228,12 @@ def test_a_measurement_has_the_counters_of_its_two_nodes_at_its_time() -> None:
 
 def test_a_test_that_took_long_has_all_its_intervals() -> None:
     model = _model()
-    model.apply({"time": 10.5, **event(Kind.RUNNING, pairs=[["a:0", "b:0"]])})
+    model.apply(PairsStarted(pairs=[("a:0", "b:0")], time=10.5))
     for at in (8.0, 10.0, 12.0, 14.0):
         _counted(model, "a", at, at + 2.0, int(at))
     measurement = _measured(model, Layer.P2P, 13.0, Verdict.TIMEOUT)
     assert model.counters_for(measurement) == {"a": moved("rx_bytes", 22)}
-    model.apply({"time": 20.0, **event(Kind.RUNNING, pairs=[["a:0", "b:0"]])})
+    model.apply(PairsStarted(pairs=[("a:0", "b:0")], time=20.0))
     _measured(model, Layer.P2P, 20.1)
     assert model.counters_for(measurement) == {"a": moved("rx_bytes", 22)}, "a later test of the pair changes nothing"
 
@@ -242,9 +241,9 @@ def test_a_test_that_took_long_has_all_its_intervals() -> None:
 def test_a_transfer_of_the_world_layer_has_the_counters_of_the_whole_phase() -> None:
     model = _model()
     _counted(model, "a", 4.0, 6.0, 1)
-    model.apply({"time": 6.5, **event(Kind.PHASE, name="world", total=2)})
+    model.apply(PhaseStart(name="world", total=2, time=6.5))
     _counted(model, "a", 6.0, 8.0, 10)
     _counted(model, "a", 8.0, 10.0, 100)
     measurement = _measured(model, Layer.WORLD, 9.0)
-    model.apply({"time": 30.0, **event(Kind.PHASE, name="world", total=2)})
+    model.apply(PhaseStart(name="world", total=2, time=30.0))
     assert model.counters_for(measurement) == {"a": moved("rx_bytes", 110)}

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from fabtui.model.class_statistics import ATTEMPTS, flapping, turns
-from fabtui.model.events import Kind, event
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import EndpointsAdded, Measured, SessionStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import MOST_ATTEMPTS, RAW_ATTEMPTS, Model
@@ -49,13 +50,13 @@ def test_it_stops_to_flap_when_it_was_steady_for_long() -> None:
 
 def test_a_session_that_watches_for_days_keeps_what_counts_and_no_more() -> None:
     model = Model()
-    model.apply(event(Kind.START, nodes=["a", "b"], time=1.0))
-    ends = [{"number": n, "node": node, "index": 0} for n, node in enumerate("ab")]
-    model.apply(event(Kind.ENDPOINTS, endpoints=ends, time=1.0))
+    model.apply(SessionStart(nodes=["a", "b"], time=1.0))
+    ends = [Endpoint(n, node, 0) for n, node in enumerate("ab")]
+    model.apply(EndpointsAdded(endpoints=ends, time=1.0))
     sizes = [8, 1 << 20, *[1 << 28] * 500]
     for at, size in enumerate(sizes):
         one = Measurement(Layer.P2P, "a:0", "b:0", Verdict.OK, 40.0, "GB/s", size, 2.0 + at, attempts=at, raw="x" * 99)
-        model.apply(event(Kind.MEASURED, measurements=[one.to_json()], time=2.0 + at))
+        model.apply(Measured(measurements=[one], time=2.0 + at))
     history = model.history(Layer.P2P, "a:0", "b:0")
     assert len(history) == MOST_ATTEMPTS + 2
     assert [m.asked_bytes for m in history[:3]] == [8, 1 << 20, 1 << 28]

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from fabtui.model.events import Kind, event
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import EndpointsAdded, Event, Measured, SessionStart, event_from_json
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.measurement_store import NONE, PAGE, Ledger
@@ -31,7 +32,7 @@ def _names(rank: int) -> str:
     return f"n{rank // 8:03d}:{rank % 8}"
 
 
-def _direction(a: int, b: int, when: float, chance: random.Random) -> list[dict[str, Any]]:
+def _direction(a: int, b: int, when: float, chance: random.Random) -> list[Measurement]:
     """What a session tells of one direction of a pair of GPUs, as JSON."""
     raw = "\n".join(
         RAW.format(end=_names(end), a=a, b=b, x=a % 8, y=b % 8, init=chance.randrange(100), data=chance.randrange(999))
@@ -47,25 +48,25 @@ def _direction(a: int, b: int, when: float, chance: random.Random) -> list[dict[
         bandwidth, layer=Layer.LATENCY, value=chance.gauss(10, 1), unit="us", bytes=8, raw=None, extra=None,
         how=f"{HOW}; half of the median round trip of 8 bytes",
     )  # fmt: skip
-    return [bandwidth.to_json(), latency.to_json()]
+    return [bandwidth, latency]
 
 
-def _events(count: int) -> Iterator[dict[str, Any]]:
+def _events(count: int) -> Iterator[Event]:
     """Events with so many directions, each two measurements, as a recording has them."""
     chance = random.Random(7)
     ranks = math.isqrt(count) + 8 & ~7
-    yield event(Kind.START, nodes=[f"n{node:03d}" for node in range(ranks // 8)])
-    ends = [{"number": n, "node": f"n{n // 8:03d}", "index": n % 8, "rail": n % 8} for n in range(ranks)]
-    yield event(Kind.ENDPOINTS, endpoints=ends)
+    yield SessionStart(nodes=[f"n{node:03d}" for node in range(ranks // 8)])
+    ends = [Endpoint(n, f"n{n // 8:03d}", n % 8, rail=n % 8) for n in range(ranks)]
+    yield EndpointsAdded(endpoints=ends)
     when = 1.7e9
     for at in range(count):
         a, b = divmod(at, ranks - 1)
         when += chance.random() * 1e-3
-        yield event(Kind.MEASURED, measurements=_direction(a, b + (b >= a), when, chance))
+        yield Measured(measurements=_direction(a, b + (b >= a), when, chance))
 
 
 def test_a_measurement_takes_few_bytes_of_a_model() -> None:
-    lines = [json.dumps(one) for one in _events(5000)]
+    lines = [json.dumps(one.to_json()) for one in _events(5000)]
     tracemalloc.start()
     try:
         model = Model()
@@ -73,7 +74,7 @@ def test_a_measurement_takes_few_bytes_of_a_model() -> None:
         for number, line in enumerate(lines):
             if number == 2:
                 before = tracemalloc.get_traced_memory()[0]
-            model.apply(json.loads(line))
+            model.apply(event_from_json(json.loads(line)))
         each = (tracemalloc.get_traced_memory()[0] - before) / 10_000
     finally:
         tracemalloc.stop()
@@ -83,11 +84,11 @@ def test_a_measurement_takes_few_bytes_of_a_model() -> None:
 
 
 def test_what_is_kept_is_what_was_told() -> None:
-    told = [value for one in list(_events(700))[2:] for value in one["measurements"]]
+    told = [value for one in _events(700) if isinstance(one, Measured) for value in one.measurements]
     model = Model()
     for one in _events(700):
         model.apply(one)
-    assert [m.to_json() for m in model.measurements()] == told
+    assert list(model.measurements()) == told
     assert model.tested[:2] == [(Layer.P2P, "n000:0", "n000:1"), (Layer.P2P, "n000:0", "n000:2")]
 
 

@@ -1,12 +1,19 @@
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import pytest
 
 from fabtui.model.endpoints import Endpoint, PairClass, pair_class
-from fabtui.model.events import Kind, event
+from fabtui.model.events import (
+    EndpointsAdded,
+    Measured,
+    NodeState,
+    NodeUpdate,
+    PairsStarted,
+    SessionStart,
+    event_from_json,
+)
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -15,14 +22,14 @@ from fabtui.model.session_model import Model
 def _model(nodes: int = 2, each: int = 4) -> Model:
     names = [f"n{i:03d}" for i in range(nodes)]
     model = Model()
-    model.apply({"time": 100.0, "seq": 0, **event(Kind.START, nodes=names)})
+    model.apply(SessionStart(nodes=names, time=100.0, seq=0))
     endpoints = [Endpoint(n * each + i, name, i, kind="cpu") for n, name in enumerate(names) for i in range(each)]
-    model.apply(event(Kind.ENDPOINTS, endpoints=[asdict(e) for e in endpoints]))
+    model.apply(EndpointsAdded(endpoints=endpoints))
     return model
 
 
-def _measured(*measurements: Measurement) -> dict[str, Any]:
-    return event(Kind.MEASURED, measurements=[m.to_json() for m in measurements])
+def _measured(*measurements: Measurement) -> Measured:
+    return Measured(measurements=measurements)
 
 
 def _p2p(src: str, dst: str, value: float | None, verdict: Verdict = Verdict.OK, **more: Any) -> Measurement:
@@ -71,12 +78,12 @@ def test_a_timeout_has_no_value() -> None:
 
 def test_running_pairs_are_marked_until_they_are_measured() -> None:
     model = _model()
-    model.apply(event(Kind.RUNNING, pairs=[["n000:0", "n001:0"], ["n001:0", "n000:0"]]))
+    model.apply(PairsStarted(pairs=[("n000:0", "n001:0"), ("n001:0", "n000:0")]))
     assert model.cell(Layer.P2P, 0, 4).running
     model.apply(_measured(_p2p("n000:0", "n001:0", 1.0)))
     assert not model.cell(Layer.P2P, 0, 4).running
     assert model.cell(Layer.P2P, 4, 0).running
-    model.apply(event(Kind.NODE, node="n001", state="lost", text="gone"))
+    model.apply(NodeUpdate(node="n001", state=NodeState.LOST, text="gone"))
     assert not model.cell(Layer.P2P, 4, 0).running
 
 
@@ -106,13 +113,13 @@ def test_busbw_of_a_cell_is_that_of_the_largest_message_between_its_nodes() -> N
 
 def test_events_of_unknown_kinds_are_passed_over_and_broken_ones_are_told() -> None:
     model = _model()
-    model.apply({"kind": "from-the-future"})
-    with pytest.raises(KeyError):
-        model.apply({"kind": "node"})
+    model.apply(event_from_json({"kind": "from-the-future"}))
+    with pytest.raises(ValueError, match="missing"):
+        event_from_json({"kind": "node"})
     with pytest.raises(ValueError, match="not a measurement"):
-        model.apply(event(Kind.MEASURED, measurements=[{"layer": "p2p"}]))
+        event_from_json({"kind": "measured", "measurements": [{"layer": "p2p"}]})
     with pytest.raises(ValueError, match="number 3"):
-        model.apply(event(Kind.ENDPOINTS, endpoints=[asdict(Endpoint(3, "n000", 9))]))
+        model.apply(EndpointsAdded(endpoints=[Endpoint(3, "n000", 9)]))
 
 
 def test_a_measurement_survives_json() -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from fabtui.model.events import Event
 from fabtui.model.session_model import Model
 from fabtui.report import progress
 from fabtui.report.progress import Progress
@@ -35,7 +37,7 @@ class FakeFeed:
     def listen(self, changed: Callable[[], None]) -> None:
         self._changed = changed
 
-    def play(self, events: list[dict[str, Any]]) -> None:
+    def play(self, events: Iterable[Event]) -> None:
         for event in events:
             self.model.apply(event)
             self._changed()
@@ -117,7 +119,7 @@ def test_each_line_of_the_log_is_shown_once(make_model: Maker) -> None:
     maker = make_model().start(["n0"])
     for number in range(6):
         maker.add("log", level="error", text=f"line {number}")
-        maker.events[-1]["time"] = maker.START + 10 + number // 3
+        maker.events[-1] = replace(maker.events[-1], time=maker.START + 10 + number // 3)
     shown = [line for line in played(maker, io.StringIO()).splitlines() if line.startswith("error")]
     assert shown == [f"error: line {number}" for number in range(6)]
 

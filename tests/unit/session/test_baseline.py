@@ -9,9 +9,9 @@ import pytest
 from fabtui.errors import InputError
 from fabtui.export.json import write_json
 from fabtui.model.layers import Layer
+from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.session.feeds.baseline import read_baseline
-from fabtui.session.journal import read_events
 
 RECORDING = Path(__file__).parents[3] / "recordings" / "h200x8-lab-2x4.jsonl.gz"
 
@@ -42,7 +42,7 @@ def test_a_recording_and_the_snapshot_of_it_are_the_same_baseline(tmp_path: Path
         ('{"measurements": []}', "holds no pair"),
         ('{"measurements": [1, null, {"layer": "p2p"}, {"layer": "next", "src": "a:0"}]}', "holds no pair"),
         ('{"kind":"start","nodes":["a"],"seq":0,"time":1.0}\n', "holds no pair"),
-        ('{"kind":"start","seq":0,"time":1.0}\n', "cannot be used"),
+        ('{"kind":"start","seq":0,"time":1.0}\n', "'nodes' of 'start' is missing"),
     ],
 )
 def test_what_is_none_is_told_in_a_line(tmp_path: Path, text: str, told: str) -> None:

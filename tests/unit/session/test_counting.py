@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from fabtui.model.events import Kind
+from fabtui.model.events import CounterDeltas
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
+from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.session import counter_sampler
-from fabtui.session.journal import read_events
 from tests.unit.session.fakenodes import FakeNodes, Script
 from tests.unit.session.played import run
 
@@ -45,11 +45,11 @@ async def test_what_moved_is_recorded_and_the_replay_knows_it(tmp_path: Path) ->
     steps = looks(*({"port_xmit_data": 10 * n, "symbol_error": n // 4} for n in range(8)))
     script = Script({"a": 2, "b": 2}, counters={"a": steps}, takes=0.1)
     model, nodes = await _run(script, record)
-    events = [e for e in read_events(record) if e["kind"] == Kind.COUNTERS]
+    events = [e for e in read_events(record) if isinstance(e, CounterDeltas)]
     assert events
-    assert {e["node"] for e in events} == {"a"}
-    assert all(e["since"] < e["until"] for e in events)
-    assert all(earlier["until"] == later["since"] for earlier, later in itertools.pairwise(events))
+    assert {e.node for e in events} == {"a"}
+    assert all(e.since < e.until for e in events)
+    assert all(earlier.until == later.since for earlier, later in itertools.pairwise(events))
     total = model.counters_between("a", 0.0, 1e12)
     assert total["hca"]["mlx5_0/1"]["port_xmit_data"] == 10 * 4 * min(7, len(asked(nodes, "a")) - 1)
     again = Model()
@@ -67,7 +67,7 @@ async def test_where_nothing_moves_there_is_no_event(tmp_path: Path) -> None:
     script = Script({"a": 2}, counters={"a": looks({"port_xmit_data": 5})}, takes=0.2)
     _, nodes = await _run(script, record)
     assert len(asked(nodes, "a")) > 2, "it is looked at again and again"
-    assert not [e for e in read_events(record) if e["kind"] == Kind.COUNTERS]
+    assert not [e for e in read_events(record) if isinstance(e, CounterDeltas)]
 
 
 async def test_a_node_without_counters_is_asked_once() -> None:
@@ -88,14 +88,14 @@ async def test_pairs_that_run_alone_each_have_their_own_interval(
     steps = looks(*({"port_xmit_data": n} for n in range(40)))
     script = Script({"a": 1, "b": 1, "c": 1}, counters={"a": steps}, takes=0.1)
     model, _ = await _run(script, record, isolated=True)
-    events = [e for e in read_events(record) if e["kind"] == Kind.COUNTERS]
+    events = [e for e in read_events(record) if isinstance(e, CounterDeltas)]
     spans = []
     for pair in (("a:0", "b:0"), ("a:0", "c:0")):
         measurement = model.latest(Layer.P2P, *pair)
         assert measurement is not None
         assert measurement.verdict is Verdict.OK
         assert set(model.counters_for(measurement)) == {"a"}
-        spans += [(e["since"], e["until"]) for e in events if e["since"] < measurement.time <= e["until"]]
+        spans += [(e.since, e.until) for e in events if e.since < measurement.time <= e.until]
     assert len(spans) == len(set(spans)) == 2
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fabtui.model.events import Event, InventoryUpdate
 from fabtui.model.session_model import Model
 from fabtui.session.node_client import ProbeFailed
 from fabtui.session.options import SessionOptions
@@ -37,15 +38,15 @@ class Pump:
     def __init__(self, model: Model) -> None:
         self.model = model
 
-    def emit(self, event: dict[str, Any]) -> None:
-        self.model.apply({"time": 1.0, "seq": 0, **event})
+    def emit(self, event: Event) -> None:
+        self.model.apply(event)
 
 
 async def look(asked: Asked, nodes: list[str], model: Model | None = None, without: str = "") -> Model:
     model = model or Model()
     for node in nodes:
         ib = [] if node == without else [{"ca": "mlx5_0"}]
-        model.apply({"kind": "inventory", "node": node, "value": {"ib": ib}})
+        model.apply(InventoryUpdate(node, {"ib": ib}))
     looks = Looks(SessionOptions(), Pump(model), model, {node: asked.node(node) for node in nodes})  # type: ignore[arg-type]
     await looks.look_at(nodes, ["ibfabric"])
     return model

@@ -1,19 +1,24 @@
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fabtui.errors import InputError
+from fabtui.model.events import Event, LogEntry, NodeState, NodeUpdate, SessionStart
+from fabtui.model.recording import read_events
 from fabtui.session.feeds.replay import ReplayFeed
-from fabtui.session.journal import Journal, read_events
+from fabtui.session.journal import Journal
 
-EVENTS = [{"kind": "start", "seq": 0, "time": 1.0, "nodes": ["n000"]}, {"kind": "log", "seq": 1, "time": 2.0}]
+EVENTS: list[Event] = [SessionStart(("n000",), seq=0, time=1.0), LogEntry("info", "x", seq=1, time=2.0)]
+READY = NodeUpdate("n000", NodeState.READY, time=3.0)
 
 
 def test_what_was_appended_is_read_back(tmp_path: Path) -> None:
@@ -32,14 +37,15 @@ def test_a_killed_writer_leaves_what_it_appended(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.gz"
     program = (
         "import os, signal, sys, pathlib\n"
+        "from fabtui.model.events import LogEntry, SessionStart\n"
         "from fabtui.session.journal import Journal\n"
         "j = Journal(pathlib.Path(sys.argv[1]))\n"
-        "j.append([{'kind': 'start', 'nodes': []}])\n"
-        "for n in range(500): j.append([{'kind': 'log', 'n': n}])\n"
+        "j.append([SessionStart(())])\n"
+        "for n in range(500): j.append([LogEntry('info', str(n))])\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     subprocess.run([sys.executable, "-c", program, str(path)], check=False)
-    assert [e.get("n") for e in read_events(path)] == [None, *range(500)]
+    assert [e.text for e in read_events(path) if isinstance(e, LogEntry)] == [str(n) for n in range(500)]
 
 
 @pytest.mark.parametrize("cut", [1, 7, 20])
@@ -75,7 +81,7 @@ def test_a_file_that_exists_is_not_written_over(tmp_path: Path) -> None:
 async def test_replay_builds_the_model(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.gz"
     journal = Journal(path)
-    journal.append([EVENTS[0], {"kind": "node", "node": "n000", "state": "ready", "time": 3.0}])
+    journal.append([EVENTS[0], READY])
     feed = ReplayFeed(path)
     told = []
     feed.listen(lambda: told.append(feed.model.version))
@@ -85,12 +91,18 @@ async def test_replay_builds_the_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("broken", "why"), [({"kind": "node"}, "cannot be used"), ({"kind": "node", "node": 3}, "line 3: not an event")]
+    ("broken", "why"),
+    [
+        ({"kind": "node"}, "line 3: not an event"),
+        ({"kind": "node", "node": 3}, "line 3: not an event"),
+        ({"kind": "endpoints", "endpoints": [{"number": 7, "node": "n000", "index": 0}]}, "cannot be used"),
+    ],
 )
 async def test_a_damaged_recording_is_shown_up_to_the_damage(broken: dict[str, Any], why: str, tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl.gz"
-    good = {"kind": "node", "node": "n000", "state": "ready", "time": 3.0}
-    Journal(path).append([EVENTS[0], good, broken, {**good, "state": "lost"}])
+    path = tmp_path / "a.jsonl"
+    lost = replace(READY, state=NodeState.LOST)
+    values = [EVENTS[0].to_json(), READY.to_json(), broken, lost.to_json()]
+    path.write_text("".join(json.dumps(value) + "\n" for value in values))
     feed = ReplayFeed(path)
     await feed.run()
     assert feed.model.nodes["n000"].state == "ready"

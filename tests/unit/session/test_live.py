@@ -11,11 +11,11 @@ import pytest
 
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
+from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.session import sweep
 from fabtui.session.feeds import live
 from fabtui.session.feeds.live import LiveFeed
-from fabtui.session.journal import read_events
 from fabtui.session.measure import p2p
 from fabtui.session.options import SessionOptions
 from fabtui.transport.link import NodeUnreachable
@@ -41,7 +41,7 @@ async def test_a_healthy_session_fills_everything_and_leaves(tmp_path: Path) -> 
         again.apply(event)
     assert p2p_of(again) == cells
     assert again.exit_code == 0
-    assert [e["seq"] for e in read_events(record)] == list(range(len(list(read_events(record)))))
+    assert [e.seq for e in read_events(record)] == list(range(len(list(read_events(record)))))
 
 
 async def test_one_silent_direction_is_one_bad_cell_that_names_its_endpoint() -> None:

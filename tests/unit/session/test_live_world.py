@@ -9,7 +9,7 @@ import pytest
 
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
-from fabtui.session.journal import read_events
+from fabtui.model.recording import read_events
 from fabtui.session.measure import world
 from tests.unit.session.fakenodes import Script
 from tests.unit.session.played import p2p_of, run, world_of
@@ -34,8 +34,8 @@ async def test_a_big_world_is_told_in_parts(tmp_path: Path, monkeypatch: pytest.
     model, _ = await run(script, layers=("world",), record=record)
     assert len(world_of(model)) == 12
     assert world_of(model)["a:0", "b:1"] is Verdict.TIMEOUT
-    told = [len(e.get("measurements", e.get("pairs", []))) for e in read_events(record)]
-    assert max(told) == 5, "no event holds more, and the memory of a session holds few of them at once"
+    sizes = [len(getattr(e, "measurements", getattr(e, "pairs", ()))) for e in read_events(record)]
+    assert max(sizes) == 5, "no event holds more, and the memory of a session holds few of them at once"
 
 
 async def test_a_node_is_told_its_own_transfers_of_the_world_alone() -> None:

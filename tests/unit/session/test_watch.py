@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import Kind, event
+from fabtui.model.events import CounterDeltas, EndpointsAdded, Measured, SessionEnd, SessionStart, Watching
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.session import watch
 from fabtui.session.feeds.live import LiveFeed
-from fabtui.session.journal import read_events
 from fabtui.session.node_client import Remote
 from fabtui.session.watch import Round, is_suspect, rate_for
 from tests.unit.session.fakenodes import FakeNodes, Script
@@ -26,9 +26,9 @@ from tests.unit.session.played import feed_of
 def _model(count: int, **bad: Any) -> Model:
     """A model of endpoints on one node, whose pairs were all tested, each a second after the one before."""
     model = Model()
-    model.apply(event(Kind.START, nodes=["a"], time=0.0))
-    ends = [{"number": n, "node": "a", "index": n} for n in range(count)]
-    model.apply(event(Kind.ENDPOINTS, endpoints=ends, time=0.0))
+    model.apply(SessionStart(nodes=["a"], time=0.0))
+    ends = [Endpoint(n, "a", n) for n in range(count)]
+    model.apply(EndpointsAdded(endpoints=ends, time=0.0))
     at = 0.0
     for a in range(count):
         for b in range(count):
@@ -42,7 +42,7 @@ def _measure(model: Model, pair: tuple[int, int], verdict: Verdict, at: float) -
     src, dst = (str(Endpoint(number=n, node="a", index=n)) for n in pair)
     value = 50.0 if verdict is Verdict.OK else None
     one = Measurement(Layer.P2P, src, dst, verdict, value, "GB/s", 1 << 20, at)
-    model.apply(event(Kind.MEASURED, measurements=[one.to_json()], time=at))
+    model.apply(Measured(measurements=[one], time=at))
 
 
 def test_the_stalest_comes_first_and_everything_comes_round() -> None:
@@ -142,7 +142,7 @@ async def test_watching_goes_round_without_new_ranks_and_ends_with_an_exit_code(
         assert _attempts(model) == done
     finally:
         await feed.close()
-    kinds = [(e["kind"], e.get("on")) for e in read_events(tmp_path / "r.jsonl.gz")]
+    kinds = [(e.kind, isinstance(e, Watching) and e.on) for e in read_events(tmp_path / "r.jsonl.gz")]
     assert ("watch", True) in kinds
     assert ("watch", False) in kinds
 
@@ -294,6 +294,6 @@ async def test_what_was_counted_comes_before_the_end(tmp_path: Path, monkeypatch
         await asyncio.sleep(0.4)
     finally:
         await feed.close()
-    kinds = [e["kind"] for e in read_events(tmp_path / "r.jsonl.gz")]
-    assert kinds.count(Kind.COUNTERS) >= 2
-    assert kinds[-1] == Kind.END
+    kinds = [type(e) for e in read_events(tmp_path / "r.jsonl.gz")]
+    assert kinds.count(CounterDeltas) >= 2
+    assert kinds[-1] == SessionEnd
