@@ -101,10 +101,10 @@ async def _all(one: Callable[[str], Coroutine[Any, Any, Any]], hosts: tuple[str,
 
 async def true(options: Any, done: Callable[[], None]) -> None:
     """Run ``true`` on all nodes."""
-    from fabtui.transport.connector import Reach, ReachOptions
+    from fabtui.transport.connector import Connector, ConnectorOptions
 
-    way = ReachOptions(ssh_config=options.ssh_config, connect_timeout=DEADLINE)
-    async with Reach(way, _nothing) as reach:
+    way = ConnectorOptions(ssh_config=options.ssh_config, connect_timeout=DEADLINE)
+    async with Connector(way, _nothing) as reach:
 
         async def one(host: str) -> None:
             login = await reach.log_in(host)
@@ -125,11 +125,11 @@ async def links(options: Any, done: Callable[[], None], look: bool = False) -> N
     """Open the links to all nodes, take their inventories if that is asked for, and close them."""
     from fabtui.session.node_client import Remote
     from fabtui.session.probe_runner import inventory_args
-    from fabtui.transport.connector import Reach, ReachOptions
+    from fabtui.transport.connector import Connector, ConnectorOptions
 
     serving: list[asyncio.Task[Any]] = []
-    way = ReachOptions(ssh_config=options.ssh_config, connect_timeout=DEADLINE)
-    async with Reach(way, _nothing) as reach:
+    way = ConnectorOptions(ssh_config=options.ssh_config, connect_timeout=DEADLINE)
+    async with Connector(way, _nothing) as reach:
 
         async def one(host: str) -> Any:
             link = await reach.open(host)
@@ -155,13 +155,13 @@ async def stages(options: Any, found: dict[str, float], crypto: CryptoClock | No
     from fabtui.transport.asyncssh.connection import ChannelPipe
     from fabtui.transport.asyncssh.dial import Dialer
     from fabtui.transport.asyncssh.jump_hosts import Logins
-    from fabtui.transport.connector import ReachOptions
+    from fabtui.transport.connector import ConnectorOptions
     from fabtui.transport.framed_link import FramedLink
     from fabtui.transport.login_limiter import Gates
     from fabtui.transport.payload import Cargo
     from fabtui.transport.ssh_config.resolve import Resolver
 
-    way = ReachOptions()
+    way = ConnectorOptions()
     resolver = Resolver(options.ssh_config)
     dialer = Dialer()
     logins = Logins(resolver, "config", DEADLINE, Gates(way.handshakes, way.direct_handshakes), dialer, _nothing)

@@ -29,7 +29,7 @@ from fabtui.diagnosis.preflight.rules import preflight
 from fabtui.model.events import InventoryUpdate, ProbeResult, SessionStart
 from fabtui.model.session_model import Model
 from fabtui.session.node_client import Remote
-from fabtui.transport.connector import Reach, ReachOptions
+from fabtui.transport.connector import Connector, ConnectorOptions
 
 BAR = 20.0
 COMMANDS = (
@@ -90,7 +90,7 @@ async def look(remotes: list[Remote]) -> tuple[float, list[dict[str, Any]]]:
 
 async def measure(config: Path, nodes: list[str], clush: Clush, rounds: int) -> list[Round]:
     """Open the links, warm everything up, and run the rounds."""
-    async with Reach(ReachOptions(ssh_config=config, connect_timeout=DEADLINE), notice=print) as reach:
+    async with Connector(ConnectorOptions(ssh_config=config, connect_timeout=DEADLINE), notice=print) as reach:
         links = await asyncio.gather(*(reach.open(node) for node in nodes))
         remotes = [Remote(link, _nothing, _nothing, _nothing) for link in links]
         serving = [asyncio.create_task(remote.serve()) for remote in remotes]

@@ -1,4 +1,4 @@
-"""The entry point: from arguments to an exit code, whatever happens in between."""
+"""The entry point: run the command line and return an exit code."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from importlib import import_module
 
+from fabtui import __version__
+from fabtui.cli.parser import build_parser
 from fabtui.errors import InputError
+from fabtui.paths import private_folder, state_folder
+from fabtui.sanitize import clean, one_line
 
 USAGE_ERROR = 2
 CRASHED = 70
 INTERRUPTED = 130
-#: What writing to a full disk comes to.
+#: Errors of a full disk.
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -28,24 +33,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         _open_standard_files()
         code = _dispatch(argv)
-        # Here, where what goes wrong can still be told in a line.
+        # Flushed here, where an error is still reported in one line.
         sys.stdout.flush()
         return code
     except InputError as error:
-        from fabtui.sanitize import one_line
-
         print(f"fabtui: error: {one_line(str(error))}", file=sys.stderr)
         return USAGE_ERROR
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone; keep the interpreter from complaining about it at exit.
+        # The reader of standard output is gone; the interpreter must not report that again at exit.
         _mute_output()
         return 128 + 13
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _FULL:
-            where = error.filename or "what is written to, standard output as a rule,"
-            print(f"fabtui: error: {where} takes nothing more: {error.strerror}", file=sys.stderr)
+            where = error.filename or "standard output"
+            print(f"fabtui: error: cannot write {where}: {error.strerror}", file=sys.stderr)
             _mute_output()
             return USAGE_ERROR
         _report_crash(error)
@@ -55,51 +58,50 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _open_standard_files() -> None:
-    """Put /dev/null where a standard file is closed, lest a file opened later take its number and what goes there."""
+    """Open /dev/null for a closed standard file: a file opened later would get its number and its data."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            # The lowest free number is that of the closed file.
+            # open() takes the lowest free number, which is that of the closed file.
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _mute_output() -> None:
-    """Write what is still on its way to standard output nowhere, so that the interpreter says nothing of it at exit."""
+    """Discard the buffer of standard output, so that the interpreter reports no error at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _dispatch(argv: Sequence[str] | None) -> int:
-    # Nothing of what is loaded is garbage, and looking for it takes time.
+    # Nothing that is imported here is garbage, and collecting takes time.
     gc.disable()
-    from fabtui.cli.parser import build_parser
-
+    parser = build_parser()
     words = list(sys.argv[1:] if argv is None else argv)
-    args = build_parser().parse_args(words)
-    if getattr(args, "command", None) not in (None, *words[:1]):
-        # argparse would drop the ones before the command where both sides give an option.
-        raise InputError(f"options go behind the command: fabtui {args.command} {words[0]} ...")
+    args = parser.parse_args(words)
+    command = getattr(args, "command", None)
+    if command not in (None, *words[:1]):
+        # argparse drops options before the command if the command takes them as well.
+        raise InputError(f"options follow the command: fabtui {command} {words[0]} ...")
     args.words = words
+    args.parser = parser
+    # By name: the modules of the other commands, and all that they import, are not loaded.
+    module = import_module(f"fabtui.cli.commands.{command or 'app'}")
     gc.enable()
-    code: int = args.execute(args)
+    code: int = module.execute(args)
     return code
 
 
 def _report_crash(error: BaseException) -> None:
-    """Write the traceback to a file in the state folder, and print one line that names it."""
-    from fabtui import __version__
-    from fabtui.paths import private_folder, state_folder
-    from fabtui.sanitize import clean, one_line
-
+    """Append the traceback to a file in the state folder and print one line that names it."""
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    # What a node said may be in it, and people look at logs in a terminal.
+    # It may contain text of a node, and logs are read in a terminal.
     text = clean("".join(traceback.format_exception(error)))
     name = one_line(f"{type(error).__name__}: {error}")[:300]
     try:
         path = private_folder(state_folder()) / "crash.log"
         with path.open("a", encoding="utf-8", errors="backslashreplace") as log:
             path.chmod(0o600)
-            # Not the arguments: --env may carry secrets.
+            # Without the arguments: --env may contain secrets.
             log.write(f"{stamp} fabtui {__version__} Python {sys.version.split()[0]}\n{text}\n")
     except OSError as problem:
-        print(f"fabtui: unexpected {name} (and no log could be written: {problem})", file=sys.stderr)
+        print(f"fabtui: unexpected {name} (the log could not be written: {problem})", file=sys.stderr)
         return
-    print(f"fabtui: unexpected {name}; this is a bug, the details are in {path}", file=sys.stderr)
+    print(f"fabtui: unexpected {name}; this is a bug; see {path}", file=sys.stderr)

@@ -1,58 +1,71 @@
-"""The user's settings file: reading it, and laying it under the arguments of the command line."""
+"""The settings file and the environment: read, check and merge them with the arguments."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import re
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fabtui.config.options import TABLES, OptionSpec, nearest, settings
+from fabtui.config.values import VARIABLE
 from fabtui.errors import InputError
+from fabtui.paths import config_folder
 from fabtui.sanitize import one_line
 
-#: A file of settings is short; whatever is larger is something else.
-_LARGEST = 1 << 20
+#: Maximum size of a settings file (bytes).
+_MAX_FILE = 1 << 20
+_MAX_TEXT = 1000
 _KEY = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
 _HEADER = r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?"
 _ASSIGNMENT = rf"\s*({_KEY}(?:\s*\.\s*{_KEY})*)\s*="
+_BOOLEANS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+#: A lab brings its own connection.
+_NOT_IN_A_LAB = ("transport", "ssh_config", "host_key_policy", "remote_python")
 
 
 class Problem(NamedTuple):
-    """Something that is wrong in the file.
+    """An invalid part of the settings file or the environment.
 
     Attributes:
-        line: The line it stands in, from 1; None where that is not known.
-        text: What is wrong, and what to do.
+        line: Its line, from 1; None if unknown.
+        text: What is wrong and what to do.
+        variable: The environment variable, or nothing.
     """
 
     line: int | None
     text: str
+    variable: str = ""
 
 
 class Found(NamedTuple):
-    """A value of the file.
+    """A setting.
 
     Attributes:
-        value: The value, as the command line would have given it.
-        line: The line it stands in.
+        value: The value, in the form of the command line.
+        line: Its line in the file.
+        variable: The environment variable it comes from, or nothing.
     """
 
     value: Any
     line: int | None
+    variable: str = ""
 
 
 @dataclass(slots=True)
 class ConfigFile:
-    """What a settings file says.
+    """The settings of the file and the environment.
 
     Attributes:
-        path: Where it lies.
-        present: Whether it is there.
-        values: The values that can be used, by table and key.
-        keys: The keys for bindings, by the bindings' ids; not checked yet.
-        problems: What cannot be used.
+        path: Path of the file.
+        present: Whether the file exists.
+        values: The valid settings by table and key.
+        keys: The keys of bindings by the ids of the bindings; not checked yet.
+        problems: The invalid settings, which are ignored.
     """
 
     path: Path
@@ -61,125 +74,190 @@ class ConfigFile:
     keys: dict[str, Found] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
-    def says(self, name: str) -> bool:
-        """Say whether a switch is on."""
+    def enabled(self, name: str) -> bool:
+        """Return True if a switch is on."""
         found = self.values.get(name)
         return found is not None and found.value is True
 
-    def told(self, problem: Problem) -> str:
+    def describe(self, problem: Problem) -> str:
         """Return a problem with its place, on one line."""
-        place = f"{self.path}:{problem.line}" if problem.line else str(self.path)
+        place = problem.variable or (f"{self.path}:{problem.line}" if problem.line else str(self.path))
         return one_line(f"{place}: {problem.text}", 400)
 
 
 def config_path(args: argparse.Namespace | None = None) -> Path:
-    """Return where the settings file is looked for: ``--config``, ``FABTUI_CONFIG``, the user's own."""
-    from fabtui.paths import config_folder
-
+    """Return the path of the settings file: ``--config``, ``FABTUI_CONFIG`` or the user's own."""
     given = getattr(args, "config", None) or os.environ.get("FABTUI_CONFIG")
     return Path(given).expanduser() if given else config_folder() / "config.toml"
 
 
 def read_config(args: argparse.Namespace | None = None) -> ConfigFile:
-    """Read the settings file. What is wrong in it is told in the result; the rest of it holds.
+    """Read the settings file and the environment. Invalid settings are reported in the result and ignored.
 
     Raises:
         InputError: The user named a file that cannot be read.
     """
     path = config_path(args)
-    found = ConfigFile(path)
+    config = ConfigFile(path)
+    named = path != config_folder() / "config.toml"
     try:
         with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
+            data = file.read(_MAX_FILE + 1)
     except FileNotFoundError:
-        if path != config_path_of_user():
+        if named:
             raise InputError(f"{path}: there is no such settings file") from None
-        return found
     except OSError as error:
-        if path != config_path_of_user():
+        if named:
             raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-        found.problems.append(Problem(None, f"cannot be read: {error.strerror}"))
-        return found
-    found.present = True
-    _parse(found, data)
-    return found
+        config.problems.append(Problem(None, f"cannot be read: {error.strerror}"))
+    else:
+        config.present = True
+        _parse(config, data)
+    read_environment(config, os.environ)
+    return config
 
 
-def config_path_of_user() -> Path:
-    """Return where the settings file lies that nobody has to name."""
-    from fabtui.paths import config_folder
+def read_environment(config: ConfigFile, environment: Mapping[str, str]) -> None:
+    """Add the settings of environment variables such as ``FABTUI_TIMEOUT``; they override the file."""
+    for spec in settings().values():
+        text = environment.get(spec.variable) if spec.variable else None
+        if not text:
+            continue
+        value: Any = _BOOLEANS.get(text.lower(), text) if spec.kind == "switch" else text
+        try:
+            config.values[spec.key] = Found(checked(spec, value), None, spec.variable)
+        except InputError as error:
+            config.problems.append(Problem(None, str(error), spec.variable))
 
-    return config_folder() / "config.toml"
 
-
-def _parse(found: ConfigFile, data: bytes) -> None:
-    import tomllib
-
-    if len(data) > _LARGEST:
-        found.problems.append(Problem(None, "is larger than 1 MiB, so it is no settings file"))
+def _parse(config: ConfigFile, data: bytes) -> None:
+    if len(data) > _MAX_FILE:
+        config.problems.append(Problem(None, "is larger than 1 MiB, so it is not a settings file"))
         return
     try:
         text = data.decode()
         tables = tomllib.loads(text)
     except UnicodeDecodeError as error:
-        found.problems.append(Problem(data.count(b"\n", 0, error.start) + 1, "is not UTF-8"))
+        config.problems.append(Problem(data.count(b"\n", 0, error.start) + 1, "is not UTF-8"))
         return
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         line = re.search(r"at line (\d+)", str(error))
         at = int(line.group(1)) if line else text.count("\n") + 1
-        found.problems.append(Problem(at, f"is not TOML: {error}"))
+        config.problems.append(Problem(at, f"is not TOML: {error}"))
         return
     lines = _lines(text)
+    known = settings()
     for name, table in tables.items():
-        _take_table(found, name, table, lines)
+        line_of_table = lines.get((name,))
+        if name not in TABLES:
+            listed = ", ".join(f"[{known_name}]" for known_name in TABLES)
+            problem = f"unknown table [{name}]; there are {listed}{nearest(name, TABLES)}"
+            config.problems.append(Problem(line_of_table, problem))
+        elif not isinstance(table, dict):
+            problem = f"{name} is a table; expected [{name}] on a line of its own"
+            config.problems.append(Problem(line_of_table, problem))
+        else:
+            for key, value in _flat(table) if name == "keys" else table.items():
+                line_of_key = lines.get((name, *key.split("."))) or lines.get((name, key), line_of_table)
+                _add(config, known, (name, key), value, line_of_key)
 
 
-def _take_table(found: ConfigFile, name: str, table: object, lines: dict[tuple[str, ...], int]) -> None:
-    from fabtui.config.schema import BY_NAME, SETTINGS, TABLES, nearest, taken
-
-    line = lines.get((name,))
-    if name not in TABLES:
-        found.problems.append(Problem(line, f"unknown table [{name}]; there are {_tables()}{nearest(name, TABLES)}"))
+def _add(
+    config: ConfigFile, known: dict[str, OptionSpec], name: tuple[str, str], value: object, line: int | None
+) -> None:
+    table, key = name
+    if table == "keys":
+        if isinstance(value, str):
+            config.keys[key] = Found(value, line)
+        else:
+            config.problems.append(Problem(line, f'keys.{key}: not a string; expected "{key}" = "f5,ctrl+r"'))
         return
-    if not isinstance(table, dict):
-        found.problems.append(Problem(line, f"{name} is a table; expected [{name}] on a line of its own"))
+    spec = known.get(f"{table}.{key}")
+    if spec is None:
+        hint = nearest(key, [one.name for one in known.values() if one.table == table])
+        elsewhere = [one.table for one in known.values() if one.name == key]
+        hint = hint or (f"; it belongs to [{elsewhere[0]}]" if elsewhere else "")
+        config.problems.append(Problem(line, f"unknown setting {table}.{key}{hint}"))
         return
-    for key, value in _flat(table) if name == "keys" else table.items():
-        at = lines.get((name, *key.split("."))) or lines.get((name, key), line)
-        if name == "keys":
-            if isinstance(value, str):
-                found.keys[key] = Found(value, at)
-            else:
-                found.problems.append(Problem(at, f'keys.{key}: not a text; expected "{key}" = "f5,ctrl+r"'))
-            continue
-        setting = BY_NAME.get(f"{name}.{key}")
-        if setting is None:
-            known = [one.key for one in SETTINGS if one.table == name]
-            hint = nearest(key, known) or _elsewhere(key)
-            found.problems.append(Problem(at, f"unknown setting {name}.{key}{hint}"))
-            continue
+    try:
+        config.values[spec.key] = Found(checked(spec, value), line)
+    except InputError as error:
+        config.problems.append(Problem(line, f"{spec.key}: {error}"))
+
+
+def checked(spec: OptionSpec, value: object) -> Any:
+    """Return a value of the file in the form of the command line.
+
+    Raises:
+        InputError: The option does not take it; the text begins with what is wrong.
+    """
+    form = _FORMS[spec.kind](value)
+    allowed = spec.allowed_in_file
+    if allowed and form not in allowed:
+        raise InputError(f"there is no {form[:40]!r}; one of {', '.join(allowed)}{nearest(form, allowed)}")
+    if spec.parse is not None:
         try:
-            found.values[setting.name] = Found(taken(setting, value), at)
+            spec.parse(form, spec.flag)
         except InputError as error:
-            found.problems.append(Problem(at, f"{setting.name}: {error}"))
+            raise InputError(str(error).removeprefix(f"{spec.flag}: ")) from None
+    return form
 
 
-def _tables() -> str:
-    from fabtui.config.schema import TABLES
+def _text(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str) or not value or len(value) > _MAX_TEXT or not value.isprintable():
+        raise InputError(f'{_shown(value)} is not a string; expected "..."')
+    return value
 
-    return ", ".join(f"[{name}]" for name in TABLES)
+
+def _number(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise InputError(f"{_shown(value)} is not a number")
+    return str(value)
 
 
-def _elsewhere(key: str) -> str:
-    """Say in which table a setting of this name stands."""
-    from fabtui.config.schema import SETTINGS
+def _switch(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InputError(f"{_shown(value)} is neither true nor false (without quotes)")
+    return value
 
-    tables = [one.table for one in SETTINGS if one.key == key]
-    return f"; it stands in [{tables[0]}]" if tables else ""
+
+def _list(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
+        raise InputError(f'{_shown(value)} is not a list of strings; expected ["...", "..."]')
+    return [",".join(value)]
+
+
+def _variables(value: object) -> list[str]:
+    if not isinstance(value, dict):
+        raise InputError(f'{_shown(value)} is not a table; expected {{ NCCL_DEBUG = "INFO" }}')
+    found = []
+    for name, text in value.items():
+        if not VARIABLE.fullmatch(name) or isinstance(text, bool) or not isinstance(text, (str, int)):
+            raise InputError(f'{name[:40]!r} is not a variable with a string; expected NCCL_DEBUG = "INFO"')
+        found.append(f"{name}={text}")
+    return found
+
+
+_FORMS: dict[str, Callable[[object], Any]] = {
+    "text": _text,
+    "number": _number,
+    "switch": _switch,
+    "list": _list,
+    "variables": _variables,
+}
+
+
+def _shown(value: object) -> str:
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
 
 
 def _flat(table: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return the ids of bindings: unquoted, their dots make tables of tables."""
+    """Return the ids of bindings: without quotes, TOML turns their dots into nested tables."""
     found = []
     for key, value in table.items():
         if isinstance(value, dict):
@@ -190,7 +268,7 @@ def _flat(table: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _lines(text: str) -> dict[tuple[str, ...], int]:
-    """Return in which line each key stands, as far as the looks of the lines tell; tables count as keys."""
+    """Return the line of each key and table. tomllib does not report it, so it is guessed from the text."""
     where: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
@@ -211,39 +289,32 @@ def _parts(key: str) -> tuple[str, ...]:
     return tuple(part for quoted in found for part in "".join(quoted).split("."))
 
 
-#: A lab makes its own way to its nodes.
-_NOT_IN_A_LAB = ("transport", "ssh_config", "host_key_policy", "remote_python")
-
-
-def lay_under(given: dict[str, Any], config: ConfigFile) -> dict[str, Any]:
-    """Return arguments of a session with the settings of the file where they say nothing, and nothing against them."""
-    if not config.values:
-        return dict(given)
-    from fabtui.config.schema import BY_NAME
-
-    own = {BY_NAME[name].argument: found.value for name, found in config.values.items() if name.startswith("session.")}
+def merged(given: dict[str, Any], config: ConfigFile) -> dict[str, Any]:
+    """Return the arguments of a session with the settings added that do not contradict them."""
+    known = settings()
+    own = {known[name].argument: found.value for name, found in config.values.items() if known[name].table == "session"}
     own = {name: value for name, value in own.items() if value is not False}
-    for argument in _against(given, own):
+    for argument in _contradicting(given, own):
         own.pop(argument, None)
-    variables = _variables(given, own.pop("env", []))
-    merged = {**own, **given}
+    variables = _merged_variables(given, own.pop("env", []))
+    result = {**own, **given}
     if variables:
-        merged["env"] = variables
+        result["env"] = variables
     keep = config.values.get("recording.keep")
     if keep is not None and keep.value is False and "record" not in given:
-        merged["no_record"] = True
+        result["no_record"] = True
     if "recording.folder" in config.values:
-        merged["record_folder"] = config.values["recording.folder"].value
-    return merged
+        result["record_folder"] = config.values["recording.folder"].value
+    return result
 
 
-def _against(given: dict[str, Any], own: dict[str, Any]) -> list[str]:
-    """Return the settings of the file that would make an error of arguments that are right by themselves."""
+def _contradicting(given: dict[str, Any], own: dict[str, Any]) -> list[str]:
+    """Return the settings that would turn valid arguments into an error."""
     wrong = list(_NOT_IN_A_LAB) if "lab" in given else []
     probes = _names(given.get("probes") or own.get("probes") or [])
     if probes and "p2p" not in probes:
-        asked = {"layers", "mode", "isolated", "bidirectional", "bytes", "ab"} & set(given)
-        wrong += ["probes"] if asked and "probes" not in given else ["layers", "mode"]
+        needed = {"layers", "mode", "isolated", "bidirectional", "bytes", "ab"} & set(given)
+        wrong += ["probes"] if needed and "probes" not in given else ["layers", "mode"]
     if probes and "all_reduce" not in probes and "probes" not in given and {"collectives", "sizes"} & set(given):
         wrong.append("probes")
     if "p2p" not in _names(own.get("layers") or ["p2p"]) and {"isolated", "bidirectional"} & set(given):
@@ -251,11 +322,34 @@ def _against(given: dict[str, Any], own: dict[str, Any]) -> list[str]:
     return wrong
 
 
-def _variables(given: dict[str, Any], own: list[str]) -> list[str]:
+def _merged_variables(given: dict[str, Any], own: list[str]) -> list[str]:
     texts: list[str] = given.get("env", [])
-    taken_names = {text.partition("=")[0] for text in [*texts, given.get("ab", "")]}
-    return [*texts, *(text for text in own if text.partition("=")[0] not in taken_names)]
+    overridden = {text.partition("=")[0] for text in [*texts, given.get("ab", "")]}
+    return [*texts, *(text for text in own if text.partition("=")[0] not in overridden)]
 
 
 def _names(texts: list[str]) -> list[str]:
     return [name.strip() for name in ",".join(texts).split(",")]
+
+
+def template(keys: list[tuple[str, str, str]]) -> str:
+    """Return a settings file that lists every setting and key, all of them commented out.
+
+    Args:
+        keys: Id, default keys and title of each binding.
+    """
+    lines = [
+        "# Settings of fabtui. Arguments override the environment (FABTUI_...), which overrides this file.",
+        "# fabtui config validate checks this file; fabtui config show prints the settings in effect.",
+    ]
+    table = ""
+    for spec in settings().values():
+        if spec.table != table:
+            table = spec.table
+            lines += ["", f"[{table}]"]
+        choices = f": {', '.join(spec.allowed_in_file)}" if spec.allowed_in_file else ""
+        default = f" (default: {spec.default})" if spec.default else ""
+        lines += [f"# {spec.help}{choices}{default}", f"#{spec.name} = {spec.example}"]
+    lines += ["", "# Keys by binding; several keys are separated by commas. These are the defaults.", "[keys]"]
+    lines += [f'#"{name}" = "{bound}"  # {title}' for name, bound, title in keys]
+    return "\n".join(lines) + "\n"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 import textwrap
 
 from fabtui.diagnosis.preflight.changes import Compared
@@ -24,8 +26,11 @@ from fabtui.presentation.preflight_lines import (
     short_lines,
     table_lines,
 )
+from fabtui.report.tables import takes_unicode
 from fabtui.sanitize import one_line
 
+#: Width of the lines in a pipe or a file.
+_FILE_WIDTH = 120
 #: Of so many findings the evidence is told without being asked.
 _FEW = 12
 _SUMMARY_WIDTH = 160
@@ -121,3 +126,13 @@ def _line(line: Line, paint: bool) -> str:
         f"\x1b[{_COLORS[role]}m{text}\x1b[0m" if role in _COLORS and text.strip() else text for text, role in line
     ]
     return "".join(painted).rstrip()
+
+
+def print_preflight(
+    model: Model, found: Preflight, changed: Compared | None, baseline: str, everything: bool, ascii_only: bool
+) -> None:
+    """Print a preflight on standard output, see `preflight_text`."""
+    color = sys.stdout.isatty()
+    width = shutil.get_terminal_size((_FILE_WIDTH, 24)).columns if color else _FILE_WIDTH
+    plain = ascii_only or not takes_unicode(sys.stdout)
+    sys.stdout.write(preflight_text(model, found, changed, baseline, width, everything, plain, color))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
-from typing import TextIO
 
 from fabtui.diagnosis.pairs.p2p_vs_world import differing
 from fabtui.model.endpoints import PairClass
-from fabtui.model.exit_codes import not_tested, wants_endpoints
+from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED, not_tested, wants_endpoints
 from fabtui.model.layers import TOOLS, Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model, NodeRecord
@@ -25,13 +24,13 @@ from fabtui.sanitize import one_line
 _WIDEST_NODES = 40
 _PAIR_CLASSES = (PairClass.SAME_NODE, PairClass.SAME_RAIL, PairClass.CROSS_LEAF, PairClass.CROSS_RAIL)
 
+_EXIT_CODES = {
+    ALL_OK: "everything ok",
+    BAD: "something is slow, failed or timed out",
+    NOT_TESTED: "something could not be tested",
+}
 UNICODE = Signs("\u2192", "\u00b7")
 ASCII = Signs(">", ".")
-
-
-def takes_unicode(out: TextIO) -> bool:
-    """Say whether a stream can show characters beyond ASCII."""
-    return (out.encoding or "").lower().replace("-", "") in ("utf8", "utf16", "utf32")
 
 
 def summary(model: Model, plain: bool = False, shown: Shown | None = None) -> str:
@@ -45,7 +44,7 @@ def summary(model: Model, plain: bool = False, shown: Shown | None = None) -> st
     signs = ASCII if plain else UNICODE
     parts = [_head(model), _nodes(model), *_grids(model, signs, shown or Shown()), _medians(model), _mesh(model)]
     parts += [*collective_tables(model), comparison(model), *trouble(model, signs)]
-    parts += [before_tests(model, plain), _not_tested(model), _verdict(model)]
+    parts += [before_tests(model, plain), _not_tested(model), _verdicts(model)]
     text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
     return text.encode("ascii", "replace").decode("ascii") if plain else text
 
@@ -199,7 +198,12 @@ def _not_tested(model: Model) -> list[str]:
     return capped(["not tested"], lines, "reasons", where="--json has them all") if lines else []
 
 
-def _verdict(model: Model) -> list[str]:
+def _verdicts(model: Model) -> list[str]:
     counts = model.counts()
-    told = [f"{counts[verdict]} {verdict}" for verdict in Verdict if counts.get(verdict)]
-    return ["measured: " + (", ".join(told) or "nothing")]
+    shown = [f"{counts[verdict]} {verdict}" for verdict in Verdict if counts.get(verdict)]
+    return ["measured: " + (", ".join(shown) or "nothing")]
+
+
+def outcome_line(model: Model, code: int) -> str:
+    """Return one line with the verdicts of a session and the meaning of its exit code."""
+    return f"{_verdicts(model)[0]}; exit code {code}: {_EXIT_CODES.get(code, 'interrupted')}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from fabtui.importers.matrix import is_matrix
 from fabtui.sanitize import one_line
@@ -320,3 +320,8 @@ def wrapped(start: str, text: str, width: int) -> list[str]:
     """Return a text after what stands before it, wrapped under its own beginning, as lines."""
     pieces = textwrap.wrap(text, max(width - len(start), 20), break_on_hyphens=False) or [""]
     return [(start if at == 0 else " " * len(start)) + piece for at, piece in enumerate(pieces)]
+
+
+def takes_unicode(out: TextIO) -> bool:
+    """Return True if a stream can show characters beyond ASCII."""
+    return (out.encoding or "").lower().replace("-", "") in ("utf8", "utf16", "utf32")

@@ -1,4 +1,4 @@
-"""The way to all nodes of a session: one `Reach` opens every link."""
+"""Open links to the nodes of a session over any transport."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from fabtui.transport.link import Backend, Link, NodeUnreachable
 from fabtui.transport.local import ProcessPipe
 from fabtui.transport.login_limiter import Gates, with_retries
 from fabtui.transport.payload import Cargo
+from fabtui.transport.registry import TRANSPORTS
 from fabtui.transport.ssh_config.resolve import ConfigBroken, Resolved, Resolver, check_host
 from fabtui.transport.ssh_config.unsupported import is_plain
 
@@ -29,34 +30,33 @@ if TYPE_CHECKING:
     from fabtui.transport.asyncssh.connection import Login
     from fabtui.transport.asyncssh.jump_hosts import Logins
 
-Transport = Literal["ssh", "openssh", "local"]
 HostKeyPolicy = Literal["config", "strict", "accept-new", "off"]
 
 _FILES_WANTED = 16384
 
 
 @dataclass(frozen=True)
-class ReachOptions:
-    """How nodes are reached; times in seconds.
+class ConnectorOptions:
+    """Options of a connector; times in seconds.
 
     Attributes:
-        transport: ``ssh`` (asyncssh, and OpenSSH for what that cannot do), ``openssh`` or ``local``.
+        transport: Name of a transport of the registry.
         ssh_config: An ssh_config file instead of the user's and the site's, or None.
-        remote_python: The interpreter on the nodes, or None to look for one.
-        host_key_policy: ``config`` is what the ssh configuration says, ``ask`` being strict; ``off`` checks nothing.
-        connect_timeout: For the way to the server, and again for the login.
-        lease: Without a heartbeat for so long the node side ends itself.
+        remote_python: The interpreter on the nodes, or None to search for one.
+        host_key_policy: ``config`` follows the ssh configuration, ``ask`` meaning strict; ``off`` checks nothing.
+        connect_timeout: Timeout of the connection, and again of the login.
+        lease: The node side stops itself after this time without a heartbeat.
         env: Variables for the ranks.
-        handshakes: Logins under way at once through one jump host or proxy command.
-        direct_handshakes: Logins under way at once to hosts that are reached directly.
-        rank_python: The interpreter for the rank host; None: ``remote_python``, and here with ``local`` our own.
+        handshakes: Maximum number of concurrent logins through one jump host or proxy command.
+        direct_handshakes: Maximum number of concurrent logins to hosts that are reached directly.
+        rank_python: The interpreter for the rank host; None: ``remote_python``, with ``local`` that of this process.
         limits: Bounds of each link.
-        entry: The module that is run on the node.
+        entry: The module that runs on the node.
         modules: Sources to send instead of the installed node side, by dotted name (tests).
-        more: Modules to send beside it: dotted name and source.
+        more: Additional modules: dotted name and source.
     """
 
-    transport: Transport = "ssh"
+    transport: str = next(iter(TRANSPORTS))
     ssh_config: Path | None = None
     remote_python: str | None = None
     host_key_policy: HostKeyPolicy = "config"
@@ -72,16 +72,16 @@ class ReachOptions:
     more: tuple[tuple[str, str], ...] = ()
 
 
-class Reach:
-    """Opens links to nodes; shares what can be shared between them.
+class Connector:
+    """Opens links to nodes; they share keys, known hosts and jump hosts.
 
     Args:
-        options: How.
-        notice: Takes one line for the user, called from the event loop, at most once for each reason.
+        options: How to reach the nodes.
+        notice: Receives a line for the user from the event loop, each text once.
     """
 
-    def __init__(self, options: ReachOptions, notice: Callable[[str], None]) -> None:
-        self._options = options
+    def __init__(self, options: ConnectorOptions, notice: Callable[[str], None]) -> None:
+        self.options = options
         self._notice = notice
         self._noticed: set[str] = set()
         self._gates = Gates(options.handshakes, options.direct_handshakes)
@@ -101,7 +101,7 @@ class Reach:
         await self.close()
 
     async def close(self) -> None:
-        """Close what the links share. Links are closed before, by who opened them."""
+        """Close what the links share. Their owners close the links first."""
         if self._logins is not None:
             await self._logins.close()
         if self._resolver is not None:
@@ -115,49 +115,41 @@ class Reach:
         Every step has a deadline; nodes that hang do not delay others.
 
         Raises:
-            NodeUnreachable: It did not work; says why and what to do.
+            NodeUnreachable: The link could not be opened.
         """
         check_host(host)
-        if self._options.transport == "local":
-            return await self._open_local(host)
-        if self._options.host_key_policy == "off":
-            self._tell("host keys are not checked: anybody in between can read and change what goes to the nodes")
-        if self._options.transport == "openssh":
-            return await self._open_openssh(host, None)
-        self._load()
-        try:
-            resolved = await self._resolve(host)
-        except ConfigBroken as error:
-            self._tell(f"the ssh configuration does not parse, so ssh itself is used: {error}")
-            return await self._open_openssh(host, None)
-        return await self._open_ssh(host, resolved)
+        spec = TRANSPORTS[self.options.transport]
+        if spec.remote and self.options.host_key_policy == "off":
+            self.notify("host keys are not checked: anyone on the path can read and change what the nodes receive")
+        link: Link = await spec.open()(self, host)
+        return link
 
     async def log_in(self, host: str) -> Login:
-        """Connect to a node and log in by asyncssh, and start nothing there.
+        """Log in to a node by asyncssh without starting anything.
 
         Raises:
-            NodeUnreachable: It did not work.
+            NodeUnreachable: The login failed.
             ConfigBroken: The ssh configuration does not parse.
-            NeedsOpenSSH: asyncssh cannot do what it asks for.
+            NeedsOpenSSH: The host needs what asyncssh cannot do.
         """
         check_host(host)
-        self._load()
-        resolved = await self._resolve(host)
+        self.load()
+        resolved = await self.resolve(host)
         try:
             return await (await self._made_logins(resolved)).log_in(resolved)
         finally:
             self._dialer.forget(resolved)
 
-    def _load(self) -> asyncio.Task[None]:
-        """Begin to import asyncssh, which takes a tenth of a second: late, once, and beside whatever else is done."""
+    def load(self) -> asyncio.Task[None]:
+        """Start to import asyncssh in a thread: it takes 0.1 s."""
         if self._loading is None:
             self._loading = asyncio.create_task(asyncio.to_thread(load_logins))
         return self._loading
 
     async def _made_logins(self, resolved: Resolved) -> Logins:
-        """Return what makes connections; while it is still loaded, the way to a host is begun already."""
-        options = self._options
-        loading = self._load()
+        """Return the logins; connects to a plain host while asyncssh is still being imported."""
+        options = self.options
+        loading = self.load()
         if not loading.done() and is_plain(resolved):
             self._dialer.begin(resolved, resolved.connect_timeout or options.connect_timeout)
         try:
@@ -171,42 +163,50 @@ class Reach:
             assert self._resolver is not None
             self._logins = Logins(
                 *(self._resolver, options.host_key_policy, options.connect_timeout),
-                *(self._gates, self._dialer, self._tell),
+                *(self._gates, self._dialer, self.notify),
             )
         return self._logins
 
-    def _tell(self, text: str) -> None:
+    def notify(self, text: str) -> None:
+        """Pass a line to the user, once."""
         if text not in self._noticed:
             self._noticed.add(text)
             self._notice(text)
 
-    async def _resolve(self, host: str) -> Resolved:
+    async def resolve(self, host: str) -> Resolved:
+        """Return the ssh configuration of a host.
+
+        Raises:
+            ConfigBroken: The configuration does not parse.
+        """
         if self._resolver is None:
-            self._resolver = Resolver(self._options.ssh_config)
+            self._resolver = Resolver(self.options.ssh_config)
         return await self._resolver.resolve(host)
 
-    async def _open_ssh(self, host: str, resolved: Resolved) -> Link:
+    async def open_asyncssh(self, host: str, resolved: Resolved) -> Link:
+        """Open a link over asyncssh; over OpenSSH if the host needs what asyncssh cannot do."""
         logins = await self._made_logins(resolved)
         from fabtui.transport.asyncssh.connection import ChannelPipe
         from fabtui.transport.asyncssh.jump_hosts import NeedsOpenSSH
 
-        options = self._options
+        options = self.options
         try:
             login = await logins.log_in(resolved)
         except (NeedsOpenSSH, ConfigBroken) as error:
-            self._tell(f"ssh itself is used where a host wants what asyncssh cannot do: {error}")
-            return await self._open_openssh(host, resolved)
+            self.notify(f"OpenSSH is used for hosts that need what asyncssh cannot do: {error}")
+            return await self.open_openssh(host, resolved)
         finally:
             self._dialer.forget(resolved)
         pipe = await ChannelPipe.run(login, bootstrap.command(options.remote_python), options.connect_timeout)
-        return await self._start(pipe, host, "asyncssh", explain_end, login.client.banner)
+        return await self.start(pipe, host, "asyncssh", explain_end, login.client.banner)
 
-    async def _open_openssh(self, host: str, resolved: Resolved | None) -> Link:
-        await asyncio.shield(self._load())
+    async def open_openssh(self, host: str, resolved: Resolved | None) -> Link:
+        """Open a link over a process of OpenSSH, with the ssh configuration if it is known already."""
+        await asyncio.shield(self.load())
         from fabtui.transport.asyncssh.known_hosts import policy_for
         from fabtui.transport.openssh import SshPipe, argv, explainer
 
-        options = self._options
+        options = self.options
         if self._resolver is None:
             self._resolver = Resolver(options.ssh_config)
         ssh = self._resolver.ssh
@@ -214,7 +214,7 @@ class Reach:
             raise NodeUnreachable("local", "there is no ssh program here", "install the OpenSSH client")
         if resolved is None:
             with contextlib.suppress(ConfigBroken):
-                resolved = await self._resolve(host)
+                resolved = await self.resolve(host)
         within = options.connect_timeout
         if resolved is not None:
             policy = policy_for(options.host_key_policy, resolved)
@@ -227,21 +227,27 @@ class Reach:
             via = ",".join(jump.host for jump in resolved.jumps) or resolved.proxy_command or ""
 
         async def attempt() -> Link:
-            # What ssh does is not seen from here: its place is given back after a moment in any case.
+            # The progress of ssh is unknown, so its place is released after a moment in any case.
             async with self._gates.login(f"openssh {via}" if via else "", lambda: False):
                 pipe = await SshPipe.run(words)
-                return await self._start(pipe, host, "openssh", explainer(host), "")
+                return await self.start(pipe, host, "openssh", explainer(host), "")
 
         return await with_retries(attempt)
 
-    async def _open_local(self, host: str) -> Link:
-        options = self._options
-        pythons = (sys.executable, *bootstrap.PYTHONS)
-        pipe = await ProcessPipe.run(["/bin/sh", "-c", bootstrap.command(options.remote_python, pythons)])
-        return await self._start(pipe, host, "local", explain_end, "")
+    async def start(self, pipe: BytePipe, host: str, backend: Backend, explain: Explain, banner: str) -> Link:
+        """Start the node side over a byte pipe that runs `payload.command`.
 
-    async def _start(self, pipe: BytePipe, host: str, backend: Backend, explain: Explain, banner: str) -> Link:
-        options = self._options
+        Args:
+            pipe: The byte pipe; closed on failure.
+            host: Name of the node.
+            backend: What carries the bytes.
+            explain: Converts an early end to an error.
+            banner: Output of the login before the command.
+
+        Raises:
+            NodeUnreachable: The node side did not start.
+        """
+        options = self.options
         nonce = secrets.token_hex(16)
         python = options.rank_python or options.remote_python or (sys.executable if backend == "local" else None)
         config = {"nonce": nonce, "node": host, "lease": options.lease, "python": python, "env": dict(options.env)}
@@ -258,8 +264,31 @@ class Reach:
         )
 
 
+async def open_ssh(connector: Connector, host: str) -> Link:
+    """Open a link over asyncssh; over OpenSSH if the configuration does not parse."""
+    connector.load()
+    try:
+        resolved = await connector.resolve(host)
+    except ConfigBroken as error:
+        connector.notify(f"the ssh configuration does not parse, so OpenSSH is used: {error}")
+        return await connector.open_openssh(host, None)
+    return await connector.open_asyncssh(host, resolved)
+
+
+async def open_openssh(connector: Connector, host: str) -> Link:
+    """Open a link over a process of OpenSSH."""
+    return await connector.open_openssh(host, None)
+
+
+async def open_local(connector: Connector, host: str) -> Link:
+    """Start the node side on this machine."""
+    pythons = (sys.executable, *bootstrap.PYTHONS)
+    pipe = await ProcessPipe.run(["/bin/sh", "-c", bootstrap.command(connector.options.remote_python, pythons)])
+    return await connector.start(pipe, host, "local", explain_end, "")
+
+
 def allow_many_files() -> None:
-    """Raise the soft limit of open files towards the hard one: a node takes a socket or three pipes."""
+    """Raise the soft limit of open files: a node needs a socket or three pipes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, _FILES_WANTED)
     if soft != resource.RLIM_INFINITY and soft < wanted:

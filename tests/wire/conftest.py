@@ -25,14 +25,14 @@ def field(tmp_path: Path) -> Iterator[sshd.Field]:
 
 @pytest_asyncio.fixture
 async def reach_for() -> AsyncIterator[Callable[..., Any]]:
-    """A maker of `Reach` objects that keeps their notices and closes them in the end."""
-    from fabtui.transport.connector import Reach, ReachOptions
+    """A maker of `Connector` objects that keeps their notices and closes them in the end."""
+    from fabtui.transport.connector import Connector, ConnectorOptions
 
-    made: list[Reach] = []
+    made: list[Connector] = []
 
     def make(config: Path | None, **options: Any) -> Any:
         notices: list[str] = []
-        reach = Reach(ReachOptions(ssh_config=config, **options), notices.append)
+        reach = Connector(ConnectorOptions(ssh_config=config, **options), notices.append)
         reach.notices = notices  # type: ignore[attr-defined]
         made.append(reach)
         return reach

@@ -52,7 +52,7 @@ def main(config):
 
 
 def options(**more: Any) -> dict[str, Any]:
-    """Return the options of a `Reach` that starts this node side."""
+    """Return the options of a `Connector` that starts this node side."""
     sent = ("fabtui_node", "fabtui_node.runtime.bootloader", "fabtui_node.protocol")
     modules = {name: source for name, source in node_modules().items() if name in sent}
     return {"modules": {**modules, "fake_side": SOURCE}, "entry": "fake_side", **more}

@@ -265,9 +265,9 @@ async def test_kill_9_of_the_controller_leaves_no_node_side(field: sshd.Field) -
     field.serve("n1")
     program = (
         "import asyncio, sys, pathlib\n"
-        "from fabtui.transport.connector import Reach, ReachOptions\n"
+        "from fabtui.transport.connector import Connector, ConnectorOptions\n"
         "async def main():\n"
-        "    reach = Reach(ReachOptions(ssh_config=pathlib.Path(sys.argv[1])), print)\n"
+        "    reach = Connector(ConnectorOptions(ssh_config=pathlib.Path(sys.argv[1])), print)\n"
         "    link = await reach.open('n1')\n"
         "    print(link.hello['pid'], flush=True)\n"
         "    await asyncio.sleep(600)\n"

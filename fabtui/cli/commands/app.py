@@ -9,23 +9,23 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from fabtui.cli.launch_screen import screen_settings, show
+from fabtui.cli.options_from_args import Request, request_from
+from fabtui.config.file import read_config
+
 if TYPE_CHECKING:
     from fabtui.session.feeds.base import Feed
     from fabtui.session.feeds.live import LiveFeed
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Show the nodes of the arguments on the screen; returns the exit code.
+    """Show the nodes of the arguments on the screen; return the exit code.
 
     Raises:
-        InputError: The arguments are wrong, or there is no terminal to show anything on.
+        InputError: The arguments are not valid, or there is no terminal.
     """
-    # Until the first frame only modules are loaded; `fabtui.screen.launch` has garbage looked for again.
+    # Until the first frame only modules are imported; `fabtui.screen.launch` enables the garbage collector again.
     gc.disable()
-    from fabtui.cli.launch_screen import screen_settings, show
-    from fabtui.cli.options_from_args import request_from
-    from fabtui.config.file import read_config
-
     config = read_config(args)
     request = request_from(args, config)
     settings = screen_settings(args, config, _title(args), request.csv)
@@ -33,34 +33,38 @@ def execute(args: argparse.Namespace) -> int:
     feeds: list[LiveFeed] = []
 
     def make_feed() -> Feed:
-        # The session imports asyncssh, which takes longer than the first frame.
         from fabtui.session.feeds.live import LiveFeed
 
         feeds.append(LiveFeed(request.options))
         return feeds[-1]
 
     code = show(make_feed, settings, "fabtui run --text")
-    record = request.options.record
-    if feeds and record is not None and record.exists():
-        from fabtui.cli.write_outputs import recording_line
-
-        _say(recording_line(record, feeds[-1]))
-    if feeds and (request.csv or request.json or request.table):
-        from fabtui.cli.write_outputs import write_outputs
-
-        for line in write_outputs(feeds[-1].model, request):
-            _say(line)
+    if feeds:
+        _report(feeds[-1], request, code)
     return code
 
 
-def _say(line: str) -> None:
-    # The terminal may be gone by now; the files are not.
+def _report(feed: LiveFeed, request: Request, code: int) -> None:
+    """Write the files and print a line for each, then one line that sums up the session."""
+    from fabtui.cli.write_outputs import recording_line, write_outputs
+    from fabtui.report.summary import outcome_line
+
+    record = request.options.record
+    recorded = recording_line(record, feed.recording_stopped) if record is not None and record.exists() else ""
+    try:
+        for line in write_outputs(feed.model, request):
+            _print(line)
+    finally:
+        _print("; ".join(part for part in (outcome_line(feed.model, code), recorded) if part))
+
+
+def _print(line: str) -> None:
+    # The terminal may be gone; the files are not.
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr)
 
 
 def _title(args: argparse.Namespace) -> str:
-    """Return what is looked at, as the user named it."""
     given = vars(args)
     if "lab" in given:
         return f"lab {given['lab']}"

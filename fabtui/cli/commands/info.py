@@ -1,12 +1,20 @@
-"""``fabtui info``: what a maintainer asks first."""
+"""``fabtui info``: versions, paths, the terminal and the tools of this machine."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
+import subprocess
 import sys
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+
+from fabtui import __version__
+from fabtui.config.file import config_path
+from fabtui.paths import recordings_folder, state_folder, theme_folder, user_theme_folder
+from fabtui.sanitize import one_line
 
 _PACKAGES = (
     "textual",
@@ -21,23 +29,12 @@ _PACKAGES = (
     "shtab",
     "textual-serve",
 )
-_DEADLINE = 5.0
-
-
-def add_command(commands: Any) -> None:
-    """Add the command to the sub-parsers of the command line."""
-    parser = commands.add_parser(
-        "info",
-        help="versions, paths, the terminal, and what was found on this machine",
-        description="Show versions, paths, the terminal, and what was found on this machine.",
-    )
-    parser.set_defaults(execute=execute)
+#: Timeout (s) of a command.
+_TIMEOUT = 5.0
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print it; returns the exit code."""
-    from fabtui.sanitize import one_line
-
+    """Print the sections; return the exit code."""
     sections = {"versions": versions(), "paths": paths(), "terminal": terminal(), "this machine": machine()}
     for title, rows in sections.items():
         print(f"{title}:")
@@ -48,12 +45,8 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def versions() -> list[tuple[str, str]]:
-    """Return the versions of fabtui, Python and the packages it stands on."""
-    from importlib import metadata
-
-    from fabtui import __version__
-
-    rows = [("fabtui", f"{__version__} in {Path(__file__).resolve().parents[2]}")]
+    """Return the versions of fabtui, Python and the packages it uses."""
+    rows = [("fabtui", f"{__version__} in {Path(__file__).resolve().parents[3]}")]
     rows.append(("python", f"{sys.version.split()[0]} ({sys.executable})"))
     for package in _PACKAGES:
         try:
@@ -64,30 +57,25 @@ def versions() -> list[tuple[str, str]]:
 
 
 def paths() -> list[tuple[str, str]]:
-    """Return where things lie."""
-    from fabtui.config.file import config_path
-    from fabtui.paths import recordings_folder, state_folder, theme_folder, user_theme_folder
-
+    """Return the folders and files of fabtui."""
     ssh = Path("~/.ssh/config").expanduser()
     return [
         ("state", _path(state_folder())),
         ("recordings", _path(recordings_folder())),
         ("settings", _path(config_path())),
         ("themes", _path(theme_folder())),
-        ("own themes", _path(user_theme_folder())),
+        ("user themes", _path(user_theme_folder())),
         ("ssh config", _path(ssh)),
         ("temporary", os.environ.get("TMPDIR", "/tmp")),
     ]
 
 
 def _path(path: Path) -> str:
-    return str(path) if path.exists() else f"{path} (not there)"
+    return str(path) if path.exists() else f"{path} (missing)"
 
 
 def terminal() -> list[tuple[str, str]]:
-    """Return what the terminal says it is."""
-    import shutil
-
+    """Return the properties of the terminal."""
     size = shutil.get_terminal_size()
     names = ("TERM", "COLORTERM", "NO_COLOR", "TMUX", "SSH_TTY", "LANG", "LC_ALL")
     rows = [(name, value) for name in names if (value := os.environ.get(name))]
@@ -100,7 +88,7 @@ def terminal() -> list[tuple[str, str]]:
 
 
 def colours(environment: os._Environ[str] | dict[str, str]) -> str:
-    """Say how many colours a terminal has, as far as its environment tells."""
+    """Return the number of colours of a terminal according to its environment."""
     term = environment.get("TERM", "")
     if environment.get("NO_COLOR"):
         return "none (NO_COLOR)"
@@ -108,21 +96,17 @@ def colours(environment: os._Environ[str] | dict[str, str]) -> str:
         return "none (TERM)"
     if environment.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
         return "16 million (COLORTERM)"
-    return "256 (TERM)" if "256color" in term else "16, unless --colors says more"
+    return "256 (TERM)" if "256color" in term else "16, unless --colors sets more"
 
 
 def machine() -> list[tuple[str, str]]:
-    """Return what this machine has."""
-    import shutil
-
+    """Return the tools and devices of this machine."""
     ssh = shutil.which("ssh")
-    rows = [("ssh", f"{ssh}, {_said([ssh, '-V'])}" if ssh else "not found: nodes cannot be reached")]
+    rows = [("ssh", f"{ssh}, {_first_line([ssh, '-V'])}" if ssh else "not found: no node can be reached")]
     rows.append(("GPUs", _gpus()))
-    from importlib.util import find_spec
-
     torch = find_spec("torch") is not None
     rows.append(("CPU ranks", "yes" if torch else "no, PyTorch is not installed here (pip install 'fabtui[torch]')"))
-    lab = "yes" if torch else "looks and pings only without PyTorch or a GPU"
+    lab = "yes" if torch else "probes and pings only, without PyTorch or a GPU"
     rows.append(("lab", lab))
     for tool in ("ping", "fping", "ibstat", "nvidia-smi", "clush", "tmux"):
         rows.append((tool, shutil.which(tool) or "not found"))
@@ -130,34 +114,30 @@ def machine() -> list[tuple[str, str]]:
 
 
 def _gpus() -> str:
-    import shutil
-
     if shutil.which("nvidia-smi") is None:
         return "none found (no nvidia-smi)"
-    code, said = _ask(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"])
+    code, output = _run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"])
     if code != 0:
-        return f"nvidia-smi fails: {said}"
+        return f"nvidia-smi fails: {output}"
     names: dict[str, int] = {}
-    for name in said.splitlines():
+    for name in output.splitlines():
         names[name] = names.get(name, 0) + 1
     return ", ".join(f"{number} x {name}" for name, number in names.items()) or "none found"
 
 
-def _said(argv: list[str]) -> str:
-    """Return the first line of what a command prints, or why there is none."""
-    return (_ask(argv)[1].splitlines() or ["no output"])[0]
+def _first_line(argv: list[str]) -> str:
+    """Return the first line of a command's output, or why there is none."""
+    return (_run(argv)[1].splitlines() or ["no output"])[0]
 
 
-def _ask(argv: list[str]) -> tuple[int | None, str]:
-    """Return a command's exit code, None when it could not be run to its end, and what it prints."""
-    import subprocess
-
+def _run(argv: list[str]) -> tuple[int | None, str]:
+    """Return a command's exit code, None if it did not finish, and its output."""
     try:
         done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="backslashreplace", timeout=_DEADLINE
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="backslashreplace", timeout=_TIMEOUT
         )
     except subprocess.TimeoutExpired:
-        return None, f"no answer within {_DEADLINE:.0f} s"
+        return None, f"no output within {_TIMEOUT:.0f} s"
     except OSError as error:
-        return None, f"cannot be run: {error.strerror}"
+        return None, f"cannot run: {error.strerror}"
     return done.returncode, (done.stdout or done.stderr).strip()

@@ -51,7 +51,7 @@ class _Closing(Exception):
 
 
 class Opener(Protocol):
-    """What opens links to nodes: `fabtui.transport.connector.Reach`, or another way to the same."""
+    """What opens links to nodes: `fabtui.transport.connector.Connector`, or another way to the same."""
 
     async def open(self, host: str) -> Link:
         """Return an open link, or raise `NodeUnreachable`."""
@@ -246,10 +246,10 @@ class LiveFeed:
         if self._opener is not None:
             return self._opener, faults
         # Brings asyncssh in, which is slow to import: not before there is something on the screen.
-        from fabtui.transport.connector import Reach, ReachOptions
+        from fabtui.transport.connector import Connector, ConnectorOptions
 
-        reach = Reach(
-            ReachOptions(
+        reach = Connector(
+            ConnectorOptions(
                 transport=options.transport if options.lab is None else "ssh",
                 ssh_config=ssh_config,
                 remote_python=options.remote_python,

@@ -11,8 +11,8 @@ import pytest
 from fabtui.cli.main import main
 from fabtui.cli.options_from_args import request_from
 from fabtui.cli.parser import build_parser
-from fabtui.config.file import ConfigFile, lay_under, read_config
-from fabtui.config.schema import SETTINGS
+from fabtui.config.file import ConfigFile, merged, read_config
+from fabtui.config.options import settings
 from fabtui.errors import InputError
 
 
@@ -31,7 +31,7 @@ def written(home: Path, text: str) -> ConfigFile:
 
 def told(home: Path, text: str) -> list[str]:
     config = written(home, text)
-    return [config.told(problem).removeprefix(f"{home}/") for problem in config.problems]
+    return [config.describe(problem).removeprefix(f"{home}/") for problem in config.problems]
 
 
 def test_without_a_file_the_defaults_hold(home: Path) -> None:
@@ -55,7 +55,7 @@ def test_the_command_line_beats_the_file_and_the_file_beats_the_defaults(home: P
         ("[session]\n\ntimout = 3\n", "config.toml:3: unknown setting session.timout; did you mean timeout?"),
         ("[sesion]\ntimeout = 3\n", "config.toml:1: unknown table [sesion]"),
         ("[sesion]\ntimeout = 3\n", "did you mean session?"),
-        ("[screen]\ntimeout = 3\n", "config.toml:2: unknown setting screen.timeout; it stands in [session]"),
+        ("[screen]\ntimeout = 3\n", "config.toml:2: unknown setting screen.timeout; it belongs to [session]"),
         ('[session]\n# one\ntimeout = "soon"\n', "config.toml:3: session.timeout: 'soon' is not a time from 0.5 to"),
         (
             '[session]\nmode = "quik"\n',
@@ -69,7 +69,7 @@ def test_the_command_line_beats_the_file_and_the_file_beats_the_defaults(home: P
         ('[session]\nssh-config = "/nowhere/at/all"\n', "session.ssh-config: cannot read /nowhere/at/all"),
         ("[session]\nenv = 3\n", "session.env: 3 is not a table"),
         ('[session.env]\n"A B" = "x"\n', "session.env: 'A B' is not a variable"),
-        ("[keys]\n'main.sweep' = 5\n", 'config.toml:2: keys.main.sweep: not a text; expected "main.sweep" ='),
+        ("[keys]\n'main.sweep' = 5\n", 'config.toml:2: keys.main.sweep: not a string; expected "main.sweep" ='),
         ("screen = 3\n", "config.toml:1: screen is a table"),
         ("[screen]\ntheme = dark\n", "config.toml:2: is not TOML"),
         ("[screen\n", "config.toml:1: is not TOML"),
@@ -89,7 +89,7 @@ def test_what_is_wrong_leaves_the_rest_in_force(home: Path) -> None:
 
 def test_bytes_that_are_no_text_and_files_that_are_too_large(home: Path) -> None:
     (home / "config.toml").write_bytes(b"[screen]\ntheme = '\xff'\n")
-    assert read_config().problems[0] == (2, "is not UTF-8")
+    assert read_config().problems[0][:2] == (2, "is not UTF-8")
     (home / "config.toml").write_bytes(b"#" * (2 << 20))
     assert "larger than 1 MiB" in read_config().problems[0].text
 
@@ -134,7 +134,7 @@ def test_settings_make_no_error_of_arguments_that_are_right(home: Path, own: str
 
 def test_variables_of_the_file_and_of_the_command_line_are_one_set(home: Path) -> None:
     config = written(home, '[session]\nenv = { NCCL_SOCKET_IFNAME = "bond0", NCCL_DEBUG = "WARN", N = 3 }\n')
-    found = lay_under({"env": ["NCCL_DEBUG=INFO"]}, config)["env"]
+    found = merged({"env": ["NCCL_DEBUG=INFO"]}, config)["env"]
     assert sorted(found) == ["N=3", "NCCL_DEBUG=INFO", "NCCL_SOCKET_IFNAME=bond0"]
 
 
@@ -155,21 +155,22 @@ def test_init_writes_a_commented_file_and_never_over_another(home: Path, capsys:
     assert path.stat().st_mode & 0o777 == 0o600
     text = path.read_text()
     assert all(not table for table in tomllib.loads(text).values())
-    for setting in SETTINGS:
-        assert f"#{setting.key} = " in text
+    for setting in settings().values():
+        assert f"#{setting.name} = " in text
     path.write_text("# mine\n")
     assert main(["config", "init"]) == 2
     assert path.read_text() == "# mine\n"
-    assert "is there already, and is not overwritten" in capsys.readouterr().err
+    assert "already exists and is not overwritten" in capsys.readouterr().err
 
 
 def test_every_line_of_the_commented_file_is_right_when_it_is_taken_up(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from fabtui.cli.commands.config import commented
+    from fabtui.config.file import template
+    from fabtui.screen.keymap import default_keys
 
     (tmp_path / "cluster").touch()
-    text = commented().replace('"~/.ssh/cluster"', f'"{tmp_path / "cluster"}"')
+    text = template(default_keys()).replace('"~/.ssh/cluster"', f'"{tmp_path / "cluster"}"')
     lines = [line[1:] if line.startswith("#") and not line.startswith("# ") else line for line in text.splitlines()]
     (home / "config.toml").write_text("\n".join(lines))
     code = main(["config", "validate"])

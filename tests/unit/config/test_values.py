@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fabtui.cli import quantities
+from fabtui.config import values
 from fabtui.errors import InputError
 from fabtui.presentation.numbers import size_text, value_text
 
@@ -20,13 +20,13 @@ from fabtui.presentation.numbers import size_text, value_text
     ],
 )
 def test_sizes(text: str, count: int) -> None:
-    assert quantities.size(text, "--bytes") == count
+    assert values.size(text, "--bytes") == count
 
 
 @pytest.mark.parametrize("text", ["", "12Q", "-4", "0", "3", "1e9", "1.0000001k", "999T", "4 M B", "nan", "\u0664K"])
 def test_what_is_no_size_is_told(text: str) -> None:
     with pytest.raises(InputError, match="--bytes"):
-        quantities.size(text, "--bytes")
+        values.size(text, "--bytes")
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_what_is_no_size_is_told(text: str) -> None:
     ],
 )
 def test_lists_and_ranges_of_sizes(text: str, found: tuple[int, ...]) -> None:
-    assert quantities.sizes(text, "--sizes", 40) == found
+    assert values.sizes(text, "--sizes", 40) == found
 
 
 @pytest.mark.parametrize(
@@ -69,29 +69,29 @@ def test_lists_and_ranges_of_sizes(text: str, found: tuple[int, ...]) -> None:
 )
 def test_what_is_no_list_of_sizes_is_told(text: str) -> None:
     with pytest.raises(InputError, match="--sizes"):
-        quantities.sizes(text, "--sizes", 40)
+        values.sizes(text, "--sizes", 40)
 
 
 def test_there_are_not_too_many_sizes() -> None:
     with pytest.raises(InputError, match="more than 3 sizes"):
-        quantities.sizes("8-1G", "--sizes", 3)
+        values.sizes("8-1G", "--sizes", 3)
 
 
 @pytest.mark.parametrize("text", ["", "nan", "inf", "-1", "0", "x", "1e9"])
 def test_what_is_no_time_is_told(text: str) -> None:
     with pytest.raises(InputError, match="--timeout"):
-        quantities.seconds(text, "--timeout", 0.5, 3600)
+        values.seconds(text, "--timeout", 0.5, 3600)
 
 
 def test_times() -> None:
-    assert quantities.seconds("2.5", "--timeout", 0.5, 3600) == 2.5
-    assert quantities.seconds("10s", "--timeout", 0.5, 3600) == 10
+    assert values.seconds("2.5", "--timeout", 0.5, 3600) == 2.5
+    assert values.seconds("10s", "--timeout", 0.5, 3600) == 10
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", "-1", "0", "101", "9" * 40])
 def test_what_is_no_count_is_told(text: str) -> None:
     with pytest.raises(InputError, match="--iters"):
-        quantities.count(text, "--iters", 1, 100)
+        values.count(text, "--iters", 1, 100)
 
 
 @pytest.mark.parametrize(

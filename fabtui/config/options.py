@@ -1,0 +1,597 @@
+"""The option table: argparse, the settings file, environment variables and the documentation are derived from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+from fabtui.config import values
+from fabtui.config.values import Parser, number
+from fabtui.errors import InputError
+from fabtui.transport.registry import TRANSPORTS
+
+#: How an option is written: a switch takes no value, a list and variables may be repeated.
+Kind = Literal["text", "number", "switch", "list", "variables"]
+Choices = tuple[str, ...] | Callable[[], tuple[str, ...]]
+
+#: The app has no command: its options belong to the command "".
+APP = ""
+_LIVE = (APP, "run", "preflight", "serve", "config")
+_TESTS = (APP, "run", "serve", "config")
+_SCREEN = (APP, "serve", "config", "replay", "read")
+_CONFIGURED = (APP, "run", "preflight", "serve", "config", "replay", "read")
+_HOUR = 3600.0
+#: Each message size of pairs is a sweep of its own; 8 B to 64 GiB by factors of two are 34 sizes of collectives.
+_MAX_PAIR_SIZES = 8
+_MAX_COLLECTIVE_SIZES = 40
+
+
+class OptionSpec(NamedTuple):
+    """One option.
+
+    Attributes:
+        name: Its name without dashes; also its key in the settings file.
+        help: One line.
+        group: Heading in the help.
+        commands: The commands that take it; none for an option of the settings file alone.
+        kind: How it is written.
+        metavar: What the help shows for its value.
+        default: The default as shown to users.
+        choices: The values it takes; none: any.
+        parse: Turns the text into the value of the session option; None: taken as it is.
+        field: The session option it sets.
+        needs: It has an effect only with one of these probes.
+        table: Its table in the settings file; none: it cannot be set there.
+        example: A value as written in the settings file.
+        file_choices: The values the settings file takes, where those are fewer.
+        short: Its short form (``-q``).
+        optional: Its value may be left out; what that stands for.
+        exclusive: Options with the same mark exclude each other.
+        positional: ``?``, ``*`` or ``1`` for an argument without dashes.
+    """
+
+    name: str
+    help: str
+    group: str
+    commands: tuple[str, ...]
+    kind: Kind = "text"
+    metavar: str | None = None
+    default: str = ""
+    choices: Choices = ()
+    parse: Parser | None = None
+    field: str = ""
+    needs: tuple[str, ...] = ()
+    table: str = ""
+    example: str = ""
+    file_choices: Choices = ()
+    short: str = ""
+    optional: str = ""
+    exclusive: str = ""
+    positional: str = ""
+
+    @property
+    def argument(self) -> str:
+        """Its name in the namespace of argparse."""
+        return self.name.replace("-", "_")
+
+    @property
+    def flag(self) -> str:
+        """Its name on the command line."""
+        return self.name if self.positional else f"--{self.name}"
+
+    @property
+    def key(self) -> str:
+        """Its table and key in the settings file, or nothing."""
+        return f"{self.table}.{self.name}" if self.table else ""
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable, or nothing. Variables of the ranks have none: one text cannot hold several."""
+        if self.kind == "variables" or not (self.table or self.name == "config"):
+            return ""
+        table = "RECORDING_" if self.table == "recording" else ""
+        return f"FABTUI_{table}{self.argument.upper()}"
+
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """The values it takes on the command line; none: any."""
+        return self.choices() if callable(self.choices) else self.choices
+
+    @property
+    def allowed_in_file(self) -> tuple[str, ...]:
+        """The values it takes in the settings file; none: any."""
+        return (self.file_choices() if callable(self.file_choices) else self.file_choices) or self.allowed
+
+
+def _configurable_transports() -> tuple[str, ...]:
+    return tuple(spec.name for spec in TRANSPORTS.values() if spec.configurable)
+
+
+_TIMES = number(values.seconds, 0.5, _HOUR)
+
+_NODES = (
+    OptionSpec("nodes", "node set: n[060-067,070], a,b, ^FILE, @GROUP", "nodes", _LIVE, "list", "SET"),
+    OptionSpec("hostfile", "host file: one host per line, # comments (-: stdin)", "nodes", _LIVE, "list", "FILE"),
+    OptionSpec("exclude", "nodes to exclude, same syntax as --nodes", "nodes", _LIVE, "list", "SET"),
+    OptionSpec("lab", "simulate N nodes with M endpoints each on this machine", "nodes", _LIVE, "text", "NxM"),
+    OptionSpec("lab-fault", "fault to inject into the lab: 'n000:1>n001:2=drop'", "nodes", _LIVE, "list", "SPEC"),
+)
+_CONNECTION = (
+    OptionSpec(
+        "transport",
+        "how to reach the nodes",
+        "connection",
+        _LIVE,
+        default="ssh",
+        choices=lambda: tuple(TRANSPORTS),
+        file_choices=_configurable_transports,
+        field="transport",
+        table="session",
+        example='"openssh"',
+    ),
+    OptionSpec(
+        "ssh-config",
+        "ssh_config file to use instead of your own",
+        "connection",
+        _LIVE,
+        metavar="FILE",
+        parse=values.readable_file,
+        field="ssh_config",
+        table="session",
+        example='"~/.ssh/cluster"',
+    ),
+    OptionSpec(
+        "host-key-policy",
+        "how host keys are checked",
+        "connection",
+        _LIVE,
+        default="config",
+        choices=("config", "strict", "accept-new", "off"),
+        field="host_key_policy",
+        table="session",
+        example='"strict"',
+    ),
+    OptionSpec(
+        "remote-python",
+        "Python interpreter with PyTorch on the nodes",
+        "connection",
+        _LIVE,
+        metavar="PATH",
+        default="search",
+        parse=values.interpreter,
+        field="remote_python",
+        table="session",
+        example='"/opt/venv/bin/python3"',
+    ),
+    OptionSpec(
+        "connect-timeout",
+        "timeout for connecting to one node",
+        "connection",
+        _LIVE,
+        "number",
+        "SECONDS",
+        "10",
+        parse=_TIMES,
+        field="connect_timeout",
+        table="session",
+        example="5",
+    ),
+    OptionSpec(
+        "lease",
+        "a node stops itself after this time without contact",
+        "connection",
+        _LIVE,
+        "number",
+        "SECONDS",
+        "10",
+        parse=number(values.seconds, 3.0, _HOUR),
+        field="lease",
+        table="session",
+        example="30",
+    ),
+)
+_MEASURE = (
+    OptionSpec(
+        "probes",
+        "comma-separated probes and tests (see fabtui probes)",
+        "tests",
+        _TESTS,
+        "list",
+        "LIST",
+        "all",
+        parse=values.probes,
+        field="probes",
+        table="session",
+        example='["ping", "p2p"]',
+    ),
+    OptionSpec(
+        "timeout",
+        "timeout for one test",
+        "tests",
+        _TESTS,
+        "number",
+        "SECONDS",
+        "10",
+        parse=_TIMES,
+        field="timeout",
+        table="session",
+        example="20",
+    ),
+    OptionSpec(
+        "iters",
+        "maximum number of timed iterations per test",
+        "tests",
+        _TESTS,
+        "number",
+        "N",
+        "20",
+        parse=number(values.count, 1, 100_000),
+        field="iters",
+        table="session",
+        example="50",
+    ),
+    OptionSpec(
+        "warmup",
+        "warm-up iterations per test",
+        "tests",
+        _TESTS,
+        "number",
+        "N",
+        "2",
+        parse=number(values.count, 0, 100_000),
+        field="warmup",
+        table="session",
+        example="5",
+    ),
+    OptionSpec(
+        "watch-rate",
+        "pairs per second in watch mode",
+        "tests",
+        _TESTS,
+        "number",
+        "PAIRS",
+        "2, or endpoints / 8",
+        parse=number(values.ratio, 0.01, 10_000.0),
+        field="watch_rate",
+    ),
+    OptionSpec(
+        "ab",
+        "run every test once per value: NCCL_P2P_DISABLE=0,1",
+        "tests",
+        _TESTS,
+        metavar="VAR=A,B",
+        parse=values.comparison,
+        field="compare",
+        needs=("p2p", "all_reduce"),
+    ),
+    OptionSpec(
+        "layers",
+        "pair layers to test: world (all ranks), p2p (two ranks)",
+        "pairs",
+        _TESTS,
+        "list",
+        "LIST",
+        "world,p2p",
+        parse=values.layers,
+        field="layers",
+        needs=("p2p",),
+        table="session",
+        example='["world", "p2p"]',
+    ),
+    OptionSpec(
+        "mode",
+        "which pairs to test; auto: all up to 128 endpoints",
+        "pairs",
+        _TESTS,
+        default="auto",
+        choices=("auto", "quick", "sampled", "full"),
+        field="mode",
+        needs=("p2p",),
+        table="session",
+        example='"sampled"',
+    ),
+    OptionSpec(
+        "pair",
+        "test this pair only, in both directions: 'n060:3>n061:5'",
+        "pairs",
+        _TESTS,
+        "list",
+        "A>B",
+        parse=values.pairs,
+        field="pairs",
+        needs=("p2p",),
+    ),
+    OptionSpec(
+        "bytes",
+        "message sizes: 256M or 8M,256M",
+        "pairs",
+        _TESTS,
+        metavar="SIZES",
+        default="256M; 4M on CPUs",
+        parse=number(values.sizes, _MAX_PAIR_SIZES),
+        field="sizes",
+        table="session",
+        example='"64M"',
+    ),
+    OptionSpec(
+        "isolated",
+        "one pair at a time, without other traffic",
+        "pairs",
+        _TESTS,
+        "switch",
+        field="isolated",
+        needs=("p2p",),
+    ),
+    OptionSpec(
+        "bidirectional",
+        "also test both directions at once",
+        "pairs",
+        _TESTS,
+        "switch",
+        field="both",
+        needs=("p2p",),
+    ),
+    OptionSpec(
+        "collectives",
+        "comma-separated collectives, or all",
+        "collectives",
+        _TESTS,
+        "list",
+        "LIST",
+        "all_reduce",
+        parse=values.collectives,
+        field="collectives",
+        needs=("all_reduce",),
+    ),
+    OptionSpec(
+        "sizes",
+        "message sizes: 1M,64M or 8-1G or 8-1G:4",
+        "collectives",
+        _TESTS,
+        metavar="SIZES",
+        default="three up to --bytes",
+        parse=number(values.sizes, _MAX_COLLECTIVE_SIZES),
+        field="collective_sizes",
+        needs=("all_reduce",),
+    ),
+    OptionSpec(
+        "engine",
+        "library of the ranks; auto: nccl on GPUs, else gloo",
+        "ranks",
+        _TESTS,
+        default="auto",
+        choices=("auto", "nccl", "torch", "gloo"),
+        field="engine",
+        table="session",
+        example='"nccl"',
+    ),
+    OptionSpec(
+        "env",
+        "environment variable of the ranks, such as NCCL_DEBUG=INFO",
+        "ranks",
+        _TESTS,
+        "variables",
+        "K=V",
+        parse=values.variables,
+        field="env",
+        table="session",
+        example='{ NCCL_SOCKET_IFNAME = "bond0" }',
+    ),
+    OptionSpec(
+        "ranks-per-node",
+        "CPU ranks per node without GPUs",
+        "ranks",
+        _TESTS,
+        "number",
+        "N",
+        "1",
+        parse=number(values.count, 1, 64),
+        field="ranks_per_node",
+        table="session",
+        example="4",
+    ),
+    OptionSpec("force", "also test GPUs that other processes use", "ranks", _TESTS, "switch", field="force"),
+    OptionSpec(
+        "keep-warm",
+        "keep the ranks on the GPUs after a sweep, for fast retests",
+        "ranks",
+        _TESTS,
+        "switch",
+        field="keep_warm",
+        table="session",
+        example="true",
+    ),
+)
+_RECORD = (
+    OptionSpec(
+        "record",
+        "path of the recording",
+        "output",
+        _LIVE,
+        metavar="FILE",
+        default="a new file in the state folder",
+        exclusive="record",
+    ),
+    OptionSpec("no-record", "write no recording", "output", _LIVE, "switch", exclusive="record"),
+    OptionSpec(
+        "keep", "record every session", "output", (), "switch", None, "true", table="recording", example="false"
+    ),
+    OptionSpec(
+        "folder",
+        "folder for recordings",
+        "output",
+        (),
+        default="the state folder",
+        table="recording",
+        example='"/scratch/me/fabtui"',
+    ),
+)
+_OUTPUT = (
+    OptionSpec("csv", "write the measurements as CSV at the end", "output", _TESTS, metavar="FILE"),
+    OptionSpec("json", "write the whole session as JSON at the end", "output", _TESTS, metavar="FILE"),
+    OptionSpec("table", "write the collectives tables as CSV at the end", "output", _TESTS, metavar="FILE"),
+)
+_DISPLAY = (
+    OptionSpec(
+        "theme",
+        "colour theme, a file in themes/ or your own",
+        "screen",
+        _SCREEN,
+        metavar="NAME",
+        default="dark",
+        table="screen",
+        example='"dark"',
+    ),
+    OptionSpec(
+        "colors",
+        "number of colours of the terminal",
+        "screen",
+        _SCREEN,
+        default="auto",
+        choices=("auto", "24", "256", "16", "none"),
+        table="screen",
+        example='"auto"',
+    ),
+    OptionSpec("baseline", "recording or JSON to compare with (layer 8)", "screen", _SCREEN, metavar="FILE"),
+    OptionSpec("ascii", "use ASCII characters only", "screen", _SCREEN, "switch", table="screen", example="true"),
+)
+_RUN = (
+    OptionSpec(
+        "watch",
+        "after the sweep, retest pairs for this time",
+        "summary",
+        ("run",),
+        "number",
+        "SECONDS",
+    ),
+    OptionSpec("text", "for screen readers and logs: every layer, no live line", "summary", ("run",), "switch"),
+    OptionSpec("grids", "grids to print: health,p2p,world,... or all", "summary", ("run",), metavar="LIST"),
+    OptionSpec("quiet", "no progress on stderr", "summary", ("run", "preflight"), "switch", short="-q"),
+    OptionSpec("ascii", "use ASCII characters only", "summary", ("run", "preflight"), "switch"),
+)
+_PREFLIGHT = (
+    OptionSpec("all", "print all facts and all evidence", "report", ("preflight",), "switch"),
+    OptionSpec(
+        "baseline", "report changes since this JSON file or recording", "report", ("preflight",), metavar="FILE"
+    ),
+    OptionSpec("json", "write everything as JSON (-: stdout)", "report", ("preflight",), metavar="FILE", optional="-"),
+    OptionSpec("csv", "write the facts as CSV (-: stdout)", "report", ("preflight",), metavar="FILE", optional="-"),
+)
+_REPLAY = (
+    OptionSpec("file", "the recording", "", ("replay",), metavar="FILE", positional="1"),
+    OptionSpec("speed", "speed factor, or max", "replay", ("replay",), metavar="X", default="1"),
+    OptionSpec("text", "print the summary, without a screen; exit codes of run", "replay", ("replay",), "switch"),
+    OptionSpec("grids", "with --text: grids to print, or all", "replay", ("replay",), metavar="LIST"),
+    OptionSpec("csv", "with --text: write the measurements as CSV", "replay", ("replay",), metavar="FILE"),
+    OptionSpec("json", "with --text: write the whole session as JSON", "replay", ("replay",), metavar="FILE"),
+    OptionSpec("table", "with --text: write the collectives tables as CSV", "replay", ("replay",), metavar="FILE"),
+)
+_READ = (
+    OptionSpec("files", "file (also .gz), folder, or - for stdin", "", ("read",), metavar="FILE", positional="*"),
+    OptionSpec("as", "format, instead of detecting it (see --list)", "input", ("read",), metavar="KIND"),
+    OptionSpec("list", "list the formats", "input", ("read",), "switch"),
+    OptionSpec("json", "print one JSON object per file, one per line", "output", ("read",), "switch"),
+    OptionSpec("csv", "write the measurements as CSV", "output", ("read",), metavar="FILE"),
+    OptionSpec("open", "show the measurements in the app", "output", ("read",), "switch"),
+)
+_SERVE = (
+    OptionSpec("port", "port on 127.0.0.1, 0: any free port", "server", ("serve",), "number", "N", "8000"),
+    OptionSpec("replay", "serve a recording instead of nodes", "server", ("serve",), metavar="FILE"),
+    OptionSpec("speed", "with --replay: speed factor, or max", "server", ("serve",), metavar="X", default="1"),
+)
+_OTHER = (
+    OptionSpec(
+        "action",
+        "what to do",
+        "",
+        ("config",),
+        choices=("show", "validate", "init", "path"),
+        positional="1",
+    ),
+    OptionSpec("shell", "the shell", "", ("completion",), choices=("bash", "zsh", "tcsh"), positional="1"),
+    OptionSpec(
+        "config",
+        "settings file",
+        "settings",
+        _CONFIGURED,
+        metavar="FILE",
+        default="fabtui config path",
+    ),
+)
+
+#: All options, in the order of the help. To add one, add a row.
+OPTIONS: list[OptionSpec] = [
+    *(*_REPLAY[:1], *_READ, *_REPLAY[1:], *_SERVE, *_NODES, *_CONNECTION, *_MEASURE, *_OUTPUT, *_RECORD, *_DISPLAY),
+    *(*_RUN, *_PREFLIGHT, *_OTHER),
+]
+#: The tables of the settings file; keys are bindings, checked by the screen.
+TABLES = ("screen", "session", "recording", "keys")
+
+
+def options_of(command: str) -> list[OptionSpec]:
+    """Return the options of a command, the app being ``""``."""
+    return [spec for spec in OPTIONS if command in spec.commands]
+
+
+def settings() -> dict[str, OptionSpec]:
+    """Return the options of the settings file by table and key, table by table."""
+    return {spec.key: spec for table in TABLES for spec in OPTIONS if spec.table == table}
+
+
+def option_rows() -> list[dict[str, str]]:
+    """Return a row for each option, for the documentation."""
+    return [
+        {
+            "option": f"{spec.short}, {spec.flag}".removeprefix(", "),
+            "commands": ", ".join(name or "fabtui" for name in spec.commands),
+            "help": spec.help,
+            "values": ", ".join(spec.allowed) or spec.metavar or "",
+            "default": spec.default,
+            "setting": spec.key,
+            "environment": spec.variable,
+            "group": spec.group,
+        }
+        for spec in OPTIONS
+    ]
+
+
+def session_changes(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the session options that differ from their defaults.
+
+    Args:
+        given: Arguments by name, as the command line gives them.
+
+    Raises:
+        InputError: A value is not valid, or options exclude each other.
+    """
+    changes: dict[str, Any] = {}
+    for spec in OPTIONS:
+        if spec.field and spec.argument in given:
+            value = given[spec.argument]
+            changes[spec.field] = value if spec.parse is None else spec.parse(value, spec.flag)
+    _check_together(given, changes)
+    sizes = changes.pop("sizes", ())
+    if sizes:
+        changes["bytes"] = sizes[-1]
+    if len(sizes) > 1:
+        changes["sizes"] = sizes
+    return changes
+
+
+def _check_together(given: dict[str, Any], changes: dict[str, Any]) -> None:
+    if "compare" in changes and changes["compare"][0] in changes.get("env", ()):
+        raise InputError(f"--ab and --env both set {changes['compare'][0]}")
+    for spec in OPTIONS if "probes" in changes else ():
+        if spec.field and spec.needs and spec.argument in given and not set(spec.needs) & set(changes["probes"]):
+            raise InputError(f"{spec.flag} needs the probe {' or '.join(spec.needs)}, which --probes leaves out")
+    for name in ("isolated", "bidirectional"):
+        if name in given and "p2p" not in changes.get("layers", ("p2p",)):
+            raise InputError(f"--{name} applies to the layer p2p, which --layers leaves out")
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Return ``; did you mean x?`` for the most similar known name, or nothing."""
+    import difflib
+
+    found = difflib.get_close_matches(name, known, 1, 0.6)
+    return f"; did you mean {found[0]}?" if found else ""

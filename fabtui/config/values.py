@@ -1,0 +1,269 @@
+"""Parsers of option values: sizes, times, counts, lists and files; each error is one line that names the option."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from fabtui.errors import InputError
+
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([kmgt]?)(i?)(b?)", re.ASCII | re.IGNORECASE)
+_POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_ENDPOINT = re.compile(r"[^\s:>][^\s>]*:[0-9]{1,4}")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: Range of message sizes (bytes); messages consist of 4-byte floats.
+SMALLEST = 4
+LARGEST = 1 << 36
+#: The layers of pairs that can be tested.
+PAIR_LAYERS = ("world", "p2p")
+_MAX_ARMS = 8
+_MAX_VALUE = 200
+
+#: Takes the text, or the texts of an option that can be repeated, and the name of the option for errors.
+Parser = Callable[[Any, str], Any]
+
+
+def number(parse: Callable[..., Any], *bounds: float) -> Parser:
+    """Return a parser of one value with its bounds filled in."""
+    return lambda text, option: parse(text, option, *bounds)
+
+
+def size(text: str, option: str) -> int:
+    """Return a number of bytes: ``256M`` and ``256MiB`` are powers of 1024 (as in nccl-tests), ``256MB`` of 1000.
+
+    Raises:
+        InputError: It is not a size, or out of range.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise InputError(f"{option}: {text[:40]!r} is not a size; expected 256M, 4MiB or 1G")
+    number, prefix, binary, byte = match.groups()
+    base = 1000 if byte and prefix and not binary else 1024
+    count = float(number) * base ** _POWER[prefix.lower()]
+    if count != int(count) or int(count) % 4:
+        raise InputError(f"{option}: {text[:40]!r} is not a multiple of 4 bytes")
+    if not SMALLEST <= count <= LARGEST:
+        raise InputError(f"{option}: {text[:40]!r} is out of range; from {SMALLEST} bytes to {LARGEST >> 30}G")
+    return int(count)
+
+
+def sizes(text: str, option: str, most: int) -> tuple[int, ...]:
+    """Return message sizes, ascending: ``8M,256M``, ``8-1G`` (each twice the one before) or ``8-1G:4`` (four times).
+
+    A range ends with the last size that is not above its end, as in nccl-tests.
+
+    Args:
+        text: Sizes and ranges, separated by commas.
+        option: Name of the option, for errors.
+        most: Maximum number of sizes.
+
+    Raises:
+        InputError: A size is not valid, or there are too many.
+    """
+    found: set[int] = set()
+    for part in text.split(","):
+        if not part.strip():
+            raise InputError(f"{option}: an empty size in {text[:40]!r}; expected 8M,256M or 8-1G:4")
+        found.update(_range(part, option) if "-" in part or ":" in part else [size(part, option)])
+        if len(found) > most:
+            raise InputError(f"{option}: more than {most} sizes; use fewer, or a larger factor, such as 8-1G:4")
+    return tuple(sorted(found))
+
+
+def _range(text: str, option: str) -> list[int]:
+    ends, colon, by = text.partition(":")
+    first, dash, last = ends.partition("-")
+    if not dash or not first.strip() or not last.strip():
+        raise InputError(f"{option}: {text[:40]!r} is not a range of sizes; expected 8-1G or 8-1G:4")
+    low, high = size(first, option), size(last, option)
+    if low > high:
+        raise InputError(f"{option}: {text[:40]!r} ends before it begins")
+    factor = count(by, option, 2, 1024) if colon else 2
+    found = [low]
+    while found[-1] * factor <= high:
+        found.append(found[-1] * factor)
+    return found
+
+
+def seconds(text: str, option: str, least: float, most: float) -> float:
+    """Return a time in seconds; a trailing ``s`` is allowed.
+
+    Raises:
+        InputError: It is not a time, or out of range.
+    """
+    try:
+        value = float(text.strip().removesuffix("s"))
+    except ValueError:
+        value = math.nan
+    if not least <= value <= most:
+        raise InputError(f"{option}: {text[:40]!r} is not a time from {least:g} to {most:.0f} seconds")
+    return value
+
+
+def count(text: str, option: str, least: int, most: int) -> int:
+    """Return a whole number.
+
+    Raises:
+        InputError: It is not one, or out of range.
+    """
+    if not re.fullmatch(r"[0-9]{1,9}", text.strip()) or not least <= int(text) <= most:
+        raise InputError(f"{option}: {text[:40]!r} is not a whole number from {least} to {most}")
+    return int(text)
+
+
+def ratio(text: str, option: str, least: float, most: float) -> float:
+    """Return a decimal number.
+
+    Raises:
+        InputError: It is not a number, or out of range.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not least <= value <= most:
+        raise InputError(f"{option}: {text[:40]!r} is not a number from {least:g} to {most:g}")
+    return value
+
+
+def choice(known: Sequence[str]) -> Parser:
+    """Return a parser that takes one of several names; argparse has checked it already, the settings file has too."""
+
+    def parse(text: str, option: str) -> str:
+        if text not in known:
+            raise InputError(f"{option}: there is no {text[:40]!r}; one of {', '.join(known)}")
+        return text
+
+    return parse
+
+
+def listed(texts: Iterable[str], known: Sequence[str], option: str, kind: str, more: str = "") -> tuple[str, ...]:
+    """Return the names of comma-separated lists, in the order of ``known``.
+
+    Raises:
+        InputError: A name is unknown or empty.
+    """
+    wanted = [name.strip() for name in ",".join(texts).split(",")]
+    for name in wanted:
+        if name not in known:
+            problem = f"unknown {kind} {name[:40]!r}" if name else "an empty name"
+            raise InputError(f"{option}: {problem}; there are {', '.join(known)}{more}")
+    return tuple(name for name in known if name in wanted)
+
+
+def probes(texts: Sequence[str], option: str) -> tuple[str, ...]:
+    """Return the probes of a list; ``all`` stands for those that run by default.
+
+    Raises:
+        InputError: A name is unknown or empty.
+    """
+    from fabtui_node.registry import DEFAULT, OPTIONAL
+
+    names = [name.strip() for name in ",".join(texts).split(",")]
+    wanted = [one for name in names for one in (DEFAULT if name == "all" else (name,))]
+    return listed(wanted, (*DEFAULT, *OPTIONAL), option, "probe", "; or all (see fabtui probes)")
+
+
+def layers(texts: Sequence[str], option: str) -> tuple[str, ...]:
+    """Return the pair layers of a list.
+
+    Raises:
+        InputError: A name is unknown or empty.
+    """
+    return listed(texts, PAIR_LAYERS, option, "layer")
+
+
+def collectives(texts: Sequence[str], option: str) -> tuple[str, ...]:
+    """Return the collectives of a list; ``all`` stands for all of them.
+
+    Raises:
+        InputError: A name is unknown or empty.
+    """
+    from fabtui.model.layers import COLLECTIVES
+
+    known = tuple(COLLECTIVES)
+    if [name.strip() for name in ",".join(texts).split(",")] == ["all"]:
+        return known
+    return listed(texts, known, option, "collective", "; or all")
+
+
+def pairs(texts: Sequence[str], option: str) -> tuple[tuple[str, str], ...]:
+    """Return pairs of endpoints: ``n060:3>n061:5``.
+
+    Raises:
+        InputError: A text is not a pair of endpoints.
+    """
+    found = []
+    for text in texts:
+        ends = [end.strip() for end in text.split(">")]
+        if len(ends) != 2 or not all(_ENDPOINT.fullmatch(end) for end in ends) or ends[0] == ends[1]:
+            raise InputError(f"{option}: {text[:80]!r} is not a pair of endpoints; expected 'n060:3>n061:5'")
+        found.append((ends[0], ends[1]))
+    return tuple(found)
+
+
+def variables(texts: Sequence[str], option: str) -> dict[str, str]:
+    """Return environment variables: ``NAME=VALUE``.
+
+    Raises:
+        InputError: A text is not one, or a name has two values.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not VARIABLE.fullmatch(name):
+            # Without the value: it may be a secret.
+            raise InputError(f"{option}: {name[:40]!r} is not NAME=VALUE; expected something like NCCL_DEBUG=INFO")
+        if found.setdefault(name, value) != value:
+            raise InputError(f"{option}: {name} is given twice with different values")
+    return found
+
+
+def comparison(text: str, option: str) -> tuple[str, tuple[str, ...]]:
+    """Return the variable and the values of an A/B comparison: ``NCCL_P2P_DISABLE=0,1``.
+
+    Raises:
+        InputError: It is not that.
+    """
+    name, equals, rest = text.partition("=")
+    expected = "expected something like NCCL_P2P_DISABLE=0,1"
+    if not equals or not VARIABLE.fullmatch(name):
+        raise InputError(f"{option}: {name[:40]!r} is not VARIABLE=A,B; {expected}")
+    values = tuple(value.strip() for value in rest.split(","))
+    if len(values) < 2:
+        raise InputError(f"{option}: {name} has one value, so there is nothing to compare; {expected}")
+    if len(values) > _MAX_ARMS:
+        raise InputError(f"{option}: {len(values)} values of {name}; at most {_MAX_ARMS}")
+    if len(set(values)) < len(values):
+        raise InputError(f"{option}: a value of {name} is given twice; {expected}")
+    if any(not value or not value.isprintable() or len(value) > _MAX_VALUE for value in values):
+        raise InputError(f"{option}: a value of {name} is empty, too long or not printable; {expected}")
+    return name, values
+
+
+def readable_file(text: str, option: str) -> Path:
+    """Return the absolute path of a file that can be read.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    path = Path(text).expanduser()
+    try:
+        path.open("rb").close()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{option}: cannot read {path}: {getattr(error, 'strerror', error)}") from None
+    return path.absolute()
+
+
+def interpreter(text: str, option: str) -> str:
+    """Return the path of an interpreter on the nodes.
+
+    Raises:
+        InputError: It cannot be one.
+    """
+    if not text or text.startswith("-") or not text.isprintable():
+        raise InputError(f"{option}: {text[:80]!r} is not the path of an interpreter; expected /opt/venv/bin/python3")
+    return text

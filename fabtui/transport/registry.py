@@ -1,0 +1,61 @@
+"""The transports: ways to start the node side on a node. Importing this module imports none of them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+
+class TransportSpec(NamedTuple):
+    """One transport.
+
+    Attributes:
+        name: Its value for ``--transport``.
+        title: One line for the help and the documentation.
+        opener: ``module:function``; the coroutine function takes the `Connector` and a host and returns a `Link`.
+        hint: Command line that runs something on a node by hand, with ``{node}`` and ``{command}``.
+        configurable: Whether the settings file may name it.
+        remote: Whether it reaches other hosts than this one.
+    """
+
+    name: str
+    title: str
+    opener: str
+    hint: str = "ssh {node} {command}"
+    configurable: bool = True
+    remote: bool = True
+
+    def open(self) -> Any:
+        """Return the opener, importing its module."""
+        module, _, function = self.opener.partition(":")
+        return getattr(import_module(module), function)
+
+
+#: The transports by name, the default first.
+TRANSPORTS: dict[str, TransportSpec] = {
+    spec.name: spec
+    for spec in (
+        TransportSpec("ssh", "asyncssh; OpenSSH for what asyncssh cannot do", "fabtui.transport.connector:open_ssh"),
+        TransportSpec("openssh", "one process of your ssh per node", "fabtui.transport.connector:open_openssh"),
+        TransportSpec(
+            "local",
+            "this host only, without ssh",
+            "fabtui.transport.connector:open_local",
+            hint="{command}",
+            # It ignores which nodes are named, so it has to be requested each time.
+            configurable=False,
+            remote=False,
+        ),
+    )
+}
+
+
+def remote_command(transport: str, node: str, command: str) -> str:
+    """Return what a user types to run a command on a node."""
+    spec = TRANSPORTS.get(transport)
+    return (spec.hint if spec else "ssh {node} {command}").replace("{node}", node).replace("{command}", command)
+
+
+def transport_rows() -> list[tuple[str, str, str]]:
+    """Return name, title and hint of every transport, for the documentation."""
+    return [(spec.name, spec.title, spec.hint) for spec in TRANSPORTS.values()]
