@@ -25,7 +25,7 @@ from fabtui.report.preflight import print_preflight
 from fabtui.report.progress import Progress
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import SessionOptions
-from fabtui.session.probe_runner import PREFLIGHT
+from fabtui_node.registry import PREFLIGHT
 
 _STDOUT = "-"
 _FORMATS = ("json", "csv")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from fabtui.cli import main as entry
+from fabtui.cli.commands import preflight as command
 from fabtui.session.feeds import live
 from fabtui.transport.link import NodeUnreachable
 from tests.unit.model.cluster import host, memlock
@@ -21,7 +22,7 @@ from tests.unit.session.fakenodes import FakeNodes, Script
 
 def play(monkeypatch: pytest.MonkeyPatch, nodes: FakeNodes) -> None:
     real = live.LiveFeed
-    monkeypatch.setattr(live, "LiveFeed", lambda options: real(options, nodes))
+    monkeypatch.setattr(command, "LiveFeed", lambda options: real(options, nodes))
 
 
 def preflight(nodes: FakeNodes, *argv: str, record: str = "--no-record") -> int:
@@ -76,16 +77,14 @@ def test_json_and_csv_hold_everything(
 def test_what_was_found_is_told_also_when_a_file_cannot_be_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    from fabtui.export import atomic_write
-
-    real = atomic_write.write_atomically
+    real = command.write_atomically
 
     def full(path: Path, write: Any) -> None:
         if path.name == "facts.json":
             raise OSError(errno.ENOSPC, "No space left on device")
         real(path, write)
 
-    monkeypatch.setattr(atomic_write, "write_atomically", full)
+    monkeypatch.setattr(command, "write_atomically", full)
     play(monkeypatch, nodes := FakeNodes(script()))
     table = tmp_path / "facts.csv"
     assert preflight(nodes, "--json", str(tmp_path / "facts.json"), "--csv", str(table)) == 2
@@ -158,7 +157,7 @@ def test_a_clock_that_is_off_is_measured(monkeypatch: pytest.MonkeyPatch, capsys
 
 def test_json_and_csv_do_not_go_to_the_same_place(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.main(["preflight", "--nodes", "a", "--no-record", "--json", "--csv"]) == 2
-    assert "the same place" in capsys.readouterr().err
+    assert "the same destination" in capsys.readouterr().err
 
 
 def test_run_tells_what_counts_of_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

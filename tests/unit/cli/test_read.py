@@ -147,7 +147,7 @@ def test_nothing_to_export(tmp_path: Path, capsys: Out) -> None:
         ([], "no file given"),
         (["/nowhere/at/all"], "cannot read /nowhere/at/all: No such file"),
         (["--csv", "/nowhere/at/all.csv", "FILE"], "--csv: cannot write"),
-        (["--open", "--json", "FILE"], "--open and --json do not go together"),
+        (["--open", "--json", "FILE"], "--open and --json exclude each other"),
         (["--open", "FILE"], "nothing to show in the grid: unknown has no pairs"),
         (["--no-such"], "unrecognized arguments"),
         (["FILE", "FOLDER"], "no file in it"),
@@ -169,7 +169,7 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: Out, argv: list[str], wor
 def test_different_measures_are_not_put_into_one_grid(tmp_path: Path, capsys: Out) -> None:
     names = [put(tmp_path / "a.txt", CUDA), put(tmp_path / "b.txt", MULTINODE)]
     assert entry.main(["read", *names, "--csv", str(tmp_path / "out.csv")]) == 2
-    assert "p2pBandwidthLatencyTest and nvbandwidth measure between pairs cannot be compared" in capsys.readouterr().err
+    assert "p2pBandwidthLatencyTest and nvbandwidth are not comparable" in capsys.readouterr().err
 
 
 def test_hostile_text_steers_no_terminal(tmp_path: Path, capsys: Out) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from fabtui.cli import main as entry
+from fabtui.cli.commands import run as command
 from fabtui.session import watch
 from fabtui.session.feeds import live
 from fabtui.session.journal import Journal
@@ -44,7 +45,7 @@ class ArmNodes(FakeNodes):
 
 def run(monkeypatch: pytest.MonkeyPatch, nodes: FakeNodes, *argv: str) -> int:
     real = live.LiveFeed
-    monkeypatch.setattr(live, "LiveFeed", lambda options: real(options, nodes))
+    monkeypatch.setattr(command, "LiveFeed", lambda options: real(options, nodes))
     hosts = ",".join(nodes.script.gpus)
     return entry.main(["run", "--nodes", hosts, "--no-record", "--timeout", "0.5", "--quiet", "--ascii", *argv])
 
@@ -122,7 +123,7 @@ def test_the_options_are_those_that_were_asked_for(monkeypatch: pytest.MonkeyPat
         seen.append(options)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(live, "LiveFeed", stop)
+    monkeypatch.setattr(command, "LiveFeed", stop)
     assert entry.main(["run", "--nodes", "a", "--no-record", "--engine", "gloo"]) == 130
     assert [options.engine for options in seen] == ["gloo"]
 
@@ -154,7 +155,7 @@ def test_a_recording_that_stopped_is_told_also_when_a_file_cannot_be_written(
     record, table = tmp_path / "r.gz", tmp_path / "folder" / "s.csv"
     table.parent.mkdir()
     real = live.LiveFeed
-    monkeypatch.setattr(live, "LiveFeed", lambda options: real(options, FakeNodes(Script({"a": 2}))))
+    monkeypatch.setattr(command, "LiveFeed", lambda options: real(options, FakeNodes(Script({"a": 2}))))
 
     def full(self: Journal, events: Iterable[dict[str, Any]]) -> None:
         if table.parent.exists():
@@ -165,7 +166,7 @@ def test_a_recording_that_stopped_is_told_also_when_a_file_cannot_be_written(
     argv = ["run", "--nodes", "a", "--quiet", "--probes", "p2p", "--record", str(record), "--csv", str(table)]
     assert entry.main(argv) == 2
     told = capsys.readouterr()
-    assert f"NOT WHOLLY RECORDED (No space left on device): {record} has what came before" in told.out
+    assert f"RECORDING INCOMPLETE (No space left on device): {record}" in told.out
     assert "cannot write" in told.err
 
 
@@ -175,7 +176,7 @@ def test_what_is_written_is_told_also_when_another_file_cannot_be(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("fabtui.export.json.write_json", full)
+    monkeypatch.setattr("fabtui.cli.write_outputs.write_json", full)
     files = ("--csv", str(tmp_path / "a.csv"), "--json", str(tmp_path / "a.json"))
     assert run(monkeypatch, FakeNodes(Script({"a": 2})), "--probes", "p2p", *files) == 2
     told = capsys.readouterr()
