@@ -14,6 +14,7 @@ import pytest
 
 from fabtui.cli import main as entry
 from fabtui.cli.commands import preflight as command
+from fabtui.cli.commands import run
 from fabtui.session.feeds import live
 from fabtui.transport.link import NodeUnreachable
 from tests.unit.model.cluster import host, memlock
@@ -22,7 +23,8 @@ from tests.unit.session.fakenodes import FakeNodes, Script
 
 def play(monkeypatch: pytest.MonkeyPatch, nodes: FakeNodes) -> None:
     real = live.LiveFeed
-    monkeypatch.setattr(command, "LiveFeed", lambda options: real(options, nodes))
+    for module in (command, run):
+        monkeypatch.setattr(module, "LiveFeed", lambda options: real(options, nodes))
 
 
 def preflight(nodes: FakeNodes, *argv: str, record: str = "--no-record") -> int:

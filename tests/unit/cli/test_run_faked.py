@@ -87,7 +87,8 @@ def test_a_pair_that_fails_alone_and_passes_inside_is_named(
     out = capsys.readouterr().out
     (line,) = [line for line in out.splitlines() if line.startswith("  a:0 > b:1")]
     assert (
-        "p2p timeout; cross-rail; transfer: no message came from a:0 within 5.0 s; fails alone, passes inside" in line
+        "p2p timeout; cross-rail; transfer: no message came from a:0 within 5.0 s; fails alone, passes in the world"
+        in line
     )
     assert "(NCCL relays); both ends pass with others" in line
     assert "\nworld, GB/s at 256 MiB; a row sends" in out
