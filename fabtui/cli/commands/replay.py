@@ -14,12 +14,12 @@ from fabtui.config.values import ratio
 from fabtui.diagnosis.preflight.rules import preflight
 from fabtui.errors import InputError
 from fabtui.model.exit_codes import exit_code
+from fabtui.model.recording import DamagedRecording, apply_recorded, read_events
 from fabtui.model.session_model import Model
 from fabtui.report.grid import shown_from
 from fabtui.report.preflight import print_preflight
 from fabtui.report.summary import summary
 from fabtui.report.tables import takes_unicode
-from fabtui.model.recording import DamagedRecording, apply_recorded, read_events
 from fabtui.session.feeds.replay import ReplayFeed
 from fabtui.session.options import SessionOptions
 
