@@ -79,7 +79,7 @@ def test_json_and_csv_hold_everything(
 def test_what_was_found_is_told_also_when_a_file_cannot_be_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    real = command.write_atomically
+    from fabtui.export.atomic_write import write_atomically as real
 
     def full(path: Path, write: Any) -> None:
         if path.name == "facts.json":
