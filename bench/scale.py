@@ -31,8 +31,7 @@ import fabtui.transport.asyncssh.connection  # noqa: F401  (what a real controll
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
-from fabtui.model.plan import pairs_for
-from fabtui.model.schedule import Dispatcher
+from fabtui.model.schedule import Dispatcher, pairs_for
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import SessionOptions
 from fabtui.transport.byte_pipe import BytePipe, Ending

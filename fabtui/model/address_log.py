@@ -9,7 +9,7 @@ from fabtui.model.endpoints import PairClass
 from fabtui.model.facts.node_view import dicts
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Measurement
-from fabtui.model.measurement_store import NONE, Ledger
+from fabtui.model.measurement_store import NONE, MeasurementStore
 
 NodePair = tuple[str, str]
 AddressPair = tuple[str, str]
@@ -34,7 +34,7 @@ class AddressLog:
         self._found: dict[Layer, dict[NodePair, dict[AddressPair, int]]] = {}
         #: Each pair of addresses once: all layers have the same ones.
         self._pairs: dict[AddressPair, AddressPair] = {}
-        self._kept = Ledger()
+        self._kept = MeasurementStore()
         self._seats: dict[tuple[str, str], Seat] = {}
 
     def place(self, node: str, inventory: Any) -> None:

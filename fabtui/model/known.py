@@ -13,7 +13,7 @@ from fabtui.model.counter_log import CounterLog, Deltas
 from fabtui.model.endpoints import Endpoint, PairClass, pair_class
 from fabtui.model.layers import Layer, Per, health_layers
 from fabtui.model.measurement import Measurement, Verdict, worst
-from fabtui.model.measurement_store import NONE, Ledger, Shape
+from fabtui.model.measurement_store import NONE, MeasurementStore, Shape
 from fabtui.model.pair_index import PairIndex, PairList
 from fabtui.model.records import Cell, LogLine, NodeRecord, Phase
 
@@ -73,7 +73,7 @@ class Known:
         self._numbers: dict[str, int] = {}
         self._names: list[str] = []
         self._by_node: dict[str, list[int]] = {}
-        self._kept = Ledger()
+        self._kept = MeasurementStore()
         #: The row of the latest attempt at each ordered pair in a layer.
         self._rows: PairIndex[Layer] = PairIndex()
         #: That of the latest with the largest message, where it is another.
@@ -324,7 +324,7 @@ class Known:
         found: Counter[Verdict] = Counter()
         kept = self._kept
         for layer, src, dst, last in self._rows.items():
-            if kept.before(last) == NONE:
+            if kept.previous(last) == NONE:
                 found[self._judged(kept.shape(last), kept.value(last), layer, src, dst)] += 1
             else:
                 found.update(self.verdict(kept.get(row)) for row in self._of_each_size(last))

@@ -46,43 +46,39 @@ def worst(verdicts: list[Verdict]) -> Verdict:
     return max(verdicts, key=_RANK.__getitem__, default=Verdict.UNTESTED)
 
 
-class Page(Protocol):
-    """Where a model keeps measurements packed."""
+class TextSource(Protocol):
+    """Where raw texts and extras are read from when somebody asks for them."""
 
-    def raw(self, at: int) -> str | None:
-        """Return the raw text of one."""
-
-    def extra(self, at: int) -> dict[str, Any] | None:
-        """Return what else was learnt with one."""
-
-    def asked(self, at: int) -> int | None:
-        """Return the message size that was asked for."""
+    def read(self, place: int) -> tuple[str | None, dict[str, Any] | None]:
+        """Return raw text and extras."""
 
 
-class _Kept:
-    """Where a measurement was unpacked from: what is long is unpacked from there when somebody looks at it."""
+class _Stored:
+    """Where a stored measurement has its raw text and extras, which are read when they are asked for."""
 
-    __slots__ = ("_at", "_page")
+    __slots__ = ("_asked", "_place", "_texts")
 
-    _at: int
-    _page: Page | None
+    _texts: TextSource | None
+    _place: int | None
+    _asked: int | None
 
     if not TYPE_CHECKING:
-        # Type checkers are to know the fields, and no others.
+        # Type checkers should know the fields, and no others.
 
         def __getattr__(self, name: str) -> Any:
-            # Comes here for what was not set.
-            if name == "_page":
+            # Called for fields that are not set.
+            if name == "_place":
                 return None
-            if name not in ("raw", "extra") or self._page is None:
+            if name not in ("raw", "extra") or self._place is None:
                 raise AttributeError(name)
-            value = getattr(self._page, name)(self._at)
-            object.__setattr__(self, name, value)
-            return value
+            raw, extra = (None, None) if self._texts is None else self._texts.read(self._place)
+            object.__setattr__(self, "raw", raw)
+            object.__setattr__(self, "extra", extra)
+            return raw if name == "raw" else extra
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement(_Kept):
+class Measurement(_Stored):
     """One measured value, or one failed attempt to measure it.
 
     Attributes:
@@ -127,9 +123,9 @@ class Measurement(_Kept):
 
     @property
     def asked_bytes(self) -> int | None:
-        """The message size that was asked for; a slow path may have been tested with less."""
-        if self._page is not None:
-            return self._page.asked(self._at)
+        """Requested message size; a slow path may have been tested with less."""
+        if self._place is not None:
+            return self._asked
         return (self.extra or {}).get("asked_bytes", self.bytes)
 
     def to_json(self) -> dict[str, Any]:
@@ -156,24 +152,25 @@ class Measurement(_Kept):
             raise ValueError(f"not a measurement: {error}") from None
 
     @classmethod
-    def kept(cls, page: Page, at: int, *fields: Any) -> Measurement:
-        """Return one that is kept packed.
+    def stored(cls, texts: TextSource | None, place: int, asked: int | None, *fields: Any) -> Measurement:
+        """Return a measurement whose raw text and extras are read when they are asked for.
 
         Args:
-            page: Where.
-            at: Its place there.
-            fields: All fields in their order, but ``raw`` and ``extra``, which are looked up when somebody asks.
+            texts: Where they are; None if there are none.
+            place: Their place there.
+            asked: Requested message size.
+            fields: All other fields in their order.
         """
         found = object.__new__(cls)
-        for put, field in zip(_PUTS, (page, at, *fields), strict=True):
+        for put, field in zip(_SETTERS, (texts, place, asked, *fields), strict=True):
             put(found, field)
         return found
 
 
-#: What set the fields of one, frozen as it is.
-_PUTS = tuple(
+#: Setters of the slots of a measurement, which is frozen.
+_SETTERS = tuple(
     getattr(owner, name).__set__
-    for owner, names in ((_Kept, ("_page", "_at")), (Measurement, Measurement.__slots__))
+    for owner, names in ((_Stored, ("_texts", "_place", "_asked")), (Measurement, Measurement.__slots__))
     for name in names
     if name not in ("raw", "extra")
 )

@@ -1,314 +1,214 @@
-"""Measurements, packed: a large fabric has a million of them, and as objects each would take a kilobyte.
+"""Measurements in flat arrays, one row each; their raw texts lie compressed in a temporary file.
 
-What many of them have in common (layer, verdict, unit, how, transport, the names in what else was learnt) is kept once,
-as a `Shape`. What differs are numbers, kept one after the other. The texts that they were read from are much alike, and
-are compressed, some hundreds together. `Ledger.get` makes a measurement of all that when somebody asks for it, and what
-is long is unpacked when somebody looks at it.
+A large fabric has a million measurements, and as an object each would take a kilobyte. Numbers are kept in columns by
+row. The fields that most rows share (layer, verdict, unit, method, transport, error) are kept once, as a `Shape`.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from typing import Any
-from weakref import WeakValueDictionary
+from typing import NamedTuple
 
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.packing import Node, Places, packed, unpacked
-from fabtui.model.pair_index import narrowest
-from fabtui.model.rawtexts import squeezed, unsqueezed
+from fabtui.model.text_spool import NO_TEXT, TextSpool
 
 #: Stands for "no row".
 NONE = -1
-_BITS = 9
-#: Measurements of a page.
-PAGE = 1 << _BITS
-_MASK = PAGE - 1
-#: A page is full with so many numbers, or so many characters of text, whatever else is in it.
-_MOST_NUMBERS = 1 << 15
-_MOST_TEXT = 1 << 18
-_SHORT = 1 << 16
-_PLAIN = ("kinds", "sources", "targets", "starts", "numbers")
+#: Shape number of a row that was removed.
+_UNUSED = 0
+_NO_ROW = _MAXIMUM = 0xFFFFFFFF
+#: Next wider type of a column.
+_WIDER = {"B": "H", "H": "I"}
 
 
-class Shape:
-    """What measurements have in common: the fields of a `Measurement`; of what differs, how it is packed.
+class Shape(NamedTuple):
+    """The fields that rows share.
 
     Attributes:
-        asked: The message size that was asked for, or None.
+        asked: Requested message size, or None.
+        integral: Which of value and time were whole numbers; JSON and CSV print those without a fraction.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "arm",
-        "asked",
-        "attempts",
-        "bytes",
-        "error",
-        "extra",
-        "how",
-        "layer",
-        "made",
-        "time",
-        "transport",
-        "unit",
-        "value",
-        "verdict",
-    )
-
-    def __init__(self, one: Measurement, value: Node, time: Node, attempts: Node, extra: Node) -> None:
-        self.layer: Layer = one.layer
-        self.verdict: Verdict = one.verdict
-        self.unit = one.unit
-        self.bytes = one.bytes
-        self.how = one.how
-        self.transport = one.transport
-        self.error = one.error
-        self.made = one.made
-        self.arm = one.arm
-        self.asked = one.asked_bytes
-        self.value = value
-        self.time = time
-        self.attempts = attempts
-        self.extra = extra
+    layer: Layer
+    verdict: Verdict
+    unit: str
+    bytes: int | None
+    how: str
+    transport: str | None
+    error: str | None
+    made: bool
+    arm: str | None
+    asked: int | None
+    has_value: bool
+    integral: tuple[bool, bool]
 
 
-class _Texts:
-    """The raw texts of the page that was looked at last."""
-
-    page: _Page | None = None
-    texts: list[str | None]
-
-
-class _Page:
-    """Some hundreds of measurements in the order in which they came."""
-
-    __slots__ = (*_PLAIN, "alive", "befores", "cache", "dropped", "shapes", "squeezed", "texts")
-
-    def __init__(self, cache: _Texts, ends: str) -> None:
-        self.shapes: list[Shape] = []
-        self.kinds = array("H")
-        self.sources = array(ends)
-        self.targets = array(ends)
-        #: Where the numbers of each begin.
-        self.starts = array("H")
-        self.numbers = array("d")
-        #: The row of the attempt before each, plus one; None while there are first attempts only.
-        self.befores: array[int] | None = None
-        #: Raw texts, while the page is filled.
-        self.texts: list[str | None] | None = []
-        self.squeezed: bytes | None = None
-        #: 1 for each whose raw text is not wanted any more.
-        self.dropped: bytearray | None = None
-        self.alive = 0
-        self.cache = cache
-
-    def close(self) -> None:
-        """Take nothing more in, and no more room than is needed."""
-        for name in _PLAIN:
-            full = getattr(self, name)
-            setattr(self, name, array(full.typecode if full.typecode == "d" else narrowest(max(full)), full))
-        texts, self.texts = self.texts or [], None
-        self.squeezed = squeezed(texts)
-
-    def asked(self, at: int) -> int | None:
-        return self.shapes[self.kinds[at]].asked
-
-    def extra(self, at: int) -> Any:
-        return unpacked(self.shapes[self.kinds[at]].extra, self.numbers, self.starts[at])
-
-    def raw(self, at: int) -> str | None:
-        if self.dropped is not None and self.dropped[at]:
-            return None
-        if self.texts is not None:
-            return self.texts[at]
-        if self.squeezed is None:
-            return None
-        if self.cache.page is not self:
-            self.cache.texts = unsqueezed(self.squeezed)
-            self.cache.page = self
-        return self.cache.texts[at]
-
-    def drop_raw(self, at: int) -> None:
-        if self.dropped is None:
-            self.dropped = bytearray(PAGE)
-        self.dropped[at] = 1
-        if self.texts is not None:
-            self.texts[at] = None
-        elif self.squeezed is not None and self.dropped.count(1) >= len(self.kinds):
-            self.squeezed = None
+def _put(column: array[int], row: int, number: int) -> array[int]:
+    """Set or append a number of a column, and return the column: a wider one if the number did not fit."""
+    try:
+        if row == len(column):
+            column.append(number)
+        else:
+            column[row] = number
+    except OverflowError:
+        return _put(array(_WIDER[column.typecode], column), row, number)
+    return column
 
 
-class Ledger:
-    """Keeps measurements by rows: numbers that it gives out. A row may follow on that of an earlier attempt."""
+class MeasurementStore:
+    """Measurements by row number. Rows of repeated attempts are chained, the latest first."""
 
     def __init__(self) -> None:
-        self._cache = _Texts()
-        self._pages: list[_Page | None] = []
+        self._shapes: list[Shape | None] = [None]
+        self._shape_numbers: dict[Shape, int] = {}
+        #: Count of rows of each shape: one that is not in use any more makes room.
+        self._uses = array("I", [0])
+        self._free_shapes: list[int] = []
         #: Every end: its name, and its address or None.
         self._ends: list[tuple[str, str | None]] = []
-        self._end_of: dict[tuple[str, str | None], int] = {}
-        self._shapes: WeakValueDictionary[tuple[Any, ...], Shape] = WeakValueDictionary()
-        self._turn()
-
-    def _turn(self) -> None:
-        """Begin a new page."""
-        # Two new ends a row, at most.
-        wide = len(self._ends) + 2 * PAGE >= _SHORT
-        self._open = _Page(self._cache, "I" if wide else "H")
-        self._pages.append(self._open)
-        self._kinds: dict[tuple[Any, ...], int] = {}
-        self._characters = 0
+        self._end_numbers: dict[tuple[str, str | None], int] = {}
+        self._shape_of = array("B")
+        self._source = array("H")
+        self._target = array("H")
+        self._value = array("d")
+        self._time = array("d")
+        self._attempts = array("B")
+        self._text = array("I")
+        #: Row of the previous attempt; None while there are first attempts only, as in most sessions.
+        self._previous: array[int] | None = None
+        self._free: list[int] = []
+        self._spool = TextSpool()
 
     def _end(self, name: str, address: str | None) -> int:
         key = (name, address)
-        end = self._end_of.get(key)
+        end = self._end_numbers.get(key)
         if end is None:
-            end = self._end_of[key] = len(self._ends)
+            end = self._end_numbers[key] = len(self._ends)
             self._ends.append(key)
         return end
 
-    # -- taking in ----------------------------------------------------------------------------------------------------
+    def _shape(self, one: Measurement) -> int:
+        shape = Shape(
+            *(one.layer, one.verdict, one.unit, one.bytes, one.how, one.transport, one.error, one.made, one.arm),
+            *(one.asked_bytes, one.value is not None, (type(one.value) is int, type(one.time) is int)),
+        )
+        number = self._shape_numbers.get(shape)
+        if number is None:
+            if self._free_shapes:
+                number = self._free_shapes.pop()
+                self._shapes[number] = shape
+            else:
+                number = len(self._shapes)
+                self._shapes.append(shape)
+                self._uses.append(0)
+            self._shape_numbers[shape] = number
+        self._uses[number] += 1
+        return number
 
-    def add(self, one: Measurement, before: int = NONE) -> int:
-        """Keep a measurement, and return its row.
+    def add(self, one: Measurement, previous: int = NONE) -> int:
+        """Store a measurement, and return its row.
 
         Args:
             one: The measurement.
-            before: The row of the attempt before it, or `NONE`.
+            previous: Row of the previous attempt, or `NONE`.
         """
-        page = self._open
-        if len(page.kinds) == PAGE or len(page.numbers) >= _MOST_NUMBERS or self._characters >= _MOST_TEXT:
-            page.close()
-            self._turn()
-            page = self._open
+        # Whatever may fail comes first: columns of different lengths would be the end of the store.
+        floats = ((self._value, 0.0 if one.value is None else float(one.value)), (self._time, float(one.time)))
+        shape, text = self._shape(one), self._spool.add(one.raw, one.extra)
         source, target = self._end(one.src, one.src_addr), self._end(one.dst, one.dst_addr)
-        start = len(page.numbers)
-        kind = self._kind(page, one, Places(page.numbers))
-        at = len(page.kinds)
-        page.kinds.append(kind)
-        page.starts.append(start)
-        page.sources.append(source)
-        page.targets.append(target)
-        assert page.texts is not None
-        page.texts.append(one.raw)
-        self._characters += len(one.raw) if one.raw is not None else 0
-        page.alive += 1
-        if before != NONE and page.befores is None:
-            page.befores = array("I", bytes(4 * PAGE))
-        if page.befores is not None:
-            page.befores[at] = before + 1
-        return (len(self._pages) - 1) << _BITS | at
+        row = self._free.pop() if self._free else len(self._shape_of)
+        for column, number in floats:
+            if row == len(column):
+                column.append(number)
+            else:
+                column[row] = number
+        self._shape_of = _put(self._shape_of, row, shape)
+        self._source = _put(self._source, row, source)
+        self._target = _put(self._target, row, target)
+        # A damaged recording may have any number here.
+        self._attempts = _put(self._attempts, row, min(max(one.attempts, 0), _MAXIMUM))
+        self._text = _put(self._text, row, text)
+        if previous != NONE and self._previous is None:
+            self._previous = array("I", [_NO_ROW]) * row
+        if self._previous is not None:
+            self._set_previous(row, previous)
+        return row
 
-    def _kind(self, page: _Page, one: Measurement, places: Places) -> int:
-        """Return the place of a measurement's shape among those of the page, after packing its numbers."""
-        extra = packed(one.extra, places)
-        value = packed(one.value, places)
-        attempts = packed(one.attempts, places, few=2)
-        # Last: where the next one is of the same time, that is at hand.
-        time = packed(one.time, places)
-        key = (
-            *(one.layer, one.verdict, one.unit, one.bytes, one.how, one.transport, one.error, one.made, one.arm),
-            *(value, time, attempts, extra),
-        )
-        kind = self._kinds.get(key)
-        if kind is None:
-            shape = self._shapes.get(key)
-            if shape is None:
-                shape = self._shapes[key] = Shape(one, value, time, attempts, extra)
-            kind = self._kinds[key] = len(page.shapes)
-            page.shapes.append(shape)
-        return kind
-
-    def drop_raw(self, row: int) -> None:
-        """Forget the raw text of a row."""
-        self._page(row).drop_raw(row & _MASK)
+    def _set_previous(self, row: int, previous: int) -> None:
+        assert self._previous is not None
+        known = _NO_ROW if previous == NONE else previous
+        if row == len(self._previous):
+            self._previous.append(known)
+        else:
+            self._previous[row] = known
 
     def remove(self, row: int, after: int) -> None:
-        """Forget a row; ``after`` is that of the next attempt, which follows on the one before it from now on."""
-        before = self.before(row)
-        page = self._page(after)
-        if page.befores is not None:
-            page.befores[after & _MASK] = before + 1
-        page = self._page(row)
-        page.alive -= 1
-        if not page.alive and page is not self._open:
-            self._pages[row >> _BITS] = None
+        """Forget a row; ``after`` is the row of the next attempt."""
+        self._set_previous(after, self.previous(row))
+        number = self._shape_of[row]
+        self._uses[number] -= 1
+        if not self._uses[number]:
+            shape = self._shapes[number]
+            assert shape is not None
+            self._shapes[number] = None
+            del self._shape_numbers[shape]
+            self._free_shapes.append(number)
+        self._spool.drop(self._text[row])
+        self._shape_of[row] = _UNUSED
+        self._free.append(row)
 
-    # -- looking up ---------------------------------------------------------------------------------------------------
-
-    def _page(self, row: int) -> _Page:
-        page = self._pages[row >> _BITS]
-        if page is None:
-            raise KeyError(row)
-        return page
-
-    def before(self, row: int) -> int:
-        """Return the row of the attempt before one, or `NONE`."""
-        befores = self._page(row).befores
-        return NONE if befores is None else befores[row & _MASK] - 1
+    def previous(self, row: int) -> int:
+        """Return the row of the previous attempt, or `NONE`."""
+        found = _NO_ROW if self._previous is None else self._previous[row]
+        return NONE if found == _NO_ROW else found
 
     def attempts(self, row: int) -> list[int]:
         """Return a row and those of all attempts before it, the latest first."""
         rows = []
         while row != NONE:
             rows.append(row)
-            row = self.before(row)
+            row = self.previous(row)
         return rows
 
     def shape(self, row: int) -> Shape:
-        """Return what a row has in common with others."""
-        page = self._page(row)
-        return page.shapes[page.kinds[row & _MASK]]
+        """Return the fields that a row shares with others.
 
-    def value(self, row: int) -> Any:
-        """Return the value of a row."""
-        page, at = self._page(row), row & _MASK
-        node = page.shapes[page.kinds[at]].value
-        return (
-            page.numbers[page.starts[at] + node] if type(node) is int else unpacked(node, page.numbers, page.starts[at])
-        )
+        Raises:
+            KeyError: The row was removed.
+        """
+        shape = self._shapes[self._shape_of[row]]
+        if shape is None:
+            raise KeyError(row)
+        return shape
+
+    def value(self, row: int) -> float | None:
+        """Return the value of a row, or None."""
+        shape = self.shape(row)
+        if not shape.has_value:
+            return None
+        return int(self._value[row]) if shape.integral[0] else self._value[row]
 
     def ends(self, row: int) -> tuple[str, str]:
         """Return the names of source and destination of a row."""
-        page, at = self._page(row), row & _MASK
-        return self._ends[page.sources[at]][0], self._ends[page.targets[at]][0]
+        return self._ends[self._source[row]][0], self._ends[self._target[row]][0]
 
     def rows(self) -> Iterator[int]:
-        """Yield the rows that follow on no other, in the order in which they came."""
-        for number, page in enumerate(self._pages):
-            if page is not None:
-                befores, first = page.befores, number << _BITS
-                for at in range(len(page.kinds)):
-                    if befores is None or not befores[at]:
-                        yield first | at
+        """Yield the rows of first attempts, in the order of arrival."""
+        for row, shape in enumerate(self._shape_of):
+            if shape != _UNUSED and (self._previous is None or self._previous[row] == _NO_ROW):
+                yield row
 
     def get(self, row: int) -> Measurement:
         """Return the measurement of a row."""
-        page, at = self._page(row), row & _MASK
-        shape = page.shapes[page.kinds[at]]
-        start, numbers = page.starts[at], page.numbers
-        src, src_addr = self._ends[page.sources[at]]
-        dst, dst_addr = self._ends[page.targets[at]]
-        value, time, attempts = shape.value, shape.time, shape.attempts
-        return Measurement.kept(
-            page,
-            at,
-            shape.layer,
-            src,
-            dst,
-            shape.verdict,
-            numbers[start + value] if type(value) is int else unpacked(value, numbers, start),
-            shape.unit,
-            shape.bytes,
-            numbers[start + time] if type(time) is int else unpacked(time, numbers, start),
-            shape.how,
-            shape.transport,
-            src_addr,
-            dst_addr,
-            unpacked(attempts, numbers, start),
-            shape.error,
-            shape.made,
-            shape.arm,
+        shape = self.shape(row)
+        src, src_addr = self._ends[self._source[row]]
+        dst, dst_addr = self._ends[self._target[row]]
+        time = self._time[row]
+        return Measurement.stored(
+            *(None if self._text[row] == NO_TEXT else self._spool, self._text[row], shape.asked),
+            *(shape.layer, src, dst, shape.verdict, self.value(row), shape.unit, shape.bytes),
+            *(int(time) if shape.integral[1] else time, shape.how, shape.transport, src_addr, dst_addr),
+            *(self._attempts[row], shape.error, shape.made, shape.arm),
         )

@@ -1,111 +1,22 @@
-"""What is kept for each ordered pair, in few bytes: there are N x N of them."""
+"""Compact maps and lists keyed by ordered endpoint pairs (N x N entries)."""
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Container, Hashable, Iterator
+from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar, overload
 
 from fabtui.model.layers import Layer
 
 Key = tuple[Layer, str, str]
-
+Pair = tuple[int, int]
+Kind = TypeVar("Kind", bound=Hashable)
 _SHORT = 1 << 16
-#: Pairs of a part of a list.
-_PART = 4096
-
-
-def narrowest(most: int) -> str:
-    """Return the type of array that holds whole numbers from 0 to ``most``, at most 4294967295, in the least room."""
-    return "B" if most < 1 << 8 else "H" if most < _SHORT else "I"
-
-
-class Ways:
-    """Keeps numbers from 0 to 4294967294 by ordered pairs of numbers from 0 on.
-
-    What is kept of the pairs of a first number is a row: it lies at the second numbers, or, where that takes less room,
-    beside a list of them.
-    """
-
-    __slots__ = ("_ends", "_kept")
-
-    def __init__(self) -> None:
-        #: For each first number the second ones, in their order; None where what is kept lies at the second numbers.
-        self._ends: list[array[int] | None] = []
-        #: For each first number what is kept, plus one; 0: nothing.
-        self._kept: list[array[int]] = []
-
-    def get(self, a: int, b: int, default: int = -1) -> int:
-        """Return what is kept of a pair, or ``default``."""
-        if a >= len(self._kept):
-            return default
-        ends, kept = self._ends[a], self._kept[a]
-        if ends is None:
-            found = kept[b] if b < len(kept) else 0
-        else:
-            at = bisect_left(ends, b)
-            found = kept[at] if at < len(ends) and ends[at] == b else 0
-        return found - 1 if found else default
-
-    def set(self, a: int, b: int, number: int) -> None:
-        """Keep a number of a pair, in place of the one before."""
-        while a >= len(self._kept):
-            self._ends.append(array("H"))
-            self._kept.append(array("B"))
-        kept = self._kept[a]
-        if number + 1 >> 8 * kept.itemsize:
-            kept = self._kept[a] = array(narrowest(number + 1), kept)
-        ends = self._ends[a]
-        if ends is None and b > len(kept) and self._would_be_sparse(kept, b):
-            ends = self._listed(a)
-        if ends is None:
-            if b >= len(kept):
-                kept.frombytes(bytes((b + 1 - len(kept)) * kept.itemsize))
-            kept[b] = number + 1
-            return
-        if b >= _SHORT and ends.typecode == "H":
-            ends = self._ends[a] = array("I", ends)
-        at = bisect_left(ends, b)
-        if at < len(ends) and ends[at] == b:
-            self._kept[a][at] = number + 1
-            return
-        ends.insert(at, b)
-        self._kept[a].insert(at, number + 1)
-        self._lay_out(a, ends)
-
-    def _lay_out(self, a: int, ends: array[int]) -> None:
-        """Do without the list of second numbers where that takes no more room."""
-        kept, span = self._kept[a], ends[-1] + 1
-        if span * kept.itemsize <= len(ends) * (ends.itemsize + kept.itemsize):
-            whole = array(kept.typecode, bytes(span * kept.itemsize))
-            for b, one in zip(ends, kept, strict=True):
-                whole[b] = one
-            self._ends[a], self._kept[a] = None, whole
-
-    @staticmethod
-    def _would_be_sparse(kept: array[int], b: int) -> bool:
-        """Say whether a row without a list would take twice the room of one with a list, once it reaches to ``b``."""
-        filled = len(kept) - kept.count(0) + 1
-        return (b + 1) * kept.itemsize > 2 * filled * (kept.itemsize + 2)
-
-    def _listed(self, a: int) -> array[int]:
-        """Make a list of the second numbers of a row again."""
-        kept = self._kept[a]
-        ends = self._ends[a] = array("H" if len(kept) < _SHORT else "I", (b for b, one in enumerate(kept) if one))
-        self._kept[a] = array(kept.typecode, filter(None, kept))
-        return ends
-
-    def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        """Yield the pairs in their order, each with what is kept of it; none may be added meanwhile."""
-        for a, (ends, kept) in enumerate(zip(self._ends, self._kept, strict=True)):
-            for b, one in enumerate(kept) if ends is None else zip(ends, kept, strict=True):
-                if one:
-                    yield a, b, one - 1
 
 
 class Names:
-    """Numbers names, from 0 on."""
+    """Consecutive numbers for names."""
 
     __slots__ = ("_names", "_numbers")
 
@@ -122,73 +33,95 @@ class Names:
         return number
 
     def find(self, name: str) -> int | None:
-        """Return the number of a name, or None when it has none."""
+        """Return the number of a name, or None if it has none."""
         return self._numbers.get(name)
 
     def __getitem__(self, number: int) -> str:
         return self._names[number]
 
-    def __len__(self) -> int:
-        return len(self._names)
 
+class _Row:
+    """Numbers by destination, for one source: sorted destinations, and a number for each."""
 
-Kind = TypeVar("Kind", bound=Hashable)
+    __slots__ = ("numbers", "targets")
+
+    def __init__(self) -> None:
+        self.targets = array("H")
+        self.numbers = array("I")
+
+    def get(self, target: int, default: int) -> int:
+        at = bisect_left(self.targets, target)
+        return self.numbers[at] if at < len(self.targets) and self.targets[at] == target else default
+
+    def set(self, target: int, number: int) -> None:
+        if target >= _SHORT and self.targets.typecode == "H":
+            self.targets = array("I", self.targets)
+        at = bisect_left(self.targets, target)
+        if at < len(self.targets) and self.targets[at] == target:
+            self.numbers[at] = number
+        else:
+            self.targets.insert(at, target)
+            self.numbers.insert(at, number)
 
 
 class PairIndex(Generic[Kind]):
-    """A whole number for each ordered pair of names, several kinds of them: in each layer, say, the row of a ledger."""
+    """A number from 0 to 4294967295 for each ordered pair of names and each kind, for example a layer."""
 
     def __init__(self) -> None:
         self._names = Names()
-        self._ways: dict[Kind, Ways] = {}
+        self._rows: dict[Kind, dict[int, _Row]] = {}
 
     def get(self, kind: Kind, src: str, dst: str, default: int = -1) -> int:
         """Return the number of a pair, or ``default``."""
-        ways = self._ways.get(kind)
-        a, b = self._names.find(src), self._names.find(dst)
-        return default if ways is None or a is None or b is None else ways.get(a, b, default)
+        rows, source, target = self._rows.get(kind), self._names.find(src), self._names.find(dst)
+        if rows is None or source is None or target is None:
+            return default
+        row = rows.get(source)
+        return default if row is None else row.get(target, default)
 
     def set(self, kind: Kind, src: str, dst: str, number: int) -> None:
-        """Keep the number of a pair."""
-        ways = self._ways.get(kind)
-        if ways is None:
-            ways = self._ways[kind] = Ways()
-        ways.set(self._names.number(src), self._names.number(dst), number)
+        """Set the number of a pair."""
+        rows, source = self._rows.setdefault(kind, {}), self._names.number(src)
+        row = rows.get(source)
+        if row is None:
+            row = rows[source] = _Row()
+        row.set(self._names.number(dst), number)
+
+    def items(self) -> Iterator[tuple[Kind, str, str, int]]:
+        """Yield all pairs, each with its kind and its number; nothing may be added meanwhile."""
+        names = self._names
+        for kind, rows in self._rows.items():
+            for source in sorted(rows):
+                for target, number in zip(rows[source].targets, rows[source].numbers, strict=True):
+                    yield kind, names[source], names[target], number
 
     def keys(self, kinds: Container[Kind]) -> Iterator[tuple[Kind, str, str]]:
         """Yield the pairs of some kinds; nothing may be added meanwhile."""
         return ((kind, src, dst) for kind, src, dst, _ in self.items() if kind in kinds)
 
-    def items(self) -> Iterator[tuple[Kind, str, str, int]]:
-        """Yield all pairs, each with its kind and its number; nothing may be added meanwhile."""
-        names = self._names
-        for kind, ways in self._ways.items():
-            for a, b, number in ways:
-                yield kind, names[a], names[b], number
-
 
 class PairList:
-    """Layers and ordered pairs of names in the order in which they came; it only grows."""
+    """Layers and ordered pairs of names in the order of arrival; it only grows."""
 
     def __init__(self) -> None:
         self._names = Names()
-        self._layers = Names()
-        #: Three numbers each: layer, source, destination. In parts, as what grows as a whole leaves holes behind.
-        self._parts: list[array[int]] = [array("H")]
+        self._layers = array("B")
+        self._ends = array("H")
+        self._seen: list[Layer] = []
 
     def append(self, key: Key) -> None:
         """Add a pair of a layer."""
         layer, src, dst = key
-        if len(self._parts[-1]) == 3 * _PART:
-            # Each brings two new names at most.
-            wide = len(self._names) + 2 * _PART >= _SHORT
-            full = self._parts[-1]
-            self._parts[-1] = array(narrowest(max(full)), full)
-            self._parts.append(array("I" if wide else "H"))
-        self._parts[-1].extend((self._layers.number(layer), self._names.number(src), self._names.number(dst)))
+        if layer not in self._seen:
+            self._seen.append(layer)
+        self._layers.append(self._seen.index(layer))
+        ends = (self._names.number(src), self._names.number(dst))
+        if max(ends) >= _SHORT and self._ends.typecode == "H":
+            self._ends = array("I", self._ends)
+        self._ends.extend(ends)
 
     def __len__(self) -> int:
-        return (len(self._parts) - 1) * _PART + len(self._parts[-1]) // 3
+        return len(self._layers)
 
     def __iter__(self) -> Iterator[Key]:
         return (self[at] for at in range(len(self)))
@@ -200,6 +133,100 @@ class PairList:
     def __getitem__(self, at: int | slice) -> Key | list[Key]:
         if isinstance(at, slice):
             return [self[number] for number in range(*at.indices(len(self)))]
-        part, place = divmod(range(len(self))[at], _PART)
-        layer, src, dst = self._parts[part][3 * place : 3 * place + 3]
-        return Layer(self._layers[layer]), self._names[src], self._names[dst]
+        at = range(len(self))[at]
+        src, dst = self._ends[2 * at : 2 * at + 2]
+        return self._seen[self._layers[at]], self._names[src], self._names[dst]
+
+
+class PairArray(Sequence[Pair]):
+    """Pairs of endpoint numbers in an order, eight bytes each.
+
+    Args:
+        pairs: Initial pairs.
+    """
+
+    __slots__ = ("_ends",)
+
+    def __init__(self, pairs: Iterable[Pair] = ()) -> None:
+        self._ends = array("I")
+        for pair in pairs:
+            self._ends.extend(pair)
+
+    def append(self, a: int, b: int) -> None:
+        """Add a pair."""
+        self._ends.append(a)
+        self._ends.append(b)
+
+    def __len__(self) -> int:
+        return len(self._ends) // 2
+
+    def __iter__(self) -> Iterator[Pair]:
+        ends = iter(self._ends)
+        return zip(ends, ends, strict=True)
+
+    @overload
+    def __getitem__(self, at: int) -> Pair: ...
+    @overload
+    def __getitem__(self, at: slice) -> PairArray: ...
+    def __getitem__(self, at: int | slice) -> Pair | PairArray:
+        places = range(len(self))[at]
+        if isinstance(places, int):
+            return self._ends[2 * places], self._ends[2 * places + 1]
+        if places.step == 1:
+            found = PairArray()
+            found._ends = self._ends[2 * places.start : 2 * places.stop]
+            return found
+        return PairArray(self[place] for place in places)
+
+
+class PairSet(Collection[Pair]):
+    """Set of unordered pairs of different endpoint numbers, one bit per possible pair.
+
+    Args:
+        pairs: Initial pairs, each in any order.
+    """
+
+    __slots__ = ("_bits", "_count")
+
+    def __init__(self, pairs: Iterable[Pair] = ()) -> None:
+        self._bits = bytearray()
+        self._count = 0
+        for a, b in pairs:
+            self.add(a, b)
+
+    def add(self, a: int, b: int) -> None:
+        """Add a pair."""
+        place = _place(a, b)
+        byte, bit = place >> 3, 1 << (place & 7)
+        if byte >= len(self._bits):
+            self._bits.extend(bytes(byte + 1 - len(self._bits)))
+        if not self._bits[byte] & bit:
+            self._bits[byte] |= bit
+            self._count += 1
+
+    def __contains__(self, pair: object) -> bool:
+        if not isinstance(pair, tuple) or pair[0] == pair[1]:
+            return False
+        place = _place(*pair)
+        return place >> 3 < len(self._bits) and bool(self._bits[place >> 3] >> (place & 7) & 1)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Pair]:
+        """Yield the pairs in ascending order, the lower number first."""
+        high, first = 1, 0
+        for byte, bits in enumerate(self._bits):
+            while bits:
+                place = byte << 3 | (bits & -bits).bit_length() - 1
+                bits &= bits - 1
+                while place >= first + high:
+                    first += high
+                    high += 1
+                yield place - first, high
+
+
+def _place(a: int, b: int) -> int:
+    if a < b:
+        a, b = b, a
+    return a * (a - 1) // 2 + b

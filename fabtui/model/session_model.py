@@ -33,9 +33,8 @@ from fabtui.model.topology.leaf_switches import TELLING, leaf_of, walked_leaves
 
 __all__ = ["Cell", "LogLine", "Model", "NodeRecord", "Phase"]
 
-#: Attempts at a pair in a layer that are kept, and of those the latest that keep the text they were read from.
+#: Maximum number of attempts that are kept of a pair in a layer.
 MOST_ATTEMPTS = 64
-RAW_ATTEMPTS = 8
 #: More changed cells than this between two looks, and the reader reads everything anew.
 _MOST_CHANGES = 100_000
 
@@ -217,10 +216,8 @@ class Model(Known):
         return rows
 
     def _shorten(self, rows: list[int]) -> None:
-        """Keep the memory of a session bounded that watches for days: old attempts lose their raw text, then go."""
+        """Forget the oldest attempts, so that memory stays bounded in a session that watches for days."""
         kept = self._kept
-        if len(rows) > RAW_ATTEMPTS:
-            kept.drop_raw(rows[RAW_ATTEMPTS])
         if len(rows) <= MOST_ATTEMPTS:
             return
         size = kept.shape(rows[0]).asked

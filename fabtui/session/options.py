@@ -42,7 +42,7 @@ class SessionOptions:
         lease: Seconds without a heartbeat after which a node ends what runs on it.
         connect_timeout: Deadline in seconds of connecting to a node, name lookup to login.
         layers: Which layers of pairs are tested: ``world``, ``p2p``.
-        mode: Which pairs are tested: ``auto``, ``quick``, ``sampled`` or ``full`` (`fabtui.model.plan`).
+        mode: Which pairs are tested: ``auto``, ``quick``, ``sampled`` or ``full`` (`fabtui.model.schedule`).
         isolated: Whether one pair is tested at a time, with no other traffic.
         both: Whether pairs are also tested both ways at once.
         sizes: Message sizes of p2p, ascending; empty: ``bytes`` alone.

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 from fabtui.model.events import PhaseStart, PlanUpdate
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.pairs import Pair, PairArray, PairSet
-from fabtui.model.plan import mode_for, pairs_for
-from fabtui.model.schedule import in_parts
+from fabtui.model.pair_index import Pair, PairArray, PairSet
+from fabtui.model.schedule import in_parts, mode_for, pairs_for
 from fabtui.model.session_model import Model
 from fabtui.session.counter_sampler import Counting
 from fabtui.session.event_pipeline import EventPump

@@ -13,7 +13,7 @@ from typing import Any
 
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.pairs import Pair, PairArray
+from fabtui.model.pair_index import Pair, PairArray
 from fabtui.model.schedule import each_round
 from fabtui.sanitize import clean, one_line
 from fabtui.session.measure.context import TestBed

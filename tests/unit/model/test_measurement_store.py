@@ -1,4 +1,4 @@
-"""What a model keeps of measurements: all of it, in few bytes."""
+"""Storage of measurements: nothing is lost, and each takes few bytes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, Event, Measured, SessionStart, event_from_json
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.measurement_store import NONE, PAGE, Ledger
-from fabtui.model.pair_index import PairList, Ways
+from fabtui.model.measurement_store import NONE, MeasurementStore
+from fabtui.model.pair_index import PairIndex, PairList
 from fabtui.model.session_model import Model
+from fabtui.model.text_spool import CHUNK_TEXTS
 
 RAW = (
     "[{end}]\nNCCL INFO Channel 00/1 : {a}[{x}] -> {b}[{y}] [send] via NET/IB/{x}/GDRDMA\n"
@@ -79,8 +80,8 @@ def test_a_measurement_takes_few_bytes_of_a_model() -> None:
     finally:
         tracemalloc.stop()
     assert sum(model.counts().values()) == 10_000
-    # 75 when this was written, 1,100 as objects of their own.
-    assert each < 150
+    # 1,100 as objects of their own. The texts lie in a file.
+    assert each < 100
 
 
 def test_what_is_kept_is_what_was_told() -> None:
@@ -111,15 +112,15 @@ def test_whatever_a_measurement_holds_comes_back(fields: dict[str, Any]) -> None
     plain = Measurement(
         Layer.P2P, "a:0", "b:0", Verdict.OK, 1 / 3, "GB/s", 8, 1.7e9 + 1 / 7, "gloo", "TCP", "10.0.0.1", "10.0.0.2"
     )
-    ledger = Ledger()
+    store = MeasurementStore()
     wanted = replace(plain, **fields)
-    rows = [ledger.add(one) for one in (plain, wanted, plain, wanted)]
-    open_page = [repr(ledger.get(row)) for row in rows]
-    for _ in range(PAGE):
-        ledger.add(plain)
-    for found in (open_page, [repr(ledger.get(row)) for row in rows]):
+    rows = [store.add(one) for one in (plain, wanted, plain, wanted)]
+    pending = [repr(store.get(row)) for row in rows]
+    for _ in range(CHUNK_TEXTS):
+        store.add(replace(plain, raw="text"))
+    for found in (pending, [repr(store.get(row)) for row in rows]):
         assert found == [repr(plain), repr(wanted)] * 2
-    kept = ledger.get(rows[1])
+    kept = store.get(rows[1])
     assert kept.asked_bytes == wanted.asked_bytes
     assert kept.to_json() == wanted.to_json()
     assert repr(replace(kept, arm="x")) == repr(replace(wanted, arm="x"))
@@ -127,79 +128,54 @@ def test_whatever_a_measurement_holds_comes_back(fields: dict[str, Any]) -> None
         kept.colour  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_pages_go_with_the_last_of_their_rows_and_texts_before() -> None:
+def test_removed_rows_are_used_again() -> None:
     one = Measurement(Layer.P2P, "a:0", "b:0", Verdict.OK, 0.5, "GB/s", 8, raw="text")
-    ledger = Ledger()
+    store = MeasurementStore()
     row, rows = NONE, []
-    for number in range(3 * PAGE):
-        row = ledger.add(replace(one, time=number + 0.5), row)
+    for number in range(1000):
+        row = store.add(replace(one, time=number + 0.5, error=f"attempt {number}", raw=f"text {number}"), row)
         rows.append(row)
-    assert list(ledger.rows()) == [0]
-    ledger.drop_raw(rows[5])
-    assert ledger.get(rows[5]).raw is None
-    assert ledger.get(rows[6]).raw == "text"
-    for number in range(PAGE):
-        ledger.remove(rows[number], after=rows[number + 1])
-    assert list(ledger.rows()) == [rows[PAGE]]
-    assert ledger.attempts(row) == rows[: PAGE - 1 : -1]
+    assert list(store.rows()) == [0]
+    kept = store.get(rows[1])
+    for number in range(600):
+        store.remove(rows[number], after=rows[number + 1])
+    assert list(store.rows()) == [rows[600]]
+    assert store.attempts(row) == rows[:599:-1]
+    assert kept.error == "attempt 1"
     with pytest.raises(KeyError):
-        ledger.get(rows[3])
-    assert [ledger.get(r).time for r in rows[-2:]] == [3 * PAGE - 1.5, 3 * PAGE - 0.5]
+        store.get(rows[3])
+    assert [store.get(r).raw for r in rows[-2:]] == ["text 998", "text 999"]
+    new = [store.add(replace(one, error=f"new {number}", raw=None)) for number in range(600)]
+    assert sorted(new) == rows[:600]
+    assert [store.get(r).error for r in new[:2]] == ["new 0", "new 1"]
+    assert [store.get(r).raw for r in (new[0], rows[999])] == [None, "text 999"]
+    assert set(store.rows()) == {*new, rows[600]}
 
 
-def test_texts_that_are_long_fill_a_page_sooner() -> None:
-    ledger = Ledger()
-    one = Measurement(Layer.P2P, "a:0", "b:0", Verdict.OK)
-    texts = [chr(97 + number) * 16_000 for number in range(20)]
-    rows = [ledger.add(replace(one, raw=text)) for text in texts]
-    assert rows[-1] > PAGE
-    assert [ledger.get(row).raw for row in rows] == texts
-
-
-def test_ways_keep_a_number_for_each_ordered_pair() -> None:
-    ways = Ways()
-    pairs = [(5, 9), (5, 2), (0, 70_000), (0, 3), (5, 9), (9, 5)]
-    for number, pair in enumerate(pairs):
-        ways.set(*pair, number)
-    assert list(ways) == [(0, 3, 3), (0, 70_000, 2), (5, 2, 1), (5, 9, 4), (9, 5, 5)]
-    assert [ways.get(5, 9), ways.get(5, 3), ways.get(7, 1), ways.get(99, 1, 0)] == [4, -1, -1, 0]
-
-
-@pytest.mark.parametrize("order", ["up", "down", "mixed"])
-@pytest.mark.parametrize("share", [0.02, 0.5, 1.0])
-def test_ways_keep_all_numbers_in_whatever_order_they_come(order: str, share: float) -> None:
+def test_an_index_keeps_a_number_for_each_ordered_pair() -> None:
     chance = random.Random(5)
-    pairs = [(a, b) for a in range(6) for b in range(300) if chance.random() < share]
-    if order != "up":
-        pairs = pairs[::-1] if order == "down" else chance.sample(pairs, len(pairs))
-    ways, kept = Ways(), dict[tuple[int, int], int]()
-    # The last ones are far from the others, and widen what lies at the second numbers.
-    for pair in [*pairs, (0, 70_000), (1, 301), (2, 1000), *pairs[:50]]:
-        number = chance.choice([0, 254, 255, 256, 65_534, 65_535, 4_294_967_294])
-        ways.set(*pair, number)
-        kept[pair] = number
-    assert {(a, b): number for a, b, number in ways} == kept
-    assert list(ways) == sorted(ways)
-    assert all(ways.get(a, b) == kept.get((a, b), -1) for a in range(8) for b in [*range(1002), 70_000, 70_001])
+    index, kept = PairIndex[str](), dict[tuple[str, str, str], int]()
+    names = [f"n{number}" for number in range(300)]
+    for _ in range(5000):
+        key = (chance.choice(["p2p", "world"]), chance.choice(names[:6]), chance.choice(names))
+        kept[key] = chance.choice([0, 255, 65_536, 4_294_967_294])
+        index.set(*key, kept[key])
+    assert {(kind, a, b): number for kind, a, b, number in index.items()} == kept
+    assert all(index.get(*key) == number for key, number in kept.items())
+    assert [index.get("p2p", "n0", "other"), index.get("change", "n0", "n1", 7)] == [-1, 7]
+    assert set(index.keys({"p2p"})) == {key for key in kept if key[0] == "p2p"}
 
 
-def test_ways_take_little_room_whether_many_or_few_pairs_are_kept() -> None:
-    def room(pairs: list[tuple[int, int]]) -> float:
-        tracemalloc.start()
-        try:
-            ways = Ways()
-            for number, pair in enumerate(pairs):
-                ways.set(*pair, 70_000 + number)
-            return tracemalloc.get_traced_memory()[0] / len(pairs)
-        finally:
-            tracemalloc.stop()
-
-    chance = random.Random(5)
-    full = [(a, b) for a in range(40) for b in range(2000)]
-    assert room(full) < 5
-    assert room(chance.sample(full, len(full))) < 5
-    assert room(chance.sample(full, len(full) // 20)) < 9
-    assert room([(a, 1 << at) for a in range(400) for at in range(15)]) < 40
+def test_an_index_takes_more_than_65536_names() -> None:
+    index = PairIndex[str]()
+    for number in range(70_000):
+        index.set("p2p", "n0", f"n{number}", number)
+    assert [index.get("p2p", "n0", f"n{number}") for number in (1, 65_535, 65_536, 69_999)] == [
+        1,
+        65_535,
+        65_536,
+        69_999,
+    ]
 
 
 def test_a_pair_list_is_read_in_parts() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.plan import MODES, mode_for, pairs_for
+from fabtui.model.schedule import MODES, mode_for, pairs_for
 
 
 def _ends(nodes: int, each: int) -> list[Endpoint]:
