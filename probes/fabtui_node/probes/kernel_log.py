@@ -168,12 +168,16 @@ def _judged(entry: Dict[str, Any]) -> List[Dict[str, str]]:
     if found is None:
         return []
     age, times = count(entry, "age"), count(entry, "count") or 1
-    words = [str(entry.get("text", ""))[:200]]
+    name, reported = _name(entry), str(entry.get("text", ""))[:200]
+    # The driver repeats the name of an Xid in its message.
+    words = [] if reported.rstrip(".") in name else [reported]
     if times > 1:
         words.append("%d times" % times)
     if age is not None:
         words.append("last %s ago" % _long(age))
-    return [{"subject": _subject(entry), "verdict": found, "text": "%s: %s" % (_name(entry), "; ".join(words))}]
+    return [
+        {"subject": _subject(entry), "verdict": found, "text": ": ".join([name, "; ".join(words)] if words else [name])}
+    ]
 
 
 def verdict(entry: Dict[str, Any]) -> Optional[str]:
@@ -224,7 +228,11 @@ def _name(entry: Dict[str, Any]) -> str:
     at = " at %s" % where if where else ""
     if entry.get("kind") == "xid":
         meaning = xid_table.explain(entry.get("code"))
-        return "Xid %s%s%s" % (entry.get("code"), at, " (%s)" % meaning if meaning else "")
+        return "Xid %s%s%s" % (
+            entry.get("code"),
+            ": %s" % meaning if meaning else "",
+            "," + at if meaning and at else at,
+        )
     code = " %s" % entry["code"] if entry.get("code") is not None else ""
     return "%s%s%s" % (str(entry.get("kind")).replace("_", " "), code, at)
 

@@ -6,12 +6,14 @@ import re
 
 import pytest
 
-from fabtui.diagnosis.knowledge.error_catalogue import MEANINGS, meaning_of
+from fabtui.diagnosis.knowledge.error_catalogue import meaning_of, meanings
+from fabtui.diagnosis.knowledge.toml_data import load
 from fabtui.diagnosis.session import findings
 from fabtui.model.events import Measured, NodeState, NodeUpdate
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.presentation.findings import evidence, title
+from fabtui_node.protocol import ErrorKind
 from tests.unit.diagnosis.test_causes import dead_if, fabric
 
 COMPLETION = "NET/IB : Got completion from peer 10.2.0.5<33092> with "
@@ -42,9 +44,9 @@ COMPLETION = "NET/IB : Got completion from peer 10.2.0.5<33092> with "
         ("connect: n1:0: connect to 10.0.0.1:39505: Connection refused", "nothing listens"),
         ("Cuda failure 802 'system not yet initialized'", "Fabric Manager"),
         ("Cuda failure 2 'out of memory'", "another process"),
-        ("verify: 1 of 4194304 bytes are wrong in message 21, the first at offset 2097152", "not sent"),
-        ("verify: 3 of 64 bytes looked at around offset 0 are wrong, the first at 7", "not sent"),
-        ("the rank host of n000 ended with signal 9: a last line", "killed the ranks"),
+        ("verify: 1 of 4194304 bytes are wrong in message 21, the first at offset 2097152", "differs from sent"),
+        ("verify: 3 of 64 bytes looked at around offset 0 are wrong, the first at 7", "differs from sent"),
+        ("the rank host of n000 ended with signal 9: a last line", "were killed"),
         ("socketProgress: Connection closed by remote peer node1<57557>", "the other process"),
     ],
 )
@@ -69,9 +71,29 @@ def test_a_cause_goes_before_what_follows_from_it() -> None:
     assert "RETRY_EXC" in found.text
 
 
-def test_long_and_hostile_text_is_looked_at_quickly() -> None:
-    for one in MEANINGS:
-        re.compile(one.pattern)
+def test_the_catalogue_is_valid() -> None:
+    found = load("errors")["error"]
+    assert len({one["id"] for one in found}) == len(found) > 30
+    allowed = {"id", "pattern", "kind", "text", "src", "dst", "both"}
+    for one, meaning in zip(found, meanings(), strict=True):
+        assert one.keys() <= allowed, one["id"]
+        assert re.fullmatch(r"[a-z0-9-]+", one["id"])
+        assert one["text"][-1] != ".", one["id"]
+        assert not meaning.kind or meaning.kind in [kind.value for kind in ErrorKind], one["id"]
+        # Without unbounded or nested repetition, a search takes linear time.
+        assert not re.search(r"(?<!\\)[*+]|\{\d+,\}|\)\{", one["pattern"]), one["id"]
+    for command in load("next_commands")["preflight"].values():
+        assert command.startswith("ssh {node} ")
+
+
+def test_the_kind_on_the_wire_counts_without_a_known_text() -> None:
+    found = meaning_of("anything", kind="frozen")
+    assert found is not None
+    assert found.id == "ranks-frozen"
+    assert meaning_of("anything", kind="cancelled") is None
+
+
+def test_long_and_hostile_text_is_searched_quickly() -> None:
     assert meaning_of("Got completion " * 100_000) is None
     assert meaning_of("ibv_modify_qp failed" + "A" * 1_000_000) is None
 

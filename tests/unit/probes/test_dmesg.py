@@ -47,7 +47,7 @@ def test_the_beginnings_of_lines(start: str, time: str | None, uptime: float | N
     assert (event["time"], event["uptime"]) == (time, uptime)
     assert (event["bus"], event["code"], event["pid"], event["name"]) == ("0000:9b:00", 79, 123, "python3")
     assert event["text"] == "GPU has fallen off the bus."
-    assert event["meaning"] == "the GPU is no longer on the PCI bus"
+    assert event["meaning"] == "GPU has fallen off the bus"
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_the_beginnings_of_lines(start: str, time: str | None, uptime: float | N
         (
             "NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 04 (0x02e8f7c6 0x00000000)",
             "xid",
-            {"bus": "0018:01:00", "code": 149, "pid": None, "meaning": "an NVLink failed: NETIR"},
+            {"bus": "0018:01:00", "code": 149, "pid": None, "meaning": "NVLINK: NETIR Error"},
         ),
         ("NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=1, name=a b, Contained: x", "xid", {"pid": 1, "name": "a b"}),
         ("NVRM: Xid (0000:02:00): 79, GPU has fallen off the bus.", "xid", {"bus": "0000:02:00", "code": 79}),
@@ -164,7 +164,7 @@ def test_a_flood_is_counted_and_cut() -> None:
 
 
 def test_the_table_of_xids() -> None:
-    assert xid_table.explain(79) == "the GPU is no longer on the PCI bus"
+    assert xid_table.explain(79) == "GPU has fallen off the bus"
     assert xid_table.explain(None) is None
     assert xid_table.explain(10_000) is None
     assert xid_table.is_bad(79, "")

@@ -1,4 +1,4 @@
-"""What the numbers of NVIDIA's Xid reports stand for, and where the fault lies. Data only."""
+"""Xid numbers: the names that NVIDIA gives them, and the part at fault. Data only."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Dict, NamedTuple, Optional
 
 
 class Xid(NamedTuple):
-    """A kind of report.
+    """A kind of Xid report.
 
     Attributes:
-        meaning: What happened.
-        blame: Where the fault lies: ``gpu`` (the device), ``memory`` (of the GPU), ``nvlink``, ``pcie``, ``driver``
-            (driver or firmware), ``program`` (whatever ran on the GPU, unless several programs do it on one GPU),
+        meaning: NVIDIA's name, then an explanation where the name needs one.
+        blame: The part at fault: ``gpu`` (the device), ``memory`` (of the GPU), ``nvlink``, ``pcie``, ``driver``
+            (driver or firmware), ``program`` (the program on the GPU, unless several programs do it on one GPU),
             ``power``, ``result`` (it follows from another report) or ``note`` (nothing failed).
         bad: Whether the GPU needs a reset or worse before it can be trusted.
     """
@@ -22,85 +22,85 @@ class Xid(NamedTuple):
 
 
 XIDS: Dict[int, Xid] = {
-    8: Xid("the GPU stopped working on its queue", "program", False),
-    13: Xid("a program made the compute engine fail", "program", False),
-    18: Xid("the bus cannot be mastered by the GPU", "pcie", True),
-    31: Xid("a program touched memory that is not mapped for it", "program", False),
-    32: Xid("the queue of commands was damaged on its way", "pcie", False),
-    38: Xid("firmware of the driver failed", "driver", True),
-    43: Xid("a program was stopped after a fault of its own", "program", False),
-    44: Xid("the engine failed while it changed from one program to another", "driver", False),
-    45: Xid("programs were ended because of another fault", "result", False),
-    46: Xid("the GPU stopped answering", "gpu", True),
-    48: Xid("a double bit error in memory, which cannot be corrected", "memory", True),
-    54: Xid("the power cable of the GPU is not connected", "power", True),
-    57: Xid("the link to the GPU's memory could not be set up", "memory", True),
-    58: Xid("the link to the GPU's memory is unstable", "memory", True),
-    59: Xid("an older controller in the GPU failed", "gpu", True),
-    61: Xid("a controller in the GPU gave a warning", "gpu", True),
-    62: Xid("a controller in the GPU halted", "gpu", True),
-    63: Xid("a row of memory is remapped at the next reset", "memory", False),
-    64: Xid("a row of memory could not be remapped", "memory", True),
-    65: Xid("the video engine failed", "program", False),
-    66: Xid("the driver used the GPU in a way that it does not allow", "driver", False),
-    68: Xid("the video decoder failed", "program", False),
-    69: Xid("a program gave the compute engine something it does not know", "program", False),
-    74: Xid("an NVLink failed", "nvlink", True),
-    79: Xid("the GPU is no longer on the PCI bus", "pcie", True),
-    80: Xid("data for the GPU was damaged on its way", "pcie", True),
-    92: Xid("single bits of memory are wrong very often", "memory", False),
-    93: Xid("the GPU's own flash memory is written too often", "gpu", False),
-    94: Xid("an error in memory hit one program only (contained)", "memory", False),
-    95: Xid("an error in memory may have hit every program (uncontained)", "memory", True),
-    109: Xid("changing from one program to another took too long", "program", False),
-    110: Xid("the GPU refused for reasons of security", "gpu", True),
-    119: Xid("the GPU's system processor (GSP) did not answer", "driver", True),
-    120: Xid("the GPU's system processor (GSP) failed", "driver", True),
-    121: Xid("an error on the link between processor and GPU was corrected", "nvlink", False),
-    122: Xid("the GPU's flash memory could not be read", "gpu", False),
-    123: Xid("the GPU's flash memory could not be written", "gpu", False),
-    124: Xid("the GPU's flash memory and its contents do not agree", "gpu", False),
-    125: Xid("the table in the GPU's flash memory is damaged", "gpu", False),
-    136: Xid("training a link to memory or GPU failed", "nvlink", True),
-    137: Xid("an access over NVLink was not allowed or did not arrive", "nvlink", False),
-    140: Xid("an error in memory was not corrected", "memory", True),
-    143: Xid("the GPU could not be initialized", "gpu", True),
-    144: Xid("an NVLink failed: SAW", "nvlink", True),
-    145: Xid("an NVLink failed: RLW", "nvlink", True),
-    146: Xid("an NVLink failed: TLW", "nvlink", True),
-    147: Xid("an NVLink failed: TREX", "nvlink", True),
-    148: Xid("an NVLink failed: NVLPW", "nvlink", True),
-    149: Xid("an NVLink failed: NETIR", "nvlink", True),
-    150: Xid("an NVLink failed: MSE", "nvlink", True),
-    151: Xid("the keys of an encrypted link could not be changed", "driver", False),
-    154: Xid("the driver says what this GPU needs to recover", "result", False),
-    155: Xid("an NVLink went down or another fault of NVLink was found by software", "nvlink", True),
-    156: Xid("a part of the GPU was retired", "memory", False),
-    157: Xid("a part of the GPU could not be retired", "memory", True),
-    158: Xid("the GPU did not answer in time, for good", "gpu", True),
-    160: Xid("a channel of memory was retired", "memory", False),
-    161: Xid("a channel of memory could not be retired", "memory", True),
-    162: Xid("smoothing of power is active again", "note", False),
-    163: Xid("smoothing of power is not active", "note", False),
-    164: Xid("the circuit that smoothes power is worn out", "power", False),
-    166: Xid("a link failed in a mode for confidential computing", "nvlink", True),
-    167: Xid("PCIe did not answer in time, for good", "pcie", True),
-    168: Xid("the protected part of memory has errors", "memory", True),
-    169: Xid("a controller in the GPU halted", "gpu", True),
-    171: Xid("more on an error in memory outside the chip", "memory", False),
-    172: Xid("more on an error in memory inside the chip", "memory", False),
-    173: Xid("the link between processor and GPU failed", "nvlink", True),
+    8: Xid("GPU stopped processing: the GPU no longer works on its queue", "program", False),
+    13: Xid("Graphics Engine Exception: caused by a program", "program", False),
+    18: Xid("Bus mastering disabled in PCI Config Space", "pcie", True),
+    31: Xid("GPU memory page fault: a program accessed unmapped memory", "program", False),
+    32: Xid("Invalid or corrupted push buffer stream", "pcie", False),
+    38: Xid("Driver firmware error", "driver", True),
+    43: Xid("GPU stopped processing: a program was stopped after its own fault", "program", False),
+    44: Xid("Graphics Engine fault during context switch", "driver", False),
+    45: Xid("Preemptive cleanup, due to previous errors: programs were ended", "result", False),
+    46: Xid("GPU stopped processing: the GPU no longer responds", "gpu", True),
+    48: Xid("Double Bit ECC Error: uncorrectable", "memory", True),
+    54: Xid("Auxiliary power is not connected to the GPU board", "power", True),
+    57: Xid("Error programming video memory interface", "memory", True),
+    58: Xid("Unstable video memory interface detected", "memory", True),
+    59: Xid("Internal micro-controller error: older drivers", "gpu", True),
+    61: Xid("Internal micro-controller breakpoint/warning", "gpu", True),
+    62: Xid("Internal micro-controller halt", "gpu", True),
+    63: Xid("ECC page retirement or row remapping recording event: remapped at the next reset", "memory", False),
+    64: Xid("ECC page retirement or row remapper recording failure", "memory", True),
+    65: Xid("Video processor exception", "program", False),
+    66: Xid("Illegal access by driver", "driver", False),
+    68: Xid("NVDEC0 Exception: video decoder", "program", False),
+    69: Xid("Graphics Engine class error: caused by a program", "program", False),
+    74: Xid("NVLINK Error", "nvlink", True),
+    79: Xid("GPU has fallen off the bus", "pcie", True),
+    80: Xid("Corrupted data sent to GPU", "pcie", True),
+    92: Xid("High single-bit ECC error rate", "memory", False),
+    93: Xid("Non-fatal violation of provisioned InfoROM wear limit", "gpu", False),
+    94: Xid("Contained ECC error: one program affected", "memory", False),
+    95: Xid("Uncontained ECC error: every program on the GPU may be affected", "memory", True),
+    109: Xid("Context Switch Timeout Error", "program", False),
+    110: Xid("Security Fault Error", "gpu", True),
+    119: Xid("GSP RPC Timeout: GPU System Processor", "driver", True),
+    120: Xid("GSP Error: GPU System Processor", "driver", True),
+    121: Xid("C2C Link Error: corrected error between CPU and GPU", "nvlink", False),
+    122: Xid("SPI PMU RPC Read Failure: flash memory of the GPU", "gpu", False),
+    123: Xid("SPI PMU RPC Write Failure: flash memory of the GPU", "gpu", False),
+    124: Xid("SPI PMU RPC Erase Failure: flash memory of the GPU", "gpu", False),
+    125: Xid("Inforom FS Failure", "gpu", False),
+    136: Xid("Link Training Failed", "nvlink", True),
+    137: Xid("NVLink FLA privilege error: access over NVLink was not allowed or did not arrive", "nvlink", False),
+    140: Xid("Unrecovered ECC Error", "memory", True),
+    143: Xid("GPU Initialization Failure", "gpu", True),
+    144: Xid("NVLINK: SAW Error", "nvlink", True),
+    145: Xid("NVLINK: RLW Error", "nvlink", True),
+    146: Xid("NVLINK: TLW Error", "nvlink", True),
+    147: Xid("NVLINK: TREX Error", "nvlink", True),
+    148: Xid("NVLINK: NVLPW_CTRL Error", "nvlink", True),
+    149: Xid("NVLINK: NETIR Error", "nvlink", True),
+    150: Xid("NVLINK: MSE Error", "nvlink", True),
+    151: Xid("Key rotation Error: encrypted link", "driver", False),
+    154: Xid("GPU Recovery Action Changed: shows how the GPU must be recovered", "result", False),
+    155: Xid("NVLINK: SW Defined Error: for example a link that went down", "nvlink", True),
+    156: Xid("Resource Retirement Event", "memory", False),
+    157: Xid("Resource Retirement Failure", "memory", True),
+    158: Xid("GPU Fatal Timeout", "gpu", True),
+    160: Xid("Channel Retirement Event: memory channel", "memory", False),
+    161: Xid("Channel Retirement Failure: memory channel", "memory", True),
+    162: Xid("Power Smoothing HW Circuitry capability reengaged", "note", False),
+    163: Xid("Power Smoothing HW Circuitry capability disengaged", "note", False),
+    164: Xid("Power Smoothing HW Circuitry low lifetime reached", "power", False),
+    166: Xid("CC traffic seen prior to link properties being configured for encrypted traffic", "nvlink", True),
+    167: Xid("PCIE_FATAL_TIMEOUT", "pcie", True),
+    168: Xid("Errors found in WPR: write protected region of memory", "memory", True),
+    169: Xid("Internal micro-controller halt", "gpu", True),
+    171: Xid("Additional to Xid 48, DRAM: details of an ECC error", "memory", False),
+    172: Xid("Additional to Xid 48, SRAM: details of an ECC error", "memory", False),
+    173: Xid("C2C Fatal Link Failure: link between CPU and GPU", "nvlink", True),
 }
 
 
 def explain(code: Optional[int]) -> Optional[str]:
-    """Return what a report stands for, None for a number that is not known here."""
+    """Return the meaning of an Xid, or None if it is unknown."""
     known = XIDS.get(code) if code is not None else None
     return known.meaning if known else None
 
 
 def is_bad(code: int, text: str) -> bool:
-    """Whether a report means that the GPU cannot be trusted; one of an NVLink says itself whether it was fatal."""
+    """Return True if the GPU needs a reset or worse; an NVLink report states itself whether it was fatal."""
     known = XIDS.get(code)
     if known is None:
         return False
