@@ -16,7 +16,7 @@ RuleT = TypeVar("RuleT", bound="type[Rule[Any]]")
 
 
 class Severity(StrEnum):
-    """How serious a finding is: ``bad`` (a job fails or is slow), ``warn`` (likely) or ``note`` (worth knowing)."""
+    """Severity of a finding: ``bad`` (a job fails or is slow), ``warn`` (likely) or ``note`` (worth knowing)."""
 
     BAD = "bad"
     WARN = "warn"
@@ -29,7 +29,7 @@ class Severity(StrEnum):
 
 
 class Domain(StrEnum):
-    """What the rules of a group look at, and with it the type of their context.
+    """Subject of a group of rules, which determines the type of their context.
 
     ``pairs``: a `PairContext`. ``links``: the session model. ``mesh``: a `Mesh`. ``nodes``: a `NodeContext`.
     """
@@ -103,7 +103,7 @@ class Rule(ABC, Generic[ContextT]):
     """A named check. Its docstring is its description in the documentation.
 
     Templates are format strings over the facts of a finding. A section in brackets is left out where one of its facts
-    is missing, and so is a whole line of evidence.
+    is missing, and so is a line of evidence.
 
     Attributes:
         id: Stable identifier, such as ``FT010``.

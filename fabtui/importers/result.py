@@ -80,7 +80,7 @@ def read(source: Source, kind: str | None = None) -> Result:
     if source.text.strip() and not json and not source.text.endswith(("\n", "\r")):
         cut.append("the text does not end in a line end: its last line may be cut off")
     if form is None:
-        why = "nothing in it" if not source.text.strip() else "not an output that is known"
+        why = "nothing in it" if not source.text.strip() else "format not recognised"
         if others:
             why = f"may be {' or '.join(others[:4])}; say which with --as"
         return Result(source, UNKNOWN, "not recognised", {}, {}, [*cut, why], [], others)

@@ -1,4 +1,4 @@
-"""From what is known of a cell to how it is drawn: its slot in the colour ramp, its glyph, its short text."""
+"""Colours, glyphs and short texts of cells."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fabtui.model.measurement import Verdict
 
 
 class Slot(IntEnum):
-    """A place in a colour ramp. `PAD` is the screen's own style; the ramps of the theme files name the others."""
+    """Index into a colour ramp. `PAD` is the default style of the screen; theme files name the others."""
 
     PAD = 0
     UNTESTED = 1
@@ -40,15 +40,15 @@ class Slot(IntEnum):
 
     @property
     def key(self) -> str:
-        """Its name in a ramp."""
+        """Name in a ramp."""
         return self.name.lower().replace("_", "-")
 
 
-#: Shares of the class median from which an ok cell is good, or fair; below it is low, and slow is the judge's word.
+#: Minimum shares of the class median for a good and for a fair cell; below it is low. The verdict decides on slow.
 GOOD_FROM = 0.95
 FAIR_FROM = 0.85
 
-#: From what says least to what is worst: what a block of cells shows is the last of these that it has.
+#: Slots by severity: a block of cells shows the last of these that it contains.
 RANKS: tuple[Slot, ...] = (
     Slot.PAD,
     Slot.DIAGONAL,
@@ -71,7 +71,7 @@ RANKS: tuple[Slot, ...] = (
     Slot.FAILED,
 )
 
-#: The slots that say that something is wrong.
+#: Slots of bad cells.
 BAD = frozenset({Slot.SLOW, Slot.TIMEOUT, Slot.FAILED})
 
 _BY_VERDICT = {
@@ -85,10 +85,10 @@ _BY_VERDICT = {
 
 
 class Glyphs:
-    """The characters of the screen, each one cell wide.
+    """Characters of the screen, each one cell wide.
 
     Args:
-        plain: ASCII alone.
+        plain: ASCII only.
     """
 
     def __init__(self, plain: bool) -> None:
@@ -98,7 +98,7 @@ class Glyphs:
         self.ellipsis = "~" if plain else "…"
         self.of_slot: dict[int, str] = {
             Slot.PAD: " ",
-            # What fills most of the screen is one byte each.
+            # These fill most of the screen: one byte each.
             Slot.UNTESTED: " ",
             Slot.GOOD: ".",
             Slot.FAIR: "9",
@@ -123,12 +123,12 @@ class Glyphs:
 
 
 def ratio(layer: Layer, value: float | None, median: float | None) -> float | None:
-    """Return how good a value is against its class: 1 is as the median, less is worse. None when it cannot be said.
+    """Return a value relative to the median of its class, or None if unknown: 1 is the median, less is worse.
 
-    In the layer ``change`` 1 is as it was.
+    In the layer ``change``, 1 is unchanged.
     """
     if layer is Layer.CHANGE:
-        # It is a ratio by itself.
+        # Its values are ratios.
         return value
     if value is None or median is None or median <= 0 or value < 0:
         return None
@@ -138,7 +138,7 @@ def ratio(layer: Layer, value: float | None, median: float | None) -> float | No
 
 
 def slot_of(verdict: Verdict, share: float | None) -> Slot:
-    """Return the slot of a verdict; an ok one by its share of the class median."""
+    """Return the slot of a verdict; if it is ok, that of its share of the class median."""
     if verdict is not Verdict.OK:
         return _BY_VERDICT[verdict]
     if share is None or share >= GOOD_FROM:
@@ -157,7 +157,7 @@ _TRANSPORTS = (
 
 
 def transport_of(text: str) -> tuple[Slot, str]:
-    """Return the slot and the short name of a transport as the library named it."""
+    """Return the slot and the short name of a transport named by the library."""
     lowered = text.lower()
     for words, slot, short in _TRANSPORTS:
         if any(word in lowered for word in words):
@@ -185,16 +185,16 @@ def short_number(value: float, width: int) -> str:
 
 
 def full_number(value: float) -> str:
-    """Return a number as tables and panels show it: three or more significant digits."""
+    """Return a number for tables and panels: three or more significant digits."""
     if value == 0 or value >= 100:
         return f"{value:.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.3g}"
 
 
 def cell_text(slot: int, number: str, width: int, glyphs: Glyphs) -> str:
-    """Return what a cell shows in exactly ``width`` characters.
+    """Return the text of a cell in exactly ``width`` characters.
 
-    Four and more hold a number and a mark after it; fewer hold the glyph alone.
+    Four or more hold a number and a mark after it; fewer hold the glyph only.
 
     Args:
         slot: The cell's slot.
@@ -211,7 +211,7 @@ def cell_text(slot: int, number: str, width: int, glyphs: Glyphs) -> str:
     return f"{number:>{width - 1}}{mark}"
 
 
-#: What is marked beside its number.
+#: Slots with a mark beside the number.
 _MARKED = frozenset({Slot.SLOW, Slot.TIMEOUT, Slot.FAILED, Slot.INCONCLUSIVE, Slot.RUNNING, Slot.GONE, Slot.FLAPPING})
 
 

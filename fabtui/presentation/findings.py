@@ -178,7 +178,7 @@ _COMMON: dict[str, Callable[[Any], list[str]]] = {
     "retest": lambda text: [text],
     "meaning": lambda text: [f"means: {text}"],
     "ports": list,
-    "made_by_lab": lambda made: ["made on purpose by the lab"] if made else [],
+    "made_by_lab": lambda made: ["deliberate lab fault"] if made else [],
     "in_world": _in_world,
     "by_node": lambda rows: [f"{fold(nodes)}: {text}" for nodes, text in rows],
     "related": _related,

@@ -1,4 +1,4 @@
-"""What a layer is, its unit and its scale: every colour is a share of a number that stands in the legend."""
+"""Legends of layers: title, unit, class medians, limits and the meanings of colours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, Slot, bytes_te
 from fabtui.presentation.wording import CLASS_WORDS, MUTED, Part
 from fabtui.sanitize import one_line
 
-_TROUBLE = (
+_PROBLEMS = (
     (Slot.SLOW, "slow"),
     (Slot.TIMEOUT, "timeout"),
     (Slot.FAILED, "failed"),
@@ -34,17 +34,17 @@ Meaning = tuple[Slot, str]
 
 
 def layer_title(layer: Layer) -> str:
-    """Return what a layer is, in a few words."""
+    """Return the title of a layer."""
     return layer.spec.title + ("; less is better" if layer.spec.less_is_better else "")
 
 
 def layers_of(model: Model) -> list[Layer]:
-    """Return the layers there are for a model: ``change`` needs a baseline."""
+    """Return the layers of a model that have keys; ``change`` needs a baseline."""
     return [layer for layer in key_layers() if layer is not Layer.CHANGE or model.baseline is not None]
 
 
 def legend(model: Model, layer: Layer, unit: str, size: int | None) -> list[Part]:
-    """Return the legend of a layer: its unit, message size, the class medians its colours are shares of."""
+    """Return the legend of a layer: unit, message size, class medians, and the limits below which a pair is slow."""
     if layer is Layer.CHANGE:
         return _change_legend(model)
     if not unit:
@@ -61,15 +61,16 @@ def legend(model: Model, layer: Layer, unit: str, size: int | None) -> list[Part
         parts.append((full_number(model.median(layer, kind) or 0.0), ""))
     limits = [model.limit(layer, kind) for kind in kinds]
     if any(limits):
-        shown = ", ".join("-" if limit is None else full_number(limit) for limit in limits)
-        parts.append((f"  slow {'>' if layer.spec.less_is_better else '<'} {shown}", MUTED))
+        known = [(kind, limit) for kind, limit in zip(kinds, limits, strict=True) if limit is not None]
+        shown = ", ".join(f"{CLASS_WORDS[kind]} {full_number(limit)}" for kind, limit in known)
+        parts.append((f"  slow {'above' if layer.spec.less_is_better else 'below'}: {shown}", MUTED))
     elif layer.spec.less_is_better:
         parts.append(("  less is better", MUTED))
     return parts
 
 
 def _empty(model: Model, layer: Layer) -> str:
-    """Return what to say of a layer without values: which one is being filled, where it is another."""
+    """Return the legend of a layer without values; it names the layer that is being filled."""
     name = model.phase.name
     keys = {str(one): one.spec.key for one in layers_of(model)}
     return f"no values yet: {name} is tested first (key {keys[name]})" if name in keys else "no values yet"
@@ -78,28 +79,28 @@ def _empty(model: Model, layer: Layer) -> str:
 def _change_legend(model: Model) -> list[Part]:
     found = model.baseline
     if found is None:
-        return [("there is no baseline: start with --baseline FILE", MUTED)]
+        return [("no baseline: start with --baseline FILE", MUTED)]
     when = time.strftime(" of %d %b %Y %H:%M", time.localtime(found.time)) if found.time else ""
     return [
         (f"{found.layer} now / then", "bold"),
-        (f"  slow < {SLOW_BELOW:g}  then: ", MUTED),
+        (f"  slow below {SLOW_BELOW:.0%}  then: ", MUTED),
         (one_line(found.name, 60), ""),
         (when, MUTED),
     ]
 
 
 def meanings(layer: Layer) -> list[Meaning]:
-    """Return what the colours of a layer mean, the good ones first."""
-    trouble = list(_TROUBLE)
+    """Return the meanings of the colours of a layer, the good ones first."""
+    problems = list(_PROBLEMS)
     if layer is Layer.TRANSPORT:
-        return [*_TRANSPORTS, *trouble[1:]]
+        return [*_TRANSPORTS, *problems[1:]]
     if layer is Layer.HEALTH:
-        return [(Slot.GOOD, "ok"), *trouble]
+        return [(Slot.GOOD, "ok"), *problems]
     if layer.spec.less_is_better:
         good = f"up to {1 / GOOD_FROM:.2f} x class median"
-        return [(Slot.GOOD, good), (Slot.FAIR, f"{1 / FAIR_FROM:.2f} x"), (Slot.LOW, "more"), *trouble[1:]]
+        return [(Slot.GOOD, good), (Slot.FAIR, f"{1 / FAIR_FROM:.2f} x"), (Slot.LOW, "more"), *problems[1:]]
     of = "what it was" if layer is Layer.CHANGE else "class median"
     if layer is Layer.CHANGE:
-        trouble[5] = (Slot.SKIPPED, "no value then")
+        problems[5] = (Slot.SKIPPED, "no value then")
     good = f"{GOOD_FROM:.0%} of {of} or better"
-    return [(Slot.GOOD, good), (Slot.FAIR, f"{FAIR_FROM:.0%}"), (Slot.LOW, "less"), *trouble]
+    return [(Slot.GOOD, good), (Slot.FAIR, f"{FAIR_FROM:.0%}"), (Slot.LOW, "less"), *problems]

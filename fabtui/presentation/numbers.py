@@ -1,10 +1,10 @@
-"""Numbers for people: three digits that count."""
+"""Numbers for display: three significant digits."""
 
 from __future__ import annotations
 
 
 def value_text(value: float | None) -> str:
-    """Return a value with three digits that count: ``351``, ``46.1``, ``1.23``, ``0.045``; ``-`` for None."""
+    """Return a value with three significant digits: ``351``, ``46.1``, ``1.23``, ``0.045``; ``-`` for None."""
     if value is None:
         return "-"
     size = abs(value)
@@ -20,7 +20,7 @@ def value_text(value: float | None) -> str:
 
 
 def size_text(count: int) -> str:
-    """Return a number of bytes in the largest unit that divides it: ``256 MiB``, ``1000 B``."""
+    """Return a number of bytes in the largest unit that divides it evenly: ``256 MiB``, ``1000 B``."""
     for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
         if count >= 1024**power and count % 1024**power == 0:
             return f"{count // 1024**power} {unit}"

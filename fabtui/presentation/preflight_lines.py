@@ -1,4 +1,4 @@
-"""A preflight as lines of text for a width, each piece with the role it plays; for the terminal and for the screen."""
+"""Preflight as lines of text for a width; each piece has a role. Shared by the terminal and the screen."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EVIDENCE = 6
 
 
 class Glyphs(NamedTuple):
-    """What marks a verdict besides its colour."""
+    """Marks of verdicts, besides their colours."""
 
     bad: str = "x"
     warn: str = "!"
@@ -35,9 +35,9 @@ class Glyphs(NamedTuple):
     to: str = "\u2013"
     ellipsis: str = "…"
 
-    def of(self, verdict: str) -> str:
-        """Return the glyph of a verdict."""
-        return {"bad": self.bad, "warn": self.warn}.get(verdict, self.note)
+    def of(self, severity: str) -> str:
+        """Return the glyph of a severity."""
+        return {"bad": self.bad, "warn": self.warn}.get(severity, self.note)
 
 
 UNICODE = Glyphs()
@@ -50,7 +50,7 @@ def cut(text: str, width: int, glyphs: Glyphs) -> str:
 
 
 def nodes_text(nodes: Sequence[str], width: int, glyphs: Glyphs) -> str:
-    """Return nodes as a set that fits a width, else how many they are."""
+    """Return nodes as a node set cut to a width, with their number if it was cut."""
     text = fold(nodes)
     return (
         text if len(text) <= width else cut(text, max(4, width - len(f" ({len(nodes)})")), glyphs) + f" ({len(nodes)})"
@@ -58,20 +58,20 @@ def nodes_text(nodes: Sequence[str], width: int, glyphs: Glyphs) -> str:
 
 
 def head_line(found: Preflight) -> Line:
-    """Return how many nodes were looked at and what came of it."""
-    words = [count(len(found.table.nodes), "node") + " looked at"]
+    """Return how many nodes were inspected, and the number of findings by severity."""
+    words = [count(len(found.table.nodes), "node") + " inspected"]
     for verdict, singular in (("bad", "bad finding"), ("warn", "warning"), ("note", "note")):
         if number := sum(finding.severity == verdict for finding in found.findings):
             words.append(count(number, singular))
     if found.missing:
-        words.append("not all of what was wanted")
+        words.append("incomplete")
     if len(words) == 1:
-        words.append("nothing found")
+        words.append("no findings")
     return [("preflight: ", "head"), (", ".join(words), "")]
 
 
 def kind_lines(table: FactTable, width: int, glyphs: Glyphs) -> list[Line]:
-    """Return which nodes are of which hardware kind."""
+    """Return the nodes of each hardware kind."""
     kinds: dict[str, list[str]] = {}
     for name, kind in table.kinds.items():
         kinds.setdefault(str(kind), []).append(name)
@@ -85,7 +85,7 @@ def kind_lines(table: FactTable, width: int, glyphs: Glyphs) -> list[Line]:
 
 
 def finding_lines(finding: Finding, width: int, glyphs: Glyphs, evidence: bool = True) -> list[Line]:
-    """Return a finding: its glyph, its nodes, its text, what says so, and the next command."""
+    """Return a finding: glyph, nodes, title, evidence and next commands."""
     names = nodes_text(finding.nodes, _WIDEST_NAME, glyphs)
     indent = " " * 4
     first: Line = [(f"{glyphs.of(finding.severity)} ", finding.severity), (names, "name"), ("  ", "")]
@@ -94,17 +94,17 @@ def finding_lines(finding: Finding, width: int, glyphs: Glyphs, evidence: bool =
     lines: list[Line] = [[*first, (texts[0], finding.severity)]]
     for text in textwrap.wrap(" ".join(texts[1:]), max(20, width - 4)):
         lines.append([(indent, ""), (text, finding.severity)])
-    said = evidence_of(finding) if evidence else ()
-    lines += [[(indent, ""), (cut(line, max(20, width - 4), glyphs), "dim")] for line in said[:_EVIDENCE]]
-    if len(said) > _EVIDENCE:
-        lines.append([(indent, ""), (f"and {len(said) - _EVIDENCE} more", "dim")])
+    shown_lines = evidence_of(finding) if evidence else ()
+    lines += [[(indent, ""), (cut(line, max(20, width - 4), glyphs), "dim")] for line in shown_lines[:_EVIDENCE]]
+    if len(shown_lines) > _EVIDENCE:
+        lines.append([(indent, ""), (f"and {len(shown_lines) - _EVIDENCE} more", "dim")])
     for command in finding.next:
         lines.append([(indent + "next: ", "dim"), (cut(command, max(20, width - 10), glyphs), "")])
     return lines
 
 
 def short_lines(found: Preflight, width: int, most: int, glyphs: Glyphs) -> list[Line]:
-    """Return the findings that count, a line each."""
+    """Return the findings other than notes, one line each."""
     serious = [finding for finding in found.findings if finding.severity != "note"]
     lines: list[Line] = []
     for finding in serious[:most]:
@@ -122,14 +122,14 @@ def short_lines(found: Preflight, width: int, most: int, glyphs: Glyphs) -> list
 
 
 def chosen_facts(table: FactTable, everything: bool) -> list[Fact]:
-    """Return the facts of a table: those that differ, then the main ones, or all, that do not."""
+    """Return the facts that differ, then the main ones that do not (or all)."""
     odd = {one.fact.name for one in table.odd}
     rest = [fact for fact in table.facts if fact.name not in odd and (everything or fact.main)]
     return [fact for fact in table.facts if fact.name in odd] + rest
 
 
 def alike(table: FactTable, facts: Sequence[Fact]) -> list[list[str]]:
-    """Return the nodes in groups of which all are the same in what is compared, the largest first."""
+    """Return groups of nodes that agree in all compared facts, the largest group first."""
     odd = {name: table.differing(name) for name in table.nodes}
     groups: dict[tuple[Value, ...], list[str]] = {}
     for name in table.nodes:
@@ -143,7 +143,7 @@ def _exact(fact: Fact) -> bool:
 
 
 def _cell(table: FactTable, fact: Fact, names: Sequence[str], glyphs: Glyphs) -> str:
-    """Return what a fact is on nodes: its value, or from the least to the most."""
+    """Return the value of a fact on nodes, or its range."""
     values = [value for name in names if (value := table.values[fact.name][name]) is not None]
     words = list(dict.fromkeys(shown(value, fact.unit) for value in values))
     if len(words) < 2:
@@ -159,7 +159,7 @@ def _odd_roles(table: FactTable, fact: Fact) -> dict[str, str]:
 
 
 def table_lines(table: FactTable, facts: Sequence[Fact], width: int, glyphs: Glyphs) -> list[Line]:
-    """Return facts by groups of nodes: a column a group where that fits, else a line for each value of a fact."""
+    """Return facts by groups of nodes: one column per group if it fits, else one line per value."""
     if not table.nodes or not facts:
         return []
     groups = alike(table, facts)
@@ -192,7 +192,7 @@ def _title(fact: Fact, width: int, odd: bool, glyphs: Glyphs) -> Line:
 
 
 def _by_value(table: FactTable, facts: Sequence[Fact], width: int, glyphs: Glyphs) -> list[Line]:
-    """Return a line for each value of each fact, with the nodes that have it."""
+    """Return one line per value of each fact, with the nodes that have it."""
     title = min(_WIDEST_TITLE, max(len(fact.title) for fact in facts))
     value_width = max(12, min(_WIDEST_CELL, (width - title - 4) // 2))
     lines: list[Line] = []
@@ -200,14 +200,14 @@ def _by_value(table: FactTable, facts: Sequence[Fact], width: int, glyphs: Glyph
         roles = _odd_roles(table, fact)
         for at, (text, names) in enumerate(_values(table, fact, roles, glyphs)):
             role = roles.get(names[0], "")
-            told = cut(text, value_width - 2, glyphs) + (f" {glyphs.differs}" if role else "")
+            value = cut(text, value_width - 2, glyphs) + (f" {glyphs.differs}" if role else "")
             who = (
                 "all"
                 if len(names) == len(table.nodes)
                 else nodes_text(names, max(10, width - title - value_width - 6), glyphs)
             )
             start = _title(fact, title, bool(roles), glyphs) if not at else [(" " * (title + 4), "")]
-            lines.append([*start, (f"{told:<{value_width}}  ", role), (who, "dim")])
+            lines.append([*start, (f"{value:<{value_width}}  ", role), (who, "dim")])
     return lines
 
 

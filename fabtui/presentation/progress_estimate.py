@@ -1,4 +1,4 @@
-"""How far the tests are, how fast they go, and how long they still take."""
+"""Progress of the tests: phase, round, rate and remaining time."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import MUTED, Part, about_text, clock_text
 
-#: Seconds over which the rate is taken.
+#: Window (s) over which the rate is measured.
 WINDOW = 10.0
-#: Phases in which endpoints meet in rounds.
+#: Phases that run in rounds.
 _IN_ROUNDS = ("p2p", "world")
 
 
 class Pace:
-    """Remembers how many tests were done when."""
+    """Rate of completed tests."""
 
     def __init__(self) -> None:
         self._phase: tuple[str, float] = ("", 0.0)
         self._seen: deque[tuple[float, int]] = deque()
 
     def take(self, model: Model, elapsed: float) -> None:
-        """Note how far a model is now."""
+        """Add a sample of the progress of a model."""
         phase = (model.phase.name, model.phase.since)
         if phase != self._phase:
             self._phase = phase
@@ -36,14 +36,14 @@ class Pace:
 
     @property
     def rate(self) -> float | None:
-        """Tests a second, or None while that cannot be said."""
+        """Tests per second, or None while unknown."""
         if not self._seen:
             return None
         (since, had), (until, has) = self._seen[0], self._seen[-1]
         return (has - had) / (until - since) if until - since > 0.5 and has > had else None
 
     def left(self, model: Model) -> float | None:
-        """Return the seconds that are left in this phase, or None while that cannot be said."""
+        """Return the remaining time (s) of this phase, or None while unknown."""
         rate = self.rate
         if rate is None or not model.phase.total or model.paused:
             return None
@@ -51,9 +51,9 @@ class Pace:
 
 
 def round_text(model: Model) -> str:
-    """Return which round of how many runs, or "" where tests do not go in rounds.
+    """Return the current round, as ``round 3 of 7``, or "" if the phase has no rounds.
 
-    A round is as many meetings as there are pairs of endpoints; each meeting is two tests, one each way.
+    In a round, every endpoint is tested with one other, in both directions.
     """
     count = sum(endpoint.kind != "none" for endpoint in model.endpoints)
     each = 2 * (count // 2)
@@ -64,7 +64,7 @@ def round_text(model: Model) -> str:
 
 
 def sweep_lines(model: Model, elapsed: float, pace: Pace, glyphs: Glyphs, width: int) -> list[list[Part]]:
-    """Return the sweep: its phase and round, a bar, the rate, the time it took and takes; nothing before and after."""
+    """Return phase, round, progress bar, rate and times of a sweep; nothing before and after it."""
     if model.exit_code is not None or model.phase.name in ("start", "connect", "done"):
         return []
     paused: list[Part] = [("   PAUSED", "bold reverse")] if model.paused else []

@@ -1,16 +1,15 @@
-"""How the screen puts into words what the model knows. Pure; the styles are names of the theme's colours."""
+"""Styled text for verdicts, states, times and values. Styles are names of the colours of the theme."""
 
 from __future__ import annotations
 
 import time
-
-from textual.content import Content
 
 from fabtui.model.endpoints import PairClass
 from fabtui.model.events import NodeState
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs, Slot, full_number, ratio
+from fabtui.presentation.numbers import percent_text
 from fabtui.sanitize import one_line
 
 Part = tuple[str, str]
@@ -57,12 +56,12 @@ _STATE_STYLES = {
 
 
 def verdict_style(verdict: Verdict) -> str:
-    """Return the style of a verdict's word."""
+    """Return the style of a verdict."""
     return _VERDICT_STYLES[verdict]
 
 
 def verdict_part(verdict: Verdict, glyphs: Glyphs) -> Part:
-    """Return a verdict's glyph and word; what is ok needs no glyph."""
+    """Return the glyph and the name of a verdict; ``ok`` has no glyph."""
     if verdict is Verdict.OK:
         return str(verdict), verdict_style(verdict)
     return f"{glyphs.of_slot[_VERDICT_SLOTS[verdict]]} {verdict}".lstrip(), verdict_style(verdict)
@@ -87,7 +86,7 @@ def time_text(when: float) -> str:
 
 
 def about_text(seconds: float) -> str:
-    """Return a time that is left, as exactly as it can be known."""
+    """Return a remaining time with its precision: ``about 8 s left``."""
     if seconds < 90:
         return f"about {max(1, round(seconds))} s left"
     if seconds < 5400:
@@ -103,19 +102,19 @@ def value_text(measurement: Measurement) -> str:
 
 
 def share_text(model: Model, measurement: Measurement, kind: PairClass) -> str:
-    """Return how a value stands to the median of its class, or ""."""
+    """Return a value as a percentage of the median of its class: ``0.5 % of the median 360``, or ""."""
     median = model.median(measurement.layer, kind)
     share = ratio(measurement.layer, measurement.value, median)
     if share is None or median is None or measurement.value is None:
         return ""
-    return f"{measurement.value / median:.2f} of {full_number(median)}"
+    return f"{percent_text(measurement.value / median)} of the median {full_number(median)}"
 
 
 def failure_text(measurement: Measurement, limit: int = 300) -> str:
-    """Return what went wrong on one line, or ""."""
+    """Return the error of a measurement on one line, or ""."""
     text = one_line(measurement.error or "", limit)
     if measurement.made:
-        text = f"lab fault made on purpose: {text}" if text else "lab fault made on purpose"
+        text = f"deliberate lab fault: {text}" if text else "deliberate lab fault"
     return text
 
 
@@ -125,16 +124,6 @@ def ping_extra(measurement: Measurement) -> str:
     return f"loss {loss:g} %" if isinstance(loss, (int, float)) else ""
 
 
-def class_of(model: Model, measurement: Measurement) -> PairClass:
-    """Return the class a measurement is compared within."""
-    return model.class_of(measurement)
-
-
 def plain(parts: list[Part]) -> str:
     """Return parts as text."""
     return "".join(text for text, _ in parts)
-
-
-def content(*parts: Part | str) -> Content:
-    """Return parts as content, none of it read as markup."""
-    return Content.assemble(*parts)

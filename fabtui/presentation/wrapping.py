@@ -1,4 +1,4 @@
-"""Laying out lines that are made of styled parts. Pure."""
+"""Layout of lines made of styled parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Lines = list[Line]
 
 
 def beside(left: Lines, right: Lines, width: int) -> Lines:
-    """Return two columns of lines side by side; what is too long for its column goes on in the next line."""
+    """Return two columns of lines side by side; lines too long for their column are wrapped."""
     half = (width - 3) // 2
     a, b = stacked(left, half), stacked(right, half)
     lines: Lines = []
@@ -21,7 +21,7 @@ def beside(left: Lines, right: Lines, width: int) -> Lines:
 
 
 def stacked(lines: Lines, width: int, indent: int = 12) -> Lines:
-    """Return lines of which none is longer than a width."""
+    """Return lines wrapped to a width."""
     return [piece for line in lines for piece in wrapped(line, width, indent)]
 
 
@@ -35,7 +35,7 @@ def wrapped(line: Line, width: int, indent: int = 12) -> Lines:
         while len(text) > room:
             cut = text.rfind(" ", 1, room + 1)
             if cut <= 0:
-                # A word that is too long for a line of its own is cut; any other begins the next line.
+                # A word longer than a line is cut; any other begins the next line.
                 cut = room if fresh else 0
             pieces[-1].append((text[:cut], style))
             text = text[cut:].lstrip()
@@ -49,7 +49,7 @@ def wrapped(line: Line, width: int, indent: int = 12) -> Lines:
 
 
 def clipped(parts: Line, width: int, ellipsis: str) -> Line:
-    """Return parts cut to a width, with an ellipsis where something was cut."""
+    """Return parts cut to a width, with an ellipsis at the cut."""
     kept: Line = []
     left = width
     for text, style in parts:
@@ -63,6 +63,6 @@ def clipped(parts: Line, width: int, ellipsis: str) -> Line:
 
 
 def between(left: Line, right: Line, width: int, ellipsis: str) -> Line:
-    """Return parts at both ends of a line of a width; where there is too little room the left ones are cut."""
+    """Return parts at both ends of a line; if room is short, the left ones are cut."""
     kept = clipped(left, max(0, width - len(plain(right)) - 1), ellipsis)
     return [*kept, (" " * max(1, width - len(plain(kept)) - len(plain(right))), ""), *right]

@@ -7,7 +7,7 @@ import shutil
 import sys
 import textwrap
 
-from fabtui.diagnosis.preflight.changes import Compared
+from fabtui.diagnosis.preflight.changes import PreflightChanges
 from fabtui.diagnosis.preflight.rules import Preflight, preflight
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
@@ -42,7 +42,7 @@ _COLORS = {"bad": "1;35", "warn": "33", "note": "36", "name": "1", "head": "1", 
 def preflight_text(
     model: Model,
     found: Preflight,
-    changed: Compared | None,
+    changed: PreflightChanges | None,
     baseline: str,
     width: int,
     everything: bool,
@@ -71,7 +71,7 @@ def preflight_text(
         ]
     )
     if found.missing:
-        title: Line = [("could not be looked at", "head")]
+        title: Line = [("not inspected", "head")]
         # What is to be typed next stands at the end of a line: nothing is cut off.
         wrapped = (
             textwrap.wrap(one_line(line), max(20, width - 4), initial_indent="  ", subsequent_indent="    ")
@@ -86,7 +86,7 @@ def preflight_text(
         more = f", {left} more that agree (--all)" if left else ""
         parts.append([[("facts", "head"), (f"  those that differ first{more}", "dim")], *table])
     if model.lab:
-        parts.append([[(f"a lab of {one_line(model.lab)} on this machine: its nodes share most facts", "dim")]])
+        parts.append([[(f"lab {one_line(model.lab)} on this machine: its nodes share most facts", "dim")]])
     paint = color and not os.environ.get("NO_COLOR")
     text = "\n\n".join("\n".join(_line(line, paint) for line in part) for part in parts if part) + "\n"
     return text.encode("ascii", "replace").decode("ascii") if ascii_only else text
@@ -98,20 +98,18 @@ def before_tests(model: Model, ascii_only: bool) -> list[str]:
     lines = [
         plain(line) for line in short_lines(found, _SUMMARY_WIDTH, _SUMMARY_LINES, ASCII if ascii_only else UNICODE)
     ]
-    return ["what the nodes are like (fabtui preflight tells more)", *lines] if lines else []
+    return ["findings about nodes (details: fabtui preflight)", *lines] if lines else []
 
 
-def _changed(changed: Compared, baseline: str, width: int, glyphs: Glyphs) -> list[Line]:
-    lines: list[Line] = [
-        [(f"since {one_line(baseline, 200)}", "head"), ("" if changed.any else ": nothing changed", "")]
-    ]
+def _changed(changed: PreflightChanges, baseline: str, width: int, glyphs: Glyphs) -> list[Line]:
+    lines: list[Line] = [[(f"since {one_line(baseline, 200)}", "head"), ("" if changed.any else ": no changes", "")]]
     for change in changed.changes:
         who = nodes_text(change.nodes, 30, glyphs)
         told = f"{change.title}: {change.before} -> {change.now}"
         lines.append(
             [(f"{glyphs.differs} ", "warn"), (f"{who}  ", "name"), (cut(told, width - len(who) - 4, glyphs), "warn")]
         )
-    for names, words in ((changed.new, "not there then"), (changed.gone, "there then, not now")):
+    for names, words in ((changed.new, "new"), (changed.gone, "gone")):
         if names:
             lines.append([("  ", ""), (f"{nodes_text(names, 30, glyphs)}  ", "name"), (words, "dim")])
     if len(changed.changes) > 1:

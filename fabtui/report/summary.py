@@ -61,7 +61,7 @@ def _head(model: Model) -> list[str]:
     lines = [
         f"fabtui {one_line(model.software)}: {nodes} node{'s' * (nodes != 1)}, {found}{lab}, {model.elapsed:.1f} s"
     ]
-    lines += [f"fault made on purpose: {one_line(fault)}" for fault in model.faults]
+    lines += [f"deliberate lab fault: {one_line(fault)}" for fault in model.faults]
     if model.options.get("host_key_policy") == "off":
         lines.append("HOST KEYS WERE NOT CHECKED")
     return lines

@@ -87,9 +87,9 @@ async def test_it_follows_the_session() -> None:
         await pilot.pause()
         screen = app.screen
         assert isinstance(screen, PreflightScreen)
-        assert "0 nodes looked at" in "".join(text for text, _ in screen.title_parts())
+        assert "0 nodes inspected" in "".join(text for text, _ in screen.title_parts())
         feed.advance()
-        while "15 nodes looked at" not in "".join(text for text, _ in screen.title_parts()):
+        while "15 nodes inspected" not in "".join(text for text, _ in screen.title_parts()):
             await pilot.pause(0.05)
 
 

@@ -1,4 +1,4 @@
-"""Commands that look further into what is wrong, ready to be typed, and those that test a pair by hand."""
+"""Commands for further inspection, and commands that test a pair by hand."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 
-#: Where the two ranks of a test by hand meet.
+#: Rendezvous port of a test by hand.
 PORT = 29517
-_TROUBLE = (Verdict.TIMEOUT, Verdict.FAILED, Verdict.INCONCLUSIVE)
-#: What sends and receives, by PyTorch; the words in braces are filled in. No single quotes: a shell has those.
+_NOT_PASSED = (Verdict.TIMEOUT, Verdict.FAILED, Verdict.INCONCLUSIVE)
+#: PyTorch program of a test by hand, a format string. No single quotes: the shell uses those.
 _BY_HAND = (
     "import sys, time, torch, torch.distributed as d; "
     'd.init_process_group("{backend}"); r = d.get_rank(); t = torch.zeros({count}, device="{device}"); '
@@ -28,14 +28,14 @@ _BY_HAND = (
 
 
 def on_node(node: str, command: str, model: Model | None = None) -> str:
-    """Return a command that is run on a node; the nodes of a lab are this machine."""
+    """Return a command as it is run on a node; the nodes of a lab are this machine."""
     return typed(f"ssh {shlex.quote(one_line(node, 255))} {command}", model)
 
 
 def typed(command: str, model: Model | None) -> str:
-    """Return a command that begins with ``ssh NODE`` as it is typed in a session.
+    """Return an ``ssh NODE`` command adapted to a session.
 
-    The nodes of a lab are this machine, which needs no ssh, and ssh needs the configuration that the session was given.
+    The nodes of a lab are this machine and need no ssh; otherwise ssh gets the configuration file of the session.
     """
     if model is None or not command.startswith("ssh "):
         return command
@@ -46,7 +46,7 @@ def typed(command: str, model: Model | None) -> str:
 
 
 def _address(*found: str | None) -> str | None:
-    """Return the first that is an IP address."""
+    """Return the first IP address among some texts."""
     for text in found:
         with contextlib.suppress(ValueError):
             return str(ipaddress.ip_address((text or "").partition("%")[0]))
@@ -54,7 +54,7 @@ def _address(*found: str | None) -> str | None:
 
 
 def pair_commands(model: Model, src: str, dst: str) -> list[str]:
-    """Return commands that look further into what is wrong with an ordered pair; none where all is well."""
+    """Return commands that inspect a bad ordered pair; none if it is ok."""
     a, b = model.number(src), model.number(dst)
     if a is None or b is None or a == b:
         return []
@@ -62,7 +62,7 @@ def pair_commands(model: Model, src: str, dst: str) -> list[str]:
     commands: list[str] = []
     for layer in (Layer.PING, Layer.P2P):
         measurement = model.measured_for(layer, a, b)
-        if measurement is None or model.verdict(measurement) not in _TROUBLE:
+        if measurement is None or model.verdict(measurement) not in _NOT_PASSED:
             continue
         off = ends[0].node != ends[1].node
         commands += path_commands(model, *ends, measurement) if off else within_commands(model, *ends)
@@ -70,7 +70,7 @@ def pair_commands(model: Model, src: str, dst: str) -> list[str]:
 
 
 def path_commands(model: Model, src: Endpoint, dst: Endpoint, measurement: Measurement | None = None) -> list[str]:
-    """Return commands that try the way between two endpoints of different nodes without their GPUs."""
+    """Return commands that test the path between two endpoints of different nodes without their GPUs."""
     here = _address(measurement.src_addr if measurement is not None else None, src.address)
     there = _address(measurement.dst_addr if measurement is not None else None, dst.address)
     typed_ = [f"ping -c3 -I {here} {there}", f"ip route get {there} from {here}"] if here and there else []
@@ -78,7 +78,7 @@ def path_commands(model: Model, src: Endpoint, dst: Endpoint, measurement: Measu
 
 
 def route_ends(model: Model, m: Measurement) -> str | None:
-    """Return the ends of a pair as ``ip route get`` takes them, or None where an address is not known."""
+    """Return the ends of a pair as arguments of ``ip route get``, or None if an address is unknown."""
     a, b = model.number(m.src), model.number(m.dst)
     ends = (None if a is None else model.endpoints[a].address), (None if b is None else model.endpoints[b].address)
     here, there = _address(m.src_addr, ends[0]), _address(m.dst_addr, ends[1])
@@ -99,7 +99,7 @@ def commands_of_meaning(model: Model, commands: Iterable[tuple[str, str]], m: Me
 
 
 def within_commands(model: Model, *ends: Endpoint) -> list[str]:
-    """Return commands that look at the way between GPUs of a node."""
+    """Return commands that inspect the path between GPUs of a node."""
     if any(end.kind != "gpu" for end in ends):
         return []
     gpus = ",".join(dict.fromkeys(str(end.index) for end in ends))
@@ -110,7 +110,7 @@ def within_commands(model: Model, *ends: Endpoint) -> list[str]:
 
 
 def node_commands(model: Model, node: str) -> list[str]:
-    """Return commands that look at what all NICs of a node have in common: GPUs' way to them, and what copies there."""
+    """Return commands that inspect what all NICs of a node share: topology and GPUDirect."""
     if not any(endpoint.kind == "gpu" for endpoint in model.endpoints_of(node)):
         return [on_node(node, "ip -s link", model)]
     return [
@@ -120,7 +120,7 @@ def node_commands(model: Model, node: str) -> list[str]:
 
 
 def nic_commands(model: Model, endpoint: Endpoint) -> list[str]:
-    """Return commands that look at the NIC of an endpoint."""
+    """Return commands that inspect the NIC of an endpoint."""
     if not endpoint.nic:
         return [on_node(endpoint.node, "ip -s link", model)]
     nic = shlex.quote(one_line(endpoint.nic, 60))
@@ -129,7 +129,7 @@ def nic_commands(model: Model, endpoint: Endpoint) -> list[str]:
 
 
 def by_fabtui(model: Model, src: str, dst: str) -> str:
-    """Return the command that tests a pair alone with fabtui; it needs what this session needed."""
+    """Return the fabtui command that tests a pair alone, with the options of this session."""
     ends = src.rpartition(":")[0], dst.rpartition(":")[0]
     words = ["fabtui", "run", *_reached(model, ends)]
     options = model.options
@@ -143,7 +143,7 @@ def by_fabtui(model: Model, src: str, dst: str) -> str:
 
 
 def _reached(model: Model, nodes: Iterable[str]) -> list[str]:
-    """Return the options by which a session reaches some of its nodes."""
+    """Return the options with which a session reaches some of its nodes."""
     if model.lab is not None:
         return ["--lab", model.lab, *(word for fault in model.faults for word in ("--lab-fault", fault))]
     words = ["--nodes", ",".join(dict.fromkeys(one_line(node, 255) for node in nodes))]
@@ -155,7 +155,7 @@ def _reached(model: Model, nodes: Iterable[str]) -> list[str]:
 
 
 def _is_rdma(model: Model, endpoint: Endpoint) -> bool:
-    """Say whether the NIC of an endpoint is known by the name of an RDMA device."""
+    """Return True if the NIC of an endpoint is an RDMA device."""
     record = model.nodes.get(endpoint.node)
     ports = ((record.inventory if record is not None else None) or {}).get("ib")
     listed = {port.get("ca") for port in ports if isinstance(port, dict)} if isinstance(ports, list) else set()
@@ -163,7 +163,7 @@ def _is_rdma(model: Model, endpoint: Endpoint) -> bool:
 
 
 def rdma_command(model: Model, src: Endpoint, dst: Endpoint) -> list[str]:
-    """Return the command that measures RDMA between the NICs of two nodes without GPUs; none where they have none."""
+    """Return the command that measures RDMA between the NICs of two nodes without GPUs; none without RDMA."""
     if model.lab is not None or not (_is_rdma(model, src) and _is_rdma(model, dst)):
         return []
     words = ["fabtui", "run", *_reached(model, (src.node, dst.node)), "--probes", "perftest"]
@@ -171,9 +171,9 @@ def rdma_command(model: Model, src: Endpoint, dst: Endpoint) -> list[str]:
 
 
 def by_hand(model: Model, src: str, dst: str) -> str:
-    """Return a shell command that sends from one endpoint to the other with PyTorch alone; "" where that cannot be.
+    """Return a shell command that sends between two endpoints with plain PyTorch; "" if impossible.
 
-    It needs a Python with PyTorch on both nodes, a login on both without a question, and one free TCP port.
+    It needs a Python with PyTorch and a login without prompt on both nodes, and one free TCP port.
     """
     a, b = model.number(src), model.number(dst)
     if a is None or b is None or a == b:
@@ -205,7 +205,7 @@ def by_hand(model: Model, src: str, dst: str) -> str:
 
 
 def _interface(model: Model, end: Endpoint) -> str:
-    """Return the interface that holds an endpoint's address, or ""."""
+    """Return the interface that has the address of an endpoint, or ""."""
     record = model.nodes.get(end.node)
     found = ((record.inventory if record is not None else None) or {}).get("data_addresses")
     for entry in found if isinstance(found, list) else []:
@@ -215,7 +215,7 @@ def _interface(model: Model, end: Endpoint) -> str:
 
 
 def _python(model: Model, node: str) -> str:
-    """Return the Python of a node that has PyTorch, as its inventory tells."""
+    """Return the Python of a node that has PyTorch, according to its inventory."""
     record = model.nodes.get(node)
     found = ((record.inventory if record is not None else None) or {}).get("pythons")
     for entry in found if isinstance(found, list) else []:

@@ -54,10 +54,10 @@ def port_problems(model: Model, endpoint: Endpoint) -> list[PortProblem]:
 
 def _reported(record: NodeRecord, ports: list[Port]) -> Iterator[PortProblem]:
     """Yield the problems that probes on the node itself report."""
-    looks = {probe: record.looks[probe] for probe in _PORT_PROBES if probe in record.looks}
+    results = {probe: record.looks[probe] for probe in _PORT_PROBES if probe in record.looks}
     names = {str(port): port for port in ports}
-    for one in judgements(Looked(record.name, {}, looks)):
-        # A port without a cable may be intended, but not one that an endpoint sends over.
+    for one in judgements(Looked(record.name, {}, results)):
+        # A port without a cable may be intended, but not for an endpoint that sends over it.
         dark = (one["probe"], one["verdict"]) == ("ibstat", "inconclusive")
         severity = Severity.BAD if dark else severity_of(one["verdict"])
         if one["subject"] in names and severity is not Severity.NOTE:
@@ -85,7 +85,7 @@ def _peer(link: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _walked(model: Model, record: NodeRecord, port: Port) -> Iterator[PortProblem]:
-    """Yield the problems of a port that another node found when it walked the whole fabric."""
+    """Yield the problems of a port found by another node on its walk over the fabric."""
     guid = guids_of(record).get(port)
     if guid is None:
         return

@@ -158,7 +158,7 @@ class RdmaPortInactive(_LinkRule):
 
 
 def _link_id(gpu: dict[str, Any], link: dict[str, Any]) -> tuple[str, str]:
-    """Return what identifies a link on its node, whatever types the node sent."""
+    """Return a key for a link of a node; its values may be of any type."""
     return str(gpu.get("index")), str(link.get("link"))
 
 

@@ -33,23 +33,23 @@ class PathMeasurements:
 
     @property
     def no_echo(self) -> bool:
-        """Whether no echo came back."""
+        """Return True if no echo came back."""
         return self.ping is not None and self.ping.verdict in DEAD
 
     @property
     def lossy(self) -> bool:
-        """Whether some packets were lost, but not all."""
+        """Return True if some packets were lost, but not all."""
         slow = [m for m in (self.ping, self.mtu, self.udp) if m is not None and m.verdict is Verdict.SLOW]
         return any(not is_blocked(m) for m in slow)
 
     @property
     def echo(self) -> bool:
-        """Whether at least some echoes came back."""
+        """Return True if some echoes came back."""
         return self.ping is not None and self.ping.verdict in (Verdict.OK, Verdict.SLOW)
 
     @property
     def small_arrived(self) -> bool | None:
-        """Whether small datagrams arrived; None if unknown."""
+        """Return True if small datagrams arrived; None if unknown."""
         if self.udp is not None and self.udp.verdict is Verdict.OK:
             return True
         arrived = self._datagrams("arrived")
@@ -57,7 +57,7 @@ class PathMeasurements:
 
     @property
     def large_arrived(self) -> bool | None:
-        """Whether datagrams that fill the MTU arrived; None if unknown or if none were sent."""
+        """Return True if datagrams that fill the MTU arrived; None if unknown or if none were sent."""
         if self.udp is not None and self.udp.verdict is Verdict.OK:
             return True if self.udp.bytes else None
         sent, arrived = self._datagrams("sent"), self._datagrams("arrived")

@@ -24,7 +24,7 @@ from fabtui.model.session_model import Model
 
 #: A round trip is high from this multiple of the median of its class on, and from this excess (ms).
 _HIGH_RATIO, _HIGH_MS = 10.0, 1.0
-#: Minimum number of pairs of an address before the address itself is said to lose packets.
+#: Minimum number of pairs of an address before the address itself is blamed for loss.
 _FEWEST_OF_LOSS = 4
 #: Maximum number of findings per rule.
 _MOST = 24

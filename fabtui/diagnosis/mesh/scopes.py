@@ -31,7 +31,7 @@ class Kind(StrEnum):
 
 
 class Scope(NamedTuple):
-    """What bad address pairs have in common.
+    """Common property of bad address pairs.
 
     Attributes:
         kind: Its kind.
@@ -112,7 +112,7 @@ class _Search:
     # -- interfaces, nodes, rails -------------------------------------------------------------------------------------
 
     def _addresses(self) -> None:
-        """Find addresses of which everything is bad; report their node or rail instead if that is bad as a whole."""
+        """Find addresses of which everything is bad; report their node or rail instead if all of it is bad."""
         seats = sorted(self.out.keys() | self.into.keys(), key=lambda seat: (self.place.get(seat[0], 0), seat[1]))
         dead = {seat: direction for seat in seats if (direction := self._dead(seat)) is not None}
         if not dead:

@@ -1,4 +1,4 @@
-"""The arms of an A/B comparison side by side: what each measured, over which transports, and the ratio."""
+"""Comparison of the arms of an A/B test: values, transports, ratios."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ KINDS = {layer: kind for kind, layer in COLLECTIVES.items()}
 
 @dataclass(slots=True)
 class Arm:
-    """What one arm measured of one thing.
+    """Measurements of one quantity in one arm.
 
     Attributes:
         name: The arm, such as ``NCCL_P2P_DISABLE=1``.
-        values: The values of what passed.
-        failed: How many did not pass.
+        values: Values of measurements that passed.
+        failed: Number of measurements that did not pass.
         transports: The transports, the most frequent first.
     """
 
@@ -34,17 +34,17 @@ class Arm:
 
     @property
     def median(self) -> float | None:
-        """The median of the values, or None when there is none."""
+        """Median of the values, or None if there are none."""
         return statistics.median(self.values) if self.values else None
 
 
 class Compared(NamedTuple):
-    """One thing in all arms.
+    """One quantity in all arms.
 
     Attributes:
-        layer: What was measured.
+        layer: The layer.
         what: A class of pairs, or the group of a collective (``all``, ``n060``, ``n060+n061``).
-        bytes: The message size that was asked for, or None.
+        bytes: Requested message size, or None.
         unit: The unit of the values.
         arms: The arms, the first one first.
     """
@@ -56,7 +56,7 @@ class Compared(NamedTuple):
     arms: list[Arm]
 
     def ratio(self, arm: Arm) -> float | None:
-        """Return an arm's median over that of the first arm, or None where one of them has none."""
+        """Return the ratio of the median of an arm to that of the first arm, or None if one has no median."""
         first, other = self.arms[0].median, arm.median
         return other / first if first and other is not None else None
 
@@ -95,7 +95,7 @@ def _rows(layer: Layer, what: str, arms: dict[str, list[Measurement]], names: It
     rows = []
     wanted: list[int | None] = [*sizes] or [None]
     for size in wanted:
-        # What failed before there was a message says something of all sizes.
+        # A failure before the first message counts for all sizes.
         chosen = {name: [m for m in arms.get(name, []) if m.asked_bytes in (size, None)] for name in names}
         rows.append(Compared(layer, what, size, unit, [_arm(name, found) for name, found in chosen.items()]))
     return rows

@@ -37,7 +37,7 @@ class SlowestFact(NamedTuple):
 
 
 class InWorldFact(NamedTuple):
-    """How many pairs of a finding pass in the world communicator.
+    """Results of the pairs of a finding in the world communicator.
 
     Attributes:
         passed: Pairs that pass.
@@ -51,7 +51,7 @@ class InWorldFact(NamedTuple):
 
 
 class PairContext:
-    """What rules about pairs look at.
+    """Verdicts of pairs, as rules see them.
 
     Args:
         model: The session model.

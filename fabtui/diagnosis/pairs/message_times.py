@@ -1,4 +1,4 @@
-"""Message times that spread widely: a link that flaps passes, and passes fast on average, but stalls now and then."""
+"""Pairs with widely spread message times: a flapping link passes, but stalls now and then."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 
-#: From this many times the median on, the 99th percentile is worth a word.
+#: Minimum ratio of the 99th percentile to the median that is notable.
 NOTABLE = 3.0
-#: Of fewer messages than this the slowest says nothing.
+#: Minimum number of messages for a meaningful 99th percentile.
 FEWEST = 5
 
 
 class Spread(NamedTuple):
-    """The times of the messages of one direction of a pair, in seconds.
+    """Times (s) of the messages of one direction of a pair.
 
     Attributes:
-        measurement: What they belong to.
+        measurement: The measurement.
         median: The median.
         p99: The 99th percentile.
-        ratio: The latter over the former.
+        ratio: 99th percentile over median.
     """
 
     measurement: Measurement
@@ -31,7 +31,7 @@ class Spread(NamedTuple):
 
 
 def spread(measurement: Measurement) -> Spread | None:
-    """Return how widely the times of a measurement's messages spread, or None when that is not known."""
+    """Return the spread of the message times of a measurement, or None if unknown."""
     times: Any = (measurement.extra or {}).get("times")
     if not isinstance(times, dict):
         return None
@@ -42,7 +42,7 @@ def spread(measurement: Measurement) -> Spread | None:
 
 
 def notable(model: Model) -> list[Spread]:
-    """Return what passed with times that spread notably, the worst first."""
+    """Return passed measurements with a notable spread, the worst first."""
     found = [one for one in _all(model) if one.ratio > NOTABLE and one.measurement.verdict is Verdict.OK]
     return sorted(found, key=lambda one: -one.ratio)
 

@@ -342,7 +342,7 @@ class PairFails(_PairRule):
     def check(self, context: PairContext) -> Iterator[Finding]:
         dead = {frozenset(pair) for pair, verdict in context.unexplained.items() if verdict in DEAD}
         for ends in sorted(map(sorted, dead)):
-            pairs = [p for p in _both_ways(ends) if context.unexplained.get(p) in DEAD]
+            pairs = [p for p in _both_directions(ends) if context.unexplained.get(p) in DEAD]
             yield _single(self, context, pairs)
 
 
@@ -424,7 +424,7 @@ class PairSlow(_PairRule):
 
     def check(self, context: PairContext) -> Iterator[Finding]:
         for ends in sorted(map(sorted, {frozenset(pair) for pair in context.unexplained})):
-            yield _single(self, context, [pair for pair in _both_ways(ends) if pair in context.unexplained])
+            yield _single(self, context, [pair for pair in _both_directions(ends) if pair in context.unexplained])
 
 
 @register
@@ -562,7 +562,7 @@ def _pings(context: PairContext, nodes: Pair) -> dict[str, object]:
     return {"pings_answered": bool(rows) and not lost, "lost_pings": lost or None, "pings": len(rows)}
 
 
-def _both_ways(ends: list[str]) -> list[Pair]:
+def _both_directions(ends: list[str]) -> list[Pair]:
     return [(ends[0], ends[1]), (ends[1], ends[0])]
 
 

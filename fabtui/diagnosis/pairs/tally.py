@@ -1,4 +1,4 @@
-"""The verdicts of all pairs, gathered a little at a time, so that whoever draws never waits for a large fabric."""
+"""Verdicts of all pairs, gathered in small steps so that the screen never waits for a large fabric."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from fabtui.model.session_model import Model
 Pair = tuple[str, str]
 
 DEAD = (Verdict.FAILED, Verdict.TIMEOUT)
-#: Pairs that are looked at between two looks at the clock.
+#: Number of pairs per check of the time budget.
 _CHUNK = 64
-#: Pairs whose times spread notably that are kept; the others are counted.
+#: Maximum number of pairs with a notable spread that are kept.
 _MOST_SPREADS = 64
 
 
 @dataclass
 class Tally:
-    """What is known of all ordered pairs of endpoints at one time.
+    """Verdicts of all ordered pairs of endpoints at one time.
 
     Attributes:
-        bad: The pairs that are bad alone (p2p), or where that was not tested inside the communicator of all (world).
-        kinds: The class of each of those.
-        inside: The verdict of world of each bad pair that was tested there.
-        only_inside: Pairs that pass alone and are bad inside the communicator of all.
-        tested: How many ordered pairs of each kind an endpoint was tested in: ``(endpoint, off its node)``.
-        dead: How many of those failed or timed out.
-        slow: How many of those are slow.
-        of_class: How many pairs of each class were tested.
-        spreads: Pairs that passed with message times that spread notably.
-        alive: Endpoints that pass within their rail, on another node.
-        between: For each ordered pair of nodes: how many pairs were tested, and how many failed or timed out.
-        across: The same of pairs across rails alone.
-        lanes: The same for each ordered pair of different rails.
-        joined: Ordered pairs of nodes of which a pair within a rail passes.
+        bad: Pairs that are bad in p2p, or in world where p2p was not tested.
+        kinds: Class of each bad pair.
+        inside: Verdict in world of each bad pair that was tested there.
+        only_inside: Pairs that pass in p2p and are bad in world.
+        tested: Number of ordered pairs tested, by ``(endpoint, off its node)``.
+        dead: Number of those that failed or timed out.
+        slow: Number of those that are slow.
+        of_class: Number of tested pairs by class.
+        spreads: Passed pairs with a notable spread of message times.
+        alive: Endpoints that pass within their rail, with another node.
+        between: ``[tested, dead]`` by ordered pair of nodes.
+        across: The same for pairs across rails.
+        lanes: The same by ordered pair of different rails.
+        joined: Ordered pairs of nodes between which a pair within a rail passes.
     """
 
     bad: dict[Pair, Verdict] = field(default_factory=dict)
@@ -59,24 +59,24 @@ class Tally:
 
 
 def rail_of(model: Model, name: str) -> int:
-    """Return the rail of an endpoint; where that is unknown its index on the node stands for it."""
+    """Return the rail of an endpoint, or its index on the node if the rail is unknown."""
     number = model.number(name)
     endpoint = None if number is None else model.endpoints[number]
     return -1 if endpoint is None else endpoint.index if endpoint.rail is None else endpoint.rail
 
 
 class Survey:
-    """Gathers a `Tally` of a model, in steps, again and again as the model changes.
+    """Gathers a `Tally` of a model in steps, and again when the model changes.
 
     Args:
-        model: What is known.
+        model: The session model.
     """
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        #: The latest tally that is whole.
+        #: Latest complete tally.
         self.tally = Tally()
-        #: Grows with each whole tally.
+        #: Number of complete tallies so far.
         self.version = 0
         self._of = -1
         self._next: Tally | None = None
@@ -85,11 +85,11 @@ class Survey:
 
     @property
     def current(self) -> bool:
-        """Whether the tally is of the model as it is."""
+        """Return True if the tally is up to date."""
         return self._of == self._model.version
 
     def step(self, budget: float) -> bool:
-        """Go on for about ``budget`` seconds; say whether a tally came to be whole."""
+        """Continue for about ``budget`` seconds; return True if a tally was completed."""
         if self._next is None:
             if self.current:
                 return False
@@ -107,7 +107,7 @@ class Survey:
         return True
 
     def finish(self) -> Tally:
-        """Gather everything now, whatever it takes, and return it."""
+        """Gather everything without a time limit, and return it."""
         while not self.current:
             self.step(1.0)
         return self.tally

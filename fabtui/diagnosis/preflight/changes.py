@@ -1,4 +1,4 @@
-"""What changed on nodes since an earlier preflight."""
+"""Changes of nodes since an earlier preflight."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import NamedTuple
 from fabtui.model.facts.compare import Compare, Fact, FactTable, differs, shown
 from fabtui.model.facts.node_view import Value
 
-#: The values of an earlier preflight: by node, then by the name of the fact.
+#: Values of an earlier preflight, by node and name of the fact.
 Earlier = Mapping[str, Mapping[str, Value]]
 
 
 class Change(NamedTuple):
-    """Something that is not as it was.
+    """A changed fact.
 
     Attributes:
-        title: What it is.
-        before: What it was, with its unit.
-        now: What it is now.
-        nodes: The nodes on which it changed so.
+        title: Title of the fact.
+        before: Earlier value with its unit.
+        now: Current value.
+        nodes: Nodes with this change.
     """
 
     title: str
@@ -28,13 +28,13 @@ class Change(NamedTuple):
     nodes: list[str]
 
 
-class Compared(NamedTuple):
-    """What changed.
+class PreflightChanges(NamedTuple):
+    """Changes since an earlier preflight.
 
     Attributes:
-        changes: What is not as it was, in the order of the facts.
-        new: Nodes of which there is no earlier value.
-        gone: Nodes that were there then and are not now.
+        changes: Changed facts, in the order of the facts.
+        new: Nodes without earlier values.
+        gone: Nodes with earlier values only.
     """
 
     changes: list[Change]
@@ -43,40 +43,35 @@ class Compared(NamedTuple):
 
     @property
     def any(self) -> bool:
-        """Whether anything changed."""
+        """Return True if anything changed."""
         return bool(self.changes or self.new or self.gone)
 
 
 def earlier_of(table: FactTable) -> Earlier:
-    """Return the values of a preflight, to be compared with later ones."""
+    """Return the values of a preflight for a later comparison."""
     return {node: {fact.name: table.values[fact.name][node] for fact in table.facts} for node in table.nodes}
 
 
-def compare(before: Earlier, now: FactTable) -> Compared:
-    """Return what changed since an earlier preflight; what was not known at one of the times is no change."""
+def compare(before: Earlier, now: FactTable) -> PreflightChanges:
+    """Return the changes since an earlier preflight; a value that was unknown at one time is no change."""
     changes: list[Change] = []
     both = [node for node in now.nodes if node in before]
     for fact in now.facts:
         groups: dict[tuple[str, str], list[str]] = {}
         for node in both:
             old, new = before[node].get(fact.name), now.values[fact.name][node]
-            if _changed(fact, old, new):
+            if differs(fact, old, new):
                 groups.setdefault((shown(old, fact.unit), shown(new, fact.unit)), []).append(node)
-        changes += _told(fact, groups.items())
-    return Compared(
+        changes += _changes(fact, groups.items())
+    return PreflightChanges(
         changes, [node for node in now.nodes if node not in before], [node for node in before if node not in now.nodes]
     )
 
 
-def _changed(fact: Fact, old: Value, new: Value) -> bool:
-    # A clock that is read through a slow connection is known to a fraction of a second at best; the floor covers it.
-    return differs(fact, old, new)
-
-
-def _told(fact: Fact, groups: Iterable[tuple[tuple[str, str], list[str]]]) -> list[Change]:
+def _changes(fact: Fact, groups: Iterable[tuple[tuple[str, str], list[str]]]) -> list[Change]:
     if fact.name == "boot_id":
         restarted = [node for _, nodes in groups for node in nodes]
-        return [Change("started anew", "-", "since then", restarted)] if restarted else []
+        return [Change("rebooted", "-", "since then", restarted)] if restarted else []
     if fact.compare is Compare.UNLIKE:
         return [Change(fact.title, old, new, [node]) for (old, new), nodes in groups for node in nodes]
     return [Change(fact.title, old, new, nodes) for (old, new), nodes in groups]

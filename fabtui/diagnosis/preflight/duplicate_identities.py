@@ -1,4 +1,4 @@
-"""Rules about identities that two nodes must not share. NCCL tells hosts apart by some of these."""
+"""Rules about identities that two nodes must not share. NCCL identifies hosts by some of these."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class PreflightScreen(DetailScreen):
         for finding in found.findings:
             lines += [[], *styled(finding_lines(finding, width, glyphs))]
         if found.missing:
-            lines += section("could not be looked at")
+            lines += section("not inspected")
             lines += [[(f"  {cut(line, width - 2, glyphs)}", "$warning")] for line in found.missing]
         facts = chosen_facts(found.table, self._everything)
         if table := table_lines(found.table, facts, width, glyphs):

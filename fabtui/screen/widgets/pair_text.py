@@ -10,7 +10,6 @@ from fabtui.presentation.wording import (
     CLASS_WORDS,
     MUTED,
     Part,
-    class_of,
     clock_text,
     failure_text,
     ping_extra,
@@ -89,7 +88,7 @@ def layer_parts(model: Model, layer: Layer, measurement: Measurement | None, gly
         parts.append((f"{word}  ", style))
     if measurement.value is not None:
         parts.append((value_text(measurement), "bold"))
-        share = share_text(model, measurement, class_of(model, measurement))
+        share = share_text(model, measurement, model.class_of(measurement))
         if share:
             parts.append((f"  {share}", MUTED))
     extra = ping_extra(measurement) if layer is Layer.PING else ""
@@ -225,7 +224,7 @@ def status_parts(model: Model, layer: Layer, source: Seat, target: Seat, glyphs:
         if p2p is not None and layer is not Layer.P2P:
             parts += [("  p2p: ", MUTED), verdict_part(model.verdict(p2p), glyphs)]
         return [*parts, (f"  {why}", "$warning")] if why else parts
-    kind = class_of(model, measurement)
+    kind = model.class_of(measurement)
     if layer is Layer.CHANGE:
         return parts + [part for line in change_lines(model, source, target) for part in line[1:]]
     if measurement.value is not None:
@@ -266,8 +265,8 @@ def _summary_line(model: Model, layer: Layer, measurement: Measurement) -> str:
     words = [f"{layer}: {model.verdict(measurement)}"]
     if measurement.value is not None:
         words.append(value_text(measurement))
-        share = share_text(model, measurement, class_of(model, measurement))
-        words += [f"({share}, class {class_of(model, measurement)})"] if share else []
+        share = share_text(model, measurement, model.class_of(measurement))
+        words += [f"({share}, class {model.class_of(measurement)})"] if share else []
     if measurement.bytes:
         words.append(f"at {bytes_text(measurement.bytes)}")
     for text in (measurement.transport, ping_extra(measurement), failure_text(measurement), measurement.how):

@@ -218,7 +218,7 @@ def badges(model: Model, lasting: list[str], now: float) -> list[Part]:
         parts += [(" SYNTHETIC ", "bold reverse"), (" made-up values, nothing was measured ", "$accent")]
     if model.faults:
         shown = ", ".join(one_line(fault, 80) for fault in model.faults)
-        parts += [(" LAB ", "bold reverse"), (f" faults made on purpose: {shown}", "$accent")]
+        parts += [(" LAB ", "bold reverse"), (f" deliberate faults: {shown}", "$accent")]
     elif model.lab:
         parts += [(" LAB ", "bold reverse"), (f" {one_line(model.lab, 40)}: nodes made on this machine", "$accent")]
     return parts

@@ -91,13 +91,13 @@ def told(model: Model, partners: Partners, *, fatal: bool = False) -> str:
     with_whom = [f"{name} with {model.endpoints[n]}" for name, n in zip(names, others, strict=True) if n is not None]
     if all(good):
         # What ends a process is rarely a link.
-        so = "only this pair ends the ranks" if fatal else "it is the path between them"
-        return f"both ends pass with others ({', '.join(with_whom)}): {so}"
+        so = "only this pair ends the ranks" if fatal else "so the path between them is at fault"
+        return f"both ends work with other partners ({', '.join(with_whom)}), {so}"
     if good[0]:
-        return f"{names[0]} passes with {model.endpoints[others[0] or 0]}, {names[1]} with none: look at {names[1]}"
+        return f"{names[0]} passes with {model.endpoints[others[0] or 0]}, {names[1]} with none: check {names[1]}"
     if good[1]:
-        return f"{names[1]} passes with {model.endpoints[others[1] or 0]}, {names[0]} with none: look at {names[0]}"
-    return "neither end passes with any other: look at both, or at what they share"
+        return f"{names[1]} passes with {model.endpoints[others[1] or 0]}, {names[0]} with none: check {names[0]}"
+    return "neither end passes with any other: check both, or what they share"
 
 
 async def retest(

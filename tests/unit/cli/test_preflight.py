@@ -42,7 +42,7 @@ def test_nothing_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     play(monkeypatch, nodes := FakeNodes(script()))
     assert preflight(nodes) == 0
     out = capsys.readouterr().out
-    assert out.startswith("preflight: 4 nodes looked at, nothing found\n  n[060-063]  kind 2 x Fake GPU\n")
+    assert out.startswith("preflight: 4 nodes inspected, no findings\n  n[060-063]  kind 2 x Fake GPU\n")
     assert "\n GPUs 2 x Fake GPU\n" in re.sub(" +", " ", out)
     assert " clock offset 0 s\n" in re.sub(" +", " ", out)
     for link in nodes.links.values():
@@ -56,7 +56,7 @@ def test_the_odd_one_is_told_first(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert preflight(nodes, "--ascii") == 1
     out = capsys.readouterr().out
     head, _, rest = out.partition("\n\n")
-    assert head.startswith("preflight: 4 nodes looked at, 1 bad finding\n")
+    assert head.startswith("preflight: 4 nodes inspected, 1 bad finding\n")
     assert rest.startswith("x n062  memlock is 64 KiB in an SSH session: RDMA cannot register memory\n")
     assert "# memlock unlimited 64 KiB #" in " ".join(out.split())
     assert out.isascii()
@@ -91,7 +91,7 @@ def test_what_was_found_is_told_also_when_a_file_cannot_be_written(
     table = tmp_path / "facts.csv"
     assert preflight(nodes, "--json", str(tmp_path / "facts.json"), "--csv", str(table)) == 2
     told = capsys.readouterr()
-    assert told.out.startswith("preflight: 4 nodes looked at, nothing found\n")
+    assert told.out.startswith("preflight: 4 nodes inspected, no findings\n")
     assert f"wrote {table}" in told.out
     assert "No space left on device" in told.err
 
@@ -109,7 +109,7 @@ def test_a_baseline_tells_what_changed(
     with monkeypatch.context() as patched:
         play(patched, nodes := FakeNodes(script()))
         assert preflight(nodes, "--baseline", str(path)) == 0
-        assert f"since {path}: nothing changed" in capsys.readouterr().out
+        assert f"since {path}: no changes" in capsys.readouterr().out
     # All of them: nobody is the odd one, and only the earlier preflight knows better.
     less = {f"n06{i}": {"host": host(f"n06{i}", versions={"ofed": "24.10"})} for i in range(4)}
     play(monkeypatch, nodes := FakeNodes(script(**less)))
@@ -135,7 +135,7 @@ def test_a_node_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch, capsys: 
     wanted.unreachable["n063"] = NodeUnreachable("refused", "nobody listens on port 22")
     play(monkeypatch, nodes := FakeNodes(wanted))
     assert preflight(nodes) == 3
-    assert "could not be looked at\n  n063: nobody listens on port 22\n" in capsys.readouterr().out
+    assert "not inspected\n  n063: nobody listens on port 22\n" in capsys.readouterr().out
 
 
 def test_a_probe_that_fails_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,4 +168,4 @@ def test_run_tells_what_counts_of_it(monkeypatch: pytest.MonkeyPatch, capsys: py
     del nodes.script.gpus["n063"]
     entry.main(argv)
     out = capsys.readouterr().out
-    assert "\nwhat the nodes are like (fabtui preflight tells more)\n x n062 memlock is 64 KiB in an SSH session" in out
+    assert "\nfindings about nodes (details: fabtui preflight)\n x n062 memlock is 64 KiB in an SSH session" in out

@@ -27,7 +27,7 @@ def test_the_nodes_of_a_lab_are_looked_at(tmp_path: Path) -> None:
     argv = ["--lab", "3x2", "--json", str(before), "--record", str(record)]
     done = fabtui("preflight", *argv, XDG_CONFIG_HOME=str(tmp_path))
     assert done.returncode in (0, 1), done.stdout + done.stderr
-    assert done.stdout.startswith("preflight: 3 nodes looked at, ")
+    assert done.stdout.startswith("preflight: 3 nodes inspected, ")
     assert "  color: color" in done.stdout
     assert "broken.py is left out: line 1: invalid syntax" in done.stderr
     nodes = json.loads(before.read_text())["nodes"]
@@ -37,13 +37,13 @@ def test_the_nodes_of_a_lab_are_looked_at(tmp_path: Path) -> None:
         assert abs(node["facts"]["clock"]) < 5
         assert node["facts"]["boot_id"] == nodes[0]["facts"]["boot_id"]
     again = fabtui("preflight", "--lab", "3x2", "--no-record", "--quiet", "--baseline", str(record))
-    assert f"since {record}: nothing changed\n" in again.stdout, again.stdout + again.stderr
-    assert fabtui("replay", "--text", str(record)).stdout.startswith("preflight: 3 nodes looked at, ")
+    assert f"since {record}: no changes\n" in again.stdout, again.stdout + again.stderr
+    assert fabtui("replay", "--text", str(record)).stdout.startswith("preflight: 3 nodes inspected, ")
 
 
 def test_a_node_that_is_down_is_told_and_the_others_are_compared() -> None:
     argv = ["--lab", "3x1", "--lab-fault", "n001=down", "--no-record", "--quiet", "--ascii"]
     done = fabtui("preflight", *argv)
     assert done.returncode in (1, 3), done.stdout + done.stderr
-    assert done.stdout.startswith("preflight: 2 nodes looked at, ")
-    assert "\ncould not be looked at\n  n001: " in done.stdout
+    assert done.stdout.startswith("preflight: 2 nodes inspected, ")
+    assert "\nnot inspected\n  n001: " in done.stdout

@@ -90,7 +90,7 @@ def test_a_pair_that_fails_alone_and_passes_inside_is_named(
         "p2p timeout; cross-rail; transfer: no message came from a:0 within 5.0 s; fails alone, passes in the world"
         in line
     )
-    assert "(NCCL relays); both ends pass with others" in line
+    assert "(NCCL relays); both ends work with other partners" in line
     assert "\nworld, GB/s at 256 MiB; a row sends" in out
 
 

@@ -212,7 +212,7 @@ def test_faults_made_in_the_lab_on_real_gpus() -> None:
         ("n000:1 > n001:2 timeout", 1),
         ("n000:0 > n000:3 slow", 1),
     ]
-    assert all("made on purpose by the lab" in evidence(one) for one in found)
+    assert all("deliberate lab fault" in evidence(one) for one in found)
     assert found[2].next == ("nvidia-smi topo -p2p n", "nvidia-smi nvlink -e -i 0,3"), "the nodes are this machine"
 
 

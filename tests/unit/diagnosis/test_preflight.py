@@ -11,7 +11,7 @@ import pytest
 
 from fabtui.diagnosis.finding import Domain, Finding, rules_of
 from fabtui.diagnosis.pairs.context import PairContext
-from fabtui.diagnosis.preflight.changes import Compared, compare, earlier_of
+from fabtui.diagnosis.preflight.changes import PreflightChanges, compare, earlier_of
 from fabtui.diagnosis.preflight.context import NodeContext
 from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight, preflight
 from fabtui.diagnosis.session import PreflightSummary, findings
@@ -229,7 +229,7 @@ def test_short_lines_are_those_that_count() -> None:
 # -- an earlier one ---------------------------------------------------------------------------------------------------
 
 
-def changes(before: list[Looked], now: list[Looked]) -> Compared:
+def changes(before: list[Looked], now: list[Looked]) -> PreflightChanges:
     return compare(earlier_of(table_of(*before)), table_of(*now))
 
 
@@ -245,7 +245,7 @@ def test_what_changed_is_told_by_node() -> None:
     )
     (memory, started) = changes(four(), now).changes
     assert (memory.title, memory.before, memory.now, memory.nodes) == ("memlock", "unlimited", "64 KiB", ["n060"])
-    assert (started.title, started.nodes) == ("started anew", ["n061"])
+    assert (started.title, started.nodes) == ("rebooted", ["n061"])
 
 
 def test_nodes_come_and_go() -> None:

@@ -132,7 +132,7 @@ async def test_a_pair_that_hangs_is_ended_from_outside(monkeypatch: pytest.Monke
     assert cells["a:0", "b:1"] is Verdict.TIMEOUT
     assert any(m["t"] == "rank" and m["m"]["op"] == "abort" for m in nodes.links["a"].sent)
     assert nodes.links["a"].spawns == 3, "its rank host was killed and started anew, and once more when tested alone"
-    assert model.suspects["a:0", "b:1"].startswith("both ends pass with others")
+    assert model.suspects["a:0", "b:1"].startswith("both ends work with other partners")
 
 
 async def test_gpus_in_use_are_left_alone_unless_forced() -> None:
@@ -236,7 +236,7 @@ async def test_the_direction_in_which_a_rank_host_dies_is_bad_and_the_other_one_
 async def test_suspects_are_told_apart_by_partners_that_pass() -> None:
     slow = {(0, n): 5e9 for n in (4, 5, 6, 7)} | {(n, 0): 5e9 for n in (4, 5, 6, 7)}
     model, _ = await run(Script({"a": 4, "b": 4}, rates={**slow, (1, 6): 1e9}))
-    assert model.suspects["a:1", "b:2"].startswith("both ends pass with others")
+    assert model.suspects["a:1", "b:2"].startswith("both ends work with other partners")
     assert set(model.suspects) >= {("a:0", "b:0"), ("b:0", "a:0"), ("a:1", "b:2")}
 
 

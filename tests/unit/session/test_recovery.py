@@ -80,7 +80,7 @@ async def test_a_rank_host_that_dies_is_started_as_often_as_tests_need_it(way: P
     assert play.links[src.node].deaths == 2, "what it does was seen twice, once alone"
     assert play.timeouts == 0
     told = model.suspects[str(src), str(dst)]
-    assert told.startswith("both ends pass with others")
+    assert told.startswith("both ends work with other partners")
     assert told.endswith("only this pair ends the ranks"), "what ends a process is no fault of a path"
 
 

@@ -150,7 +150,7 @@ def kernel_lines(look: dict[str, Any] | None) -> Lines:
             ]
         )
     if not rows:
-        return [*section("kernel", f"from {source}"), [("  nothing of GPUs, PCIe or links since the start", MUTED)]]
+        return [*section("kernel", f"from {source}"), [("  no GPU, PCIe or link events since boot", MUTED)]]
     return section("kernel", f"from {source}") + table(["", "report", "of", "times", "last", "text"], rows, styles)
 
 

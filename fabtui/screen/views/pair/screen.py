@@ -16,7 +16,6 @@ from fabtui.presentation.cell_levels import Glyphs, bytes_text
 from fabtui.presentation.wording import (
     MUTED,
     Part,
-    class_of,
     failure_text,
     plain,
     share_text,
@@ -234,7 +233,7 @@ def _layer_lines(model: Model, layer: Layer, measurement: Measurement | None, gl
     line.append((f"{word:<15}", style))
     if measurement.value is not None:
         line.append((f"{value_text(measurement):<11}", "bold"))
-        share = share_text(model, measurement, class_of(model, measurement))
+        share = share_text(model, measurement, model.class_of(measurement))
         if share:
             line.append((f" {share}", MUTED))
     loss = (measurement.extra or {}).get("loss")
