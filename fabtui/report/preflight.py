@@ -127,7 +127,7 @@ def _line(line: Line, paint: bool) -> str:
 
 
 def print_preflight(
-    model: Model, found: Preflight, changed: Compared | None, baseline: str, everything: bool, ascii_only: bool
+    model: Model, found: Preflight, changed: PreflightChanges | None, baseline: str, everything: bool, ascii_only: bool
 ) -> None:
     """Print a preflight on standard output, see `preflight_text`."""
     color = sys.stdout.isatty()
