@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import struct
 from enum import Enum
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 VERSION = 1
 MAX_FRAME = 4 * 1024 * 1024
@@ -95,7 +95,7 @@ def marker(nonce: str) -> bytes:
     return b"\x00\x01fabtui-" + nonce.encode("ascii") + b"\x02\n"
 
 
-def encode(message: Message) -> bytes:
+def encode(message: Mapping[str, Any]) -> bytes:
     """Return the frame of a message.
 
     Raises:

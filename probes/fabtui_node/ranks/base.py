@@ -1,4 +1,4 @@
-"""What the rank host and its engines agree on: tasks, deadlines, faults, links and what is measured over them."""
+"""Engine interface: tasks, failures, results, and the links, groups and endpoints that an engine provides."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ import os
 import signal
 import statistics
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks.controller_channel import Board, Store
+
+if TYPE_CHECKING:
+    from fabtui_node.messages import Times
 
 CONNECT, TRANSFER, VERIFY = "connect", "transfer", "verify"
 MAX_TEXT = 4000
 
 
 class Failed(Exception):
-    """A phase of a test did not work out.
+    """A phase of a test failed.
 
     Attributes:
         phase: ``connect``, ``transfer`` or ``verify``.
-        text: What happened, for a person.
-        timeout: Whether a deadline ran out (and nothing else is known).
-        raw: What the library itself printed, if anything.
+        text: The reason, for a person.
+        timeout: True if a deadline passed and nothing else is known.
+        raw: Output of the library, if any.
         kind: The machine-readable reason.
     """
 
@@ -42,12 +45,12 @@ class Failed(Exception):
         self.kind = kind or (ErrorKind.TIMEOUT if timeout else ErrorKind.FAILED)
 
     @classmethod
-    def from_error(cls, phase: str, error: Exception) -> Failed:
-        """Return the failure of a phase that an exception ended; one that is a `Failed` already stays as it is."""
+    def from_error(cls, phase: str, error: Exception, prefix: str = "") -> Failed:
+        """Return the failure of a phase that an exception ended; a `Failed` is returned unchanged."""
         if isinstance(error, Failed):
             return error
         kind = kind_of(error)
-        return cls(phase, describe(error), kind is ErrorKind.TIMEOUT, kind=kind)
+        return cls(phase, prefix + describe(error), kind is ErrorKind.TIMEOUT, kind=kind)
 
 
 Fault = NamedTuple("Fault", [("src", int), ("dst", int), ("kind", str), ("rate", Optional[float])])
@@ -55,16 +58,16 @@ Fault = NamedTuple("Fault", [("src", int), ("dst", int), ("kind", str), ("rate",
 Rank = NamedTuple("Rank", [("rank", int), ("index", int), ("uuid", Optional[str])])
 
 
-class Measured(NamedTuple):
-    """What one direction of a pair came to.
+class TransferResult(NamedTuple):
+    """One direction of a pair, as measured at one end.
 
     Attributes:
-        bytes: Of one message, as sent.
+        bytes: Size of one message as sent.
         rate: Bytes per second, at the receiving end.
-        latency: Seconds, half a round trip, at the sending end.
-        raw: Anything worth a line beside the numbers.
-        times: Seconds of the timed messages, each, at the receiving end.
-        told: What the sending end said about the way the data went, at the receiving end.
+        latency: Half a round trip (s), at the sending end.
+        raw: Library output worth showing.
+        times: Duration (s) of each timed message, at the receiving end.
+        peer_transport: Transport that the sending end reported, at the receiving end.
     """
 
     bytes: int
@@ -72,19 +75,19 @@ class Measured(NamedTuple):
     latency: Optional[float] = None
     raw: Optional[str] = None
     times: Tuple[float, ...] = ()
-    told: Optional[str] = None
+    peer_transport: Optional[str] = None
 
 
-class Collected(NamedTuple):
-    """What one size of a collective came to.
+class CollectiveResult(NamedTuple):
+    """One message size of a collective.
 
     Attributes:
-        sent: Bytes of the message that was really sent: what was asked, rounded as the ranks divide it.
-        seconds: Of one iteration, on average.
-        fastest: Of the fastest iteration.
-        wrong: Values that are not what they should be, among those looked at.
-        transport: The ways the data went, in words.
-        algorithm: What the library chose, in its own words, where it said so.
+        sent: Bytes of the message as sent: the requested size, rounded to what the ranks divide.
+        seconds: Average duration of one iteration (s).
+        fastest: Duration of the fastest iteration (s).
+        wrong: Number of wrong values among those checked.
+        transport: Transports used, worst first.
+        algorithm: Algorithm and protocol that the library reported.
     """
 
     sent: int
@@ -96,15 +99,15 @@ class Collected(NamedTuple):
 
 
 class PairJob(NamedTuple):
-    """What to send in one direction.
+    """Parameters of one direction.
 
     Attributes:
-        bytes: Of one message.
-        iters: Timed messages at most.
-        warmup: Messages before them.
-        latency_iters: Round trips of a small message; none: the latency is not measured.
-        rate: Bytes per second to throttle the sending side to (a fault made by the lab).
-        deed: ``corrupt``, ``kill`` or ``stop``: what the sending side does (a fault made by the lab).
+        bytes: Size of one message.
+        iters: Maximum number of timed messages.
+        warmup: Number of messages before them.
+        latency_iters: Number of round trips of a small message; 0 skips the latency.
+        rate: Bytes per second to throttle the source to (injected by the lab).
+        fault: ``corrupt``, ``kill`` or ``stop`` at the source (injected by the lab).
     """
 
     bytes: int
@@ -112,11 +115,11 @@ class PairJob(NamedTuple):
     warmup: int
     latency_iters: int
     rate: Optional[float] = None
-    deed: Optional[str] = None
+    fault: Optional[str] = None
 
 
 class Task:
-    """One pair or group in progress at one endpoint: its store prefix, its deadline, and whether it was called off."""
+    """A pair or group in progress at one endpoint: store prefix, deadline, cancellation."""
 
     def __init__(self, number: int, prefix: str, deadline: float, store: Store) -> None:
         self.id = number
@@ -128,96 +131,92 @@ class Task:
         self.board = Board(store, prefix, self)
 
     def cancel(self) -> None:
-        """Stop waiting for the others; safe from any thread."""
+        """Stop waiting for peers; thread-safe."""
         self.cancelled = True
         self._store.cancel(self)
 
 
 class Link:
-    """A connection of two endpoints, over which one direction at a time is tested."""
+    """A connection between two endpoints, over which one direction at a time is tested."""
 
-    def send(self, job: PairJob, end: float) -> Measured:
-        """Be the source of one direction.
+    def send(self, job: PairJob, end: float) -> TransferResult:
+        """Act as the source of one direction.
 
         Raises:
-            Failed: It did not work out.
+            Failed: The transfer failed.
         """
         raise NotImplementedError
 
     def drop(self, end: float) -> None:
-        """Be a source that sends nothing (a fault made by the lab)."""
+        """Act as a source that sends nothing (injected by the lab)."""
 
-    def receive(self, job: PairJob, end: float) -> Measured:
-        """Be the destination of one direction.
+    def receive(self, job: PairJob, end: float) -> TransferResult:
+        """Act as the destination of one direction.
 
         Raises:
-            Failed: It did not work out, or what came is not what was sent. After phase ``verify`` the link still works.
+            Failed: The transfer failed, or the data is wrong. After phase ``verify`` the link still works.
         """
         raise NotImplementedError
 
-    def both(self, size: int, count: int, leading: bool, end: float) -> float:
-        """Send and receive at once; return bytes received per second.
+    def both_ways(self, size: int, count: int, leading: bool, end: float) -> float:
+        """Send and receive at once; return the received bytes per second.
 
         Args:
-            size: Bytes of a message; both ends name the same.
-            count: Messages each way, as the leading end says it.
-            leading: Whether this end tells the other one the count.
-            end: Monotonic time at which to give up.
+            size: Bytes of a message, the same at both ends.
+            count: Messages in each direction, as planned by the leading end.
+            leading: Whether this end sends the count to the other one.
+            end: Monotonic time of the deadline.
 
         Raises:
-            Failed: It did not work out, or what came is not what was sent.
+            Failed: The transfer failed, or the data is wrong.
         """
         raise NotImplementedError
 
     def transport(self, sending: bool) -> Tuple[Optional[str], Optional[str], Optional[str]]:
-        """Return how the data went in a direction, and the addresses of this end and of the other, where known."""
+        """Return the transport of a direction, this end's address and the peer's address, where known."""
         return None, None, None
 
     def log(self) -> Optional[str]:
-        """Return what the library printed about this link that is worth showing."""
+        """Return the library's output about this connection that is worth showing."""
         return None
 
     def close(self, broken: bool) -> Optional[str]:
-        """Let go of it; ``broken``: nothing may be waited for. Return what went wrong with that, if anything."""
+        """Release the connection, without waiting if it is ``broken``; return the error of that, if any."""
         return None
 
 
 class Group:
     """A connection of several endpoints."""
 
-    def meet(self, peers: List[int], end: float) -> None:
-        """Make the connections to these ranks, all at once; each of them does the same.
+    def connect(self, peers: List[int], end: float) -> None:
+        """Connect to these ranks at once; each of them does the same.
 
         Raises:
             Failed: With phase ``connect``.
         """
 
     def link(self, peer: int) -> Link:
-        """Return a link to another rank inside of this group; closing it is not needed."""
+        """Return a link to another rank within this group; it need not be closed."""
         raise NotImplementedError
 
-    def collective(self, kind: str, size: int, iters: int, warmup: int, end: float) -> Collected:
-        """Measure one size in bytes of a collective of float32 values, in place where nccl-tests does that.
+    def collective(self, kind: str, size: int, iters: int, warmup: int, end: float) -> CollectiveResult:
+        """Measure one size (bytes) of a collective of float32 values, in place where nccl-tests does so.
 
         Raises:
-            Failed: It did not work out.
+            Failed: The collective failed.
         """
         raise NotImplementedError
 
-    def log(self) -> Optional[str]:
-        """Return what the library printed that is worth showing."""
-        return None
-
     def close(self, broken: bool) -> Optional[str]:
-        """Let go of it."""
+        """Release the group; return the error of that, if any."""
         return None
 
 
 class Endpoint:
-    """One rank. All its methods are called from its own thread."""
+    """One rank. All methods are called from its own thread."""
 
     world_channels: Optional[int] = None
-    """How many channels a communicator has at most that is made for transfers between many pairs, where that counts."""
+    """Maximum number of channels of a communicator made for transfers between many pairs; None without a limit."""
 
     def __init__(self, rank: Rank) -> None:
         self.rank = rank
@@ -228,9 +227,9 @@ class Endpoint:
         Args:
             task: The pair.
             peer: The other rank; the lower one of both has rank 0 in the link.
-            peer_address: The address its node told.
-            attempt: Counts the links of this pair, the same at both ends; part of the store keys.
-            end: Monotonic time at which to give up.
+            peer_address: The data address of its node.
+            attempt: Number of this link of the pair, the same at both ends; part of the store keys.
+            end: Monotonic time of the deadline.
 
         Raises:
             Failed: With phase ``connect``.
@@ -238,33 +237,33 @@ class Endpoint:
         raise NotImplementedError
 
     def prepare(self, size: int, second: bool) -> None:
-        """Make sure that there is memory for messages of a size, once or twice, before others rely on this rank.
+        """Allocate memory for messages of a size, twice if ``second``, before other ranks depend on this one.
 
         Raises:
-            Failed: There is not.
+            Failed: There is not enough.
         """
 
     def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> Group:
-        """Connect to all ranks of a group, which do the same; over so many channels at most where they have some.
+        """Connect to all ranks of a group, which do the same; ``channels`` is the maximum, if any.
 
         Raises:
             Failed: With phase ``connect``.
         """
         raise NotImplementedError
 
-    def rest(self, whole: bool) -> Optional[str]:
-        """Let go of what was kept of links and groups; called while no rank of this process is in a test.
+    def release(self, everything: bool) -> Optional[str]:
+        """Release what closed links and groups left; called while no rank of this process runs a test.
 
         Args:
-            whole: Whether what is not broken goes as well.
+            everything: Whether healthy leftovers are released too, not only broken ones.
 
         Returns:
-            What went wrong with that, if anything.
+            The error of that, if any.
         """
         return None
 
     def run(self, task: Task, work: Callable[[], Any], phase: str, end: float) -> Any:
-        """Run a phase of a task; engines whose waits cannot be called off from outside override it."""
+        """Run a phase of a task; engines whose waits cannot be cancelled from outside override it."""
         return work()
 
 
@@ -280,38 +279,35 @@ class Engine:
         self.seconds: Dict[str, float] = {}
 
     def warm(self) -> None:
-        """Load ahead what needs neither address nor GPU memory; never raises, as `load` does it again then."""
+        """Load ahead what needs neither address nor GPU memory; never raises, because `load` repeats it."""
 
     def load(self) -> str:
-        """Load what the engine needs and return its version.
+        """Load the libraries and return their versions.
 
         Raises:
-            Exception: Anything the library throws; the rank host reports it.
+            Exception: Any error of the library; the rank host reports it.
         """
         raise NotImplementedError
 
     def attach(self, rank: Rank) -> Endpoint:
-        """Make a rank ready; called in the thread of that rank."""
+        """Start a rank; called in the thread of that rank."""
         raise NotImplementedError
 
-    def close(self) -> None:
-        """Let go of what must not outlive the process."""
+
+def remaining(end: float, minimum: float = 0.0) -> float:
+    """Return the seconds until a monotonic time, at least ``minimum``."""
+    return max(minimum, end - time.monotonic())
 
 
-def remaining(end: float, least: float = 0.0) -> float:
-    """Return the seconds until a monotonic time, never below ``least``."""
-    return max(least, end - time.monotonic())
-
-
-def fitting(seconds_each: float, budget: float, most: int) -> int:
-    """Return how many of something fit into a budget of seconds: at least 1, at most ``most``."""
+def repetitions(seconds_each: float, budget: float, maximum: int) -> int:
+    """Return how many repetitions fit into a budget (s): at least 1, at most ``maximum``."""
     if seconds_each <= 0:
-        return max(1, most)
-    return max(1, min(most, int(budget / seconds_each)))
+        return max(1, maximum)
+    return max(1, min(maximum, int(budget / seconds_each)))
 
 
-def rounded(size: int) -> int:
-    """Return the largest power of two that is not above a size in bytes; 0 for none."""
+def floor_power_of_two(size: int) -> int:
+    """Return the largest power of two that is not above ``size``; 0 if there is none."""
     return 1 << (size.bit_length() - 1) if size > 0 else 0
 
 
@@ -322,20 +318,22 @@ def kind_of(error: BaseException) -> ErrorKind:
 
 
 def describe(error: BaseException) -> str:
-    """Return an error's type and message on one line, at most ``MAX_TEXT`` characters."""
+    """Return an error on one line: its type and message; the message alone if the class declares a ``kind``."""
     text = " ".join(str(error).split())
     name = type(error).__name__
+    if text and isinstance(getattr(error, "kind", None), ErrorKind):
+        return text[:MAX_TEXT]
     return (("%s: %s" % (name, text)) if text else name)[:MAX_TEXT]
 
 
-def tidy(text: str, most: int = 300) -> str:
-    """Return a text on one line and no longer than ``most`` characters."""
+def one_line(text: str, maximum: int = 300) -> str:
+    """Return a text on one line of at most ``maximum`` characters."""
     line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 3] + "..."
+    return line if len(line) <= maximum else line[: maximum - 3] + "..."
 
 
-def summed_up(times: Sequence[float]) -> Optional[Dict[str, Any]]:
-    """Return count, minimum, median, 99th percentile and maximum of some seconds, None of none."""
+def summarize(times: Sequence[float]) -> Optional[Times]:
+    """Return count, minimum, median, 99th percentile and maximum of durations (s); None without any."""
     if not times:
         return None
     ordered = sorted(times)
@@ -348,14 +346,12 @@ def summed_up(times: Sequence[float]) -> Optional[Dict[str, Any]]:
     }
 
 
-def strike(deed: str) -> None:
-    """End or stop this very process: a fault made by the lab, which nothing of ours shall soften."""
-    os.kill(os.getpid(), signal.SIGKILL if deed == "kill" else signal.SIGSTOP)
+def signal_self(fault: str) -> None:
+    """Kill or stop this process (injected by the lab)."""
+    os.kill(os.getpid(), signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
 
 
-def bounded_sums(ranks: int, count: int) -> int:
-    """Return how many in-place float32 sums may follow each other without an overflow, at most ``count``."""
-    bits = 0
-    while 2**bits < ranks:
-        bits += 1
+def max_float32_sums(ranks: int, count: int) -> int:
+    """Return how many in-place float32 sums over ``ranks`` can run in a row without overflow, at most ``count``."""
+    bits = (ranks - 1).bit_length()
     return max(1, min(count, 100 // max(1, bits)))

@@ -1,4 +1,4 @@
-"""The rank host's line to the controller: frames out under a lock, and a key-value store carried over the same line."""
+"""The rank host's connection to the controller, and the key-value store that is carried over it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import json
 import socket
 import threading
 import time
-from typing import Any, Dict, Iterator, List, Optional, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Union
 
 from fabtui_node import protocol
 from fabtui_node.protocol import ErrorKind
 
 GRACE = 2.0
-"""Seconds past a request's own timeout after which the store stops believing in an answer."""
+"""Seconds past a request's own timeout after which the store stops waiting for an answer."""
 
 Message = Dict[str, Any]
 
@@ -26,7 +26,7 @@ class StoreError(Exception):
 
 
 class StoreTimeout(StoreError):
-    """Nobody set the key in time."""
+    """No rank set the key within the deadline."""
 
     kind = ErrorKind.TIMEOUT
 
@@ -45,19 +45,19 @@ class Channel:
         self._lock = threading.Lock()
         self._decoder = protocol.Decoder()
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Mapping[str, Any]) -> None:
         """Send one message.
 
         Raises:
             protocol.ProtocolError: The message cannot be encoded.
-            OSError: The line is gone.
+            OSError: The connection is closed.
         """
         frame = protocol.encode(message)
         with self._lock:
             self._socket.sendall(frame)
 
     def messages(self) -> Iterator[Message]:
-        """Yield what comes until the other end closes.
+        """Yield messages until the other end closes.
 
         Raises:
             protocol.ProtocolError: The other end does not speak the protocol.
@@ -85,8 +85,8 @@ class _Waiter:
 class Store:
     """The controller's key-value store, asked over the channel.
 
-    Keys are given whole (``epoch/id/...``). ``owner`` ties a request to a pair or group, so that calling that one
-    off ends its requests.
+    Keys are absolute (``epoch/id/...``). ``owner`` ties a request to a pair or group, so that cancelling that one
+    ends its requests.
     """
 
     def __init__(self, channel: Channel) -> None:
@@ -96,7 +96,7 @@ class Store:
         self._waiters: Dict[int, _Waiter] = {}
 
     def answer(self, message: Message) -> None:
-        """Take the controller's answer to a request; one that nobody waits for is dropped."""
+        """Deliver the controller's answer to the waiting request; any other answer is dropped."""
         with self._lock:
             waiter = self._waiters.pop(message.get("q"), None)  # type: ignore[arg-type]
         if waiter is not None:
@@ -137,7 +137,7 @@ class Store:
                 "timeout": timeout,
             }
         )
-        # The owner may have been called off between the look at it and the entry above.
+        # The owner may have been cancelled before the entry above was made.
         if getattr(owner, "cancelled", False):
             self.cancel(owner)
         if not waiter.done.wait(timeout + GRACE):
@@ -148,7 +148,7 @@ class Store:
             raise Cancelled("called off by the controller")
         error = waiter.reply.get("error")
         if error == "timeout":
-            raise StoreTimeout("nobody set %s within %.1f s" % (key, timeout))
+            raise StoreTimeout("%s was not set within %.1f s" % (key, timeout))
         if error is not None:
             raise StoreError("store %s %s: %s" % (cmd, key, str(error)[:500]))
         return waiter.reply.get("value")
@@ -175,11 +175,11 @@ class Store:
         self._request("set", key, timeout, owner, _text(value))
 
     def get(self, key: str, timeout: float, owner: object = None) -> bytes:
-        """Return a key's value, waiting for somebody to set it.
+        """Return a key's value, waiting until it is set.
 
         Raises:
-            StoreTimeout: Nobody did.
-            Cancelled: The owner was called off.
+            StoreTimeout: It was not set in time.
+            Cancelled: The owner was cancelled.
         """
         return _bytes(self._request("get", key, timeout, owner))
 
@@ -188,7 +188,7 @@ class Store:
         self._request("wait", keys, timeout, owner)
 
     def check(self, keys: List[str], timeout: float, owner: object = None) -> bool:
-        """Return whether all keys are set, at once."""
+        """Return True if all keys are set, without waiting."""
         return bool(self._request("check", keys, timeout, owner))
 
     def add(self, key: str, amount: int, timeout: float, owner: object = None) -> int:
@@ -196,15 +196,15 @@ class Store:
         return int(self._request("add", key, timeout, owner, amount))
 
     def compare_set(self, key: str, expected: bytes, value: bytes, timeout: float, owner: object = None) -> bytes:
-        """Set a key if it holds what is expected; return what it holds then."""
+        """Set a key if it has the expected value; return its value afterwards."""
         return _bytes(self._request("compare_set", key, timeout, owner, _text(value), _text(expected)))
 
     def delete(self, key: str, timeout: float, owner: object = None) -> bool:
-        """Delete a key; return whether it was there."""
+        """Delete a key; return True if it existed."""
         return bool(self._request("delete", key, timeout, owner))
 
     def num_keys(self, timeout: float, owner: object = None) -> int:
-        """Return how many keys there are."""
+        """Return the number of keys."""
         return int(self._request("num_keys", None, timeout, owner))
 
 
@@ -217,16 +217,16 @@ class Board:
         self.owner = owner
 
     def put(self, key: str, value: Message) -> None:
-        """Write an object for the others."""
+        """Write an object for the other sides."""
         self.store.post(self.prefix + key, json.dumps(value, allow_nan=False).encode("utf-8"))
 
     def take(self, key: str, end: float) -> Message:
-        """Return the object another side writes under the key, waiting until ``end`` (monotonic seconds).
+        """Return the object that another side writes under the key, waiting until ``end`` (monotonic seconds).
 
         Raises:
-            StoreTimeout: It did not come.
-            Cancelled: The pair or group was called off.
-            StoreError: What came is no object.
+            StoreTimeout: It was not written in time.
+            Cancelled: The pair or group was cancelled.
+            StoreError: The value is not an object.
         """
         raw = self.store.get(self.prefix + key, max(0.0, end - time.monotonic()), self.owner)
         try:

@@ -1,17 +1,18 @@
-"""The process that owns a node's endpoints: one thread a rank, told what to do over an inherited socket.
+"""Rank host: the process that owns a node's endpoints, one thread per rank, controlled over an inherited socket.
 
-Whatever goes wrong in an endpoint becomes a report; whatever hangs for good is killed from outside with this process.
+Every error of an endpoint becomes a report. The supervisor kills this process if an endpoint hangs forever.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import socket
 import sys
 import threading
 import time
 from functools import partial
-from typing import Any, Dict, List, Optional, Set
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Set
 
 from fabtui_node import protocol
 from fabtui_node.protocol import ErrorKind
@@ -19,38 +20,62 @@ from fabtui_node.ranks import base, tcp_precheck
 from fabtui_node.ranks.base import Fault, Rank, Task, describe
 from fabtui_node.ranks.controller_channel import Channel, Message, Store
 from fabtui_node.ranks.measure import collective, world
-from fabtui_node.ranks.measure.p2p import Site
-from fabtui_node.ranks.rank_processes import ENGINES, Crew
-from fabtui_node.ranks.rank_thread import EndpointThread, Host
+from fabtui_node.ranks.measure.p2p import HostInfo
+from fabtui_node.ranks.rank_processes import RankProcesses
+from fabtui_node.ranks.rank_thread import Host, RankThread
 
 IDLE_DEADLINE = 60.0
+"""Default deadline (s) of the start and of a release."""
+
+
+class EngineSpec(NamedTuple):
+    """An engine, imported when it is used.
+
+    Attributes:
+        title: One line for documentation.
+        module: Module below ``fabtui_node.ranks``.
+        class_name: Its class.
+        process_per_rank: Whether each rank needs a process of its own.
+    """
+
+    title: str
+    module: str
+    class_name: str
+    process_per_rank: bool = False
+
+
+ENGINES = {
+    "nccl": EngineSpec("NCCL through ctypes, one thread per GPU", "nccl.engine", "NcclEngine"),
+    "gloo": EngineSpec("PyTorch's gloo on CPU ranks, one thread per rank", "torch.gloo", "GlooEngine"),
+    "torch": EngineSpec("PyTorch's ProcessGroupNCCL, one process per GPU", "torch.nccl", "TorchNcclEngine", True),
+}
 
 
 def main(config: Dict[str, Any]) -> None:
     """Serve the controller until it hangs up; never returns.
 
     Args:
-        config: ``fd`` is the number of an inherited connected stream socket that carries protocol frames; ``engine``
-            and ``library``, where they are told, say what ``init`` will ask for, which is loaded meanwhile.
+        config: ``fd`` is an inherited connected stream socket that carries protocol frames. The optional ``engine``
+            and ``library`` are those of the coming ``init``, and are loaded meanwhile.
     """
     sock = socket.socket(fileno=int(config["fd"]))
-    # The engines' libraries fork nothing, but whatever does must not hold the line open.
+    # The engines' libraries fork nothing, but a child must not keep the connection open.
     os.set_inheritable(sock.fileno(), False)
     sock.setblocking(True)
     _serve(sock, alone=False, config=config)
 
 
 def _serve(sock: socket.socket, alone: bool, config: Optional[Dict[str, Any]] = None) -> None:
-    """Be a rank host on a socket, or one of its processes; never returns."""
+    """Run a rank host on a socket, or one of its processes; never returns."""
     host = RankHost(sock, alone)
     code = 0
     try:
-        host.foresee(config or {})
+        host.warm(config or {})
         host.serve()
     except protocol.ProtocolError as error:
         print("fabtui rank host: %s" % error, file=sys.stderr, flush=True)
         code = 4
-    # No interpreter shutdown: engine threads may sit in C and never come back.
+    # No interpreter shutdown: engine threads may hang in C code.
     os._exit(code)
 
 
@@ -58,59 +83,55 @@ class RankHost(Host):
     """Dispatches the controller's messages to the endpoints of this process.
 
     Args:
-        sock: The line to the controller.
+        sock: The connection to the controller.
         alone: Whether this is the process of one rank, and another process the rank host.
     """
 
     def __init__(self, sock: socket.socket, alone: bool) -> None:
-        self._line = sock.fileno()
+        self._fd = sock.fileno()
         self._alone = alone
-        self._crew: Optional[Crew] = None
+        self._processes: Optional[RankProcesses] = None
         self._channel = Channel(sock)
         self._store = Store(self._channel)
-        self._threads: Dict[int, EndpointThread] = {}
+        self._threads: Dict[int, RankThread] = {}
         self._tasks: Dict[int, List[Task]] = {}
-        self._called_off: Set[int] = set()
+        self._cancelled: Set[int] = set()
         self._lock = threading.Lock()
         self._address: Optional[str] = None
         self._epoch = ""
         self._begun = False
-        self._foreseen: Optional[base.Engine] = None
+        self._warm_engine: Optional[base.Engine] = None
         self._warming: Optional[threading.Thread] = None
 
-    def foresee(self, config: Dict[str, Any]) -> None:
-        """Begin to load the engine that ``init`` will ask for: as a rule that takes longest, and needs no GPU."""
+    def warm(self, config: Dict[str, Any]) -> None:
+        """Begin to load the engine of the coming ``init``: that takes longest, and needs no GPU."""
         name = config.get("engine")
-        # Engines that run a process a rank fork, which a library that is loaded might not stand.
-        if not isinstance(name, str) or name in ENGINES:
+        # Engines with a process per rank fork, which a loaded library might not survive.
+        if not isinstance(name, str) or name not in ENGINES or ENGINES[name].process_per_rank:
             return
-        try:
-            self._foreseen = make_engine(name, "", self._store, config.get("library"))
-        except ValueError:
-            # Whoever asks for it will be told.
-            return
-        self._warming = threading.Thread(target=self._foreseen.warm, name="warm", daemon=True)
+        engine = self._warm_engine = make_engine(name, "", self._store, config.get("library"))
+        self._warming = threading.Thread(target=engine.warm, name="warm", daemon=True)
         self._warming.start()
 
     def _engine(self, name: str, address: str, library: Optional[str]) -> base.Engine:
-        """Return an engine, the one that was foreseen if it is the same, as far as that was loaded."""
+        """Return an engine: the warm one if it is the same."""
         if self._warming is not None:
             self._warming.join()
-        engine = self._foreseen
+        engine = self._warm_engine
         if engine is None or (engine.name, engine.library) != (name, library):
             return make_engine(name, address, self._store, library)
         engine.address = address
         return engine
 
     def serve(self) -> None:
-        """Handle messages until the line closes or ``quit`` comes."""
+        """Handle messages until the connection closes or ``quit`` arrives."""
         for message in self._channel.messages():
             op = message.get("op")
             try:
                 if op == "quit":
                     return
-                if self._crew is not None:
-                    self._crew.take(message)
+                if self._processes is not None:
+                    self._processes.forward(message)
                 elif op == "store":
                     self._store.answer(message)
                 elif op == "alive":
@@ -120,11 +141,11 @@ class RankHost(Host):
                 else:
                     print("fabtui rank host: unknown op %r" % (op,), file=sys.stderr, flush=True)
             except (KeyError, TypeError, ValueError) as error:
-                # Our own controller sent it: worth a line, not worth the process.
+                # From our own controller: worth a log line, but not the process.
                 print("fabtui rank host: bad %s: %s" % (op, describe(error)), file=sys.stderr, flush=True)
 
-    def send(self, message: Message) -> None:
-        """Send a message; when the line is gone there is nobody left to work for."""
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a message; end the process if the connection is closed."""
         try:
             self._channel.send(message)
         except OSError:
@@ -136,10 +157,11 @@ class RankHost(Host):
         if self._begun:
             raise ValueError("init came twice")
         self._begun = True
-        if message["engine"] in ENGINES and not self._alone:
-            self._crew = Crew(self.send, self._line, partial(_serve, alone=True))
+        engine = ENGINES.get(message["engine"])
+        if engine is not None and engine.process_per_rank and not self._alone:
+            self._processes = RankProcesses(self.send, self._fd, partial(_serve, alone=True))
             try:
-                self._crew.start(message)
+                self._processes.start(message)
             except OSError as error:
                 self._fail("init", "cannot fork a process per rank: %s" % error, ErrorKind.FAILED)
             return
@@ -164,15 +186,15 @@ class RankHost(Host):
             except OSError as error:
                 raise OSError("cannot listen on %s: %s" % (address, error.strerror or error)) from None
             self._address = address
-            self.site = Site(str(message["node"]), address, listener.closed_port, faults)
+            self.info = HostInfo(str(message["node"]), address, listener.closed_port, faults)
             stage = "import"
             engine = self._engine(str(message["engine"]), address, message.get("library"))
             version = engine.load()
             self.send({"op": "loaded"})
             stage = "init"
             for rank in ranks:
-                self._threads[rank.rank] = EndpointThread(self, engine, rank)
-            states = {rank: self._threads[rank.rank].attached(end) for rank in ranks}
+                self._threads[rank.rank] = RankThread(self, engine, rank)
+            states = [self._threads[rank.rank].state(end) for rank in ranks]
         except BaseException as error:
             ready.set()
             kind = base.kind_of(error)
@@ -190,20 +212,12 @@ class RankHost(Host):
                 "version": version,
                 "port": listener.port,
                 "seconds": seconds,
-                "ranks": [
-                    {
-                        "rank": rank.rank,
-                        "ok": state is None,
-                        "error": state and state[0],
-                        "error_kind": state and state[1],
-                    }
-                    for rank, state in states.items()
-                ],
+                "ranks": states,
             }
         )
 
     def _watch_start(self, ready: threading.Event, seconds: float) -> None:
-        # Endpoints that hang are named by _start; this one is for a library that hangs while it is loaded.
+        # _start names endpoints that hang; this is for a library that hangs while it is loaded.
         if not ready.wait(seconds + 1.0):
             self._fail("timeout", "not ready within %.0f s" % seconds, ErrorKind.TIMEOUT)
 
@@ -219,7 +233,7 @@ class RankHost(Host):
         args = (peers, self._address, float(message["deadline"]), self.send)
         threading.Thread(target=tcp_precheck.check_all, args=args, name="reach", daemon=True).start()
 
-    def _local(self, ranks: List[int]) -> List[EndpointThread]:
+    def _local(self, ranks: List[int]) -> List[RankThread]:
         return [self._threads[rank] for rank in ranks if rank in self._threads]
 
     def _on_pair(self, message: Message) -> None:
@@ -247,28 +261,28 @@ class RankHost(Host):
 
     def _on_rest(self, message: Message) -> None:
         for thread in self._threads.values():
-            thread.submit(int(message["id"]), IDLE_DEADLINE, partial(thread.rest, message.get("whole") is not False))
+            thread.submit(int(message["id"]), IDLE_DEADLINE, partial(thread.release, message.get("whole") is not False))
 
     def _on_abort(self, message: Message) -> None:
         number = int(message["id"])
         with self._lock:
-            self._called_off.add(number)
+            self._cancelled.add(number)
             tasks = list(self._tasks.get(number, ()))
         for task in tasks:
             task.cancel()
 
     def begin(self, number: int, deadline: float) -> Task:
-        """Make the task of a pair or group at one endpoint; its clock starts now."""
+        """Return the task of a pair or group at one endpoint; its clock starts now."""
         task = Task(number, "%s/%d/" % (self._epoch, number), deadline, self._store)
         with self._lock:
             self._tasks.setdefault(number, []).append(task)
-            off = number in self._called_off
-        if off:
+            cancelled = number in self._cancelled
+        if cancelled:
             task.cancel()
         return task
 
     def finish(self, task: Task, rank: int) -> None:
-        """Forget a task and tell the controller that the endpoint is free."""
+        """Remove a task and notify the controller that the endpoint is free."""
         with self._lock:
             tasks = self._tasks.get(task.id, [])
             if task in tasks:
@@ -284,21 +298,13 @@ def make_engine(name: str, address: str, store: Store, library: Optional[str]) -
     Raises:
         ValueError: There is no such engine.
     """
-    if name == "gloo":
-        from fabtui_node.ranks.torch.gloo import GlooEngine
-
-        return GlooEngine(address, store, library)
-    if name == "nccl":
-        from fabtui_node.ranks.nccl.engine import NcclEngine
-
-        return NcclEngine(address, store, library)
-    if name == "torch" and library == "gloo":
-        # A process a rank without a GPU, to see that work.
-        from fabtui_node.ranks.torch.gloo import GlooEngine
-
-        return GlooEngine(address, store, None)
     if name == "torch":
-        from fabtui_node.ranks.torch.nccl import TorchNcclEngine
-
-        return TorchNcclEngine(address, store, None)
-    raise ValueError("unknown engine %r" % name)
+        # With the library "gloo": one process per rank without a GPU, for tests.
+        name, library = ("gloo" if library == "gloo" else name), None
+    if name not in ENGINES:
+        raise ValueError("unknown engine %r" % name)
+    spec = ENGINES[name]
+    engine: base.Engine = getattr(importlib.import_module("fabtui_node.ranks." + spec.module), spec.class_name)(
+        address, store, library
+    )
+    return engine

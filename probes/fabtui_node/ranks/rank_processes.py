@@ -1,4 +1,4 @@
-"""A process a rank, for engines that want that: forks them before a library is loaded, and carries their messages."""
+"""One process per rank, for engines that need it: forked before a library is loaded; their messages are merged."""
 
 from __future__ import annotations
 
@@ -13,30 +13,27 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from fabtui_node import protocol
 from fabtui_node.ranks.controller_channel import Channel, Message
 
-ENGINES = ("torch",)
-"""Engines that run a process a rank."""
-
 _PDEATHSIG = 1
 
 
-class _Mate:
-    """One rank's process, as its parent sees it."""
+class _RankProcess:
+    """One rank's process, as seen by its parent."""
 
     def __init__(self, rank: int, pid: int, channel: Channel) -> None:
         self.rank, self.pid, self.channel = rank, pid, channel
         self.ready: Optional[Message] = None
 
 
-class Crew:
+class RankProcesses:
     """The processes of all ranks of a rank host.
 
-    To the controller they look like one rank host: their requests to its store are told apart, their ``ready`` becomes
-    one, and so does their ``alive``. When one of them dies, the rank host dies the same way.
+    To the controller they look like one rank host: their store requests get unique numbers, their ``ready`` messages
+    become one, and so do their ``alive`` messages. When one of them dies, the rank host dies the same way.
 
     Args:
         send: Sends a message to the controller.
         line: The rank host's own socket, which the processes must not hold open.
-        serve: What a process does with its end of a new socket; never returns.
+        serve: Serves a process's end of a new socket; never returns.
     """
 
     def __init__(self, send: Callable[[Message], None], line: int, serve: Callable[[socket.socket], None]) -> None:
@@ -44,16 +41,16 @@ class Crew:
         self._line = line
         self._serve = serve
         self._lock = threading.Lock()
-        self._mates: Dict[int, _Mate] = {}
-        self._asked: Dict[int, Tuple[_Mate, int]] = {}
+        self._processes: Dict[int, _RankProcess] = {}
+        self._asked: Dict[int, Tuple[_RankProcess, int]] = {}
         self._next = 0
         self._beats: Dict[int, int] = {}
 
     def start(self, init: Message) -> None:
-        """Fork a process a rank and tell each what it is; called while this process has one thread.
+        """Fork one process per rank and initialise each; called while this process has one thread.
 
         Raises:
-            OSError: There cannot be so many.
+            OSError: A process cannot be forked.
         """
         sockets: List[socket.socket] = []
         parent = os.getpid()
@@ -64,11 +61,11 @@ class Crew:
                 self._begin(parent, theirs, [*sockets, ours])
             theirs.close()
             sockets.append(ours)
-            self._mates[int(entry["rank"])] = _Mate(int(entry["rank"]), pid, Channel(ours))
+            self._processes[int(entry["rank"])] = _RankProcess(int(entry["rank"]), pid, Channel(ours))
         for entry in init["ranks"]:
-            mate = self._mates[int(entry["rank"])]
-            mate.channel.send({**init, "ranks": [entry]})
-            threading.Thread(target=self._listen, args=(mate,), daemon=True).start()
+            process = self._processes[int(entry["rank"])]
+            process.channel.send({**init, "ranks": [entry]})
+            threading.Thread(target=self._listen, args=(process,), daemon=True).start()
 
     def _begin(self, parent: int, mine: socket.socket, others: List[socket.socket]) -> None:
         try:
@@ -84,8 +81,8 @@ class Crew:
 
     # -- from the controller
 
-    def take(self, message: Message) -> None:
-        """Pass a message of the controller on to those whom it concerns."""
+    def forward(self, message: Message) -> None:
+        """Forward a message of the controller to the processes it concerns."""
         op = message.get("op")
         if op == "store":
             with self._lock:
@@ -93,75 +90,75 @@ class Crew:
             if asked is not None:
                 asked[0].channel.send({**message, "q": asked[1]})
             return
-        for mate in self._concerned(message):
-            mate.channel.send(message)
+        for process in self._concerned(message):
+            process.channel.send(message)
 
-    def _concerned(self, message: Message) -> List[_Mate]:
-        mates = list(self._mates.values())
+    def _concerned(self, message: Message) -> List[_RankProcess]:
+        processes = list(self._processes.values())
         if message.get("op") == "pair":
-            return [mate for mate in mates if mate.rank in (message["a"], message["b"])]
+            return [process for process in processes if process.rank in (message["a"], message["b"])]
         if "ranks" in message:
-            return [mate for mate in mates if mate.rank in message["ranks"]]
-        # One is enough to see whether the other nodes can be reached.
-        return mates[:1] if message.get("op") == "reach" else mates
+            return [process for process in processes if process.rank in message["ranks"]]
+        # One process is enough to check whether the other nodes can be reached.
+        return processes[:1] if message.get("op") == "reach" else processes
 
     # -- from the processes
 
-    def _listen(self, mate: _Mate) -> None:
+    def _listen(self, process: _RankProcess) -> None:
         try:
-            for message in mate.channel.messages():
-                self._pass_on(mate, message)
+            for message in process.channel.messages():
+                self._forward(process, message)
         except (protocol.ProtocolError, KeyError, TypeError, ValueError) as error:
-            print("fabtui rank host: rank %d: %s" % (mate.rank, error), file=sys.stderr, flush=True)
-        self._lost(mate)
+            print("fabtui rank host: rank %d: %s" % (process.rank, error), file=sys.stderr, flush=True)
+        self._lost(process)
 
-    def _pass_on(self, mate: _Mate, message: Message) -> None:
+    def _forward(self, process: _RankProcess, message: Message) -> None:
         op = message["op"]
         if op == "store":
             with self._lock:
                 self._next += 1
                 q = self._next
-                # Nobody waits for the answer to a request that only posts; the controller's answer clears it.
-                self._asked[q] = (mate, int(message["q"]))
+                # No process waits for the answer to a post; the controller's answer removes the entry.
+                self._asked[q] = (process, int(message["q"]))
             self._send({**message, "q": q})
         elif op in ("ready", "failed"):
-            self._ready(mate, message)
+            self._ready(process, message)
         elif op == "alive":
             number = int(message["n"])
             with self._lock:
                 self._beats[number] = count = self._beats.get(number, 0) + 1
-                if count == len(self._mates):
+                if count == len(self._processes):
                     del self._beats[number]
-            if count == len(self._mates):
+            if count == len(self._processes):
                 self._send(message)
         else:
             self._send(message)
 
-    def _ready(self, mate: _Mate, message: Message) -> None:
+    def _ready(self, process: _RankProcess, message: Message) -> None:
         with self._lock:
-            first = mate.ready is None
-            mate.ready = message
-            told = [other.ready for other in self._mates.values()]
-        if first and all(told):
-            self._send(merged([(other.rank, other.ready or {}) for other in self._mates.values()]))
+            first = process.ready is None
+            process.ready = message
+            replies = [other.ready for other in self._processes.values()]
+        if first and all(replies):
+            self._send(merged([(other.rank, other.ready or {}) for other in self._processes.values()]))
 
-    def _lost(self, mate: _Mate) -> None:
-        """End as the process did: whatever it was doing, this node's rank host is not whole any more."""
-        _, status = os.waitpid(mate.pid, 0)
-        print("fabtui rank host: the process of rank %d ended" % mate.rank, file=sys.stderr, flush=True)
+    def _lost(self, process: _RankProcess) -> None:
+        """End the same way as the process: the rank host is incomplete without it."""
+        _, status = os.waitpid(process.pid, 0)
+        print("fabtui rank host: the process of rank %d ended" % process.rank, file=sys.stderr, flush=True)
         if os.WIFSIGNALED(status):
             os.kill(os.getpid(), os.WTERMSIG(status))
         os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 1)
 
 
-def merged(told: List[Tuple[int, Message]]) -> Message:
-    """Return one ``ready`` of what all processes told, or the ``failed`` of the first if none is ready."""
-    ready = [message for _, message in told if message.get("op") == "ready"]
+def merged(reports: List[Tuple[int, Message]]) -> Message:
+    """Merge the ``ready`` messages of all processes; return the first ``failed`` if none is ready."""
+    ready = [message for _, message in reports if message.get("op") == "ready"]
     if not ready:
-        return told[0][1]
+        return reports[0][1]
     ranks: List[Dict[str, Any]] = []
     seconds: Dict[str, float] = {}
-    for rank, message in told:
+    for rank, message in reports:
         ranks.extend(
             message.get("ranks")
             or [{"rank": rank, "ok": False, "error": message.get("error"), "error_kind": message.get("error_kind")}]

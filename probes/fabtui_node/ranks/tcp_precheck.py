@@ -1,4 +1,4 @@
-"""Can this node's rank host open a TCP connection to the others' at all? Asked before anything slower is tried."""
+"""TCP check between rank hosts, before slower tests are tried."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import os
 import socket
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from fabtui_node.protocol import ErrorKind
+
+if TYPE_CHECKING:
+    from fabtui_node.messages import ReachReport
 
 GREETING = b"fabtui-rank "
 MAX_GREETING = 256
 
 _UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL)
-
-Report = Callable[[Dict[str, Any]], None]
 
 
 def family(address: str) -> int:
@@ -25,16 +26,16 @@ def family(address: str) -> int:
 
 
 def endpoint(address: str, port: int) -> str:
-    """Return ``address:port`` as people write it."""
+    """Return ``address:port`` or ``[address]:port``."""
     return "[%s]:%d" % (address, port) if ":" in address else "%s:%d" % (address, port)
 
 
 class Listener:
-    """A TCP port on this node's data address that greets whoever connects and hangs up.
+    """A TCP port on this node's data address that sends a greeting and closes the connection.
 
     Attributes:
         port: The port that answers.
-        closed_port: A port of the same address that is bound and refuses, for faults made by the lab.
+        closed_port: A port of the same address that is bound and refuses, for faults injected by the lab.
     """
 
     def __init__(self, address: str, epoch: str) -> None:
@@ -60,7 +61,7 @@ class Listener:
             except OSError as error:
                 if error.errno in (errno.EBADF, errno.EINVAL):
                     return
-                # Out of descriptors or a connection that died in the queue: the next one may do better.
+                # Out of descriptors, or a connection that died in the queue: the next one may succeed.
                 time.sleep(0.05)
                 continue
             try:
@@ -72,7 +73,7 @@ class Listener:
                 connection.close()
 
     def close(self) -> None:
-        """Stop answering."""
+        """Stop listening."""
         self._socket.close()
         self._closed.close()
 
@@ -81,7 +82,7 @@ def connect(address: str, port: int, source: str, timeout: float) -> socket.sock
     """Open a TCP connection from a given local address.
 
     Raises:
-        OSError: With the reason; ``socket.timeout`` when nothing came back.
+        OSError: With the reason; ``socket.timeout`` without an answer.
     """
     sock = socket.socket(family(address), socket.SOCK_STREAM)
     try:
@@ -96,7 +97,7 @@ def connect(address: str, port: int, source: str, timeout: float) -> socket.sock
 
 
 def reason(error: OSError, address: str, port: int, seconds: float) -> str:
-    """Return what an attempt to connect met, with the address and the errno's text."""
+    """Return the error of an attempt to connect, with the address and the errno's text."""
     where = endpoint(address, port)
     if isinstance(error, socket.timeout):
         return "connect to %s: no answer within %.1f s" % (where, seconds)
@@ -139,12 +140,12 @@ def check(address: str, port: int, source: str, timeout: float) -> Tuple[Optiona
     finally:
         sock.close()
     if not got.startswith(GREETING):
-        return ErrorKind.PROTOCOL, "something else than a rank host answers at %s" % endpoint(address, port)
+        return ErrorKind.PROTOCOL, "the program that answers at %s is not a rank host" % endpoint(address, port)
     return None, None
 
 
-def check_all(peers: List[Dict[str, Any]], source: str, timeout: float, report: Report) -> None:
-    """Check all peers at once and report each as it is known; returns when all are."""
+def check_all(peers: List[Dict[str, Any]], source: str, timeout: float, report: Callable[[ReachReport], None]) -> None:
+    """Check all peers at once and report each result as it arrives; return after the last one."""
 
     def one(peer: Dict[str, Any]) -> None:
         began = time.monotonic()
@@ -155,7 +156,7 @@ def check_all(peers: List[Dict[str, Any]], source: str, timeout: float, report: 
         report(
             {
                 "op": "reach",
-                "node": peer.get("node"),
+                "node": str(peer.get("node")),
                 "ok": kind is None,
                 "timeout": kind is ErrorKind.TIMEOUT,
                 "seconds": time.monotonic() - began,

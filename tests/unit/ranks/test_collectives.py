@@ -45,7 +45,7 @@ def test_every_kind_is_known_once() -> None:
 
 
 def test_times_are_summed_up() -> None:
-    assert base.summed_up([]) is None
-    assert base.summed_up([2.0]) == {"count": 1, "min": 2.0, "median": 2.0, "p99": 2.0, "max": 2.0}
-    found = base.summed_up([float(number) for number in range(1000, 0, -1)])
+    assert base.summarize([]) is None
+    assert base.summarize([2.0]) == {"count": 1, "min": 2.0, "median": 2.0, "p99": 2.0, "max": 2.0}
+    found = base.summarize([float(number) for number in range(1000, 0, -1)])
     assert found == {"count": 1000, "min": 1.0, "median": 500.5, "p99": 990.0, "max": 1000.0}

@@ -123,8 +123,8 @@ def test_a_world(controller: Controller, fake_gpu: Path) -> None:
     assert set(reports) == {0, 1, 2, 3}
     rows = {(row[0], row[1]): row for m in reports.values() for row in m["rows"]}
     assert set(rows) == set(itertools.permutations(range(4), 2))
-    for (src, dst), (_, _, size, rate, ok, error, transport) in rows.items():
-        assert (size, ok, error) == (1 << 20, True, None)
+    for (src, dst), (_, _, size, rate, ok, error, transport, kind) in rows.items():
+        assert (size, ok, error, kind) == (1 << 20, True, None, None)
         assert rate > 0
         assert rows[src, dst] in reports[dst]["rows"]
         assert transport == ("P2P/direct pointer" if dst < 2 and src < 2 else transport)
@@ -156,6 +156,7 @@ def test_wrong_data_in_a_world_fails_its_rows_alone(controller: Controller, fake
         assert (m["ok"], m["timeout"], m["phase"], m["error_kind"]) == (False, False, "verify", "verify")
         assert len(m["rows"]) == 3
         assert all(row[3] is None and row[4] is False and "bytes" in row[5] for row in m["rows"])
+        assert {row[7] for row in m["rows"]} == {"verify"}
 
 
 def test_a_rank_that_is_missing_from_a_world(controller: Controller, fake_gpu: Path) -> None:

@@ -45,7 +45,7 @@ def test_channels(name: str, channel: tuple[object, ...], way: str) -> None:
     assert found is not None
     assert tuple(found) == channel
     nics = {("IB", 0): Nic("mlx5_0", None), ("Socket", 0): Nic("eth0", "10.0.0.1")}
-    assert log_parser.name_way(found.via, nics) == way
+    assert log_parser.short_name(found.via, nics) == way
 
 
 def test_a_line_knows_its_gpu_and_level() -> None:
@@ -63,9 +63,9 @@ def test_interfaces() -> None:
     text = "NET/Socket : Using [0]eth0:10.0.0.23<0> [1]eth1:fe80::1%eth1<0>"
     nics = log_parser.parse_nics(text)
     assert nics == {("Socket", 0): Nic("eth0", "10.0.0.23"), ("Socket", 1): Nic("eth1", "fe80::1%eth1")}
-    assert log_parser.address_of_way("NET/Socket/0", nics) == "10.0.0.23"
-    assert log_parser.address_of_way("NET/Socket/7", nics) is None
-    assert log_parser.address_of_way("P2P/CUMEM", nics) is None
+    assert log_parser.address_of("NET/Socket/0", nics) == "10.0.0.23"
+    assert log_parser.address_of("NET/Socket/7", nics) is None
+    assert log_parser.address_of("P2P/CUMEM", nics) is None
     assert log_parser.parse_nics("NET/Socket: Using 2 threads and 8 sockets per thread") == {}
 
 
@@ -76,11 +76,11 @@ def test_the_worst_way_of_a_direction_counts() -> None:
         "h:1:2 [0] NCCL INFO Channel 01/1 : 1[1] -> 0[0] [receive] via NET/Socket/1",
     ]
     lines = [line for line in map(log_parser.parse_line, texts) if line is not None]
-    assert log_parser.worst(log_parser.ways(lines, 0, 1, sending=True)) == "NET/IB/1"
-    assert log_parser.worst(log_parser.ways(lines, 1, 0, sending=True)) is None
-    assert log_parser.worst(log_parser.ways(lines, 1, 0, sending=False)) == "NET/Socket/1"
+    assert log_parser.worst(log_parser.transports(lines, 0, 1, sending=True)) == "NET/IB/1"
+    assert log_parser.worst(log_parser.transports(lines, 1, 0, sending=True)) is None
+    assert log_parser.worst(log_parser.transports(lines, 1, 0, sending=False)) == "NET/Socket/1"
     order = ["P2P/CUMEM", "SHM/direct", "NET/IB/0/GDRDMA", "NET/IB/0", "NET/Socket/0", "unheard of"]
-    assert sorted(set(order), key=log_parser.rank_of_way) == order
+    assert sorted(set(order), key=log_parser.cost_of) == order
 
 
 def test_the_root_of_several_warnings() -> None:

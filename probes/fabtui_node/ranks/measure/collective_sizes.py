@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import List, NamedTuple
 
-from fabtui_node.ranks.nccl.verify import Piece
+from fabtui_node.ranks.measure.verify import Piece
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv")
 ADDING = ("all_reduce", "reduce_scatter")

@@ -1,11 +1,11 @@
-"""What two ranks do when they meet: agree, connect, measure one direction, agree on it, measure the other, report."""
+"""Pair test at one of its two ranks: meet, connect, measure one direction, agree on it, measure the other, report."""
 
 from __future__ import annotations
 
 import socket
 import time
 from functools import partial
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Callable, List, NamedTuple, Optional, Set, Tuple
 
 from fabtui_node.protocol import CONSEQUENCES, ErrorKind
 from fabtui_node.ranks import tcp_precheck
@@ -17,33 +17,35 @@ from fabtui_node.ranks.base import (
     Failed,
     Fault,
     Link,
-    Measured,
     PairJob,
     Task,
+    TransferResult,
     describe,
-    fitting,
+    one_line,
     remaining,
-    summed_up,
-    tidy,
+    repetitions,
+    summarize,
 )
-from fabtui_node.ranks.controller_channel import Cancelled, StoreError, StoreTimeout
+from fabtui_node.ranks.controller_channel import Cancelled, Message, StoreError, StoreTimeout
 
-DEEDS = ("corrupt", "kill", "stop")
+if TYPE_CHECKING:
+    from fabtui_node.messages import SideReport
 
-BOTH_BUDGET = 0.05
-"""Seconds of timed messages both ways at once."""
+SOURCE_FAULTS = ("corrupt", "kill", "stop")
+"""Faults of the lab that change what the source does."""
+
+BOTH_WAYS_BUDGET = 0.05
+"""Timed messages (s) in both directions at once."""
 
 VERDICT_GRACE = 1.0
-"""Seconds that one side waits for the other's verdict after its own deadline: the two do not start at one instant."""
+"""Seconds past its own deadline that one side waits for the other's verdict: the two do not start at one instant."""
 
-Message = Dict[str, Any]
-
-Site = NamedTuple("Site", [("node", str), ("address", str), ("closed_port", int), ("faults", List[Fault])])
-"""What a rank host knows about itself and tells the ranks it meets."""
+HostInfo = NamedTuple("HostInfo", [("node", str), ("address", str), ("closed_port", int), ("faults", List[Fault])])
+"""Facts of a rank host that its ranks report to the ranks they meet."""
 
 
 class Outcome:
-    """How one direction went, as one side saw it."""
+    """Outcome of one direction, as seen by one side."""
 
     def __init__(self) -> None:
         self.ok = False
@@ -51,8 +53,8 @@ class Outcome:
         self.phase = CONNECT
         self.error: Optional[str] = None
         self.kind: Optional[ErrorKind] = None
-        self.made = False
-        self.measured = Measured(0)
+        self.injected = False
+        self.result = TransferResult(0)
         self.both_rate: Optional[float] = None
         self.transport: Optional[str] = None
         self.own: Optional[str] = None
@@ -60,12 +62,16 @@ class Outcome:
         self.raw: Optional[str] = None
 
     def fail(self, failed: Failed) -> None:
-        """Note what went wrong."""
+        """Store a failure."""
         self.ok, self.timeout, self.phase = False, failed.timeout, failed.phase
         self.error, self.kind, self.raw = failed.text, failed.kind, failed.raw
 
+    def mark_injected(self, fault: str) -> None:
+        """Add to the error that the lab injected it."""
+        self.error = "%s (made by the lab: %s)" % (self.error, fault)
+
     def verdict(self) -> Message:
-        """Return what the other side is told."""
+        """Return the message for the other side."""
         return {
             "ok": self.ok,
             "timeout": self.timeout,
@@ -77,10 +83,10 @@ class Outcome:
         }
 
     def complete(self, theirs: Message) -> None:
-        """Fill in what only the other side knows."""
-        way, address = theirs.get("transport"), theirs.get("address")
-        if self.transport is None and isinstance(way, str):
-            self.transport = way[:80]
+        """Add what only the other side knows."""
+        transport, address = theirs.get("transport"), theirs.get("address")
+        if self.transport is None and isinstance(transport, str):
+            self.transport = transport[:80]
         if self.other is None and isinstance(address, str):
             self.other = address[:80]
 
@@ -90,14 +96,14 @@ def is_consequence(mine: Optional[ErrorKind], theirs: Optional[ErrorKind]) -> bo
     return mine in CONSEQUENCES and theirs not in CONSEQUENCES
 
 
-class Meeting:
-    """One pair, at one of its two endpoints; both run the same steps."""
+class PairTest:
+    """Test of one pair at one of its two ranks; both run the same steps."""
 
     def __init__(
-        self, endpoint: Endpoint, site: Site, task: Task, op: Message, send: Callable[[Message], None]
+        self, endpoint: Endpoint, host: HostInfo, task: Task, op: Message, send: Callable[[SideReport], None]
     ) -> None:
         self._endpoint = endpoint
-        self._site = site
+        self._host = host
         self._task = task
         self._op = op
         self._send = send
@@ -109,57 +115,60 @@ class Meeting:
         self._reported: Set[str] = set()
 
     def run(self) -> None:
-        """Test both directions and report each; never raises, whatever happens."""
-        a, b = self._op["a"], self._op["b"]
-        if self._absent(self._me):
+        """Test both directions and report each; never raises."""
+        if self._is_absent(self._me):
             self._stay_away()
             return
-        share = self._task.deadline / 2
-        lasting: Optional[Failed] = None
-        outcomes: List[Tuple[int, int, Outcome]] = []
         try:
-            try:
-                self._hello = self._meet(time.monotonic() + min(share, self._op.get("meet") or share))
-            except Failed as failed:
-                lasting = failed
-            for src, dst in ((a, b), (b, a)):
-                outcome = Outcome()
-                if lasting is not None:
-                    outcome.fail(lasting)
-                    if self._absent(self._peer):
-                        outcome.made = True
-                        outcome.error = "%s (made by the lab: absent)" % outcome.error
-                else:
-                    lasting = self._direction(src, dst, outcome, time.monotonic() + share)
-                outcomes.append((src, dst, outcome))
-                if not self._op.get("both"):
-                    self._report(src, dst, outcome)
-            if self._op.get("both") and all(outcome.ok and not outcome.made for _, _, outcome in outcomes):
-                self._both([outcome for _, _, outcome in outcomes], time.monotonic() + share)
-            for src, dst, outcome in outcomes:
-                self._report(src, dst, outcome)
+            self._run()
         except Exception as error:
             self.report_rest(Failed.from_error(CONNECT if not self._reported else TRANSFER, error))
         finally:
             self._drop_link(broken=False)
 
-    def _absent(self, rank: int) -> bool:
-        """Return whether a fault of the lab keeps a rank away from this meeting."""
+    def _run(self) -> None:
+        a, b = self._op["a"], self._op["b"]
+        share = self._task.deadline / 2
+        lasting: Optional[Failed] = None
+        outcomes: List[Tuple[int, int, Outcome]] = []
+        try:
+            self._hello = self._meet(time.monotonic() + min(share, self._op.get("meet") or share))
+        except Failed as failed:
+            lasting = failed
+        for src, dst in ((a, b), (b, a)):
+            outcome = Outcome()
+            if lasting is not None:
+                outcome.fail(lasting)
+                if self._is_absent(self._peer):
+                    outcome.injected = True
+                    outcome.mark_injected("absent")
+            else:
+                lasting = self._direction(src, dst, outcome, time.monotonic() + share)
+            outcomes.append((src, dst, outcome))
+            if not self._op.get("both"):
+                self._report(src, dst, outcome)
+        if self._op.get("both") and all(outcome.ok and not outcome.injected for _, _, outcome in outcomes):
+            self._both_ways([outcome for _, _, outcome in outcomes], time.monotonic() + share)
+        for src, dst, outcome in outcomes:
+            self._report(src, dst, outcome)
+
+    def _is_absent(self, rank: int) -> bool:
+        """Return True if a fault of the lab keeps a rank away from this test."""
         other = self._peer if rank == self._me else self._me
-        return any((f.src, f.dst, f.kind) == (rank, other, "absent") for f in self._site.faults)
+        return any((f.src, f.dst, f.kind) == (rank, other, "absent") for f in self._host.faults)
 
     def _stay_away(self) -> None:
-        """Be as a rank that never joins: do nothing and say nothing until the deadline, or until called off."""
+        """Act as a rank that never joins: wait silently until the deadline or the cancellation."""
         while remaining(self._task.end) > 0 and not self._task.cancelled:
             time.sleep(0.02)
 
     def decline(self, failed: Failed) -> None:
-        """Tell the other side that this one cannot take part, and report both directions as failed."""
+        """Notify the other side that this one cannot take part, and report both directions as failed."""
         self._task.board.put("hello/%d" % self._me, {"declined": failed.text, "error_kind": failed.kind})
         self.report_rest(failed)
 
     def report_rest(self, failed: Failed) -> None:
-        """Report the directions that have no report yet as failed; safe from any thread."""
+        """Report the directions without a report as failed; thread-safe."""
         for src, dst in ((self._op["a"], self._op["b"]), (self._op["b"], self._op["a"])):
             outcome = Outcome()
             outcome.fail(failed)
@@ -168,19 +177,19 @@ class Meeting:
     # -- agreeing
 
     def _name(self, rank: int) -> str:
-        node = self._site.node if rank == self._me else str(self._hello.get("node") or "")[:80]
+        node = self._host.node if rank == self._me else str(self._hello.get("node") or "")[:80]
         return "rank %d (%s)" % (rank, node) if node else "rank %d" % rank
 
     def _meet(self, end: float) -> Message:
-        """Tell the other side who this is and hear who it is."""
-        mine = [f for f in self._site.faults if {f.src, f.dst} == {self._me, self._peer}]
+        """Exchange hello messages with the other side; return its message."""
+        mine = [f for f in self._host.faults if {f.src, f.dst} == {self._me, self._peer}]
         board = self._task.board
         board.put(
             "hello/%d" % self._me,
             {
-                "node": self._site.node,
-                "address": self._site.address,
-                "closed_port": self._site.closed_port,
+                "node": self._host.node,
+                "address": self._host.address,
+                "closed_port": self._host.closed_port,
                 "faults": [list(fault) for fault in mine],
             },
         )
@@ -195,44 +204,46 @@ class Meeting:
         except StoreError as error:
             raise Failed.from_error(CONNECT, error) from None
         if hello.get("declined") is not None:
-            raise Failed(CONNECT, tidy(str(hello["declined"])), kind=ErrorKind.of(hello.get("error_kind")))
+            raise Failed(CONNECT, one_line(str(hello["declined"])), kind=ErrorKind.of(hello.get("error_kind")))
         return hello
 
     def _fault(self, src: int, dst: int) -> Optional[Fault]:
-        for fault in self._site.faults:
+        for fault in self._host.faults:
             if (fault.src, fault.dst) == (src, dst):
                 return fault
-        told = self._hello.get("faults")
-        for item in told if isinstance(told, list) else []:
+        theirs = self._hello.get("faults")
+        for item in theirs if isinstance(theirs, list) else []:
             if isinstance(item, list) and len(item) == 4 and item[:2] == [src, dst]:
                 return Fault(src, dst, str(item[2]), item[3] if isinstance(item[3], (int, float)) else None)
         return None
 
     def _agree(self, key: str, role: str, outcome: Outcome, end: float) -> None:
-        """Tell the other side how it went here, and fold in how it went there."""
+        """Exchange verdicts with the other side, and merge the other one into the outcome."""
         board = self._task.board
         board.put("%s/end/%s" % (key, role), outcome.verdict())
         until = end + VERDICT_GRACE
         if not outcome.ok and outcome.phase == CONNECT and not outcome.timeout:
-            # The other side may wait for this one to its deadline; it is called off when this one is through.
+            # The other side may wait for this one until its deadline; it is cancelled when this one is done.
             until = min(until, time.monotonic() + VERDICT_GRACE / 5)
         try:
             theirs = board.take("%s/end/%s" % (key, "dst" if role == "src" else "src"), until)
         except StoreError as error:
             if outcome.ok:
                 gone = isinstance(error, Cancelled)
-                text = "is gone" if gone else "did not say how it went"
-                why = ErrorKind.PEER_LOST if gone else ErrorKind.TIMEOUT
-                outcome.fail(Failed(TRANSFER, "%s %s" % (self._name(self._peer), text), not gone, kind=why))
+                text = "%s %s" % (self._name(self._peer), "is gone" if gone else "sent no verdict")
+                kind = ErrorKind.PEER_LOST if gone else ErrorKind.TIMEOUT
+                outcome.fail(Failed(TRANSFER, text, not gone, kind=kind))
             return
         outcome.complete(theirs)
-        if theirs.get("ok") is True:
-            return
-        said = tidy(str(theirs.get("error") or "failed without a word"), 1000)
+        if theirs.get("ok") is not True:
+            self._merge(outcome, theirs)
+
+    def _merge(self, outcome: Outcome, theirs: Message) -> None:
         late, kind = theirs.get("timeout") is True, ErrorKind.of(theirs.get("error_kind"))
-        # Who only waited in vain, or only saw the other one go, knows less than who can say why.
+        # The other side's error counts if this side only timed out, or only saw the other one go.
         if outcome.ok or (not late and (outcome.timeout or is_consequence(outcome.kind, kind))):
-            outcome.error, outcome.kind = "%s: %s" % (self._name(self._peer), said), kind
+            text = one_line(str(theirs.get("error") or "failed without a reason"), 1000)
+            outcome.error, outcome.kind = "%s: %s" % (self._name(self._peer), text), kind
             outcome.timeout = late
         outcome.ok = False
         phases = (outcome.phase, theirs.get("phase"))
@@ -240,23 +251,23 @@ class Meeting:
 
     # -- both directions at once
 
-    def _both(self, outcomes: List[Outcome], end: float) -> None:
-        """Measure both directions at once; when that fails, the link is not good although each way alone was."""
+    def _both_ways(self, outcomes: List[Outcome], end: float) -> None:
+        """Measure both directions at once; if that fails, the link is bad although each direction alone passed."""
         link, op = self._link, self._op
+        assert link is not None
         leading = self._me == op["a"]
-        size = min(outcome.measured.bytes or op["bytes"] for outcome in outcomes)
-        known = [size / outcome.measured.rate for outcome in outcomes if outcome.measured.rate]
-        count = fitting(2 * max(known, default=1.0), BOTH_BUDGET, op["iters"]) if leading else op["iters"]
+        size = min(outcome.result.bytes or op["bytes"] for outcome in outcomes)
+        known = [size / outcome.result.rate for outcome in outcomes if outcome.result.rate]
+        each = 2 * max(known, default=1.0)
+        count = repetitions(each, BOTH_WAYS_BUDGET, op["iters"]) if leading else op["iters"]
         outcome, rate = Outcome(), None
         outcome.phase = TRANSFER
         try:
-            assert link is not None
-            both = partial(link.both, size, count, leading, end)
-            rate = self._endpoint.run(self._task, both, TRANSFER, end)
+            work = partial(link.both_ways, size, count, leading, end)
+            rate = self._endpoint.run(self._task, work, TRANSFER, end)
             outcome.ok = True
         except Exception as error:
             outcome.fail(Failed.from_error(TRANSFER, error))
-        if not outcome.ok:
             self._drop_link(broken=True, outcome=outcome)
         self._agree("both", "src" if leading else "dst", outcome, end)
         for number, one in enumerate(outcomes):
@@ -265,7 +276,7 @@ class Meeting:
                 one.both_rate = rate if incoming else None
             else:
                 one.ok, one.timeout, one.phase = False, outcome.timeout, outcome.phase
-                one.error = "each way alone is good, both at once are not: %s" % outcome.error
+                one.error = "each direction alone passes, both at once fail: %s" % outcome.error
                 one.raw, one.kind = outcome.raw or one.raw, outcome.kind
         if not outcome.ok:
             self._drop_link(broken=True)
@@ -273,10 +284,10 @@ class Meeting:
     # -- one direction
 
     def _direction(self, src: int, dst: int, outcome: Outcome, end: float) -> Optional[Failed]:
-        """Test one direction; return the failure that holds for the other direction too, if that is what it was."""
+        """Test one direction; return the failure if it applies to the other direction too."""
         key = "%d>%d" % (src, dst)
         fault = self._fault(src, dst)
-        outcome.made = fault is not None
+        outcome.injected = fault is not None
         if fault is not None and fault.kind == "refuse":
             self._refuse(key, src, outcome, end)
             return None
@@ -284,18 +295,17 @@ class Meeting:
             self._test(src, fault, outcome, end)
         except Exception as error:
             outcome.fail(Failed.from_error(outcome.phase, error))
-        if not outcome.ok:
-            # At once, not after the agreement: a peer in the middle of a wait sees the connection close.
+            # At once, not after the agreement: a peer that waits notices that the connection closes.
             self._drop_link(broken=True, outcome=outcome)
         self._agree(key, "src" if self._me == src else "dst", outcome, end)
         if outcome.ok:
             return None
         self._drop_link(broken=True, outcome=outcome)
-        # The lab's faults begin when the two are connected: what keeps them from that is not of its making.
-        outcome.made = outcome.made and outcome.phase != CONNECT
-        if outcome.made:
+        # The lab's faults begin once the two are connected: it did not inject a failure to connect.
+        outcome.injected = outcome.injected and outcome.phase != CONNECT
+        if outcome.injected:
             assert fault is not None
-            outcome.error = "%s (made by the lab: %s)" % (outcome.error, fault.kind)
+            outcome.mark_injected(fault.kind)
             return None
         if outcome.phase == CONNECT or self._task.cancelled:
             return Failed(outcome.phase, outcome.error or "", outcome.timeout, outcome.raw, outcome.kind)
@@ -306,53 +316,52 @@ class Meeting:
         run, task = self._endpoint.run, self._task
         if self._link is None:
             self._attempts += 1
-            address, attempt = str(self._hello.get("address") or ""), self._attempts
-            self._link = run(
-                task, lambda: self._endpoint.connect(task, self._peer, address, attempt, end), CONNECT, end
-            )
+            address = str(self._hello.get("address") or "")
+            connect = partial(self._endpoint.connect, task, self._peer, address, self._attempts, end)
+            self._link = run(task, connect, CONNECT, end)
         link = self._link
         assert link is not None
         outcome.phase = TRANSFER
         op = self._op
         rate = fault.rate if fault is not None and fault.kind == "slow" else None
-        deed = fault.kind if fault is not None and fault.kind in DEEDS else None
-        job = PairJob(op["bytes"], op["iters"], op["warmup"], op["latency_iters"], rate, deed)
+        change = fault.kind if fault is not None and fault.kind in SOURCE_FAULTS else None
+        job = PairJob(op["bytes"], op["iters"], op["warmup"], op["latency_iters"], rate, change)
         if self._me != src:
-            outcome.measured = run(task, lambda: link.receive(job, end), TRANSFER, end)
+            outcome.result = run(task, partial(link.receive, job, end), TRANSFER, end)
         elif fault is not None and fault.kind == "drop":
             link.drop(end)
         else:
-            outcome.measured = run(task, lambda: link.send(job, end), TRANSFER, end)
+            outcome.result = run(task, partial(link.send, job, end), TRANSFER, end)
         outcome.transport, outcome.own, outcome.other = link.transport(self._me == src)
-        outcome.raw = outcome.measured.raw
+        outcome.raw = outcome.result.raw
         outcome.ok = True
 
     def _refuse(self, key: str, src: int, outcome: Outcome, end: float) -> None:
-        """Let the source run into a port that refuses, and tell the destination what it met."""
+        """Let the source connect to a port that refuses, and notify the destination of the error."""
         board = self._task.board
         if self._me == src:
             address = str(self._hello.get("address") or "")
             port = self._hello.get("closed_port")
-            outcome.fail(self._run_into(address, port if isinstance(port, int) else 0, end))
+            outcome.fail(self._connect_refused(address, port if isinstance(port, int) else 0, end))
             board.put(key + "/refused", outcome.verdict())
         else:
             try:
-                told = board.take(key + "/refused", end)
-                text = "%s: %s" % (self._name(src), tidy(str(told.get("error"))))
-                kind = ErrorKind.of(told.get("error_kind"))
-                outcome.fail(Failed(CONNECT, text, told.get("timeout") is True, kind=kind))
+                theirs = board.take(key + "/refused", end)
+                text = "%s: %s" % (self._name(src), one_line(str(theirs.get("error"))))
+                kind = ErrorKind.of(theirs.get("error_kind"))
+                outcome.fail(Failed(CONNECT, text, theirs.get("timeout") is True, kind=kind))
             except StoreError as error:
                 outcome.fail(Failed.from_error(CONNECT, error))
-        outcome.error = "%s (made by the lab: refuse)" % outcome.error
+        outcome.mark_injected("refuse")
 
-    def _run_into(self, address: str, port: int, end: float) -> Failed:
+    def _connect_refused(self, address: str, port: int, end: float) -> Failed:
         seconds = min(remaining(end), 5.0)
         try:
-            tcp_precheck.connect(address, port, self._site.address, seconds).close()
+            tcp_precheck.connect(address, port, self._host.address, seconds).close()
         except OSError as error:
             text = tcp_precheck.reason(error, address, port, seconds)
             return Failed(CONNECT, text, isinstance(error, socket.timeout), kind=tcp_precheck.error_kind(error))
-        return Failed(CONNECT, "connected to %s, which was to refuse" % tcp_precheck.endpoint(address, port))
+        return Failed(CONNECT, "connected to %s, which should refuse" % tcp_precheck.endpoint(address, port))
 
     def _drop_link(self, broken: bool, outcome: Optional[Outcome] = None) -> None:
         link, self._link = self._link, None
@@ -360,21 +369,20 @@ class Meeting:
             return
         try:
             log = link.log() if broken else None
-            trouble = link.close(broken)
+            problem = link.close(broken)
         except Exception as error:
-            log, trouble = None, "teardown: %s" % describe(error)
+            log, problem = None, "teardown: %s" % describe(error)
         if outcome is not None:
             outcome.raw = log or outcome.raw
-            if trouble:
-                outcome.error = "%s; %s" % (outcome.error, trouble)
+            if problem:
+                outcome.error = "%s; %s" % (outcome.error, problem)
 
     def _report(self, src: int, dst: int, outcome: Outcome) -> None:
         role = "src" if self._me == src else "dst"
         if role in self._reported:
             return
         self._reported.add(role)
-        own, other = outcome.own, outcome.other
-        measured = outcome.measured
+        ok, own, other, result = outcome.ok, outcome.own, outcome.other, outcome.result
         self._send(
             {
                 "op": "side",
@@ -382,20 +390,20 @@ class Meeting:
                 "src": src,
                 "dst": dst,
                 "role": role,
-                "ok": outcome.ok,
-                "timeout": outcome.timeout and not outcome.ok,
+                "ok": ok,
+                "timeout": outcome.timeout and not ok,
                 "phase": outcome.phase,
-                "error": None if outcome.ok else outcome.error,
-                "error_kind": None if outcome.ok else outcome.kind,
-                "made": outcome.made,
-                "bytes": measured.bytes or self._op["bytes"],
-                "rate": measured.rate if outcome.ok else None,
-                "latency": measured.latency if outcome.ok else None,
+                "error": None if ok else outcome.error,
+                "error_kind": None if ok else outcome.kind,
+                "made": outcome.injected,
+                "bytes": result.bytes or self._op["bytes"],
+                "rate": result.rate if ok else None,
+                "latency": result.latency if ok else None,
                 "transport": outcome.transport,
                 "src_addr": own if role == "src" else other,
                 "dst_addr": other if role == "src" else own,
                 "raw": outcome.raw,
-                "both_rate": outcome.both_rate if outcome.ok else None,
-                "times": summed_up(measured.times) if outcome.ok else None,
+                "both_rate": outcome.both_rate if ok else None,
+                "times": summarize(result.times) if ok else None,
             }
         )

@@ -1,34 +1,35 @@
-"""The world layer at one of its ranks: one communicator of all, all connections at once, then rounds of transfers."""
+"""World layer at one rank: one communicator of all ranks, all connections at once, then rounds of transfers."""
 
 from __future__ import annotations
 
-import sys
 import time
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
-from fabtui_node.protocol import ErrorKind
-from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Endpoint, Failed, Group, Measured, PairJob, Task, describe
-from fabtui_node.ranks.measure.barrier import come_together
+from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Endpoint, Failed, Group, PairJob, Task, TransferResult
+from fabtui_node.ranks.controller_channel import Message
+from fabtui_node.ranks.measure.barrier import come_together, prepare
+from fabtui_node.ranks.measure.collective import close
 
-EVERYONE = 64
-"""Up to so many ranks a world without transfers connects everyone to everyone, a larger one only neighbours."""
+if TYPE_CHECKING:
+    from fabtui_node.messages import WorldReport
 
-Message = Dict[str, Any]
+MAX_FULL_MESH = 64
+"""Maximum number of ranks of which a world without transfers connects all pairs; above it only neighbours."""
 
 
 def parse(message: Message) -> Message:
-    """Return the parts of a request for a world.
+    """Return the validated parts of a ``world`` request.
 
     Raises:
-        KeyError: Something is missing.
-        TypeError: Something is of another type.
-        ValueError: Something is not what it should be.
+        KeyError: A field is missing.
+        TypeError: A field has the wrong type.
+        ValueError: A field is invalid.
     """
     ranks = [int(rank) for rank in message["ranks"]]
     known = set(ranks)
     if not ranks or len(known) != len(ranks):
-        raise ValueError("no ranks, or one of them twice: %r" % (ranks[:100],))
+        raise ValueError("no ranks, or a rank twice: %r" % (ranks[:100],))
     transfers = [(int(pair[0]), int(pair[1])) for pairs in message["rounds"] for pair in pairs]
     if any(src == dst or src not in known or dst not in known for src, dst in transfers):
         raise ValueError("a transfer is not between two of the ranks")
@@ -44,23 +45,23 @@ class World:
         op: The request, as ``parse`` returned it.
         endpoint: The rank, None if it is not ready.
         rank: Its number.
-        why: Why it is not ready.
-        task: The task, whose deadline is that of each of the two halves: making the world, and the rounds.
+        error: Why it is not ready.
+        task: The task; its deadline applies to each of the two halves: forming the world, and the rounds.
     """
 
-    def __init__(self, op: Message, endpoint: Optional[Endpoint], rank: int, why: Optional[str], task: Task) -> None:
+    def __init__(self, op: Message, endpoint: Optional[Endpoint], rank: int, error: Optional[str], task: Task) -> None:
         self._op = op
         self._endpoint = endpoint
         self._rank = rank
-        self._why = why
+        self._error = error
         self._task = task
         self._seconds: Dict[str, float] = {}
         self._rows: List[List[Any]] = []
         self._at: Optional[Tuple[int, int]] = None
         self._wrong: Optional[Failed] = None
 
-    def run(self, send: Callable[[Message], None]) -> None:
-        """Go through all of it and report once; never raises because of a test."""
+    def run(self, send: Callable[[WorldReport], None]) -> None:
+        """Run all phases and report once; never raises because of a test."""
         group: Optional[Group] = None
         failed: Optional[Failed] = None
         phase = CONNECT
@@ -73,14 +74,11 @@ class World:
         if failed is None:
             failed = self._wrong
         else:
-            # A connection that is made late, in a round, does not unmake the world.
+            # The world stays formed if a connection made late, in a round, fails.
             failed.phase = phase if phase == CONNECT or failed.phase == CONNECT else failed.phase
         send(self._report(failed))
         if group is not None:
-            try:
-                group.close(failed is not None and failed is not self._wrong)
-            except Exception as error:
-                print("fabtui rank host: teardown: %s" % describe(error), file=sys.stderr, flush=True)
+            close(group, failed is not None and failed is not self._wrong)
 
     def _lap(self, name: str, began: float) -> float:
         now = time.monotonic()
@@ -90,23 +88,15 @@ class World:
     def _form(self, end: float) -> Group:
         endpoint, task, ranks = self._endpoint, self._task, self._op["ranks"]
         began = time.monotonic()
-        declined: Optional[Failed] = None
-        if endpoint is None:
-            text = "rank %d is not ready: %s" % (self._rank, self._why)
-            declined = Failed(CONNECT, text, kind=ErrorKind.NOT_READY)
-        else:
-            try:
-                endpoint.prepare(self._op["bytes"], True)
-            except Failed as failed:
-                declined = failed
+        declined = prepare(endpoint, self._rank, self._error, self._op["bytes"], True)
         come_together(task, self._rank, ranks, end, declined)
         assert endpoint is not None
-        joined = endpoint
         began = self._lap("meet", began)
-        group: Group = joined.run(task, lambda: joined.join(task, ranks, end, joined.world_channels), CONNECT, end)
+        join = partial(endpoint.join, task, ranks, end, endpoint.world_channels)
+        group: Group = endpoint.run(task, join, CONNECT, end)
         began = self._lap("init", began)
         try:
-            joined.run(task, lambda: group.meet(self._peers(), end), CONNECT, end)
+            endpoint.run(task, partial(group.connect, self._peers(), end), CONNECT, end)
         except BaseException:
             group.close(True)
             raise
@@ -114,11 +104,11 @@ class World:
         return group
 
     def _peers(self) -> List[int]:
-        """Return whom this rank has transfers with; in a world without any, whom to connect to anyway."""
+        """Return the ranks to connect to: those of its transfers; without any, all or the neighbours."""
         me, ranks = self._rank, self._op["ranks"]
         if self._op["transfers"]:
             found = {src if dst == me else dst for src, dst in self._op["transfers"] if me in (src, dst)}
-        elif len(ranks) <= EVERYONE:
+        elif len(ranks) <= MAX_FULL_MESH:
             found = set(ranks)
         else:
             at = ranks.index(me)
@@ -139,21 +129,22 @@ class World:
                     self._at = (src, dst)
                     link = group.link(src)
                     try:
-                        measured: Measured = endpoint.run(task, partial(link.receive, job, end), TRANSFER, end)
+                        measured: TransferResult = endpoint.run(task, partial(link.receive, job, end), TRANSFER, end)
                     except Failed as failed:
                         if failed.phase != VERIFY:
                             raise
-                        # What came is wrong, but it came: the others are not to wait for this rank because of it.
+                        # The data is wrong, but it arrived: the other ranks must not wait for this one because of it.
                         self._wrong = self._wrong or failed
-                        self._rows.append([src, dst, op["bytes"], None, False, failed.text, link.transport(False)[0]])
+                        transport = link.transport(False)[0]
+                        self._rows.append([src, dst, op["bytes"], None, False, failed.text, transport, failed.kind])
                         continue
-                    way = link.transport(False)[0] or measured.told
-                    self._rows.append([src, dst, measured.bytes, measured.rate, True, None, way])
+                    transport = link.transport(False)[0] or measured.peer_transport
+                    self._rows.append([src, dst, measured.bytes, measured.rate, True, None, transport, None])
             self._at = None
         finally:
             self._lap("rounds", began)
 
-    def _report(self, failed: Optional[Failed]) -> Message:
+    def _report(self, failed: Optional[Failed]) -> WorldReport:
         seconds: Dict[str, Optional[float]] = dict.fromkeys(("init", "connect", "rounds"))
         seconds.update(self._seconds)
         return {

@@ -1,103 +1,188 @@
-"""One communicator of GPUs as its member sees it."""
+"""One rank's part of an NCCL communicator."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Dict, List, Optional, Set, Tuple
+from typing import Callable, Dict, List, Optional, Set, Tuple
 
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
-from fabtui_node.ranks.base import CONNECT, Failed, Task
-from fabtui_node.ranks.controller_channel import StoreTimeout
+from fabtui_node.ranks.base import CONNECT, TRANSFER, Failed, Task
+from fabtui_node.ranks.controller_channel import StoreError
+from fabtui_node.ranks.measure.verify import Blocks
 from fabtui_node.ranks.nccl import log_capture, log_parser
-from fabtui_node.ranks.nccl.ctypes_cuda import CudaError, CudaTimeout
-from fabtui_node.ranks.nccl.ctypes_nccl import Communicator, NcclTimeout
+from fabtui_node.ranks.nccl.ctypes_cuda import CudaError
+from fabtui_node.ranks.nccl.ctypes_nccl import Communicator, NcclError
+from fabtui_node.ranks.nccl.gpu import Gpu
 from fabtui_node.ranks.nccl.log_parser import Line
-
-if TYPE_CHECKING:
-    from fabtui_node.ranks.nccl.engine import NcclEndpoint
 
 
 class Member:
-    """This endpoint's part of one communicator, with what NCCL printed about it.
+    """A rank's part of one communicator, with the log lines that NCCL printed about it.
 
     Attributes:
-        ways: NCCL's words for how data goes, by source, destination, and whether the source's end said so.
+        transports: NCCL's names of transports, by source, destination, and whether the source's end printed them.
     """
 
-    def __init__(self, endpoint: NcclEndpoint, task: Task, me: int, size: int) -> None:
-        self.endpoint = endpoint
+    def __init__(self, gpu: Gpu, task: Task, me: int, size: int) -> None:
+        self.gpu = gpu
         self.task = task
         self.me, self.size = me, size
-        self.comm = Communicator(endpoint.engine.nccl, lambda: task.cancelled)
-        self.ways: Dict[Tuple[int, int, bool], Set[str]] = {}
-        self._mark = self._surveyed = endpoint.engine.log.mark()
+        self.comm = Communicator(gpu.nccl, lambda: task.cancelled)
+        self.transports: Dict[Tuple[int, int, bool], Set[str]] = {}
+        self._mark = self._surveyed = gpu.log.mark()
         self._laps: List[str] = []
         self._lap = time.monotonic()
 
+    @classmethod
+    def joined(
+        cls, gpu: Gpu, task: Task, key: str, ranks: List[int], end: float, channels: Optional[int] = None
+    ) -> Member:
+        """Join a communicator whose first rank creates its id and publishes it under ``key``.
+
+        Raises:
+            Failed: The communicator was not formed.
+        """
+        member = cls(gpu, task, ranks.index(gpu.rank), len(ranks))
+        began = time.monotonic()
+        what = "the communicator of %d ranks was not formed" % len(ranks)
+        try:
+            unique = member._unique_id(key, ranks[0], what, end)
+            member.lap("meet")
+            member.comm.join(unique, member.me, len(ranks), end, channels)
+            member.lap("init")
+        except (NcclError, CudaError, StoreError, ValueError) as error:
+            failed = member.failed(CONNECT, what, error, time.monotonic() - began)
+            member.leave(broken=True)
+            raise failed from None
+        return member
+
+    def _unique_id(self, key: str, first: int, what: str, end: float) -> bytes:
+        board = self.task.board
+        if self.me == 0:
+            try:
+                unique = self.gpu.nccl.unique_id()
+            except NcclError as error:
+                # The others cannot find out why: NCCL printed the reason in this process.
+                failed = self.failed(CONNECT, what, error, 0.0)
+                board.put(key, {"error": failed.text, "error_kind": failed.kind})
+                raise
+            board.put(key, {"id": unique.hex()})
+            return unique
+        published = board.take(key, end)
+        if "id" not in published:
+            text = "rank %d: %s" % (first, str(published.get("error"))[:2000])
+            raise Failed(CONNECT, text, kind=ErrorKind.of(published.get("error_kind")))
+        return bytes.fromhex(str(published["id"])).ljust(128, b"\0")[:128]
+
     def lap(self, name: str) -> None:
-        """Note that a phase ends here."""
+        """Mark the end of a step."""
         now = time.monotonic()
         self._laps.append("%s %.3f" % (name, now - self._lap))
         self._lap = now
 
     def laps(self) -> str:
-        """Return the seconds of the phases since the last call, in words."""
+        """Return the durations (s) of the steps since the last call, as text."""
         laps, self._laps = self._laps, []
         return "seconds: " + ", ".join(laps)
 
-    def wait(self, end: float) -> None:
-        """Wait for the stream, with an eye on the communicator's health."""
-        self.endpoint.device.wait(end, self.comm.look)
+    def guard(
+        self, phase: str, what: str, end: float, work: Callable[[], None], late: Optional[ErrorKind] = None
+    ) -> None:
+        """Queue work and wait for it, with an eye on the communicator's health.
+
+        Args:
+            phase: The phase of the test.
+            what: The failure, without its reason.
+            end: Monotonic time of the deadline.
+            work: Queues the work.
+            late: Kind of the failure if the deadline passes.
+
+        Raises:
+            Failed: The work failed.
+        """
+        began = time.monotonic()
+        try:
+            work()
+            self.gpu.device.wait(end, self.comm.look)
+        except (NcclError, CudaError) as error:
+            failed = self.failed(phase, what, error, time.monotonic() - began)
+            if failed.timeout and late is not None:
+                failed.kind = late
+            raise failed from None
+
+    @staticmethod
+    def memory(phase: str, allocate: Callable[[int], int], size: int) -> int:
+        """Return device memory.
+
+        Raises:
+            Failed: There is not enough.
+        """
+        try:
+            return allocate(size)
+        except CudaError as error:
+            raise Failed.from_error(phase, error) from None
+
+    def fetch(self, data: int, blocks: Blocks, end: float) -> bytes:
+        """Return blocks of device memory, one behind the other."""
+        device, sample = self.gpu.device, self.gpu.sample
+
+        def work() -> None:
+            at = 0
+            for offset, length in blocks:
+                device.download(sample, data + offset, length, at)
+                at += length
+
+        self.guard(TRANSFER, "the received data could not be read back", end, work)
+        return bytes(sample)
 
     def lines(self) -> List[Line]:
         """Return what NCCL printed for this GPU since the communicator was begun."""
-        return self.endpoint.engine.log.since(self._mark, self.endpoint.device.ordinal)
+        return self.gpu.log.since(self._mark, self.gpu.device.ordinal)
 
     def survey(self) -> None:
-        """Read what NCCL has printed about its connections since the last call, into ``ways``."""
-        log, since = self.endpoint.engine.log, self._surveyed
+        """Read what NCCL printed about its connections since the last call, into ``transports``."""
+        log, since = self.gpu.log, self._surveyed
         self._surveyed = log.mark()
-        for line in log.since(since, self.endpoint.device.ordinal):
+        for line in log.since(since, self.gpu.device.ordinal):
             channel = log_parser.parse_channel(line.text)
             if channel is None:
                 continue
             for sending in (True, False):
                 if channel.direction is None or (channel.direction == "send") == sending:
-                    self.ways.setdefault((channel.src, channel.dst, sending), set()).add(channel.via)
+                    self.transports.setdefault((channel.src, channel.dst, sending), set()).add(channel.via)
 
     def failed(self, phase: str, what: str, error: Exception, seconds: float) -> Failed:
-        """Return a failure in words: what was awaited, what came instead, and what NCCL said about it."""
-        late = isinstance(error, (NcclTimeout, CudaTimeout, StoreTimeout))
-        lines = self.lines()
-        said = log_parser.root(log_parser.warnings(lines))
-        if said is None and phase == CONNECT:
-            said = self._said_elsewhere()
-        text = "%s within %.1f s" % (what, seconds) if late else "%s: %s" % (what, base.tidy(str(error)))
-        if said:
-            # NCCL's own warning is the reason; its result code would only repeat that there is one.
-            text = "%s: %s" % (text if late else what, base.tidy(said))
-        notes = "set for this test: " + " ".join(self.endpoint.engine.notes) if self.endpoint.engine.notes else ""
-        raw = "\n".join(part for part in (log_capture.summary(lines), notes) if part)
+        """Return a failure: what was expected, the error, and NCCL's own reason for it."""
         kind = base.kind_of(error)
-        if said and kind is ErrorKind.LIBRARY and log_parser.is_peer_lost(said):
-            kind = ErrorKind.PEER_LOST
+        late = kind is ErrorKind.TIMEOUT
+        lines = self.lines()
+        reason = log_parser.root(log_parser.warnings(lines))
+        if reason is None and phase == CONNECT:
+            reason = self._process_reason()
+        text = "%s within %.1f s" % (what, seconds) if late else "%s: %s" % (what, base.one_line(str(error)))
+        if reason:
+            # NCCL's result code only repeats that there is an error; its warning is the reason.
+            text = "%s: %s" % (text if late else what, base.one_line(reason))
+            if kind is ErrorKind.LIBRARY and log_parser.is_peer_lost(reason):
+                kind = ErrorKind.PEER_LOST
+        notes = "set for this test: " + " ".join(self.gpu.notes) if self.gpu.notes else ""
+        raw = "\n".join(part for part in (log_capture.summary(lines), notes) if part)
         return Failed(phase, text, late, raw or None, kind)
 
-    def _said_elsewhere(self) -> Optional[str]:
-        """Return NCCL's reason where it was not told of this GPU: before a communicator has one, or once for all."""
-        log = self.endpoint.engine.log
-        # NCCL sets up its bootstrap once a process; who comes later gets the result without the reason.
+    def _process_reason(self) -> Optional[str]:
+        """Return NCCL's reason where it names no GPU: before a communicator has one, or once per process."""
+        log = self.gpu.log
+        # NCCL sets up its bootstrap once per process; later communicators get the result without the reason.
         once = [line for line in log.warned(0) if line.text.startswith("Bootstrap")]
-        return log_parser.root(log_parser.warnings(log.warned(self._mark))) or log_parser.root(
-            log_parser.warnings(once)
-        )
+        recent = log_parser.root(log_parser.warnings(log.warned(self._mark)))
+        return recent or log_parser.root(log_parser.warnings(once))
 
     def leave(self, broken: bool) -> None:
-        """Let go of the communicator; what a broken one still has on the stream is left behind with the stream."""
-        self.endpoint.keep(self.comm, broken)
+        """Release the communicator; queued work of a broken one is abandoned with its stream."""
+        self.gpu.keep(self.comm, broken)
         if broken:
             try:
-                self.endpoint.device.wait(time.monotonic() + 0.2)
+                self.gpu.device.wait(time.monotonic() + 0.2)
             except CudaError:
-                self.endpoint.device.renew_stream()
+                self.gpu.device.renew_stream()

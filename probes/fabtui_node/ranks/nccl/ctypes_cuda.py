@@ -73,12 +73,12 @@ class Driver:
     """The driver library, initialised.
 
     Attributes:
-        word: What it is called.
+        title: Name for people.
         amd: Whether its GPUs are AMD's.
         can_hold: Whether a stream can be held back.
     """
 
-    word = "CUDA driver"
+    title = "CUDA driver"
     amd = False
 
     def __init__(self, path: str = "libcuda.so.1") -> None:
@@ -233,6 +233,15 @@ class Device:
         clock.daemon = True
         clock.start()
         return release
+
+    def held(self, work: Callable[[], None]) -> None:
+        """Queue work on the stream while it is held back, if the driver can do that."""
+        release = self.hold()
+        try:
+            work()
+        finally:
+            if release is not None:
+                release()
 
     def allocate(self, size: int) -> DevicePointer:
         """Return new device memory.

@@ -39,7 +39,7 @@ def candidates() -> List[str]:
 class HipDriver(Driver):
     """HIP's runtime, initialised."""
 
-    word = "HIP"
+    title = "HIP"
     amd = True
 
     def _bind(self, path: str) -> None:

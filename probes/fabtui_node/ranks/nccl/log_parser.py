@@ -89,7 +89,7 @@ def parse_nics(text: str) -> Nics:
     return nics
 
 
-def rank_of_way(via: str) -> int:
+def cost_of(via: str) -> int:
     """Return how much worse than direct a way is; the worst of a pair's channels is the one to show."""
     match = _VIA.match(via)
     if match is None:
@@ -103,7 +103,7 @@ def rank_of_way(via: str) -> int:
     return (3 if match.group("gdr") else 4) + (1 if match.group("proxy") else 0)
 
 
-def name_way(via: str, nics: Nics) -> str:
+def short_name(via: str, nics: Nics) -> str:
     """Return a way in short words, with the interface's name in place of NCCL's number for it where known."""
     match = _VIA.match(via)
     if match is None:
@@ -122,7 +122,7 @@ def name_way(via: str, nics: Nics) -> str:
     return "/".join(parts)
 
 
-def address_of_way(via: str, nics: Nics) -> Optional[str]:
+def address_of(via: str, nics: Nics) -> Optional[str]:
     """Return the address of the interface that a way uses, if it uses one with an address."""
     match = _VIA.match(via)
     if match is None or not match.group("net"):
@@ -131,12 +131,18 @@ def address_of_way(via: str, nics: Nics) -> Optional[str]:
     return nic.address if nic else None
 
 
+def short_names(found: Iterable[str], nics: Nics) -> Optional[str]:
+    """Return the short names of several transports, worst first; None of none."""
+    ordered = sorted(found, key=lambda via: (-cost_of(via), via))
+    return " + ".join(dict.fromkeys(short_name(via, nics) for via in ordered)) or None
+
+
 def is_network(via: str) -> bool:
     """Return whether a way leaves the node."""
     return via.startswith(("NET/", "COLLNET/"))
 
 
-def ways(lines: Iterable[Line], src: int, dst: int, sending: bool) -> List[str]:
+def transports(lines: Iterable[Line], src: int, dst: int, sending: bool) -> List[str]:
     """Return the ways that lines name for one direction, as the sending or the receiving side printed them."""
     found = []  # type: List[str]
     for line in lines:
@@ -150,7 +156,7 @@ def ways(lines: Iterable[Line], src: int, dst: int, sending: bool) -> List[str]:
 
 def worst(found: Iterable[str]) -> Optional[str]:
     """Return the worst of several ways, None of none."""
-    return max(found, key=rank_of_way, default=None)
+    return max(found, key=cost_of, default=None)
 
 
 def warnings(lines: Iterable[Line]) -> List[str]:

@@ -1,4 +1,4 @@
-"""Collectives over a process group of many ranks, with results that are checked whole, and links within it."""
+"""Collectives and transfers within a torch process group of many ranks; results are checked completely."""
 
 from __future__ import annotations
 
@@ -6,51 +6,49 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from fabtui_node.ranks import base
-from fabtui_node.ranks.base import TRANSFER, Collected
-from fabtui_node.ranks.measure.collective_sizes import TWICE, Shape, arrived, shape
-from fabtui_node.ranks.nccl import verify
+from fabtui_node.ranks.base import TRANSFER
+from fabtui_node.ranks.measure import verify
+from fabtui_node.ranks.measure.collective import CollectiveTest
+from fabtui_node.ranks.measure.collective_sizes import ADDING, Shape, arrived
 from fabtui_node.ranks.torch.engine import TorchEngine, failure
 from fabtui_node.ranks.torch.transfer import TorchLink
 
-BUDGET = 1.0
-"""Seconds of timed iterations of one size."""
-
 PERIOD = 4099
-"""Values after which the pattern of what is copied repeats: prime."""
+"""Period (values) of the pattern of copied data: prime."""
 
 TAGS = 1 << 20
 """Tags for the messages of one pair of ranks; torch matches messages by tag."""
 
 
-class TorchGroup(base.Group):
+class TorchGroup(CollectiveTest):
     """A process group of many ranks."""
 
     def __init__(self, engine: TorchEngine, group: Any, rank: int, ranks: List[int]) -> None:
+        super().__init__(ranks, ranks.index(rank))
         self._engine = engine
         self._torch, self._dist = engine.torch, engine.dist
         self._group = group
         self._rank = rank
-        self._ranks = ranks
-        self._me, self._size = ranks.index(rank), len(ranks)
+        self._size = len(ranks)
         self._links: Dict[int, TorchLink] = {}
 
     # -- links
 
-    def meet(self, peers: List[int], end: float) -> None:
+    def connect(self, peers: List[int], end: float) -> None:
         """Send each peer a small message and receive one of each, in the order in which both sides reach it."""
         note = self._torch.zeros(8, dtype=self._torch.uint8, device=self._engine.device)
-        heard = note.clone()
+        received = note.clone()
         for turn in range(1, self._size):
-            # In turn t everybody sends t ranks up and receives from t ranks down: no two wait for each other in a ring.
+            # In turn t every rank sends t ranks up and receives from t ranks down: no ring of ranks that wait.
             to, source = (self._me + turn) % self._size, (self._me - turn) % self._size
             works = []
             try:
                 if self._ranks[to] in peers and self._ranks[source] in peers:
-                    works = self._engine.exchange(self._group, note, to, heard, source, TAGS - 1)
+                    works = self._engine.exchange(self._group, note, to, received, source, TAGS - 1)
                 elif self._ranks[to] in peers:
                     works = [self._engine.begin(self._group, True, note, to, TAGS - 1, True)]
                 elif self._ranks[source] in peers:
-                    works = [self._engine.begin(self._group, False, heard, source, TAGS - 1, True)]
+                    works = [self._engine.begin(self._group, False, received, source, TAGS - 1, True)]
                 for work in works:
                     self._engine.finish(work, end)
             except Exception as error:
@@ -66,32 +64,10 @@ class TorchGroup(base.Group):
 
     # -- collectives
 
-    def collective(self, kind: str, size: int, iters: int, warmup: int, end: float) -> Collected:
-        """Check one result exactly, warm up, then time as many as fit the budget and check what they come to."""
-        form = shape(kind, size, self._size)
-        buffer = self._torch.empty(form.bytes // 4, dtype=self._torch.float32, device=self._engine.device)
-        run = self._iteration(form, buffer)
-        self._fill(form, buffer)
-        each = self._timed(form, 1, run, end)[0]
-        wrong = self._wrong(form, buffer, 1)
-        for _ in range(warmup - 1):
-            each = self._timed(form, 1, run, end)[0]
-        timed = base.fitting(each, min(BUDGET, base.remaining(end) / 3), iters)
-        if kind == "all_reduce":
-            # Every sum multiplies by the number of ranks: never so many that it overflows.
-            timed = base.bounded_sums(self._size, timed + 1) - 1
-        self._fill(form, buffer)
-        # Last before the clock runs: the ranks begin together.
-        timed = max(1, self._least(timed, end))
-        # One more goes first, untimed: the first of a row takes longer.
-        laps = self._timed(form, timed + 1, run, end)[1:]
-        wrong += self._wrong(form, buffer, timed + 1)
-        chosen = None if kind in TWICE else self._engine.algorithm()
-        ways = self._engine.ways_out(self._me)
-        return Collected(form.bytes, sum(laps) / len(laps), min(laps), wrong, ways, chosen)
+    def _allocate(self, form: Shape) -> Any:
+        return self._torch.empty(form.bytes // 4, dtype=self._torch.float32, device=self._engine.device)
 
-    def _iteration(self, form: Shape, buffer: Any) -> Callable[[], List[Any]]:
-        """Return what begins one iteration and returns the works to wait for."""
+    def _iteration(self, form: Shape, buffer: Any, end: float) -> Callable[[], List[Any]]:
         group, dist, me = self._group, self._dist, self._me
         own = buffer[me * form.values : (me + 1) * form.values]
         if form.kind == "all_reduce":
@@ -112,7 +88,6 @@ class TorchGroup(base.Group):
         return lambda: self._engine.exchange(group, out, after, buffer, before, TAGS)
 
     def _timed(self, form: Shape, times: int, run: Callable[[], List[Any]], end: float) -> List[float]:
-        """Return the seconds of so many iterations in a row, each waited for."""
         laps = []
         began = time.monotonic()
         try:
@@ -126,16 +101,21 @@ class TorchGroup(base.Group):
             raise failure(TRANSFER, what, error, time.monotonic() - began) from None
         return laps
 
-    def _least(self, number: int, end: float) -> int:
-        """Return the least of the numbers that all ranks bring."""
-        told = self._torch.tensor([number], dtype=self._torch.int64, device=self._engine.device)
+    def _minimum(self, number: int, end: float) -> int:
+        note = self._torch.tensor([number], dtype=self._torch.int64, device=self._engine.device)
         options = self._dist.AllreduceOptions()
         options.reduceOp = self._dist.ReduceOp.MIN
         try:
-            self._engine.finish(self._group.allreduce([told], options), end)
+            self._engine.finish(self._group.allreduce([note], options), end)
         except Exception as error:
-            raise failure(TRANSFER, "the ranks did not come together", error) from None
-        return int(told[0])
+            raise failure(TRANSFER, "not all ranks reached the barrier", error) from None
+        return int(note[0])
+
+    def _algorithm(self) -> Optional[str]:
+        return self._engine.algorithm()
+
+    def _transports(self) -> Optional[str]:
+        return self._engine.transports_of(self._me)
 
     # -- data
 
@@ -146,12 +126,12 @@ class TorchGroup(base.Group):
         return self._torch.arange(period, dtype=self._torch.int64, device=self._engine.device)
 
     def _copied(self, src: int, dst: int, count: int) -> Any:
-        """Return what one rank sends to another: integers that float32 holds, told apart by place and by both ranks."""
+        """Return what one rank sends to another: integers that float32 holds, unique per place and pair of ranks."""
         return self._repeated(self._steps(PERIOD) * 1024 + (src * 37 + dst * 101 + 1) % 1024, count)
 
-    def _fill(self, form: Shape, buffer: Any) -> None:
+    def _fill(self, form: Shape, buffer: Any, end: float) -> None:
         me, chunk = self._me, form.values
-        if form.kind in ("all_reduce", "reduce_scatter"):
+        if form.kind in ADDING:
             buffer.copy_(self._repeated(self._steps(verify.STEPS) + me, buffer.numel()))
             return
         buffer.fill_(-1.0)
@@ -160,28 +140,25 @@ class TorchGroup(base.Group):
         elif form.kind == "broadcast" and me == 0:
             buffer.copy_(self._copied(0, 0, chunk))
 
-    def _wrong(self, form: Shape, buffer: Any, rounds: int) -> int:
-        """Return how many values are wrong after so many iterations."""
-        torch, me, ranks = self._torch, self._me, self._size
-        if form.kind not in ("all_reduce", "reduce_scatter"):
+    def _wrong(self, form: Shape, buffer: Any, rounds: int, end: float) -> int:
+        me = self._me
+        if form.kind not in ADDING:
             wrong = 0
             for piece in arrived(form, me):
                 got = buffer[piece.offset // 4 : (piece.offset + piece.length) // 4]
                 wrong += int((got != self._copied(piece.src, piece.dst, got.numel())).sum())
             return wrong
-        summed = form.kind == "all_reduce"
-        total = verify.sums(ranks, rounds) if summed else verify.scattered(ranks, rounds, me)
-        expected = self._repeated(torch.tensor(total, device=buffer.device), buffer.numel())
-        if not summed:
+        total, rounding = verify.expected_sums(form.kind, self._size, rounds, me)
+        expected = self._repeated(self._torch.tensor(total, device=buffer.device), buffer.numel())
+        if form.kind == "reduce_scatter":
             own = slice(me * form.values, (me + 1) * form.values)
             buffer, expected = buffer[own], expected[own]
-        if max(total) < 2**24 or ranks & (ranks - 1) == 0:
+        if not rounding:
             return int((buffer != expected).sum())
-        # Sums over a number of ranks that is no power of two round a little more with each iteration.
-        return int((~torch.isclose(buffer, expected, rtol=2.0**-22 * ranks * rounds, atol=0.0)).sum())
+        return int((~self._torch.isclose(buffer, expected, rtol=rounding, atol=0.0)).sum())
 
     def close(self, broken: bool) -> Optional[str]:
-        """Let go of the group."""
+        """Release the group."""
         self._links.clear()
         group, self._group = self._group, None
         if group is not None:

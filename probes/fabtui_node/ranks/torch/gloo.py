@@ -1,4 +1,4 @@
-"""CPU ranks over torch.distributed's gloo: thread ranks, a process group a pair."""
+"""CPU ranks over gloo: one thread per rank, one process group per pair."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import time
 from datetime import timedelta
 from typing import Any
 
+from fabtui_node.ranks.base import Endpoint, Rank
+from fabtui_node.ranks.torch.endpoint import TorchEndpoint
 from fabtui_node.ranks.torch.engine import TorchEngine
 
 CONNECT_TRIES = 5
-"""gloo tries a full mesh this often, each with the group's timeout, before it gives up."""
+"""Times gloo tries to connect a full mesh, each with the group's timeout, before it gives up."""
 
 
 class GlooEngine(TorchEngine):
     """gloo over TCP between the data addresses."""
 
     name = "gloo"
-    way = "TCP"
+    transport = "TCP"
 
     def open(self) -> None:
         """Open gloo's device on this node's data address."""
@@ -28,6 +30,10 @@ class GlooEngine(TorchEngine):
         began = time.monotonic()
         self._device = gloo.create_device(hostname=self.address)
         self.seconds["device"] = time.monotonic() - began
+
+    def attach(self, rank: Rank) -> Endpoint:
+        """Return a rank."""
+        return TorchEndpoint(rank, self)
 
     def make(self, store: Any, rank: int, size: int, seconds: float) -> Any:
         """Make a process group whose full mesh gives up in time."""

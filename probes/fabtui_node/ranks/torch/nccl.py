@@ -1,6 +1,6 @@
-"""GPU ranks over torch's ProcessGroupNCCL, as a training job uses it: one process a GPU, made by `crew`.
+"""GPU ranks over torch's ProcessGroupNCCL, as a training job uses it: one process per GPU.
 
-Slower than NCCL itself and less able to give up: what hangs in it is left behind, and ends with its process.
+Slower than NCCL itself and harder to cancel: a hanging call is abandoned, and ends with its process.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from fabtui_node.ranks import base
 from fabtui_node.ranks.base import Rank
 from fabtui_node.ranks.nccl import log_capture, log_parser
 from fabtui_node.ranks.nccl.ctypes_cuda import Driver
+from fabtui_node.ranks.torch.endpoint import TorchEndpoint
 from fabtui_node.ranks.torch.engine import TorchEngine
 
-# A test's deadline must not end the process, nor write files, which a job's would: the rank host goes on.
+# In a job, a timeout ends the process and writes files; in a test neither may happen.
 QUIET = {
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
     "TORCH_NCCL_ENABLE_MONITORING": "0",
@@ -25,7 +26,7 @@ QUIET = {
 }
 
 SPIN = 2000
-"""Looks at a work at full speed before the processor is left to others."""
+"""Polls of a work without a pause, before other threads get the processor."""
 
 
 class TorchNcclEngine(TorchEngine):
@@ -35,7 +36,7 @@ class TorchNcclEngine(TorchEngine):
     lasting = True
 
     def load(self) -> str:
-        """Import torch and look for NCCL in it."""
+        """Import torch and check that it has NCCL."""
         fd = log_capture.memory_file()
         log_capture.set_environment(fd, blocking=True)
         for name, value in QUIET.items():
@@ -50,11 +51,11 @@ class TorchNcclEngine(TorchEngine):
         return "%s, NCCL %s" % (version, number)
 
     def open(self) -> None:
-        """Look whether torch has NCCL and sees a GPU."""
+        """Check that torch has NCCL and finds a GPU."""
         if not hasattr(self.dist, "ProcessGroupNCCL"):
             raise RuntimeError("torch %s was built without NCCL" % self.torch.__version__)
         if not self.torch.cuda.is_available():
-            raise RuntimeError("torch %s sees no GPU" % self.torch.__version__)
+            raise RuntimeError("torch %s finds no GPU" % self.torch.__version__)
         self._type: Any = self.dist.ProcessGroupNCCL
 
     def attach(self, rank: Rank) -> base.Endpoint:
@@ -65,27 +66,27 @@ class TorchNcclEngine(TorchEngine):
         self.enter()
         self.torch.zeros(1, device=self.device).item()
         self.seconds["contexts"] = time.monotonic() - began
-        return super().attach(rank)
+        return TorchEndpoint(rank, self)
 
     def enter(self) -> None:
-        """Make the GPU the calling thread's."""
+        """Select the GPU for the calling thread."""
         self.torch.cuda.set_device(self._ordinal)
 
     def make(self, store: Any, rank: int, size: int, seconds: float) -> Any:
-        """Make a process group; its communicators come about when they are first used."""
+        """Make a process group; its communicators are formed at their first use."""
         self._mark = self._log.mark()
         options = self._type.Options()
-        # Waits are cut short by their own deadlines; torch's watchdog is for what they leave behind.
+        # Waits have deadlines of their own; torch's watchdog is for abandoned ones.
         options._timeout = timedelta(seconds=seconds + 60.0)
         return self._type(store, rank, size, options)
 
     def joined(self, group: Any, end: float) -> None:
-        """Have the communicator of the whole group made: messages within it need all ranks to do that at once."""
+        """Form the communicator of the group: all ranks must do that at once before messages within it."""
         token = self.torch.ones(1, device=self.device)
         self.finish(group.allreduce([token], self.dist.AllreduceOptions()), end)
 
     def begin(self, group: Any, sending: bool, tensor: Any, other: int, tag: int, inside: bool) -> Any:
-        """Begin a message; alone, torch would send it in a communicator of two ranks, in a batch it does not."""
+        """Begin a message; torch uses a communicator of two ranks unless the message is in a batch."""
         if not inside:
             return super().begin(group, sending, tensor, other, tag, inside)
         group._start_coalescing()
@@ -113,33 +114,31 @@ class TorchNcclEngine(TorchEngine):
     def _lines(self) -> List[log_parser.Line]:
         return self._log.since(self._mark, self._ordinal)
 
-    def way_of(self, src: int, dst: int, sending: bool) -> Optional[str]:
-        """Return the worst way that NCCL named."""
-        way = log_parser.worst(log_parser.ways(self._lines(), src, dst, sending))
-        return None if way is None else log_parser.name_way(way, self._log.nics())
+    def transport_of(self, src: int, dst: int, sending: bool) -> Optional[str]:
+        """Return the worst transport that NCCL named."""
+        via = log_parser.worst(log_parser.transports(self._lines(), src, dst, sending))
+        return None if via is None else log_parser.short_name(via, self._log.nics())
 
-    def ways_out(self, me: int) -> Optional[str]:
-        """Return the ways that NCCL named, the worst first."""
+    def transports_of(self, me: int) -> Optional[str]:
+        """Return the transports that NCCL named, worst first."""
         channels = [log_parser.parse_channel(line.text) for line in self._lines()]
         found = {c.via for c in channels if c is not None and c.src == me and c.direction != "receive"}
-        ordered = sorted(found, key=lambda via: (-log_parser.rank_of_way(via), via))
-        names = [log_parser.name_way(via, self._log.nics()) for via in ordered]
-        return " + ".join(dict.fromkeys(names)) or None
+        return log_parser.short_names(found, self._log.nics())
 
     def algorithm(self) -> Optional[str]:
-        """Return NCCL's choice, which only the first rank of a communicator tells."""
+        """Return NCCL's choice, which only the first rank of a communicator prints."""
         return log_parser.choice(self._lines())
 
     def discard(self, group: Any, broken: bool) -> None:
-        """Keep a group until `rest`: a communicator is not torn down while tests run."""
+        """Keep a group until `release`: a communicator is not destroyed while tests run."""
         (self._broken if broken else self._done).append(group)
 
-    def rest(self, whole: bool) -> Optional[str]:
-        """Abort what is broken and with ``whole`` shut down the rest, each in a thread that may hang by itself."""
+    def release(self, everything: bool) -> Optional[str]:
+        """Abort broken groups and with ``everything`` shut down the others, each in a thread that may hang."""
         threads = []
-        for groups, way in ((self._broken, "abort"), (self._done, "shutdown"))[: 2 if whole else 1]:
+        for groups, method in ((self._broken, "abort"), (self._done, "shutdown"))[: 2 if everything else 1]:
             for group in groups:
-                close = getattr(group, way, None) or getattr(group, "shutdown", None)
+                close = getattr(group, method, None) or getattr(group, "shutdown", None)
                 if close is not None:
                     threads.append(threading.Thread(target=self._closed, args=(close,), daemon=True))
             groups.clear()
@@ -149,8 +148,8 @@ class TorchNcclEngine(TorchEngine):
         for thread in threads:
             thread.join(base.remaining(end))
         if any(thread.is_alive() for thread in threads):
-            return "torch does not come back from closing a group"
-        return super().rest(whole)
+            return "torch did not return from closing a process group"
+        return super().release(everything)
 
     def _closed(self, close: Any) -> None:
         self.enter()

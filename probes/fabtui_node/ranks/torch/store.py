@@ -11,7 +11,7 @@ from fabtui_node.ranks.controller_channel import Store
 
 
 def carried_store(dist: Any) -> Any:
-    """Return the class of a torch store whose keys live with the controller (torch is not there at import time)."""
+    """Return the class of a torch store whose keys live with the controller (torch is not loaded at import time)."""
     clones: List[Any] = []
 
     class CarriedStore(dist.Store):  # type: ignore[misc]
@@ -35,7 +35,7 @@ def carried_store(dist: Any) -> Any:
             return self._store.check([self._prefix + key for key in keys], self._left(), self._task)
 
         def wait(self, keys: List[str], timeout: Optional[timedelta] = None) -> None:
-            # gloo passes its own timeout, a fifth of ours; the other side may just be a little late.
+            # gloo passes its own timeout, a fifth of ours, which is too short for a peer that starts late.
             self._store.wait([self._prefix + key for key in keys], self._left(), self._task)
 
         def compare_set(self, key: str, expected: Any, value: Any) -> bytes:
@@ -49,13 +49,13 @@ def carried_store(dist: Any) -> Any:
             return self._store.num_keys(self._left(), self._task)
 
         def clone(self) -> Any:
-            # C++ keeps its half alone: the half in Python must be kept by somebody.
+            # C++ keeps only its half alive: the Python half is kept here.
             clone = CarriedStore(self._store, self._prefix, self._task, self._end)
             clones.append(clone)
             return clone
 
         def set_timeout(self, timeout: timedelta) -> None:
-            """The deadline of the pair or group holds, whatever the group's own timeout is."""
+            """Ignore the group's own timeout: the deadline of the pair or group applies."""
 
         @property
         def timeout(self) -> timedelta:

@@ -130,6 +130,21 @@ def sums(ranks: int, rounds: int) -> List[float]:
     return [(step * ranks + ranks * (ranks - 1) // 2) * factor for step in range(STEPS)]
 
 
+def expected_sums(kind: str, ranks: int, rounds: int, me: int) -> Tuple[List[float], float]:
+    """Return the values of one period after in-place sums, and the relative error to allow.
+
+    Args:
+        kind: ``all_reduce`` or ``reduce_scatter``.
+        ranks: Number of ranks.
+        rounds: Number of sums in a row.
+        me: This rank.
+    """
+    total = sums(ranks, rounds) if kind == "all_reduce" else scattered(ranks, rounds, me)
+    exact = max(total) < 2**24 or ranks & (ranks - 1) == 0
+    # Sums over a number of ranks that is not a power of two round a little more with each iteration.
+    return total, 0.0 if exact else 2.0**-22 * ranks * rounds
+
+
 def scattered(ranks: int, rounds: int, me: int) -> List[float]:
     """Return what a rank's own part has become after so many in-place reduce_scatters in a row."""
     others = [step * (ranks - 1) + ranks * (ranks - 1) // 2 - me for step in range(STEPS)]

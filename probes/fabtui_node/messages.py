@@ -1,0 +1,446 @@
+"""Types of all messages between the controller and a node, and the check of what a node sends.
+
+Only the controller imports this module at run time: the node side uses the types for type checking alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Type, TypedDict, Union, get_type_hints
+
+#: A value of a probe, or its arguments.
+Value = Dict[str, Any]
+
+# -- controller -> node ----------------------------------------------------------------------------------------------
+
+
+class Heartbeat(TypedDict):
+    """``hb``: heartbeat, which renews the lease; echoed with ``rank``."""
+
+    t: str
+    n: int
+
+
+class ProbeRequest(TypedDict):
+    """``probe``: run a probe."""
+
+    t: str
+    id: int
+    name: str
+    args: Value
+    deadline: float
+
+
+class SpawnRequest(TypedDict):
+    """``spawn``: start the rank host, after ending the running one."""
+
+    t: str
+    argv: Optional[List[str]]
+    env: Dict[str, str]
+    config: Value
+
+
+class StandbyRequest(SpawnRequest):
+    """``standby``: keep a process ready for the next ``spawn`` with the same parameters, or end it."""
+
+    on: bool
+
+
+class RankEnvelope(TypedDict):
+    """``rank``: a message to or from the rank host."""
+
+    t: str
+    m: Value
+
+
+# -- node -> controller ----------------------------------------------------------------------------------------------
+
+
+class Hello(TypedDict):
+    """``hello``: first message of the supervisor."""
+
+    t: str
+    protocol: int
+    pid: int
+    python: str
+    host: str
+
+
+class HeartbeatEcho(Heartbeat):
+    """``hb``: echo of a heartbeat; ``rank`` is True while a rank host runs."""
+
+    rank: bool
+
+
+class ErrorInfo(TypedDict):
+    """Error of a probe; ``kind`` is an `ErrorKind`."""
+
+    kind: str
+    text: str
+
+
+class ProbePart(TypedDict):
+    """``part``: partial value of a probe."""
+
+    t: str
+    id: int
+    value: Value
+
+
+class ProbeResult(TypedDict, total=False):
+    """``result``: final value of a probe, or its error."""
+
+    t: str
+    id: int
+    ok: bool
+    value: Value
+    error: ErrorInfo
+
+
+class Spawned(TypedDict):
+    """``spawned``: the rank host was started."""
+
+    t: str
+    pid: int
+    python: str
+
+
+class Exit(TypedDict):
+    """``exit``: the rank host ended."""
+
+    t: str
+    code: Optional[int]
+    signal: Optional[int]
+    stderr: str
+
+
+class Stopped(TypedDict):
+    """``stopped``: the process of the rank host was stopped (``on``) or continued."""
+
+    t: str
+    on: bool
+
+
+class LogLine(TypedDict):
+    """``log``: a line that a process on the node printed."""
+
+    t: str
+    text: str
+
+
+# -- controller -> rank host -----------------------------------------------------------------------------------------
+
+
+class RankInfo(TypedDict):
+    """A rank: its global number, and the index and UUID of its GPU."""
+
+    rank: int
+    index: int
+    uuid: Optional[str]
+
+
+class InitRequest(TypedDict, total=False):
+    """``init``: load the engine and start the ranks."""
+
+    op: str
+    engine: str
+    node: str
+    epoch: str
+    address: str
+    timeout: float
+    start_deadline: float
+    library: Optional[str]
+    ranks: List[RankInfo]
+    world: int
+    faults: List[Value]
+
+
+class ReachRequest(TypedDict):
+    """``reach``: open a TCP connection to the rank hosts of other nodes."""
+
+    op: str
+    peers: List[Value]
+    deadline: float
+
+
+class PairRequest(TypedDict, total=False):
+    """``pair``: test both directions of a pair; ``meet`` (s) is the deadline of the peer's arrival."""
+
+    op: str
+    id: int
+    a: int
+    b: int
+    bytes: int
+    iters: int
+    warmup: int
+    latency_iters: int
+    deadline: float
+    meet: float
+    both: bool
+
+
+class CollectiveRequest(TypedDict):
+    """``collective``: measure a collective of several sizes."""
+
+    op: str
+    id: int
+    kind: str
+    ranks: List[int]
+    sizes: List[int]
+    iters: int
+    warmup: int
+    deadline: float
+
+
+class WorldRequest(TypedDict):
+    """``world``: transfers within the communicator of all ranks."""
+
+    op: str
+    id: int
+    ranks: List[int]
+    rounds: List[List[List[int]]]
+    bytes: int
+    iters: int
+    warmup: int
+    deadline: float
+
+
+# -- rank host -> controller -----------------------------------------------------------------------------------------
+
+
+class RankState(TypedDict):
+    """State of a rank after ``init``."""
+
+    rank: int
+    ok: bool
+    error: Optional[str]
+    error_kind: Optional[str]
+
+
+class Ready(TypedDict):
+    """``ready``: the ranks were started; ``port`` greets the TCP checks of other nodes."""
+
+    op: str
+    engine: str
+    version: str
+    port: int
+    seconds: Dict[str, float]
+    ranks: List[RankState]
+
+
+class InitFailed(TypedDict):
+    """``failed``: the ranks could not be started; ``stage`` is init, listen, import or timeout."""
+
+    op: str
+    stage: str
+    error: str
+    error_kind: str
+
+
+class ReachReport(TypedDict):
+    """``reach``: result of a TCP check."""
+
+    op: str
+    node: str
+    ok: bool
+    timeout: bool
+    seconds: float
+    error: Optional[str]
+    error_kind: Optional[str]
+
+
+class Times(TypedDict):
+    """Duration (s) of single messages."""
+
+    count: int
+    min: float
+    median: float
+    p99: float
+    max: float
+
+
+class SideReport(TypedDict):
+    """``side``: one direction of a pair, as seen by its source or destination (``role``).
+
+    ``made`` is True for a fault that the lab injected. Rates are bytes per second, the latency is in seconds.
+    """
+
+    op: str
+    id: int
+    src: int
+    dst: int
+    role: str
+    ok: bool
+    timeout: bool
+    phase: str
+    error: Optional[str]
+    error_kind: Optional[str]
+    made: bool
+    bytes: int
+    rate: Optional[float]
+    latency: Optional[float]
+    transport: Optional[str]
+    src_addr: Optional[str]
+    dst_addr: Optional[str]
+    raw: Optional[str]
+    both_rate: Optional[float]
+    times: Optional[Times]
+
+
+class ReducedReport(TypedDict):
+    """``reduced``: one size of a collective at one rank; ``sent`` is the size as sent, ``wrong`` counts values."""
+
+    op: str
+    id: int
+    rank: int
+    kind: str
+    bytes: int
+    sent: Optional[int]
+    ok: bool
+    timeout: bool
+    seconds: Optional[float]
+    fastest: Optional[float]
+    wrong: int
+    phase: str
+    error: Optional[str]
+    error_kind: Optional[str]
+    raw: Optional[str]
+    transport: Optional[str]
+    algorithm: Optional[str]
+
+
+class WorldReport(TypedDict):
+    """``worlded``: the transfers of one rank within the world's communicator.
+
+    A row is ``[src, dst, bytes, bytes per second, ok, error, transport, error kind]``, at the destination. ``at`` is
+    the transfer in progress when the test ended early.
+    """
+
+    op: str
+    id: int
+    rank: int
+    ok: bool
+    timeout: bool
+    phase: str
+    error: Optional[str]
+    error_kind: Optional[str]
+    raw: Optional[str]
+    seconds: Dict[str, Optional[float]]
+    channels: Optional[int]
+    at: Optional[List[int]]
+    rows: List[List[Any]]
+
+
+class RestedReport(TypedDict):
+    """``rested``: a rank has released what tests left."""
+
+    op: str
+    id: int
+    rank: int
+    error: Optional[str]
+    error_kind: Optional[str]
+
+
+class Free(TypedDict):
+    """``free``: a rank has finished a test."""
+
+    op: str
+    id: int
+    rank: int
+
+
+class Alive(TypedDict):
+    """``alive``: a request for a sign of life, and its echo."""
+
+    op: str
+    n: int
+
+
+class StoreRequest(TypedDict):
+    """``store``: an operation of the key-value store, answered with ``q`` and ``value`` or ``error``."""
+
+    op: str
+    q: int
+    cmd: str
+    key: Union[str, List[str], None]
+    value: Union[str, int, None]
+    expected: Optional[str]
+    timeout: float
+
+
+class Loaded(TypedDict):
+    """``loaded``: libraries and driver are loaded; the ranks are started next."""
+
+    op: str
+
+
+#: Types of what a node sends, by ``t``.
+FROM_NODE: Mapping[str, Type[Any]] = {
+    "hello": Hello,
+    "hb": HeartbeatEcho,
+    "part": ProbePart,
+    "result": ProbeResult,
+    "spawned": Spawned,
+    "exit": Exit,
+    "stopped": Stopped,
+    "log": LogLine,
+    "rank": RankEnvelope,
+}
+
+#: Types of what a rank host sends, by ``op``.
+FROM_RANKS: Mapping[str, Type[Any]] = {
+    "loaded": Loaded,
+    "ready": Ready,
+    "failed": InitFailed,
+    "reach": ReachReport,
+    "side": SideReport,
+    "reduced": ReducedReport,
+    "worlded": WorldReport,
+    "rested": RestedReport,
+    "free": Free,
+    "alive": Alive,
+    "store": StoreRequest,
+}
+
+_hints: Dict[Type[Any], Dict[str, Any]] = {}
+
+
+def mismatch(message: Mapping[str, Any], kind: Type[Any]) -> Optional[str]:
+    """Return the first field of a message that is missing or of the wrong type; None if the message is valid.
+
+    Further fields are allowed: a newer node may send them.
+
+    Args:
+        message: A decoded message.
+        kind: One of the types above.
+    """
+    hints = _hints.get(kind)
+    if hints is None:
+        hints = _hints[kind] = get_type_hints(kind)
+    required = kind.__total__
+    for name, hint in hints.items():
+        if name not in message:
+            if required:
+                return name
+        elif not _is_valid(message[name], hint):
+            return name
+    return None
+
+
+def _is_valid(value: Any, hint: Any) -> bool:
+    if hint is Any:
+        return True
+    origin: Any = getattr(hint, "__origin__", None)
+    arguments: Any = getattr(hint, "__args__", ())
+    if origin is Union:
+        return any(_is_valid(value, one) for one in arguments)
+    if origin is list:
+        return isinstance(value, list) and all(_is_valid(one, arguments[0]) for one in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(_is_valid(one, arguments[1]) for one in value.values())
+    if hasattr(hint, "__total__"):
+        return isinstance(value, dict) and mismatch(value, hint) is None
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint)
