@@ -1,4 +1,4 @@
-"""From a pipe to a running package: the first code on a node, and the importer that serves the rest from memory.
+"""First code on a node: reads the payload from a pipe and imports its modules from memory.
 
 An interpreter is started with ``-c BOOT``; BOOT reads one payload from fd 0, runs the source of this module out of it
 and calls ``start``. Nothing is written to a disk. The same lines start the rank host, under another interpreter.
@@ -40,8 +40,8 @@ space["start"](payload)
 
 Payload = Dict[str, Any]
 
-# What this process was booted from; the keeper boots the rank host from the same modules. None where the package was
-# imported from a disk.
+# The payload of this process; the keeper boots the rank host from the same modules. None if the package was imported
+# from a disk.
 PAYLOAD: Optional[Payload] = None
 IMPORTER: Optional[MemoryImporter] = None
 
@@ -51,12 +51,12 @@ def pack(modules: Dict[str, str], config: Dict[str, Any], entry: str, **more: An
 
     Args:
         modules: Source text by dotted module name; a name with other names below it is a package.
-        config: What ``main`` of the entry module is called with.
+        config: Argument of ``main`` of the entry module.
         entry: Dotted name of the module to run.
         more: Further keys of the payload (``"child": True`` for processes that own no protocol on fd 0).
     """
     document = dict(more, modules=modules, config=config, entry=entry)
-    # It goes through a pipe of this machine: a third of the time that a better compression takes.
+    # It goes through a local pipe: level 1 takes a third of the time of a better compression.
     packed = zlib.compress(json.dumps(document).encode("ascii"), 1)
     return b"%08x" % len(packed) + packed
 
@@ -89,8 +89,8 @@ class MemoryImporter:
         """Return the spec of a module of the payload, None for any other.
 
         Raises:
-            ModuleNotFoundError: It belongs to a package of the payload, and is not there: a disk may have another
-                release of it, and halves of two make no whole.
+            ModuleNotFoundError: It belongs to a package of the payload but is missing. A disk may have another
+                release of it, and the two must not be mixed.
         """
         if fullname not in self._modules and fullname not in self._packages:
             if fullname.partition(".")[0] in self._packages:
@@ -104,7 +104,7 @@ class MemoryImporter:
         return spec
 
     def create_module(self, spec: Any) -> None:
-        """Leave the making of the module to the import system."""
+        """Return None: the import system creates the module."""
         return None
 
     def exec_module(self, module: Any) -> None:
@@ -122,7 +122,7 @@ class MemoryImporter:
         return {name: source for name, source in self._modules.items() if name.startswith(prefix)}
 
     def is_package(self, fullname: str) -> bool:
-        """Return whether a name has members."""
+        """Return True if a name has members."""
         return fullname in self._packages
 
 
@@ -130,7 +130,7 @@ def install(payload: Payload) -> MemoryImporter:
     """Serve the payload's modules to ``import``, before anything the disk has under the same names."""
     importer = MemoryImporter(payload["modules"])
     sys.meta_path.insert(0, importer)
-    # The module that runs this may be a bare namespace made by BOOT: the importable one has to know the payload too.
+    # The module that runs this may be a bare namespace made by BOOT; the importable one needs the payload too.
     boot = importlib.import_module("fabtui_node.runtime.bootloader")
     boot.PAYLOAD = payload  # type: ignore[attr-defined]
     boot.IMPORTER = importer  # type: ignore[attr-defined]
@@ -138,7 +138,7 @@ def install(payload: Payload) -> MemoryImporter:
 
 
 def add(modules: Dict[str, str]) -> None:
-    """Serve further modules that came after the payload, here and in what is booted from it."""
+    """Serve further modules that arrived after the payload, here and in processes booted from it."""
     assert PAYLOAD is not None
     assert IMPORTER is not None
     PAYLOAD["modules"].update(modules)
@@ -146,7 +146,7 @@ def add(modules: Dict[str, str]) -> None:
 
 
 def detach_stdin() -> None:
-    """Point fd 0 at /dev/null, so that nothing this process starts can read what is meant for somebody else."""
+    """Point fd 0 at /dev/null, so that no child can read the protocol."""
     null = os.open(os.devnull, os.O_RDONLY)
     if null != 0:
         os.dup2(null, 0)
@@ -165,10 +165,14 @@ def start(payload: Payload) -> None:
     try:
         importlib.import_module(payload["entry"]).main(payload["config"])
     except Exception:
-        # Slow to import, and seldom needed.
-        import traceback
-
-        # The interpreter's own printer does not ask the importer for source lines; this one does.
-        traceback.print_exc()
-        sys.stderr.flush()
+        print_traceback()
         sys.exit(1)
+
+
+def print_traceback() -> None:
+    """Print the current exception with its source lines, which the interpreter's own printer does not look up."""
+    # Slow to import, and seldom needed.
+    import traceback
+
+    traceback.print_exc()
+    sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""What children print, made into lines that cannot flood a link."""
+"""Output of child processes as a bounded stream of lines."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ CUT = " [cut]"
 
 
 def text_of(data: bytes) -> str:
-    r"""Decode bytes nobody vouches for; what is not UTF-8 is kept as ``\xNN``."""
+    r"""Decode untrusted bytes; invalid UTF-8 becomes ``\xNN``."""
     return data.decode("utf-8", "backslashreplace")
 
 
 class LineLimit:
-    """Admits so many lines a second and counts the rest."""
+    """Limit of lines per second; counts those above it."""
 
     def __init__(self, per_second: int = LINES_PER_SECOND) -> None:
         self._per_second = per_second
@@ -27,16 +27,16 @@ class LineLimit:
         self._dropped = 0
 
     def note(self, now: float) -> Optional[str]:
-        """Return the line that tells how many were dropped in a second that is over, None when none were."""
+        """Return the line with the number of lines dropped in the second before; None without any."""
         if int(now) == self._window:
             return None
         dropped, self._window, self._admitted, self._dropped = self._dropped, int(now), 0, 0
         if not dropped:
             return None
-        return "[%d more lines were printed than can be shown]" % dropped
+        return "[%d more lines were printed and not shown]" % dropped
 
     def admit(self) -> bool:
-        """Return whether one more line may pass in the second that ``note`` was last told."""
+        """Return True if a line may pass in the second of the last call of ``note``."""
         if self._admitted >= self._per_second:
             self._dropped += 1
             return False
@@ -59,7 +59,7 @@ class LogPipe:
         return self.fd
 
     def read(self, most: int = 65536) -> int:
-        """Take what has been printed; returns the number of bytes. Clears ``open`` at the end of the stream."""
+        """Read available output and return the number of bytes; clear ``open`` at the end of the stream."""
         try:
             data = os.read(self.fd, most)
         except BlockingIOError:
@@ -74,7 +74,7 @@ class LogPipe:
         return len(data)
 
     def lines(self, rest: bool = False) -> List[str]:
-        """Return the complete lines read so far; with ``rest`` also what follows the last line end."""
+        """Return the complete lines read so far; with ``rest`` also the text after the last line end."""
         pieces = bytes(self._line).split(b"\n")
         self._line = bytearray(pieces.pop())
         if rest:
@@ -82,7 +82,7 @@ class LogPipe:
                 pieces.append(bytes(self._line))
             self._line = bytearray()
         elif len(self._line) > 2 * LONGEST_LINE:
-            # Keep a mark of its length, not its bytes: a child may print without ever ending a line.
+            # A child may print without ever ending a line: keep only as much as shows that the line is too long.
             del self._line[2 * LONGEST_LINE :]
         return [self._cut(piece) for piece in pieces]
 

@@ -12,27 +12,28 @@ from fabtui_node.runtime import spawn
 from fabtui_node.runtime.child_output import BYTES_PER_SECOND, LogPipe
 from fabtui_node.runtime.frame_streams import FrameSocket, send_with_descriptors
 
-# A rank host that does not read what it is told hangs.
-TOO_MUCH_WAITING = 16 * 1024 * 1024
+#: Maximum number of unsent bytes for the rank host; above it the rank host hangs and is killed.
+MAX_UNSENT_BYTES = 16 * 1024 * 1024
 TICK = 1.0
-# A process that ends closes its channel a little before; one that has closed it and does not end is of no use.
-END_PATIENCE = 2.0
-# The keeper never waits for anything for long; one that does not read for so long is broken.
-KEEPER_PATIENCE = 3.0
-UNANSWERED = 10
+#: Seconds between the end of a channel and the end of its process, after which the process is killed.
+END_TIMEOUT = 2.0
+#: Timeout (s) for writing to the keeper, which never waits for long itself.
+KEEPER_TIMEOUT = 3.0
+#: Maximum number of unanswered ticks of the keeper.
+MAX_UNANSWERED = 10
 
 
 class KeeperGoneError(Exception):
-    """The keeper was killed or hangs: this node can do nothing more."""
+    """The keeper was killed or hangs: this node is unusable."""
 
 
 class RankHost:
-    """What the supervisor knows of one rank host, or of one that stands by to become it.
+    """A rank host, or a standby process that becomes one, as seen by the supervisor.
 
     Attributes:
-        order: What it was started for: argv, environment and config as the controller gave them.
+        order: Its parameters: argv, environment and config from the controller.
         pid: Its process, once known.
-        end: How it ended, where it ended before it became the rank host.
+        end: Its exit message, if it ended before it became the rank host.
     """
 
     def __init__(self, number: int, channel: FrameSocket, printed: LogPipe, python: str, order: Any) -> None:
@@ -46,18 +47,18 @@ class RankHost:
         self.killed = False
 
     def close(self) -> None:
-        """Close what it is heard by."""
+        """Close its channels."""
         self.channel.close()
         self.printed.close()
 
 
 def _order(message: Message) -> List[Any]:
-    """Return what has to be the same for a process that stands by to be of use."""
+    """Return the parameters that must match for a standby process to be used."""
     return [message.get("argv"), message.get("env") or {}, message.get("config") or {}]
 
 
 def _excuse(message: Message) -> Optional[str]:
-    """Return why a rank host cannot be started as a message asks, None when it can."""
+    """Return why a request for a rank host is invalid; None if it is valid."""
     argv = message.get("argv")
     if argv is not None and not (isinstance(argv, list) and argv and all(isinstance(word, str) for word in argv)):
         return "argv is not a list of words"
@@ -71,7 +72,7 @@ def _excuse(message: Message) -> Optional[str]:
 
 
 def merged_environment(*layers: Any) -> Dict[str, str]:
-    """Return environment layers laid over each other.
+    """Merge environment layers; later ones take precedence.
 
     Raises:
         ValueError: A name or value cannot be in an environment.
@@ -85,17 +86,17 @@ def merged_environment(*layers: Any) -> Dict[str, str]:
     return merged
 
 
-class Family:
-    """Starts, kills, hears and tells the worker and the rank host.
+class ChildProcesses:
+    """Start, end and messages of the worker and the rank host.
 
     Args:
         keeper: The socket to process B.
-        printed: Reading end of what B and the worker print.
+        printed: Reading end of the output of B and the worker.
         config: The config of the payload.
     """
 
     def __init__(self, keeper: socket.socket, printed: int, config: Mapping[str, Any]) -> None:
-        keeper.settimeout(KEEPER_PATIENCE)
+        keeper.settimeout(KEEPER_TIMEOUT)
         self.keeper = keeper
         self._decoder = Decoder()
         self._config = config
@@ -105,10 +106,10 @@ class Family:
         self._worker: Optional[FrameSocket] = None
         self._worker_number = 0
         self._rank: Optional[RankHost] = None
-        # A process that is to become the rank host: at once when that has ended, if it is awaited.
+        # The standby process; it becomes the rank host as soon as the current one has ended, if awaited.
         self._spare: Optional[RankHost] = None
         self._awaited = False
-        self._news: List[Message] = []
+        self._pending: List[Message] = []
         self._printed = LogPipe(printed)
         self._lost: Dict[int, float] = {}
         self._log_window = 0
@@ -116,11 +117,11 @@ class Family:
 
     @property
     def rank_lives(self) -> bool:
-        """Whether there is a rank host that was not told to die."""
+        """True if there is a rank host that was not killed."""
         return self._rank is not None and not self._rank.killed
 
     def readers(self, now: float) -> List[Any]:
-        """Return what to wait for, the keeper excepted."""
+        """Return the objects to wait for, except the keeper."""
         ready: List[Any] = []
         if self._worker is not None and self._worker.open:
             ready.append(self._worker)
@@ -133,7 +134,7 @@ class Family:
         return ready
 
     def writers(self) -> List[Any]:
-        """Return the channels that have something waiting to be written."""
+        """Return the channels with unsent bytes."""
         channels = [self._worker, self._rank.channel if self._rank is not None else None]
         return [channel for channel in channels if channel is not None and channel.open and len(channel.out)]
 
@@ -141,21 +142,21 @@ class Family:
         return [self._printed] + [rank.printed for rank in (self._rank, self._spare) if rank is not None]
 
     def tick(self, now: float) -> None:
-        """Let the keeper know that the supervisor lives, and push what waits."""
+        """Send the keeper a sign of life, and flush the channels."""
         if now - self._ticked >= TICK:
             self._ticked = now
             self._ask({"op": "tick"})
-            # Counted, not timed: when both processes were stopped for a while, that is not the keeper's silence.
+            # Counted, not timed: both processes may have been stopped for a while.
             self._unanswered += 1
-            if self._unanswered > UNANSWERED:
+            if self._unanswered > MAX_UNANSWERED:
                 raise KeeperGoneError("the keeper process hangs")
         for channel in self.writers():
             channel.flush()
         for number, since in list(self._lost.items()):
-            if now - since > END_PATIENCE:
+            if now - since > END_TIMEOUT:
                 del self._lost[number]
                 self._ask({"op": "kill", "id": number})
-        if self._rank is not None and len(self._rank.channel.out) > TOO_MUCH_WAITING:
+        if self._rank is not None and len(self._rank.channel.out) > MAX_UNSENT_BYTES:
             self._rank.channel.out.drop()
             self.kill_rank()
 
@@ -163,7 +164,7 @@ class Family:
         try:
             send_with_descriptors(self.keeper, message, descriptors)
         except OSError as error:
-            raise KeeperGoneError("the keeper process has gone or hangs (%s)" % error) from None
+            raise KeeperGoneError("the keeper process ended or hangs (%s)" % error) from None
 
     def _start(self, what: str, message: Message, *ends: int) -> int:
         self._number += 1
@@ -175,14 +176,14 @@ class Family:
         return self._number
 
     def add_modules(self, piece: bytes, last: bool) -> None:
-        """Hand a piece of further modules to the keeper, which parents all that may import them."""
+        """Forward a piece of further modules to the keeper, whose children may import them."""
         try:
             self.keeper.sendall(encode_piece(piece, last))
         except OSError as error:
-            raise KeeperGoneError("the keeper process has gone or hangs (%s)" % error) from None
+            raise KeeperGoneError("the keeper process ended or hangs (%s)" % error) from None
 
     def probe(self, message: Message) -> None:
-        """Hand a probe to the worker, which is started if there is none."""
+        """Forward a probe to the worker; start it if there is none."""
         if self._worker is None:
             near, far = socket.socketpair()
             self._worker = FrameSocket(near)
@@ -197,10 +198,10 @@ class Family:
             self._worker, self._worker_number = None, 0
 
     def spawn(self, message: Message) -> Optional[str]:
-        """Start the rank host, after the end of the one there may be; returns why not, None when it will start.
+        """Start the rank host after ending the current one; return the reason if that is impossible.
 
-        Its process starts at once, or did already to stand by; it is the rank host, and told anything, only when the
-        one before has ended: so they never hold the same GPUs.
+        The standby process becomes the rank host, and gets messages, only when the current one has ended: so the two
+        never hold the same GPUs.
         """
         excuse = self.stand_by(message)
         if excuse is not None:
@@ -213,7 +214,7 @@ class Family:
         return None
 
     def stand_by(self, message: Message) -> Optional[str]:
-        """Have a process ready for the next `spawn` of the same; returns why not, None when it will be there."""
+        """Start a standby process for the next `spawn` of the same parameters; return the reason if impossible."""
         excuse = _excuse(message)
         if excuse is not None:
             return excuse
@@ -224,7 +225,7 @@ class Family:
         return None
 
     def stand_down(self) -> None:
-        """End the process that stands by, if there is one."""
+        """End the standby process, if there is one."""
         spare, self._spare, self._awaited = self._spare, None, False
         if spare is not None:
             if spare.end is None:
@@ -243,23 +244,23 @@ class Family:
         return RankHost(number, FrameSocket(near), LogPipe(listen), argv[0], _order(message))
 
     def _promote(self) -> None:
-        """Make the process that stands by the rank host."""
+        """Make the standby process the rank host."""
         rank, self._rank, self._spare, self._awaited = self._spare, self._spare, None, False
         assert rank is not None
         if rank.pid is not None:
-            self._news.append({"t": "spawned", "pid": rank.pid, "python": rank.python})
+            self._pending.append({"t": "spawned", "pid": rank.pid, "python": rank.python})
         if rank.end is not None:
-            self._news += self._rank_news(rank, rank.end)
+            self._pending += self._take_rank_event(rank, rank.end)
 
-    def tell_rank(self, body: Any) -> None:
-        """Send a message to the rank host; without one the message is lost, as its exit has told or will tell."""
+    def send_to_rank(self, body: Any) -> None:
+        """Send a message to the rank host; without one it is dropped, because the exit is or will be reported."""
         if not isinstance(body, dict):
             raise TypeError("the message for the rank host is not an object")
         if self.rank_lives and self._rank is not None:
             self._rank.channel.send(body)
 
     def kill_rank(self) -> None:
-        """Kill the rank host with all it started; also one that stands by or waits for its end."""
+        """Kill the rank host with all its descendants, and the standby process."""
         self.stand_down()
         self._end_rank()
 
@@ -269,18 +270,18 @@ class Family:
             self._ask({"op": "kill", "id": self._rank.number})
 
     def leave(self) -> None:
-        """Close the channel to the keeper, which ends everything below itself then."""
+        """Close the channel to the keeper, which then ends all its descendants."""
         self.keeper.close()
 
     def serve(self, readable: List[Any], now: float) -> List[Message]:
-        """Read what is ready; returns messages for the controller.
+        """Read the ready channels; return messages for the controller.
 
-        Besides these it returns ``{"t":"worker_died","text":str}`` when the worker ended by itself.
+        It also returns ``{"t":"worker_died","text":str}`` when the worker ended by itself.
 
         Raises:
-            KeeperGoneError: The keeper has gone.
+            KeeperGoneError: The keeper ended.
         """
-        messages, self._news = self._news, []
+        messages, self._pending = self._pending, []
         if self._worker is not None and self._worker in readable:
             messages += self._hear(self._worker, self._worker_number)
         if self._rank is not None and self._rank.channel in readable:
@@ -300,7 +301,7 @@ class Family:
             channel.open = False
             messages = []
         if not channel.open:
-            # The keeper will report its end.
+            # The keeper will report the end of the process.
             self._lost[number] = time.monotonic()
         return messages
 
@@ -314,7 +315,7 @@ class Family:
         except OSError:
             data = b""
         if not data:
-            raise KeeperGoneError("the keeper process has gone")
+            raise KeeperGoneError("the keeper process ended")
         messages: List[Message] = []
         self._unanswered = 0
         for message in self._decoder.feed(data):
@@ -326,9 +327,9 @@ class Family:
                 text = "process %d could not be ended: %s" % (left["pid"], left["why"])
                 messages.append({"t": "log", "text": text})
             if self._rank is not None and message["id"] == self._rank.number:
-                messages += self._rank_news(self._rank, message)
+                messages += self._take_rank_event(self._rank, message)
             elif self._spare is not None and message["id"] == self._spare.number:
-                self._spare_news(self._spare, message)
+                self._take_spare_event(self._spare, message)
             elif message["id"] == self._worker_number and message["op"] == "exit":
                 messages += self._worker_ended(message)
         return messages
@@ -344,7 +345,7 @@ class Family:
         how = "status %s" % message["code"] if message["signal"] is None else "signal %s" % message["signal"]
         return [*messages, {"t": "worker_died", "text": "the process that runs probes ended with " + how}]
 
-    def _spare_news(self, spare: RankHost, message: Message) -> None:
+    def _take_spare_event(self, spare: RankHost, message: Message) -> None:
         if message["op"] == "started":
             spare.pid = message["pid"]
         elif message["op"] == "exit":
@@ -352,7 +353,7 @@ class Family:
             if not self._awaited:
                 self.stand_down()
 
-    def _rank_news(self, rank: RankHost, message: Message) -> List[Message]:
+    def _take_rank_event(self, rank: RankHost, message: Message) -> List[Message]:
         if message["op"] == "started":
             return [{"t": "spawned", "pid": message["pid"], "python": rank.python}]
         if message["op"] == "stopped":
@@ -361,7 +362,7 @@ class Family:
             messages: List[Message] = [{"t": "rank", "m": body} for body in rank.channel.drain()]
         except ProtocolError:
             messages = []
-        # What it printed last is in the pipe; a process that got hold of the pipe's other end may still print more.
+        # Read the last output from the pipe; a process that inherited the other end may still print more.
         for _ in range(16):
             if not rank.printed.open or not rank.printed.read():
                 break
@@ -372,6 +373,6 @@ class Family:
         messages.append(end)
         if self._awaited:
             self._promote()
-            messages += self._news
-            self._news = []
+            messages += self._pending
+            self._pending = []
         return messages

@@ -1,4 +1,4 @@
-"""Non-blocking frame streams and the passing of file descriptors between the processes of a node."""
+"""Non-blocking frame streams, and transfer of file descriptors between the processes of a node."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Outgoing:
         self._waiting += data
 
     def drop(self) -> None:
-        """Forget what is waiting."""
+        """Discard what is waiting."""
         self._waiting.clear()
 
     def flush(self) -> None:
         """Write as much as the descriptor takes now.
 
         Raises:
-            OSError: The other end has gone.
+            OSError: The other end is closed.
         """
         while self._waiting:
             try:
@@ -49,7 +49,7 @@ class FrameSocket:
     """One end of a socket pair that carries frames both ways, without ever blocking.
 
     Attributes:
-        out: What waits to be written.
+        out: Bytes to be written.
         open: The peer has not closed its end.
         empty: The last ``receive`` found nothing to read.
     """
@@ -66,7 +66,7 @@ class FrameSocket:
         return self.socket.fileno()
 
     def send(self, message: Message) -> None:
-        """Queue a message and write what the socket takes; a peer that has gone is noticed by ``receive``."""
+        """Queue a message and write what the socket takes; ``receive`` notices a peer that has ended."""
         self.out.put(encode(message))
         self.flush()
 
@@ -78,7 +78,7 @@ class FrameSocket:
             self.out.drop()
 
     def receive(self) -> List[Message]:
-        """Return the messages that have arrived; clears ``open`` at the end of the stream.
+        """Return the messages that have arrived; clear ``open`` at the end of the stream.
 
         Raises:
             ProtocolError: The peer does not speak frames.
@@ -118,7 +118,7 @@ def send_with_descriptors(end: socket.socket, message: Message, descriptors: Seq
     """Write one message with descriptors attached; waits until all is written, or for the socket's timeout.
 
     Raises:
-        OSError: The other end has gone, or does not read.
+        OSError: The other end is closed, or does not read.
     """
     frame = encode(message)
     ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []

@@ -1,8 +1,8 @@
-"""Process B: parents the worker and the rank host, and sees to it that nothing of theirs is left.
+"""Process B: parent of the worker and the rank host; leaves no descendant of theirs behind.
 
-It is forked from the supervisor (process A) before anything heavy is imported, stays single-threaded (a child's death
-signal is bound to the thread that forked it), and does only four things: start, kill, reap, report. When A goes, or A
-stops ticking, it ends everything below itself.
+The supervisor (process A) forks it before anything heavy is imported. It stays single-threaded, because a child's death
+signal is bound to the thread that forked it. It starts, kills, reaps and reports children. When A ends, or stops
+ticking, it ends all its descendants.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from fabtui_node.runtime.frame_streams import FrameSocket, Outgoing, receive_wit
 
 TICK = 0.5
 SWEEP_TICK = 0.03
-# How much longer than the lease A may be silent: A notices the end of the lease itself, this is for an A that cannot.
+# Seconds past the lease that A may be silent. A notices the end of the lease itself; this is for an A that cannot.
 TICK_GRACE = 3.0
 
 
 class Child:
-    """The worker or the rank host, from its start until nothing of it is left."""
+    """The worker or the rank host, from its start until none of its descendants is left."""
 
     def __init__(self, number: int, what: str, pid: int, token: str) -> None:
         self.number = number
@@ -38,13 +38,13 @@ class Child:
         self.give_up: Optional[float] = None
 
     def sweep(self) -> None:
-        """From now on everything of this child is killed, within ``reaping.BOUND`` seconds."""
+        """Kill this child and its descendants from now on, for at most ``reap.BOUND`` seconds."""
         if self.give_up is None:
             self.give_up = time.monotonic() + reap.BOUND
 
 
 def token_of(pid: int) -> Optional[str]:
-    """Return the mark that the child which started this process had in its environment."""
+    """Return the token in the environment of a process, which names the child that started it."""
     wanted = spawn.TOKEN.encode("ascii") + b"="
     try:
         with open("/proc/%d/environ" % pid, "rb") as file:
@@ -58,7 +58,7 @@ def token_of(pid: int) -> Optional[str]:
 
 
 def exit_of(status: Optional[int]) -> Tuple[Optional[int], Optional[int]]:
-    """Return (exit code, signal) of a wait status; (None, None) when the process could not be ended."""
+    """Return (exit code, signal) of a wait status; (None, None) if the process could not be ended."""
     if status is None:
         return None, None
     if os.WIFSIGNALED(status):
@@ -71,7 +71,7 @@ class Keeper:
 
     Args:
         up: The end of the channel to A.
-        lease: Seconds without a tick of A, plus a grace, after which everything is ended.
+        lease: Seconds without a tick of A, plus a grace, after which all descendants are ended.
         nonce: Makes the tokens of this session's children unlike those of another session on the node.
     """
 
@@ -93,7 +93,7 @@ class Keeper:
         signal.set_wakeup_fd(self._wake_up, warn_on_full_buffer=False)
 
     def run(self) -> None:
-        """Serve A until it goes."""
+        """Serve A until it ends."""
         while True:
             sweeping = any(child.give_up is not None for child in self._children.values())
             writers = [out.fd for out in self._payloads]
@@ -136,7 +136,7 @@ class Keeper:
         try:
             bootloader.add(json.loads(zlib.decompress(bytes(self._pieces)).decode()))
         except (ValueError, zlib.error) as error:
-            os.write(2, ("modules that make no sense were ignored: %s\n" % error).encode())
+            os.write(2, ("invalid modules were ignored: %s\n" % error).encode())
         self._pieces.clear()
 
     def _obey(self, message: Message) -> None:
@@ -145,7 +145,7 @@ class Keeper:
             try:
                 self._start(message, taken)
             except OSError as error:
-                # Out of processes, most likely. What it would have printed to goes to its exit report.
+                # Out of processes, most likely. The output pipe ends up in the exit report.
                 os.write(taken[-1] if message["what"] == "rank" else 2, ("cannot fork: %s\n" % error).encode())
                 self._replies.send({"op": "exit", "id": message["id"], "code": None, "signal": None})
             finally:
@@ -229,7 +229,7 @@ class Keeper:
         known = {other.pid for other in self._children.values() if other.status is None}
         for pid, (parent, _) in table.items():
             if parent == os.getpid() and pid not in known:
-                # An orphan that was handed up to this process. One without a mark was forked by the worker.
+                # An orphan that was handed up to this process. One without a token was forked by the worker.
                 owner = token_of(pid)
                 if owner == child.token or (owner is None and child.what == "worker"):
                     roots.add(pid)
@@ -244,7 +244,7 @@ class Keeper:
 
 
 def run(up: socket.socket, lease: float, nonce: str) -> None:
-    """Be process B: serve A, then end everything below this process, then this process."""
+    """Run process B: serve A, then end all descendants, then this process."""
     try:
         os.setsid()
         reap.become_subreaper()

@@ -1,6 +1,6 @@
-"""The worker: runs the light probes, a thread each, and answers the supervisor over one socket.
+"""Worker process: runs probes, one thread per probe, and answers the supervisor over one socket.
 
-A thread that never comes back costs only its own probe: the supervisor answers for it after the deadline.
+A thread that hangs costs only its own probe: the supervisor answers for it after the deadline.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import threading
 from typing import Any, Dict
 
 from fabtui_node.protocol import Decoder, ErrorKind, Message, ProtocolError, encode
+from fabtui_node.runtime import bootloader
 
 
 class Worker:
@@ -65,16 +66,14 @@ class Worker:
             self._report(message, error)
 
     def _report(self, message: Message, error: BaseException) -> None:
-        import traceback
-
-        traceback.print_exc()
-        # When the supervisor has gone, the main thread notices and ends the process.
+        bootloader.print_traceback()
+        # When the supervisor has ended, the main thread notices and ends the process.
         with contextlib.suppress(OSError):
             self._fail(message, ErrorKind.FAILED, "%s: %s" % (type(error).__name__, error))
 
 
 def serve(end: socket.socket) -> None:
-    """Run probes from a socket until it closes, then end this process, whatever its threads do."""
+    """Run probes from a socket until it closes, then end this process without waiting for its threads."""
     end.setblocking(True)
     with contextlib.suppress(OSError, ProtocolError):
         Worker(end).run()

@@ -1,7 +1,7 @@
-"""Finding and ending everything below a process, and only that.
+"""Search and termination of the descendants of a process, and of no other process.
 
-Descendants are found by walking ``/proc`` from one process downwards; nothing is ever looked up by name, and never
-upwards. A process that makes itself a subreaper keeps also those descendants that daemonise.
+Descendants are found by walking ``/proc`` from one process downwards, never by name and never upwards. A subreaper
+keeps also those descendants that daemonise.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def _prctl(option: int, value: int) -> bool:
 
 
 def become_subreaper() -> bool:
-    """Let orphaned descendants be handed to this process instead of init; returns whether the kernel agreed."""
+    """Let orphaned descendants be handed to this process instead of init; return True if the kernel agreed."""
     return _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent(parent: int) -> None:
-    """Ask for SIGKILL when the parent goes; ends this process at once when it has already gone.
+    """Request SIGKILL for when the parent ends; end this process at once if that has already happened.
 
     Args:
         parent: The process id that ``getppid`` must return.
@@ -44,7 +44,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def read_stat(pid: int) -> Optional[Tuple[int, str]]:
-    """Return (parent's pid, state letter) of a process, None when there is none."""
+    """Return (parent's pid, state letter) of a process, None if it does not exist."""
     try:
         with open("/proc/%d/stat" % pid, "rb") as file:
             text = file.read()
@@ -96,7 +96,7 @@ def descendants(roots: Iterable[int], table: Optional[Dict[int, Tuple[int, str]]
 
 
 def send(pids: Iterable[int], number: int) -> None:
-    """Signal processes, those that have gone excepted."""
+    """Signal processes; those that have ended are skipped."""
     for pid in pids:
         # Set-uid helpers belong to another user; they are reported as survivors.
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -107,7 +107,7 @@ def reap(stops: bool = False) -> List[Tuple[int, int]]:
     """Collect all ended children; returns (pid, wait status) of each.
 
     Args:
-        stops: Whether those are told as well that were stopped or went on, with a wait status that says so.
+        stops: Whether processes that were stopped or continued are returned too.
     """
     ended: List[Tuple[int, int]] = []
     options = os.WNOHANG | (os.WUNTRACED | os.WCONTINUED if stops else 0)
@@ -122,7 +122,7 @@ def reap(stops: bool = False) -> List[Tuple[int, int]]:
 
 
 def wait_reason(pid: int) -> str:
-    """Return the kernel function a process waits in, and its state letter, for a report on one that does not die."""
+    """Return the kernel function a process waits in, and its state letter, for a report on one that does not end."""
     row = read_stat(pid)
     try:
         with open("/proc/%d/wchan" % pid, "rb") as file:

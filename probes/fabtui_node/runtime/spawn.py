@@ -1,4 +1,4 @@
-"""Starting children that cannot outlive their parent or read its protocol."""
+"""Start of child processes that cannot outlive their parent or read its protocol."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Callable, Dict, List, Optional, Sequence
 
 from fabtui_node.runtime import bootloader, reap
 
-# Set in the environment of a child and so of all it starts: tells whose an orphan was.
+# Set in the environment of a child and so of all its descendants: identifies the owner of an orphan.
 TOKEN = "FABTUI_CHILD"
 
 IGNORED = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT, signal.SIGPIPE)
@@ -41,13 +41,14 @@ def _detach(parent: int) -> None:
 def start_command(
     argv: Sequence[str], environment: Dict[str, str], stdin: int, output: int, keep: Sequence[int]
 ) -> int:
-    """Start another program in its own session; it gets SIGKILL when this process goes.
+    """Start another program in its own session; it gets SIGKILL when this process ends.
 
     Args:
         argv: The program, looked up on PATH, and its arguments.
-        environment: Its whole environment.
+        environment: Its environment.
         stdin: Descriptor that becomes fd 0.
-        output: Descriptor that becomes fd 1 and 2. A program that cannot be run says so there and exits with 127.
+        output: Descriptor that becomes fd 1 and 2. If the program cannot be run, the reason is printed
+            there and the exit status is 127.
         keep: Descriptors that stay open in it, under their numbers.
 
     Returns:
@@ -74,12 +75,12 @@ def start_command(
 def start_function(
     function: Callable[[socket.socket], None], end: socket.socket, token: str, close: Sequence[int]
 ) -> int:
-    """Run a function in a fork with its own session; it gets SIGKILL when this process goes.
+    """Run a function in a fork with its own session; it gets SIGKILL when this process ends.
 
     Args:
-        function: What runs in the child, with ``end`` as its argument.
+        function: Runs in the child, with ``end`` as its argument.
         end: The child's end of its channel.
-        token: Value of ``TOKEN`` in the environment of whatever the child starts.
+        token: Value of ``TOKEN`` in the environment of all descendants of the child.
         close: Descriptors of this process that the child must not hold.
 
     Returns:
@@ -98,10 +99,7 @@ def start_function(
         function(end)
         status = 0
     except BaseException:
-        import traceback
-
-        traceback.print_exc()
-        sys.stderr.flush()
+        bootloader.print_traceback()
     finally:
         os._exit(status)
 

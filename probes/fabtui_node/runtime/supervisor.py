@@ -1,7 +1,7 @@
-"""Process A: speaks the protocol with the controller, and ends everything when the controller goes.
+"""Process A: protocol with the controller; ends all processes of the session when the controller is gone.
 
-It never blocks: frames out wait in a bounded buffer, the lease is looked at twice a second whatever else goes on, and
-nothing that can hang (probes, engines) runs in it. Its child, the keeper (process B), parents all the others.
+It never blocks: outgoing frames wait in a bounded buffer, and the lease is checked twice per second. Probes and
+engines, which can hang, run in other processes. Its child, the keeper (process B), is the parent of all others.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ from typing import Any, Dict, List, Optional
 
 from fabtui_node import protocol
 from fabtui_node.protocol import ErrorKind, Message, ProtocolError
-from fabtui_node.runtime import keeper, reap, spawn
+from fabtui_node.runtime import bootloader, keeper, reap, spawn
 from fabtui_node.runtime.child_output import LineLimit
-from fabtui_node.runtime.child_processes import Family, KeeperGoneError
+from fabtui_node.runtime.child_processes import ChildProcesses, KeeperGoneError
 from fabtui_node.runtime.frame_streams import Outgoing
 
 TICK = 0.5
-# With so much unread by the controller, children are no longer listened to; with so much, the link is given up.
-ENOUGH_WAITING = 4 * 1024 * 1024
-TOO_MUCH_WAITING = 16 * 1024 * 1024
+#: Unsent bytes for the controller from which on children are no longer read.
+PAUSE_BYTES = 4 * 1024 * 1024
+#: Maximum number of unsent bytes for the controller; above it the link is closed.
+MAX_UNSENT_BYTES = 16 * 1024 * 1024
 
+#: Default and maximum lease (s).
 DEFAULT_LEASE = 10.0
-LONGEST_LEASE = 24 * 3600.0
+MAX_LEASE = 24 * 3600.0
 
 #: Seconds past its deadline after which the supervisor answers for a probe.
 PROBE_GRACE = 2.0
@@ -38,23 +40,23 @@ MAX_PROBE_DEADLINE = 3600.0
 
 
 def lease_of(config: Dict[str, Any]) -> float:
-    """Return the lease in seconds that a config asks for, within bounds."""
+    """Return the lease (s) of a config; the default if it is out of bounds."""
     lease = config.get("lease")
-    if isinstance(lease, bool) or not isinstance(lease, (int, float)) or not 0 < lease <= LONGEST_LEASE:
+    if isinstance(lease, bool) or not isinstance(lease, (int, float)) or not 0 < lease <= MAX_LEASE:
         return DEFAULT_LEASE
     return float(lease)
 
 
 def failure(number: Any, kind: ErrorKind, text: str) -> Message:
-    """Return the result of a probe that gave no value."""
+    """Return the result of a probe without a value."""
     return {"t": "result", "id": number, "ok": False, "error": {"kind": kind, "text": text}}
 
 
 class OpenProbes:
-    """Keeps the deadline of every open probe.
+    """Probes in progress: each gets exactly one result, at the latest after its deadline.
 
     Attributes:
-        stuck: A probe did not come back by its deadline; its thread is still in the worker.
+        stuck: A probe passed its deadline; its thread is still in the worker.
     """
 
     def __init__(self) -> None:
@@ -65,7 +67,7 @@ class OpenProbes:
         return len(self._until)
 
     def open(self, message: Message, now: float) -> Optional[Message]:
-        """Take a probe message; returns the result that refuses it, None when it may run.
+        """Add a probe request; return the result that refuses it, None if it may run.
 
         Raises:
             KeyError, TypeError, ValueError: The message is not a probe.
@@ -83,7 +85,7 @@ class OpenProbes:
         return None
 
     def passes(self, message: Message) -> bool:
-        """Return whether a part or result of the worker is still wanted; a result closes its probe."""
+        """Return True if a part or result of the worker belongs to an open probe; a result closes its probe."""
         if message["id"] not in self._until:
             return False
         if message["t"] == "result":
@@ -91,7 +93,7 @@ class OpenProbes:
         return True
 
     def overdue(self, now: float) -> List[Message]:
-        """Close the probes whose time is over; returns their results."""
+        """Close the probes past their deadline; return their results."""
         late = [number for number, until in self._until.items() if now > until]
         for number in late:
             del self._until[number]
@@ -99,7 +101,7 @@ class OpenProbes:
         return [failure(number, ErrorKind.TIMEOUT, "the probe did not end by its deadline") for number in late]
 
     def fail_all(self, kind: ErrorKind, text: str) -> List[Message]:
-        """Close all probes; returns their results."""
+        """Close all probes; return their results."""
         numbers = list(self._until)
         self._until.clear()
         self.stuck = False
@@ -110,17 +112,17 @@ class Supervisor:
     """The loop of process A.
 
     Args:
-        source: Descriptor of what the controller sends.
-        sink: Descriptor of what it reads.
-        family: The keeper and, through it, the worker and the rank host.
+        source: Descriptor to read from the controller.
+        sink: Descriptor to write to the controller.
+        children: The keeper and, through it, the worker and the rank host.
         config: The config of the payload.
     """
 
-    def __init__(self, source: int, sink: int, family: Family, config: Dict[str, Any]) -> None:
+    def __init__(self, source: int, sink: int, children: ChildProcesses, config: Dict[str, Any]) -> None:
         os.set_blocking(source, False)
         self._source = source
         self._out = Outgoing(sink)
-        self._family = family
+        self._children = children
         self._decoder = protocol.Decoder(pieces=True)
         self._lease = lease_of(config)
         self._heard = time.monotonic()
@@ -130,18 +132,18 @@ class Supervisor:
         self._out.put(protocol.marker(str(config.get("nonce", ""))))
 
     def send(self, message: Message) -> None:
-        """Queue a message for the controller; one that cannot be a frame is replaced by a log line."""
+        """Queue a message for the controller; one that cannot be encoded is replaced by a log line."""
         try:
             self._out.put(protocol.encode(message))
         except ProtocolError as error:
             self._out.put(protocol.encode({"t": "log", "text": "a message was lost: %s" % str(error)[:300]}))
 
     def log(self, text: str) -> None:
-        """Queue a log line of our own, outside the limit for what children print."""
+        """Queue a log line of the supervisor, outside the limit for output of children."""
         self.send({"t": "log", "text": text[:4000]})
 
     def run(self) -> None:
-        """Serve the controller until it goes, its lease runs out, it says bye, or the keeper is killed."""
+        """Serve the controller until it disconnects, its lease expires, it sends ``bye``, or the keeper ends."""
         self.send(
             {
                 "t": "hello",
@@ -158,14 +160,14 @@ class Supervisor:
             self._why = "the link broke: %s" % error
         except KeeperGoneError as error:
             self._why = str(error)
-            self.log("%s; everything of this node is ended" % error)
+            self.log("%s; all processes on this node are ended" % error)
         self._end()
 
     def _turn(self) -> None:
-        readers: List[Any] = [self._source, self._family.keeper]
-        if len(self._out) < ENOUGH_WAITING:
-            readers += self._family.readers(time.monotonic())
-        writers = self._family.writers()
+        readers: List[Any] = [self._source, self._children.keeper]
+        if len(self._out) < PAUSE_BYTES:
+            readers += self._children.readers(time.monotonic())
+        writers = self._children.writers()
         if len(self._out):
             writers.append(self._out.fd)
         readable, _, _ = select.select(readers, writers, [], TICK)
@@ -174,11 +176,11 @@ class Supervisor:
         now = time.monotonic()
         if self._why is None and now - self._heard > self._lease:
             self._why = "no heartbeat for %g s" % self._lease
-        self._family.tick(now)
-        self._forward(self._family.serve(readable, now), now)
+        self._children.tick(now)
+        self._forward(self._children.serve(readable, now), now)
         self._settle(now)
         self._out.flush()
-        if len(self._out) > TOO_MUCH_WAITING:
+        if len(self._out) > MAX_UNSENT_BYTES:
             self._why = "the controller does not read"
 
     def _listen(self) -> None:
@@ -187,7 +189,7 @@ class Supervisor:
         except BlockingIOError:
             return
         if not data:
-            self._why = "the controller has gone"
+            self._why = "the controller disconnected"
             return
         try:
             messages = self._decoder.feed(data)
@@ -199,36 +201,36 @@ class Supervisor:
             try:
                 self._obey(message)
             except (KeyError, TypeError, ValueError, ProtocolError) as error:
-                self.log("a message that makes no sense was ignored: %s: %s" % (type(error).__name__, error))
+                self.log("an invalid message was ignored: %s: %s" % (type(error).__name__, error))
 
     def _obey(self, message: Message) -> None:
         kind = message.get("t")
         if kind == "hb":
-            self.send({"t": "hb", "n": message["n"], "rank": self._family.rank_lives})
+            self.send({"t": "hb", "n": message["n"], "rank": self._children.rank_lives})
             self._out.flush()
         elif kind == "probe":
             refusal = self._probes.open(message, time.monotonic())
             if refusal is not None:
                 self.send(refusal)
             else:
-                self._family.probe(message)
+                self._children.probe(message)
         elif kind == "spawn":
-            excuse = self._family.spawn(message)
+            excuse = self._children.spawn(message)
             if excuse is not None:
                 self.send({"t": "exit", "code": None, "signal": None, "stderr": excuse})
         elif kind == "standby":
             if message["on"] is not True:
-                self._family.stand_down()
-            elif (refused := self._family.stand_by(message)) is not None:
-                self.log("nothing stands by: %s" % refused)
+                self._children.stand_down()
+            elif (refused := self._children.stand_by(message)) is not None:
+                self.log("no standby process: %s" % refused)
         elif kind == "rank":
-            self._family.tell_rank(message["m"])
+            self._children.send_to_rank(message["m"])
         elif kind == "modules":
-            self._family.add_modules(message["piece"], message["last"])
+            self._children.add_modules(message["piece"], message["last"])
         elif kind == "kill":
-            self._family.kill_rank()
+            self._children.kill_rank()
         elif kind == "bye":
-            self._why = "the controller said bye"
+            self._why = "the controller sent bye"
         else:
             self.log("a message of an unknown kind was ignored: %r" % (kind,))
 
@@ -254,12 +256,12 @@ class Supervisor:
         for result in self._probes.overdue(now):
             self.send(result)
         if self._probes.stuck and not len(self._probes):
-            # Its stuck threads are given back to the system; the next probe starts another worker.
+            # Ends its stuck threads; the next probe starts another worker.
             self._probes.stuck = False
-            self._family.kill_worker()
+            self._children.kill_worker()
 
     def _end(self) -> None:
-        self._family.leave()
+        self._children.leave()
         for pid in reap.end_descendants():
             self.log("process %d could not be ended: %s" % (pid, reap.wait_reason(pid)))
         until = time.monotonic() + 0.5
@@ -269,12 +271,12 @@ class Supervisor:
                 select.select([], [self._out.fd], [], 0.1)
                 self._out.flush()
         except OSError:
-            # The controller has gone, as is usual at this point.
+            # The controller is gone, as usual at this point.
             pass
-        self._say_why()
+        self._print_reason()
 
-    def _say_why(self) -> None:
-        """Leave the reason on standard error, unless that could block: who reads it may be gone or stuck."""
+    def _print_reason(self) -> None:
+        """Print the reason to standard error, unless that could block: its reader may be gone or stuck."""
         try:
             if select.select([], [2], [], 0)[1]:
                 os.write(2, ("fabtui: %s\n" % self._why).encode("utf-8", "backslashreplace")[:512])
@@ -283,7 +285,7 @@ class Supervisor:
 
 
 def _claim(fd: int) -> int:
-    """Move a standard stream out of the way of anything that prints or reads, and out of reach of children."""
+    """Move a standard stream to a descriptor that neither prints nor children use."""
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10)
 
 
@@ -296,7 +298,7 @@ def main(config: Dict[str, Any]) -> None:
     for number in spawn.IGNORED:
         signal.signal(number, signal.SIG_IGN)
     reap.become_subreaper()
-    # A dump of a crashed engine would be left behind on the node's disk.
+    # A crashed engine must not leave a core dump on the node's disk.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     source, sink = _claim(0), _claim(1)
     null = os.open(os.devnull, os.O_RDWR)
@@ -314,13 +316,10 @@ def main(config: Dict[str, Any]) -> None:
             spawn.close_others([far.fileno()])
             keeper.run(far, lease_of(config), nonce)
         except BaseException:
-            import traceback
-
-            traceback.print_exc()
+            bootloader.print_traceback()
         finally:
-            sys.stderr.flush()
             os._exit(0)
     far.close()
     os.close(printed)
-    Supervisor(source, sink, Family(near, listen, config), config).run()
+    Supervisor(source, sink, ChildProcesses(near, listen, config), config).run()
     os._exit(0)
