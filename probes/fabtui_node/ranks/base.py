@@ -125,7 +125,8 @@ class Task:
         self.id = number
         self.prefix = prefix
         self.deadline = deadline
-        self.end = time.monotonic() + deadline
+        self.began = time.monotonic()
+        self.end = self.began + deadline
         self.cancelled = False
         self._store = store
         self.board = Board(store, prefix, self)

@@ -49,7 +49,6 @@ def come_together(task: Task, me: int, ranks: List[int], end: float, declined: O
         Failed: A rank declined or is missing.
     """
     store, board = task.board.store, task.board
-    began = time.monotonic()
     if declined is not None:
         board.put("all", {"declined": declined.text, "error_kind": declined.kind})
         raise declined
@@ -60,7 +59,7 @@ def come_together(task: Task, me: int, ranks: List[int], end: float, declined: O
             return
         reply = board.take("all", end)
     except StoreTimeout:
-        text = "%s did not come within %.1f s" % (_missing(task, ranks), time.monotonic() - began)
+        text = "%s did not come within %.1f s" % (_missing(task, ranks), time.monotonic() - task.began)
         raise Failed(CONNECT, text, timeout=True, kind=ErrorKind.PEER_MISSING) from None
     except Cancelled as error:
         raise Failed(CONNECT, "called off: a rank is gone", kind=error.kind) from None
