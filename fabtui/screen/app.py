@@ -154,7 +154,7 @@ class FabricApp(App[int]):
             except (NotImplementedError, RuntimeError, ValueError):
                 # Not the main thread, as in tests.
                 break
-        self.call_after_refresh(self.run_worker, self._run_feed(), name="feed", exit_on_error=False)
+        self.call_after_refresh(self.run_worker, self._run_feed, name="feed", exit_on_error=False)
 
     async def _run_feed(self) -> None:
         # The first frame is on its way to the terminal in another thread and must not wait for imports.
@@ -197,7 +197,7 @@ class FabricApp(App[int]):
         for text in self._problems[:MAX_PROBLEMS_SHOWN]:
             self.notify(f"settings: {one_line(text, 300)}", severity="warning", timeout=PROBLEM_SECONDS)
         self._themes.register_all()
-        self.run_worker(self._themes.follow(), name="themes", exit_on_error=False)
+        self.run_worker(self._themes.follow, name="themes", exit_on_error=False)
 
     async def _read_baseline(self, path: Path) -> None:
         """Read the baseline of the layer ``change`` in a thread.

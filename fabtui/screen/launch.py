@@ -1,4 +1,4 @@
-"""Running the app on the terminal there is; imports textual only when that is sure to work."""
+"""Start of the app on a terminal; imports Textual only after the terminal was checked."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from fabtui.screen.settings import ScreenSettings
 if TYPE_CHECKING:
     from fabtui.session.feeds.base import Feed
 
-#: The driver that draws on a pipe for a browser, so that no terminal is needed.
+#: Driver that draws on a pipe for a browser and needs no terminal.
 SERVED = ":ServedDriver"
 _COLOR_SYSTEMS = {"24": "truecolor", "256": "256", "16": "standard"}
 
 
 class NoScreen(InputError):
-    """There is no terminal to show anything on; the text says why."""
+    """No usable terminal."""
 
 
 def check_terminal() -> None:
-    """Make sure that there is a terminal to read keys from and to draw on.
+    """Check that there is a terminal to read keys from and to draw on.
 
     Raises:
-        NoScreen: There is none.
+        NoScreen: There is no such terminal.
     """
     if os.environ.get("TEXTUAL_DRIVER", "").endswith(SERVED):
         return
@@ -41,7 +41,7 @@ def check_terminal() -> None:
 
 @contextlib.contextmanager
 def drawing_terminal() -> Iterator[None]:
-    """Have Textual, which draws on standard error, draw on the terminal where that was redirected.
+    """Let Textual, which draws on standard error, draw on the terminal if standard error is redirected.
 
     Raises:
         NoScreen: There is no terminal to draw on.
@@ -56,7 +56,7 @@ def drawing_terminal() -> Iterator[None]:
         raise NoScreen(f"standard error is not a terminal, and /dev/tty cannot be opened: {error.strerror}") from None
     before = sys.__stderr__
     try:
-        # Whatever else is written to standard error still goes where the user sent it.
+        # Other output to standard error still goes where the user sent it.
         sys.__stderr__ = terminal  # type: ignore[misc]
         size = os.get_terminal_size(terminal.fileno())
         if sys.__stdout__ is None or not sys.__stdout__.isatty():
@@ -71,14 +71,13 @@ def drawing_terminal() -> Iterator[None]:
 
 
 def prepare(settings: ScreenSettings) -> None:
-    """Set what Textual reads from the environment when it is imported."""
-    # Animated scrolling takes a key 25 ms to show where it could be 4.
+    """Set the environment that Textual reads when it is imported, and tune the interpreter for short frames."""
+    # With animated scrolling a key press takes 25 ms to show, without it 4 ms.
     os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
     os.environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")
-    # While results come in, a key waits for the next frame: this is how long at most. Frames that show results are
-    # fewer by far (`fabtui.screen.refresh_throttle`).
+    # Maximum wait of a key press for the next frame. Frames with results are far fewer (`refresh_throttle`).
     os.environ.setdefault("TEXTUAL_FPS", "120")
-    # Textual writes to the terminal in a thread of its own, which otherwise waits 5 ms for the one that draws.
+    # Textual writes to the terminal in its own thread, which otherwise waits 5 ms for the thread that draws.
     sys.setswitchinterval(0.0005)
     # Looking for cycles among 100,000 measurements, which have none, takes 0.1 s, and comes in the middle of a key.
     gc.set_threshold(700, 10, 1000)
@@ -90,11 +89,11 @@ def prepare(settings: ScreenSettings) -> None:
 
 
 def run_app(make_feed: Callable[[], Feed], settings: ScreenSettings) -> int:
-    """Run the app on a feed that is made after its first frame; returns the exit code.
+    """Run the app on a feed that is made after the first frame; return the exit code.
 
     Raises:
-        NoScreen: There is no terminal to show anything on.
-        InputError: The settings cannot be used, for example an unknown theme.
+        NoScreen: There is no usable terminal.
+        InputError: A setting is invalid, for example an unknown theme.
     """
     check_terminal()
     prepare(settings)
@@ -106,7 +105,7 @@ def run_app(make_feed: Callable[[], Feed], settings: ScreenSettings) -> int:
             try:
                 return make_feed()
             finally:
-                # What is imported stays: nothing of it is garbage, now or later, nor is what the first frame took.
+                # Modules and the first frame stay in memory: the collector need not look at them again.
                 gc.freeze()
                 gc.enable()
 
@@ -121,7 +120,7 @@ async def _run(app: FabricApp) -> int:
     try:
         await app.run_async()
     finally:
-        # However the app ended, nothing of ours may stay on the nodes.
+        # No process of fabtui may stay on the nodes, even if the app failed.
         await app.close_feed()
     return app.return_value if app.return_value is not None else app.return_code or 1
 

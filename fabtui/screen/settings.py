@@ -1,4 +1,4 @@
-"""How the screen is to look; importable without textual."""
+"""User settings of the screen; importable without Textual."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class ScreenSettings:
-    """What the user chose for the screen.
+    """User settings of the screen.
 
     Attributes:
-        theme: The name of a theme file, or of one of Textual's own themes; None for the default.
-        colors: How many colours the terminal has: ``auto``, ``24`` (bits), ``256``, ``16`` or ``none``.
-        ascii: Draw with ASCII characters alone.
-        title: What is looked at, as the user named it, for example ``n[060-061]``.
-        csv: Where `e` writes, or None for ``fabtui-<UTC time>.csv`` in the working folder.
-        exit_on_end: Leave the screen when the session's run ends.
-        theme_must_be: Whether a theme that cannot be used is an error, or only told.
-        keys: Keys by the ids of bindings, as the user's settings have them.
-        problems: What is wrong in the user's settings, a line each.
-        baseline: An earlier session to compare with, or None.
-        config: Where those settings lie.
-        recorded: Whether the session is recorded.
+        theme: Name of a theme file or of a Textual theme; None for the default.
+        colors: Number of colours of the terminal: ``auto``, ``24`` (bits), ``256``, ``16`` or ``none``.
+        ascii: Draw with ASCII characters only.
+        title: Nodes or file as the user named them, for example ``n[060-061]``.
+        csv: File that `e` writes; None for ``fabtui-<UTC time>.csv`` in the working folder.
+        exit_on_end: Exit when the run of the session ends.
+        theme_must_be: An invalid theme is an error, not only a warning.
+        keys: Keys by binding id, from the user's settings.
+        problems: Errors in the user's settings, one line each.
+        baseline: Earlier session to compare with, or None.
+        config: Path of the user's settings.
+        recorded: The session is recorded.
     """
 
     theme: str | None = None

@@ -11,7 +11,7 @@ from fabtui.model.events import NodeState, PlanUpdate
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.presentation.cell_levels import Slot
-from fabtui.screen.grid.cells_by_endpoint import ModelSource
+from fabtui.screen.grid.cells_by_endpoint import EndpointCells
 from fabtui.screen.grid.widget import GridView
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import SLOW, FakeFeed, Story, big_sweep, sweep_of_two
@@ -73,8 +73,8 @@ async def test_what_is_drawn_is_what_the_model_says(opened: Opened) -> None:
             await pilot.pause()
             width = grid.layout_now().cell
             for row in range(grid.source.rows.size):
-                drawn = lines_of(grid)[grid.sight.line_of_row[row]]
-                for column, begin in grid.sight.columns:
+                drawn = lines_of(grid)[grid.viewport.line_of_row[row]]
+                for column, begin in grid.viewport.columns:
                     slot, text = grid.source.cell(row, column, width)
                     assert drawn[begin : begin + width] == text, (key, row, column, slot)
 
@@ -159,8 +159,8 @@ async def test_headers_stay_when_it_scrolls(opened: Opened) -> None:
 async def test_a_click_moves_and_another_looks_into_it(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
         grid = app.main.grid
-        column, begin = grid.sight.columns[5]
-        line = grid.sight.line_of_row[1]
+        column, begin = grid.viewport.columns[5]
+        line = grid.viewport.line_of_row[1]
         await pilot.click(GridView, offset=Offset(begin + 1, line))
         assert (grid.row, grid.column) == (1, column)
         assert len(app.screen_stack) == 1
@@ -200,13 +200,13 @@ async def test_only_cells_that_changed_are_read_again(opened: Opened, monkeypatc
         await pilot.pause(0.7)
         app.main.draw()
         read: list[tuple[int, int]] = []
-        look = ModelSource.look
+        look = EndpointCells.look
 
-        def counted(self: ModelSource, row: int, column: int, width: int) -> Any:
+        def counted(self: EndpointCells, row: int, column: int, width: int) -> Any:
             read.append((row, column))
             return look(self, row, column, width)
 
-        monkeypatch.setattr(ModelSource, "look", counted)
+        monkeypatch.setattr(EndpointCells, "look", counted)
         story.events.clear()
         story.measured(*story.good("n000:1", "n002:3"))
         feed.play(story.events)

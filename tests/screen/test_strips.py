@@ -11,7 +11,7 @@ from textual.strip import Strip
 
 from fabtui.presentation.cell_levels import Glyphs, Slot, cell_text
 from fabtui.screen.grid.layout import lay_out
-from fabtui.screen.grid.lines import Scene
+from fabtui.screen.grid.lines import LineRenderer
 from fabtui.screen.terminal.ansi_strips import Palette, ReadyStrip, pack
 from fabtui.screen.themes.ramps import ramp_of, theme_names
 from tests.screen.ansi import cells_of, strip_codes
@@ -44,10 +44,10 @@ def drawn_plainly(strip: ReadyStrip, system: ColorSystem | None) -> str:
     return Strip(segments, strip.cell_length).render(console)
 
 
-def scene_of(width: int, nodes: int, row: int, column: int, plain: bool = False) -> Scene:
+def renderer_of(width: int, nodes: int, row: int, column: int, plain: bool = False) -> LineRenderer:
     axis = axis_of(nodes, 8)
     layout = lay_out(axis, width, 40)
-    return Scene(axis, layout, layout.shown(axis, 0), 0, row, column, Glyphs(plain))
+    return LineRenderer(axis, layout, layout.shown(axis, 0), 0, row, column, Glyphs(plain))
 
 
 @pytest.mark.parametrize("count", list(SYSTEMS))
@@ -57,7 +57,7 @@ def scene_of(width: int, nodes: int, row: int, column: int, plain: bool = False)
 def test_a_ready_line_is_what_its_segments_are(count: str, width: int, nodes: int, data: st.DataObject) -> None:
     palette = palette_of(count)
     row = data.draw(st.integers(0, 3))
-    scene = scene_of(width, nodes, 1, data.draw(st.integers(0, 15)))
+    scene = renderer_of(width, nodes, 1, data.draw(st.integers(0, 15)))
     slots = bytearray(data.draw(st.lists(st.integers(0, 17), min_size=len(scene.columns), max_size=len(scene.columns))))
     texts = None
     if scene.layout.cell >= 4:
@@ -79,7 +79,7 @@ def test_a_line_of_two_rows_is_what_its_segments_are(count: str, data: st.DataOb
     layout = lay_out(axis, 90, 20, 0)
     assert layout.halves
     row, column = data.draw(st.integers(0, 5)), data.draw(st.integers(0, 59))
-    scene = Scene(axis, layout, layout.shown(axis, 0), 0, row, column, Glyphs(False))
+    scene = LineRenderer(axis, layout, layout.shown(axis, 0), 0, row, column, Glyphs(False))
     cells = st.lists(st.integers(0, 17), min_size=len(scene.columns), max_size=len(scene.columns))
     upper, lower = bytearray(data.draw(cells)), data.draw(st.none() | cells)
     top = row - row % 2 if data.draw(st.booleans()) else 6
@@ -156,7 +156,7 @@ def test_a_healthy_frame_fits_a_slow_line() -> None:
     palette = palette_of("24")
     axis = axis_of(100, 8)
     layout = lay_out(axis, 120, 40)
-    scene = Scene(axis, layout, layout.shown(axis, 0), 0, 0, 1, Glyphs(False))
+    scene = LineRenderer(axis, layout, layout.shown(axis, 0), 0, 0, 1, Glyphs(False))
     lines = [scene.row_strip(row, bytearray([Slot.GOOD] * len(scene.columns)), None, palette) for row in range(40)]
     assert sum(len((line._render_cache or "").encode()) for line in lines) <= 8192 - 40 * 9
 

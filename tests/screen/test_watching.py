@@ -15,7 +15,7 @@ from fabtui.presentation.cell_levels import Slot
 from fabtui.presentation.legends import legend, meanings
 from fabtui.presentation.wording import plain
 from fabtui.screen.app import FabricApp
-from fabtui.screen.grid import flashes
+from fabtui.screen.grid import updates
 from tests.screen.conftest import Opened, make_app, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, Story, sweep_of_two
 
@@ -57,7 +57,7 @@ async def test_a_recording_cannot_be_watched(opened: Opened) -> None:
 async def test_a_cell_with_another_result_lights_up_and_goes_out(
     opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flashes, "SECONDS", 0.3)
+    monkeypatch.setattr(updates, "HIGHLIGHT_SECONDS", 0.3)
     story = sweep_of_two()
     feed = FakeFeed(story.events)
     async with opened(feed) as (app, pilot):
@@ -79,7 +79,7 @@ async def test_a_flapping_pair_is_marked_though_it_is_well(opened: Opened) -> No
     async with opened(feed) as (app, pilot):
         feed.play(again(story, Verdict.TIMEOUT, None))
         feed.play(again(story))
-        app.main.source.flashing.clear()
+        app.main.source.highlighted.clear()
         assert cell(app) == (Slot.FLAPPING, "  351~")
         app.main.draw()
         await pilot.press("home", "right")

@@ -25,7 +25,7 @@ from fabtui.screen.grid.filter import read_filter
 from fabtui.screen.grid.goto import read_place
 from fabtui.screen.grid.severity import RANK, Order
 from fabtui.screen.grid.severity_index import tiles
-from fabtui.screen.grid.view_state import Scope, Zoom
+from fabtui.screen.grid.view_state import ViewState, Zoom
 from fabtui.screen.grid.widget import GridView
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FAILED, SLOW, FakeFeed, Story, big_sweep, sweep_of_two
@@ -141,7 +141,7 @@ def test_the_index_is_what_the_cells_say(seed: int) -> None:
     """Whatever comes in whatever order, in small steps: ranks, worst of blocks and counts are those of all cells."""
     chance = random.Random(seed)
     story = big_sweep(3, 3, part=0.3)
-    scope = Scope(story.shadow, Layer.P2P, Glyphs(True))
+    scope = ViewState(story.shadow, Layer.P2P, Glyphs(True))
     pairs = story.ordered_pairs()
     story.shadow.drain_changes()
     for _ in range(6):
@@ -207,7 +207,7 @@ def test_blame_goes_to_what_explains_most() -> None:
     bad = {(f"n{node:03}:0", "n003:2"): Verdict.FAILED for node in range(3)}
     bad |= {("n000:0", "n001:1"): Verdict.TIMEOUT}
     story = with_trouble(4, 3, bad)
-    scope = Scope(story.shadow, Layer.P2P, Glyphs(True))
+    scope = ViewState(story.shadow, Layer.P2P, Glyphs(True))
     while not scope.index.step(1.0):
         pass
     names = [scope.source.axis.seats[at].name for at in scope.index.order(Order.BLAME)]
@@ -243,7 +243,7 @@ async def test_a_filter_is_seen_and_can_be_ended(opened: Opened) -> None:
 )
 def test_filters_let_through_what_they_say(text: str, cells: int) -> None:
     story = sweep_of_two()
-    scope = Scope(story.shadow, Layer.P2P, Glyphs(True))
+    scope = ViewState(story.shadow, Layer.P2P, Glyphs(True))
     scope.take_filter(read_filter(text, list(story.shadow.nodes)))
     while not scope.index.step(1.0):
         pass

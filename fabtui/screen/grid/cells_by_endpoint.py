@@ -63,7 +63,7 @@ class CellSource(Protocol):
         """Return the texts of a tall cell's further lines, each exactly ``width`` cells wide."""
 
 
-class ModelSource:
+class EndpointCells:
     """The cells of one layer of a model, in the order of nodes and endpoints or in another one.
 
     Args:
@@ -95,7 +95,7 @@ class ModelSource:
         self._unit: tuple[str, int | None] | None = None
         self._unit_looked = -1
         #: Cells, by row and column, that have just changed.
-        self.flashing: set[tuple[int, int]] = set()
+        self.highlighted: set[tuple[int, int]] = set()
         self.take_medians()
 
     # -- order --------------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ class ModelSource:
     def look(self, row: int, column: int, width: int) -> tuple[Slot, str]:
         """Return slot and number of the cell of two positions, the number short enough for a cell of a width."""
         slot, cell, _ = self.judge(row, column)
-        if self.flashing and (row, column) in self.flashing:
+        if self.highlighted and (row, column) in self.highlighted:
             slot = Slot.FLASH
         if cell is None or width < NUMBER_WIDTH:
             return slot, ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fabtui.model.layers import Layer
 from fabtui.presentation.cell_levels import Slot, cell_text, short_number
-from fabtui.screen.grid.cells_by_endpoint import ModelSource
+from fabtui.screen.grid.cells_by_endpoint import EndpointCells
 from fabtui.screen.grid.layout import NUMBER_WIDTH, Shape
 from fabtui.screen.grid.severity import BAD_FROM, NOTHING, RANK, SLOT_OF_RANK
 
@@ -20,7 +20,7 @@ _FINE = frozenset(RANK[slot] for slot in (Slot.GOOD, Slot.FAIR, Slot.LOW))
 _HIDDEN_WHEN_GONE = frozenset({0, RANK[Slot.DIAGONAL], NOTHING, *_FINE})
 
 
-class BlockSource:
+class NodeCells:
     """The blocks of a source's cells.
 
     A block's slot is its worst cell's. Where only some of its cells are that bad, their number stands before the glyph;
@@ -38,7 +38,7 @@ class BlockSource:
 
     shape = Shape(condensed=True)
 
-    def __init__(self, source: ModelSource, index: SeverityIndex) -> None:
+    def __init__(self, source: EndpointCells, index: SeverityIndex) -> None:
         self._source = source
         self._index = index
         self.axis = source.axis.of_nodes()

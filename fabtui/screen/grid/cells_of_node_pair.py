@@ -8,7 +8,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.session_model import Cell
 from fabtui.presentation.cell_levels import BAD, Slot, cell_text, full_number
 from fabtui.presentation.wording import CLASS_WORDS
-from fabtui.screen.grid.cells_by_endpoint import ModelSource
+from fabtui.screen.grid.cells_by_endpoint import EndpointCells
 from fabtui.screen.grid.layout import Shape
 
 _WORDS = {
@@ -25,7 +25,7 @@ _WORDS = {
 _UNIT_FROM = 10
 
 
-class NodePairSource:
+class NodePairCells:
     """The cells of a source of which the row is on one node and the column on another.
 
     Args:
@@ -41,7 +41,7 @@ class NodePairSource:
 
     shape = Shape(widest=14, tall=3, apart=True, halves=False)
 
-    def __init__(self, source: ModelSource, a: int, b: int) -> None:
+    def __init__(self, source: EndpointCells, a: int, b: int) -> None:
         self._source = source
         self.nodes = (a, b)
         at = source.axis.node_at
@@ -68,7 +68,7 @@ class NodePairSource:
         glyphs = self._source.glyphs
         if cell is None:
             return slot, " " * width
-        if self._source.flashing and (a, b) in self._source.flashing:
+        if self._source.highlighted and (a, b) in self._source.highlighted:
             slot = Slot.FLASH
         text = _value_text(self._source.layer, cell, width)
         if not text:

@@ -135,7 +135,7 @@ def lay_out(
 
 
 def scrolled(first: int, cursor: int, fit: int, size: int, step: int = 1) -> int:
-    """Return what to show first, a multiple of ``step``, so that the cursor is in sight, moving as little as can be."""
+    """Return what to show first, a multiple of ``step``, so that the cursor is in view, moving as little as can be."""
     if fit <= 0 or size <= fit:
         return 0
     if cursor < first:

@@ -15,14 +15,14 @@ from fabtui.screen.terminal.ansi_strips import RESET, GlyphCells, Palette, Ready
 
 
 @dataclass
-class Scene:
-    """What is in sight, and where the cursor is.
+class LineRenderer:
+    """What is in view, and where the cursor is.
 
     Attributes:
         axis: The columns.
         layout: Where they go.
-        columns: The columns in sight, each with where it begins.
-        top: The first row in sight.
+        columns: The columns in view, each with where it begins.
+        top: The first row in viewport.
         row: The cursor's row.
         column: The cursor's column.
         glyphs: The characters to draw with.
@@ -46,7 +46,7 @@ class Scene:
         first, last = self._span
         cell = self.layout.cell
         cuts = [later - first for (_, a), (later, b) in pairwise(self.columns) if b != a + cell]
-        #: The columns without a gap between them, counted from the first in sight.
+        #: The columns without a gap between them, counted from the first in viewport.
         self.stretches = list(pairwise([0, *cuts, last - first]))
         self.padding = max(0, self.layout.width - self.used)
         self.cells = glyph_cells(self.glyphs, cell)
@@ -57,15 +57,15 @@ class Scene:
 
     @property
     def used(self) -> int:
-        """How wide the headers and the columns in sight are."""
+        """How wide the headers and the columns in view are."""
         return self.columns[-1][1] + self.layout.cell if self.columns else self.layout.header
 
     def span(self) -> tuple[int, int]:
-        """Return the first column in sight and the one after the last."""
+        """Return the first column in view and the one after the last."""
         return self._span
 
     def blocks(self) -> list[tuple[int, int]]:
-        """Return the columns in sight node by node: first and after the last."""
+        """Return the columns in view node by node: first and after the last."""
         at, last = self.span()
         seats = self.axis.seats
         cuts = [at, *(column for column in range(at + 1, last) if seats[column].first), last]
@@ -207,7 +207,7 @@ def glyph_cells(glyphs: Glyphs, width: int) -> GlyphCells:
 class _RowPicture(NamedTuple):
     """A row as it is drawn: header, cells in stretches with a gap between them, padding."""
 
-    scene: Scene
+    scene: LineRenderer
     header: tuple[int, str]
     slots: bytes
     texts: list[str] | None

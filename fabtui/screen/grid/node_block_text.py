@@ -5,13 +5,13 @@ from __future__ import annotations
 from fabtui.presentation.cell_levels import Glyphs, Slot
 from fabtui.presentation.wording import MUTED, Part
 from fabtui.screen.grid.severity import NOTHING, RANK, RANKS
-from fabtui.screen.grid.view_state import Scope
+from fabtui.screen.grid.view_state import ViewState
 
 _OK = frozenset(RANK[slot] for slot in (Slot.GOOD, Slot.FAIR, Slot.LOW, Slot.P2P, Slot.SHM, Slot.RDMA, Slot.SOCKET))
 _STYLES = {Slot.FAILED: "bold $error", Slot.TIMEOUT: "bold $error", Slot.SLOW: "bold $warning"}
 
 
-def block_parts(scope: Scope, a: int, b: int, glyphs: Glyphs) -> list[Part]:
+def block_parts(scope: ViewState, a: int, b: int, glyphs: Glyphs) -> list[Part]:
     """Return how many pairs of a block have which verdict, the worst first."""
     index = scope.index
     cells = index.cells(a, b)
@@ -33,7 +33,7 @@ def block_parts(scope: Scope, a: int, b: int, glyphs: Glyphs) -> list[Part]:
     return [*parts, (f"of {cells} pair{'s' if cells != 1 else ''}", MUTED)]
 
 
-def block_name(scope: Scope, a: int, b: int) -> str:
+def block_name(scope: ViewState, a: int, b: int) -> str:
     """Return what a block is called: ``n060 > n061``."""
     seats = scope.blocks.axis.seats
     return f"{seats[a].label} > {seats[b].label}" if a != b else f"within {seats[a].label}"

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabtui.model.layers import Layer, Per, all_layers, pair_layers
-from fabtui.screen.grid.cells_by_endpoint import ModelSource
+from fabtui.screen.grid.cells_by_endpoint import EndpointCells
 from fabtui.screen.grid.severity import BAD_FROM, NOTHING, RANK, SLOW, TIMEOUT, BadCell, Order
 
 #: Cells judged between two checks of the clock.
@@ -45,7 +45,7 @@ class SeverityIndex:
         version: Grows when a cell becomes bad or ceases to be bad.
     """
 
-    def __init__(self, source: ModelSource) -> None:
+    def __init__(self, source: EndpointCells) -> None:
         self._source = source
         self.version = 0
         self.forget()

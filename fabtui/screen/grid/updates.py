@@ -1,91 +1,164 @@
-"""Brings the grid up to date with the model: which cells are drawn anew, and when all of them are."""
+"""Updates of the grid from the model: which cells are drawn again, and which ones are highlighted."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from fabtui.screen.grid.cells_by_node import BlockSource
-from fabtui.screen.grid.flashes import Flashes
-from fabtui.screen.grid.view_state import Scope
+from fabtui.model.layers import Layer, pair_layers
+from fabtui.model.measurement import Measurement
+from fabtui.model.session_model import Model
+from fabtui.screen.grid.cells_by_endpoint import EndpointCells
+from fabtui.screen.grid.cells_by_node import NodeCells
+from fabtui.screen.grid.view_state import ViewState
 from fabtui.screen.grid.widget import GridView
 
 if TYPE_CHECKING:
     from fabtui.screen.grid.severity_index import SeverityIndex
 
-#: Seconds between two frames that are drawn anew because a median moved a little.
-_SETTLE = 0.5
-#: Seconds between two looks at all cells because a median moved a little.
-_JUDGE_ALL = 4.0
-#: Seconds after which it is looked whether lit cells have to go out.
-_FLICKER = 0.2
-#: Seconds a frame may spend on looking at cells that are not in sight.
-_SEARCH = 0.002
+#: Minimum time (s) between two full redraws for a small move of a median.
+REDRAW_INTERVAL = 0.5
+#: Minimum time (s) between two passes over all cells for a small move of a median.
+REJUDGE_INTERVAL = 4.0
+#: Time budget (s) per frame for judging cells out of view.
+JUDGE_BUDGET = 0.002
+#: Duration (s) of a highlight, and the interval (s) at which expired ones are removed.
+HIGHLIGHT_SECONDS, HIGHLIGHT_CHECK = 0.8, 0.2
+#: Maximum relative change of a value that counts as no change.
+SAME_VALUE = 0.1
+#: Maximum age (s) of a result that is highlighted.
+MAX_HIGHLIGHT_AGE = 2.0
+#: Maximum number of changes per frame that are highlighted; a sweep that fills the grid has more.
+MAX_HIGHLIGHTS = 400
+
+Position = tuple[int, int]
 
 
-class CellNews:
-    """Keeps what of the grid was drawn against which medians.
+class Highlights:
+    """Cells highlighted for a moment because a new result differs from the previous one."""
+
+    def __init__(self) -> None:
+        self._until: deque[tuple[float, Position]] = deque()
+        self._seen: dict[Position, float] = {}
+
+    @property
+    def active(self) -> bool:
+        """True while any cell is highlighted."""
+        return bool(self._until)
+
+    def add(self, source: EndpointCells, changed: list[Position], now: float) -> None:
+        """Highlight those of the changed cells whose result differs from the previous one."""
+        if len(changed) > MAX_HIGHLIGHTS:
+            return
+        for position in changed:
+            latest = self._changed_result(source, position)
+            if latest is not None and self._seen.get(position) != latest.time:
+                self._seen[position] = latest.time
+                source.highlighted.add(position)
+                self._until.append((now + HIGHLIGHT_SECONDS, position))
+
+    def _changed_result(self, source: EndpointCells, position: Position) -> Measurement | None:
+        """Return the latest result of a cell if it is recent and differs from the previous one."""
+        seats, model = source.axis.seats, source.model
+        src, dst = seats[position[0]].number, seats[position[1]].number
+        if src is None or dst is None or src == dst:
+            return None
+        layer = source.layer if source.layer in pair_layers() else Layer.P2P
+        history = model.history(layer, str(model.endpoints[src]), str(model.endpoints[dst]))
+        if len(history) < 2 or model.now - history[-1].time > MAX_HIGHLIGHT_AGE:
+            return None
+        return history[-1] if _differs(model, history[-2], history[-1]) else None
+
+    def expire(self, source: EndpointCells, now: float) -> list[Position]:
+        """Remove expired highlights, and return their cells."""
+        ended = []
+        while self._until and self._until[0][0] <= now:
+            _, position = self._until.popleft()
+            if all(position != other for _, other in self._until):
+                source.highlighted.discard(position)
+                ended.append(position)
+        return ended
+
+    def clear(self, source: EndpointCells) -> None:
+        """Remove all highlights."""
+        source.highlighted.clear()
+        self._until.clear()
+        self._seen.clear()
+
+
+def _differs(model: Model, before: Measurement, after: Measurement) -> bool:
+    if before.asked_bytes != after.asked_bytes:
+        return False
+    if model.verdict(before) is not model.verdict(after):
+        return True
+    if before.value is None or after.value is None:
+        return before.value is not after.value
+    return abs(after.value - before.value) > SAME_VALUE * abs(before.value)
+
+
+class GridUpdater:
+    """Draws changed cells of the model, and tracks the medians that cells were drawn with.
 
     Args:
-        grid: What draws.
-        again: Has the screen drawn again after some seconds.
+        grid: Grid to update.
+        draw_within: Schedules another call of `update` within some seconds.
     """
 
-    def __init__(self, grid: GridView, again: Callable[[float], None]) -> None:
+    def __init__(self, grid: GridView, draw_within: Callable[[float], None]) -> None:
         self._grid = grid
-        self._again = again
-        self._settled = 0.0
-        self._flashes = Flashes()
-        self._judged = 0.0
+        self._draw_within = draw_within
+        self._highlights = Highlights()
+        self._redrawn = 0.0
+        self._rejudged = 0.0
         self._stale = False
 
-    def draw(self, scope: Scope) -> None:
-        """Have the grid draw what changed in what it shows since the last time."""
-        source = scope.source
+    def update(self, state: ViewState) -> None:
+        """Draw the cells in view that changed since the last call."""
+        source = state.source
         changed = source.model.drain_changes()
-        if scope.take_axis():
+        if state.take_axis():
             source.take_medians()
-            self._flashes.forget(source)
-            self._grid.show(scope.shown())
+            self._highlights.clear(source)
+            self._grid.show(state.shown())
             return
         if not source.axis.size:
             return
-        index = scope.index
         now = time.monotonic()
-        touched = self._flashes.over(source, now)
-        much, moved = source.read_medians()
-        if changed is None or much or (moved and now - self._settled > _SETTLE):
-            self._settled = now
+        touched: list[Position] = self._highlights.expire(source, now)
+        far, moved = source.read_medians()
+        by_node = isinstance(state.shown(), NodeCells)
+        if changed is None or far or (moved and now - self._redrawn > REDRAW_INTERVAL):
+            self._redrawn = now
             source.take_medians()
-            # Blocks show what the index knows, and are told one by one.
-            if changed is None or not isinstance(scope.shown(), BlockSource):
+            # Blocks show the severity index, which reports changed blocks one by one.
+            if changed is None or not by_node:
                 self._grid.reread()
         elif moved:
-            self._again(_SETTLE)
-        self._judge_all(index, much, moved, changed is None, now)
+            self._draw_within(REDRAW_INTERVAL)
+        self._rejudge(state.index, far=far, moved=moved, all_changed=changed is None, now=now)
         if changed:
             positions = source.positions(changed)
-            index.touch(positions)
-            self._flashes.take(source, positions, now)
+            state.index.touch(positions)
+            self._highlights.add(source, positions, now)
             touched += positions
-        index.step(_SEARCH)
-        blocks = index.drain_blocks()
-        shown = scope.shown()
-        self._grid.update_cells(shown.shown_at(blocks if isinstance(shown, BlockSource) else touched))
-        if self._flashes.lit:
-            self._again(_FLICKER)
+        state.index.step(JUDGE_BUDGET)
+        blocks: Iterable[Position] = state.index.drain_blocks()
+        self._grid.update_cells(state.shown().shown_at(blocks if by_node else touched))
+        if self._highlights.active:
+            self._draw_within(HIGHLIGHT_CHECK)
 
-    def _judge_all(self, index: SeverityIndex, much: bool, moved: bool, anew: bool, now: float) -> None:
-        """Have all cells judged again when what they are judged against has moved, but not all the time."""
+    def _rejudge(self, index: SeverityIndex, *, far: bool, moved: bool, all_changed: bool, now: float) -> None:
+        """Judge all cells again after the medians moved, at most once per `REJUDGE_INTERVAL`."""
         self._stale = self._stale or moved
-        if anew:
+        if all_changed:
             index.forget()
-        elif much or (self._stale and now - self._judged > _JUDGE_ALL):
+        elif far or (self._stale and now - self._rejudged > REJUDGE_INTERVAL):
             index.rejudge()
         elif self._stale:
-            self._again(_JUDGE_ALL)
+            self._draw_within(REJUDGE_INTERVAL)
             return
         else:
             return
-        self._judged, self._stale = now, False
+        self._rejudged, self._stale = now, False

@@ -10,9 +10,9 @@ from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.screen.grid.axis import Seat
-from fabtui.screen.grid.cells_by_endpoint import ModelSource
-from fabtui.screen.grid.cells_by_node import BlockSource
-from fabtui.screen.grid.cells_of_node_pair import NodePairSource
+from fabtui.screen.grid.cells_by_endpoint import EndpointCells
+from fabtui.screen.grid.cells_by_node import NodeCells
+from fabtui.screen.grid.cells_of_node_pair import NodePairCells
 from fabtui.screen.grid.filter import Filter
 from fabtui.screen.grid.severity import Order
 
@@ -31,10 +31,10 @@ class Zoom(IntEnum):
 #: What stands in the corner of the grid, where there is room for seven characters.
 ZOOM_WORDS = {Zoom.FABRIC: "fabric", Zoom.GPUS: "pairs", Zoom.NODES: "2 nodes"}
 
-AnySource = ModelSource | BlockSource | NodePairSource
+AnySource = EndpointCells | NodeCells | NodePairCells
 
 
-class Scope:
+class ViewState:
     """The sources of each zoom over one model, which show the same order and filter.
 
     Args:
@@ -53,12 +53,12 @@ class Scope:
     """
 
     def __init__(self, model: Model, layer: Layer, glyphs: Glyphs) -> None:
-        self.source = ModelSource(model, layer, glyphs)
+        self.source = EndpointCells(model, layer, glyphs)
         self.zoom = Zoom.GPUS
         self.order = Order.GIVEN
         self.filter: Filter | None = None
         self.pair: tuple[Seat, Seat] | None = None
-        self._near: NodePairSource | None = None
+        self._near: NodePairCells | None = None
         self._ordered: list[int] | None = None
 
     # -- what is shown ------------------------------------------------------------------------------------------------
@@ -71,9 +71,9 @@ class Scope:
         return SeverityIndex(self.source)
 
     @cached_property
-    def blocks(self) -> BlockSource:
+    def blocks(self) -> NodeCells:
         """Cells of node pairs."""
-        return BlockSource(self.source, self.index)
+        return NodeCells(self.source, self.index)
 
     @property
     def searching(self) -> bool:
@@ -88,7 +88,7 @@ class Scope:
             return self.source
         nodes = self.nodes() or (0, 0)
         if self._near is None or self._near.nodes != nodes:
-            self._near = NodePairSource(self.source, *nodes)
+            self._near = NodePairCells(self.source, *nodes)
         return self._near
 
     def take_axis(self) -> bool:

@@ -1,4 +1,4 @@
-"""What of the grid is in sight, and on which line and in which column of the terminal. Pure."""
+"""What of the grid is in view, and on which line and in which column of the terminal. Pure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.layout import HEADER_LINES, GridLayout, scrolled
 
 
-class Sight:
-    """The rows and columns in sight.
+class Viewport:
+    """The rows and columns in viewport.
 
     Attributes:
         top: The row on top.
         left: The column on the left.
-        columns: Each column in sight, with where it begins.
+        columns: Each column in view, with where it begins.
         lines: For each line below the headers its row, and which of the row's lines it is; None for a blank line.
         line_of_row: The first line of each row, headers included.
     """
@@ -25,8 +25,8 @@ class Sight:
         self.line_of_row: dict[int, int] = {}
 
     def place(self, layout: GridLayout, rows: Axis, columns: Axis, row: int, column: int) -> bool:
-        """Scroll so that a cell is in sight; returns whether other columns are now than before."""
-        # Lines between rows are there only when all rows are in sight.
+        """Scroll so that a cell is in view; returns whether other columns are now than before."""
+        # Lines between rows are there only when all rows are in viewport.
         fit = rows.size if layout.row_gap else max(1, layout.rows)
         self.top = scrolled(self.top, row, fit, rows.size, 2 if layout.halves else 1)
         before = self.columns
@@ -53,20 +53,20 @@ class Sight:
         return columns
 
     def whole(self, down: int, across: int) -> bool:
-        """Whether all of so many rows and columns are in sight, or nothing at all is."""
+        """Whether all of so many rows and columns are in view, or nothing at all is."""
         if not self.columns or not self.line_of_row:
             return True
         return len(self.columns) == across and len(self.line_of_row) == down
 
     @property
     def window(self) -> tuple[range, range]:
-        """The rows and the columns in sight, where there are any."""
+        """The rows and the columns in view, where there are any."""
         return range(min(self.line_of_row), max(self.line_of_row) + 1), range(
             self.columns[0][0], self.columns[-1][0] + 1
         )
 
     def text(self, down: int, across: int) -> str:
-        """Return which of so many rows and columns are in sight, or "" when all are."""
+        """Return which of so many rows and columns are in view, or "" when all are."""
         if self.whole(down, across):
             return ""
         rows, shown = self.window
@@ -76,7 +76,7 @@ class Sight:
         return f"rows {rows.start + 1}-{rows.stop} of {down}, {columns} of {across}"
 
     def lines_of(self, layout: GridLayout, *rows: int) -> list[int]:
-        """Return the lines of some rows that are in sight."""
+        """Return the lines of some rows that are in viewport."""
         first = {line for row in rows if (line := self.line_of_row.get(row)) is not None}
         return [line + part for line in first for part in range(layout.tall) if line + part < layout.height]
 

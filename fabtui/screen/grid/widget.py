@@ -18,16 +18,16 @@ from fabtui.presentation.cell_levels import Glyphs, Slot
 from fabtui.screen.grid.axis import Seat
 from fabtui.screen.grid.cells_by_endpoint import CellSource
 from fabtui.screen.grid.layout import HEADER_LINES, GridLayout, lay_out
-from fabtui.screen.grid.lines import Scene
-from fabtui.screen.grid.viewport import Sight
+from fabtui.screen.grid.lines import LineRenderer
+from fabtui.screen.grid.viewport import Viewport
 from fabtui.screen.terminal.ansi_strips import Palette, ReadyStrip
 
-#: Read rows that are kept beyond those in sight, as a multiple of them.
+#: Read rows that are kept beyond those in view, as a multiple of them.
 _KEPT_SCREENS = 4
 
 
 class _Row:
-    """A row as it was read for the columns in sight, and its lines once they were drawn."""
+    """A row as it was read for the columns in view, and its lines once they were drawn."""
 
     __slots__ = ("slots", "strips", "texts")
 
@@ -89,7 +89,7 @@ class GridView(Widget, can_focus=True):
         self.aim: tuple[Seat, Seat] | None = None
         self.cell_width: int | None = None
         self.corner = ("", "")
-        self.sight = Sight()
+        self.viewport = Viewport()
         self._ramp: dict[str, str] = {}
         self._system: ColorSystem | None = None
         self._palette: Palette | None = None
@@ -108,8 +108,8 @@ class GridView(Widget, can_focus=True):
 
     def show(self, source: CellSource) -> None:
         """Show another source, or the same one after everything in it may have changed, its rows and columns too."""
-        sight = self.sight
-        down, across = self.row - sight.top, self.column - sight.left
+        viewport = self.viewport
+        down, across = self.row - viewport.top, self.column - viewport.left
         self.source = source
         rows, columns = source.rows, source.columns
         if self.aim is None:
@@ -119,9 +119,9 @@ class GridView(Widget, can_focus=True):
             # The same pair may stand elsewhere now; then it stays where it is on the screen.
             row, column = rows.find(self.aim[0]), columns.find(self.aim[1])
             if row is not None and row != self.row:
-                self.row, sight.top = row, max(0, row - down)
+                self.row, viewport.top = row, max(0, row - down)
             if column is not None and column != self.column:
-                self.column, sight.left = column, max(0, column - across)
+                self.column, viewport.left = column, max(0, column - across)
         self.row, self.column = max(0, min(self.row, rows.size - 1)), max(0, min(self.column, columns.size - 1))
         self._layout = None
         self.reread()
@@ -147,16 +147,16 @@ class GridView(Widget, can_focus=True):
         self.refresh()
 
     def update_cells(self, changed: Iterable[tuple[int, int]]) -> None:
-        """Read some cells anew, by row and column; those out of sight cost nothing."""
+        """Read some cells anew, by row and column; those out of view cost nothing."""
         rows = self._rows
-        sight = self.sight
-        if not rows or not sight.columns:
+        viewport = self.viewport
+        if not rows or not viewport.columns:
             return
         changed = changed if isinstance(changed, (list, set)) else list(changed)
-        if len(changed) > len(sight.line_of_row) * len(sight.columns):
+        if len(changed) > len(viewport.line_of_row) * len(viewport.columns):
             self.reread()
             return
-        first, last = sight.columns[0][0], sight.columns[-1][0]
+        first, last = viewport.columns[0][0], viewport.columns[-1][0]
         width = self.layout_now().cell
         read = self.source.cell
         # What stands on a cell's further lines is not compared.
@@ -216,38 +216,38 @@ class GridView(Widget, can_focus=True):
         return lay_out(source.columns, width, height, self.cell_width, source.rows, shape)
 
     def _place(self) -> None:
-        """Scroll so that the cursor is in sight."""
+        """Scroll so that the cursor is in viewport."""
         layout, source = self._layout, self.source
         if layout is None:
             return
-        if self.sight.place(layout, source.rows, source.columns, self.row, self.column):
+        if self.viewport.place(layout, source.rows, source.columns, self.row, self.column):
             self._rows.clear()
-        in_sight = self.sight.line_of_row
+        in_sight = self.viewport.line_of_row
         if len(self._rows) > _KEPT_SCREENS * max(1, len(in_sight)):
             self._rows = {row: kept for row, kept in self._rows.items() if row in in_sight}
 
     @property
     def scrolled_text(self) -> str:
-        """Which rows and columns are in sight, or "" when all are."""
+        """Which rows and columns are in view, or "" when all are."""
         if self._layout is None and self.size.width:
             # It shows something else since it was drawn last.
             self.layout_now()
-        return self.sight.text(self.source.rows.size, self.source.columns.size)
+        return self.viewport.text(self.source.rows.size, self.source.columns.size)
 
     @property
     def window(self) -> tuple[range, range] | None:
-        """The rows and the columns in sight, or None when all are."""
-        return self.sight.window if self.scrolled_text else None
+        """The rows and the columns in view, or None when all are."""
+        return self.viewport.window if self.scrolled_text else None
 
     # -- drawing ------------------------------------------------------------------------------------------------------
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Return the lines in sight; those that did not change are handed out as they are."""
+        """Return the lines in view; those that did not change are handed out as they are."""
         layout = self.layout_now()
         lines = self._lines
         if len(lines) != layout.height:
             lines = self._lines = [None] * layout.height
-        scene: Scene | None = None
+        scene: LineRenderer | None = None
         strips: list[Strip] = []
         for y in range(crop.y, crop.bottom):
             strip = lines[y] if y < len(lines) else None
@@ -268,13 +268,13 @@ class GridView(Widget, can_focus=True):
             self._palette = Palette(self.rich_style, self._ramp, self._system)
         return self._palette
 
-    def _line(self, y: int, layout: GridLayout, scene: Scene) -> ReadyStrip:
+    def _line(self, y: int, layout: GridLayout, scene: LineRenderer) -> ReadyStrip:
         palette = self._colors()
         if y < HEADER_LINES:
             runs = scene.names() if y == 0 else scene.indices()
             return ReadyStrip.of_runs(runs, layout.width, palette)
         at = y - HEADER_LINES
-        here = self.sight.lines[at] if at < len(self.sight.lines) else None
+        here = self.viewport.lines[at] if at < len(self.viewport.lines) else None
         if here is None:
             return ReadyStrip.of_runs([(Slot.PAD, " " * layout.width)], layout.width, palette)
         row, part = here
@@ -284,13 +284,13 @@ class GridView(Widget, can_focus=True):
             strip = read.strips[part] = self._strip(row, part, read, scene, palette)
         return strip
 
-    def _row(self, row: int, scene: Scene) -> _Row:
+    def _row(self, row: int, scene: LineRenderer) -> _Row:
         read = self._rows.get(row)
         if read is None:
             read = self._rows[row] = _Row(*self.source.row(row, *scene.span(), scene.layout.cell))
         return read
 
-    def _strip(self, row: int, part: int, read: _Row, scene: Scene, palette: Palette) -> ReadyStrip:
+    def _strip(self, row: int, part: int, read: _Row, scene: LineRenderer, palette: Palette) -> ReadyStrip:
         layout = scene.layout
         if layout.halves:
             lower = self._row(row + 1, scene).slots if row + 1 < self.source.rows.size else None
@@ -302,13 +302,13 @@ class GridView(Widget, can_focus=True):
         return scene.row_strip(row, read.slots, texts, palette, part)
 
     @property
-    def _scene(self) -> Scene:
+    def _scene(self) -> LineRenderer:
         assert self._layout is not None
-        return Scene(
+        return LineRenderer(
             self.source.columns,
             self._layout,
-            self.sight.columns,
-            self.sight.top,
+            self.viewport.columns,
+            self.viewport.top,
             self.row,
             self.column,
             self.glyphs,
@@ -331,13 +331,13 @@ class GridView(Widget, can_focus=True):
         self.post_message(self.Moved())
 
     def _after_move(self, row_before: int) -> None:
-        sight = self.sight
-        top, left, columns = sight.top, sight.left, sight.columns
+        viewport = self.viewport
+        top, left, columns = viewport.top, viewport.left, viewport.columns
         self.layout_now()
         self._place()
-        if (top, left) != (sight.top, sight.left) or columns is not sight.columns:
+        if (top, left) != (viewport.top, viewport.left) or columns is not viewport.columns:
             # The row on top is named, whichever of its node it is.
-            self._forget_lines(top, sight.top, row_before, self.row)
+            self._forget_lines(top, viewport.top, row_before, self.row)
             self._lines = []
             self.refresh()
             return
@@ -353,7 +353,7 @@ class GridView(Widget, can_focus=True):
                 read.strips.clear()
 
     def _lines_of(self, *rows: int) -> list[int]:
-        return self.sight.lines_of(self._layout, *rows) if self._layout is not None else []
+        return self.viewport.lines_of(self._layout, *rows) if self._layout is not None else []
 
     def action_move(self, down: int, right: int) -> None:
         """Move the cursor by rows and columns."""
@@ -367,7 +367,7 @@ class GridView(Widget, can_focus=True):
 
     def action_page(self, pages: int) -> None:
         """Move the cursor by screens."""
-        self.move_to(self.row + pages * max(1, len(self.sight.line_of_row) - 1), self.column)
+        self.move_to(self.row + pages * max(1, len(self.viewport.line_of_row) - 1), self.column)
 
     def action_widen(self, by: int) -> None:
         """Make cells wider or narrower; the narrowest are half a character high, where that can be drawn."""
@@ -381,7 +381,7 @@ class GridView(Widget, can_focus=True):
 
     def cell_at(self, x: int, y: int) -> tuple[int, int] | None:
         """Return the row and column at a place on the widget, or None."""
-        return self.sight.cell_at(self.layout_now(), x, y)
+        return self.viewport.cell_at(self.layout_now(), x, y)
 
     def on_click(self, event: events.Click) -> None:
         """Move the cursor to where was clicked; look into the cell at a double click."""

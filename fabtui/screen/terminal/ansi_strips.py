@@ -1,8 +1,8 @@
-"""Lines of ready terminal text.
+"""Strips with finished terminal text.
 
-Textual turns a line of styled segments into escape sequences each time it is drawn. A grid of thousands of cells that
-change many times a second cannot afford that: here a line is made as finished text once, with codes only where the
-style changes, and its segments come into being only if something asks for them (a screenshot, a dialog over the grid).
+Textual turns a line of styled segments into escape sequences each time it is drawn, which is too slow for a grid of
+thousands of cells. Here the text of a line is made once, with codes only where the style changes. Segments are made
+only on demand, for example for a screenshot or a dialog over the grid.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from textual.strip import Strip
 from fabtui.presentation.cell_levels import Slot
 
 RESET = "\x1b[0m"
-#: What ends each attribute.
+#: Code that ends each attribute.
 OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "7": "27", "9": "29"}
 _NAMES = {"1": "bold", "2": "dim", "3": "italic", "4": "underline", "5": "blink", "7": "reverse", "9": "strike"}
 
 
 class Codes(NamedTuple):
-    """A style as terminal codes: attributes, foreground, background."""
+    """Terminal codes of a style."""
 
     attributes: frozenset[str]
     foreground: str
     background: str
 
 
-#: What a terminal draws with after a reset.
+#: Style of a terminal after a reset.
 PLAIN = Codes(frozenset(), "39", "49")
 
-#: Colours of the 256-colour palette that are the same everywhere; half as long to name as by red, green and blue.
+#: Colours of the 256-colour palette that are the same in all terminals; their codes are half as long as RGB.
 _INDEX = {EIGHT_BIT_PALETTE[index]: index for index in range(16, 256)}
 
 
 @lru_cache(4096)
 def codes_of(style: Style, system: ColorSystem | None) -> Codes:
-    """Return the codes of a style for a number of colours; None for none at all."""
+    """Return the codes of a style; ``system`` is None for no colours."""
     attributes = frozenset(code for code, name in _NAMES.items() if getattr(style, name))
     return Codes(attributes, _color(style, system, True), _color(style, system, False))
 
@@ -69,7 +69,7 @@ def change(before: Codes, after: Codes) -> str:
     had, want = before.attributes, after.attributes
     codes = sorted({OFF[code] for code in had - want})
     if "22" in codes:
-        # Ends bold and dim alike.
+        # This code ends both bold and dim.
         had -= {"1", "2"}
     codes += sorted(want - had)
     if before.foreground != after.foreground:
@@ -78,29 +78,29 @@ def change(before: Codes, after: Codes) -> str:
         codes.append(after.background)
     if not codes:
         return ""
-    # From a reset on there may be less to say.
-    anew = ["0", *sorted(want), *(code for code in after[1:] if code not in PLAIN)]
-    return f"\x1b[{min(';'.join(codes), ';'.join(anew), key=len)}m"
+    # Starting from a reset may be shorter.
+    from_reset = ["0", *sorted(want), *(code for code in after[1:] if code not in PLAIN)]
+    return f"\x1b[{min(';'.join(codes), ';'.join(from_reset), key=len)}m"
 
 
 Runs = list[tuple[int, str]]
 
-#: What two cells that share a character are drawn with; see `half_slot`.
+#: Characters for two cells in one line; see `half_slot`.
 UPPER, LOWER, BLANK = "▀", "▄", " "
 _HALVES_FROM = 32
 _HALF_SLOTS = 32 * 33
 
 
 def half_slot(upper: int, lower: int) -> int:
-    """Return the number that stands in runs for a character of two cells, one above the other."""
+    """Return the number that represents two cells, one above the other, in runs."""
     return _HALVES_FROM * (upper + 1) + lower
 
 
 def pack(strip: Strip, system: ColorSystem | None) -> None:
-    """Give a strip of segments its terminal text, with codes only for what changes from segment to segment.
+    """Set the terminal text of a strip of segments, with codes only where the style changes.
 
-    Textual would write every segment's whole style and a reset after it: three times as much. The strip stays as it is
-    otherwise; one that was drawn already, or has links, is left alone.
+    Textual would write the whole style of every segment and a reset after it, three times as much. Strips that were
+    drawn already, or have links, are not changed.
     """
     if strip._render_cache is not None:
         return
@@ -119,16 +119,16 @@ def pack(strip: Strip, system: ColorSystem | None) -> None:
     strip._render_cache = "".join(parts)
 
 
-#: Slots whose colour, where they have no background, is that of their character.
+#: Slots without a background that are filled with the colour of their character.
 _FILLED_BY_TEXT = frozenset({Slot.GONE})
 
 
 class GlyphCells(NamedTuple):
-    """What cells too narrow for a number show, by their slot.
+    """Texts of cells that are too narrow for a number, by slot.
 
     Attributes:
-        texts: The text of a cell.
-        edges: The text of a cell that is the first of its node.
+        texts: Text of a cell.
+        edges: Text of the first cell of a node.
     """
 
     texts: tuple[str, ...]
@@ -136,12 +136,12 @@ class GlyphCells(NamedTuple):
 
 
 class Palette:
-    """The style of each slot, and the shortest escape sequences from any one to any other.
+    """Style of each slot, and the shortest escape sequence between any two slots.
 
     Args:
-        base: The style of the screen itself.
-        ramp: The Rich style of each slot by its key, laid over the base.
-        system: How many colours the terminal has; None for none at all.
+        base: Style of the screen.
+        ramp: Rich style of each slot by its key, applied over the base.
+        system: Colour system of the terminal; None for no colours.
     """
 
     def __init__(self, base: Style, ramp: dict[str, str], system: ColorSystem | None) -> None:
@@ -154,22 +154,22 @@ class Palette:
         self._halves: dict[int, tuple[str, Style]] = {}
         self._half_changes: dict[int, str] = {}
         self._glyph_cells: dict[GlyphCells, list[list[str]]] = {}
-        #: From a slot's style to another's; the last row, which is row -1, is from a terminal that was reset.
+        #: Escape sequence between two slots; row -1 is for a terminal after a reset.
         self.changes: list[list[str]] = [[change(before, after) for after in codes] for before in (*codes, PLAIN)]
 
     def style(self, slot: int) -> Style:
-        """Return the style of a slot, or that of two in one character."""
+        """Return the style of a slot, or of two slots in one character."""
         if slot < _HALVES_FROM:
             return self.styles[slot]
         return self._half(slot)[1]
 
     def half_text(self, slot: int) -> str:
-        """Return the character of two cells, one above the other."""
+        """Return the character for two cells, one above the other."""
         return self._half(slot)[0]
 
     @property
     def halves(self) -> bool:
-        """Whether cells can be told apart by their colours alone, as those have to be that share a character."""
+        """True if colour alone distinguishes cells, as it must for two cells in one character."""
         shown = (Slot.GOOD, Slot.PARTLY, Slot.SLOW, Slot.FAILED)
         return self.system is not None and all(self._fill(slot) is not None for slot in shown)
 
@@ -192,7 +192,7 @@ class Palette:
         return known
 
     def _fill(self, slot: int) -> Color | None:
-        """Return the colour of a slot where there is no room for a character; None for the screen's own."""
+        """Return the fill colour of a slot; None for the screen's own."""
         style = self.styles[slot]
         color = style.color if style.reverse else style.bgcolor
         if color is None or color.is_default or color == self._base.bgcolor:
@@ -202,7 +202,7 @@ class Palette:
         return None if color is None or color.is_default else color
 
     def ready_halves(self, upper: bytes, lower: bytes) -> str:
-        """Return two rows as terminal text, two cells a character, after a reset."""
+        """Return two rows as terminal text, two cells per character, after a reset."""
         slots = [_HALVES_FROM * (a + 1) + b for a, b in zip(upper, lower, strict=True)]
         known = self._half_changes
         keys = [_HALF_SLOTS * a + b for a, b in zip([0, *slots[:-1]], slots, strict=True)]
@@ -214,13 +214,13 @@ class Palette:
             return "".join([known[key] for key in keys])
 
     def _half_change(self, before: int, slot: int) -> str:
-        """Return what makes a character of two cells after another one; 0 stands for a terminal that was reset."""
+        """Return codes and character for two cells after two other cells; ``before`` is 0 after a reset."""
         text, style = self._half(slot)
         now = codes_of(self._half(before)[1], self.system) if before else PLAIN
         return change(now, codes_of(style, self.system)) + text
 
     def ready(self, runs: Iterable[tuple[int, str]]) -> str:
-        """Return runs as terminal text, with a code only where the style changes."""
+        """Return runs as terminal text, with codes only where the style changes."""
         parts: list[str] = []
         row, before = self.changes[-1], -1
         for slot, text in runs:
@@ -232,19 +232,19 @@ class Palette:
         return "".join(parts)
 
     def ready_cells(self, slots: bytes, texts: Iterable[str], before: int) -> str:
-        """Return cells as terminal text, after something in the style of a slot, five times as fast as `ready`."""
+        """Return cells as terminal text after text of slot ``before``; five times as fast as `ready`."""
         changes = self.changes
         befores = bytes((before,)) + slots[:-1]
         return "".join([changes[a][b] + text for a, b, text in zip(befores, slots, texts, strict=True)])
 
     def ready_glyphs(self, slots: bytes, before: int, glyphs: GlyphCells, marked: Iterable[int]) -> str:
-        """Return cells that show their slot's glyph alone as terminal text; twice as fast again.
+        """Return cells that show only a glyph as terminal text; twice as fast as `ready_cells`.
 
         Args:
-            slots: The cells.
-            before: The slot of what stands before them.
-            glyphs: What cells show.
-            marked: Which of them are the first of a node.
+            slots: Slots of the cells.
+            before: Slot of the text before them.
+            glyphs: Texts of the cells.
+            marked: Indices of cells that are the first of a node.
         """
         cells = self._glyph_cells.get(glyphs)
         if cells is None:
@@ -259,19 +259,19 @@ class Palette:
 
 
 class ReadyStrip(Strip):
-    """A strip that carries its terminal text from the start and makes its segments when they are asked for.
+    """Strip with finished terminal text that makes its segments on demand.
 
     Args:
-        ready: The terminal text.
-        width: How many cells wide it is.
-        palette: The palette that it was made with.
-        runs: Gives the same line as slots with their texts, left to right.
+        ready: Terminal text.
+        width: Width (terminal cells).
+        palette: Palette that the text was made with.
+        runs: Returns the same line as slots with their texts, left to right.
     """
 
     __slots__ = ("_palette", "_plain", "_runs")
 
     def __init__(self, ready: str, width: int, palette: Palette, runs: Callable[[], Runs]) -> None:
-        # Strip.__init__ makes seven caches; the plain strip has them if it ever comes to be.
+        # Strip.__init__ makes seven caches; only the plain strip needs them.
         self._runs = runs
         self._palette = palette
         self._plain: Strip | None = None
@@ -294,7 +294,7 @@ class ReadyStrip(Strip):
         return self._plain
 
     def divide(self, cuts: Iterable[int]) -> Sequence[Strip]:
-        """Cut it at some positions; the usual cut is at its end, and then it is itself."""
+        """Cut at some positions; a single cut at the end, the usual case, costs nothing."""
         cuts = list(cuts)
         return [self] if cuts == [self._cell_length] else self.plain.divide(cuts)
 
@@ -303,7 +303,7 @@ def _of_plain(name: str) -> Any:
     return property(lambda self: getattr(self.plain, name))
 
 
-# Every method of Strip but those above works on these.
+# All other methods of Strip work on these attributes.
 for _name in (
     "_segments",
     "_divide_cache",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Stamp = tuple[int, int, int]
 
 DEFAULT = "dark"
-#: What carries the screen where there are sixteen colours or none.
+#: Default theme for 16 colours or none.
 FEW_COLORS = "ansi"
 
 #: The ramp of each of Rich's colour systems.
@@ -30,13 +30,13 @@ _COUNTS = ("24", "256", "16", "none")
 
 @dataclass(frozen=True, slots=True)
 class ThemeFile:
-    """A theme as its file says it.
+    """Content of a theme file.
 
     Attributes:
-        name: The file's stem, which is what users call it.
-        title: One line for users.
-        dark: Whether its background is dark.
-        ansi: Whether it uses the terminal's own colours and background.
+        name: Stem of the file name.
+        title: Description, one line.
+        dark: The background is dark.
+        ansi: The theme uses the terminal's own colours and background.
         colors: Textual's colours by name.
         variables: Textual's design variables.
         ramps: For each number of colours (``24``, ``256``, ``16``, ``none``) the style of each slot.
@@ -51,7 +51,7 @@ class ThemeFile:
     ramps: dict[str, dict[str, str]]
 
     def to_textual(self) -> Theme:
-        """Return it as a theme that Textual can register."""
+        """Return the theme for Textual."""
         from textual.theme import Theme
 
         return Theme(name=self.name, dark=self.dark, ansi=self.ansi, variables=self.variables, **_colors(self.colors))
@@ -62,7 +62,7 @@ def _colors(colors: dict[str, str]) -> dict[str, Any]:
 
 
 def theme_paths() -> dict[str, Path]:
-    """Return the theme files by their names: those that ship with fabtui, and the user's own, which go before them."""
+    """Return the theme files by name: those shipped with fabtui and the user's own, which take precedence."""
     paths = {path.stem: path for path in theme_folder().glob("*.toml")}
     with contextlib.suppress(OSError):
         paths.update({path.stem: path for path in user_theme_folder().glob("*.toml")})
@@ -75,7 +75,7 @@ def theme_names() -> list[str]:
 
 
 def theme_problem(name: str) -> str | None:
-    """Return why a theme cannot be used, or None when it can."""
+    """Return the error in a theme, or None if it is valid."""
     from textual.theme import BUILTIN_THEMES
 
     if name not in theme_paths() and name in BUILTIN_THEMES:
@@ -91,7 +91,7 @@ def read_theme(name: str) -> ThemeFile:
     """Read a theme file by its name.
 
     Raises:
-        InputError: There is no such theme, or its file is not one.
+        InputError: There is no such theme, or its file is invalid.
     """
     path = theme_paths().get(name)
     if path is None:
@@ -118,10 +118,10 @@ def stamp_of(path: Path) -> Stamp | None:
 
 
 def read_theme_file(path: Path) -> ThemeFile:
-    """Read a theme file; one that is as it was is not read again.
+    """Read a theme file; cached until the file changes.
 
     Raises:
-        InputError: It cannot be read, or is not a theme.
+        InputError: The file cannot be read or is not a theme.
     """
     return _read(path, stamp_of(path))
 
@@ -143,7 +143,7 @@ def _read(path: Path, _stamp: Stamp | None) -> ThemeFile:
             },
         )
         if path.parent != theme_folder():
-            # Those that ship are checked by the tests, not before each first frame.
+            # Shipped themes are checked by the tests, not before each first frame.
             _check(theme)
     except OSError as error:
         raise InputError(f"the theme file {path} cannot be read: {error.strerror}") from None
@@ -154,7 +154,7 @@ def _read(path: Path, _stamp: Stamp | None) -> ThemeFile:
     return theme
 
 
-#: The colours that Textual knows by name.
+#: Names of Textual's colours.
 _COLORS = (
     *("primary", "secondary", "accent", "warning", "error", "success"),
     *("foreground", "background", "surface", "panel", "boost"),
@@ -162,10 +162,10 @@ _COLORS = (
 
 
 def _check(theme: ThemeFile) -> None:
-    """Make sure that a theme can be drawn with.
+    """Check every colour and style of a theme.
 
     Raises:
-        ValueError: It cannot.
+        ValueError: A name, a colour or a style is invalid.
     """
     from rich.errors import StyleSyntaxError
     from rich.style import Style
@@ -194,11 +194,11 @@ def _check(theme: ThemeFile) -> None:
 
 
 def ramp_of(theme: str, dark: bool, count: str) -> dict[str, str]:
-    """Return the ramp of a theme for a number of colours; what its file lacks is taken from the default's.
+    """Return the ramp of a theme for a number of colours; missing entries come from the default theme.
 
     Args:
-        theme: The theme's name; it may be one of Textual's own, which have no ramp.
-        dark: Whether that theme is dark.
+        theme: Name of the theme; Textual's own themes have no ramp.
+        dark: The theme is dark.
         count: ``24``, ``256``, ``16`` or ``none``.
     """
     base = dict(read_theme(DEFAULT).ramps[count])

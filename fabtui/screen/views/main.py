@@ -19,10 +19,10 @@ from fabtui.presentation.wording import MUTED, Part
 from fabtui.presentation.wrapping import clipped
 from fabtui.screen import feed_actions
 from fabtui.screen.command_palette import shown_keys
-from fabtui.screen.grid.cells_by_endpoint import ModelSource
+from fabtui.screen.grid.cells_by_endpoint import EndpointCells
 from fabtui.screen.grid.node_block_text import block_name, block_parts
-from fabtui.screen.grid.updates import CellNews
-from fabtui.screen.grid.view_state import Scope, Zoom
+from fabtui.screen.grid.updates import GridUpdater
+from fabtui.screen.grid.view_state import ViewState, Zoom
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.views import view
 from fabtui.screen.views.connecting import ConnectingView
@@ -92,14 +92,14 @@ class MainScreen(PromptingScreen):
         self.wishes = Wishes()
         self._arrangement = Arrangement("connecting", {}, 0)
         self._counts: tuple[int, dict[Verdict, int]] = (-1, {})
-        self._news = CellNews(self.grid, app.draw_again)
+        self._updater = GridUpdater(self.grid, app.draw_again)
         self._ending = False
         self._composed = False
         self.findings = Findings(app.model)
         self.pace = Pace()
 
     @property
-    def source(self) -> ModelSource:
+    def source(self) -> EndpointCells:
         """The cells of all endpoints."""
         return self.scope.source
 
@@ -178,7 +178,7 @@ class MainScreen(PromptingScreen):
 
     def take_model(self) -> None:
         """Show another model from now on."""
-        self.scope = Scope(self.model, self.source.layer, self._glyphs)
+        self.scope = ViewState(self.model, self.source.layer, self._glyphs)
         self.findings.stop()
         self.findings = Findings(self.model, self._fabric_app.beat)
         self.grid.show(self.scope.shown())
@@ -189,7 +189,7 @@ class MainScreen(PromptingScreen):
         if not self._composed or not self.size.width:
             return
         self.note_cursor()
-        self._news.draw(self.scope)
+        self._updater.update(self.scope)
         self.search()
         self.keep_order()
         self.fit()

@@ -16,7 +16,7 @@ from fabtui.presentation.wording import MUTED, Part
 from fabtui.sanitize import one_line
 from fabtui.screen.grid.axis import Seat
 from fabtui.screen.grid.severity import Order
-from fabtui.screen.grid.view_state import ZOOM_WORDS, Scope, Zoom
+from fabtui.screen.grid.view_state import ZOOM_WORDS, ViewState, Zoom
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.views.main_layout import Wishes, too_big
 from fabtui.screen.widgets.minimap import MOST_TILES, Minimap
@@ -82,7 +82,7 @@ class ZoomingScreen(Screen[None]):
         self.across = PANEL_WIDTH
         self._fabric_app = app
         self._glyphs = app.glyphs
-        self.scope = Scope(app.model, Layer.P2P, app.glyphs)
+        self.scope = ViewState(app.model, Layer.P2P, app.glyphs)
         self.minimap = Minimap(app.glyphs, id="minimap")
         #: Whether the zoom follows the size, as no one has chosen another.
         self._any_zoom = True
