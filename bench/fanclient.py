@@ -1,15 +1,15 @@
-"""One cold process that reaches all nodes once, as the tool does, and tells what it cost; ``fanout.py`` runs it.
+"""Connect to all nodes once from a cold process, as the tool does, and print the cost; ``fanout.py`` runs it.
 
     python bench/fanclient.py true|hello|look|stages|crypto SSH_CONFIG NODE,NODE,...
 
-It goes the tool's own way from its arguments on: parser, request, session, transport. ``true`` logs in to every node,
-runs ``true`` there and waits for its exit status, as clush does. ``hello`` opens the tool's links: on every node the
-supervisor runs and has said so. ``look`` also takes every node's inventory, before which the probes are sent there.
-``stages`` does the same, but all nodes wait for each other after each stage, so that what each costs can be told;
-``crypto`` tells of the same run what of it is cryptography.
+It uses the tool's own code from its arguments on: parser, options, session, transport. ``true`` logs in to every node,
+runs ``true`` there and waits for its exit status, as clush does. ``hello`` opens the tool's links: the supervisor runs
+on every node and has sent its first frame. ``look`` also reads every node's inventory, which first sends the probes.
+``stages`` does the same, but all nodes wait for each other after each stage, so that each stage has its own cost.
+``crypto`` measures the share of cryptography in the same run.
 
-The output is one line of JSON. Times are in seconds; processor time is user and system of this process, imports
-excepted, with that of its children (``ssh -G``) told apart.
+The output is one line of JSON. Times are in seconds. Processor time is user and system of this process without imports;
+the time of its children (``ssh -G``) is separate.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ async def links(options: Any, done: Callable[[], None], look: bool = False) -> N
 
 
 async def stages(options: Any, found: dict[str, float], crypto: CryptoClock | None) -> None:
-    """Do what ``look`` does in steps, and tell what each cost."""
+    """Run the steps of ``look`` one by one, and return the cost of each."""
     from fabtui.session.node_client import Remote
     from fabtui.session.probe_runner import inventory_args
     from fabtui.transport import payload as bootstrap

@@ -1,23 +1,22 @@
-"""A cold start to an answer of 64 nodes, against clush running ``true`` on them.
+"""Cold start to an answer of 64 nodes, against clush running ``true`` on them.
 
     python bench/fanout.py [--nodes 64] [--rounds 7]
 
 The nodes are real OpenSSH servers on loopback addresses of this machine (``loopback.py``); both sides use the same
-ssh_config, keys and known hosts. In each round, one after the other and each in a new process:
+ssh_config, keys and known hosts. Each round runs, one after the other and each in a new process:
 
-- clush with the key exchange curve25519-sha256, and clush with what its ssh chooses by itself, which in many versions
-  is a far slower one;
-- ``true``: fabtui's own way in, with ``true`` as the command on each node. This is what clush does, and what the bars
-  of wall time are for: from the start of the process, interpreter included, to its end;
-- ``hello``: the tool's links, until every node's supervisor has said hello. For that a Python was started on each node
-  and was sent its program, which clush does not do; where all nodes share the processors of one machine, as here, that
-  is most of the wall time, and none of it is the client's. The bar of processor time is for this and for ``true``;
-- ``look``: the same until every node's inventory is here: the probes were sent, and sysfs was read.
+- clush with the key exchange curve25519-sha256, and clush with the default of its ssh, in many versions far slower.
+- ``true``: fabtui's login, with ``true`` as the command on each node, as clush does. The bars of wall time are
+  for this: from the start of the process, interpreter included, to its end.
+- ``hello``: the tool's links, until every node's supervisor has sent its first frame. A Python starts on each node and
+  receives its program, which clush does not do. Where all nodes share the processors of one machine, as here, that is
+  most of the wall time. The bar of processor time is for this and for ``true``.
+- ``look``: the same until every node's inventory is read: the probes were sent, and sysfs was read.
 
 Ratios are of the same round; their medians count. Processor time is user and system of the client and its children
-(``ssh -G``, and clush's ``ssh``), for fabtui after imports, divided by the number of nodes; the least of all rounds
-counts, which other work on the machine disturbs least. The stages are those of further runs in which all nodes wait for
-each other; what cryptography is of them is measured in yet others, because measuring it costs about as much.
+(``ssh -G``, and clush's ``ssh``), per node, for fabtui after imports. The minimum of all rounds counts, because other
+work on the machine only adds to it. The stages are those of further runs in which all nodes wait for each other.
+Separate runs measure cryptography, because measuring it costs about as much.
 """
 
 from __future__ import annotations
@@ -53,11 +52,11 @@ TITLES = {
 
 
 class Cost(NamedTuple):
-    """What one run took: seconds of wall time, seconds of processor time, and what the client tells."""
+    """Cost of one run: wall time (s), processor time (s), and the output of the client."""
 
     wall: float
     cpu: float
-    told: dict[str, float]
+    printed: dict[str, float]
 
 
 def run(argv: Sequence[str]) -> tuple[float, float, str]:
@@ -94,17 +93,17 @@ def of_clush(config: Path, names: list[str]) -> Cost:
 def of_client(mode: str, config: Path, names: list[str]) -> Cost:
     """Run the client; its wall time is to its end with ``true``, else to the last answer."""
     began, wall, output = run([sys.executable, str(CLIENT), mode, str(config), ",".join(names)])
-    told: dict[str, float] = json.loads(output)
+    printed: dict[str, float] = json.loads(output)
     if mode in (HELLO, LOOK):
-        return Cost(told["done"] - began, told["cpu"] + told["children"], told)
-    return Cost(wall, told["whole"] + told["children"], told)
+        return Cost(printed["done"] - began, printed["cpu"] + printed["children"], printed)
+    return Cost(wall, printed["whole"] + printed["children"], printed)
 
 
 def measure(place: Loopback, rounds: int) -> list[dict[str, Cost]]:
     """Run the rounds, each in another order."""
     curve = place.folder / "curve_config"
     curve.write_text("KexAlgorithms curve25519-sha256\n" + place.config.read_text())
-    ways: dict[str, Callable[[], Cost]] = {
+    runs_by_name: dict[str, Callable[[], Cost]] = {
         CURVE: lambda: of_clush(curve, place.names),
         STOCK: lambda: of_clush(place.config, place.names),
         **{mode: partial(of_client, mode, place.config, place.names) for mode in (TRUE, HELLO, LOOK)},
@@ -113,11 +112,11 @@ def measure(place: Loopback, rounds: int) -> list[dict[str, Cost]]:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = str(place.folder / "compiled")
     for name in (CURVE, TRUE, LOOK):
-        ways[name]()
+        runs_by_name[name]()
     found = []
     for number in range(rounds):
-        order = [*ways][number % len(ways) :] + [*ways][: number % len(ways)]
-        costs = {name: ways[name]() for name in order}
+        order = [*runs_by_name][number % len(runs_by_name) :] + [*runs_by_name][: number % len(runs_by_name)]
+        costs = {name: runs_by_name[name]() for name in order}
         found.append(costs)
         shown = "  ".join(f"{name} {costs[name].wall:.2f} s" for name in TITLES)
         print(f"round {number + 1}: {shown}", file=sys.stderr)
@@ -138,19 +137,19 @@ def show(rounds: list[dict[str, Cost]], count: int) -> int:
             bars += [(curve, BAR_CURVE), (stock, BAR_STOCK)]
         if name in (TRUE, HELLO):
             bars.append((min(cpus), BAR_CPU))
-        told = ", ".join(f"<= {bar:g} {'kept' if value <= bar else 'MISSED'}" for value, bar in bars)
+        printed = ", ".join(f"<= {bar:g} {'kept' if value <= bar else 'MISSED'}" for value, bar in bars)
         missed += sum(value > bar for value, bar in bars)
         print(
             f"{title:25} {statistics.median(walls):7.2f} {min(walls):7.2f} {curve:8.2f} {stock:8.2f}"
-            f" {min(cpus):12.2f} {statistics.median(cpus):7.2f}  {told}"
+            f" {min(cpus):12.2f} {statistics.median(cpus):7.2f}  {printed}"
         )
     return 1 if missed else 0
 
 
 def show_stages(runs: list[Cost], count: int) -> None:
     """Print what each stage costs the client."""
-    names = dict.fromkeys(name for one in runs for name in one.told)
-    least = {name: min(one.told[name] for one in runs if name in one.told) for name in names}
+    names = dict.fromkeys(name for one in runs for name in one.printed)
+    least = {name: min(one.printed[name] for one in runs if name in one.printed) for name in names}
     print("\nprocessor time of the client, ms a node:")
     for name, seconds in least.items():
         if name.startswith(("stage ", "of it ", "children")):

@@ -1,13 +1,13 @@
-"""What a fault costs: sessions over played nodes whose rank hosts take seconds to start.
+"""Cost of faults: sessions over simulated nodes whose rank hosts take seconds to start.
 
     python bench/faults.py [--load 3] [--attach 0.5] [--timeout 10] [--only NAME] [--story]
 
-Two nodes of four endpoints, as tests/device/test_faults.py has them on GPUs, played inside this process: no GPU and no
-PyTorch is needed. A rank host takes `--load` seconds for its interpreter, libraries and the driver, and `--attach` for
-each of its endpoints: on eight H200s the driver alone took 1.7 to 2.8 s, eight contexts 1.0 s and NCCL's kernels 0.5 to
-1.2 s. Printed are the seconds beyond a healthy sweep, how often rank hosts were started, and how many sides of pairs
-waited for a deadline in vain. The bar: no fault costs more than one deadline, two that each take a rank host no more
-than two.
+Two nodes of four endpoints, as tests/device/test_faults.py has them on GPUs, simulated inside this process: no GPU and
+no PyTorch is needed. A rank host takes `--load` seconds for its interpreter, libraries and the driver, and `--attach`
+for each of its endpoints. On eight H200 the driver alone took 1.7 to 2.8 s, eight contexts 1.0 s, NCCL's kernels 0.5 to
+1.2 s. Printed are the seconds beyond a healthy sweep, the starts of rank hosts, and the sides of pairs that waited
+for a deadline without success. The bar: no fault costs more than one deadline; two faults that each
+end a rank host cost at most two.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FAULTS: dict[str, dict[str, Any]] = {
 
 
 class Found(NamedTuple):
-    """What a session over nodes with a fault came to."""
+    """Result of a session over nodes with a fault."""
 
     seconds: float
     bad: set[tuple[str, str]]
@@ -56,19 +56,19 @@ async def run(play: Play, seconds: float, story: bool, probes: tuple[str, ...]) 
     """Run a session over played nodes."""
     feed = LiveFeed(SessionOptions(hosts=tuple(play.gpus), timeout=seconds, probes=probes, force=True), SlowNodes(play))
     began = time.monotonic()
-    said = 0
+    printed = 0
     phases: list[str] = []
 
     def heard() -> None:
-        nonlocal said
+        nonlocal printed
         at = f"  {time.monotonic() - began:7.2f} "
         if feed.model.phase.name not in phases[-1:]:
             phases.append(feed.model.phase.name)
             print(f"{at}phase {phases[-1]}")
         lines = list(feed.model.log)
-        for line in lines[said:]:
+        for line in lines[printed:]:
             print(f"{at}{line.text}")
-        said = len(lines)
+        printed = len(lines)
 
     if story:
         feed.listen(heard)
@@ -93,7 +93,7 @@ def main() -> int:
     parser.add_argument("--attach", type=float, default=0.5)
     parser.add_argument("--timeout", type=float, default=10.0)
     parser.add_argument("--probes", default="p2p")
-    parser.add_argument("--silent", action="store_true", help="supervisors do not tell that a rank host is stopped")
+    parser.add_argument("--silent", action="store_true", help="supervisors do not report that a rank host is stopped")
     parser.add_argument("--only", action="append", choices=list(FAULTS))
     parser.add_argument("--story", action="store_true", help="print what happened when")
     args = parser.parse_args()

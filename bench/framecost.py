@@ -1,4 +1,4 @@
-"""What a frame costs, measured from within the app that draws it."""
+"""Cost of a frame, measured from within the app that draws it."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def synthetic_source(count: int, *, halves: bool = False) -> Any:
             self.slots = bytearray(block * (count * count // 4093 + 3))[: count * count + 4096]
 
         def shuffle(self) -> None:
-            """Make every cell another one, at no cost."""
+            """Change every cell, at no cost."""
             self.shift = (self.shift + 1009) % 4096
 
         def table(self, width: int) -> list[str]:

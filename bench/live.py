@@ -1,9 +1,8 @@
-"""How the app answers while results come in: ``python bench/live.py [--seconds 12]``.
+"""Response of the app while results arrive: ``python bench/live.py [--seconds 12]``.
 
-Two recordings are played on a real pseudo-terminal, each so that 2,000 results come in a second: the one of 8 H200s,
-whose results are repeated, and a made-up one of 512 nodes (bench/synthetic.py). Meanwhile the cursor is moved, and each
-key is waited for until the screen names the pair that it leads to. What is waited for is counted: a key that was lost
-would never be seen.
+Two recordings are played on a real pseudo-terminal, each at 2,000 results per second: the one of eight H200, whose
+results are repeated, and a synthetic one of 512 nodes (bench/synthetic.py). Meanwhile the cursor moves, and each key is
+awaited until the screen names its pair. A key that was lost would never be seen.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ def watch(path: Path, size: tuple[int, int], seconds: float, names: Callable[[in
         path: The recording.
         size: Characters across and lines.
         seconds: How long.
-        names: What the screen says when the cursor is on a row.
+        names: Text of the screen when the cursor is on a row.
     """
     terminal = Terminal([__file__, "--child", str(path)], size)
     terminal.until(names(0), 60)

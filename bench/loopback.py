@@ -39,16 +39,16 @@ def clush() -> str | None:
 
 
 def lacking() -> str | None:
-    """Say what this machine lacks for a comparison with clush over real servers, None if nothing."""
+    """Return what this machine lacks for a comparison with clush over real servers, None if nothing."""
     return missing() or (None if clush() else "no clush here")
 
 
 @contextlib.contextmanager
 def nodes(count: int) -> Iterator[Loopback]:
-    """Run servers; their sessions have an empty home, so that no start file of a shell is measured.
+    """Run servers whose sessions have an empty home folder, so that no shell start file is measured.
 
-    The nodes are called by their addresses and listen on one port, so that one block of the ssh_config is for all of
-    them, as it is in clusters.
+    The nodes have their addresses as names and listen on one port. One block of the ssh_config covers all, as in
+    clusters.
     """
     if count > _LAST - _FIRST + 1:
         raise SystemExit(f"at most {_LAST - _FIRST + 1} nodes can be made here")

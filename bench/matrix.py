@@ -1,22 +1,22 @@
-"""All pairs of the GPUs of this host, cold, in one go: ours, the CUDA sample's, a launch a pair, and the floor.
+"""All pairs of the GPUs of this host, cold, in one run: fabtui, the CUDA sample, one launch per pair, and the floor.
 
     python bench/matrix.py [--gpus N] [--bytes 256M] [--python PATH] [--idle 7] [--repeat 3] [--json]
 
-Everything that uses all GPUs starts cold, as for a user: for ``--idle`` seconds before it, nothing has used them. (On 8
-H200s the driver takes 2.6 s to initialise then, and 1.4 s right after another process.)
+Everything that uses all GPUs starts cold, as for a user: nothing has used them for ``--idle`` seconds. (On eight H200
+the driver takes 2.6 s to initialise then, and 1.4 s right after another process.)
 
-- floor: a process that does nothing but make the CUDA contexts of all GPUs, a thread each, as our rank host does, in
-  the driver's default environment. It and the rank host take turns, ``--repeat`` times; the medians count.
-- NCCL alone: what NCCL itself takes to make a communicator of all GPUs and its connections (bench/ncclfloor.py).
-- rank host: one rank host started directly, from the start of its process to the last number of the world layer, and to
-  the last of the pair layer.
+- floor: a process that only makes the CUDA contexts of all GPUs, one thread for each, in the driver's default
+  environment. It and the rank host take turns, ``--repeat`` times; the medians count.
+- NCCL alone: the time of NCCL itself for a communicator of all GPUs and its connections (bench/ncclfloor.py).
+- rank host: one rank host started directly. Its times run from the start of its process to the last number of the
+  world layer, and of the pair layer.
 - fabtui run: the whole tool, from the start of its process to the same two numbers.
-- p2pBandwidthLatencyTest, nvbandwidth: where they are found; the sample is built where its source and nvcc are.
-- a launch a pair: torch.distributed with NCCL under torchrun, as the scripts of the field do it, and two processes
-  without torchrun; three launches each, one after the other, their mean times the number of ordered pairs. Those
-  figures are extrapolated, and said to be.
+- p2pBandwidthLatencyTest, nvbandwidth: if they are found; the sample is built where its source and nvcc are.
+- one launch per pair: torch.distributed with NCCL under torchrun, as common scripts do it, and two processes without
+  torchrun. The mean of three launches each is multiplied by the number of ordered pairs; these figures are marked as
+  extrapolated.
 
-Nothing that is not there is given a figure. Needs the checkout; torch for the last way.
+Nothing that is missing gets a figure. Needs the checkout, and torch for the launches.
 """
 
 from __future__ import annotations
@@ -97,11 +97,11 @@ def floor(gpus: list[str]) -> Found:
         text=True,
     )
     assert process.stdout is not None
-    said = process.stdout.readline().split()
+    printed = process.stdout.readline().split()
     seconds = time.monotonic() - began
     process.communicate(timeout=LIMIT)
-    if said != [str(len(gpus)), "0"]:
-        raise RuntimeError(f"the contexts could not be made: {' '.join(said) or 'no CUDA driver'}")
+    if printed != [str(len(gpus)), "0"]:
+        raise RuntimeError(f"the contexts could not be made: {' '.join(printed) or 'no CUDA driver'}")
     return {"seconds": seconds}
 
 
@@ -284,8 +284,8 @@ def ratio(a: float | None, b: float | None) -> float | None:
     return a / b if a is not None and b else None
 
 
-def laps(told: dict[str, float], *names: str) -> str:
-    return ", ".join(f"{name} {told[name]:.2f} s" for name in names if name in told)
+def laps(seconds: dict[str, float], *names: str) -> str:
+    return ", ".join(f"{name} {seconds[name]:.2f} s" for name in names if name in seconds)
 
 
 def median(ones: list[Found], name: str) -> float | None:

@@ -29,7 +29,7 @@ HELLO = 64
 
 
 class Steps:
-    """When the last GPU was through with each step, in seconds since the start."""
+    """Time (s since the start) at which the last GPU completed each step."""
 
     def __init__(self) -> None:
         self.found: dict[str, float] = {}
@@ -51,9 +51,9 @@ def rank(driver: Driver, library: Library, unique: bytes, me: int, count: int, c
         comm.join(unique, me, count, end, channels)
         to.done("init")
         others = [peer for peer in range(count) if peer != me]
-        ways = [Transfer(True, small, HELLO, peer) for peer in others]
-        ways += [Transfer(False, data + HELLO * peer, HELLO, peer) for peer in others]
-        comm.together(ways, device.stream, end)
+        transfers = [Transfer(True, small, HELLO, peer) for peer in others]
+        transfers += [Transfer(False, data + HELLO * peer, HELLO, peer) for peer in others]
+        comm.together(transfers, device.stream, end)
         device.wait(end, comm.look)
         to.done("connect")
     except Exception as error:

@@ -1,11 +1,11 @@
-"""The mesh of all addresses against one ``ssh NODE ping`` for each pair of addresses, one after the other, in one run.
+"""Mesh of all addresses, against one ``ssh NODE ping`` per pair of addresses, one after the other, in one run.
 
     python bench/ping.py [--nodes 8] [--rails 4] [--sample 12] [--json]
 
-As root, in network namespaces. The mesh is timed as users see it: all of ``fabtui run --probes ping``, from the start
-of the interpreter over all logins to the summary, and it sends echoes that fill the MTU as well. The sequential way is
-timed on a sample of pairs and extrapolated to all, once with a login for each and once over warm connections
-(ControlMaster); its pings send as many echoes as far apart as the mesh does.
+Needs root, for network namespaces. The mesh is timed as users see it: all of ``fabtui run --probes ping``, from the
+start of the interpreter to the summary, including echoes that fill the MTU. The sequential figures are extrapolated
+from a sample of pairs: once with a login for each, once over warm connections (ControlMaster). Its pings send as many
+echoes, as far apart, as the mesh does.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def measure(nodes: int, rails: int, sample: int) -> dict[str, Any]:
         "sample": len(chosen),
         "mesh_s": round(mine, 2),
         "mesh_with_udp_s": round(statistics.median(both), 2),
-        "ssh_a_pair_s": round(one, 3),
+        "ssh_per_pair_s": round(one, 3),
         "ssh_all_pairs_s": round(one * len(pairs), 1),
         "warm_a_pair_s": round(one_warm, 3),
         "warm_all_pairs_s": round(one_warm * len(pairs), 1),
@@ -141,15 +141,17 @@ def main() -> int:
         print(f"{args.nodes} nodes x {args.rails} rails, {found['pairs']} address pairs; load {os.getloadavg()[0]:.1f}")
         print(f"  fabtui run --probes ping      {found['mesh_s']:8.2f} s   small echoes and such that fill the MTU")
         print(f"  fabtui run --probes ping,udp  {found['mesh_with_udp_s']:8.2f} s   and one way, and TCP")
-        told = f"extrapolated from {found['sample']} pairs"
+        extrapolated = f"extrapolated from {found['sample']} pairs"
         for name, one, everything, ratio in (
-            ("one ssh a pair", "ssh_a_pair_s", "ssh_all_pairs_s", "ratio"),
+            ("one ssh per pair", "ssh_per_pair_s", "ssh_all_pairs_s", "ratio"),
             ("over warm connections", "warm_a_pair_s", "warm_all_pairs_s", "ratio_warm"),
         ):
-            print(f"  {name:<29} {found[everything]:8.1f} s   {found[one]:.3f} s each, {told}: {found[ratio]:.0f} x")
+            print(
+                f"  {name:<29} {found[everything]:8.1f} s   {found[one]:.3f} s each, {extrapolated}: {found[ratio]:.0f} x"
+            )
     good = found["ratio"] >= BAR
     if not args.json:
-        print(f"  bar: at least {BAR:.0f} x one ssh a pair: {'met' if good else 'MISSED'}")
+        print(f"  bar: at least {BAR:.0f} x one ssh per pair: {'met' if good else 'MISSED'}")
     return 0 if good else 1
 
 

@@ -1,8 +1,8 @@
-"""Nodes played over real pipes, for the benchmarks: one process plays many, each over a socket of its own.
+"""Simulated nodes over real pipes, for the benchmarks: one process plays many, each over a socket of its own.
 
-They speak the protocol as real nodes do, with the store traffic of a meeting (who is there, the communicator's id, how
-each direction went) and with reports as long as real ones. What they measure is made up and takes no time, so that
-what is left is the cost of the controller.
+They speak the protocol of real nodes, including the store traffic of a meeting: presence, the communicator's id, the
+outcome of each direction. Their reports are as long as real ones. Their measurements are synthetic and take no time, so
+that the cost of the controller remains.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Player(FakeLink):
         self._chance = random.Random(number)
 
     def say_hello(self) -> None:
-        """Say what a supervisor says first."""
+        """Send the first frame of a supervisor."""
         self._writer.write(protocol.marker(NONCE))
         hello = {"t": "hello", "protocol": protocol.VERSION, "pid": 1, "python": "3.11.0", "host": self.node}
         self._writer.write(protocol.encode(hello))
@@ -64,8 +64,8 @@ class Player(FakeLink):
             await self.send(message)
             self.sent.clear()
         while not self._queue.empty():
-            if isinstance(said := self._queue.get_nowait(), dict):
-                self._writer.write(protocol.encode(said))
+            if isinstance(frame := self._queue.get_nowait(), dict):
+                self._writer.write(protocol.encode(frame))
 
     def _probe(self, message: Message) -> Message:
         value = super()._probe(message) or {}
@@ -108,7 +108,7 @@ class Player(FakeLink):
             self._go(self._meeting(m, rank), None)
 
     def _meeting(self, m: Message, rank: int) -> Steps:
-        """Go through what one side of a pair says to the store and reports; yields what it waits for."""
+        """Send the store requests and reports of one side of a pair; yield what it waits for."""
         prefix = f"{self._epoch}/{m['id']}/"
         peer = m["a"] + m["b"] - rank
         address = f"10.{self._number >> 8}.{self._number & 255}.{1 + rank % GPUS}"

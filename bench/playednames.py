@@ -1,4 +1,4 @@
-"""What the played nodes and those who ask them agree on."""
+"""Names that the simulated nodes and their clients share."""
 
 from __future__ import annotations
 

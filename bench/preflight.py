@@ -1,13 +1,13 @@
-"""A warm look at 64 nodes against clush running five commands that tell less, over warm ControlMaster connections.
+"""Warm probe of 64 nodes, against clush running five commands with fewer facts over warm ControlMaster connections.
 
     python bench/preflight.py [--nodes 64] [--rounds 5]
 
-The nodes are real OpenSSH servers on loopback addresses of this machine, with an empty home folder, so that no start
-file of a shell is measured. Both sides have their connections before the clock runs: clush those of its ControlMasters,
-fabtui its links. In each round clush runs the five commands on all nodes, one after the other, then all five in one
-line, which is the best that can be made of it; fabtui runs its probe ``host``, which reads what those five print and
-more (ACS, IOMMU, GPUDirect, control groups, NUMA, versions). Ratios are of the same round; the medians of them count.
-The servers and both clients share the processors of this machine.
+The nodes are real OpenSSH servers on loopback addresses of this machine, with an empty home folder, so that no shell
+start file is measured. Both sides have their connections before the clock runs: clush those of its ControlMasters,
+fabtui its links. In each round clush runs the five commands on all nodes one after the other. Then it runs all five in one
+line, its best case. fabtui runs its probe ``host``. It reads the facts of those five commands, and ACS, IOMMU, GPUDirect,
+control groups, NUMA and versions. Ratios are of the same round; their medians count. The servers and both clients share
+the processors of this machine.
 """
 
 from __future__ import annotations
@@ -112,15 +112,15 @@ async def measure(config: Path, nodes: list[str], clush: Clush, rounds: int) -> 
 def check(nodes: list[str], values: list[dict[str, Any]]) -> None:
     """Make sure that each node gave what the five commands print; show what comparing all of them costs."""
     for node, value in zip(nodes, values, strict=True):
-        told = [
+        printed = [
             value["limits"]["memlock"]["soft"],
             value["memory"]["available"],
             value["processors"]["threads"],
             value["memory"]["shm_size"],
             value["identity"]["boot_id"],
         ]
-        if any(word is None for word in told):
-            raise SystemExit(f"{node} did not tell everything: {told}")
+        if any(word is None for word in printed):
+            raise SystemExit(f"{node} did not print everything: {printed}")
     model = Model()
     model.apply(SessionStart(format=1, version="", nodes=nodes, options={}, faults=[], time=0.0))
     for node, value in zip(nodes, values, strict=True):
@@ -129,7 +129,7 @@ def check(nodes: list[str], values: list[dict[str, Any]]) -> None:
     began = time.perf_counter()
     found = preflight(model)
     took = (time.perf_counter() - began) * 1e3
-    print(f"{len(nodes)} nodes looked at and compared: {len(found.table.facts)} facts, {took:.0f} ms to compare them")
+    print(f"{len(nodes)} nodes probed at and compared: {len(found.table.facts)} facts, {took:.0f} ms to compare them")
 
 
 def main() -> int:

@@ -1,9 +1,9 @@
-"""What a session costs its controller, by the number of endpoints: nodes played over real pipes, eight GPUs each.
+"""Cost of a session for its controller, by the number of endpoints: simulated nodes over real pipes, eight GPUs each.
 
     python bench/scale.py [--cases 64:full,256:full,1024:sampled] [--layers p2p] [--profile] [--json]
 
-Each case runs in a process of its own, so that its memory is its own; the nodes are played by others. Everything of a
-session but SSH is real: framing, heartbeats, store, dispatching, events, the recording on disk, the model, judging.
+Each case runs in a process of its own, so that its memory is its own; other processes simulate the nodes. Everything of
+a session but SSH is real: framing, heartbeats, store, dispatching, events, the recording on disk, the model, judging.
 CPU is that of the controller alone, user and system. Rounds are counted by handing out the pairs in steps, each as
 many as may run at once.
 """
@@ -232,7 +232,7 @@ def show(cases: list[dict[str, Any]]) -> None:
         print(
             f"{case['endpoints']} endpoints: {case['memory_start'] / 1e6:.1f} MB before the first node, "
             f"{each / 1e3:.0f} kB and {case['connect_cpu_s'] / case['nodes'] * 1e3:.1f} ms CPU a node until ready; "
-            f"{case['memory_ready'] / bar:.2f} of the bar (60 MB + 50 kB a node) then, {case['memory_end'] / bar:.2f} "
+            f"{case['memory_ready'] / bar:.2f} of the bar (60 MB + 50 kB per node) then, {case['memory_end'] / bar:.2f} "
             f"with all results; recording {case['recording_bytes'] / 1e6:.1f} MB"
         )
 

@@ -1,10 +1,10 @@
-"""How long fabtui takes to start: CPU and wall time, against their bars and against a bare interpreter.
+"""Start-up time of fabtui: CPU and wall time, against their bars and against a bare interpreter.
 
     python bench/startup.py [ROUNDS]
 
 The first frame is that of the app in a pseudo-terminal of 120x40: the time from the start of the process to the first
-text after it switched to the alternate screen. Each figure is the best of several rounds, which other work on the
-machine disturbs least; times are in milliseconds. Modules are compiled, as they are where pip has installed them.
+text after it switched to the alternate screen. Each figure is the best of several rounds, because other work on the
+machine only adds to it; times are in milliseconds. Modules are compiled, as after an installation by pip.
 """
 
 from __future__ import annotations

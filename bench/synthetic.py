@@ -1,8 +1,7 @@
-"""A made-up recording of a big fabric: ``python bench/synthetic.py OUT [--nodes 512] [--results 120000]``.
+"""Synthetic recording of a large fabric: ``python bench/synthetic.py OUT [--nodes 512] [--results 120000]``.
 
-No machine of that size was at hand. What it holds is said to be made up in its first event, in each measurement, and on
-the screen. It has faults, so that there is something to find: a dead NIC, a node whose every path is slow, a rail that
-cannot cross to another, single bad cables, and a node that is lost on the way.
+No machine of that size was available. The first event, each measurement and the screen mark the content as synthetic.
+It contains a dead NIC, a slow node, a rail without a path to a second one, single bad cables, and a lost node.
 """
 
 from __future__ import annotations
@@ -113,7 +112,7 @@ class Fabric:
 
 
 def events_of(fabric: Fabric, results: int | None, rate: float) -> Iterator[Event]:
-    """Yield the events of a made-up session.
+    """Yield the events of a synthetic session.
 
     Args:
         fabric: What is tested.
@@ -179,7 +178,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="the recording to write (.jsonl.gz)")
     parser.add_argument("--nodes", type=int, default=512, help="nodes of eight GPUs, a power of two (512)")
-    parser.add_argument("--results", type=int, help="stop after so many results (all)")
+    parser.add_argument("--results", type=int, help="maximum number of results (all)")
     parser.add_argument("--rate", type=float, default=2000.0, help="results a second (2000)")
     given = parser.parse_args()
     if given.nodes < 2 or given.nodes & (given.nodes - 1):

@@ -37,7 +37,7 @@ def _strict() -> bool:
     return os.environ.get("FABTUI_CI") == "1"
 
 
-def _told(report: pytest.TestReport | pytest.CollectReport) -> str:
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     if isinstance(report.longrepr, tuple):
         return str(report.longrepr[2])
     return str(report.longrepr)
@@ -45,9 +45,9 @@ def _told(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
     """Turn a skip into a failure where everything has to run."""
-    if _strict() and report.skipped and not hasattr(report, "wasxfail") and not ALLOWED_SKIPS.search(_told(report)):
+    if _strict() and report.skipped and not hasattr(report, "wasxfail") and not ALLOWED_SKIPS.search(_reason(report)):
         report.outcome = "failed"
-        report.longrepr = f"skipped in CI, where it has to run: {_told(report)}"
+        report.longrepr = f"skipped in CI, where it has to run: {_reason(report)}"
 
 
 @pytest.hookimpl(wrapper=True)
@@ -104,7 +104,7 @@ class ModelMaker:
         return self.add("start", format=1, version="0.1.0", nodes=list(nodes), options=options, **fields)
 
     def endpoints(self, counts: dict[str, int], **fields: Any) -> ModelMaker:
-        """Add endpoints and the state of their nodes; a node of 0 endpoints gets the row that says so."""
+        """Add endpoints and the state of their nodes; a node of 0 endpoints gets the row that shows it."""
         ends: list[dict[str, Any]] = []
         for node, count in counts.items():
             for index in range(max(count, 1)):

@@ -1,7 +1,7 @@
 """Drive two rank hosts over the GPUs of this host and print all there is to know, without the rest of fabtui.
 
-Stand-alone: needs the checkout and a python3 (3.9+), nothing installed. Two processes stand for two nodes, each with
-half of the GPUs and a host id of its own, so that pairs across them go over the network. Prints a matrix, transports
+Stand-alone: needs the checkout and a python3 (3.9+), nothing installed. Two processes stand for two nodes. Each has
+half of the GPUs and its own host id, so that pairs across them use the network. Prints a matrix, transports
 and the time of each phase.
 
     python3 tests/device/drive_rankhost.py [--gpus 8] [--bytes 256M] [--library PATH] [--one-node] [--engine torch]
@@ -159,11 +159,11 @@ class Drive:
             for s in range(count):
                 cells = (f"{table[s, d] * scale:8.2f}" if table.get((s, d)) else f"{'-':>8s}" for d in range(count))
                 print(f"{s:6d} " + "".join(cells))
-        ways: dict[str, list[str]] = collections.defaultdict(list)
+        transports: dict[str, list[str]] = collections.defaultdict(list)
         for m in self.c.of("side", ok=True):
-            ways[f"{m['transport']} ({m['role']})"].append(f"{m['src']}>{m['dst']}")
+            transports[f"{m['transport']} ({m['role']})"].append(f"{m['src']}>{m['dst']}")
         print()
-        for way, which in sorted(ways.items()):
+        for way, which in sorted(transports.items()):
             print(f"{way}: {len(which)}: {' '.join(which[:12])}{' ...' if len(which) > 12 else ''}")
         for m in self.c.of("side", ok=True)[:1] + self.c.of("side", ok=True)[-1:]:
             print(f"example: {m}")
@@ -175,7 +175,7 @@ class Drive:
             )
         both = sorted(m["both_rate"] for m in self.c.of("side", role="dst", ok=True) if m["both_rate"])
         if both:
-            print(f"both ways at once, each way GB/s: min {both[0] / 1e9:.2f} max {both[-1] / 1e9:.2f}")
+            print(f"both directions at once, each way GB/s: min {both[0] / 1e9:.2f} max {both[-1] / 1e9:.2f}")
         for m in self.c.of("side", role="dst", ok=True)[:4]:
             print(f"times {m['src']}>{m['dst']}: " + ", ".join(f"{k} {v:.6g}" for k, v in (m["times"] or {}).items()))
         phases: dict[str, list[float]] = collections.defaultdict(list)
@@ -246,7 +246,7 @@ class Drive:
             self.say(
                 f"  {len(rates)} of {len(ranks) * (len(ranks) - 1)} rates GB/s: min {rates[0] / 1e9:.2f} "
                 f"median {statistics.median(rates) / 1e9:.2f} max {rates[-1] / 1e9:.2f}; "
-                f"ways {dict(collections.Counter(str(row[6]) for row in rows))}; first {rows[0]}"
+                f"transports {dict(collections.Counter(str(row[6]) for row in rows))}; first {rows[0]}"
             )
         for m in reports:
             if not m["ok"]:
@@ -266,7 +266,7 @@ def main() -> None:
     parser.add_argument("--engine", default="nccl", choices=("nccl", "torch"))
     parser.add_argument("--pairs", action="store_true", help="all pairs; done as well when nothing else is asked for")
     parser.add_argument("--world", action="store_true", help="the world layer first, twice")
-    parser.add_argument("--both", action="store_true", help="pairs also both ways at once")
+    parser.add_argument("--both", action="store_true", help="pairs also both directions at once")
     parser.add_argument("--collectives", action="store_true", help="all six collectives, not only all_reduce")
     parser.add_argument(
         "--faults",
@@ -276,7 +276,7 @@ def main() -> None:
     parser.add_argument(
         "--fatal", action="store_true", help="also absent, corrupt, and at the end a kill in mid-transfer"
     )
-    parser.add_argument("--trace", type=float, default=150.0, help="dump all stacks after so many seconds")
+    parser.add_argument("--trace", type=float, default=150.0, help="time (s) after which all stacks are dumped")
     options = parser.parse_args()
     last = options.gpus - 1
     faults: list[Message] = []

@@ -1,4 +1,4 @@
-"""What torch.distributed measures between the GPUs of this host, to hold our figures against.
+"""Reference values of torch.distributed between the GPUs of this host.
 
     python3 reference.py --gpus 0,1 --bytes 268435456 [--kinds p2p,all_reduce,sendrecv] [--iters 20] [--repeats 3]
 
@@ -49,9 +49,9 @@ def measure(kind: str, torch: Any, dist: Any, size: int, iters: int) -> dict[str
     into = torch.empty_like(data)
 
     def slowest(seconds: float) -> float:
-        told = torch.tensor([seconds], dtype=torch.float64, device="cuda")
-        dist.all_reduce(told, op=dist.ReduceOp.MAX)
-        return float(told.item())
+        elapsed = torch.tensor([seconds], dtype=torch.float64, device="cuda")
+        dist.all_reduce(elapsed, op=dist.ReduceOp.MAX)
+        return float(elapsed.item())
 
     def both_neighbours() -> None:
         ops = [dist.P2POp(dist.isend, data, (rank + 1) % world), dist.P2POp(dist.irecv, into, (rank - 1) % world)]
@@ -77,7 +77,7 @@ def measure(kind: str, torch: Any, dist: Any, size: int, iters: int) -> dict[str
 
 
 def serve(options: argparse.Namespace, rank: int, world: int, meeting: str) -> None:
-    """Be one rank, which meets the others as the URL ``meeting`` says."""
+    """Run one rank, which meets the others at the URL ``meeting``."""
     import torch
     import torch.distributed as dist
 

@@ -1,4 +1,4 @@
-"""What goes wrong spoils its own cells and nothing else: faults of every kind over a lab of two nodes, with NCCL."""
+"""Faults of every kind over a lab of two nodes with NCCL: each affects its own cells only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Expected = dict[Pair, tuple[str, str]]
 
 @pytest.fixture(scope="module")
 def each(gpus: list[str]) -> int:
-    """How many GPUs each of the two nodes has."""
+    """Number of GPUs of each of the two nodes."""
     return len(gpus) // 2
 
 
@@ -57,7 +57,7 @@ def _check(run: Run, healthy: Run, expected: Expected, *, deadlines: int = 1) ->
         if re.search(r"phase |rank host of|tested again", line) and " > " not in line:
             print(f"  {line.strip()}")
     check_cells(run, expected, REASONS, len(healthy.layer("p2p")))
-    # A healthy run more, and a little: ranks that are started anew make their CUDA contexts again. What is to be had is
+    # A healthy run more, and a little: ranks that are restarted make their CUDA contexts again. What is to be had is
     # one deadline more; how it is spent is in the lines above.
     assert more <= healthy.seconds + deadlines * TIMEOUT + 5.0, run.story()
 

@@ -1,4 +1,4 @@
-"""The probes of GPUs on a machine that has some: NVML and nvidia-smi must tell the same."""
+"""GPU probes on a machine with GPUs: NVML and nvidia-smi must agree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fabtui_node.probes import kernel_log
 from fabtui_node.probes.nvidia import gpu_health, gpu_load, nvlink, nvml, p2pstatus, topology
 
 
-def printed(*argv: str) -> str:
+def expected(*argv: str) -> str:
     return subprocess.run(["nvidia-smi", *argv], capture_output=True, text=True, timeout=120, check=False).stdout
 
 
@@ -32,7 +32,7 @@ def all_gpus() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def looked(all_gpus: None) -> dict[str, Any]:
+def probed(all_gpus: None) -> dict[str, Any]:
     return gpu_health.run({}, nothing, 60.0)
 
 
@@ -43,14 +43,14 @@ KEPT = (
 )
 
 
-def test_nvml_and_nvidia_smi_tell_the_same(looked: dict[str, Any]) -> None:
-    text = smi_query.parse_query(printed("-q"))
+def test_nvml_and_nvidia_smi_agree(probed: dict[str, Any]) -> None:
+    text = smi_query.parse_query(expected("-q"))
     assert text.unknown == []
-    assert (looked["source"], looked["error"], looked["disagreements"]) == ("nvml", None, [])
-    assert (looked["driver"], looked["cuda"]) == (text.values["driver"], text.values["cuda"])
-    told = [gpu_health.from_query(at, gpu) for at, gpu in enumerate(text.values["gpus"])]
-    assert len(told) == len(looked["gpus"]) > 0
-    for mine, other in zip(looked["gpus"], told, strict=True):
+    assert (probed["source"], probed["error"], probed["disagreements"]) == ("nvml", None, [])
+    assert (probed["driver"], probed["cuda"]) == (text.values["driver"], text.values["cuda"])
+    expected = [gpu_health.from_query(at, gpu) for at, gpu in enumerate(text.values["gpus"])]
+    assert len(expected) == len(probed["gpus"]) > 0
+    for mine, other in zip(probed["gpus"], expected, strict=True):
         assert {key: mine[key] for key in KEPT} == {key: other[key] for key in KEPT}
         for key in ("generation_max", "width_max"):
             assert mine["pcie"][key] == other["pcie"][key]
@@ -58,16 +58,16 @@ def test_nvml_and_nvidia_smi_tell_the_same(looked: dict[str, Any]) -> None:
         fabric = [(gpu["fabric"] or {}).get("state") for gpu in (mine, other)]
         assert fabric[0] == fabric[1]
         assert (mine["lost"], mine["errors"]) == (None, {})
-    print("NVML took", looked["seconds"], "s; judged:", gpu_health.judge(looked))
+    print("NVML took", probed["seconds"], "s; judged:", gpu_health.judge(probed))
 
 
-def test_the_list_and_the_table(looked: dict[str, Any]) -> None:
-    listed = smi_table.parse_list(printed("-L"))
-    table = smi_table.parse_nvidia_smi(printed())
-    assert [gpu["uuid"] for gpu in listed.values["gpus"]] == [gpu["uuid"] for gpu in looked["gpus"]]
+def test_the_list_and_the_table(probed: dict[str, Any]) -> None:
+    listed = smi_table.parse_list(expected("-L"))
+    table = smi_table.parse_nvidia_smi(expected())
+    assert [gpu["uuid"] for gpu in listed.values["gpus"]] == [gpu["uuid"] for gpu in probed["gpus"]]
     assert (listed.unknown, table.unknown) == ([], [])
-    assert len(table.values["gpus"]) == len(looked["gpus"])
-    assert table.values["driver"] == looked["driver"]
+    assert len(table.values["gpus"]) == len(probed["gpus"])
+    assert table.values["driver"] == probed["driver"]
 
 
 def test_topology() -> None:
@@ -77,7 +77,7 @@ def test_topology() -> None:
     by_nvml, error = nvml.Task(p2pstatus.read).result(60.0)
     assert error is None
     for letter, name in topo.CAPABILITIES.items():
-        text = topo.parse_p2p(printed("topo", "-p2p", letter)).values
+        text = topo.parse_p2p(expected("topo", "-p2p", letter)).values
         if text["columns"]:
             assert by_nvml["tables"][name]["cells"] == text["cells"], name
     print("judged:", topology.judge(value))

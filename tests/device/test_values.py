@@ -56,7 +56,7 @@ def _nccl_tests(program: str, count: int) -> dict[int, float] | None:
 
 @pytest.fixture(scope="module")
 def ours(gpus: list[str], tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """What fabtui measures: pairs one at a time, and the collectives over all."""
+    """Measurements of fabtui: pairs one at a time, and the collectives over all."""
     sizes = ",".join(f"{size // MIB}M" for size in SIZES)
     args = ["--probes", "p2p,all_reduce", "--layers", "p2p", "--isolated", "--bytes", f"{SIZES[0] // MIB}M"]
     args += ["--collectives", "all_reduce,sendrecv", "--sizes", sizes]
@@ -124,10 +124,10 @@ def test_with_and_without_p2p_both_transports_are_named(gpus: list[str], tmp_pat
     assert first, run.story()
     assert set(first) == set(second), run.story()
     for name, rows in (("NCCL_P2P_DISABLE=0", first), ("NCCL_P2P_DISABLE=1", second)):
-        ways = {row["transport"] for row in rows.values()}
-        print(f"\n{name}: {statistics.median(float(row['value']) for row in rows.values()):.2f} GB/s over {ways}")
+        transports = {row["transport"] for row in rows.values()}
+        print(f"\n{name}: {statistics.median(float(row['value']) for row in rows.values()):.2f} GB/s over {transports}")
     assert all(row["transport"].startswith("P2P") for row in first.values()), run.story()
     assert all(row["transport"].startswith(("SHM", "NET")) for row in second.values()), run.story()
-    # The table of the summary names the arms and their ways as well.
+    # The table of the summary names the arms and their transports as well.
     for word in ("NCCL_P2P_DISABLE=0", "NCCL_P2P_DISABLE=1", "P2P", "SHM"):
         assert word in run.printed or (word == "SHM" and "NET" in run.printed), run.printed

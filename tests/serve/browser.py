@@ -129,7 +129,7 @@ async def _port(file: Path) -> int:
 
 
 async def eventually(what: Callable[[], bool], seconds: float) -> bool:
-    """Wait until something is so; say whether it came to that."""
+    """Wait for a condition; return True if it came true in time."""
     for _ in range(int(seconds / 0.05)):
         if what():
             return True

@@ -29,7 +29,7 @@ pytest.importorskip("textual_serve", reason="the extra serve is not installed")
 class Served(NamedTuple):
     url: str
     port: int
-    said: str
+    printed: str
     child: asyncio.subprocess.Process
 
 
@@ -45,15 +45,15 @@ async def served(*argv: str, **environment: str) -> AsyncIterator[Served]:
     )
     assert child.stdout is not None
     try:
-        said = ""
+        printed = ""
         async with asyncio.timeout(60):
-            while "ctrl+c here" not in said:
+            while "ctrl+c here" not in printed:
                 line = await child.stdout.readline()
                 assert line, (await child.stderr.read()).decode() if child.stderr else ""
-                said += line.decode()
-        url = re.search(r"http://127\.0\.0\.1:(\d+)/[\w-]{32}/", said)
-        assert url is not None, said
-        yield Served(url.group(), int(url.group(1)), said, child)
+                printed += line.decode()
+        url = re.search(r"http://127\.0\.0\.1:(\d+)/[\w-]{32}/", printed)
+        assert url is not None, printed
+        yield Served(url.group(), int(url.group(1)), printed, child)
     finally:
         if child.returncode is None:
             child.terminate()
@@ -172,15 +172,15 @@ async def test_other_pages_and_other_names_are_kept_out() -> None:
                 assert answer.status == 403, headers
             with pytest.raises(aiohttp.WSServerHandshakeError):
                 await session.ws_connect(f"{server.url}ws", headers=headers)
-        # Through a tunnel the port is another one.
+        # Through a tunnel the port differs.
         tunnel = {"Host": "localhost:9123", "Origin": "http://localhost:9123"}
         async with session.get(server.url, headers=tunnel) as answer:
             assert answer.status == 200
 
 
-async def test_it_listens_on_this_machine_alone_and_tells_the_tunnel() -> None:
+async def test_it_listens_on_loopback_and_prints_the_tunnel_command() -> None:
     async with replayed() as server:
-        assert re.search(rf"ssh -L {server.port}:127\.0\.0\.1:{server.port} \S+@\S+", server.said)
+        assert re.search(rf"ssh -L {server.port}:127\.0\.0\.1:{server.port} \S+@\S+", server.printed)
         listening = listeners()
         assert f"0100007F:{server.port:04X}" in listening
         assert f"00000000:{server.port:04X}" not in listening
@@ -188,7 +188,7 @@ async def test_it_listens_on_this_machine_alone_and_tells_the_tunnel() -> None:
             other.connect(("127.0.0.2", server.port))
 
 
-async def test_closing_the_window_ends_the_app_and_the_next_one_begins_anew() -> None:
+async def test_closing_the_window_ends_the_app_and_the_next_one_starts_again() -> None:
     async with replayed() as server:
         async with window(server.url) as ws:
             terminal = await shown(ws, "trouble found")
@@ -223,7 +223,7 @@ async def test_nonsense_from_the_browser_is_passed_over() -> None:
         await shown(ws, "help: ", terminal)
 
 
-async def test_what_the_app_says_when_it_cannot_start_is_seen_in_the_browser(tmp_path: Path) -> None:
+async def test_the_browser_shows_why_the_app_cannot_start(tmp_path: Path) -> None:
     record = tmp_path / "one.jsonl.gz"
     async with served("--nodes", "192.0.2.1", "--connect-timeout", "0.5", "--record", str(record)) as server:
         record.write_text("in the way")
@@ -254,7 +254,7 @@ async def test_no_app_is_left_when_the_server_ends(number: signal.Signals) -> No
         (["--nodes", "a", "--speed", "3"], "--speed goes with --replay"),
     ],
 )
-def test_wrong_arguments_are_told_before_anything_is_served(argv: list[str], words: str) -> None:
+def test_wrong_arguments_are_refused_before_anything_is_served(argv: list[str], words: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "fabtui", "serve", *argv], capture_output=True, text=True, timeout=60, check=False
     )
@@ -263,7 +263,7 @@ def test_wrong_arguments_are_told_before_anything_is_served(argv: list[str], wor
     assert done.stderr.count("\n") == 1
 
 
-def test_a_port_that_is_taken_is_told_in_a_line() -> None:
+def test_a_port_in_use_is_reported_on_one_line() -> None:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
