@@ -1,11 +1,10 @@
 """Cost of the grid on a real pseudo-terminal: ``python bench/grid.py [--quick]``.
 
 For each size: CPU of a full repaint in which every visible cell is new, of 10,000 cells that change within one frame,
-of scrolling by a row; bytes of a healthy frame. The same run measures Textual's DataTable, and a grid that draws its lines as
-Textual documents it. Then, of the whole app: key to first
-byte, first frame, bytes and CPU while idle. CPU is process time, including all of Textual's work and its writer thread.
-The best of several runs counts, because other work on the machine only adds to it. bench/live.py measures
-it under load.
+of scrolling by a row; bytes of a healthy frame. The same run measures Textual's DataTable, and a grid that draws its
+lines as Textual documents it. Then, of the whole app: key to first byte, first frame, bytes and CPU while idle. CPU is
+process time, including all of Textual's work and its writer thread. The best of several runs counts, because other
+work on the machine only adds to it. bench/live.py measures it under load.
 """
 
 from __future__ import annotations

@@ -147,7 +147,8 @@ def main() -> int:
             ("over warm connections", "warm_a_pair_s", "warm_all_pairs_s", "ratio_warm"),
         ):
             print(
-                f"  {name:<29} {found[everything]:8.1f} s   {found[one]:.3f} s each, {extrapolated}: {found[ratio]:.0f} x"
+                f"  {name:<29} {found[everything]:8.1f} s   {found[one]:.3f} s each, {extrapolated}: "
+                f"{found[ratio]:.0f} x"
             )
     good = found["ratio"] >= BAR
     if not args.json:

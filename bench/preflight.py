@@ -4,10 +4,10 @@
 
 The nodes are real OpenSSH servers on loopback addresses of this machine, with an empty home folder, so that no shell
 start file is measured. Both sides have their connections before the clock runs: clush those of its ControlMasters,
-fabtui its links. In each round clush runs the five commands on all nodes one after the other. Then it runs all five in one
-line, its best case. fabtui runs its probe ``host``. It reads the facts of those five commands, and ACS, IOMMU, GPUDirect,
-control groups, NUMA and versions. Ratios are of the same round; their medians count. The servers and both clients share
-the processors of this machine.
+fabtui its links. In each round clush runs the five commands on all nodes one after the other. Then it runs all five in
+one line, its best case. fabtui runs its probe ``host``. It reads the facts of those five commands, and ACS, IOMMU,
+GPUDirect, control groups, NUMA and versions. Ratios are of the same round; their medians count. The servers and both
+clients share the processors of this machine.
 """
 
 from __future__ import annotations

@@ -231,9 +231,9 @@ def show(cases: list[dict[str, Any]]) -> None:
         each = (case["memory_ready"] - case["memory_start"]) / case["nodes"]
         print(
             f"{case['endpoints']} endpoints: {case['memory_start'] / 1e6:.1f} MB before the first node, "
-            f"{each / 1e3:.0f} kB and {case['connect_cpu_s'] / case['nodes'] * 1e3:.1f} ms CPU a node until ready; "
-            f"{case['memory_ready'] / bar:.2f} of the bar (60 MB + 50 kB per node) then, {case['memory_end'] / bar:.2f} "
-            f"with all results; recording {case['recording_bytes'] / 1e6:.1f} MB"
+            f"{each / 1e3:.0f} kB and {case['connect_cpu_s'] / case['nodes'] * 1e3:.1f} ms CPU per node until ready; "
+            f"{case['memory_ready'] / bar:.2f} of the bar (60 MB + 50 kB per node) then, "
+            f"{case['memory_end'] / bar:.2f} with all results; recording {case['recording_bytes'] / 1e6:.1f} MB"
         )
 
 

@@ -14,7 +14,7 @@ from fabtui_node.probes import kernel_log
 from fabtui_node.probes.nvidia import gpu_health, gpu_load, nvlink, nvml, p2pstatus, topology
 
 
-def expected(*argv: str) -> str:
+def nvidia_smi(*argv: str) -> str:
     return subprocess.run(["nvidia-smi", *argv], capture_output=True, text=True, timeout=120, check=False).stdout
 
 
@@ -44,7 +44,7 @@ KEPT = (
 
 
 def test_nvml_and_nvidia_smi_agree(probed: dict[str, Any]) -> None:
-    text = smi_query.parse_query(expected("-q"))
+    text = smi_query.parse_query(nvidia_smi("-q"))
     assert text.unknown == []
     assert (probed["source"], probed["error"], probed["disagreements"]) == ("nvml", None, [])
     assert (probed["driver"], probed["cuda"]) == (text.values["driver"], text.values["cuda"])
@@ -62,8 +62,8 @@ def test_nvml_and_nvidia_smi_agree(probed: dict[str, Any]) -> None:
 
 
 def test_the_list_and_the_table(probed: dict[str, Any]) -> None:
-    listed = smi_table.parse_list(expected("-L"))
-    table = smi_table.parse_nvidia_smi(expected())
+    listed = smi_table.parse_list(nvidia_smi("-L"))
+    table = smi_table.parse_nvidia_smi(nvidia_smi())
     assert [gpu["uuid"] for gpu in listed.values["gpus"]] == [gpu["uuid"] for gpu in probed["gpus"]]
     assert (listed.unknown, table.unknown) == ([], [])
     assert len(table.values["gpus"]) == len(probed["gpus"])
@@ -77,7 +77,7 @@ def test_topology() -> None:
     by_nvml, error = nvml.Task(p2pstatus.read).result(60.0)
     assert error is None
     for letter, name in topo.CAPABILITIES.items():
-        text = topo.parse_p2p(expected("topo", "-p2p", letter)).values
+        text = topo.parse_p2p(nvidia_smi("topo", "-p2p", letter)).values
         if text["columns"]:
             assert by_nvml["tables"][name]["cells"] == text["cells"], name
     print("judged:", topology.judge(value))
