@@ -23,7 +23,8 @@ from fabtui.transport.local import ProcessPipe
 from fabtui.transport.login_limiter import Gates, with_retries
 from fabtui.transport.payload import Cargo
 from fabtui.transport.registry import TRANSPORTS
-from fabtui.transport.ssh_config.resolve import ConfigBroken, Resolved, Resolver, check_host
+from fabtui.transport.ssh_config.resolve import Resolver
+from fabtui.transport.ssh_config.resolved import ConfigBroken, Resolved, check_host
 from fabtui.transport.ssh_config.unsupported import is_plain
 
 if TYPE_CHECKING:

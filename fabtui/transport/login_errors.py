@@ -11,7 +11,7 @@ from fabtui.transport.asyncssh.client_keys import Offer
 from fabtui.transport.asyncssh.dial import unreachable
 from fabtui.transport.asyncssh.known_hosts import Known, refusal
 from fabtui.transport.link import NodeUnreachable, UnreachableKind
-from fabtui.transport.ssh_config.resolve import Resolved
+from fabtui.transport.ssh_config.resolved import Resolved
 
 DROPPED = "closed the connection before its SSH greeting: too many logins at once (MaxStartups), or a deny rule?"
 

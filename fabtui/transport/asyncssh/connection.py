@@ -29,7 +29,7 @@ from fabtui.transport.asyncssh.known_hosts import Known, Policy
 from fabtui.transport.byte_pipe import BytePipe, Ending
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.login_errors import classify_openssh, explain_login, explain_tunnel, no_greeting
-from fabtui.transport.ssh_config.resolve import Resolved
+from fabtui.transport.ssh_config.resolved import Resolved
 
 KEEPALIVE = 5
 KEEPALIVE_COUNT = 3

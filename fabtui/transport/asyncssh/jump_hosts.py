@@ -17,7 +17,8 @@ from fabtui.transport.asyncssh.known_hosts import HostKeys, Known, Policy, Polic
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.login_errors import NoCommonAlgorithmError
 from fabtui.transport.login_limiter import Gates, with_retries
-from fabtui.transport.ssh_config.resolve import Jump, Resolved, Resolver
+from fabtui.transport.ssh_config.resolve import Resolver
+from fabtui.transport.ssh_config.resolved import Jump, Resolved
 from fabtui.transport.ssh_config.unsupported import Unfit
 
 _MAX_HOPS = 8

@@ -21,7 +21,7 @@ from asyncssh import SSHKey, SSHKnownHosts
 
 from fabtui.sanitize import one_line
 from fabtui.transport.link import NodeUnreachable
-from fabtui.transport.ssh_config.resolve import Resolved, home
+from fabtui.transport.ssh_config.resolved import Resolved, home
 
 PolicyOption = Literal["config", "strict", "accept-new", "off"]
 Policy = Literal["strict", "accept-new", "off"]

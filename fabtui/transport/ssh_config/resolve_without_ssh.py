@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fabtui.transport.ssh_config.resolve import ConfigBroken, Jump, Resolved, expand_path, home, parse_jumps
+from fabtui.transport.ssh_config.resolved import ConfigBroken, Jump, Resolved, expand_path, home, parse_jumps
 
 _DEFAULT_KEYS = ("id_rsa", "id_ecdsa", "id_ed25519")
 

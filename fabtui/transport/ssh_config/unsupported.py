@@ -9,7 +9,7 @@ import shutil
 import socket
 import stat
 
-from fabtui.transport.ssh_config.resolve import Resolved
+from fabtui.transport.ssh_config.resolved import Resolved
 
 _DEADLINE = 3.0
 

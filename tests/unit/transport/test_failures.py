@@ -13,7 +13,7 @@ from fabtui.transport.link import LinkLost, NodeUnreachable
 from fabtui.transport.login_errors import classify_openssh, explain_login, explain_tunnel
 from fabtui.transport.login_limiter import Gates, with_retries
 from fabtui.transport.openssh import argv
-from fabtui.transport.ssh_config.resolve import Resolved
+from fabtui.transport.ssh_config.resolved import Resolved
 
 HOST = Resolved("n1", "10.0.0.1", "me", 2200)
 

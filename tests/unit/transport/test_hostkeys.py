@@ -16,7 +16,7 @@ from fabtui.transport.asyncssh.known_hosts import (
     policy_for,
     refusal,
 )
-from fabtui.transport.ssh_config.resolve import Resolved, Strict
+from fabtui.transport.ssh_config.resolved import Resolved, Strict
 
 OLD, NEW, RSA = (asyncssh.generate_private_key(kind) for kind in ("ssh-ed25519", "ssh-ed25519", "ecdsa-sha2-nistp256"))
 

@@ -10,20 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabtui.transport.link import NodeUnreachable
-from fabtui.transport.ssh_config.resolve import (
+from fabtui.transport.ssh_config.resolve import Resolver, parse, split_files
+from fabtui.transport.ssh_config.resolve_without_ssh import resolve_without_ssh
+from fabtui.transport.ssh_config.resolved import (
     ConfigBroken,
     Jump,
     Resolved,
-    Resolver,
     check_host,
     expand,
     expand_path,
     home,
-    parse,
     parse_jumps,
-    split_files,
 )
-from fabtui.transport.ssh_config.resolve_without_ssh import resolve_without_ssh
 from fabtui.transport.ssh_config.unsupported import Unfit, unfit_setting
 
 OUTPUT = """\
@@ -235,3 +233,40 @@ async def test_where_there_is_no_ssh_its_configuration_is_read_all_the_same(
     assert (await resolver.resolve("n1")).hostname == "10.0.0.1"
     await resolver.close()
     assert os.environ["PATH"] == str(tmp_path)
+
+
+@needs_ssh
+async def test_a_login_and_a_port_of_their_own_are_kept_apart(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("Host n*\n  User me\n  Port 5\n")
+    resolver = Resolver(config)
+    hosts = [f"n{number}" for number in range(4)]
+    plain = await asyncio.gather(*(resolver.resolve(host) for host in hosts))
+    other = await asyncio.gather(*(resolver.resolve(host, "you", 6) for host in hosts))
+    await resolver.close()
+    assert {(one.user, one.port) for one in plain} == {("me", 5)}
+    assert {(one.user, one.port) for one in other} == {("you", 6)}
+
+
+@needs_ssh
+async def test_a_broken_configuration_is_told_to_everybody(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("Host *\n  Frobnicate yes\n")
+    resolver = Resolver(config)
+    found = await asyncio.gather(*(resolver.resolve(f"n{number}") for number in range(4)), return_exceptions=True)
+    await resolver.close()
+    assert [type(error) for error in found] == [ConfigBroken] * 4
+    assert all("line 2" in str(error) and "debug1" not in str(error) for error in found)
+
+
+@needs_ssh
+async def test_whoever_asks_first_and_gives_up_leaves_the_others_their_answer(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("Host *\n  Port 9\n")
+    resolver = Resolver(config)
+    first = asyncio.create_task(resolver.resolve("n1"))
+    others = [asyncio.create_task(resolver.resolve(f"n{number}")) for number in range(2, 6)]
+    await asyncio.sleep(0)
+    first.cancel()
+    assert [one.port for one in await asyncio.gather(*others)] == [9] * 4
+    await resolver.close()
