@@ -14,6 +14,8 @@ import threading
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from ClusterShell.RangeSet import RangeSet, RangeSetException
+
 from fabtui.errors import InputError
 from fabtui.sanitize import one_line
 
@@ -109,9 +111,6 @@ def fold(names: Iterable[str]) -> str:
 def _fold_numbers(numbers: list[str]) -> str:
     if len(numbers) < 2:
         return "".join(numbers)
-    # Importing ClusterShell takes 40 ms, so it is left until a set has to be folded or expanded.
-    from ClusterShell.RangeSet import RangeSet
-
     return f"[{RangeSet.fromlist(numbers)}]"
 
 
@@ -149,8 +148,6 @@ def _size(text: str, part: str, where: str) -> int:
 
 
 def _numbers(text: str, part: str, where: str) -> Iterable[str]:
-    from ClusterShell.RangeSet import RangeSet, RangeSetException
-
     try:
         numbers: Iterable[str] = RangeSet(text).striter()
     except RangeSetException as error:

@@ -8,6 +8,10 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from platformdirs import PlatformDirs
 
 _PACKAGE = Path(__file__).resolve().parent
 _RECORDING = ".jsonl.gz"
@@ -42,11 +46,15 @@ def shipped_recordings_folder() -> Path:
     return data_folder("recordings")
 
 
+def _user_folders() -> PlatformDirs:
+    from platformdirs import PlatformDirs
+
+    return PlatformDirs("fabtui", appauthor=False)
+
+
 def config_folder() -> Path:
     """Return the folder of the user's configuration (``~/.config/fabtui`` on Linux); it may not exist."""
-    import platformdirs
-
-    return Path(platformdirs.user_config_dir("fabtui", appauthor=False))
+    return _user_folders().user_config_path
 
 
 def user_theme_folder() -> Path:
@@ -61,9 +69,7 @@ def user_probe_folder() -> Path:
 
 def state_folder() -> Path:
     """Return the folder for recordings and logs (``~/.local/state/fabtui`` on Linux); it may not exist."""
-    import platformdirs
-
-    return Path(platformdirs.user_state_dir("fabtui", appauthor=False))
+    return _user_folders().user_state_path
 
 
 def recordings_folder() -> Path:

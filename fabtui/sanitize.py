@@ -1,7 +1,7 @@
-"""Text from a node made fit for a terminal, a file and an eye.
+"""Remove control and invisible characters from text of nodes and files.
 
-Whatever a node prints (banners, errors, device names) may hold escape sequences, direction overrides and other
-characters that show something else than what is there. They are taken out here, once, before a text goes anywhere.
+Output of a node (banners, errors, device names) may contain escape sequences, direction overrides and other characters
+that disguise text. They are removed here, once, before the text is shown or written.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _SPACES = re.compile(r"\s+")
 
 
 def clean(text: str | bytes, limit: int | None = None) -> str:
-    """Return a text without characters that steer a terminal or hide what is there.
+    """Return a text without control and invisible characters.
 
-    Newlines and tabs stay; carriage returns and Unicode line separators become newlines; lone surrogates, which no
-    encoder would take, become U+FFFD.
+    Newlines and tabs stay; carriage returns and Unicode line separators become newlines; lone surrogates, which cannot
+    be encoded, become U+FFFD.
 
     Args:
-        text: What came from outside; bytes are decoded as UTF-8, undecodable ones shown as hexadecimal escapes.
-        limit: The most characters to return; a longer text is cut and ends in an ellipsis.
+        text: Untrusted text; bytes are decoded as UTF-8, undecodable ones shown as hexadecimal escapes.
+        limit: Maximum number of characters; a longer text is cut and ends in an ellipsis.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8", "backslashreplace")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fabtui.config.options import TABLES, OptionSpec, nearest, settings
+from fabtui.config.options import TABLES, OptionSpec, settings
 from fabtui.config.values import VARIABLE
 from fabtui.errors import InputError
 from fabtui.paths import config_folder
@@ -201,6 +202,12 @@ def checked(spec: OptionSpec, value: object) -> Any:
         except InputError as error:
             raise InputError(str(error).removeprefix(f"{spec.flag}: ")) from None
     return form
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Return ``; did you mean x?`` for the most similar known name, or nothing."""
+    found = difflib.get_close_matches(name, known, 1, 0.6)
+    return f"; did you mean {found[0]}?" if found else ""
 
 
 def _text(value: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from fabtui.config import values
@@ -587,11 +587,3 @@ def _check_together(given: dict[str, Any], changes: dict[str, Any]) -> None:
     for name in ("isolated", "bidirectional"):
         if name in given and "p2p" not in changes.get("layers", ("p2p",)):
             raise InputError(f"--{name} applies to the layer p2p, which --layers leaves out")
-
-
-def nearest(name: str, known: Sequence[str]) -> str:
-    """Return ``; did you mean x?`` for the most similar known name, or nothing."""
-    import difflib
-
-    found = difflib.get_close_matches(name, known, 1, 0.6)
-    return f"; did you mean {found[0]}?" if found else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_of
 from fabtui.importers.result import Result
+from fabtui.importers.to_model.dispatch import convertible, model
 from fabtui.report.problems import trouble
 from fabtui.report.summary import ASCII, UNICODE, summary
 from fabtui.report.tables import LONG_UNIT, Layout, cut, wrapped
@@ -29,8 +30,6 @@ def text_of(result: Result, width: int, plain: bool = False) -> str:
     """
     lines = [f"{one_line(result.source.name)}: {_about(result)}"]
     if result.kind.startswith("fabtui-"):
-        from fabtui.importers.to_model.dispatch import model
-
         lines += ["", *summary(model([result]), plain).splitlines()]
     elif result.known:
         told = {name: value for name, value in result.values.items() if name not in _TOO_MUCH.get(result.kind, ())}
@@ -56,8 +55,6 @@ def _about(result: Result) -> str:
 
 def _trouble(result: Result, width: int, plain: bool) -> list[str]:
     """Say what is wrong with the pairs of a file, as a summary does of a session."""
-    from fabtui.importers.to_model.dispatch import convertible, model
-
     if not convertible(result.kind):
         return []
     found = model([result])

@@ -1,4 +1,4 @@
-"""The app as a child process that draws on a pipe, between it and a browser's terminal."""
+"""The app as a child process that draws on a pipe for a browser's terminal."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from fabtui.sanitize import clean
 
 DRIVER = "fabtui.screen.terminal.serve_driver:ServedDriver"
-#: What the driver writes first.
+#: First line of the driver.
 _READY = b"__GANGLION__\n"
-#: What it may write in one packet; a whole screen is some hundred kB.
+#: Maximum size of a packet (bytes); a screen takes some hundred kB.
 _MOST_PACKET = 16 << 20
 _MOST_ERRORS = 64 << 10
-#: Seconds the app may take to end what runs on the nodes, before it is killed.
+#: Timeout (s) for the app to stop everything on the nodes before it is killed.
 END_DEADLINE = 25.0
 
 
@@ -25,7 +25,7 @@ class Bridge:
 
     Args:
         argv: The command that runs it.
-        write: Takes what the terminal is to show.
+        write: Receives the output for the terminal.
     """
 
     def __init__(self, argv: Sequence[str], write: Callable[[bytes], Awaitable[None]]) -> None:
@@ -35,7 +35,7 @@ class Bridge:
         self._errors = b""
 
     async def run(self, width: int, height: int) -> None:
-        """Run the app until it ends; then show what it said last.
+        """Run the app until it ends; then show its last output.
 
         Args:
             width: The columns of the terminal.
@@ -63,11 +63,11 @@ class Bridge:
         finally:
             await self.end()
         last = clean(self._errors).strip().replace("\n", "\r\n")
-        # What it said goes where the screen was: there is no other place for it in a browser.
+        # Its output goes where the screen was: a browser has no other place for it.
         await self._write(b"\x1b[?1003l\x1b[?1000l\x1b[?1049l\x1b[0m\x1b[2J\x1b[H" + last.encode() + b"\r\n")
 
     async def end(self) -> None:
-        """Have the app end what runs on the nodes, and leave; kill it when it does not."""
+        """Stop the app, which stops everything on the nodes; kill it after a timeout."""
         child = self._child
         if child is None or child.returncode is not None:
             return
@@ -83,15 +83,15 @@ class Bridge:
             await child.wait()
 
     async def press(self, text: str) -> None:
-        """Hand on what was typed."""
+        """Send keyboard input to the app."""
         await self._send(b"D", text.encode("utf-8", "replace"))
 
     async def resize(self, width: int, height: int) -> None:
-        """Tell the app another size of the terminal."""
+        """Send the size of the terminal to the app."""
         await self._send(b"M", json.dumps({"type": "resize", "width": width, "height": height}).encode())
 
     async def focus(self, on: bool) -> None:
-        """Tell the app whether its window has the keys."""
+        """Send the keyboard focus of the window to the app."""
         await self._send(b"M", json.dumps({"type": "focus" if on else "blur"}).encode())
 
     async def _send(self, kind: bytes, payload: bytes) -> None:

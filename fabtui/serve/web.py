@@ -1,4 +1,4 @@
-"""The web server: one page with one terminal, for those who know its token, on this machine alone."""
+"""The web server: one page with one terminal, protected by a token, on 127.0.0.1 only."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ html, body { margin: 0; height: 100%; background: #121212; overflow: hidden; }
 body.-closed #ended { display: block; }
 """
 
-#: Where the terminal connects to: beside the page, whatever port a tunnel has given it on the user's machine.
+#: The terminal connects to the address of the page: a tunnel may have changed the port.
 SCRIPT = """
 const page = new URL(window.location.href);
 page.protocol = page.protocol === "https:" ? "wss:" : "ws:";
@@ -64,7 +64,7 @@ const connecting = setInterval(() => {
 
 
 HOST = "127.0.0.1"
-#: What a browser calls this machine; other names in a request are those of a page that wants to reach us through it.
+#: Names of this machine in a browser; a request with a different name comes from a foreign page.
 _NAMES = ("127.0.0.1", "localhost", "::1")
 _MOST_MESSAGE = 1 << 20
 _WIDEST = 1000
@@ -88,7 +88,7 @@ class WebServer:
 
     Args:
         argv: The command that runs the app.
-        token: What every address has to begin with.
+        token: First part of every valid path.
     """
 
     def __init__(self, argv: Sequence[str], token: str) -> None:
@@ -115,10 +115,10 @@ class WebServer:
         return await handler(request)
 
     def _check(self, request: web.Request) -> None:
-        """Let nobody in who does not know the token, nor another page that the browser has open.
+        """Reject requests without the token and requests of other pages in the browser.
 
         Raises:
-            aiohttp.web.HTTPForbidden: Not this one.
+            aiohttp.web.HTTPForbidden: The request is rejected.
         """
         given = request.path.split("/")[1] if request.path.startswith("/") else ""
         if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token.encode()):
@@ -169,7 +169,7 @@ class WebServer:
 
 
 async def _hand_on(socket: web.WebSocketResponse, bridge: Bridge) -> None:
-    """Hand what the browser's terminal sends to the app, until the window is closed."""
+    """Forward input of the browser's terminal to the app until the window is closed."""
     async for message in socket:
         if message.type is not WSMsgType.TEXT:
             continue
@@ -189,7 +189,7 @@ async def _hand_on(socket: web.WebSocketResponse, bridge: Bridge) -> None:
 
 
 def _size(values: object) -> tuple[int, int]:
-    """Return a size of a terminal, as far as it makes sense."""
+    """Return the size of a terminal within sane limits."""
     found = []
     for name, usual in (("width", 80), ("height", 24)):
         value = values.get(name, usual) if hasattr(values, "get") else usual
@@ -228,16 +228,16 @@ def static_folder() -> Path:
 
 
 async def serve(argv: Sequence[str], token: str, port: int, ready: Callable[[int], None]) -> None:
-    """Serve until a signal ends it.
+    """Serve until a signal arrives.
 
     Args:
         argv: The command that runs the app.
-        token: What every address has to begin with.
+        token: First part of every valid path.
         port: The port; 0: a free one.
         ready: Called with the port once the server answers.
 
     Raises:
-        InputError: The port cannot be had.
+        InputError: The port is in use.
     """
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -1,1 +1,1 @@
-"""How a node is reached: ssh, the user's own ssh, or a process on this machine, with one kind of link over each."""
+"""Transports: asyncssh, OpenSSH or a local process, with the same framed link over each."""

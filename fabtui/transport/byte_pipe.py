@@ -1,4 +1,4 @@
-"""The byte pipe under a link: what a way of reaching a node has to offer, and what is said when it ends."""
+"""The byte pipe under a link, its end, and the output of a node beside the protocol."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fabtui.transport.link import NodeUnreachable
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a byte pipe ended.
+    """The end of a byte pipe.
 
     Attributes:
         status: Exit status of the remote command, or None.
         signal: Name of the signal that ended it, or None.
-        reason: What is known when neither is: the connection went before the command did.
+        reason: The reason if both are None: the connection broke first.
     """
 
     status: int | None = None
@@ -26,11 +26,11 @@ class Ending:
 
     @property
     def lost(self) -> bool:
-        """Whether the connection broke: an end without status or signal is never a result."""
+        """True if the connection broke: there is neither a status nor a signal."""
         return self.status is None and self.signal is None
 
     def describe(self) -> str:
-        """Return the ending in words."""
+        """Return the ending as text."""
         if self.signal is not None:
             return f"ended by signal {self.signal}"
         if self.status is not None:
@@ -43,7 +43,7 @@ class BytePipe(ABC):
 
     @abstractmethod
     async def read(self) -> bytes:
-        """Return some bytes of standard output, none at its end. May raise `OSError` or what the transport raises."""
+        """Return bytes of standard output, none at its end. Raises `OSError` or errors of the transport."""
 
     @abstractmethod
     async def read_error(self) -> bytes:
@@ -59,21 +59,21 @@ class BytePipe(ABC):
 
     @abstractmethod
     async def ending(self) -> Ending:
-        """Wait until the command ended or the connection went."""
+        """Wait until the command ends or the connection breaks."""
 
     @abstractmethod
     def abort(self) -> None:
-        """Tear everything down at once. Never raises."""
+        """Close everything immediately. Never raises."""
 
     @abstractmethod
     async def wait_closed(self) -> None:
-        """Wait a bounded time until nothing of the pipe is left on this machine. Never raises."""
+        """Wait until the pipe is closed, with a timeout. Never raises."""
 
 
 STDERR_KEPT = 8 * 1024
 BANNER_KEPT = 16 * 1024
 
-#: Makes an error of how a command ended early, of its banner and of its standard error.
+#: Converts an early end, the banner and standard error to an error.
 Explain = Callable[[Ending, str, str], NodeUnreachable]
 
 
@@ -85,17 +85,17 @@ class Tail:
         self._data = bytearray()
 
     def add(self, data: bytes) -> None:
-        """Take more of the stream."""
+        """Append data."""
         self._data += data
         del self._data[: -self._kept]
 
     def text(self) -> str:
-        """Return what is kept, cleaned."""
+        """Return the kept text, cleaned."""
         return clean(bytes(self._data))
 
 
 def shorten(banner: bytes, kept: int = BANNER_KEPT) -> str:
-    """Return a banner as text; of a long one the beginning and the end, with a word on what is left out."""
+    """Return a banner as text; of a long one the beginning and the end, with the number of bytes left out."""
     if len(banner) <= kept:
         return clean(banner)
     half = kept // 2
@@ -108,13 +108,13 @@ def last_words(banner: str, stderr: str) -> str:
 
 
 def explain_end(ending: Ending, banner: str, stderr: str) -> NodeUnreachable:
-    """Return what to say of a command that ended before its start marker."""
-    said = last_words(banner, stderr)
+    """Return the error for a command that ended before its start marker."""
+    last = last_words(banner, stderr)
     detail = "\n".join(part for part in (banner, stderr) if part)
     if ending.status in (126, 127):
         return NodeUnreachable(
             "no-python",
-            last_line(stderr, 300) or said or "no python3 was found",
+            last_line(stderr, 300) or last or "no python3 was found",
             "name an interpreter (3.8 or newer) with --remote-python",
             detail,
         )
@@ -122,4 +122,4 @@ def explain_end(ending: Ending, banner: str, stderr: str) -> NodeUnreachable:
     text = f"{what} before the node side started"
     if ending.lost and ending.reason:
         text += f" ({ending.reason})"
-    return NodeUnreachable("closed", f"{text}: {said}" if said else text, None, detail)
+    return NodeUnreachable("closed", f"{text}: {last}" if last else text, None, detail)

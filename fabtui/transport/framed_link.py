@@ -1,4 +1,4 @@
-"""A link over a byte pipe: start marker, frames, heartbeat, caps, back-pressure; the same for every way to a node."""
+"""A link over a byte pipe: start marker, frames, heartbeat, limits, back-pressure; the same for every transport."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fabtui.transport.link import Backend, Link, LinkLost, LostKind, Message, No
 from fabtui.transport.payload import Cargo, Part
 from fabtui_node.protocol import MAX_BANNER, VERSION, Decoder, ProtocolError, encode, marker
 
-#: The most unanswered heartbeats whose time of sending is remembered.
+#: Maximum number of unanswered heartbeats whose sending time is kept.
 _BEATS_KEPT = 64
 
 
@@ -124,16 +124,16 @@ class FramedLink(Link):
 
     async def _explain(self, error: BaseException, banner: str, explain: Explain) -> NodeUnreachable | None:
         if isinstance(error, _EndedEarly):
-            # Standard error ends with the command; what it said last is often the reason.
+            # Standard error ends with the command; its last line is often the reason.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(self._tasks[0]), 1.0)
             return explain(error.ending, banner, self._stderr.text())
         stderr = self.stderr_tail()
         detail = "\n".join(part for part in (banner, stderr) if part)
         if isinstance(error, TimeoutError):
-            said = last_words(banner, stderr)
+            last = last_words(banner, stderr)
             text = f"the node side did not start within {self._limits.start:g} s (slow login shell or Python?)"
-            return NodeUnreachable("timeout", f"{text}; last output: {said}" if said else text, None, detail)
+            return NodeUnreachable("timeout", f"{text}; last output: {last}" if last else text, None, detail)
         if isinstance(error, ProtocolError):
             return NodeUnreachable("protocol", str(error), None, detail)
         return None
@@ -192,7 +192,7 @@ class FramedLink(Link):
         ]
 
     async def _feed(self, payload: bytes) -> None:
-        # A command that ends early breaks this write; its exit status and words say more than the broken pipe.
+        # A command that ends early breaks this write; its exit status and output are better than "broken pipe".
         with contextlib.suppress(Exception):
             await self._pipe.write(payload)
 
@@ -255,11 +255,11 @@ class FramedLink(Link):
     def _verdict(self, ending: Ending) -> tuple[LostKind, str]:
         if self._closing:
             return "closed", "the link was closed"
-        said = last_line(self._stderr.text(), 300)
-        if "no heartbeat" in said:
-            return "lease", f"the node side ended itself: {said}"
+        last = last_line(self._stderr.text(), 300)
+        if "no heartbeat" in last:
+            return "lease", f"the node side ended itself: {last}"
         text = ending.describe() if ending.lost else f"the node side {ending.describe()}"
-        return "lost" if ending.lost else "exit", f"{text}: {said}" if said else text
+        return "lost" if ending.lost else "exit", f"{text}: {last}" if last else text
 
     async def _beat_loop(self) -> None:
         number = 0
@@ -307,7 +307,7 @@ class FramedLink(Link):
             self._lose("stalled", f"the node side took nothing for {self._limits.send:g} s")
             raise self._gone() from None
         except Exception as error:
-            # The reader learns why; a broken pipe alone says little.
+            # The reader learns the reason; "broken pipe" is not one.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), 3.0)
             self._lose("lost", str(error) or type(error).__name__)
@@ -331,7 +331,7 @@ class FramedLink(Link):
         """Send ahead what a message of a kind needs and the node does not have yet."""
         for part in cargo.needed_by(kind):
             if part not in self._supplied:
-                # A task of the link: whoever sends may give up half-way, and the others need the part all the same.
+                # A task of the link: the sender may be cancelled, but other messages need the part too.
                 self._supplied[part] = asyncio.create_task(self._carry(cargo, part))
                 self._tasks.append(self._supplied[part])
             await asyncio.shield(self._supplied[part])

@@ -1,4 +1,4 @@
-"""What a session sees of a node: a link that carries messages, and the two ways in which there is none."""
+"""The interface of a link to a node, and the errors if there is none."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ Backend = Literal["asyncssh", "openssh", "local"]
 
 #: Why a node could not be reached.
 UnreachableKind = Literal[
-    "dns",  # the name is not known
-    "refused",  # nobody listens, or a jump host does not pass us on
-    "timeout",  # no answer, or a step that did not end in time
-    "no-route",  # the network has no way there
+    "dns",  # unknown host name
+    "refused",  # no listener, or a jump host refuses to forward
+    "timeout",  # no answer, or a step exceeded its timeout
+    "no-route",  # no network route
     "unknown-host-key",
     "changed-host-key",
     "revoked-host-key",
-    "auth",  # the login was not accepted
-    "banner",  # something accepts connections and does not say that it speaks SSH
-    "busy",  # the server drops us before the key exchange, again and again: too many logins at once (MaxStartups)
+    "auth",  # the login was refused
+    "banner",  # a server accepts connections but sends no SSH banner
+    "busy",  # the server closes the connection before the key exchange repeatedly: too many logins (MaxStartups)
     "no-python",
     "closed",  # the connection or the login shell ended before the node side started
-    "protocol",  # the node side does not speak as it should
+    "protocol",  # the node side violates the protocol
     "config",  # the ssh configuration or the host's name is not valid
     "local",  # this machine is at fault: no ssh binary, no file descriptors
 ]
@@ -45,7 +45,7 @@ _TEXT_LIMIT = 500
 
 
 class LinkLost(Exception):
-    """The link ended; nothing more comes from this node over it.
+    """The link ended.
 
     Attributes:
         kind: One word, see `LostKind`.
@@ -59,12 +59,12 @@ class LinkLost(Exception):
 
 
 class NodeUnreachable(Exception):
-    """No link to this node came about.
+    """The link to a node could not be opened.
 
     Attributes:
         kind: One word, see `UnreachableKind`.
         text: One clear line, free of control characters.
-        hint: The next command to type or thing to do, or None.
+        hint: The next step for the user, or None.
         detail: What was printed on the way (banner and errors), cleaned; may have many lines or be empty.
     """
 
@@ -105,7 +105,7 @@ class Link(ABC):
 
         Raises:
             LinkLost: The link is gone, or the node side did not take the message within the deadline (``stalled``).
-            ValueError: The message cannot be said in JSON or is larger than a frame.
+            ValueError: The message is not valid JSON or larger than a frame.
         """
 
     @abstractmethod
@@ -118,4 +118,4 @@ class Link(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Tell the node side to end, wait for it a bounded time, then tear the connection down. Never raises."""
+        """Stop the node side, wait for it with a timeout, then close the connection. Never raises."""

@@ -1,4 +1,4 @@
-"""The byte pipe of a process on this machine: of ``ssh`` itself, or of a node side that runs here."""
+"""The byte pipe of a local process: ``ssh``, or a node side on this machine."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from fabtui.transport.link import NodeUnreachable
 _CHUNK = 64 * 1024
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    # Closing the pipes of a process that is about to end reaps it before the watcher of asyncio does, which says so
-    # aloud, across whatever is on the terminal; who closes pipes asks for no exit status.
+def _is_relevant(record: logging.LogRecord) -> bool:
+    # Closing the pipes of a process that is about to end reaps it before the watcher of asyncio, which then logs a
+    # warning over the screen.
     return "will report returncode 255" not in str(record.msg)
 
 
-logging.getLogger("asyncio").addFilter(_is_news)
+logging.getLogger("asyncio").addFilter(_is_relevant)
 
-#: How long a killed process is waited for.
+#: Timeout (s) for the end of a killed process.
 _GONE = 2.0
 
 

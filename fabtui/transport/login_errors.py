@@ -1,4 +1,4 @@
-"""What OpenSSH prints and asyncssh raises when a login fails, told in one set of words."""
+"""Login errors of OpenSSH and asyncssh in one vocabulary."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fabtui.transport.ssh_config.resolved import Resolved
 
 DROPPED = "closed the connection before its SSH greeting: too many logins at once (MaxStartups), or a deny rule?"
 
-# In this order: the first that is found anywhere in what ssh printed.
+# The first match anywhere in the output of ssh counts.
 _OPENSSH: list[tuple[str, UnreachableKind, str | None]] = [
     (r"REVOKED HOST KEY|marked as revoked|Host key .*revoked", "revoked-host-key", "do not connect; ask who runs it"),
     (r"REMOTE HOST IDENTIFICATION HAS CHANGED|DIFFERENT|HOST KEY CHANGED", "changed-host-key", None),
@@ -40,9 +40,9 @@ class NoCommonAlgorithmError(NodeUnreachable):
     """The server wants algorithms that asyncssh does not have; OpenSSH may have them."""
 
 
-def classify_openssh(node: str, said: str) -> NodeUnreachable | None:
-    """Return what the standard error of an ``ssh`` that ended before the command ran tells, None if that is unknown."""
-    text = clean(said)
+def classify_openssh(node: str, output: str) -> NodeUnreachable | None:
+    """Return the error for the output of an ``ssh`` that ended before the command ran; None if unknown."""
+    text = clean(output)
     for pattern, kind, hint in _OPENSSH:
         match = re.search(pattern, text)
         if match is None:
@@ -67,7 +67,7 @@ def classify_openssh(node: str, said: str) -> NodeUnreachable | None:
 
 
 def explain_tunnel(error: asyncssh.ChannelOpenError, what: str, via: str) -> NodeUnreachable:
-    """Return what to say when a jump host does not get through to a node."""
+    """Return the error for a jump host that cannot reach a node."""
     reason = one_line(error.reason, 200)
     text = f"{via} does not get through to {what}: {reason}"
     if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
@@ -77,7 +77,7 @@ def explain_tunnel(error: asyncssh.ChannelOpenError, what: str, via: str) -> Nod
 
 
 def no_greeting(resolved: Resolved, within: float) -> NodeUnreachable:
-    """Return what to say of something that accepts connections and says nothing."""
+    """Return the error for a server that accepts connections but sends no banner."""
     text = f"{resolved.hostname} port {resolved.port} accepts connections, but sent no SSH banner within {within:g} s"
     return NodeUnreachable("banner", text, "sshd there hangs, or the node is out of memory: look at its console")
 
@@ -85,7 +85,7 @@ def no_greeting(resolved: Resolved, within: float) -> NodeUnreachable:
 def explain_login(
     error: Exception, resolved: Resolved, known: Known, offer: Offer, shown: asyncssh.SSHKey | None, greeted: bool
 ) -> NodeUnreachable:
-    """Return what to say of an asyncssh login that failed.
+    """Return the error for a failed login of asyncssh.
 
     Args:
         error: What was raised.
@@ -93,7 +93,7 @@ def explain_login(
         known: Its known keys.
         offer: The client keys that were offered.
         shown: The host key that was not trusted, if one was shown.
-        greeted: Whether the server said that it speaks SSH.
+        greeted: Whether the server sent its SSH banner.
     """
     what = f"{resolved.hostname} port {resolved.port}"
     reason = one_line(str(error), 200) or type(error).__name__

@@ -1,4 +1,4 @@
-"""How many logins may be under way at once, and when one that goes nowhere stops counting."""
+"""Limits on concurrent logins, and retries of busy servers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from fabtui.transport.link import NodeUnreachable
 
-#: Seconds a server may take to greet before its login no longer holds up the others.
+#: Time (s) a server may take to send its banner before its place is released.
 PATIENCE = 1.5
-#: Seconds to wait before the next try, at least and at most for the first one.
+#: Range of the pause (s) before the first retry.
 BACK_OFF = (0.2, 0.6)
 TRIES = 5
 
@@ -20,11 +20,11 @@ Result = TypeVar("Result")
 
 
 class Gates:
-    """Bounds on logins under way: a few for each jump host, more for hosts that are reached directly.
+    """Limits on concurrent logins: a few per jump host, more for hosts that are reached directly.
 
     Args:
-        each: Through one jump host or one proxy command.
-        direct: Without.
+        each: Maximum through one jump host or proxy command.
+        direct: Maximum without.
     """
 
     def __init__(self, each: int, direct: int) -> None:
@@ -36,11 +36,11 @@ class Gates:
     async def login(self, via: str, greeted: Callable[[], bool]) -> AsyncIterator[None]:
         """Hold a place for the length of a login.
 
-        The place is given back early when the server has not even greeted: a host that hangs must not hold up others.
+        The place is released early if the server has sent no banner: a host that hangs must not block others.
 
         Args:
             via: The jump host or proxy command, empty for none.
-            greeted: Says whether the server has greeted.
+            greeted: Returns True once the server has sent its banner.
         """
         gate = self._gates.setdefault(via, asyncio.Semaphore(self._each if via else self._direct))
         await gate.acquire()
@@ -52,11 +52,11 @@ class Gates:
                 held = False
                 gate.release()
 
-        def look() -> None:
+        def check() -> None:
             if not greeted():
                 give_back()
 
-        timer = asyncio.get_running_loop().call_later(PATIENCE, look)
+        timer = asyncio.get_running_loop().call_later(PATIENCE, check)
         try:
             yield
         finally:

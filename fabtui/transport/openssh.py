@@ -1,4 +1,4 @@
-"""The user's own ``ssh`` as the way to a node: for Kerberos, host-based login, security keys and shared connections."""
+"""The user's ``ssh`` as transport: for Kerberos, host-based logins, security keys and shared connections."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _ALWAYS = (
     "PermitLocalCommand=no",
     "RemoteCommand=none",
     "Tunnel=no",
-    # Uses a connection that is shared already, but does not become the one that others hang on.
+    # Uses a shared connection, but does not become the master of others.
     "ControlMaster=no",
     "ServerAliveInterval=5",
     "ServerAliveCountMax=3",
-    # Its reasons are read from what it prints.
+    # Errors are recognised from its output.
     "LogLevel=INFO",
 )
 
@@ -41,8 +41,8 @@ def argv(ssh: str, ssh_config: Path | None, host: str, command: str, policy: Pol
         ssh_config: A configuration file instead of the user's, or None.
         host: The host, as the user names it.
         command: What runs there.
-        policy: What to do with host keys; None leaves that to the configuration, but for ``no``.
-        within: Seconds the connection may take.
+        policy: How host keys are treated; None: by the configuration, except for ``no``.
+        within: Timeout of the connection (s).
     """
     options = [*_ALWAYS, f"ConnectTimeout={max(1, round(within))}"]
     options += _HOST_KEYS[policy] if policy is not None else ()
@@ -66,7 +66,7 @@ class SshPipe(ProcessPipe):
 
 
 def explainer(node: str) -> Explain:
-    """Return what makes an error of an ssh that ended early."""
+    """Return the function that converts an early end of ssh to an error."""
 
     def explain(ending: Ending, banner: str, stderr: str) -> NodeUnreachable:
         if ending.lost and (known := classify_openssh(node, stderr)) is not None:

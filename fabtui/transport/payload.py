@@ -1,18 +1,19 @@
-"""What is sent to a node: one command and one payload before it speaks, the rest of its side when that is needed.
+"""The command and the code that start the node side on a node.
 
-Nothing is written to its disk.
+Nothing is written to the disk of the node.
 
 The command starts the first Python it finds with ``-c BOOT``. BOOT reads the payload from standard input: eight
 hexadecimal digits of length and that many bytes of zlib-compressed JSON
 ``{"modules": {name: source}, "config": {...}, "entry": name}``. It runs ``fabtui_node.runtime.bootloader`` out of it
-and calls its ``start`` with the whole object. These modules are those of the supervisor and the keeper; what probes and
-ranks are made of is ten times as much, and follows as pieces of modules ahead of the first message that needs it.
+and calls its ``start`` with the whole object. The payload holds the supervisor and the keeper.
+Probes and ranks are ten times as much code; they follow in pieces ahead of the first message that needs them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import importlib.util
 import json
 import shlex
 import zlib
@@ -20,11 +21,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import fabtui_node
 from fabtui_node.protocol import encode_piece
 
 ENTRY = "fabtui_node.runtime.supervisor"
 
-#: The modules of ``fabtui_node`` that the supervisor and the keeper are made of.
+#: The modules of the supervisor and the keeper.
 FIRST = (
     "runtime.bootloader",
     "runtime.child_processes",
@@ -37,16 +39,16 @@ FIRST = (
     "runtime.supervisor",
     "runtime.probe_worker",
 )
-#: What follows later: the probes with what they read, and the engines with the rank host.
+#: Parts that follow later: the probes with their parsers, and the rank host with its engines.
 Part = Literal["looks", "ranks"]
-#: The parts that a message needs on the node, by its kind and in this order.
+#: The parts that each kind of message needs on the node, in order.
 NEEDS: Mapping[str, tuple[Part, ...]] = {
     "probe": ("looks",),
     "spawn": ("looks", "ranks"),
     "standby": ("looks", "ranks"),
 }
 
-#: Seconds the first stage may wait for its payload before it ends itself.
+#: Timeout (s) of the first stage for its payload.
 FIRST_STAGE = 30
 
 PYTHONS = (
@@ -138,8 +140,6 @@ def part_of(name: str) -> Part | None:
 
 
 def _folder() -> Path:
-    import fabtui_node
-
     return Path(fabtui_node.__path__[0])
 
 
@@ -150,8 +150,6 @@ def node_modules() -> Mapping[str, str]:
     Raises:
         FileNotFoundError: The installation is broken: the sources are not there.
     """
-    import importlib.util
-
     folder = _folder()
     sources = module_sources(folder, "fabtui_node")
     if "fabtui_node.runtime.bootloader" not in sources:
@@ -190,17 +188,17 @@ class Payload:
         return b"%08x" % len(body) + body
 
 
-#: Bytes of a piece: heartbeats pass between two of them, however slow the way is.
+#: Size of a piece (bytes): heartbeats pass between two pieces, even on a slow path.
 PIECE = 32 * 1024
 
 
 class Cargo:
-    """The payload and what follows it.
+    """The payload and the parts that follow it, packed once for all nodes.
 
     Args:
-        entry: The module that is run on the node.
-        modules: Sources to send instead of the node side, all of them in the payload; None: the installed ones.
-        more: Modules that follow beside the probes: dotted name and source.
+        entry: The module that runs on the node.
+        modules: Sources to send instead of the installed node side, all in the payload.
+        more: Additional modules that follow with the probes: dotted name and source.
     """
 
     def __init__(self, entry: str, modules: Mapping[str, str] | None, more: tuple[tuple[str, str], ...]) -> None:
@@ -211,18 +209,18 @@ class Cargo:
         self._parts: dict[Part, asyncio.Task[list[bytes]]] = {}
 
     async def payload(self, config: Mapping[str, Any]) -> bytes:
-        """Return what a node's first stage reads.
+        """Return the payload of one node.
 
         Raises:
             OSError: The installation is broken.
         """
         if self._payload is None:
-            # Off the loop: files are read. One task for all: each would do it anew.
+            # In a thread: it reads files. One task for all links.
             self._payload = asyncio.create_task(asyncio.to_thread(self._pack_first))
         return (await asyncio.shield(self._payload)).packed(config, self._entry)
 
     def needed_by(self, kind: str) -> tuple[Part, ...]:
-        """Return the parts that a message needs to have been sent ahead of it."""
+        """Return the parts that must be sent before a message of a kind."""
         return NEEDS.get(kind, ()) if self._modules is None else ()
 
     async def pieces(self, part: Part) -> list[bytes]:
@@ -246,7 +244,7 @@ class Cargo:
         return [encode_piece(packed[start : start + PIECE], start == starts[-1]) for start in starts]
 
     async def close(self) -> None:
-        """Stop what still runs."""
+        """Cancel packing that is still under way."""
         tasks: list[asyncio.Task[Any]] = [*self._parts.values(), *([self._payload] if self._payload else [])]
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""The keys a login may use: the agent's, and identity files read once for all nodes. Nobody is asked for anything."""
+"""Client keys: the agent's and identity files, read once for all nodes. Never prompts."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _HARDWARE = (b"sk-ssh-ed25519@openssh.com", b"sk-ecdsa-sha2-nistp256@openssh.com
 
 @dataclass(slots=True)
 class Identity:
-    """What lies in an identity file.
+    """The content of an identity file.
 
     Attributes:
         path: The file.
         key: The private key, or None if it cannot be used.
-        public: The public key's wire form as far as it is known: a file may hold just that, for a key of the agent.
+        public: The public key's wire form, or None; a file may hold only that, for a key of the agent.
         certificate: The certificate beside it, or None.
-        problem: Why there is no private key: ``passphrase``, ``hardware``, or a text.
+        problem: Reason for a missing private key: ``passphrase``, ``hardware`` or a text.
     """
 
     path: Path
@@ -46,7 +46,7 @@ class Offer:
     Attributes:
         keys: What asyncssh takes as client keys, in the order OpenSSH would offer them.
         locked: Identity files that need a passphrase and that no agent holds.
-        hardware: Identity files whose key lives in a security key, and that no agent holds.
+        hardware: Identity files of security keys that no agent holds.
         agent: The connection to the agent that signs, to be closed after the login.
     """
 
@@ -56,7 +56,7 @@ class Offer:
     agent: SSHAgentClient | None = None
 
     def close(self) -> None:
-        """Let go of the agent."""
+        """Close the connection to the agent."""
         if self.agent is not None:
             self.agent.close()
 
@@ -83,13 +83,13 @@ def read_identity(path: Path) -> Identity | None:
     except asyncssh.KeyEncryptionError:
         identity.problem = "passphrase"
     except (asyncssh.KeyImportError, ValueError) as error:
-        # asyncssh says the same of a key that needs a passphrase and of one that is none; the words differ.
+        # asyncssh raises one type for a key that needs a passphrase and for an invalid key; the texts differ.
         identity.problem = "passphrase" if "assphrase" in str(error) else str(error)
     return identity
 
 
 def _is_hardware(data: bytes) -> bool:
-    """Tell a FIDO key by its public part, which is never encrypted."""
+    """Return True for a FIDO key: its public part is never encrypted."""
     match = re.search(rb"-----BEGIN OPENSSH PRIVATE KEY-----(.*?)-----END", data, re.DOTALL)
     if match is None:
         return data.startswith(_HARDWARE)
@@ -180,7 +180,7 @@ class KeyRing:
         path = agent_path(resolved)
         if path is None:
             return []
-        # One connection a login: an answer that comes after its login was given up must not reach another one.
+        # One connection per login: a late answer to a cancelled login must not reach a different one.
         agent = SSHAgentClient(path)
         try:
             async with asyncio.timeout(_AGENT_DEADLINE):

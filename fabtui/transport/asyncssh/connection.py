@@ -1,4 +1,4 @@
-"""A login and a command by asyncssh, with every value given: nothing is read from the user's files behind our back."""
+"""Logins and commands by asyncssh. Every value is explicit, so asyncssh reads none of the user's files."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ KEEPALIVE_COUNT = 3
 
 _CHUNK = 64 * 1024
 
-# Without a handler of its own, its warnings would be printed across the screen.
+# Without a handler, its warnings would be printed over the screen.
 logging.getLogger("asyncssh").addHandler(logging.NullHandler())
-# The same goes for what the cryptography package thinks of a server's old algorithms.
+# The same holds for deprecation warnings about a server's old algorithms.
 warnings.filterwarnings("ignore", category=CryptographyDeprecationWarning)
 
 # Where nothing is chosen: the payload costs a fifth of the time with what processors have instructions for.
@@ -47,7 +47,7 @@ _KINDS = {"kexalgorithms": get_kex_algs, "ciphers": get_encryption_algs, "macs":
 
 
 class Client(asyncssh.SSHClient):
-    """What one login learns on the way."""
+    """The state of one login."""
 
     def __init__(self, known: Known, policy: Policy) -> None:
         self._known = known
@@ -60,7 +60,7 @@ class Client(asyncssh.SSHClient):
 
     @property
     def greeted(self) -> bool:
-        """Whether the server said that it speaks SSH."""
+        """True once the server has sent its SSH banner."""
         return self.connection is not None and bool(self.connection.get_extra_info("server_version"))
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
@@ -72,11 +72,11 @@ class Client(asyncssh.SSHClient):
         self.lost = exc
 
     def auth_banner_received(self, msg: str, lang: str) -> None:
-        """Keep what the server says before the login."""
+        """Keep the banner of the server."""
         self.banner = (self.banner + clean(msg, 4096))[:8192]
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        """Say whether a key that is not trusted is taken. It is also asked about changed keys: those never are."""
+        """Return True to accept an untrusted key. asyncssh also calls this for changed keys, which are refused."""
         self.shown = key
         if self._policy == "accept-new" and not self._known.keys:
             self.accepted = key
@@ -91,9 +91,9 @@ class Login:
     Attributes:
         resolved: The host.
         connection: The connection.
-        client: What it learned.
+        client: Its state.
         proxy: The proxy command it runs over, or None.
-        path: Jump hosts on the way and this host, to tell connections apart.
+        path: Jump hosts and this host, to distinguish connections.
     """
 
     resolved: Resolved
@@ -103,13 +103,13 @@ class Login:
     path: tuple[str, ...] = ()
 
     def abort(self) -> None:
-        """End it at once."""
+        """Close it immediately."""
         self.connection.abort()
         if self.proxy is not None:
             self.proxy.abort()
 
     async def wait_closed(self) -> None:
-        """Wait until it is gone, a bounded time. Never raises."""
+        """Wait until it is closed, with a timeout. Never raises."""
         with contextlib.suppress(Exception):
             async with asyncio.timeout(2.0):
                 await self.connection.wait_closed()
@@ -120,7 +120,7 @@ class Login:
 def host_key_algorithms(resolved: Resolved, known: Known, policy: Policy) -> list[str]:
     """Return the host key algorithms in the order OpenSSH would ask for them: those of known keys first.
 
-    The others come after them, so that a server that no longer has a known key shows another one and is seen to have
+    The others come after them, so that a server without a known key presents a different one and is recognised as
     changed. Certificates are asked for only where an authority is known to check them by.
     """
     plain = [alg.decode() for alg in get_default_public_key_algs()]
@@ -166,13 +166,13 @@ async def log_in(
         resolved: The host.
         road: A connected socket, a proxy command, or the connection to the jump host. A socket is closed on failure.
         known: The host's known keys.
-        client: Learns about the login while it goes on.
-        policy: What to do with keys that are not known.
+        client: Receives the state of the login.
+        policy: How unknown host keys are treated.
         offer: The keys to log in with.
-        within: Seconds it may take.
+        within: Timeout (s).
 
     Raises:
-        NodeUnreachable: It did not work; ``busy`` if it is worth another try.
+        NodeUnreachable: The login failed; ``busy`` if a retry makes sense.
     """
     proxy = road if isinstance(road, Proxy) else None
     over: dict[str, Any] = {"tunnel": road}
@@ -191,7 +191,7 @@ async def log_in(
             raise NodeUnreachable("timeout", text) from None
         if proxy is not None and not client.greeted:
             text = f"the ProxyCommand for {resolved.hostname} brought no SSH banner within {within:g} s"
-            raise NodeUnreachable("timeout", text + proxy_words(await proxy.said())) from None
+            raise NodeUnreachable("timeout", text + proxy_words(await proxy.errors())) from None
         if not client.greeted:
             raise no_greeting(resolved, within) from None
         if str(error):
@@ -224,10 +224,10 @@ def _drop(over: dict[str, Any], client: Client) -> None:
 
 
 async def _proxy_failure(resolved: Resolved, proxy: Proxy) -> NodeUnreachable:
-    said = await proxy.said()
-    known = classify_openssh(resolved.name, said)
-    text = f"the ProxyCommand for {resolved.hostname} ended before an SSH banner came{proxy_words(said)}"
-    return NodeUnreachable(known.kind if known else "closed", text, known.hint if known else None, said)
+    errors = await proxy.errors()
+    known = classify_openssh(resolved.name, errors)
+    text = f"the ProxyCommand for {resolved.hostname} ended before an SSH banner came{proxy_words(errors)}"
+    return NodeUnreachable(known.kind if known else "closed", text, known.hint if known else None, errors)
 
 
 def _options(
@@ -327,7 +327,7 @@ class ChannelPipe(BytePipe):
             return Ending(signal=clean(self._process.exit_signal[0], 20))
         if self._process.exit_status is not None:
             return Ending(status=self._process.exit_status)
-        # The channel ends a moment before the connection says why.
+        # The channel ends shortly before the connection reports the reason.
         with contextlib.suppress(Exception):
             await asyncio.wait_for(self._login.connection.wait_closed(), 1.0)
         return Ending(reason=str(self._login.client.lost or "the connection was lost"))

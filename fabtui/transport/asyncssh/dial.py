@@ -1,4 +1,4 @@
-"""From a resolved host to a connected socket: names, addresses and proxy commands."""
+"""Connect sockets: name lookup, addresses and proxy commands."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _USER = re.compile(r"[A-Za-z0-9_.@\\+-]+\Z")
 
 
 def unreachable(error: OSError, what: str) -> NodeUnreachable:
-    """Return what to say of a failed system call on the way to a node.
+    """Convert a failed system call to an error.
 
     Args:
         error: The failure.
-        what: Who was called, ``name (address, port)``.
+        what: The target, ``name port N``.
     """
     # The number's own words: asyncio puts "Connect call failed" and the address in their place.
     plain = error.errno is None or error.errno <= 0 or isinstance(error, socket.gaierror)
-    said = error.strerror if plain else os.strerror(error.errno or 0)
-    reason = said or str(error) or type(error).__name__
+    text = error.strerror if plain else os.strerror(error.errno or 0)
+    reason = text or str(error) or type(error).__name__
     if isinstance(error, socket.gaierror):
         name = what.partition(" port ")[0]
         hint = f"check the spelling, or ask: getent hosts {shlex.quote(name)}"
@@ -49,24 +49,24 @@ def unreachable(error: OSError, what: str) -> NodeUnreachable:
 
 
 class Proxy:
-    """A ProxyCommand at work, and our end of it as a socket."""
+    """A running ProxyCommand and its socket."""
 
     def __init__(self, sock: socket.socket, process: asyncio.subprocess.Process) -> None:
         self.sock = sock
         self._process = process
-        self._said = Tail()
+        self._stderr = Tail()
         self._reader = asyncio.create_task(self._listen())
 
     async def _listen(self) -> None:
         assert self._process.stderr is not None
         while data := await self._process.stderr.read(4096):
-            self._said.add(data)
+            self._stderr.add(data)
 
-    async def said(self) -> str:
-        """Return what the command wrote to its standard error, after a moment for it to do so."""
+    async def errors(self) -> str:
+        """Return the standard error of the command, after waiting briefly for it."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._reader), 0.5)
-        return self._said.text()
+        return self._stderr.text()
 
     def abort(self) -> None:
         """End the command."""
@@ -83,7 +83,7 @@ class Proxy:
 class Dialer:
     """Makes sockets.
 
-    A name that its server does not answer blocks a thread for seconds: so there are many, apart from the loop's own.
+    Name lookup may block a thread for seconds, so it has a pool of its own.
     """
 
     def __init__(self) -> None:
@@ -91,21 +91,21 @@ class Dialer:
         self._begun: dict[str, asyncio.Task[socket.socket]] = {}
 
     def close(self) -> None:
-        """Let go of the threads, and of what was begun for nothing."""
+        """Release the threads and unused connections."""
         for task in self._begun.values():
-            _let_go(task)
+            _discard(task)
         self._begun.clear()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def begin(self, resolved: Resolved, within: float) -> None:
-        """Begin to connect to a host; the next `dial` to it takes what comes of that."""
+        """Start to connect to a host; the next `dial` to it uses that connection."""
         if resolved.name not in self._begun:
             self._begun[resolved.name] = asyncio.create_task(self._dial(resolved, within))
 
     def forget(self, resolved: Resolved) -> None:
-        """Close what was begun for a host, if no `dial` has taken it."""
+        """Close a started connection that no `dial` has used."""
         if (begun := self._begun.pop(resolved.name, None)) is not None:
-            _let_go(begun)
+            _discard(begun)
 
     async def dial(self, resolved: Resolved, within: float) -> socket.socket:
         """Return a socket that is connected to a host.
@@ -119,7 +119,7 @@ class Dialer:
         try:
             return await asyncio.shield(begun)
         except asyncio.CancelledError:
-            _let_go(begun)
+            _discard(begun)
             raise
 
     async def _dial(self, resolved: Resolved, within: float) -> socket.socket:
@@ -163,7 +163,7 @@ class Dialer:
                 async with asyncio.timeout(share):
                     return await self._connect(resolved, family, address)
             except OSError as error:
-                # A host that says no is more to tell than an address of it that is silent.
+                # A refusal is more informative than a timeout of a different address.
                 if isinstance(failure, TimeoutError) or not isinstance(error, TimeoutError):
                     failure = error
         if isinstance(failure, TimeoutError):
@@ -218,8 +218,8 @@ class Dialer:
         return Proxy(ours, process)
 
 
-def _let_go(task: asyncio.Task[socket.socket]) -> None:
-    """End a connection that nobody wants any more, whether it has come about or not."""
+def _discard(task: asyncio.Task[socket.socket]) -> None:
+    """Cancel a connection, or close it if it was established."""
 
     def close(ended: asyncio.Task[socket.socket]) -> None:
         if not ended.cancelled() and ended.exception() is None:
@@ -229,7 +229,7 @@ def _let_go(task: asyncio.Task[socket.socket]) -> None:
     task.add_done_callback(close)
 
 
-def proxy_words(said: str) -> str:
-    """Return the last line a proxy command said, in brackets, or nothing."""
-    line = last_line(said, 200)
+def proxy_words(errors: str) -> str:
+    """Return the last output line of a proxy command in brackets, or nothing."""
+    line = last_line(errors, 200)
     return f" ({line})" if line else ""

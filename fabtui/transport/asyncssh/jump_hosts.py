@@ -1,4 +1,4 @@
-"""Logins by asyncssh for a whole session: keys and known hosts read once, one connection for each jump host."""
+"""Logins by asyncssh for a session: keys and known hosts are read once, jump hosts connected once."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from fabtui.transport.ssh_config.resolved import Jump, Resolved
 from fabtui.transport.ssh_config.unsupported import Unfit
 
 _MAX_HOPS = 8
-#: Seconds for which a jump host that could not be reached is not tried again.
+#: Time (s) before an unreachable jump host is tried again.
 _FAILURE_KEPT = 15.0
 
 
 class NeedsOpenSSH(Exception):
-    """This host cannot be reached by asyncssh; the text says why."""
+    """asyncssh cannot reach this host; the text is the reason."""
 
 
 @dataclass(slots=True)
@@ -41,11 +41,11 @@ class Logins:
 
     Args:
         resolver: Reads the ssh configuration.
-        policy: What to do with host keys that are not known.
-        within: Seconds for a connection and again for the login.
-        gates: Bounds on logins under way.
-        dialer: Makes sockets; whoever made it closes it.
-        notice: Takes one line for the user.
+        policy: How unknown host keys are treated.
+        within: Timeout (s) of the connection and again of the login.
+        gates: Limits on concurrent logins.
+        dialer: Connects sockets; its owner closes it.
+        notice: Receives a line for the user.
     """
 
     def __init__(

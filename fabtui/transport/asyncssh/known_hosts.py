@@ -1,4 +1,4 @@
-"""Whether a host is the one it should be: known hosts files, read once, and what to do with keys they do not hold."""
+"""Host key checks: known_hosts files, read once, and the policy for unknown keys."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def policy_for(option: PolicyOption, resolved: Resolved) -> Policy:
 
 @dataclass(slots=True)
 class Known:
-    """What the known hosts files hold of one host.
+    """The entries of one host in the known_hosts files.
 
     Attributes:
         name: What the host is looked up by.
@@ -96,7 +96,7 @@ class _File:
 
 
 def state_of(path: str | int) -> _State:
-    """Return what tells whether a file changed, None if it is not there."""
+    """Return what changes with a file, None if there is no file."""
     try:
         found = os.stat(path)
     except OSError:
@@ -291,7 +291,7 @@ def append(path: Path, line: bytes) -> tuple[_State, _State]:
 
 
 def refusal(resolved: Resolved, known: Known, key: SSHKey | None, revoked: bool, reason: str = "") -> NodeUnreachable:
-    """Return what to say of a host key that is not accepted.
+    """Return the error for a host key that is not accepted.
 
     Args:
         resolved: The host.

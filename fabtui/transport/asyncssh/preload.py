@@ -1,4 +1,4 @@
-"""Bringing asyncssh in, which is the most of what has to be loaded before the first connection."""
+"""Import asyncssh, the largest part of the time before the first connection."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import sys
 
 
 def load_logins() -> None:
-    """Import all that logins by asyncssh are made of. For a thread: the event loop goes on meanwhile."""
+    """Import the modules for logins by asyncssh. Runs in a thread."""
     load_asyncssh()
     import fabtui.transport.asyncssh.jump_hosts  # noqa: F401
 
 
 def load_asyncssh() -> None:
-    """Import asyncssh, without the processes that it starts for that and without looking for garbage meanwhile.
+    """Import asyncssh without starting processes and without garbage collection.
 
-    It looks for two libraries that it can do without, and where ``ldconfig`` does not know one, Python's way to look
-    for a library is to run the compiler and the linker: seven processes, before the first connection.
+    asyncssh searches for two optional libraries. If ``ldconfig`` does not know one, ctypes runs the compiler and the
+    linker: seven processes.
     """
     if "asyncssh" in sys.modules:
         return
@@ -30,7 +30,7 @@ def load_asyncssh() -> None:
         import asyncssh  # noqa: F401
     finally:
         ctypes.util.find_library = find
-        # What was imported stays: nothing of it is garbage, now or later.
+        # Imported modules are never garbage.
         gc.freeze()
         if collecting:
             gc.enable()

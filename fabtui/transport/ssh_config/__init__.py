@@ -1,1 +1,1 @@
-"""The ssh configuration of the user, resolved."""
+"""Resolution of hosts through the user's ssh configuration."""

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from fabtui.sanitize import last_line, one_line
 from fabtui.transport.link import NodeUnreachable
-from fabtui.transport.ssh_config.resolved import ALGORITHMS, ConfigBroken, Resolved, Strict, check_host, parse_jumps
 from fabtui.transport.ssh_config.resolve_without_ssh import resolve_without_ssh
+from fabtui.transport.ssh_config.resolved import ALGORITHMS, ConfigBroken, Resolved, Strict, check_host, parse_jumps
 
 _REPEATED = {"identityfile", "certificatefile"}
 _STRICT: dict[str, Strict] = {
@@ -43,12 +43,12 @@ def split_files(text: str) -> tuple[str, ...]:
 
 
 def parse(name: str, output: str, baseline: Mapping[str, str] | None = None) -> Resolved:
-    """Return what a ``ssh -G`` output says.
+    """Parse the output of ``ssh -G``.
 
     Args:
         name: The host as the user names it.
         output: The output.
-        baseline: The settings without any configuration, to tell chosen algorithms from default ones.
+        baseline: The settings without any configuration, to distinguish chosen from default algorithms.
 
     Raises:
         ConfigBroken: A value makes no sense.
@@ -157,13 +157,13 @@ class Resolver:
             self._baseline = asyncio.create_task(self._ask_baseline())
         status, output, errors = await self._run(options, host)
         if status != 0:
-            said = last_line(errors, 300)
+            last = last_line(errors, 300)
             if "hostname contains invalid characters" in errors:
-                raise NodeUnreachable("config", f"not a host name: {host!r} ({said})")
+                raise NodeUnreachable("config", f"not a host name: {host!r} ({last})")
             if "Can't open user config file" in errors:
-                raise NodeUnreachable("config", said)
+                raise NodeUnreachable("config", last)
             lines = [line for line in errors.splitlines() if "line " in line]
-            raise ConfigBroken(one_line(lines[0], 300) if lines else said or f"ssh -G ended with status {status}")
+            raise ConfigBroken(one_line(lines[0], 300) if lines else last or f"ssh -G ended with status {status}")
         return parse(host, output, await asyncio.shield(self._baseline))
 
     async def _ask_baseline(self) -> dict[str, str]:

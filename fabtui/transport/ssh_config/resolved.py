@@ -24,7 +24,7 @@ _HOST = re.compile(r"[A-Za-z0-9_.:%\[\]-]+\Z")
 
 
 class ConfigBroken(Exception):
-    """The ssh configuration does not parse; the text says where."""
+    """The ssh configuration does not parse; the text names the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class Resolved:
     """A host as the ssh configuration describes it.
 
     Attributes:
-        name: The name the user gave.
-        hostname: Where to connect to.
-        user: Whom to log in as.
+        name: The name as given by the user.
+        hostname: The host to connect to.
+        user: The login name.
         port: TCP port.
         jumps: ProxyJump, first hop first.
         proxy_command: ProxyCommand with its tokens, or None.
@@ -86,7 +86,7 @@ class Resolved:
 
 
 def check_host(host: str) -> None:
-    """Refuse what cannot be a host's name before it reaches a command line.
+    """Check a host name before it reaches a command line.
 
     Raises:
         NodeUnreachable: ``config``.
@@ -96,7 +96,7 @@ def check_host(host: str) -> None:
 
 
 def home() -> str:
-    """Return the user's home as OpenSSH sees it: from the user database, whatever ``HOME`` says."""
+    """Return the home folder as OpenSSH does: from the user database, not from ``HOME``."""
     with contextlib.suppress(KeyError):
         return pwd.getpwuid(os.getuid()).pw_dir
     return os.path.expanduser("~")

@@ -1,4 +1,4 @@
-"""What an ssh configuration can ask for and asyncssh cannot do; OpenSSH then makes the connection."""
+"""Settings that asyncssh does not support; OpenSSH is used for these hosts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def unfit_setting(resolved: Resolved) -> str | None:
 
 
 def is_plain(resolved: Resolved) -> bool:
-    """Say whether a host is reached directly and surely by asyncssh, without looking any further."""
+    """Return True if asyncssh surely reaches a host, directly."""
     settings = resolved.settings
     return not (
         resolved.jumps
@@ -50,7 +50,7 @@ def is_plain(resolved: Resolved) -> bool:
 
 
 def live_master(path: str) -> bool:
-    """Tell whether a shared OpenSSH connection listens on a socket."""
+    """Return True if a shared OpenSSH connection listens on a socket."""
     try:
         if not stat.S_ISSOCK(os.stat(path).st_mode):
             return False
@@ -63,13 +63,13 @@ def live_master(path: str) -> bool:
 
 
 class Unfit:
-    """Says which hosts asyncssh cannot reach as their configuration wants it."""
+    """Finds the hosts that need OpenSSH."""
 
     def __init__(self) -> None:
         self._tickets: asyncio.Task[bool] | None = None
 
     async def reason(self, resolved: Resolved) -> str | None:
-        """Return what asyncssh cannot do for a host, None if it can do everything."""
+        """Return the unsupported setting of a host, None if there is none."""
         setting = unfit_setting(resolved)
         if setting is not None:
             return setting
@@ -88,7 +88,7 @@ class Unfit:
 
 
 async def have_tickets() -> bool:
-    """Tell whether the user has a valid Kerberos ticket."""
+    """Return True if the user has a valid Kerberos ticket."""
     klist = shutil.which("klist")
     if klist is None:
         cache = os.environ.get("KRB5CCNAME", f"/tmp/krb5cc_{os.getuid()}").removeprefix("FILE:")
