@@ -7,10 +7,11 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.color import ColorSystem
-from textual import events
+from textual import events, on
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -19,17 +20,16 @@ from fabtui.errors import InputError
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.sanitize import one_line
-from fabtui.screen.command_palette import KEY_NAMES, binding_groups, commands
-from fabtui.screen.grid.axis import Seat
+from fabtui.screen.keys import KEY_NAMES
 from fabtui.screen.refresh_throttle import RefreshThrottle
 from fabtui.screen.settings import ScreenSettings
 from fabtui.screen.terminal.hangup import discard_output, exit_within
 from fabtui.screen.terminal.internals import remove_all_color
 from fabtui.screen.themes.ramps import RAMP_OF_SYSTEM, ramp_of
 from fabtui.screen.themes.watcher import ThemeWatcher
-from fabtui.screen.views import view
 from fabtui.screen.views.main import MainScreen
 from fabtui.screen.views.main_layout import is_too_small
+from fabtui.screen.views.too_small import fit
 from fabtui.screen.widgets.title_bar import lost_nodes
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from fabtui.diagnosis.preflight.rules import Preflight
     from fabtui.screen.context import ViewName
-    from fabtui.screen.widgets.findings_list import Findings
+    from fabtui.screen.session_diagnosis import SessionDiagnosis
     from fabtui.session.feeds.base import Feed
 
 #: Deadline (s) for the feed to end its processes on the nodes.
@@ -65,6 +65,7 @@ class FabricApp(App[int]):
     """
 
     TITLE = "fabtui"
+    BINDING_GROUP_TITLE = "Everywhere"
     ENABLE_COMMAND_PALETTE = True
     CSS_PATH = "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -106,9 +107,10 @@ class FabricApp(App[int]):
         self._throttle = RefreshThrottle(lambda: self.call_later(self._draw))
         self._draw_timer: asyncio.TimerHandle | None = None
         self._feed_closed = False
-        self._mouse_seen = False
         self._error_badge: str | None = None
         self._main: MainScreen | None = None
+        #: `fabtui.screen.deferred`, which is imported after the first frame.
+        self._deferred: ModuleType | None = None
         self._themes = ThemeWatcher(self, settings, self.color_count)
         problem = self._themes.choose()
         self._problems = [*settings.problems, *([f"screen.theme: {problem}"] if problem else [])]
@@ -160,7 +162,9 @@ class FabricApp(App[int]):
         # The first frame is on its way to the terminal in another thread and must not wait for imports.
         await asyncio.sleep(0.02)
         # Imported now, so that no key press has to wait for it.
-        binding_groups()
+        from fabtui.screen import deferred
+
+        self._deferred = deferred
         try:
             feed = self._make_feed()
             self.feed, self.model = feed, feed.model
@@ -188,9 +192,8 @@ class FabricApp(App[int]):
 
     def _use_settings(self) -> None:
         """Apply the user's keys and themes, and show what is wrong with them."""
-        from fabtui.screen.keymap import check_keys
-
-        usable, wrong = check_keys(self.settings.keys)
+        assert self._deferred is not None
+        usable, wrong = self._deferred.check_keys(self.settings.keys, type(self))
         if usable:
             self.set_keymap(usable)
         self._problems += [f'keys."{name}": {text}' for name, text in wrong]
@@ -220,15 +223,13 @@ class FabricApp(App[int]):
 
     async def action_quit(self) -> None:
         """Quit; during a sweep only after a confirmation."""
-        from fabtui.screen.views.confirm import ConfirmScreen
-
-        if not self.sweeping or isinstance(self.screen, ConfirmScreen):
+        if self._deferred is None or not self.sweeping or isinstance(self.screen, self._deferred.ConfirmScreen):
             self.leave()
             return
         phase = self.model.phase
         done = f"{min(self.model.done, phase.total)} of {phase.total} tests of {one_line(phase.name, 20)} are done. "
         kept = "Results so far are in the recording." if self.settings.recorded else "Nothing is recorded."
-        question = ConfirmScreen(
+        question = self._deferred.ConfirmScreen(
             "A sweep is running. Quit?",
             f"{done}{kept} Processes on the nodes will be ended.",
             "quit",
@@ -290,8 +291,6 @@ class FabricApp(App[int]):
         """Schedule the next frame; cheap enough to be called for every event."""
         self._throttle.request()
 
-    beat = request_draw
-
     def draw_within(self, seconds: float) -> None:
         """Schedule a frame at most some seconds from now."""
         loop = asyncio.get_running_loop()
@@ -302,16 +301,10 @@ class FabricApp(App[int]):
             self._draw_timer.cancel()
         self._draw_timer = loop.call_at(when, self.request_draw)
 
-    draw_again = draw_within
-
     def _draw(self) -> None:
         if self._main is None or not self.is_running:
             return
         self._main.draw()
-        if self._mouse_seen:
-            from fabtui.screen.widgets.cell_tooltip import show_again
-
-            show_again(self)
         top = self.screen
         if top is not self._main and hasattr(top, "draw"):
             top.draw()
@@ -324,16 +317,12 @@ class FabricApp(App[int]):
     def on_resize(self) -> None:
         """Cover all views where there is no room for them."""
         if is_too_small(*self.size) or len(self.screen_stack) > 1:
-            from fabtui.screen.views.too_small import fit
-
             self.call_next(fit, self)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Show the value of the cell under the mouse."""
-        from fabtui.screen.widgets.cell_tooltip import show_value
-
-        self._mouse_seen = True
-        show_value(self, event)
+        if self.screen is self._main:
+            self._main.point_at(event.screen_x, event.screen_y)
 
     # -- context of views and widgets (`fabtui.screen.context.AppContext`) ---------------------------------------------
 
@@ -371,13 +360,14 @@ class FabricApp(App[int]):
         return badges
 
     @property
-    def findings(self) -> Findings:
+    def findings(self) -> SessionDiagnosis:
         """Findings of the session."""
+        assert self.main.findings is not None
         return self.main.findings
 
     def preflight(self) -> tuple[Preflight, bool]:
         """Return the preflight, and True if it includes the latest probe results."""
-        return self.main.nodes_view.latest.of(self.model)
+        return self.findings.preflight()
 
     def bad_pairs(self) -> tuple[int, bool]:
         """Return the number of bad pairs found so far, and True if every pair has been checked."""
@@ -395,31 +385,27 @@ class FabricApp(App[int]):
         """Show a notification. Markup is never interpreted: messages quote what nodes sent."""
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
 
-    def tell(self, text: str, *, bad: bool = False, seconds: float = 4) -> None:
-        """Say something for a moment."""
-        self.notify(text, severity="warning" if bad else "information", timeout=seconds)
-
     def copy(self, text: str) -> None:
         """Copy text to the clipboard of the terminal."""
         self.copy_to_clipboard(text)
         lines = text.count("\n") + 1
         self.notify(f"{lines} line{'s' if lines != 1 else ''} copied (OSC 52; tmux needs `set-clipboard on`)")
 
-    def open_pair(self, source: Seat, target: Seat) -> None:
+    @on(MainScreen.PairChosen)
+    def open_pair(self, message: MainScreen.PairChosen) -> None:
         """Open the view of a pair."""
-        from fabtui.screen.views.pair.screen import PairScreen
-
-        self.push_screen(PairScreen(source, target))
+        if self._deferred is not None:
+            self.push_screen(self._deferred.PairScreen(message.source, message.target))
 
     def open_node(self, node: str) -> None:
         """Open the view of a node."""
-        from fabtui.screen.views.node.screen import NodeScreen
-
-        self.push_screen(NodeScreen(node))
+        if self._deferred is not None and self.feed is not None:
+            self.push_screen(self._deferred.NodeScreen(node))
 
     def open_view(self, name: ViewName) -> None:
-        """Open a view of the whole session."""
-        self.push_screen(view(name, self.main))
+        """Open a view of the session."""
+        if self._deferred is not None and self.feed is not None:
+            self.push_screen(self._deferred.VIEWS[name]())
 
     def show_pair(self, source: int, destination: int) -> bool:
         """Move the cursor of the grid to a pair, by endpoint numbers; return False if the grid lacks it."""
@@ -457,18 +443,17 @@ class FabricApp(App[int]):
 
     def action_help(self) -> None:
         """Show help for the present view, and all keys."""
-        from fabtui.screen.views.help import HelpScreen, views_of
-
-        if not isinstance(self.screen, HelpScreen):
-            self.push_screen(HelpScreen(binding_groups(), views_of(self)))
+        later = self._deferred
+        if later is not None and not isinstance(self.screen, later.HelpScreen):
+            self.push_screen(later.HelpScreen(later.key_owners(type(self)), later.views_of(self.screen)))
 
     def action_jump(self) -> None:
         """Label every target on the screen with a letter."""
-        from fabtui.screen.views.jump import JumpScreen, targets_of
-
-        targets = targets_of(self, self.screen)
+        if self._deferred is None:
+            return
+        targets = self._deferred.targets_of(self.screen)
         if targets:
-            self.push_screen(JumpScreen(targets))
+            self.push_screen(self._deferred.JumpScreen(targets))
         else:
             self.notify("there is nothing to jump to here")
 
@@ -478,4 +463,5 @@ class FabricApp(App[int]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield a command for every key binding, and for the themes."""
-        yield from commands(self, screen)
+        if self._deferred is not None:
+            yield from self._deferred.commands(self, screen)

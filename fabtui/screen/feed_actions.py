@@ -1,89 +1,88 @@
-"""What screens ask the feed for: tests, looks, a pause, watching. What cannot be done is told to the user."""
+"""Requests to the feed: tests, probes, pause, watch. Refusals and errors become notifications."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
 
 from fabtui.sanitize import one_line
+from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import Seat
 
 if TYPE_CHECKING:
-    from fabtui.screen.app import FabricApp
     from fabtui.session.feeds.base import Feed
 
-_NO_TEST = "what comes from a file cannot be tested again"
 
-
-def testable(app: FabricApp) -> Feed | None:
-    """Return the feed when it can test, and tell the user when it cannot."""
-    if app.feed is None:
-        app.tell("the session has not begun")
-    elif not app.feed.can_test:
-        app.tell(_NO_TEST)
+def testable(context: AppContext) -> Feed | None:
+    """Return the feed if it can test, else notify the user."""
+    if context.feed is None:
+        context.notify("the session has not started yet")
+    elif not context.feed.can_test:
+        context.notify("a recording cannot be tested again")
     else:
-        return app.feed
+        return context.feed
     return None
 
 
-def retest(app: FabricApp, pairs: Sequence[tuple[Seat, Seat]]) -> None:
+def retest(context: AppContext, pairs: Sequence[tuple[Seat, Seat]]) -> None:
     """Test pairs again."""
-    feed = testable(app)
+    feed = testable(context)
     if feed is None:
         return
-    names = app.model.endpoints
+    names = context.model.endpoints
     wanted = [
         (str(names[a.number]), str(names[b.number]))
         for a, b in pairs
         if a.number is not None and b.number is not None and a.number != b.number
     ]
     if not wanted:
-        app.tell("there is nothing to test between these two")
+        context.notify("this cell has no pair to test")
         return
     nodes = dict.fromkeys(seat.node for pair in pairs for seat in pair)
-    gone = [f"{one_line(node, 60)} is {record.state}" for node in nodes if (record := app.model.gone(node)) is not None]
+    gone = [f"{one_line(node, 60)} is {record.state}" for node in nodes if (record := context.model.gone(node))]
     if gone:
-        app.tell(f"cannot be tested: {', '.join(gone)}; a node is reached again by starting fabtui again", bad=True)
+        context.notify(f"cannot be tested: {', '.join(gone)}; restart fabtui to reconnect", severity="warning")
         return
-    app.tell("testing again: " + ", ".join(f"{one_line(a, 40)} > {one_line(b, 40)}" for a, b in wanted))
-    _run(app, feed.retest(wanted), "retest")
+    context.notify("testing again: " + ", ".join(f"{one_line(a, 40)} > {one_line(b, 40)}" for a, b in wanted))
+    _run(context, feed.retest(wanted), "retest")
 
 
-def sweep(app: FabricApp) -> None:
-    """Run the whole sweep again."""
-    if (feed := testable(app)) is not None:
-        app.tell("sweeping again")
-        _run(app, feed.sweep(), "sweep")
+def sweep(context: AppContext) -> None:
+    """Run the sweep again."""
+    if (feed := testable(context)) is not None:
+        context.notify("running the sweep again")
+        _run(context, feed.sweep(), "sweep")
 
 
-def look_again(app: FabricApp, nodes: Sequence[str]) -> None:
-    """Look at nodes again."""
-    if (feed := testable(app)) is not None:
-        app.tell("looking again: " + ", ".join(one_line(node, 60) for node in nodes))
-        _run(app, feed.look(nodes), "look")
+def probe_again(context: AppContext, nodes: Sequence[str]) -> None:
+    """Probe nodes again."""
+    if (feed := testable(context)) is not None:
+        context.notify("probing again: " + ", ".join(one_line(node, 60) for node in nodes))
+        _run(context, feed.look(nodes), "look")
 
 
-def watch(app: FabricApp) -> None:
-    """Test pairs again in the background, or stop that."""
-    if (feed := testable(app)) is not None:
-        feed.watch(not app.model.watching)
-        app.beat()
+def watch(context: AppContext) -> None:
+    """Start or stop testing all pairs in the background."""
+    if (feed := testable(context)) is not None:
+        feed.watch(not context.model.watching)
+        context.request_draw()
 
 
-def pause(app: FabricApp) -> None:
-    """Start no new test, or go on."""
-    if app.feed is not None:
-        app.feed.pause(not app.model.paused)
-        app.beat()
+def pause(context: AppContext) -> None:
+    """Pause or resume: a paused session starts no test."""
+    if context.feed is not None:
+        context.feed.pause(not context.model.paused)
+        context.request_draw()
 
 
-def _run(app: FabricApp, asked: Awaitable[None], name: str) -> None:
-    app.run_worker(_ended(app, asked), name=name, exit_on_error=False)
+def _run(context: AppContext, request: Coroutine[Any, Any, None], name: str) -> None:
+    context.run_worker(_report(context, request), name, exit_on_error=False)
 
 
-async def _ended(app: FabricApp, asked: Awaitable[None]) -> None:
+async def _report(context: AppContext, request: Coroutine[Any, Any, None]) -> None:
     try:
-        await asked
+        await request
     except Exception as error:
-        app.tell(f"the test ended with an error: {one_line(f'{type(error).__name__}: {error}', 200)}", bad=True)
-    app.beat()
+        text = one_line(f"{type(error).__name__}: {error}", 200)
+        context.notify(f"the test failed: {text}", severity="warning")
+    context.request_draw()

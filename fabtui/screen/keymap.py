@@ -1,4 +1,4 @@
-"""The user's own keys: whether they are keys, whether what they are for exists, and where two of them clash."""
+"""All key bindings of the screen, and checks of the keys in the user's settings."""
 
 from __future__ import annotations
 
@@ -6,16 +6,59 @@ import difflib
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
+from textual.app import App
 from textual.binding import Binding
 from textual.dom import DOMNode
 from textual.keys import Keys, _character_to_key
 from textual.screen import ModalScreen, Screen
 
-from fabtui.screen.command_palette import binding_groups, bindings_of
+from fabtui.screen.grid.widget import GridView
+from fabtui.screen.keys import KeyRow, bindings_of, rows_of
+from fabtui.screen.views.confirm import ConfirmScreen
+from fabtui.screen.views.detail_base import DetailScreen
+from fabtui.screen.views.findings import FindingsScreen
+from fabtui.screen.views.jump import JumpScreen
+from fabtui.screen.views.main import MainScreen
+from fabtui.screen.views.node.screen import NodeScreen
+from fabtui.screen.views.nodes import NodesScreen, NodesTable
+from fabtui.screen.views.pair.screen import PairScreen
+from fabtui.screen.views.preflight import PreflightScreen
+from fabtui.screen.widgets.event_log import EventLog
+from fabtui.screen.widgets.prompt import Prompt
+from fabtui.screen.widgets.worst_pairs import WorstPairs
 
+#: Classes with bindings, beside the app, in the order of the help.
+_OWNERS: tuple[type[DOMNode], ...] = (
+    MainScreen,
+    GridView,
+    WorstPairs,
+    EventLog,
+    PairScreen,
+    NodeScreen,
+    PreflightScreen,
+    FindingsScreen,
+    NodesScreen,
+    NodesTable,
+    DetailScreen,
+    ConfirmScreen,
+    JumpScreen,
+    Prompt,
+)
 _MODIFIERS = ("ctrl", "shift", "alt", "meta", "super", "hyper")
-#: What a terminal sends as another key.
+#: Keys that terminals send as another key.
 _SAME = {"ctrl+m": "enter", "ctrl+i": "tab", "return": "enter"}
+
+AppClass = type[App[int]]
+
+
+def key_owners(app: AppClass) -> list[type[DOMNode]]:
+    """Return all classes that declare bindings, in the order of the help."""
+    return [app, *_OWNERS]
+
+
+def key_rows(app: AppClass) -> list[KeyRow]:
+    """Return all bindings of the screen, for the settings file and for generated tables."""
+    return [row for owner in key_owners(app) for row in rows_of(owner)]
 
 
 def _names() -> set[str]:
@@ -25,7 +68,7 @@ def _names() -> set[str]:
 
 
 def key_name(text: str) -> str | None:
-    """Return a key by the name that Textual has for it, or None when there is no such key."""
+    """Return Textual's name of a key, or None if there is no such key."""
     text = text.strip()
     head, _, last = text[:-1].rpartition("+") if text.endswith("+") else text.rpartition("+")
     if text.endswith("+"):
@@ -36,74 +79,63 @@ def key_name(text: str) -> str | None:
     name = _character_to_key(last) if len(last) == 1 and last.isprintable() else last
     if name not in _names():
         return None
-    whole = "+".join([*modifiers, name])
-    return _SAME.get(whole, whole)
+    combined = "+".join([*modifiers, name])
+    return _SAME.get(combined, combined)
 
 
-def default_keys() -> list[tuple[str, str, str]]:
-    """Return id, keys and meaning of every binding that can be given other keys."""
-    return [(one.id, one.key, one.tooltip or one.description) for one in _bindings().values() if one.id]
-
-
-def _bindings() -> dict[str, Binding]:
-    return {one.id: one for _, kind in binding_groups() for one in bindings_of(kind) if one.id}
-
-
-def check_keys(keys: Mapping[str, str]) -> tuple[dict[str, str], list[tuple[str, str]]]:
+def check_keys(keys: Mapping[str, str], app: AppClass) -> tuple[dict[str, str], list[tuple[str, str]]]:
     """Check the user's keys.
 
     Args:
-        keys: Keys, separated by commas, by the ids of bindings.
+        keys: Keys, separated by commas, by binding id.
+        app: Class of the app.
 
     Returns:
-        Those that can be used, and what is wrong, each with the id it is about. Two bindings with one key are told,
-        but not left out: the nearer one to the cursor has it, which may be what is wanted.
+        The usable keys, and the problems with the ids that they concern. Two bindings with one key are reported but
+        kept: the one nearer to the cursor has the key, which may be intended.
     """
-    known = _bindings()
+    known = {binding.id: binding for owner in key_owners(app) for binding in bindings_of(owner) if binding.id}
     usable: dict[str, str] = {}
     problems: list[tuple[str, str]] = []
     for name, text in keys.items():
         if name not in known:
             near = difflib.get_close_matches(name, known, 1, 0.6)
-            hint = f"; did you mean {near[0]}?" if near else "; ? in the app, and fabtui config init, name them all"
+            hint = f"; did you mean {near[0]}?" if near else "; the help (?) and `fabtui config init` list all names"
             problems.append((name, f"there is no such binding{hint}"))
             continue
         found = [(part, key_name(part)) for part in text.split(",")]
         wrong = [part.strip() for part, key in found if key is None]
         if wrong:
             near = difflib.get_close_matches(wrong[0].rpartition("+")[2].lower(), sorted(_names()), 1, 0.6)
-            hint = f"; did you mean {near[0]}?" if near else "; expected such as f5, ctrl+r, R or page_down"
+            hint = f"; did you mean {near[0]}?" if near else "; expected for example f5, ctrl+r, R or page_down"
             problems.append((name, f"there is no key {wrong[0][:40]!r}{hint}"))
             continue
         usable[name] = ",".join(key for _, key in found if key is not None)
-    return usable, problems + _clashes(usable, known)
+    return usable, problems + _clashes(usable, known, app)
 
 
-def _clashes(keys: Mapping[str, str], known: Mapping[str, Binding]) -> list[tuple[str, str]]:
+def _clashes(keys: Mapping[str, str], known: Mapping[str, Binding], app: AppClass) -> list[tuple[str, str]]:
     found: dict[tuple[str, str], str] = {}
-    for context in _contexts():
+    for context in _contexts(app):
         holders: dict[str, list[str]] = {}
         for binding in context:
             for key in keys.get(binding.id or "", binding.key).split(","):
                 holders.setdefault(key_name(key) or key, []).append(binding.id or "")
         for key, names in holders.items():
             for one, other in pairwise(names):
-                told, against = (one, other) if one in keys else (other, one)
-                if told in keys and one != other:
-                    found[told, against] = f"{key} is also the key of {against} ({known[against].tooltip})"
-    return [(told, text) for (told, _), text in found.items()]
+                name, against = (one, other) if one in keys else (other, one)
+                if name in keys and one != other:
+                    found[name, against] = f"{key} is also the key of {against} ({known[against].tooltip})"
+    return [(name, text) for (name, _), text in found.items()]
 
 
-def _contexts() -> Iterable[list[Binding]]:
-    """Yield the bindings that are there at the same time, those of the widget first, then of its screen, of the app."""
-    kinds = [kind for _, kind in binding_groups()]
-    app = next(kind for kind in kinds if not issubclass(kind, Screen) and kind.__name__ == "FabricApp")
-    main = next(kind for kind in kinds if kind.__name__ == "MainScreen")
-    for kind in kinds:
-        if kind is app:
-            continue
-        own = [base for base in kind.__mro__ if issubclass(base, DOMNode)]
-        screen = [] if issubclass(kind, Screen) else [main]
-        # A question or the like lets no key through to what lies below.
-        below = [] if issubclass(kind, ModalScreen) else [app]
-        yield [binding for one in (*own, *screen, *below) for binding in bindings_of(one) if binding.id]
+def _contexts(app: AppClass) -> Iterable[list[Binding]]:
+    """Yield the bindings that are active together: those of a widget first, then of its screen, then of the app."""
+    for owner in _OWNERS:
+        classes: list[type] = list(owner.__mro__)
+        if not issubclass(owner, Screen):
+            classes.append(MainScreen)
+        if not issubclass(owner, ModalScreen):
+            # A modal screen passes no key on.
+            classes.append(app)
+        yield [binding for one in classes for binding in bindings_of(one) if binding.id]

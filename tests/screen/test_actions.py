@@ -31,7 +31,7 @@ async def test_re_test_sweep_and_pause(opened: Opened) -> None:
         await pilot.press("space")
         await pilot.pause(0.1)
         assert feed.model.paused
-        assert "space go on" in screen_text(app)
+        assert "space resume" in screen_text(app)
         await pilot.press("space")
         await pilot.pause(0.1)
         assert not feed.model.paused
@@ -69,7 +69,7 @@ async def test_a_recording_says_that_it_cannot_test(opened: Opened) -> None:
     feed = FakeFeed(sweep_of_two().events, can_test=False, badges=["RECORDING one.jsonl.gz"])
     async with opened(feed) as (app, pilot):
         await pilot.press("r", "R")
-        assert (await notes(app, pilot)).count("what comes from a file cannot be tested again") >= 1
+        assert (await notes(app, pilot)).count("a recording cannot be tested again") >= 1
         assert feed.retested == []
         assert feed.swept == 0
         assert "RECORDING one.jsonl.gz" in screen_text(app)

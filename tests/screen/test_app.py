@@ -65,7 +65,7 @@ async def test_the_panel_tells_value_class_path_and_error(opened: Opened) -> Non
             "loss 0 %",
         ):
             assert words in text
-        assert "2 n000:1 > n001:2 failed               1 cell" in text
+        assert "2 n000:1 > n001:2 failed               1 pair" in text
         assert "p2p     n  worst  median  best  slow <  bad" in text
 
 
@@ -117,7 +117,7 @@ async def test_the_pair_shows_both_ways_and_esc_goes_back(opened: Opened) -> Non
             assert words in text
         assert "Active 400 Gb/s" in text
         assert "ping -c3 -I 10.1.0.1 10.2.0.2" in text
-        assert "neighbours" in text
+        assert "neighbors" in text
         await pilot.press("end")
         await pilot.pause()
         text = screen_text(app)
@@ -132,7 +132,7 @@ async def test_keys_of_the_pair(opened: Opened) -> None:
     feed = FakeFeed(sweep_of_two().events)
     async with opened(feed) as (app, pilot):
         await pilot.press("down", "enter", "R")
-        assert "nothing to test" in await notes(app, pilot)
+        assert "no pair to test" in await notes(app, pilot)
         await pilot.press("escape", "right", "enter")
         await pilot.press("r")
         await pilot.pause()
@@ -163,7 +163,7 @@ async def test_the_node_shows_what_it_has_and_what_its_links_counted(opened: Ope
             "alice",
             "mlx5_0 PIX",
             "1 of 2",
-            "crc 1203 (+1200 since the start)",
+            "crc 1203 (+1200 since session start)",
             "link 1  inactive",
             "400 Gb/s",
             "/usr/lib/libnccl.so.2",
@@ -176,7 +176,7 @@ async def test_the_node_shows_what_it_has_and_what_its_links_counted(opened: Ope
         await pilot.press("n")
         await pilot.pause()
         assert "n002   failed" in screen_text(app)
-        assert "its inventory is not known" in screen_text(app)
+        assert "inventory not known" in screen_text(app)
 
 
 async def test_an_open_pair_follows_the_model(opened: Opened) -> None:
@@ -205,17 +205,18 @@ async def test_progress_bar_counts_and_remaining_time(opened: Opened) -> None:
 async def test_the_end_is_counted(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, _):
         assert "1 failed  1 timeout  1 slow" in screen_text(app).splitlines()[0]
-        assert "trouble found" in screen_text(app).splitlines()[0]
+        assert "problems found" in screen_text(app).splitlines()[0]
 
 
 async def test_help_names_every_key_of_every_screen(opened: Opened) -> None:
-    from fabtui.screen.command_palette import binding_groups, bindings_of
+    from fabtui.screen.keymap import key_owners
+    from fabtui.screen.keys import bindings_of
 
     async with opened(FakeFeed(sweep_of_two().events), size=(120, 240)) as (app, pilot):
         await pilot.press("question_mark")
         await pilot.pause()
         text = screen_text(app)
-        for _, kind in binding_groups():
+        for kind in key_owners(FabricApp):
             for binding in bindings_of(kind):
                 assert binding.id
                 assert binding.id in text
@@ -244,18 +245,19 @@ async def test_the_palette_has_a_command_for_what_keys_do(opened: Opened) -> Non
     async with opened(feed) as (app, pilot):
         await pilot.press("ctrl+p")
         await pilot.pause(0.2)
-        await pilot.press(*"whole sweep")
+        await pilot.press(*"sweep of all")
         await pilot.pause(0.5)
-        assert "Run the whole sweep again" in screen_text(app)
+        assert "Run the sweep of all pairs again" in screen_text(app)
         await pilot.press("enter")
         await pilot.pause(0.3)
         assert feed.swept == 1
 
 
 async def test_ids_of_bindings_are_unique() -> None:
-    from fabtui.screen.command_palette import binding_groups, bindings_of
+    from fabtui.screen.keymap import key_owners
+    from fabtui.screen.keys import bindings_of
 
-    ids = [binding.id for _, kind in binding_groups() for binding in bindings_of(kind)]
+    ids = [binding.id for kind in key_owners(FabricApp) for binding in bindings_of(kind)]
     assert len(ids) == len(set(ids))
 
 

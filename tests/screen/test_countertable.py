@@ -56,7 +56,7 @@ def test_both_nodes_and_no_more_than_can_be_read() -> None:
     shown = lines(story(("n000", TROUBLE), ("n001", TRAFFIC)))
     assert sum(line.startswith("  n000") for line in shown) == 7
     assert sum(line.startswith("  n001") for line in shown) == 16
-    assert shown[-1] == "  and 14 more; the recording has them all"
+    assert shown[-1] == "  and 14 more in the recording"
 
 
 def test_nothing_is_said_where_nothing_is_known() -> None:
@@ -76,4 +76,4 @@ async def test_the_pair_screen_shows_them(opened: Opened) -> None:
 def test_a_counter_at_its_limit_is_told() -> None:
     full = {"hca": {"mlx5_0/1": {"symbol_error": 535}}, "errors": [["hca", "mlx5_0/1", "symbol_error"]]}
     text = "\n".join(lines(story(("n000", {**full, "full": full["errors"]}))))
-    assert "535 or more: it stands at its limit" in text
+    assert "535 or more: the counter is at its limit" in text

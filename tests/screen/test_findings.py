@@ -16,16 +16,17 @@ from fabtui.presentation.progress_estimate import Pace, round_text, sweep_lines
 from fabtui.presentation.wording import plain
 from fabtui.presentation.wrapping import between, stacked, wrapped
 from fabtui.screen.grid.axis import Axis
+from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.views.main_layout import panel_width
-from fabtui.screen.widgets.findings_list import Findings, class_lines, finding_lines
+from fabtui.screen.widgets.finding_lines import class_lines, finding_lines, findings_of_pair
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FAILED, FakeFeed, Story, big_sweep, sweep_of_two
 
 GLYPHS = Glyphs(False)
 
 
-def looked(model: Model) -> Findings:
-    found = Findings(model)
+def looked(model: Model) -> SessionDiagnosis:
+    found = SessionDiagnosis(model)
     while found.step(0.01):
         pass
     return found
@@ -50,16 +51,16 @@ def test_the_finding_of_the_cursors_pair_is_marked() -> None:
     found = looked(sweep_of_two().shadow)
     marked = [line[0] for line in finding_lines(found, FAILED, 45, 40, GLYPHS) if "reverse" in line[0][1]]
     assert [text for text, _ in marked] == ["2"]
-    assert found.of_pair(*FAILED)[0][0] == 2
+    assert findings_of_pair(found, *FAILED)[0][0] == 2
 
 
 def test_a_healthy_fabric_says_so_and_only_when_it_was_looked_at() -> None:
     story = big_sweep(2, 4)
-    found = Findings(story.shadow)
-    assert plain(finding_lines(found, None, 45, 9, GLYPHS)[0]) == "looking"
-    assert plain(finding_lines(looked(story.shadow), None, 45, 9, GLYPHS)[0]) == "none so far: the sweep goes on"
+    found = SessionDiagnosis(story.shadow)
+    assert plain(finding_lines(found, None, 45, 9, GLYPHS)[0]) == "searching"
+    assert plain(finding_lines(looked(story.shadow), None, 45, 9, GLYPHS)[0]) == "none so far: sweep in progress"
     story.shadow.apply(PhaseStart(name="done", total=0, time=story.shadow.elapsed))
-    assert plain(finding_lines(looked(story.shadow), None, 45, 9, GLYPHS)[0]) == "nothing is wrong"
+    assert plain(finding_lines(looked(story.shadow), None, 45, 9, GLYPHS)[0]) == "no problems found"
 
 
 def test_evidence_that_does_not_fit_says_that_there_is_more() -> None:
@@ -160,7 +161,7 @@ async def test_the_view_of_all_findings_goes_to_their_cells(opened: Opened) -> N
         assert "n000:1 > n001:2 failed" in app.clipboard
         await pilot.press("1")
         await pilot.pause(0.1)
-        assert "about no cell" in "".join(note.message for note in app._notifications)
+        assert "concerns no pair" in "".join(note.message for note in app._notifications)
         await pilot.press("8")
         await pilot.press("2")
         await pilot.pause()
@@ -201,15 +202,15 @@ async def test_findings_follow_a_session_by_themselves(opened: Opened) -> None:
     feed = FakeFeed(story.events)
     async with opened(feed) as (app, pilot):
         for _ in range(50):
-            if app.main.findings.known:
+            if app.findings.known:
                 break
             await pilot.pause(0.05)
-        assert len(app.main.findings.found) == 8
+        assert len(app.findings.found) == 8
         story.events.clear()
         story.measured(*story.good(*FAILED))
         feed.play(story.events)
         for _ in range(60):
-            if len(app.main.findings.found) == 7:
+            if len(app.findings.found) == 7:
                 break
             await pilot.pause(0.05)
         await pilot.pause(0.2)

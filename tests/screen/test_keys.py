@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.binding import Binding
 from textual.dom import DOMNode
 from textual.pilot import Pilot
 
 import fabtui.screen
 from fabtui.model.baseline import Baseline
 from fabtui.screen.app import FabricApp
-from fabtui.screen.command_palette import binding_groups, bindings_of
 from fabtui.screen.grid.view_state import Zoom
+from fabtui.screen.keymap import check_keys, key_owners, key_rows
+from fabtui.screen.keys import KeyRow, bindings_of
+from fabtui.screen.views.findings import FindingsScreen
 from fabtui.screen.views.nodes import NodesTable
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FAILED, SLOW, TIMEOUT, FakeFeed, Story, big_sweep, sweep_of_two
@@ -82,7 +85,7 @@ class World:
 
     @property
     def line(self) -> int:
-        return self.app.main.worst_list.cursor
+        return self.app.main.worst_pairs.highlighted or 0
 
     @property
     def node(self) -> str | None:
@@ -203,7 +206,7 @@ CASES: dict[str, Case] = {
     "main.layer-change": Case(lambda w: w.layer == "change", prepare=with_an_earlier_session),
     "main.copy": Case(lambda w: w.app.clipboard.startswith(" > ".join(FAILED)), before=TO_THE_BAD),
     "main.connecting": Case(lambda w: w.app.main.view == "connecting"),
-    "main.log": Case(lambda w: int(w.app.main.log_view.size.height) > w.before["log"]),
+    "main.log": Case(lambda w: int(w.app.main.event_log.size.height) > w.before["log"]),
     "main.panel": Case(lambda w: not w.app.main.panel.display),
     "grid.up": Case(moved(-1, 0), before=IN_THE_MIDDLE),
     "grid.down": Case(moved(1, 0), before=IN_THE_MIDDLE),
@@ -247,12 +250,12 @@ CASES: dict[str, Case] = {
     "preflight.all": Case(lambda w: w.text != w.before["text"], before=("P",), size=(120, 60)),
     "preflight.copy": Case(lambda w: "memlock" in w.app.clipboard, before=("P",)),
     "main.findings": Case(lambda w: w.screen == "FindingsScreen"),
-    "findings.go-1": Case(lambda w: "about no cell of the grid" in w.told, before=("F",)),
+    "findings.go-1": Case(lambda w: "concerns no pair of the grid" in w.told, before=("F",)),
     "findings.go-2": Case(lambda w: w.screen == "MainScreen" and w.cursor == FAILED, before=("F",)),
     "findings.go-3": Case(lambda w: w.screen == "MainScreen" and w.cursor == TIMEOUT, before=("F",)),
     "findings.go-4": Case(lambda w: w.screen == "MainScreen" and w.cursor == SLOW, before=("F",)),
     **{
-        f"findings.go-{number}": Case(lambda w: "about no cell of the grid" in w.told, before=("F",))
+        f"findings.go-{number}": Case(lambda w: "concerns no pair of the grid" in w.told, before=("F",))
         for number in (5, 6, 7, 8)
     },
     "findings.go-9": Case(lambda w: "there is no finding 9" in w.told, before=("F",)),
@@ -288,12 +291,35 @@ KEYS = [(one.id or "", key) for kind in all_kinds() for one in bindings_of(kind)
 
 
 def test_every_binding_has_an_id_words_and_a_place_in_the_help() -> None:
-    listed = [kind for _, kind in binding_groups()]
+    listed = key_owners(FabricApp)
     for kind in all_kinds():
-        assert kind in listed, f"{kind.__name__} is not among binding_groups()"
+        assert kind in listed, f"{kind.__name__} is not among key_owners()"
         for binding in kind.__dict__["BINDINGS"]:
             assert binding.id, f"a binding of {kind.__name__} has no id: {binding}"
             assert binding.tooltip, f"{binding.id} has no words"
+
+
+async def test_a_binding_is_added_in_one_place(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more binding of a class is in the key bar, the help, the palette, the user's keymap and the table of keys."""
+    added = Binding("f7", "copy", "duplicate", id="findings.duplicate", tooltip="copy the findings twice")
+    monkeypatch.setattr(FindingsScreen, "BINDINGS", [added, *FindingsScreen.BINDINGS])
+    monkeypatch.setattr(FindingsScreen, "_merged_bindings", FindingsScreen._merge_bindings())
+    rows = {row.id: row for row in key_rows(FabricApp)}
+    assert rows["findings.duplicate"] == KeyRow(
+        "findings.duplicate", "f7", "copy the findings twice", "FindingsScreen", "Findings"
+    )
+    assert check_keys({"findings.duplicate": "f8"}, FabricApp) == ({"findings.duplicate": "f8"}, [])
+    async with opened(FakeFeed(sweep_of_two().events), keys={"findings.duplicate": "f8"}) as (app, pilot):
+        await press(pilot, "F")
+        assert "f8 duplicate" in screen_text(app).splitlines()[-1]
+        assert "Copy the findings twice" in {command.title for command in app.get_system_commands(app.screen)}
+        await press(pilot, "f8")
+        assert "n002 failed" in app.clipboard
+        await press(pilot, "question_mark")
+        assert any(
+            "f8" in line and "copy the findings twice" in line and "findings.duplicate" in line
+            for line in screen_text(app).splitlines()
+        )
 
 
 def test_every_binding_has_a_case() -> None:
@@ -315,7 +341,7 @@ async def test_a_key_does_what_it_is_for(
         body = app.screen.query("#detail-body")
         world = World(app, feed, tmp_path, {})
         scrolled = body.first().scroll_y if body else 0
-        world.before.update(at=world.at, text=world.text, scrolled=scrolled, log=int(app.main.log_view.size.height))
+        world.before.update(at=world.at, text=world.text, scrolled=scrolled, log=int(app.main.event_log.size.height))
         assert not case.check(world), f"this holds before {key} is pressed"
         await press(pilot, key)
         for _ in range(60):

@@ -50,7 +50,7 @@ async def test_a_node_shows_its_gpus_its_part_of_the_grid_and_what_is_odd(opened
         await pilot.press("n")
         await pilot.pause()
         text = screen_text(app)
-        for words in ("97 %", "86 C", "118", "9.0 GiB of 140.4 GiB", "its part of the grid"):
+        for words in ("97 %", "86 C", "118", "9.0 GiB of 140.4 GiB", "rows and columns"):
             assert words in text, words
         rows = [line.split() for line in text.splitlines() if line.strip().startswith("GPU 1")]
         assert rows[0][:4] == ["GPU", "1", ".", ".."]
@@ -72,7 +72,7 @@ def test_where_cells_do_not_fit_a_glyph_stands_for_a_node() -> None:
     assert "the worst of its cells" in lines[1]
     assert lines[3].split() == ["GPU", "0", "." * 16, "GPU", "0", "." * 16]
     wide = [plain(line) for line in row_lines(story.shadow, record, 320, GLYPHS)]
-    assert "a glyph a cell" in wide[1]
+    assert "one glyph per cell" in wide[1]
     assert all(len(line) <= 100 for line in lines)
 
 

@@ -149,7 +149,7 @@ def test_the_history_is_a_sparkline_and_a_table() -> None:
     assert plain(sparkline(story.shadow, history, Glyphs(True))) == "x#T:"
     found = text(history_lines(story.shadow, *FAILED, GLYPHS))
     assert "4 attempts, 3 bad, 22.0 to 44.0 GB/s" in found
-    assert "~ flapping: turned 2 times" in found
+    assert "~ flapping: 2 changes" in found
     times = [line.split()[2] for line in found.splitlines() if line[2:4].isdigit()]
     assert times[0] == "p2p", "the latest first"
 
@@ -188,11 +188,11 @@ async def test_the_pair_has_it_all_and_y_takes_it_along(opened: Opened) -> None:
         await pilot.pause()
         found = screen_text(app)
         for words in (
-            "2 n000:1 > n001:2 failed   1 cell",
+            "2 n000:1 > n001:2 failed   1 pair",
             "path  as far as it is known",
             "others of n000 > n001:2",
             "local_ack_timeout_err",
-            "log of the library",
+            "library log",
             "NCCL WARN ibv_modify_qp failed",
             "by hand",
             "--pair 'n000:1>n001:2'",
@@ -214,4 +214,4 @@ async def test_an_endpoint_with_itself_has_no_way_and_no_command(opened: Opened)
         assert "path" not in screen_text(app)
         await pilot.press("Y")
         await pilot.pause(0.1)
-        assert "nothing to test" in "".join(note.message for note in app._notifications)
+        assert "no pair to test" in "".join(note.message for note in app._notifications)

@@ -50,7 +50,7 @@ def test_what_both_looks_tell_stands_in_one_row() -> None:
     assert "leave NCCL_IB_HCA unset" in text
     assert "100 Gb/s  200 Gb/s" in text
     assert "rx_x 4" in text
-    assert "read anew after 10 ms" in text
+    assert "updated every 10 ms" in text
 
 
 def test_what_is_not_known_is_not_zero() -> None:
@@ -59,7 +59,7 @@ def test_what_is_not_known_is_not_zero() -> None:
     )
     row = next(line for line in text.splitlines() if line.strip().startswith("m/1"))
     assert "0" not in row
-    assert "the fabric cannot be asked from here: no umad" in text
+    assert "the fabric cannot be queried from this node: no umad" in text
 
 
 def test_a_pair_tells_what_looks_found_of_its_ports(make_model: Callable[[], ModelMaker]) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from fabtui.model.events import InventoryUpdate, NodeState, ProbeResult
+from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.views.node.screen import NodeScreen
-from fabtui.screen.views.preflight import LatestPreflight, PreflightScreen
+from fabtui.screen.views.preflight import PreflightScreen
 from tests.screen.conftest import make_app, settled
 from tests.screen.fakefeed import FakeFeed, Story
 from tests.screen.test_snapshots import Compare, pressed
@@ -95,12 +96,12 @@ async def test_it_follows_the_session() -> None:
 
 def test_it_is_not_made_anew_for_what_it_does_not_show() -> None:
     told = story()
-    latest = LatestPreflight()
-    found, current = latest.of(told.shadow)
+    latest = SessionDiagnosis(told.shadow)
+    found, current = latest.preflight()
     told.log("something")
     assert current
-    assert latest.of(told.shadow) == (found, True)
-    assert latest.of(told.shadow)[0] is found
+    assert latest.preflight() == (found, True)
+    assert latest.preflight()[0] is found
 
 
 async def test_a_probe_of_the_users_own_is_shown_with_its_node() -> None:
@@ -131,5 +132,5 @@ def test_a_host_name_that_is_not_one_node_alone() -> None:
         same = host("x")
         told.add(InventoryUpdate(node=name, value=inventory(host="x")))
         told.add(ProbeResult(node=name, probe="host", value=same))
-    found, _ = LatestPreflight().of(told.shadow)
+    found, _ = SessionDiagnosis(told.shadow).preflight()
     assert [finding.subject for finding in found.findings] == ["machine"]

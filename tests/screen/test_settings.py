@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from fabtui.screen.app import FabricApp
-from fabtui.screen.keymap import check_keys, default_keys, key_name
+from fabtui.screen.keymap import check_keys, key_name, key_rows
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, sweep_of_two
 
@@ -140,16 +140,17 @@ def test_names_of_keys(text: str, name: str | None) -> None:
 
 
 def test_the_default_keys_have_names_and_do_not_clash() -> None:
-    for name, keys, words in default_keys():
+    rows = key_rows(FabricApp)
+    for name, keys, words in ((row.id, row.keys, row.description) for row in rows):
         assert all(key_name(key) == key for key in keys.split(",")), name
         assert words, name
-    assert check_keys({name: keys for name, keys, _ in default_keys()})[1] == []
+    assert check_keys({row.id: row.keys for row in rows}, FabricApp)[1] == []
 
 
 def test_two_bindings_with_one_key_are_told() -> None:
-    usable, problems = check_keys({"main.sweep": "enter"})
+    usable, problems = check_keys({"main.sweep": "enter"}, FabricApp)
     assert usable == {"main.sweep": "enter"}
     assert [name for name, _ in problems] == ["main.sweep"]
     assert problems[0][1].startswith("enter is also the key of main.pair (look into")
-    assert [name for name, _ in check_keys({"pair.copy": "f5", "detail.down": "f5"})[1]] == ["pair.copy"]
-    assert check_keys({"main.sweep": "f9", "main.pair": "R"})[1] == []
+    assert [name for name, _ in check_keys({"pair.copy": "f5", "detail.down": "f5"}, FabricApp)[1]] == ["pair.copy"]
+    assert check_keys({"main.sweep": "f9", "main.pair": "R"}, FabricApp)[1] == []

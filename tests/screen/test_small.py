@@ -7,7 +7,7 @@ import pytest
 from fabtui.model.events import NodeState, NodeUpdate, SessionStart
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
-from fabtui.screen.views.main_layout import LEAST_HEIGHT, LEAST_WIDTH
+from fabtui.screen.views.main_layout import MIN_HEIGHT, MIN_WIDTH
 from fabtui.screen.widgets.title_bar import title_content
 from tests.screen.conftest import Opened, make_app, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
@@ -81,7 +81,7 @@ async def test_a_large_fabric_at_60x15_says_when_nothing_is_wrong(opened: Opened
         assert "8064 ok" in screen_text(app)
 
 
-@pytest.mark.parametrize("size", [(20, 5), (10, 2), (LEAST_WIDTH - 1, 50), (200, LEAST_HEIGHT - 1), (8, 1)])
+@pytest.mark.parametrize("size", [(20, 5), (10, 2), (MIN_WIDTH - 1, 50), (200, MIN_HEIGHT - 1), (8, 1)])
 async def test_what_is_too_small_says_what_it_needs_and_q_quits(size: tuple[int, int]) -> None:
     feed = FakeFeed(sweep_of_two().events)
     app = make_app(feed)
@@ -90,7 +90,7 @@ async def test_what_is_too_small_says_what_it_needs_and_q_quits(size: tuple[int,
         text = lines(screen_text(app))
         assert "q quits" in text
         if size[1] > 1:
-            assert text[0].endswith(f"needs {LEAST_WIDTH}x{LEAST_HEIGHT}"[-size[0] :])
+            assert text[0].endswith(f"needs {MIN_WIDTH}x{MIN_HEIGHT}"[-size[0] :])
         if size[1] >= 5:
             assert f"this is {size[0]}x{size[1]}" in text
             assert "3 bad pairs" in text
@@ -119,7 +119,7 @@ async def test_it_comes_back_when_there_is_room_again(opened: Opened) -> None:
         for size in ((20, 5), (100, 30), (29, 20), (80, 24)):
             await pilot.resize_terminal(*size)
             await pilot.pause(0.1)
-            small = size[0] < LEAST_WIDTH or size[1] < LEAST_HEIGHT
+            small = size[0] < MIN_WIDTH or size[1] < MIN_HEIGHT
             assert ("fabtui needs" in screen_text(app)) is small
             if not small:
                 assert screen_text(app).startswith(" n000:1 > n001:1")
@@ -131,7 +131,7 @@ async def test_it_comes_back_when_there_is_room_again(opened: Opened) -> None:
 def test_a_real_terminal_of_20x5_says_what_it_needs_and_q_quits() -> None:
     terminal = Terminal("two", size=(20, 5))
     terminal.until("q quits")
-    terminal.until(f"needs {LEAST_WIDTH}x{LEAST_HEIGHT}")
+    terminal.until(f"needs {MIN_WIDTH}x{MIN_HEIGHT}")
     terminal.until("3 bad pairs")
     terminal.press("q")
     assert terminal.end() == 1

@@ -320,7 +320,7 @@ async def test_the_cursor_stays_on_its_pair_when_rows_move_under_it(opened: Open
             for dst in ("n001:0", "n001:2"):
                 story.measured(Measurement(Layer.P2P, f"n003:{number % 4}", dst, Verdict.FAILED, time=story.now))
             app.feed.play(story.events)  # type: ignore[union-attr]
-            app.main._ordered = 0.0
+            app.main.navigation._ordered_at = 0.0
             await pilot.press(key)
             await pilot.pause()
             if app.main.view == "grid":
@@ -376,13 +376,13 @@ async def test_a_map_shows_where_one_is_and_where_the_trouble_is(opened: Opened)
         ]
         down, across = len(shown._tiles), len(shown._tiles[0])
         assert failed == [(20 * down // 24, 21 * across // 24)]
-        rows, columns = shown._lit
+        rows, columns = shown._visible
         assert 0 in rows
         assert failed[0][0] not in rows
         await pilot.press("G")
         await pilot.pause(0.1)
-        assert down - 1 in shown._lit[0]
-        assert columns == shown._lit[1]
+        assert down - 1 in shown._visible[0]
+        assert columns == shown._visible[1]
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 20), st.integers(1, 20), st.data())
@@ -456,7 +456,7 @@ async def test_no_order_of_keys_breaks_anything(opened: Opened, seed: int) -> No
                 feed.play(story.events)
             else:
                 await pilot.press(*(chance.choice([*keys, "right_square_bracket"]) for _ in range(4)))
-            app.main._ordered = 0.0
+            app.main.navigation._ordered_at = 0.0
             app.main.draw()
             await pilot.pause()
             while app.screen is not app.main:

@@ -101,7 +101,7 @@ async def test_a_browser_shows_the_grid_and_keys_change_it() -> None:
     async with replayed() as server, browser() as new_page:
         page = await new_page()
         await page.open(server.url)
-        first = await page.until(lambda text: "trouble found" in text and "n000:0 > n000:1" in text)
+        first = await page.until(lambda text: "problems found" in text and "n000:0 > n000:1" in text)
         assert "2 p2p" in first
         pictures = [await page.picture()]
         await page.press("]")
@@ -127,7 +127,7 @@ async def test_a_browser_shows_the_grid_and_keys_change_it() -> None:
         # Nothing is fetched from elsewhere: clusters have no way out.
         assert {url.split("/")[2] for url in page.asked if "//" in url} == {f"127.0.0.1:{server.port}"}
         await page.press("q")
-        await page.until(lambda text: "help: grid" not in text and "trouble found" not in text)
+        await page.until(lambda text: "help: grid" not in text and "problems found" not in text)
         for _ in range(100):
             if await page.evaluate("document.body.classList.contains('-closed')"):
                 break
@@ -191,7 +191,7 @@ async def test_it_listens_on_loopback_and_prints_the_tunnel_command() -> None:
 async def test_closing_the_window_ends_the_app_and_the_next_one_starts_again() -> None:
     async with replayed() as server:
         async with window(server.url) as ws:
-            terminal = await shown(ws, "trouble found")
+            terminal = await shown(ws, "problems found")
             await ws.send_json(["resize", {"width": 70, "height": 20}])
             await ws.send_json(["stdin", "?"])
             await shown(ws, "help: grid", terminal)
@@ -199,22 +199,22 @@ async def test_closing_the_window_ends_the_app_and_the_next_one_starts_again() -
             assert len(apps) == 1
         await gone(apps)
         async with window(server.url) as ws:
-            await shown(ws, "trouble found")
+            await shown(ws, "problems found")
 
 
 async def test_a_second_window_waits_for_the_first() -> None:
     async with replayed() as server, window(server.url) as first:
-        await shown(first, "trouble found")
+        await shown(first, "problems found")
         async with window(server.url) as second:
             terminal = await shown(second, "open in another window")
             assert len(children_of(server.child.pid)) == 1
             await first.close()
-            await shown(second, "trouble found", terminal)
+            await shown(second, "problems found", terminal)
 
 
 async def test_nonsense_from_the_browser_is_passed_over() -> None:
     async with replayed() as server, window(server.url) as ws:
-        terminal = await shown(ws, "trouble found")
+        terminal = await shown(ws, "problems found")
         for text in ("{", "[]", "3", '["stdin"]', '["stdin",3]', '["resize",{"width":"x","height":-5}]', '["what",{}]'):
             await ws.send_str(text)
         await ws.send_bytes(b"\x00\x01")
@@ -234,7 +234,7 @@ async def test_the_browser_shows_why_the_app_cannot_start(tmp_path: Path) -> Non
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 async def test_no_app_is_left_when_the_server_ends(number: signal.Signals) -> None:
     async with replayed() as server, window(server.url) as ws:
-        await shown(ws, "trouble found")
+        await shown(ws, "problems found")
         apps = children_of(server.child.pid)
         assert len(apps) == 1
         server.child.send_signal(number)

@@ -11,7 +11,8 @@ from fabtui.config.options import OptionSpec, settings
 from fabtui.errors import InputError
 from fabtui.report.tables import aligned
 from fabtui.sanitize import one_line
-from fabtui.screen.keymap import check_keys, default_keys
+from fabtui.screen.app import FabricApp
+from fabtui.screen.keymap import check_keys, key_rows
 from fabtui.screen.themes.ramps import theme_problem
 
 
@@ -77,7 +78,8 @@ def _problems(config: ConfigFile) -> list[str]:
     """Return all problems in the order of the lines, those of keys and themes included."""
     problems = list(config.problems)
     keys = {name: str(one.value) for name, one in config.keys.items()}
-    problems += [Problem(config.keys[name].line, f'keys."{name}": {text}') for name, text in check_keys(keys)[1]]
+    _, wrong_keys = check_keys(keys, FabricApp)
+    problems += [Problem(config.keys[name].line, f'keys."{name}": {text}') for name, text in wrong_keys]
     theme = config.values.get("screen.theme")
     if theme is not None and (wrong := theme_problem(theme.value)) is not None:
         problems.append(Problem(theme.line, f"screen.theme: {wrong}", theme.variable))
@@ -106,6 +108,6 @@ def _init(args: argparse.Namespace) -> int:
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(template(default_keys()))
+        file.write(template([(row.id, row.keys, row.description) for row in key_rows(FabricApp)]))
     print(f"wrote {path}; every setting in it is commented out")
     return 0

@@ -1,4 +1,4 @@
-"""A question before something is ended that cannot be taken back."""
+"""Confirmation of an action that cannot be undone."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fabtui.screen.widgets.text_line import TextLine
 
 
 class ConfirmScreen(ModalScreen[bool]):
-    """Asks whether to do something; gives True or False.
+    """Yes-or-no question; the result is True or False.
 
     Args:
         question: The question.
-        detail: What happens when it is done.
-        yes: What doing it is called.
-        no: What leaving it is called.
+        detail: Consequences of yes.
+        yes: Label of yes.
+        no: Label of no.
     """
 
     DEFAULT_CSS = """
@@ -31,37 +31,30 @@ class ConfirmScreen(ModalScreen[bool]):
     }
     ConfirmScreen TextLine { height: auto; text-wrap: wrap; }
     ConfirmScreen.-plain #confirm { border: ascii $accent; }
-    /* Where there is little room: the keys before the details. */
+    /* A small terminal shows the keys before the details. */
     ConfirmScreen.-small #confirm { border: none; padding: 0; width: 100%; }
     """
     BINDING_GROUP_TITLE = "Question"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y,enter,q,ctrl+c", "answer(True)", "yes", id="confirm.yes", priority=True, tooltip="do it"),
-        Binding("n,escape", "answer(False)", "no", id="confirm.no", priority=True, tooltip="leave it"),
+        Binding("y,enter,q,ctrl+c", "answer(True)", "yes", id="confirm.yes", priority=True, tooltip="confirm"),
+        Binding("n,escape", "answer(False)", "no", id="confirm.no", priority=True, tooltip="cancel"),
     ]
 
     def __init__(self, question: str, detail: str, yes: str, no: str, *, plain: bool) -> None:
         super().__init__(classes="-plain" if plain else None)
-        self._texts = (question, detail)
-        self._words = (yes, no)
+        self._question = Content.styled(question, "bold")
+        self._keys = Content.assemble(("y", "bold $primary"), f" {yes}    ", ("n", "bold $primary"), f" {no}")
+        self._detail = Content.assemble("\n", (detail, MUTED))
 
     def compose(self) -> ComposeResult:
-        """Make the widgets."""
+        """Compose the dialog."""
         with Vertical(id="confirm"):
-            yield TextLine(id="confirm-question")
-            yield TextLine(id="confirm-keys")
-            yield TextLine(id="confirm-detail")
+            for content in (self._question, self._keys, self._detail):
+                yield TextLine(content)
 
     def on_mount(self) -> None:
-        """Show the question."""
+        """Adapt to the size of the terminal."""
         self.set_class(self.app.size.width < 70 or self.app.size.height < 14, "-small")
-        question, detail = self._texts
-        yes, no = self._words
-        self.query_one("#confirm-question", TextLine).show(Content.assemble((question, "bold")), layout=True)
-        self.query_one("#confirm-detail", TextLine).show(Content.assemble("\n", (detail, MUTED)), layout=True)
-        keys = Content.assemble(("y", "bold $primary"), f" {yes}    ", ("n", "bold $primary"), f" {no}")
-        self.query_one("#confirm-keys", TextLine).show(keys, layout=True)
 
     def action_answer(self, yes: bool) -> None:
-        """Give the answer."""
         self.dismiss(yes)

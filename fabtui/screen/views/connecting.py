@@ -1,4 +1,4 @@
-"""The view one starts with: a line a node, how far it is, what failed and what to do about it."""
+"""Initial view: the state of each node, what failed and the next step."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from fabtui.model.events import NodeState
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import MUTED, Part, state_style
-from fabtui.presentation.wrapping import wrapped
+from fabtui.presentation.wrapping import Lines, wrapped
 from fabtui.sanitize import one_line
+from fabtui.screen.context import context_of
 from fabtui.screen.widgets.text_line import TextLine
 
 if TYPE_CHECKING:
-    from fabtui.screen.views.preflight import LatestPreflight
+    from fabtui.screen.session_diagnosis import SessionDiagnosis
 
 _STATE_GLYPHS = {
     NodeState.WAITING: ("·", "."),
@@ -29,44 +30,44 @@ _STATE_GLYPHS = {
 }
 
 
-def inventory_words(record: NodeRecord) -> str:
-    """Return what a node has, in a few words, from its inventory; "" when it is not known."""
+def inventory_text(record: NodeRecord) -> str:
+    """Return a summary of the inventory of a node; "" if it is not known."""
     value = record.inventory
     if value is None:
         return ""
-    words = []
+    parts = []
     gpus = value.get("gpus")
     if isinstance(gpus, list) and gpus:
         names = [gpu.get("name") for gpu in gpus if isinstance(gpu, dict)]
         name = one_line(str(names[0]), 40).removeprefix("NVIDIA ") if names and names[0] else "GPU"
-        words.append(f"{len(gpus)} x {name}")
+        parts.append(f"{len(gpus)} x {name}")
     elif isinstance(gpus, list):
-        words.append("no GPU")
+        parts.append("no GPU")
     for key, singular, plural in (("data_addresses", "data address", "data addresses"), ("ib", "IB port", "IB ports")):
         found = value.get(key)
         if isinstance(found, list) and found:
-            words.append(f"{len(found)} {singular if len(found) == 1 else plural}")
+            parts.append(f"{len(found)} {singular if len(found) == 1 else plural}")
     if value.get("driver"):
-        words.append(f"driver {one_line(str(value['driver']), 24)}")
-    return ", ".join(words)
+        parts.append(f"driver {one_line(str(value['driver']), 24)}")
+    return ", ".join(parts)
 
 
-def node_lines(model: Model, record: NodeRecord, glyphs: Glyphs, name_width: int) -> list[list[Part]]:
-    """Return a node's lines: its state, what it has or what went wrong, and what to do about that."""
+def node_lines(model: Model, record: NodeRecord, glyphs: Glyphs, name_width: int) -> Lines:
+    """Return the lines of a node: state, inventory or problem, next step."""
     glyph = _STATE_GLYPHS[record.state][glyphs.plain]
     style = state_style(record.state)
     took = f"{record.since - model.started:6.1f} s" if record.since and record.since >= model.started else " " * 8
-    said = one_line(record.text, 400)
+    message = one_line(record.text, 400)
     line: list[Part] = [
         (f" {glyph} ", style),
         (f"{one_line(record.name, 64):<{name_width}}  ", "bold"),
         (f"{record.state:<11}", style),
         (f"{took}  ", MUTED),
-        (said or inventory_words(record), style if record.state.gone else ""),
+        (message or inventory_text(record), style if record.state.gone else ""),
     ]
     if record.backend and not record.state.gone:
         line.append((f"  ({one_line(record.backend, 20)})", MUTED))
-    lines = [line]
+    lines: Lines = [line]
     if record.hint:
         lines.append([(" " * (name_width + 5), ""), (f"next: {one_line(record.hint, 400)}", "$accent")])
     if record.note:
@@ -87,51 +88,31 @@ class ConnectingView(VerticalScroll):
         self._text = TextLine()
         super().__init__(self._text, id=id)
         self._glyphs = glyphs
-        self._latest: LatestPreflight | None = None
-        #: What is shown, and the width that it is laid out for.
-        self._shown: tuple[Model, str] | None = None
+        #: Shown state, and the width of its layout.
+        self._shown: tuple[Model, str, SessionDiagnosis] | None = None
         self._width = 0
 
-    @property
-    def latest(self) -> LatestPreflight:
-        """The preflight; made when it is first asked for, as it is much to import."""
-        from fabtui.screen.views.preflight import LatestPreflight
-
-        self._latest = self._latest or LatestPreflight()
-        return self._latest
-
-    def put(self, model: Model | None, title: str) -> None:
-        """Show the nodes of a model."""
-        if model is None or not model.nodes:
+    def put(self, model: Model, title: str, diagnosis: SessionDiagnosis | None) -> None:
+        """Show the nodes of a model; ``title`` is shown until there are any."""
+        if diagnosis is None or not model.nodes:
             self._text.show(Content.assemble((f" starting {one_line(title, 60)}", MUTED)), layout=True)
             return
-        self._shown, self._width = (model, title), self.size.width
-        width = max(len(one_line(name, 64)) for name in model.nodes)
-        from fabtui.screen.views.preflight import short
-
-        found, current = self.latest.of(model)
-        if not current:
-            self._draw_again()
-        findings = short(found, max(40, self.size.width - 2), self._glyphs.plain)
-        contents = [Content.assemble(*line) for line in findings]
-        # What is too long goes on under what is said of its node, not under the node's name.
-        indent, room = width + 5, max(30, self.size.width - 2)
-        contents += [
-            Content.assemble(*piece)
+        self._shown, self._width = (model, title, diagnosis), self.size.width
+        name_width = max(len(one_line(name, 64)) for name in model.nodes)
+        # Continuation lines start below the text of a node, not below its name.
+        indent, room = name_width + 5, max(30, self.size.width - 2)
+        summary, wait = diagnosis.preflight_summary(max(40, self.size.width - 2), self._glyphs)
+        if wait:
+            context_of(self).draw_within(wait)
+        lines = summary + [
+            piece
             for record in model.nodes.values()
-            for line in node_lines(model, record, self._glyphs, width)
+            for line in node_lines(model, record, self._glyphs, name_width)
             for piece in wrapped(line, room, indent)
         ]
-        self._text.show(Content("\n").join(contents), layout=True)
+        self._text.show(Content("\n").join(Content.assemble(*line) for line in lines), layout=True)
 
     def on_resize(self) -> None:
-        """Lay out anew; what was hidden had no width until now."""
+        """Draw for the new size. A hidden view has no width."""
         if self._shown is not None and self.size.width != self._width:
             self.put(*self._shown)
-
-    def _draw_again(self) -> None:
-        from fabtui.screen.app import FabricApp
-        from fabtui.screen.views.preflight import LEAST_REST
-
-        if isinstance(self.app, FabricApp):
-            self.app.draw_again(LEAST_REST)

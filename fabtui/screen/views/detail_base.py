@@ -1,8 +1,8 @@
-"""Screens that show all of one thing: text that scrolls, under a title, over the keys."""
+"""Base of the detail views: scrolling text under a title, with a key bar."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -10,44 +10,41 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
 
-from fabtui.presentation.wording import MUTED, Part
-from fabtui.screen.command_palette import shown_keys
-from fabtui.screen.widgets.side_panel import KeyBar
+from fabtui.presentation.wording import MUTED, Part, plain
+from fabtui.presentation.wrapping import Lines
+from fabtui.screen.context import AppContext, context_of
+from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.text_line import TextLine
 
-if TYPE_CHECKING:
-    from fabtui.screen.app import FabricApp
-
-#: A column of a table is cut beyond this many characters.
-_WIDEST_COLUMN = 44
-
-Lines = list[list[Part]]
+#: Maximum width of a column of a table; the last column may wrap.
+_MAX_COLUMN = 44
+#: Width of the lines of copied text.
+_COPY_WIDTH = 200
 
 
 def section(title: str, note: str = "") -> Lines:
-    """Return a section's heading, after a blank line."""
+    """Return the heading of a section, after a blank line."""
     return [[], [(title, "bold $accent"), (f"  {note}" if note else "", MUTED)]]
 
 
 def pairs(rows: list[tuple[str, str]], width: int = 12) -> Lines:
-    """Return names with their values, a line each."""
+    """Return names with their values, one per line."""
     return [[(f"  {name:<{width}} ", MUTED), (value, "")] for name, value in rows]
 
 
 def table(headings: list[str], rows: list[list[str]], styles: dict[tuple[int, int], str] | None = None) -> Lines:
-    """Return a table, its columns as wide as what is in them.
+    """Return a table.
 
     Args:
-        headings: The columns' names; a column that is empty in every row is left out.
-        rows: The cells.
+        headings: Names of the columns. A column that is empty in every row is left out.
+        rows: Cells.
         styles: Styles of single cells, by row and column.
     """
     if not rows:
         return []
     used = [at for at in range(len(headings)) if any(row[at] not in ("", "-") for row in rows)]
-    widths = {at: min(_WIDEST_COLUMN, max(len(headings[at]), *(len(row[at]) for row in rows))) for at in used}
+    widths = {at: min(_MAX_COLUMN, max(len(headings[at]), *(len(row[at]) for row in rows))) for at in used}
     if used:
-        # What stands last may run on into the next line.
         widths[used[-1]] = max(len(headings[used[-1]]), *(len(row[used[-1]]) for row in rows))
     lines: Lines = [[("  ", ""), *((f"{headings[at]:<{widths[at]}}  ", MUTED) for at in used)]]
     for number, row in enumerate(rows):
@@ -60,44 +57,42 @@ def table(headings: list[str], rows: list[list[str]], styles: dict[tuple[int, in
 
 
 class DetailScreen(Screen[None]):
-    """A title, text that scrolls, the keys. Subclasses say what stands in it."""
+    """Text that scrolls, under a title. Subclasses return the title and the text."""
 
     DEFAULT_CSS = """
     DetailScreen #detail-title { background: $panel; }
     DetailScreen #detail-body { height: 1fr; scrollbar-size-vertical: 1; }
     DetailScreen #detail-text { height: auto; text-wrap: wrap; }
     """
+    BINDING_GROUP_TITLE = "Detail views"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,backspace", "leave", "back", id="detail.back", tooltip="back to where one came from"),
-        Binding("down,j", "scroll(1)", id="detail.down", show=False, tooltip="a line down"),
-        Binding("up,k", "scroll(-1)", id="detail.up", show=False, tooltip="a line up"),
-        Binding("pagedown,ctrl+d", "scroll_page(1)", id="detail.page-down", show=False, tooltip="a screen down"),
-        Binding("pageup,ctrl+u", "scroll_page(-1)", id="detail.page-up", show=False, tooltip="a screen up"),
-        Binding("home,g", "scroll_edge(False)", id="detail.top", show=False, tooltip="to the top"),
-        Binding("end,G", "scroll_edge(True)", id="detail.bottom", show=False, tooltip="to the bottom"),
+        Binding("escape,backspace", "leave", "back", id="detail.back", tooltip="back to the previous view"),
+        Binding("down,j", "scroll(1)", id="detail.down", show=False, tooltip="one line down"),
+        Binding("up,k", "scroll(-1)", id="detail.up", show=False, tooltip="one line up"),
+        Binding("pagedown,ctrl+d", "scroll_page(1)", id="detail.page-down", show=False, tooltip="one screen down"),
+        Binding("pageup,ctrl+u", "scroll_page(-1)", id="detail.page-up", show=False, tooltip="one screen up"),
+        Binding("home,g", "scroll_edge(False)", id="detail.top", show=False, tooltip="top of the text"),
+        Binding("end,G", "scroll_edge(True)", id="detail.bottom", show=False, tooltip="end of the text"),
     ]
 
     @property
-    def fabric_app(self) -> FabricApp:
+    def context(self) -> AppContext:
         """The app."""
-        from fabtui.screen.app import FabricApp
-
-        assert isinstance(self.app, FabricApp)
-        return self.app
+        return context_of(self)
 
     def compose(self) -> ComposeResult:
-        """Make the widgets."""
+        """Compose the view."""
         yield TextLine(id="detail-title")
         with VerticalScroll(id="detail-body", can_focus=False):
             yield TextLine(id="detail-text")
         yield KeyBar(id="detail-keys")
 
     def on_mount(self) -> None:
-        """Show what is known."""
+        """Draw the first frame."""
         self.draw()
 
     def on_resize(self) -> None:
-        """Lay the text out anew."""
+        """Draw for the new size."""
         self.draw()
 
     def title_parts(self) -> list[Part]:
@@ -109,36 +104,32 @@ class DetailScreen(Screen[None]):
         raise NotImplementedError
 
     def draw(self) -> None:
-        """Show what is known now; costs nothing when that is what is shown."""
+        """Draw the current state; costs nothing if it has not changed."""
         if not self.is_mounted or not self.query("#detail-text"):
             return
         width = max(20, self.size.width - 2)
         self.query_one("#detail-title", TextLine).show(Content.assemble(*self.title_parts()))
         body = Content("\n").join(Content.assemble(*line) for line in self.body_lines(width))
         self.query_one("#detail-text", TextLine).show(body, layout=True)
-        self.query_one("#detail-keys", KeyBar).put(shown_keys(self.fabric_app, self), self.size.width)
+
+    def copy_text(self, width: int = _COPY_WIDTH) -> None:
+        """Copy title and text."""
+        lines = [self.title_parts(), *self.body_lines(width)]
+        self.context.copy("\n".join(plain(line).rstrip() for line in lines))
 
     def action_leave(self) -> None:
-        """Go back to where one came from."""
         self.app.pop_screen()
 
     def action_scroll(self, lines: int) -> None:
-        """Scroll by lines."""
         self.query_one("#detail-body").scroll_relative(y=lines, animate=False)
 
     def action_scroll_page(self, pages: int) -> None:
-        """Scroll by screens."""
         body = self.query_one("#detail-body")
         body.scroll_relative(y=pages * max(1, body.size.height - 1), animate=False)
 
     def action_scroll_edge(self, end: bool) -> None:
-        """Scroll to the top or the bottom."""
         body = self.query_one("#detail-body")
         if end:
             body.scroll_end(animate=False)
         else:
             body.scroll_home(animate=False)
-
-    def on_key_bar_pressed(self, message: KeyBar.Pressed) -> None:
-        """Do what a clicked key does."""
-        self.call_later(self.run_action, message.action)

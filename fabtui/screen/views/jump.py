@@ -1,9 +1,9 @@
-"""Jump mode: a letter on each place that can be gone to, and a key that goes there."""
+"""Jump mode: letters on the places of a view; pressing a letter goes there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from textual import events
 from textual.app import ComposeResult
@@ -13,25 +13,23 @@ from textual.geometry import Region
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 
+from fabtui.presentation.wrapping import Line
 from fabtui.screen.terminal.internals import screen_lines
 from fabtui.screen.views.detail_base import DetailScreen
 from fabtui.screen.views.main import MainScreen
 from fabtui.screen.widgets.pair_text import pair_name
 from fabtui.screen.widgets.text_line import TextLine
 
-if TYPE_CHECKING:
-    from fabtui.screen.app import FabricApp
-
-#: Those under the fingers first; two letters where these are not enough would be slower than moving.
+#: Home row first. Two letters per place would be slower than moving the cursor.
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 
 
 class Target(NamedTuple):
-    """A place that can be gone to.
+    """A place to go to.
 
     Attributes:
-        x: Its column on the screen.
-        y: Its line on the screen.
+        x: Column on the screen.
+        y: Line on the screen.
         go: Goes there.
     """
 
@@ -40,8 +38,8 @@ class Target(NamedTuple):
     go: Callable[[], object]
 
 
-def targets_of(app: FabricApp, screen: Screen[Any]) -> list[Target]:
-    """Return the places of a screen, from the top."""
+def targets_of(screen: Screen[Any]) -> list[Target]:
+    """Return the places of a screen, top to bottom."""
     found: Iterable[Target] = ()
     if isinstance(screen, MainScreen):
         found = [*_tabs(screen), *_nodes(screen), *_worst(screen)]
@@ -66,7 +64,7 @@ def _tabs(screen: MainScreen) -> Iterable[Target]:
 
 
 def _nodes(screen: MainScreen) -> Iterable[Target]:
-    """Yield the first row in sight of each node of the grid."""
+    """Yield the first visible row of each node of the grid."""
     grid = screen.grid
     if screen.view != "grid" or not grid.region:
         return
@@ -81,19 +79,19 @@ def _nodes(screen: MainScreen) -> Iterable[Target]:
         def go(at: int = row) -> None:
             grid.move_to(at, grid.column)
 
-        # Over the index, which is the least of what the row's head says.
+        # Over the index of the endpoint, the least important part of the row heading.
         yield Target(grid.region.x + max(0, grid.layout_now().header - 3), grid.region.y + y, go)
 
 
 def _worst(screen: MainScreen) -> Iterable[Target]:
-    """Yield the bad pairs that the side panel or the list names."""
-    widget: Widget = screen.panel if screen.view == "grid" else screen.worst_list
+    """Yield the bad pairs in the side panel or in the list."""
+    widget: Widget = screen.panel if screen.view == "grid" else screen.worst_pairs
     if not widget.display or not widget.region:
         return
     seats = screen.source.axis.seats
     names = {pair_name(seats[bad.row], seats[bad.column]): bad for bad in screen.scope.index.worst(len(LETTERS))}
     for y, text in _texts(screen, widget.region):
-        # The panel begins with the cursor's own pair, which is where one is already.
+        # The first line of the panel is the pair under the cursor.
         name = next((name for name in names if name in text), None)
         if name is None or (widget is screen.panel and y == widget.region.y):
             continue
@@ -102,13 +100,13 @@ def _worst(screen: MainScreen) -> Iterable[Target]:
         def go(row: int = bad.row, column: int = bad.column) -> None:
             screen.go_to((row, column))
             if screen.view == "worst":
-                screen.worst_list.select_pair(row, column)
+                screen.worst_pairs.select_pair(row, column)
 
         yield Target(max(widget.region.x, widget.content_region.x - 1), y, go)
 
 
 def _sections(screen: DetailScreen) -> Iterable[Target]:
-    """Yield the sections in sight."""
+    """Yield the visible sections."""
     body = screen.query_one("#detail-body")
     headings = [line[0][0] for line in screen.body_lines(max(20, screen.size.width - 2)) if _is_heading(line)]
     for y, text in _texts(screen, body.region):
@@ -123,39 +121,39 @@ def _sections(screen: DetailScreen) -> Iterable[Target]:
         yield Target(body.region.x, y, go)
 
 
-def _is_heading(line: list[tuple[str, str]]) -> bool:
+def _is_heading(line: Line) -> bool:
     return bool(line) and line[0][1] == "bold $accent" and not line[0][0].startswith(" ")
 
 
 def _focusable(screen: Screen[Any]) -> Iterable[Target]:
-    """Yield the widgets that take keys."""
+    """Yield the focusable widgets."""
     for widget in screen.focus_chain:
         if widget.region:
             yield Target(widget.region.x, widget.region.y, widget.focus)
 
 
 def _texts(screen: Screen[Any], region: Region) -> Iterable[tuple[int, str]]:
-    """Yield what is on the lines of a part of the screen."""
+    """Yield the lines of a part of the screen."""
     strips = screen_lines(screen)
     for y in range(max(0, region.y), min(region.bottom, len(strips))):
         yield y, strips[y].crop(region.x, region.right).text
 
 
 class JumpScreen(ModalScreen[None]):
-    """Letters over a screen.
+    """Letters over the places of a view.
 
     Args:
-        targets: The places, at most as many as there are letters.
+        targets: The places, at most one per letter.
     """
 
     DEFAULT_CSS = """
     JumpScreen { background: transparent; layout: vertical; }
     JumpScreen .letter { position: absolute; width: 3; height: 1; background: $accent; color: $background; }
-    JumpScreen #jump-words { dock: bottom; background: $accent; color: $background; }
+    JumpScreen #jump-hint { dock: bottom; background: $accent; color: $background; }
     """
     BINDING_GROUP_TITLE = "Jump"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "back", id="jump.leave", tooltip="stay where one is"),
+        Binding("escape", "leave", "back", id="jump.leave", tooltip="leave jump mode"),
     ]
 
     def __init__(self, targets: list[Target]) -> None:
@@ -163,21 +161,15 @@ class JumpScreen(ModalScreen[None]):
         self._targets = dict(zip(LETTERS, targets, strict=False))
 
     def compose(self) -> ComposeResult:
-        """Make the letters."""
-        for target in self._targets.values():
-            letter = TextLine(classes="letter")
-            letter.styles.offset = (target.x, target.y)
-            yield letter
-        yield TextLine(id="jump-words")
-
-    def on_mount(self) -> None:
-        """Show the letters."""
-        for letter, line in zip(self._targets, self.query(".letter").results(TextLine), strict=True):
-            line.show(Content.assemble((f" {letter} ", "bold")))
-        self.query_one("#jump-words", TextLine).show(Content(" jump: press a letter; esc leaves"))
+        """Compose the letters."""
+        for letter, target in self._targets.items():
+            line = TextLine(Content.styled(f" {letter} ", "bold"), classes="letter")
+            line.styles.offset = (target.x, target.y)
+            yield line
+        yield TextLine(Content(" jump: press a letter, esc to leave"), id="jump-hint")
 
     def on_key(self, event: events.Key) -> None:
-        """Go where the letter stands; another key leaves."""
+        """Go to the place of a letter. Any other key leaves jump mode."""
         if event.key == "escape":
             return
         event.stop()
@@ -188,7 +180,7 @@ class JumpScreen(ModalScreen[None]):
             self.app.call_after_refresh(target.go)
 
     def on_click(self, event: events.Click) -> None:
-        """Go where the letter stands that was clicked; elsewhere: leave."""
+        """Go to the place of the clicked letter. A click elsewhere leaves jump mode."""
         for target in self._targets.values():
             if event.screen_y == target.y and target.x <= event.screen_x < target.x + 3:
                 self.app.call_after_refresh(target.go)
@@ -196,5 +188,4 @@ class JumpScreen(ModalScreen[None]):
         self.dismiss()
 
     def action_leave(self) -> None:
-        """Stay where one is."""
         self.dismiss()

@@ -1,56 +1,79 @@
-"""The main screen: the connecting view, then the grid with everything around it."""
+"""Main screen: node states while connecting, then the grid with its panel, log and keys."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.color import ColorSystem
+from textual import on
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.message import Message
+from textual.screen import Screen
 
+from fabtui.errors import InputError
 from fabtui.model.layers import Layer, key_layers
 from fabtui.model.measurement import Verdict
+from fabtui.model.session_model import Model
 from fabtui.presentation.legends import layers_of, legend
 from fabtui.presentation.progress_estimate import Pace
-from fabtui.presentation.wording import MUTED, Part
+from fabtui.presentation.wording import MUTED
 from fabtui.presentation.wrapping import clipped
+from fabtui.sanitize import one_line
 from fabtui.screen import feed_actions
-from fabtui.screen.command_palette import shown_keys
+from fabtui.screen.context import AppContext, ViewName
+from fabtui.screen.grid.axis import Seat
 from fabtui.screen.grid.cells_by_endpoint import EndpointCells
+from fabtui.screen.grid.filter import HINT as FILTER_HINT
+from fabtui.screen.grid.goto import HINT as GOTO_HINT
 from fabtui.screen.grid.node_block_text import block_name, block_parts
+from fabtui.screen.grid.severity import Order
 from fabtui.screen.grid.updates import GridUpdater
 from fabtui.screen.grid.view_state import ViewState, Zoom
 from fabtui.screen.grid.widget import GridView
-from fabtui.screen.views import view
 from fabtui.screen.views.connecting import ConnectingView
-from fabtui.screen.views.main_layout import Arrangement, Wishes, arrange, panel_width, too_small
+from fabtui.screen.views.main_layout import LayoutChoices, MainLayout, arrange, grid_fits, panel_width, size_text
+from fabtui.screen.views.main_navigation import GridNavigation
 from fabtui.screen.views.main_panel import panel_content
-from fabtui.screen.views.main_prompts import PromptingScreen
-from fabtui.screen.views.mainkeys import KEYS
-from fabtui.screen.widgets.event_log import LogView
-from fabtui.screen.widgets.findings_list import Findings
+from fabtui.screen.widgets.cell_tooltip import CellTooltip
+from fabtui.screen.widgets.color_key import ColorKey
+from fabtui.screen.widgets.event_log import EventLog
+from fabtui.screen.widgets.key_bar import KeyBar
+from fabtui.screen.widgets.minimap import Minimap
 from fabtui.screen.widgets.pair_text import status_parts, summary_text
-from fabtui.screen.widgets.side_panel import PANEL_EDGES, ColorKey, KeyBar, SidePanel
+from fabtui.screen.widgets.prompt import Prompt
+from fabtui.screen.widgets.side_panel import PANEL_EDGES, PANEL_WIDTH, SidePanel
 from fabtui.screen.widgets.text_line import TextLine
 from fabtui.screen.widgets.title_bar import LayerTabs, badges, title_content
-from fabtui.screen.widgets.worst_pairs import MOST, WorstList
+from fabtui.screen.widgets.worst_pairs import MAX_PAIRS, WorstPairs
 
 if TYPE_CHECKING:
-    from fabtui.screen.app import FabricApp
+    from fabtui.screen.session_diagnosis import SessionDiagnosis
 
-_PANEL_WORST = 12
+_ZOOM = Binding.Group("zoom")
+#: Keys that start tests. A recording cannot be tested again.
+_TEST_KEYS = ("main.retest", "main.sweep", "main.watch")
 
 
-class MainScreen(PromptingScreen):
-    """Shows a model as it grows."""
+def _layer_binding(layer: Layer) -> Binding:
+    key, action = layer.spec.key or "", f"layer('{layer}')"
+    return Binding(key, action, id=f"main.layer-{layer}", show=False, tooltip=f"show layer {layer}")
+
+
+class MainScreen(Screen[None]):
+    """The grid of all pairs with the state of the session; before the first test, the states of the nodes.
+
+    Args:
+        context: The app.
+    """
 
     DEFAULT_CSS = """
     MainScreen { layout: vertical; overflow: hidden; }
     MainScreen #title { background: $panel; }
-    /* What the first frame does not show; the rest comes and goes with the arrangement. */
+    /* Hidden in the first frame; the layout shows what fits. */
     MainScreen #badges, MainScreen #tabs-row, MainScreen #legend-right, MainScreen #legend-below, MainScreen #grid,
     MainScreen #worst, MainScreen #panel, MainScreen #minimap, MainScreen #chips, MainScreen #small,
     MainScreen #status, MainScreen #color-key, MainScreen #log { display: none; }
@@ -60,20 +83,84 @@ class MainScreen(PromptingScreen):
     MainScreen #side { width: auto; height: 100%; align-vertical: bottom; }
     MainScreen #panel { height: 1fr; }
     MainScreen #small { height: 1fr; text-wrap: wrap; }
-    MainScreen #keys { background: $panel; }
-    MainScreen #log { color: $foreground 85%; }
     """
-    # What is behind the widgets is one colour, which need not be drawn anew with each of them.
+    # One color behind the widgets, which need not be drawn again with each of them.
     BLANK = True
-    BINDING_GROUP_TITLE = "Main"
-    BINDINGS: ClassVar[list[BindingType]] = KEYS
+    BINDING_GROUP_TITLE = "Main screen"
+    # The key bar shows them in this order, as many as fit.
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "pair", "pair", id="main.pair", tooltip="show the pair under the cursor, both directions"),
+        Binding(
+            "plus,equals_sign",
+            "zoom(1)",
+            "in",
+            id="main.zoom-in",
+            tooltip="zoom in: endpoints, two nodes, a pair",
+            group=_ZOOM,
+        ),
+        Binding(
+            "minus",
+            "zoom(-1)",
+            "out",
+            id="main.zoom-out",
+            tooltip="zoom out: two nodes, endpoints, blocks of nodes",
+            group=_ZOOM,
+        ),
+        Binding("right_square_bracket", "next_bad(1)", "next bad", id="main.next-bad", tooltip="next bad cell"),
+        Binding(
+            "left_square_bracket",
+            "next_bad(-1)",
+            id="main.previous-bad",
+            show=False,
+            tooltip="previous bad cell",
+        ),
+        Binding("r", "retest", "retest", id="main.retest", tooltip="test the pair under the cursor again, alone"),
+        Binding("R", "sweep", "sweep", id="main.sweep", tooltip="run the sweep of all pairs again"),
+        Binding("w", "watch", "watch", id="main.watch", tooltip="start or stop testing all pairs in the background"),
+        Binding("space", "pause", "pause", id="main.pause", tooltip="pause or resume: a paused session starts no test"),
+        Binding("f", "filter", "filter", id="main.filter", tooltip="filter cells by verdict, class, node or transport"),
+        Binding("u", "unfilter", id="main.unfilter", show=False, tooltip="show all cells again"),
+        Binding("slash", "goto", "go to", id="main.jump", tooltip="go to an endpoint, a node or a pair by name"),
+        Binding("s", "order('badness')", "sort", id="main.sort", tooltip="sort rows by bad cells, or not"),
+        Binding(
+            "b",
+            "order('blame')",
+            id="main.blame",
+            show=False,
+            tooltip="sort rows and columns by the bad cells that they explain, or not",
+        ),
+        Binding("n", "node(0)", "node", id="main.node", tooltip="show the node of the row"),
+        Binding("N", "node(1)", id="main.column-node", show=False, tooltip="show the node of the column"),
+        Binding("v", "list", "list", id="main.list", tooltip="switch between the list of worst pairs and the grid"),
+        *map(_layer_binding, key_layers()),
+        Binding("y", "copy", "copy", id="main.copy", tooltip="copy the results of the pair under the cursor"),
+        Binding("c", "connecting", "nodes", id="main.connecting", tooltip="switch between node states and the grid"),
+        Binding("t", "view('nodes')", "table", id="main.nodes", tooltip="show all nodes in a table"),
+        Binding(
+            "P", "view('preflight')", "preflight", id="main.preflight", tooltip="show node problems and differences"
+        ),
+        Binding("L", "log", "log", id="main.log", tooltip="enlarge or shrink the event log"),
+        Binding("F", "view('findings')", "findings", id="main.findings", tooltip="show all findings"),
+        Binding("x", "other_direction", id="main.other-way", show=False, tooltip="opposite direction of the pair"),
+        Binding("m", "map", id="main.map", show=False, tooltip="show or hide the map of a grid that does not fit"),
+        Binding("p", "panel", id="main.panel", show=False, tooltip="show or hide the side panel"),
+        Binding("escape", "back", id="main.back", show=False, tooltip="go back: previous zoom, or all cells"),
+    ]
 
-    def __init__(self, app: FabricApp) -> None:
-        super().__init__(app)
-        for layer in key_layers():
-            # Layers registered after this class was made, as plugins and tests do.
-            if layer.spec.key not in self._bindings.key_to_bindings:
-                self._bindings.bind(layer.spec.key or "", f"layer('{layer}')", show=False)
+    class PairChosen(Message):
+        """The user wants to see a pair."""
+
+        def __init__(self, source: Seat, target: Seat) -> None:
+            super().__init__()
+            self.source = source
+            self.target = target
+
+    def __init__(self, context: AppContext) -> None:
+        super().__init__()
+        self._app_context = context
+        glyphs = self._glyphs = context.glyphs
+        self.navigation = GridNavigation(context, lambda scope: GridView(scope.source, glyphs, id="grid"))
+        self.grid = self.navigation.grid
         self.title_line = TextLine(id="title")
         self.badge_line = TextLine(id="badges")
         self.tabs = LayerTabs(id="tabs")
@@ -81,30 +168,54 @@ class MainScreen(PromptingScreen):
         self.legend_below = TextLine(id="legend-below")
         self.chip_line = TextLine(id="chips")
         self.small_line = TextLine(id="small")
-        self.nodes_view = ConnectingView(app.glyphs, id="connecting")
-        self.grid = GridView(self.source, app.glyphs, id="grid")
-        self.worst_list = WorstList(app.glyphs, id="worst")
-        self.panel = SidePanel(id="panel", classes="-plain" if app.glyphs.plain else None)
+        self.node_states = ConnectingView(glyphs, id="connecting")
+        self.worst_pairs = WorstPairs(glyphs, id="worst")
+        self.panel = SidePanel(id="panel", classes="-plain" if glyphs.plain else None)
+        self.minimap = Minimap(glyphs, id="minimap")
         self.status_line = TextLine(id="status")
-        self.color_key = ColorKey(app.glyphs, id="color-key")
-        self.log_view = LogView(id="log")
-        self.key_bar = KeyBar(id="keys")
-        self.wishes = Wishes()
-        self._arrangement = Arrangement("connecting", {}, 0)
+        self.color_key = ColorKey(glyphs, id="color-key")
+        self.event_log = EventLog(id="log")
+        self.key_bar = KeyBar(self._key_label, ("arrows", "move"), id="keys")
+        self.tooltip_line = CellTooltip(id="hover")
+        self.findings: SessionDiagnosis | None = None
+        self.pace = Pace()
+        #: Width of the side panel.
+        self.panel_width = PANEL_WIDTH
+        self._choices = LayoutChoices()
+        self._layout_state = MainLayout("connecting", {}, 0)
         self._counts: tuple[int, dict[Verdict, int]] = (-1, {})
-        self._updater = GridUpdater(self.grid, app.draw_again)
+        self._updater = GridUpdater(self.grid, context.draw_within)
+        self._key_state = (False, False, False)
+        self._prompt: Prompt | None = None
         self._ending = False
         self._composed = False
-        self.findings = Findings(app.model)
-        self.pace = Pace()
+        for layer in key_layers():
+            # Layers that were registered after this class was created, as plugins and tests do.
+            if layer.spec.key not in self._bindings.key_to_bindings:
+                self._bindings.bind(layer.spec.key or "", f"layer('{layer}')", show=False)
+
+    @property
+    def model(self) -> Model:
+        """Session model."""
+        return self._app_context.model
+
+    @property
+    def scope(self) -> ViewState:
+        """Zoom, order, filter and pair of the grid."""
+        return self.navigation.scope
 
     @property
     def source(self) -> EndpointCells:
-        """The cells of all endpoints."""
+        """Cells of all endpoints."""
         return self.scope.source
 
+    @property
+    def view(self) -> str:
+        """Content of the body: ``connecting``, ``grid``, ``worst`` or ``small``."""
+        return self._layout_state.view
+
     def compose(self) -> ComposeResult:
-        """Make the widgets."""
+        """Compose the screen."""
         yield self.title_line
         yield self.badge_line
         with Horizontal(id="tabs-row"):
@@ -114,277 +225,423 @@ class MainScreen(PromptingScreen):
         yield self.chip_line
         yield self.small_line
         with Horizontal(id="body"):
-            yield self.nodes_view
+            yield self.node_states
             yield self.grid
-            yield self.worst_list
+            yield self.worst_pairs
             with Vertical(id="side"):
                 yield self.panel
                 yield self.minimap
         yield self.status_line
         yield self.color_key
-        yield self.log_view
+        yield self.event_log
         yield self.key_bar
+        yield self.tooltip_line
 
     def on_mount(self) -> None:
-        """Show what is known, so that it is in the first frame."""
+        """Draw the first frame."""
         self._composed = True
         self.draw()
 
     def on_resize(self) -> None:
-        """Lay out anew for another size."""
+        """Draw for the new size."""
+        self.draw()
+
+    def take_model(self) -> None:
+        """Show the model of the feed, which has just been opened."""
+        # Diagnosis takes 0.1 s to import, and the first frame has nothing to diagnose.
+        from fabtui.screen.session_diagnosis import SessionDiagnosis
+
+        if self.findings is not None:
+            self.findings.stop()
+        self.findings = SessionDiagnosis(self.model, self._app_context.request_draw)
+        self.navigation.take_model()
         self.draw()
 
     # -- layout -------------------------------------------------------------------------------------------------------
 
-    @property
-    def view(self) -> str:
-        """What the body shows: ``connecting``, ``grid`` or ``worst``."""
-        return self._arrangement.view
-
-    def fit(self) -> None:
-        """Show the widgets that fit the size and the session, and hide the others."""
+    def _fit(self) -> None:
+        """Show the widgets that fit the size and the state of the session."""
         width, height = self.size
-        if not width or not self._composed:
+        axis = self.source.axis
+        layout = arrange(self.model, axis, width, height, self._choices, two_nodes=self.scope.zoom is Zoom.NODES)
+        if layout == self._layout_state:
             return
-        arranged = arrange(self.model, self.source.axis, width, height, self.wishes, near=self.scope.zoom is Zoom.NODES)
-        if arranged == self._arrangement:
-            return
-        self._arrangement = arranged
-        for name, on in arranged.shown.items():
-            widget = self.query_one(f"#{name}")
-            if widget.display != on:
-                widget.display = on
-        self.log_view.styles.height = arranged.log
-        focus = self.query_one(f"#{arranged.view}")
-        if self.focused is not focus and not (self.wishes.log and self.focused is self.log_view):
+        self._layout_state = layout
+        for name, shown in layout.shown.items():
+            self.query_one(f"#{name}").display = shown
+        self.event_log.styles.height = layout.log
+        focus = self.query_one(f"#{layout.view}")
+        if self.focused is not focus and not (self._choices.log and self.focused is self.event_log):
             self.set_focus(focus if focus.can_focus else None, scroll_visible=False)
-        if arranged.view == "small":
-            self.small_line.show(Content(too_small(width, height)))
-        self.across = panel_width(self.source.axis, width, height)
-        self.panel.styles.width = self.across
-        self.fit_zoom(width - (self.across if self.panel.display else 0))
+        if layout.view == "small":
+            self.small_line.show(Content(size_text(width, height)))
+        self.panel_width = panel_width(axis, width, height)
+        self.panel.styles.width = self.panel_width
+        self.navigation.fit_zoom(grid_fits(axis, width - (self.panel_width if self.panel.display else 0)))
 
-    def _legend(self) -> list[Part]:
-        unit, size = self.source.unit()
-        return legend(self.model, self.source.layer, unit, size)
+    def _choose(self, **choices: bool) -> None:
+        self._choices = replace(self._choices, **choices)
+        self.draw()
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
-        """Draw cells with a ramp and a number of colours from now on."""
-        self.grid.paint_with(ramp, system)
-        self.color_key.paint_with(ramp, system)
-        self.minimap.paint_with(ramp, system)
+        """Set the color ramp of cells and the number of colors."""
+        for widget in (self.grid, self.color_key, self.minimap):
+            widget.paint_with(ramp, system)
 
     # -- drawing ------------------------------------------------------------------------------------------------------
 
-    def take_model(self) -> None:
-        """Show another model from now on."""
-        self.scope = ViewState(self.model, self.source.layer, self._glyphs)
-        self.findings.stop()
-        self.findings = Findings(self.model, self._fabric_app.beat)
-        self.grid.show(self.scope.shown())
-        self.draw()
-
     def draw(self) -> None:
-        """Bring everything up to date that shows something else now. Costs what has changed."""
+        """Update all widgets that show something else than before. Costs what has changed."""
         if not self._composed or not self.size.width:
             return
-        self.note_cursor()
+        navigation = self.navigation
+        navigation.note_cursor()
         self._updater.update(self.scope)
-        self.search()
-        self.keep_order()
-        self.fit()
-        self.draw_title()
+        navigation.search()
+        navigation.keep_order()
+        self._fit()
+        self._draw_title()
         self._draw_badges()
         if self.view == "connecting":
-            self.nodes_view.put(self.model, self._fabric_app.settings.title)
+            self.node_states.put(self.model, self._app_context.settings.title, self.findings)
         else:
-            self.findings.follow()
+            if self.findings is not None:
+                self.findings.follow()
             self._draw_around()
-        width = self.size.width
-        large = self.wishes.log
-        self.log_view.put(self.model, self._arrangement.log, width, self._glyphs.ellipsis, large=large)
+        log = self.event_log
+        log.put(self.model, self._layout_state.log, self.size.width, self._glyphs.ellipsis, large=self._choices.log)
         self._draw_keys()
-
-    def _draw_badges(self) -> None:
-        """Bring the lasting warnings up to date."""
-        app = self._fabric_app
-        warnings = clipped(badges(self.model, app.badges, app.now()), self.size.width, self._glyphs.ellipsis)
-        self.badge_line.show(Content.assemble(*warnings))
-        if self.badge_line.display != bool(warnings):
-            self.badge_line.display = bool(warnings)
+        if self.tooltip_line.display:
+            self._draw_tooltip()
 
     def tick(self) -> None:
-        """Bring up to date what goes with the clock."""
-        self.draw_title()
+        """Update what changes with the clock."""
+        self._draw_title()
         self._draw_badges()
         if self.view != "connecting" and self.panel.display:
-            self.draw_cursor()
+            self._draw_cursor()
 
-    def draw_title(self) -> None:
-        """Bring the first line up to date."""
+    def _draw_title(self) -> None:
         if self._ending:
             return
-        app = self._fabric_app
-        model = self.model
+        model, context = self.model, self._app_context
         if model.exit_code is not None and self._counts[0] != model.version:
             self._counts = (model.version, model.counts())
-        line = title_content(model, app.settings.title, app.elapsed(), self._glyphs, self.size.width, self._counts[1])
-        self.title_line.show(line)
+        title, elapsed = context.settings.title, context.elapsed()
+        self.title_line.show(title_content(model, title, elapsed, self._glyphs, self.size.width, self._counts[1]))
+
+    def _draw_badges(self) -> None:
+        self._show_if_any(self.badge_line, badges(self.model, self._app_context.badges, self._app_context.now()))
+
+    def _show_if_any(self, line: TextLine, parts: list[tuple[str, str]]) -> None:
+        line.show(Content.assemble(*clipped(parts, self.size.width, self._glyphs.ellipsis)))
+        line.display = bool(parts)
 
     def _draw_around(self) -> None:
-        """Bring up to date what stands around the grid."""
+        """Update what surrounds the grid."""
         self.tabs.choose(self.source.layer, layers_of(self.model), self.size.width)
-        parts = self._legend()
-        right, below = self.legend_right, self.legend_below
-        target = right if right.display else below
-        room = self.size.width - (self.tabs.width + 2 if target is right else 0)
+        parts = legend(self.model, self.source.layer, *self.source.unit())
+        target = self.legend_right if self.legend_right.display else self.legend_below
+        room = self.size.width - (self.tabs.width + 2 if target is self.legend_right else 0)
         where = self.grid.scrolled_text if self.view == "grid" else ""
         parts = clipped(parts, room - len(where) - 2 if where else room, self._glyphs.ellipsis)
         if where:
             parts.append(("  " + where, "bold"))
         target.show(Content.assemble(*parts))
-        chips = clipped(self.chips(), self.size.width, self._glyphs.ellipsis)
-        self.chip_line.show(Content.assemble(*chips))
-        if self.chip_line.display != bool(chips):
-            self.chip_line.display = bool(chips)
-        self.draw_map(self.panel.display)
-        self.color_key.show_blocks(self.scope.zoom is Zoom.FABRIC)
-        self.color_key.explain(self.source.layer)
-        self.draw_cursor()
+        self._show_if_any(self.chip_line, self.navigation.chips())
+        self._draw_map()
+        self.color_key.explain(self.source.layer, blocks=self.scope.zoom is Zoom.FABRIC)
+        self._draw_cursor()
 
-    def draw_cursor(self) -> None:
-        """Bring up to date what is said of the cursor's pair, and the worst pairs."""
-        done = self.scope.index.complete
+    def _draw_cursor(self) -> None:
+        """Update what is shown of the cursor's pair, and the worst pairs."""
         if self.view == "worst":
-            bad = self.scope.index.worst(MOST)
-            nothing = f"no bad pair in layer {self.source.layer}" if done else "looking for bad pairs"
-            self.worst_list.put(self.source.axis, bad, nothing)
+            none = (
+                f"no bad pair in layer {self.source.layer}" if self.scope.index.complete else "searching for bad pairs"
+            )
+            self.worst_pairs.put(self.source.axis, self.scope.index.worst(MAX_PAIRS), none)
         seats = self.cursor_seats()
         if seats is None:
             return
-        source, target = seats
-        block = self.cursor_block() if self.view == "grid" else None
-        panel = self.panel
-        if panel.display:
-            worst = self.scope.index.worst(_PANEL_WORST), self.scope.index.bad_shown, done
-            app = self._fabric_app
-            self.pace.take(self.model, app.elapsed())
-            panel.put(
-                panel_content(app, self, (source, target), worst, self.across - PANEL_EDGES, max(1, panel.size.height))
-            )
-        else:
-            parts = status_parts(self.model, self.source.layer, source, target, self._glyphs)
-            if block is not None:
-                parts = [(f"{block_name(self.scope, *block)}  ", "bold"), *self._block_status(block), *parts]
-            self.status_line.show(Content.assemble(*clipped(parts, self.size.width, self._glyphs.ellipsis)))
+        if self.panel.display and self.findings is not None:
+            self.pace.take(self.model, self._app_context.elapsed())
+            size = self.panel_width - PANEL_EDGES, max(1, self.panel.size.height)
+            block, context = self.cursor_block(), self._app_context
+            self.panel.put(panel_content(context, self.navigation, self.findings, self.pace, seats, block, size))
+            return
+        parts = status_parts(self.model, self.source.layer, *seats, self._glyphs)
+        block = self.cursor_block()
+        if block is not None:
+            name = (f"{block_name(self.scope, *block)}  ", "bold")
+            parts = [name, *block_parts(self.scope, *block, self._glyphs), ("; ", MUTED), *parts]
+        self.status_line.show(Content.assemble(*clipped(parts, self.size.width, self._glyphs.ellipsis)))
 
-    def _block_status(self, block: tuple[int, int]) -> list[Part]:
-        return [*block_parts(self.scope, *block, self._glyphs), ("; ", MUTED)]
+    def _draw_map(self) -> None:
+        """Show the map if the grid does not fit."""
+        window = self.grid.window if self.view == "grid" and self._choices.map else None
+        shown = window is not None and self.scope.zoom is not Zoom.NODES and self.size.width >= 60
+        if self.minimap.display != shown:
+            self.minimap.display = shown
+            # The width of the grid changes, and with it the cells in view.
+            self._app_context.draw_within(0.01)
+        if shown and window is not None:
+            width = self.panel_width if self.panel.display else None
+            wait = self.minimap.draw_scope(self.scope, window, width, self.size.height)
+            if wait:
+                self._app_context.draw_within(wait)
 
     def _draw_keys(self) -> None:
-        self.key_bar.put(shown_keys(self._fabric_app, self), self.size.width)
+        feed = self._app_context.feed
+        state = (self.model.paused, self.model.watching, feed is not None and not feed.can_test)
+        if state != self._key_state:
+            self._key_state = state
+            self.key_bar.draw()
+
+    def _key_label(self, binding: Binding) -> str:
+        """Return the label of a key in the current state; "" leaves it out."""
+        if self._prompt is not None and binding.id != "prompt.close":
+            # The prompt takes the keys.
+            return ""
+        paused, watching, replay = self._key_state
+        if replay and binding.id in _TEST_KEYS:
+            return ""
+        if binding.id == "main.pause" and paused:
+            return "resume"
+        if binding.id == "main.watch" and watching:
+            return "stop watching"
+        return binding.description
 
     def show_closing(self, text: str) -> None:
-        """Say that the app is about to end."""
+        """Show in the title that the app is about to end."""
         self._ending = True
         self.title_line.show(Content.assemble((f" {text} ", "bold reverse")))
 
-    # -- the cursor ---------------------------------------------------------------------------------------------------
+    # -- mouse --------------------------------------------------------------------------------------------------------
 
-    def on_grid_view_moved(self) -> None:
-        """Follow the cursor."""
-        self.note_cursor()
+    def point_at(self, x: int, y: int) -> None:
+        """Show the value of the cell under the mouse."""
+        self.tooltip_line.at = (x, y)
+        self._draw_tooltip()
+
+    def _draw_tooltip(self) -> None:
+        grid, region = self.grid, self.grid.region
+        x, y = self.tooltip_line.at
+        at = grid.cell_at(x - region.x, y - region.y) if grid.display else None
+        rows, columns = grid.source.rows.seats, grid.source.columns.seats
+        if at is None or at[0] >= len(rows) or at[1] >= len(columns):
+            self.tooltip_line.display = False
+            return
+        row, column = rows[at[0]], columns[at[1]]
+        scope = self.scope
+        if scope.zoom is not Zoom.FABRIC:
+            parts = status_parts(self.model, self.source.layer, row, column, self._glyphs)
+        else:
+            a, b = scope.blocks.axis.find(row), scope.blocks.axis.find(column)
+            if a is None or b is None:
+                return
+            parts = [(f"{block_name(scope, a, b)}  ", "bold"), *block_parts(scope, a, b, self._glyphs)]
+        self.tooltip_line.put(clipped([(" ", ""), *parts, (" ", "")], region.width, self._glyphs.ellipsis), region)
+
+    # -- cursor -------------------------------------------------------------------------------------------------------
+
+    def cursor_seats(self) -> tuple[Seat, Seat] | None:
+        """Return row and column of the cursor's pair, or None without cells."""
+        if self.view == "worst" and (bad := self.worst_pairs.chosen) is not None:
+            seats = self.source.axis.seats
+            return seats[bad.row], seats[bad.column]
+        return self.navigation.seats()
+
+    def cursor_block(self) -> tuple[int, int] | None:
+        """Return the two nodes of the block under the cursor; None unless the grid shows node blocks."""
+        return self.navigation.block() if self.view == "grid" else None
+
+    def go_to(self, position: tuple[int, int]) -> None:
+        """Move the cursor to a cell, by positions of endpoints."""
+        self.navigation.go_to(*position)
+        self.draw()
+
+    @on(GridView.Moved)
+    def _cursor_moved(self) -> None:
+        self.navigation.note_cursor()
         self._draw_around()
 
-    def on_worst_list_moved(self, message: WorstList.Moved) -> None:
-        """Take the grid's cursor along with the list's."""
-        self.go_to((message.row, message.column))
+    @on(WorstPairs.OptionHighlighted)
+    def _worst_pair_highlighted(self) -> None:
+        if self.view == "worst" and (bad := self.worst_pairs.chosen) is not None:
+            self.go_to((bad.row, bad.column))
 
-    def on_grid_view_chosen(self) -> None:
-        """Look into the pair."""
-        self.action_pair()
+    @on(Minimap.Pointed)
+    def _map_clicked(self, message: Minimap.Pointed) -> None:
+        rows, columns = self.grid.source.rows.size, self.grid.source.columns.size
+        self.grid.move_to(int(message.down * rows), int(message.right * columns))
 
-    def on_layer_tabs_chosen(self, message: LayerTabs.Chosen) -> None:
-        """Show the layer."""
+    @on(LayerTabs.Chosen)
+    def _layer_clicked(self, message: LayerTabs.Chosen) -> None:
         self.action_layer(message.layer)
 
-    def on_key_bar_pressed(self, message: KeyBar.Pressed) -> None:
-        """Do what a clicked key does."""
-        self.call_later(self.run_action, message.action)
+    # -- actions on the view ------------------------------------------------------------------------------------------
 
-    # -- actions ------------------------------------------------------------------------------------------------------
+    @on(GridView.Chosen)
+    def action_pair(self) -> None:
+        """Show the pair under the cursor; of a node block, its pairs."""
+        seats = self.cursor_seats()
+        if seats is None or self.view == "connecting":
+            return
+        if self.cursor_block() is not None:
+            self.navigation.choose_zoom(Zoom.NODES)
+            self.draw()
+        else:
+            self.post_message(self.PairChosen(*seats))
+
+    def action_zoom(self, step: int) -> None:
+        if self.view == "connecting" or not self.source.axis.size:
+            return
+        zoom = self.scope.zoom + step
+        seats = self.cursor_seats()
+        if step > 0 and (self.view == "worst" or zoom > Zoom.NODES):
+            if seats is not None:
+                self.post_message(self.PairChosen(*seats))
+        elif zoom < Zoom.FABRIC:
+            self._app_context.notify("this is the widest zoom")
+        elif self.view != "worst":
+            self.navigation.choose_zoom(Zoom(zoom), seats)
+            self.draw()
+
+    def action_back(self) -> None:
+        if self.view == "worst" and self._choices.worst:
+            self.action_list()
+        else:
+            self.navigation.back()
+            self.draw()
+
+    def action_next_bad(self, step: int) -> None:
+        if self.view == "worst":
+            self.worst_pairs.action_move(step)
+        elif self.navigation.next_bad(step):
+            self.draw()
+        else:
+            hidden = " that the filter shows" if self.scope.filter is not None else ""
+            self._app_context.notify(f"no bad cell in layer {self.source.layer}{hidden}")
+
+    def action_other_direction(self) -> None:
+        seats = self.cursor_seats()
+        place = self.scope.place_of((seats[1], seats[0])) if seats is not None else None
+        if place is not None:
+            self.go_to(place)
+
+    def action_list(self) -> None:
+        if self.view == "worst" and not self._choices.worst:
+            self._app_context.notify("the terminal is too small for the grid")
+            return
+        self.navigation.note_cursor()
+        self._choose(worst=not self._choices.worst)
+
+    def action_map(self) -> None:
+        self._choose(map=not self._choices.map)
+
+    def action_panel(self) -> None:
+        self._choose(panel=not self.panel.display)
+
+    def action_order(self, name: str) -> None:
+        self.navigation.toggle_order(Order(name))
+        self.draw()
 
     def action_layer(self, name: str) -> None:
-        """Show a layer."""
         layer = Layer(name)
         if layer not in layers_of(self.model):
-            self._fabric_app.tell("there is no earlier session to compare with: start with --baseline FILE")
+            self._app_context.notify("no earlier session to compare with: start with --baseline FILE")
             return
         if self.view == "connecting" and self.model.endpoints:
-            self.wishes = replace(self.wishes, connecting=False)
+            self._choices = replace(self._choices, connecting=False)
         if layer is not self.source.layer:
-            self.note_cursor()
+            self.navigation.note_cursor()
             self.scope.take_layer(layer)
             self.grid.reread()
         self.draw()
 
-    def action_node(self, which: int) -> None:
-        """Look at the node of the cursor's row or column."""
+    def action_connecting(self) -> None:
+        if self.view == "connecting" and not self.model.endpoints:
+            self._app_context.notify("no node has reported endpoints yet")
+            return
+        self._choose(connecting=self.view != "connecting")
+
+    def action_log(self) -> None:
+        self._choose(log=not self._choices.log)
+        self.set_focus(self.event_log if self._choices.log else self.query_one(f"#{self.view}"), scroll_visible=False)
+
+    @on(EventLog.Left)
+    def _log_left(self) -> None:
+        if self._choices.log:
+            self.action_log()
+
+    def action_node(self, end: int) -> None:
         seats = self.cursor_seats()
         if seats is not None:
-            self._fabric_app.open_node(seats[which].node)
+            self._app_context.open_node(seats[end].node)
         elif self.model.nodes:
-            self._fabric_app.open_node(next(iter(self.model.nodes)))
+            self._app_context.open_node(next(iter(self.model.nodes)))
+
+    def action_view(self, name: str) -> None:
+        self._app_context.open_view(cast("ViewName", name))
+
+    # -- prompts ------------------------------------------------------------------------------------------------------
+
+    def action_filter(self) -> None:
+        self._ask("filter", FILTER_HINT, self.scope.filter.text if self.scope.filter is not None else "")
+
+    def action_unfilter(self) -> None:
+        self.navigation.clear_filter()
+        self.draw()
+
+    def action_goto(self) -> None:
+        self._ask("go to", GOTO_HINT)
+
+    def _ask(self, purpose: str, hint: str, text: str = "") -> None:
+        if self.view == "connecting" or self._prompt is not None:
+            return
+        self.navigation.note_cursor()
+        self._prompt = Prompt(purpose, hint, text, id="prompt")
+        self.mount(self._prompt)
+
+    @on(Prompt.Given)
+    async def _prompt_given(self, message: Prompt.Given) -> None:
+        try:
+            if message.purpose == "filter":
+                await self.navigation.set_filter(message.text)
+            else:
+                self.navigation.go_to_text(message.text)
+        except InputError as error:
+            if self._prompt is not None:
+                self._prompt.complain(one_line(str(error), 300))
+        else:
+            self._close_prompt()
+            self.draw()
+
+    @on(Prompt.Closed)
+    def _close_prompt(self) -> None:
+        prompt, self._prompt = self._prompt, None
+        if prompt is not None:
+            self.set_focus(self.query_one(f"#{self.view}"), scroll_visible=False)
+            prompt.remove()
+
+    # -- actions on the session ---------------------------------------------------------------------------------------
 
     def action_retest(self) -> None:
-        """Test the cursor's pair again."""
         seats = self.cursor_seats()
         if seats is not None:
-            feed_actions.retest(self._fabric_app, [seats])
+            feed_actions.retest(self._app_context, [seats])
 
     def action_sweep(self) -> None:
-        """Run the whole sweep again."""
-        feed_actions.sweep(self._fabric_app)
+        feed_actions.sweep(self._app_context)
 
     def action_pause(self) -> None:
-        """Start no new test, or go on."""
-        feed_actions.pause(self._fabric_app)
+        feed_actions.pause(self._app_context)
         self._draw_keys()
 
     def action_watch(self) -> None:
-        """Test pairs again in the background, or stop that."""
-        feed_actions.watch(self._fabric_app)
+        feed_actions.watch(self._app_context)
 
     def action_copy(self) -> None:
-        """Copy what is known of the cursor's pair."""
         seats = self.cursor_seats()
         if seats is not None:
-            self._fabric_app.copy(summary_text(self.model, *seats))
-
-    def action_connecting(self) -> None:
-        """Go to the nodes' states, or back to the grid."""
-        if self.view == "connecting" and not self.model.endpoints:
-            self._fabric_app.tell("no node has anything to test yet")
-            return
-        self.wishes = replace(self.wishes, connecting=self.view != "connecting")
-        self.draw()
-
-    def action_panel(self) -> None:
-        """Show or hide the side panel."""
-        self.wishes = replace(self.wishes, panel=not self.panel.display)
-        self.draw()
-
-    def action_view(self, name: str) -> None:
-        """Show another view: ``nodes``, ``preflight`` or ``findings``."""
-        self._fabric_app.push_screen(view(name, self))
-
-    def action_log(self) -> None:
-        """Make the event log large or small."""
-        self.wishes = replace(self.wishes, log=not self.wishes.log)
-        self.draw()
-        self.set_focus(self.log_view if self.wishes.log else self.query_one(f"#{self.view}"), scroll_visible=False)
-
-    def on_log_view_left(self) -> None:
-        """Make the event log small again."""
-        if self.wishes.log:
-            self.action_log()
+            self._app_context.copy(summary_text(self.model, *seats))

@@ -1,4 +1,4 @@
-"""Which widgets the main screen shows, by its size and by how far the session is. Pure."""
+"""Layout of the main screen: which widgets a size and the state of the session allow."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.layout import NUMBER_WIDTH, lay_out
 from fabtui.screen.widgets.side_panel import PANEL_WIDTH, PANEL_WIDTHS
 
-#: From this width on the cursor's pair stands beside the grid, below it in a line under it.
+#: Minimum width for the side panel. A narrower screen has a status line under the grid.
 PANEL_FROM = 100
-#: From this width on the legend stands beside the layers, below it under them.
+#: Minimum width for the legend beside the layers. A narrower screen has it below them.
 LEGEND_RIGHT_FROM = 150
-#: From this height on the colours are explained.
+#: Minimum height for the color key.
 KEY_FROM = 26
-#: Up to this size there is no room for a grid: the worst pairs are listed.
+#: Maximum size without a grid, where the worst pairs are listed instead.
 TINY_WIDTH = 60
 TINY_HEIGHT = 15
-
-#: From this height on big cells and the log have room beside each other.
+#: Minimum height for both large cells and the log.
 _ROOMY = 34
-#: With less than this nothing can be shown.
-LEAST_WIDTH = 36
-LEAST_HEIGHT = 6
+#: Minimum size of the terminal.
+MIN_WIDTH = 36
+MIN_HEIGHT = 6
 
-_COMING_AND_GOING = (
+_WIDGETS = (
     "connecting",
     "grid",
     "worst",
@@ -44,15 +43,15 @@ _BEFORE_TESTS = ("start", "connect", "look")
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What the user asked for.
+class LayoutChoices:
+    """Choices of the user.
 
     Attributes:
-        connecting: Show the nodes' states, or the grid; None: whatever fits the phase.
-        log: Show much of the event log.
-        panel: Show the side panel, or not; None: where there is room.
-        worst: List the worst pairs in place of the grid.
-        map: Show the map where the grid does not fit.
+        connecting: Show the node states (True) or the grid (False); None to follow the phase.
+        log: Enlarge the event log.
+        panel: Show the side panel or not; None if there is room.
+        worst: List the worst pairs instead of the grid.
+        map: Show the map if the grid does not fit.
     """
 
     connecting: bool | None = None
@@ -63,13 +62,13 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrangement:
-    """What the main screen shows.
+class MainLayout:
+    """Layout of the main screen.
 
     Attributes:
-        view: What its body shows: ``connecting``, ``grid``, ``worst``, or ``small`` where there is no room for any.
-        shown: The ids of the widgets that come and go, and whether each is shown.
-        log: How many lines of the event log there are.
+        view: Content of the body: ``connecting``, ``grid``, ``worst``, or ``small`` if nothing fits.
+        shown: Whether each optional widget is shown, by id.
+        log: Lines of the event log.
     """
 
     view: str
@@ -77,15 +76,17 @@ class Arrangement:
     log: int
 
 
-def arrange(model: Model, axis: Axis, width: int, height: int, wishes: Wishes, *, near: bool = False) -> Arrangement:
-    """Return what the main screen shows; ``near``: cells are big, and lines are worth more to them than to the log."""
-    view = _view(model, width, height, wishes)
+def arrange(
+    model: Model, axis: Axis, width: int, height: int, choices: LayoutChoices, *, two_nodes: bool = False
+) -> MainLayout:
+    """Return the layout; ``two_nodes``: cells are large, and need the lines more than the log does."""
+    view = _view(model, width, height, choices)
     if view == "small":
-        return Arrangement(view, {name: name == view for name in _COMING_AND_GOING}, 0)
+        return MainLayout(view, {name: name == view for name in _WIDGETS}, 0)
     tests = view != "connecting"
-    panel = view == "grid" and _panel(axis, width, height, wishes)
-    log = 0 if near and not wishes.log and height < _ROOMY else _log(model, height, wishes)
-    return Arrangement(
+    panel = view == "grid" and _panel(axis, width, height, choices)
+    log = 0 if two_nodes and not choices.log and height < _ROOMY else _log(model, height, choices)
+    return MainLayout(
         view,
         {
             "connecting": not tests,
@@ -106,43 +107,43 @@ def arrange(model: Model, axis: Axis, width: int, height: int, wishes: Wishes, *
     )
 
 
-def _view(model: Model, width: int, height: int, wishes: Wishes) -> str:
+def _view(model: Model, width: int, height: int, choices: LayoutChoices) -> str:
     if is_too_small(width, height):
         return "small"
-    connecting = wishes.connecting
+    connecting = choices.connecting
     if connecting is None:
         connecting = not model.endpoints or model.phase.name in _BEFORE_TESTS
     if connecting:
         return "connecting"
-    return "worst" if wishes.worst or width <= TINY_WIDTH or height <= TINY_HEIGHT else "grid"
+    return "worst" if choices.worst or width <= TINY_WIDTH or height <= TINY_HEIGHT else "grid"
 
 
 def is_too_small(width: int, height: int) -> bool:
-    """Say whether there is no room for the app; a size that is not known yet, 0, is not small."""
-    return 0 < width < LEAST_WIDTH or 0 < height < LEAST_HEIGHT
+    """Return True if nothing fits. A size of 0 is not known yet, and not small."""
+    return 0 < width < MIN_WIDTH or 0 < height < MIN_HEIGHT
 
 
-def too_small(width: int, height: int) -> str:
-    """Return what is said where there is no room for anything else."""
-    return f"fabtui needs {LEAST_WIDTH}x{LEAST_HEIGHT}; this is {width}x{height}. q quits"
+def size_text(width: int, height: int) -> str:
+    """Return the required and the current size of the terminal."""
+    return f"fabtui needs {MIN_WIDTH}x{MIN_HEIGHT}; this is {width}x{height}. q quits"
 
 
-def too_big(axis: Axis, width: int) -> bool:
-    """Say whether not even cells of one character fit side by side."""
+def grid_fits(axis: Axis, width: int) -> bool:
+    """Return True if cells of one character fit side by side."""
     layout = lay_out(axis, width, axis.size)
-    return len(axis.starts) > 1 and axis.size + layout.header > width
+    return len(axis.starts) <= 1 or axis.size + layout.header <= width
 
 
-def _panel(axis: Axis, width: int, height: int, wishes: Wishes) -> bool:
-    if wishes.panel is not None:
-        return wishes.panel and width >= 2 * PANEL_WIDTH
-    # Numbers in the cells are worth more than the panel.
+def _panel(axis: Axis, width: int, height: int, choices: LayoutChoices) -> bool:
+    if choices.panel is not None:
+        return choices.panel and width >= 2 * PANEL_WIDTH
+    # Numbers in the cells take precedence over the panel.
     beside = lay_out(axis, width - PANEL_WIDTH, height).cell
     return width >= PANEL_FROM and not beside < NUMBER_WIDTH <= lay_out(axis, width, height).cell
 
 
 def panel_width(axis: Axis, width: int, height: int) -> int:
-    """Return how wide the side panel is: as wide as it can be without taking anything from the cells of the grid."""
+    """Return the largest width of the side panel that leaves the cells of the grid as they are."""
     least = lay_out(axis, width - PANEL_WIDTH, height)
     for wanted in PANEL_WIDTHS:
         found = lay_out(axis, width - wanted, height)
@@ -151,9 +152,9 @@ def panel_width(axis: Axis, width: int, height: int) -> int:
     return PANEL_WIDTH
 
 
-def _log(model: Model, height: int, wishes: Wishes) -> int:
+def _log(model: Model, height: int, choices: LayoutChoices) -> int:
     if height <= 8:
         return 0
-    if wishes.log:
+    if choices.log:
         return max(3, height // 2)
     return min(len(model.log), 1 if height < 28 else 2 if height < 36 else 4)

@@ -1,90 +1,94 @@
-"""What stands in the side panel, and what goes first where there is little room."""
+"""Content of the side panel, and its order of precedence if there is little room."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fabtui.presentation.progress_estimate import sweep_lines
+from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.progress_estimate import Pace, sweep_lines
 from fabtui.presentation.wording import MUTED
-from fabtui.presentation.wrapping import Line, Lines, between, clipped, stacked
+from fabtui.presentation.wrapping import Lines, clipped, stacked
+from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import Seat
 from fabtui.screen.grid.node_block_text import block_name, block_parts
-from fabtui.screen.widgets.findings_list import class_lines, finding_lines
+from fabtui.screen.grid.view_state import ViewState
+from fabtui.screen.views.main_navigation import GridNavigation
+from fabtui.screen.widgets.finding_lines import class_lines, finding_lines
 from fabtui.screen.widgets.pair_text import pair_name, panel_lines
-from fabtui.screen.widgets.side_panel import worst_lines
+from fabtui.screen.widgets.worst_pairs import bad_pair_parts
 
 if TYPE_CHECKING:
-    from fabtui.screen.app import FabricApp
-    from fabtui.screen.grid.severity import BadCell
-    from fabtui.screen.views.main import MainScreen
+    from fabtui.screen.session_diagnosis import SessionDiagnosis
 
-#: The pair has at most this share of the panel.
+#: Maximum share of the panel for the pair while other parts need room.
 _PAIR_SHARE = 0.5
-#: Lines that the findings have before the classes and the sweep get any.
+#: Lines reserved for the findings before classes and sweep get any.
 _FINDINGS_FIRST = 5
-#: From so many lines that are left on, the worst pairs are listed.
+#: Minimum number of remaining lines for the worst pairs, and the maximum number of pairs.
 _WORST_FROM = 4
+_MAX_WORST = 12
 
 
 def panel_content(
-    app: FabricApp,
-    main: MainScreen,
+    context: AppContext,
+    navigation: GridNavigation,
+    diagnosis: SessionDiagnosis,
+    pace: Pace,
     seats: tuple[Seat, Seat],
-    worst: tuple[list[BadCell], int, bool],
-    width: int,
-    height: int,
+    block: tuple[int, int] | None,
+    size: tuple[int, int],
 ) -> Lines:
     """Return the lines of the side panel.
 
     Args:
-        app: The app.
-        main: What is shown.
-        seats: Row and column of the cursor.
-        worst: The worst pairs, how many bad ones are known, and whether those are all.
-        width: Characters across.
-        height: Lines there are.
+        context: The app.
+        navigation: Content of the grid.
+        diagnosis: Findings of the session.
+        pace: Pace of the sweep.
+        seats: Row and column of the cursor's pair.
+        block: Nodes of the block under the cursor, if the grid shows blocks.
+        size: Width and height of the text.
     """
-    model, glyphs = app.model, app.glyphs
+    model, glyphs, scope = context.model, context.glyphs, navigation.scope
+    width, height = size
+
+    def part(title: str, lines: Lines) -> Lines:
+        rule = "-" if glyphs.plain else "─"
+        return [[(f"{rule} {title} ".ljust(width, rule)[:width], MUTED)], *lines] if lines else []
+
     pair: Lines = []
-    block = main.cursor_block() if main.view == "grid" else None
     if block is not None:
-        pair += [[(block_name(main.scope, *block), "bold $accent")]]
-        pair += [*stacked([block_parts(main.scope, *block, glyphs)], width, 0), []]
+        pair += [[(block_name(scope, *block), "bold $accent")]]
+        pair += [*stacked([block_parts(scope, *block, glyphs)], width, 0), []]
     name = pair_name(*seats)
-    lines = [name] if len(name) <= width else [f"{seats[0].name} >", f"  {seats[1].name}"]
-    pair += [[(line, "bold $accent")] for line in lines]
-    pair += stacked(panel_lines(model, *seats, glyphs, app.now()), width, 8)
+    names = [name] if len(name) <= width else [f"{seats[0].name} >", f"  {seats[1].name}"]
+    pair += [[(line, "bold $accent")] for line in names]
+    pair += stacked(panel_lines(model, *seats, glyphs, context.now()), width, 8)
     most = max(6, int(height * _PAIR_SHARE))
-    pair, more = pair[:most], pair[most:]
-    left = height - len(pair)
-    sweep = _part("sweep", sweep_lines(model, app.elapsed(), main.pace, glyphs, width), width, glyphs.plain)
-    classes = _part("classes", class_lines(model, main.source.layer, main.findings.bad, width), width, glyphs.plain)
-    for part in (classes, sweep):
-        if left - len(part) < _FINDINGS_FIRST + 1:
-            part.clear()
-        left -= len(part)
-    names = tuple(str(model.endpoints[seat.number]) for seat in seats if seat.number is not None)
-    here = (names[0], names[1]) if len(names) == 2 else None
-    told = finding_lines(main.findings, here, width, max(0, left - 1), glyphs)
-    findings = _part("findings", told, width, glyphs.plain)[: max(0, left)]
-    left -= len(findings)
-    listed: Lines = []
-    if left > _WORST_FROM:
-        bad, known, done = worst
-        rows = worst_lines(main.source.axis, bad[: left - 2], known, done, glyphs)
-        listed = _part("worst pairs", [clipped(row, width, glyphs.ellipsis) for row in rows], width, glyphs.plain)[
-            :left
-        ]
-    below = [*findings, *classes, *sweep, *listed]
-    # What nothing else needs is the pair's again.
-    return [*pair, *more[: max(0, height - len(pair) - len(below))], *below]
+    pair, rest = pair[:most], pair[most:]
+    room = height - len(pair)
+    sweep = part("sweep", sweep_lines(model, context.elapsed(), pace, glyphs, width))
+    classes = part("classes", class_lines(model, scope.source.layer, diagnosis.bad, width))
+    for lines in (classes, sweep):
+        if room - len(lines) < _FINDINGS_FIRST + 1:
+            lines.clear()
+        room -= len(lines)
+    ends = [str(model.endpoints[seat.number]) for seat in seats if seat.number is not None]
+    here = (ends[0], ends[1]) if len(ends) == 2 else None
+    findings = part("findings", finding_lines(diagnosis, here, width, max(0, room - 1), glyphs))[: max(0, room)]
+    room -= len(findings)
+    worst = part("worst pairs", _worst_lines(scope, width, room - 2, glyphs))[:room] if room > _WORST_FROM else []
+    below = [*findings, *classes, *sweep, *worst]
+    # The pair gets the lines that no other part needs.
+    return [*pair, *rest[: max(0, height - len(pair) - len(below))], *below]
 
 
-def _part(title: str, lines: Lines, width: int, plain: bool) -> Lines:
-    """Return lines under a title; nothing for none."""
-    if not lines:
-        return []
-    rule = "-" if plain else "─"
-    heading: Line = between([(f"{rule} {title} ", MUTED)], [], width, "")
-    text = heading[0][0]
-    return [[(text + rule * max(0, width - len(text)), MUTED)], *lines]
+def _worst_lines(scope: ViewState, width: int, height: int, glyphs: Glyphs) -> Lines:
+    """Return the worst pairs under a line with the number of bad pairs."""
+    bad = scope.index
+    if not bad.bad_shown:
+        return [[("no bad pair in this layer" if bad.complete else "searching for bad pairs", MUTED)]]
+    plus = "" if bad.complete else "+"
+    lines: Lines = [[(f"{bad.bad_shown}{plus} bad in this layer", "bold"), ("   ] [ next, previous", MUTED)]]
+    lines += [bad_pair_parts(scope.source.axis, one, glyphs) for one in bad.worst(min(_MAX_WORST, height))]
+    return [clipped(line, width, glyphs.ellipsis) for line in lines]

@@ -1,11 +1,11 @@
-"""All nodes as a table, sorted by any of its columns."""
+"""Table of all nodes, sorted by any column."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from textual import events
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -24,19 +24,16 @@ from fabtui.presentation.wording import MUTED, Part, clock_text, state_style, ve
 from fabtui.presentation.wrapping import clipped
 from fabtui.sanitize import one_line
 from fabtui.screen import feed_actions
-from fabtui.screen.command_palette import shown_keys
+from fabtui.screen.context import context_of
 from fabtui.screen.grid.axis import fit_text
-from fabtui.screen.widgets.side_panel import KeyBar
+from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.text_line import TextLine
-
-if TYPE_CHECKING:
-    from fabtui.screen.app import FabricApp
 
 _STATES = list(NodeState)
 
 
 class NodeRow(NamedTuple):
-    """A node as the table shows it."""
+    """Row of a node."""
 
     record: NodeRecord
     worst: Verdict
@@ -51,7 +48,7 @@ class NodeRow(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column: what it is called, its text, and what to sort by (the first in order comes first)."""
+    """Column: heading, text of a cell, sort key (ascending), style."""
 
     name: str
     text: Callable[[NodeRow], str]
@@ -60,8 +57,12 @@ class Column(NamedTuple):
     right: bool = False
 
 
-def _lost(row: NodeRow) -> str:
+def _gone_for(row: NodeRow) -> str:
     return "" if row.since is None else clock_text(row.since)
+
+
+def _message(row: NodeRow) -> str:
+    return one_line(row.record.text or row.record.note, 120)
 
 
 COLUMNS: tuple[Column, ...] = (
@@ -72,7 +73,7 @@ COLUMNS: tuple[Column, ...] = (
         lambda row: -_STATES.index(row.record.state),
         lambda row: state_style(row.record.state),
     ),
-    Column("gone for", _lost, lambda row: -(row.since or -1.0), lambda row: "bold $error", right=True),
+    Column("gone for", _gone_for, lambda row: -(row.since or -1.0), lambda row: "bold $error", right=True),
     Column(
         "worst",
         lambda row: str(row.worst),
@@ -82,13 +83,19 @@ COLUMNS: tuple[Column, ...] = (
     Column("bad", lambda row: str(row.bad), lambda row: -row.bad, lambda row: "bold" if row.bad else MUTED, right=True),
     Column("untested", lambda row: str(row.untested), lambda row: -row.untested, lambda row: MUTED, right=True),
     Column(
-        "odd", lambda row: str(row.odd), lambda row: -row.odd, lambda row: "$warning" if row.odd else MUTED, right=True
+        "differs",
+        lambda row: str(row.odd),
+        lambda row: -row.odd,
+        lambda row: "$warning" if row.odd else MUTED,
+        right=True,
     ),
     Column("GPUs", lambda row: row.gpus, lambda row: row.gpus),
     Column("ports up", lambda row: row.ports, lambda row: row.ports),
     Column("driver", lambda row: row.driver, lambda row: row.driver),
     Column("NCCL", lambda row: row.nccl, lambda row: row.nccl),
-    Column("said", lambda row: one_line(row.record.text or row.record.note, 120), lambda row: row.record.text or "~"),
+    Column(
+        "message", lambda row: one_line(row.record.text or row.record.note, 120), lambda row: row.record.text or "~"
+    ),
 )
 
 
@@ -96,10 +103,10 @@ def node_rows(model: Model, tally: Tally, odd: dict[str, int], now: float) -> li
     """Return a row for each node.
 
     Args:
-        model: What is known.
-        tally: The verdicts of the pairs.
-        odd: For each node in how many facts it is not as the others.
-        now: The time, seconds since the epoch.
+        model: The session model.
+        tally: Verdicts of the pairs.
+        odd: Number of facts in which each node differs from the others.
+        now: Time of the session (s since the epoch).
     """
     verdicts: dict[str, list[Verdict]] = {name: [] for name in model.nodes}
     bad: dict[str, int] = dict.fromkeys(model.nodes, 0)
@@ -164,26 +171,26 @@ def _ports(value: dict[str, Any]) -> str:
 
 
 class NodesTable(Widget, can_focus=True):
-    """Nodes, a line each, with a cursor and a column they are sorted by."""
+    """One line per node, with a cursor and a sort column. A DataTable would update every cell each second."""
 
     DEFAULT_CSS = """
     NodesTable { width: 1fr; height: 1fr; text-wrap: nowrap; }
     """
-    BINDING_GROUP_TITLE = "Nodes"
+    BINDING_GROUP_TITLE = "Node table"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", id="nodes.up", show=False, tooltip="a line up"),
-        Binding("down,j", "move(1)", id="nodes.down", show=False, tooltip="a line down"),
-        Binding("home,g", "move(-100000)", id="nodes.first", show=False, tooltip="the first line"),
-        Binding("end,G", "move(100000)", id="nodes.last", show=False, tooltip="the last line"),
-        Binding("pageup,ctrl+u", "page(-1)", id="nodes.page-up", show=False, tooltip="a screen up"),
-        Binding("pagedown,ctrl+d", "page(1)", id="nodes.page-down", show=False, tooltip="a screen down"),
+        Binding("up,k", "move(-1)", id="nodes.up", show=False, tooltip="previous node"),
+        Binding("down,j", "move(1)", id="nodes.down", show=False, tooltip="next node"),
+        Binding("home,g", "move(-100000)", id="nodes.first", show=False, tooltip="first node"),
+        Binding("end,G", "move(100000)", id="nodes.last", show=False, tooltip="last node"),
+        Binding("pageup,ctrl+u", "page(-1)", id="nodes.page-up", show=False, tooltip="one screen up"),
+        Binding("pagedown,ctrl+d", "page(1)", id="nodes.page-down", show=False, tooltip="one screen down"),
         Binding("right,l", "sort(1)", id="nodes.sort-next", show=False, tooltip="sort by the next column"),
         Binding("left,h", "sort(-1)", id="nodes.sort-previous", show=False, tooltip="sort by the previous column"),
-        Binding("i", "invert", id="nodes.invert", show=False, tooltip="sort the other way round"),
+        Binding("i", "invert", id="nodes.invert", show=False, tooltip="reverse the order"),
     ]
 
     class Opened(Message):
-        """A node was clicked twice."""
+        """A node was double-clicked."""
 
         def __init__(self, node: str) -> None:
             super().__init__()
@@ -202,14 +209,14 @@ class NodesTable(Widget, can_focus=True):
         self.inverted = False
 
     def put(self, rows: list[NodeRow]) -> None:
-        """Show rows, in the order of the grid; the same ones cost nothing."""
+        """Show rows, given in the order of the grid; the same rows again cost nothing."""
         order = (self.column, self.inverted)
         if rows == self._unsorted and order == self._order:
             return
         self._order = order
         self._unsorted = rows
         key = COLUMNS[self.column].key
-        # Sorting keeps the order of the grid among what is alike.
+        # A stable sort keeps the order of the grid among equal rows.
         self._rows = sorted(rows, key=key)
         if self.inverted:
             self._rows.reverse()
@@ -217,17 +224,17 @@ class NodesTable(Widget, can_focus=True):
 
     @property
     def cursor(self) -> int:
-        """The line of the cursor, which stays on its node however they are sorted."""
+        """Line of the cursor, which stays on its node when the order changes."""
         names = [row.record.name for row in self._rows]
         return names.index(self._chosen) if self._chosen in names else 0
 
     @property
     def chosen(self) -> str | None:
-        """The node under the cursor."""
+        """Node under the cursor."""
         return self._rows[self.cursor].record.name if self._rows else None
 
     def render(self) -> Content:
-        """Return the head and the lines in sight."""
+        """Return the headings and the visible lines."""
         width, height = self.size
         cells = [[column.text(row) for column in COLUMNS] for row in self._rows]
         heads = [column.name + self._mark(at) for at, column in enumerate(COLUMNS)]
@@ -235,7 +242,7 @@ class NodesTable(Widget, can_focus=True):
         shown = [
             at
             for at, column in enumerate(COLUMNS)
-            if column.name in ("node", "state", "said") or any(row[at] not in ("", "-", "0") for row in cells)
+            if column.name in ("node", "state", "message") or any(row[at] not in ("", "-", "0") for row in cells)
         ]
         head: list[Part] = []
         self._spans = []
@@ -267,33 +274,29 @@ class NodesTable(Widget, can_focus=True):
         return f" {up if self.inverted else down}"
 
     def action_move(self, by: int) -> None:
-        """Move the cursor by lines."""
         if self._rows:
             self._chosen = self._rows[max(0, min(self.cursor + by, len(self._rows) - 1))].record.name
             self.refresh()
 
     def action_page(self, pages: int) -> None:
-        """Move the cursor by screens."""
         self.action_move(pages * max(1, self.size.height - 2))
 
     def action_sort(self, step: int) -> None:
-        """Sort by the next or the previous column."""
         self.sort_by((self.column + step) % len(COLUMNS))
 
     def action_invert(self) -> None:
-        """Sort the other way round."""
         self.inverted = not self.inverted
         self.put(self._unsorted)
 
     def sort_by(self, column: int) -> None:
-        """Sort by a column; by the same one again the other way round."""
+        """Sort by a column; reverse the order if it is the current one."""
         chosen = self.chosen
         self.inverted = self.column == column and not self.inverted
         self.column, self._chosen = column, chosen
         self.put(self._unsorted)
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor where was clicked, or sort by the column whose head was; a double click opens the node."""
+        """Select the clicked node, or sort by the clicked heading; a double click opens the node."""
         if event.y == 0:
             found = next((at for begin, end, at in self._spans if begin <= event.x < end), None)
             if found is not None:
@@ -308,90 +311,73 @@ class NodesTable(Widget, can_focus=True):
 
 
 class NodesScreen(Screen[None]):
-    """The table of nodes under a title, over the keys."""
+    """All nodes with their state, verdict and inventory."""
 
     DEFAULT_CSS = """
     NodesScreen #nodes-title { background: $panel; }
-    NodesScreen #nodes-keys { background: $panel; }
     """
     BINDING_GROUP_TITLE = "Nodes"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,backspace,t", "leave", "back", id="nodes.back", tooltip="back to the grid"),
-        Binding("enter,n", "open", "node", id="nodes.open", tooltip="look at the node"),
-        Binding("r", "look", "look again", id="nodes.look", tooltip="look at the node again"),
+        Binding("escape,backspace,t", "leave", "back", id="nodes.back", tooltip="back to the main screen"),
+        Binding("enter,n", "open", "node", id="nodes.open", tooltip="show the node"),
+        Binding("r", "probe", "probe again", id="nodes.look", tooltip="probe the node again"),
         Binding("y", "copy", "copy", id="nodes.copy", tooltip="copy the table as text"),
     ]
 
     def compose(self) -> ComposeResult:
-        """Make the widgets."""
+        """Compose the view."""
         yield TextLine(id="nodes-title")
-        yield NodesTable(self._app.glyphs, id="nodes-table")
+        yield NodesTable(context_of(self).glyphs, id="nodes-table")
         yield KeyBar(id="nodes-keys")
 
     @property
-    def _app(self) -> FabricApp:
-        from fabtui.screen.app import FabricApp
-
-        assert isinstance(self.app, FabricApp)
-        return self.app
-
-    @property
     def table(self) -> NodesTable:
-        """The table."""
+        """Table of the nodes."""
         return self.query_one(NodesTable)
 
     def on_mount(self) -> None:
-        """Show what is known; how long a node is gone goes on by itself."""
+        """Draw the first frame, and every second the time since a node was lost."""
         self.draw()
         self.table.focus()
         self.set_interval(1.0, self.draw)
 
     def on_resize(self) -> None:
-        """Lay out anew."""
+        """Draw for the new size."""
         self.draw()
 
     def draw(self) -> None:
-        """Show what is known now."""
+        """Draw the current state."""
         if not self.is_mounted or not self.query("#nodes-table"):
             return
-        app = self._app
-        found, _ = app.main.nodes_view.latest.of(app.model)
+        context = context_of(self)
+        found, _ = context.preflight()
         odd = {name: len(found.table.differing(name)) for name in found.table.nodes}
-        rows = node_rows(app.model, app.main.findings.tally, odd, app.now())
+        rows = node_rows(context.model, context.findings.tally, odd, context.now())
         self.table.put(rows)
         gone = sum(row.record.state.gone for row in rows)
         bad = sum(row.bad > 0 for row in rows)
         head: list[Part] = [(" nodes ", "bold"), (f"  {len(rows)}", "")]
         head += [(f", {gone} gone", "bold $error")] if gone else []
         head += [(f", {bad} with bad pairs", "$warning")] if bad else []
-        head.append(("   left and right: sort by another column, i: the other way round", MUTED))
+        head.append(("   left, right: sort by another column  i: reverse", MUTED))
         self.query_one("#nodes-title", TextLine).show(
-            Content.assemble(*clipped(head, self.size.width, app.glyphs.ellipsis))
+            Content.assemble(*clipped(head, self.size.width, context.glyphs.ellipsis))
         )
-        self.query_one("#nodes-keys", KeyBar).put(shown_keys(app, self), self.size.width)
 
     def action_leave(self) -> None:
-        """Go back to where one came from."""
         self.app.pop_screen()
 
     def action_open(self) -> None:
-        """Look at the node under the cursor."""
         if self.table.chosen is not None:
-            self._app.open_node(self.table.chosen)
+            context_of(self).open_node(self.table.chosen)
 
-    def action_look(self) -> None:
-        """Look at the node under the cursor again."""
+    def action_probe(self) -> None:
         if self.table.chosen is not None:
-            feed_actions.look_again(self._app, [self.table.chosen])
+            feed_actions.probe_again(context_of(self), [self.table.chosen])
 
     def action_copy(self) -> None:
-        """Copy the table."""
-        self._app.copy("\n".join(line.rstrip() for line in self.table.render().plain.splitlines()))
+        context_of(self).copy("\n".join(line.rstrip() for line in self.table.render().plain.splitlines()))
 
-    def on_nodes_table_opened(self, message: NodesTable.Opened) -> None:
-        """Look at a node."""
-        self._app.open_node(message.node)
-
-    def on_key_bar_pressed(self, message: KeyBar.Pressed) -> None:
-        """Do what a clicked key does."""
-        self.call_later(self.run_action, message.action)
+    @on(NodesTable.Opened)
+    def _node_opened(self, message: NodesTable.Opened) -> None:
+        context_of(self).open_node(message.node)

@@ -1,6 +1,8 @@
-"""The whole grid in a few lines: where the part in sight is, and where the trouble is."""
+"""Map of a grid that does not fit: the visible part and the bad cells."""
 
 from __future__ import annotations
+
+import time
 
 from rich.color import ColorSystem
 from rich.segment import Segment
@@ -12,26 +14,26 @@ from textual.widget import Widget
 
 from fabtui.presentation.cell_levels import Glyphs, Slot
 from fabtui.screen.grid.severity import BAD_FROM, NOTHING, RANKS
+from fabtui.screen.grid.view_state import ViewState
 from fabtui.screen.terminal.ansi_strips import Palette, Runs, half_slot, pack
 
-#: Maximum number of tiles across and down.
-MOST_TILES = 44
+#: Maximum number of tiles in each direction: beside the panel, without it.
+_MAX_TILES = 44
+_MAX_TILES_ALONE = 18
+#: Minimum time (s) between two frames of the map.
+_INTERVAL = 0.5
 
 
-def _slot(rank: int, lit: bool) -> Slot:
+def _slot(rank: int, visible: bool) -> Slot:
     if rank >= BAD_FROM:
         return RANKS[rank]
-    if lit:
+    if visible:
         return Slot.GOOD if rank > NOTHING else Slot.LOW
     return Slot.SKIPPED if rank > NOTHING else Slot.PAD
 
 
 class Minimap(Widget):
-    """A map of the grid. The part in sight is lit; a click goes there.
-
-    Args:
-        glyphs: The characters to draw with.
-    """
+    """Map of the grid with its visible part highlighted; a click moves the cursor."""
 
     DEFAULT_CSS = """
     Minimap { width: 20; height: 10; }
@@ -39,7 +41,7 @@ class Minimap(Widget):
     ALLOW_SELECT = False
 
     class Pointed(Message):
-        """A place on the map was clicked, given as shares of its height and width."""
+        """The map was clicked, at a share of its height and width."""
 
         def __init__(self, down: float, right: float) -> None:
             super().__init__()
@@ -48,17 +50,19 @@ class Minimap(Widget):
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._glyphs = glyphs
+        self.glyphs = glyphs
         self._ramp: dict[str, str] = {}
         self._system: ColorSystem | None = None
         self._palette: Palette | None = None
         self._tiles: list[bytes] = []
-        self._lit = (range(0), range(0))
+        self._visible = (range(0), range(0))
+        self._key: tuple[object, ...] = ()
+        self._drawn_at = 0.0
         self._title = ""
         self._strips: list[Strip] = []
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
-        """Draw with a ramp and a number of colours from now on."""
+        """Set the color ramp and the number of colors."""
         self._ramp, self._system = ramp, system
         self._palette = None
         self._strips = []
@@ -66,26 +70,61 @@ class Minimap(Widget):
 
     @property
     def halves(self) -> bool:
-        """Whether a line holds two rows of tiles."""
-        return not self._glyphs.plain and self._colors().halves
+        """True if a line shows two rows of tiles."""
+        return not self.glyphs.plain and self._colors().halves
 
     def _colors(self) -> Palette:
         if self._palette is None:
             self._palette = Palette(self.rich_style, self._ramp, self._system)
         return self._palette
 
-    def put(self, title: str, found: list[bytes], lit: tuple[range, range]) -> None:
-        """Show tiles, and which of them are in sight."""
-        if (title, found, lit) == (self._title, self._tiles, self._lit):
-            return
-        self._title, self._tiles, self._lit = title, found, lit
-        self._strips = []
-        self.refresh()
+    def draw_scope(
+        self, scope: ViewState, window: tuple[range, range], panel_width: int | None, screen_height: int
+    ) -> float:
+        """Show the cells of a scope.
+
+        Args:
+            scope: Content of the grid.
+            window: Visible rows and columns.
+            panel_width: Width of the side panel above the map, or None without a panel.
+            screen_height: Height of the screen.
+
+        Returns:
+            Time (s) after which to draw again, or 0.
+        """
+        source = scope.shown()
+        most = _MAX_TILES_ALONE if panel_width is None else _MAX_TILES
+        most = min(most, 2 * max(4, screen_height // 4))
+        per_line = 2 if self.halves else 1
+        across = min(most, source.columns.size)
+        down = min(most if per_line == 2 else most // 2, source.rows.size)
+        self.styles.width = across + 2 if panel_width is None else panel_width
+        self.styles.height = -(-down // per_line) + 1
+        shown = (source, source.row_at, source.column_at, across, down)
+        key = (scope.index.version, scope.index.complete, *shown)
+        now = time.monotonic()
+        tiles_shown, wait = self._tiles, 0.0
+        if key != self._key:
+            if now - self._drawn_at < _INTERVAL and self._key[2:] == shown:
+                wait = _INTERVAL
+            else:
+                self._key, self._drawn_at = key, now
+                tiles_shown = scope.map_tiles(down, across)
+        visible = (
+            _tile_range(window[0], source.rows.size, down),
+            _tile_range(window[1], source.columns.size, across),
+        )
+        title = "map" if across < 16 else "map: visible part highlighted"
+        if (title, tiles_shown, visible) != (self._title, self._tiles, self._visible):
+            self._title, self._tiles, self._visible = title, tiles_shown, visible
+            self._strips = []
+            self.refresh()
+        return wait
 
     def _lines(self) -> list[Runs]:
-        lit_rows, lit_columns = self._lit
+        rows, columns = self._visible
         slots = [
-            [_slot(rank, row in lit_rows and column in lit_columns) for column, rank in enumerate(line)]
+            [_slot(rank, row in rows and column in columns) for column, rank in enumerate(line)]
             for row, line in enumerate(self._tiles)
         ]
         if not self.halves:
@@ -95,7 +134,7 @@ class Minimap(Widget):
         return [[(half_slot(a, b), "") for a, b in zip(upper, lower, strict=True)] for upper, lower in pairs]
 
     def _text(self, slot: Slot) -> str:
-        return {Slot.GOOD: "o", Slot.LOW: "_", Slot.SKIPPED: "."}.get(slot, self._glyphs.of_slot[slot])
+        return {Slot.GOOD: "o", Slot.LOW: "_", Slot.SKIPPED: "."}.get(slot, self.glyphs.of_slot[slot])
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Return the lines of the map."""
@@ -118,8 +157,16 @@ class Minimap(Widget):
         return [strip.crop(crop.x, crop.right) for strip in self._strips[crop.y : crop.bottom]]
 
     def on_click(self, event: events.Click) -> None:
-        """Go to where was clicked."""
+        """Report the place that was clicked."""
         down = 2 * (event.y - 1) + 0.5 if self.halves else event.y - 1
         right = event.x - 1
         if self._tiles and 0 <= down < len(self._tiles) and 0 <= right < len(self._tiles[0]):
             self.post_message(self.Pointed(down / len(self._tiles), right / len(self._tiles[0])))
+
+
+def _tile_range(part: range, size: int, tile_count: int) -> range:
+    """Return the tiles that a range of rows or columns touches."""
+    if not size:
+        return range(0)
+    first = part.start * tile_count // size
+    return range(first, max(first + 1, -(-part.stop * tile_count // size)))

@@ -1,4 +1,4 @@
-"""A pair in words: for the side panel, the status line, the worst-pairs list and the clipboard."""
+"""Text of a pair: for the side panel, the status line, lists and the clipboard."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from fabtui.screen.grid.axis import Seat, common_domain, without
 
 
 def pair_name(source: Seat, target: Seat) -> str:
-    """Return what a pair is called: ``n060:3 > n061:5``."""
+    """Return the name of a pair: ``n060:3 > n061:5``."""
     return f"{source.name} > {target.name}"
 
 
 def gone_text(record: NodeRecord, now: float | None = None) -> str:
-    """Return that a node is gone, for how long, and why: ``n061 lost 2:14 ago: no answer``."""
+    """Return the state of a lost or failed node: ``n061 lost 2:14 ago: no answer``."""
     ago = f" {clock_text(now - record.since)} ago" if now is not None and record.since else ""
     return one_line(f"{record.name} {record.state}{ago}: {record.text}", 300)
 
 
 def why_untested(model: Model, source: Seat, target: Seat, now: float | None = None) -> str:
-    """Return why a pair was not tested, or ""; ``now`` is the time, seconds since the epoch."""
+    """Return why a pair was not tested, or ""; ``now`` is the time of the session (s since the epoch)."""
     if source.number is not None and target.number is not None:
         names = (str(model.endpoints[source.number]), str(model.endpoints[target.number]))
         text = model.untested.get(names)
@@ -50,26 +50,26 @@ def why_untested(model: Model, source: Seat, target: Seat, now: float | None = N
     return ""
 
 
-def what_partners_told(model: Model, source: Seat, target: Seat) -> str:
-    """Return what testing a bad pair's ends with other partners told, or ""."""
+def partner_note(model: Model, source: Seat, target: Seat) -> str:
+    """Return the result of testing the ends of a bad pair with other partners, or ""."""
     if source.number is None or target.number is None:
         return ""
     names = (str(model.endpoints[source.number]), str(model.endpoints[target.number]))
     return one_line(model.suspects.get(names, ""), 300)
 
 
-def what_looks_told(model: Model, source: Seat, target: Seat) -> list[str]:
-    """Return what is known to be wrong with the ports and cables between the ends of a pair."""
+def port_notes(model: Model, source: Seat, target: Seat) -> list[str]:
+    """Return the known problems of the ports and cables between the ends of a pair."""
     if source.number is None or target.number is None:
         return []
-    # Much to import, for what the first frame has none of.
+    # Diagnosis takes 0.1 s to import, and the first frame shows no pair.
     from fabtui.diagnosis.links.rdma_ports import pair_notes
 
     return pair_notes(model, str(model.endpoints[source.number]), str(model.endpoints[target.number]))
 
 
 def of_layer(model: Model, layer: Layer, source: Seat, target: Seat) -> Measurement | None:
-    """Return the measurement that a cell of a layer stands for."""
+    """Return the measurement of a cell."""
     if source.number is None or target.number is None:
         return None
     if source.number == target.number and layer.spec.per is not Per.NODE_PAIR:
@@ -78,7 +78,7 @@ def of_layer(model: Model, layer: Layer, source: Seat, target: Seat) -> Measurem
 
 
 def layer_parts(model: Model, layer: Layer, measurement: Measurement | None, glyphs: Glyphs) -> list[Part]:
-    """Return a layer's line of a pair: verdict where it is not ok, value, share of the class median."""
+    """Return one layer of a pair: verdict unless ok, value, share of the class median."""
     parts: list[Part] = [(f"{layer:<8}", MUTED)]
     if measurement is None:
         return [*parts, ("-", MUTED)]
@@ -98,12 +98,12 @@ def layer_parts(model: Model, layer: Layer, measurement: Measurement | None, gly
 
 
 def panel_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs, now: float | None = None) -> list[list[Part]]:
-    """Return the cursor's pair in short, a list of lines; ``now`` is the time, seconds since the epoch."""
+    """Return a summary of a pair for the side panel."""
     lines: list[list[Part]] = []
     found = {layer: of_layer(model, layer, source, target) for layer in measured_key_layers()}
     known = [m for m in found.values() if m is not None]
     if source.number is not None and source.number == target.number:
-        lines.append([("an endpoint with itself is not tested", MUTED)])
+        lines.append([("an endpoint is not tested with itself", MUTED)])
         known = []
     elif not known:
         lines.append([verdict_part(Verdict.UNTESTED, glyphs)])
@@ -122,10 +122,10 @@ def panel_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs, now: f
             lines.append([("back    ", MUTED), *_short(model, back, glyphs)])
         lines.extend(change_lines(model, source, target))
     lines.extend(_errors(known))
-    lines.extend([(note, "$warning")] for note in what_looks_told(model, source, target))
-    told = what_partners_told(model, source, target)
-    if told:
-        lines.append([(without(common_domain(model.nodes), told), "$accent")])
+    lines.extend([(note, "$warning")] for note in port_notes(model, source, target))
+    partners = partner_note(model, source, target)
+    if partners:
+        lines.append([(without(common_domain(model.nodes), partners), "$accent")])
     why = why_untested(model, source, target, now)
     if why:
         lines.append([(why, "$warning")])
@@ -134,7 +134,7 @@ def panel_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs, now: f
 
 
 def change_lines(model: Model, source: Seat, target: Seat) -> list[list[Part]]:
-    """Return how a pair changed against the baseline; nothing without one."""
+    """Return the change of a pair against the baseline, or nothing without one."""
     if source.number is None or target.number is None or source.number == target.number:
         return []
     found = model.change(source.number, target.number)
@@ -159,12 +159,12 @@ def _head(model: Model, source: Seat, target: Seat, known: list[Measurement], gl
     if flaps(model, source, target):
         parts.append((f"   {glyphs.of_slot[Slot.FLAPPING]} flapping", "bold $warning"))
     if cell.running:
-        parts.append(("   testing now", "bold $accent"))
+        parts.append(("   test in progress", "bold $accent"))
     return parts
 
 
 def flaps(model: Model, source: Seat, target: Seat) -> int:
-    """Return how often a pair turned from good to bad or back lately where that makes it a flapping one, else 0."""
+    """Return the number of recent changes of verdict of a flapping pair, else 0."""
     if source.number is None or target.number is None:
         return 0
     names = str(model.endpoints[source.number]), str(model.endpoints[target.number])
@@ -183,7 +183,7 @@ def _short(model: Model, measurement: Measurement, glyphs: Glyphs) -> list[Part]
 
 
 def _errors(known: list[Measurement]) -> list[list[Part]]:
-    """Return each different thing that went wrong once, with the layer it was seen in."""
+    """Return each distinct error once, with its layer."""
     seen: dict[str, str] = {}
     for measurement in known:
         text = failure_text(measurement)
@@ -202,13 +202,13 @@ def _gone(model: Model, source: Seat, target: Seat) -> list[list[Part]]:
 
 
 def status_parts(model: Model, layer: Layer, source: Seat, target: Seat, glyphs: Glyphs) -> list[Part]:
-    """Return the cursor's pair on one line, what matters most first."""
+    """Return a pair on one line, most important part first."""
     parts: list[Part] = [(pair_name(source, target), "bold"), ("  ", "")]
     measurement = of_layer(model, layer if layer in measured_key_layers() else Layer.P2P, source, target)
     if source.number is not None and target.number is not None:
         cell = model.cell(Layer.HEALTH if layer is Layer.HEALTH else layer, source.number, target.number)
         if cell.running:
-            parts.append(("testing now  ", "bold $accent"))
+            parts.append(("test in progress  ", "bold $accent"))
         if cell.measurement is not None:
             measurement = cell.measurement
             parts += [verdict_part(cell.verdict, glyphs), ("  ", "")]
@@ -218,7 +218,7 @@ def status_parts(model: Model, layer: Layer, source: Seat, target: Seat, glyphs:
         why = why_untested(model, source, target)
         same = source.number is not None and source.number == target.number
         if same:
-            return [*parts, ("itself", MUTED)]
+            return [*parts, ("same endpoint", MUTED)]
         parts.append((f"no {layer} value", MUTED))
         p2p = of_layer(model, Layer.P2P, source, target)
         if p2p is not None and layer is not Layer.P2P:
@@ -239,21 +239,21 @@ def status_parts(model: Model, layer: Layer, source: Seat, target: Seat, glyphs:
 
 
 def _whole_name(source: Seat, target: Seat) -> str:
-    """Return what a pair is called where there is no lack of room, with the domains of its nodes."""
+    """Return the name of a pair with the full names of its nodes."""
     return one_line(f"{source.node}:{source.index} > {target.node}:{target.index}", 300)
 
 
 def summary_text(model: Model, source: Seat, target: Seat) -> str:
-    """Return a pair as plain text, fit for a mail or a ticket."""
+    """Return a pair as plain text for a mail or a ticket."""
     lines = [_whole_name(source, target)]
     why = why_untested(model, source, target)
     if why:
         lines.append(f"  {why}")
-    for here, there, title in ((source, target, "there"), (target, source, "back")):
+    for here, there, title in ((source, target, "forward"), (target, source, "back")):
         lines.append(f"{title}: {_whole_name(here, there)}")
-        lines += [f"  {note}" for note in what_looks_told(model, here, there)]
-        told = what_partners_told(model, here, there)
-        lines += [f"  {told}"] if told else []
+        lines += [f"  {note}" for note in port_notes(model, here, there)]
+        partners = partner_note(model, here, there)
+        lines += [f"  {partners}"] if partners else []
         for layer in measured_key_layers():
             measurement = of_layer(model, layer, here, there)
             if measurement is not None:
@@ -262,17 +262,17 @@ def summary_text(model: Model, source: Seat, target: Seat) -> str:
 
 
 def _summary_line(model: Model, layer: Layer, measurement: Measurement) -> str:
-    words = [f"{layer}: {model.verdict(measurement)}"]
+    parts = [f"{layer}: {model.verdict(measurement)}"]
     if measurement.value is not None:
-        words.append(value_text(measurement))
+        parts.append(value_text(measurement))
         share = share_text(model, measurement, model.class_of(measurement))
-        words += [f"({share}, class {model.class_of(measurement)})"] if share else []
+        parts += [f"({share}, class {model.class_of(measurement)})"] if share else []
     if measurement.bytes:
-        words.append(f"at {bytes_text(measurement.bytes)}")
+        parts.append(f"at {bytes_text(measurement.bytes)}")
     for text in (measurement.transport, ping_extra(measurement), failure_text(measurement), measurement.how):
         if text:
-            words.append(one_line(text, 300))
+            parts.append(one_line(text, 300))
     if measurement.src_addr or measurement.dst_addr:
-        words.append(one_line(f"{measurement.src_addr or '?'} > {measurement.dst_addr or '?'}", 120))
-    words.append(f"attempt {measurement.attempts}, {time_text(measurement.time)}")
-    return "; ".join(words)
+        parts.append(one_line(f"{measurement.src_addr or '?'} > {measurement.dst_addr or '?'}", 120))
+    parts.append(f"attempt {measurement.attempts}, {time_text(measurement.time)}")
+    return "; ".join(parts)

@@ -1,14 +1,15 @@
-"""A line to type into, at the bottom of the screen: for filters and for places to go to."""
+"""Input line at the bottom of the screen, for filters and places."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from textual import events
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
+from textual.events import DescendantBlur
 from textual.message import Message
 from textual.widgets import Input
 
@@ -17,12 +18,12 @@ from fabtui.screen.widgets.text_line import TextLine
 
 
 class Prompt(Vertical):
-    """Asks for a line of text. What is wrong with it is said above it, and it stays open.
+    """Asks for a line of text. It stays open, and shows the problem, if the text is not valid.
 
     Args:
-        purpose: What is asked for, one word.
-        hint: What may be typed.
-        text: What stands in it at first.
+        purpose: Purpose of the text in one or two words.
+        hint: Syntax of the text.
+        text: Initial text.
     """
 
     DEFAULT_CSS = """
@@ -34,11 +35,11 @@ class Prompt(Vertical):
     """
     BINDING_GROUP_TITLE = "Prompt"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "close", "close", id="prompt.close", tooltip="leave everything as it is"),
+        Binding("escape", "close", "close", id="prompt.close", tooltip="close the prompt without changes"),
     ]
 
     class Given(Message):
-        """A text was given."""
+        """The user has entered a text."""
 
         def __init__(self, purpose: str, text: str) -> None:
             super().__init__()
@@ -46,51 +47,42 @@ class Prompt(Vertical):
             self.text = text
 
     class Closed(Message):
-        """Nothing is wanted any more."""
+        """The user has left the prompt."""
 
     def __init__(self, purpose: str, hint: str, text: str = "", *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.purpose = purpose
-        self._hint = hint
-        self._text = text
+        self._hint = Content.styled(hint, MUTED)
+        self._input = Input(text, id="prompt-input", select_on_focus=False)
+        self._hint_line = TextLine(id="prompt-hint")
 
     def compose(self) -> ComposeResult:
-        """Make the widgets."""
-        yield TextLine(id="prompt-hint")
+        """Compose the prompt."""
+        yield self._hint_line
         with Vertical(id="prompt-line"):
-            yield TextLine(id="prompt-purpose")
-            yield Input(self._text, id="prompt-input", select_on_focus=False)
+            yield TextLine(Content.styled(self.purpose, "bold $primary"), id="prompt-purpose")
+            yield self._input
 
     def on_mount(self) -> None:
-        """Take the keys."""
-        line = self.query_one(Input)
-        line.cursor_blink = False
-        line.focus(scroll_visible=False)
-        self.query_one("#prompt-purpose", TextLine).show(Content.styled(self.purpose, "bold $primary"), layout=True)
-        self._say_hint()
-
-    def _say_hint(self) -> None:
-        self.query_one("#prompt-hint", TextLine).show(Content.styled(self._hint, MUTED))
+        """Take the focus."""
+        self._input.cursor_blink = False
+        self._input.focus(scroll_visible=False)
+        self._hint_line.show(self._hint)
 
     def complain(self, text: str) -> None:
-        """Say what is wrong with what was typed."""
-        self.query_one("#prompt-hint", TextLine).show(Content.styled(text, "bold $error"))
+        """Show a problem of the text."""
+        self._hint_line.show(Content.styled(text, "bold $error"))
 
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Take back what was said of an earlier text."""
+    @on(Input.Changed)
+    def _text_changed(self, event: Input.Changed) -> None:
         event.stop()
-        if self.is_mounted:
-            self._say_hint()
+        self._hint_line.show(self._hint)
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Hand the text on."""
+    @on(Input.Submitted)
+    def _text_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self.post_message(self.Given(self.purpose, event.value))
 
-    def on_descendant_blur(self, _: events.DescendantBlur) -> None:
-        """Close when the keys go elsewhere."""
-        self.post_message(self.Closed())
-
+    @on(DescendantBlur)
     def action_close(self) -> None:
-        """Leave everything as it is."""
         self.post_message(self.Closed())

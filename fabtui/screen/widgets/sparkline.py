@@ -1,4 +1,4 @@
-"""Many values in little room: a row of cells as glyphs, a history as a sparkline. Pure."""
+"""Rows of cells as glyphs, and histories as sparklines."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fabtui.presentation.wording import MUTED, Part, verdict_style
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _PLAIN_BLOCKS = "_.-:=+*#"
-_SAYS_NOTHING = (Verdict.UNTESTED, Verdict.SKIPPED)
+_WITHOUT_RESULT = (Verdict.UNTESTED, Verdict.SKIPPED)
 
 
 def cell_glyph(model: Model, layer: Layer, src: int, dst: int, glyphs: Glyphs) -> Part:
-    """Return the glyph of a cell in the style of its verdict; a blank for the diagonal and what was not tested."""
+    """Return the glyph of a cell in the style of its verdict; a blank if it was not tested."""
     cell = model.cell(layer, src, dst)
     if cell.running:
         return glyphs.of_slot[Slot.RUNNING], "bold $accent"
@@ -30,7 +30,7 @@ def cell_glyph(model: Model, layer: Layer, src: int, dst: int, glyphs: Glyphs) -
 
 
 def cells_strip(model: Model, layer: Layer, cells: Iterable[tuple[int, int]], glyphs: Glyphs) -> list[Part]:
-    """Return cells as a row of glyphs, with a blank between the cells of one node and those of the next."""
+    """Return cells as a row of glyphs, with a blank between nodes."""
     parts: list[Part] = []
     nodes: tuple[str, str] | None = None
     for src, dst in cells:
@@ -43,15 +43,15 @@ def cells_strip(model: Model, layer: Layer, cells: Iterable[tuple[int, int]], gl
 
 
 def sparkline(model: Model, history: Sequence[Measurement], glyphs: Glyphs, most: int = 32) -> list[Part]:
-    """Return the latest attempts at a pair, oldest first: a bar as high as the value, a glyph for one without a value.
+    """Return the latest attempts at a pair, oldest first: a bar for a value, a glyph without one.
 
-    Bars are heights between nothing and the class median, so that those of two pairs compare.
+    A bar of full height is the class median, so that the bars of two pairs can be compared.
     """
     blocks = _PLAIN_BLOCKS if glyphs.plain else _BLOCKS
     parts: list[Part] = []
     for one in history[-most:]:
         verdict = model.verdict(one)
-        if verdict in _SAYS_NOTHING:
+        if verdict in _WITHOUT_RESULT:
             continue
         style = verdict_style(verdict)
         if one.value is None:
@@ -64,7 +64,7 @@ def sparkline(model: Model, history: Sequence[Measurement], glyphs: Glyphs, most
 
 
 def merged(parts: Iterable[Part]) -> list[Part]:
-    """Return parts with neighbours of one style in one."""
+    """Join neighboring parts of one style."""
     found: list[Part] = []
     for text, style in parts:
         if found and found[-1][1] == style:

@@ -1,4 +1,4 @@
-"""The first lines of the screen: what is looked at, how far the sweep is, which layer is shown, lasting warnings."""
+"""Title bar: session, progress, layers and lasting warnings."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from fabtui.presentation.wording import MUTED, Part, about_text, clock_text, pla
 from fabtui.sanitize import one_line
 from fabtui.screen.widgets.text_line import TextLine
 
-#: From this width on the layers stand with blanks around them.
+#: Minimum width for blanks around the names of the layers.
 FULL_TABS = 70
 _BAR = 24
 _SHORTEST_BAR = 6
-#: Lost nodes that are named.
-_MOST_LOST = 3
+#: Maximum number of lost nodes that are named.
+_MAX_LOST = 3
 
 
 def fabric_text(model: Model) -> str:
-    """Return how many nodes and what endpoints there are, for example ``2 nodes  16 x H200``."""
+    """Return the number of nodes and the kinds of endpoints, for example ``2 nodes  16 x H200``."""
     nodes = len(model.nodes)
     text = f"{nodes} node{'s' if nodes != 1 else ''}" if nodes else ""
     kinds: Counter[str] = Counter()
@@ -44,14 +44,14 @@ def fabric_text(model: Model) -> str:
 def progress(
     model: Model, elapsed: float, glyphs: Glyphs, room: int, counts: dict[Verdict, int] | None = None
 ) -> list[Part]:
-    """Return how far the sweep is, in at most ``room`` characters where that can be.
+    """Return the progress of the sweep, in at most ``room`` characters if possible.
 
     Args:
-        model: The model.
-        elapsed: Seconds since the session began.
-        glyphs: The characters to draw with.
-        room: Characters there are for it.
-        counts: How many measurements have each verdict, where that is known.
+        model: The session model.
+        elapsed: Duration of the session (s).
+        glyphs: Characters to draw with.
+        room: Available width.
+        counts: Number of measurements with each verdict, if known.
     """
     clock = clock_text(elapsed)
     if model.exit_code is not None:
@@ -73,7 +73,7 @@ def progress(
     if phase.name == "done":
         return [("done", "bold"), (f"  {clock}", ""), *paused]
     if not phase.total:
-        what = "re-tests" if phase.name == "watch" else "done"
+        what = "retests" if phase.name == "watch" else "done"
         return [(f"{name} ", "bold"), (f"{model.done} {what}  {clock}", ""), *paused]
     done = min(model.done, phase.total)
     left = ""
@@ -102,8 +102,8 @@ _WORST_FIRST = (
 )
 _ENDS = {
     0: ("all ok", "bold $primary"),
-    1: ("trouble found", "bold $error"),
-    3: ("not all could be tested", "bold $warning"),
+    1: ("problems found", "bold $error"),
+    3: ("incomplete", "bold $warning"),
     130: ("interrupted", "bold $warning"),
 }
 
@@ -126,7 +126,7 @@ def _ended(model: Model, clock: str, counts: dict[Verdict, int], room: int) -> l
 def title_content(
     model: Model, title: str, elapsed: float, glyphs: Glyphs, width: int, counts: dict[Verdict, int]
 ) -> Content:
-    """Return the first line: the name, what is looked at, and at its right end how far the sweep is."""
+    """Return the title line: nodes on the left, progress on the right."""
     left: list[Part] = [("fabtui ", "bold $primary"), (one_line(title, 60) or "", "bold")]
     fabric = fabric_text(model)
     if fabric:
@@ -136,7 +136,7 @@ def title_content(
         left.pop()
         right = progress(model, elapsed, glyphs, width - len(plain(left)) - 3, counts)
     if (over := len(plain(left)) + len(plain(right)) + 2 - width) > 0:
-        # How far it is says more than the end of a long list of nodes.
+        # Progress matters more than the end of a long list of nodes.
         name = left[1][0]
         left[1] = (name[: max(8, len(name) - over - 1)] + glyphs.ellipsis, "bold")
     room = width - len(plain(left)) - len(plain(right))
@@ -144,7 +144,7 @@ def title_content(
 
 
 class LayerTabs(TextLine):
-    """The layers with their keys; a click chooses one."""
+    """Layers with their keys; a click chooses one."""
 
     class Chosen(Message):
         """A layer was clicked."""
@@ -160,16 +160,16 @@ class LayerTabs(TextLine):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._spans: list[tuple[int, int, Layer]] = []
-        #: How many characters it takes.
+        #: Width of the text.
         self.width = 0
 
     @property
     def spans(self) -> list[tuple[int, int, Layer]]:
-        """Where each layer begins and ends, and which it is."""
+        """Start, end and name of each layer."""
         return list(self._spans)
 
     def choose(self, layer: Layer, layers: list[Layer], width: int) -> None:
-        """Show which layer is chosen, and the others that there are, in a screen of a width."""
+        """Show the layers with the chosen one highlighted, on a screen of ``width``."""
         narrow = width < FULL_TABS + (len(layers) - 7) * 10
         parts: list[Part] = []
         self._spans = []
@@ -186,39 +186,42 @@ class LayerTabs(TextLine):
         self.show(Content.assemble(*parts), layout=True)
 
     def on_click(self, event: events.Click) -> None:
-        """Choose the layer that was clicked."""
+        """Report the layer that was clicked."""
         for start, end, layer in self._spans:
             if start <= event.x < end:
                 self.post_message(self.Chosen(layer))
 
 
 def lost_nodes(model: Model) -> list[NodeRecord]:
-    """Return the nodes that were there and are not any more, the latest lost first."""
+    """Return the lost nodes, most recently lost first."""
     found = [record for record in model.nodes.values() if record.state is NodeState.LOST]
     return sorted(found, key=lambda record: -record.since)
 
 
 def badges(model: Model, lasting: list[str], now: float) -> list[Part]:
-    """Return the lasting warnings for one line, short ones first; empty when there are none.
+    """Return the lasting warnings on one line, or nothing.
 
     Args:
-        model: What is known.
-        lasting: Warnings of the feed.
-        now: The time, seconds since the epoch.
+        model: The session model.
+        lasting: Warnings of the feed and the settings.
+        now: Time of the session (s since the epoch).
     """
     parts: list[Part] = []
     lost = lost_nodes(model)
     if lost:
-        shown = ", ".join(f"{one_line(one.name, 40)} for {clock_text(now - one.since)}" for one in lost[:_MOST_LOST])
-        more = f" and {len(lost) - _MOST_LOST} more" if len(lost) > _MOST_LOST else ""
+        shown = ", ".join(f"{one_line(one.name, 40)} for {clock_text(now - one.since)}" for one in lost[:_MAX_LOST])
+        more = f" and {len(lost) - _MAX_LOST} more" if len(lost) > _MAX_LOST else ""
         parts += [(" LOST ", "bold reverse"), (f" {shown}{more}  ", "bold $error")]
     for badge in lasting:
         parts += [(f" {one_line(badge, 100)} ", "bold reverse"), (" ", "")]
     if model.synthetic:
-        parts += [(" SYNTHETIC ", "bold reverse"), (" made-up values, nothing was measured ", "$accent")]
+        parts += [(" SYNTHETIC ", "bold reverse"), (" generated values, not measurements ", "$accent")]
     if model.faults:
         shown = ", ".join(one_line(fault, 80) for fault in model.faults)
         parts += [(" LAB ", "bold reverse"), (f" deliberate faults: {shown}", "$accent")]
     elif model.lab:
-        parts += [(" LAB ", "bold reverse"), (f" {one_line(model.lab, 40)}: nodes made on this machine", "$accent")]
+        parts += [
+            (" LAB ", "bold reverse"),
+            (f" {one_line(model.lab, 40)}: nodes on this machine", "$accent"),
+        ]
     return parts

@@ -1,118 +1,90 @@
-"""The worst pairs as a list: what very small terminals get in place of the grid."""
+"""List of the worst pairs, which small terminals show instead of the grid."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.message import Message
-from textual.widget import Widget
+from textual.widgets import OptionList
 
-from fabtui.presentation.cell_levels import Glyphs
-from fabtui.presentation.wording import MUTED, Part
-from fabtui.presentation.wrapping import clipped
+from fabtui.presentation.cell_levels import Glyphs, Slot
+from fabtui.presentation.wording import MUTED, Part, failure_text
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.severity import BadCell
-from fabtui.screen.widgets.side_panel import bad_line
+from fabtui.screen.widgets.pair_text import pair_name
 
-#: How many of the worst pairs are kept at hand.
-MOST = 200
+#: Maximum number of listed pairs.
+MAX_PAIRS = 200
 
 
-class WorstList(Widget, can_focus=True):
-    """Bad pairs, the worst first, with a cursor."""
+# Without the bindings of OptionList, which have no ids: Enter belongs to the main screen.
+class WorstPairs(OptionList, inherit_bindings=False):
+    """Bad pairs, worst first."""
 
     DEFAULT_CSS = """
-    WorstList { width: 1fr; height: 1fr; text-wrap: nowrap; }
+    WorstPairs {
+        width: 1fr; height: 1fr; border: none; padding: 0; background: transparent; background-tint: transparent;
+        text-wrap: nowrap; text-overflow: ellipsis; scrollbar-size-vertical: 1;
+    }
+    WorstPairs:focus { border: none; background-tint: transparent; }
+    WorstPairs > .option-list--option { padding: 0; }
+    WorstPairs > .option-list--option-highlighted { text-style: reverse; }
     """
     BINDING_GROUP_TITLE = "Worst pairs"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", id="worst.up", show=False, tooltip="a line up"),
-        Binding("down,j", "move(1)", id="worst.down", show=False, tooltip="a line down"),
-        Binding("home,g", "move(-100000)", id="worst.first", show=False, tooltip="the worst pair"),
-        Binding("end,G", "move(100000)", id="worst.last", show=False, tooltip="the last of the list"),
-        Binding("pageup,ctrl+u", "page(-1)", id="worst.page-up", show=False, tooltip="a screen up"),
-        Binding("pagedown,ctrl+d", "page(1)", id="worst.page-down", show=False, tooltip="a screen down"),
+        Binding("up,k", "move(-1)", id="worst.up", show=False, tooltip="previous pair"),
+        Binding("down,j", "move(1)", id="worst.down", show=False, tooltip="next pair"),
+        Binding("home,g", "first", id="worst.first", show=False, tooltip="worst pair"),
+        Binding("end,G", "last", id="worst.last", show=False, tooltip="last pair of the list"),
+        Binding("pageup,ctrl+u", "page_up", id="worst.page-up", show=False, tooltip="one screen up"),
+        Binding("pagedown,ctrl+d", "page_down", id="worst.page-down", show=False, tooltip="one screen down"),
     ]
 
-    class Moved(Message):
-        """The cursor is on another pair."""
-
-        def __init__(self, row: int, column: int) -> None:
-            super().__init__()
-            self.row = row
-            self.column = column
-
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+        super().__init__(id=id, markup=False)
         self._glyphs = glyphs
-        self._axis: Axis | None = None
         self._bad: list[BadCell] = []
-        self._key: tuple[object, ...] = ()
-        self._nothing = ""
-        self.cursor = 0
-        self._top = 0
+        self._drawn: tuple[object, ...] = ()
 
-    def put(self, axis: Axis, bad: list[BadCell], nothing: str) -> None:
-        """Show bad pairs; ``nothing`` is said when there are none."""
-        key = (id(axis), nothing, tuple((b.row, b.column, b.slot, b.share) for b in bad))
-        if key == self._key:
+    def put(self, axis: Axis, bad: list[BadCell], none_text: str) -> None:
+        """Show bad pairs, or ``none_text`` if there are none."""
+        drawn = (id(axis), none_text, tuple((one.row, one.column, one.slot, one.share) for one in bad))
+        if drawn == self._drawn:
             return
-        self._key = key
-        self._axis, self._bad, self._nothing = axis, bad, nothing
-        self.cursor = max(0, min(self.cursor, len(bad) - 1))
-        self.refresh()
+        self._drawn, self._bad = drawn, bad
+        at = self.highlighted or 0
+        with self.prevent(OptionList.OptionHighlighted):
+            self.set_options(Content.assemble(*bad_pair_parts(axis, one, self._glyphs)) for one in bad)
+            if bad:
+                self.highlighted = min(at, len(bad) - 1)
+            else:
+                self.add_option(Content.styled(none_text, MUTED))
 
     @property
     def chosen(self) -> BadCell | None:
-        """The pair under the cursor, or None when there is none."""
-        return self._bad[self.cursor] if self._bad else None
-
-    def render(self) -> Content:
-        """Return the lines in sight."""
-        width, height = self.size
-        if not self._bad or self._axis is None:
-            return Content.assemble((self._nothing[: width or None], MUTED))
-        if self.cursor < self._top:
-            self._top = self.cursor
-        elif self.cursor >= self._top + height:
-            self._top = self.cursor - height + 1
-        lines = []
-        for at in range(self._top, min(len(self._bad), self._top + height)):
-            parts = clipped(bad_line(self._axis, self._bad[at], self._glyphs), width, self._glyphs.ellipsis)
-            if at == self.cursor:
-                used = sum(len(text) for text, _ in parts)
-                cursor: list[Part] = [(text, "reverse") for text, _ in parts]
-                parts = [*cursor, (" " * (width - used), "reverse")]
-            lines.append(Content.assemble(*parts))
-        return Content("\n").join(lines)
-
-    def select(self, at: int) -> None:
-        """Put the cursor on a line."""
-        at = max(0, min(at, len(self._bad) - 1))
-        if not self._bad:
-            return
-        self.cursor = at
-        self.refresh()
-        self.post_message(self.Moved(self._bad[at].row, self._bad[at].column))
+        """The highlighted pair, or None if there is none."""
+        return self._bad[self.highlighted or 0] if self._bad else None
 
     def select_pair(self, row: int, column: int) -> None:
-        """Put the cursor on the line of a pair, where it is listed."""
+        """Highlight a pair if it is listed."""
         for at, bad in enumerate(self._bad):
             if (bad.row, bad.column) == (row, column):
-                self.select(at)
+                self.highlighted = at
 
     def action_move(self, by: int) -> None:
-        """Move the cursor by lines."""
-        self.select(self.cursor + by)
+        if self._bad:
+            self.highlighted = max(0, min((self.highlighted or 0) + by, len(self._bad) - 1))
 
-    def action_page(self, pages: int) -> None:
-        """Move the cursor by screens."""
-        self.select(self.cursor + pages * max(1, self.size.height - 1))
 
-    def on_click(self, event: events.Click) -> None:
-        """Put the cursor on the line that was clicked."""
-        if self._top + event.y < len(self._bad):
-            self.select(self._top + event.y)
+def bad_pair_parts(axis: Axis, bad: BadCell, glyphs: Glyphs) -> list[Part]:
+    """Return a bad pair on one line."""
+    style = "$warning" if bad.slot is Slot.SLOW else "$error"
+    name = pair_name(axis.seats[bad.row], axis.seats[bad.column])
+    parts: list[Part] = [(f"{glyphs.of_slot[bad.slot]} ", f"bold {style}"), (f"{name:<18} ", "")]
+    parts.append((f"{bad.slot.key:<8}", style))
+    if bad.share is not None:
+        parts.append((f" {bad.share:.0%} of the class median", MUTED))
+    elif bad.cell.measurement is not None:
+        parts.append((f" {failure_text(bad.cell.measurement, 60)}", MUTED))
+    return parts

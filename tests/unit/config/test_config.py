@@ -167,10 +167,12 @@ def test_every_line_of_the_commented_file_is_right_when_it_is_taken_up(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from fabtui.config.file import template
-    from fabtui.screen.keymap import default_keys
+    from fabtui.screen.app import FabricApp
+    from fabtui.screen.keymap import key_rows
 
     (tmp_path / "cluster").touch()
-    text = template(default_keys()).replace('"~/.ssh/cluster"', f'"{tmp_path / "cluster"}"')
+    keys = [(row.id, row.keys, row.description) for row in key_rows(FabricApp)]
+    text = template(keys).replace('"~/.ssh/cluster"', f'"{tmp_path / "cluster"}"')
     lines = [line[1:] if line.startswith("#") and not line.startswith("# ") else line for line in text.splitlines()]
     (home / "config.toml").write_text("\n".join(lines))
     code = main(["config", "validate"])

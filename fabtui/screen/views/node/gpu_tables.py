@@ -1,4 +1,4 @@
-"""What the probes gpus, gpuload and kernel found, as tables. Nothing of the shape of their values is relied on."""
+"""Tables of the probes gpus, gpuload and kernel. Their values come from the node and may have any shape."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from typing import Any
 
 from fabtui.model.facts.node_view import dicts, field, yes
 from fabtui.presentation.wording import MUTED
+from fabtui.presentation.wrapping import Lines
 from fabtui.sanitize import one_line
-from fabtui.screen.views.detail_base import Lines, section, table
+from fabtui.screen.views.detail_base import section, table
 from fabtui.screen.views.node.probe_tables import text_of
 
-#: So many kinds of reports are shown; the worst come first.
-_MOST_REPORTS = 40
+#: Maximum number of kinds of kernel reports; the worst come first.
+_MAX_REPORTS = 40
 _VERDICTS = {"bad": "bold $error", "warn": "$warning"}
-#: Reasons for slower clocks that say nothing of a fault.
+#: Reasons for lower clocks that do not indicate a fault.
 _USUAL = ("idle", "applications_clocks_setting", "sync_boost", "display_clock_setting")
 
 
-def gpu_state_lines(look: dict[str, Any] | None, load: dict[str, Any] | None) -> Lines:
-    """Return the state of each GPU, and its PCIe link as it was when the GPU had work."""
-    gpus = dicts((look or {}).get("gpus"))
+def gpu_state_lines(gpus_probe: dict[str, Any] | None, load: dict[str, Any] | None) -> Lines:
+    """Return the state of each GPU, and its PCIe link under load."""
+    gpus = dicts((gpus_probe or {}).get("gpus"))
     busy = {text_of(gpu.get("index")): gpu for gpu in dicts((load or {}).get("gpus")) if gpu.get("busy") is True}
     rows: list[list[str]] = []
     styles: dict[tuple[int, int], str] = {}
@@ -27,20 +28,20 @@ def gpu_state_lines(look: dict[str, Any] | None, load: dict[str, Any] | None) ->
         cells = _state_cells(gpu, busy.get(text_of(gpu.get("index"))))
         rows.append([text for text, _ in cells])
         styles |= {(at, column): style for column, (_, style) in enumerate(cells) if style}
-    lines = section("GPU state", f"from {text_of((look or {}).get('source'))}") + table(_HEADINGS, rows, styles)
+    lines = section("GPU state", f"from {text_of((gpus_probe or {}).get('source'))}") + table(_HEADINGS, rows, styles)
     if not gpus:
         lines = []
-    manager = (look or {}).get("fabric_manager")
+    manager = (gpus_probe or {}).get("fabric_manager")
     if field(manager, "installed") is True:
-        runs = {True: "runs", False: "does not run", None: "runs or not, not known"}[yes(field(manager, "active"))]
+        runs = {True: "running", False: "not running", None: "state not known"}[yes(field(manager, "active"))]
         lines.append([("  Fabric Manager ", MUTED), (f"{text_of(field(manager, 'version'))}, {runs}", "")])
     for name in ("problems", "disagreements"):
-        found = (look or {}).get(name)
+        found = (gpus_probe or {}).get(name)
         lines += [[("  ", ""), (text_of(text, 300), "$warning")] for text in (found if isinstance(found, list) else [])]
     return lines
 
 
-_HEADINGS = ["GPU", "PCIe", "under load", "SM MHz", "held down by", "power W", "C", "ECC", "rows", "fabric", "problem"]
+_HEADINGS = ["GPU", "PCIe", "under load", "SM MHz", "throttled by", "power W", "C", "ECC", "rows", "fabric", "problem"]
 
 Cell = tuple[str, str]
 
@@ -82,7 +83,7 @@ def _of(now: Any, most: Any) -> str:
 
 
 def _pcie(gpu: dict[str, Any], *, idle: bool) -> Cell:
-    """Return a PCIe link; while a GPU is idle, only its width is judged."""
+    """Return a PCIe link. On an idle GPU only the width is judged: power saving lowers the generation."""
     now, best, width, widest = (
         field(gpu, "pcie", name) for name in ("generation", "generation_max", "width", "width_max")
     )
@@ -109,7 +110,7 @@ def _reasons(gpu: dict[str, Any], busy: dict[str, Any] | None) -> Cell:
 
 
 def _ecc(gpu: dict[str, Any]) -> Cell:
-    """Return whether ECC is on, and what it could not correct."""
+    """Return the state of ECC, and the uncorrected errors."""
     on = {True: "on", False: "off", None: "-"}[yes(field(gpu, "ecc", "on"))]
     bad = field(gpu, "ecc_errors", "uncorrected")
     if isinstance(bad, int) and not isinstance(bad, bool) and bad > 0:
@@ -126,16 +127,16 @@ def _rows(gpu: dict[str, Any]) -> Cell:
     return text_of(field(rows, "uncorrectable")), ""
 
 
-def kernel_lines(look: dict[str, Any] | None) -> Lines:
-    """Return what the kernel reported since the node was started, each kind of report once."""
-    if not look or look.keys() == {"error"}:
+def kernel_lines(kernel: dict[str, Any] | None) -> Lines:
+    """Return the kernel reports since boot, each kind once."""
+    if not kernel or kernel.keys() == {"error"}:
         return []
-    source = text_of(look.get("source"))
-    if look.get("readable") != "yes":
-        return [*section("kernel"), [(f"  its log: {text_of(look.get('readable'))}", MUTED)]]
+    source = text_of(kernel.get("source"))
+    if kernel.get("readable") != "yes":
+        return [*section("kernel"), [(f"  log readable: {text_of(kernel.get('readable'))}", MUTED)]]
     rows: list[list[str]] = []
     styles: dict[tuple[int, int], str] = {}
-    for at, count in enumerate(dicts(look.get("counts"))[:_MOST_REPORTS]):
+    for at, count in enumerate(dicts(kernel.get("counts"))[:_MAX_REPORTS]):
         code, verdict = count.get("code"), text_of(count.get("verdict"), 8)
         if verdict in _VERDICTS:
             styles[at, 0] = _VERDICTS[verdict]
@@ -151,7 +152,7 @@ def kernel_lines(look: dict[str, Any] | None) -> Lines:
         )
     if not rows:
         return [*section("kernel", f"from {source}"), [("  no GPU, PCIe or link events since boot", MUTED)]]
-    return section("kernel", f"from {source}") + table(["", "report", "of", "times", "last", "text"], rows, styles)
+    return section("kernel", f"from {source}") + table(["", "report", "device", "count", "last", "text"], rows, styles)
 
 
 def _ago(seconds: Any) -> str:

@@ -1,4 +1,4 @@
-"""A node among the others: its rows and columns of the grid condensed, and in what it is not as they are."""
+"""Rows and columns of a node in condensed form, and its differences from other nodes."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.cell_levels import Glyphs, slot_of
 from fabtui.presentation.findings import title
 from fabtui.presentation.wording import MUTED, Part, verdict_style
+from fabtui.presentation.wrapping import Lines
 from fabtui.sanitize import one_line
 from fabtui.screen.grid.axis import common_domain, fit_text
-from fabtui.screen.views.detail_base import Lines, section
+from fabtui.screen.views.detail_base import section
 from fabtui.screen.widgets.sparkline import cells_strip, merged
 
-#: The width of what stands before a row.
+#: Width of the label of a row.
 _LABEL = 10
 _GLYPHS = {"bad": ("✗", "x", "bold $error"), "warn": ("▲", "!", "$warning"), "note": ("·", ".", "")}
 
 
 def row_lines(model: Model, record: NodeRecord, width: int, glyphs: Glyphs) -> Lines:
-    """Return the rows and columns of a node's endpoints: a glyph a cell, or where that is too wide a glyph a node."""
+    """Return the rows and columns of a node: one glyph per cell, or per node if cells do not fit."""
     mine = [end for end in model.endpoints_of(record.name) if end.kind != "none"]
     others = [end for end in model.endpoints if end.kind != "none"]
     if not mine or len(others) < 2:
@@ -34,13 +35,13 @@ def row_lines(model: Model, record: NodeRecord, width: int, glyphs: Glyphs) -> L
     half = (width - 2 * label - 4) // 2
     by_cell = len(others) + len(nodes) - 1 <= width - label
     both = (len(others) + len(nodes) - 1 if by_cell else len(nodes)) <= half
-    what = "a glyph a cell" if by_cell else "a glyph a node, the worst of its cells"
-    lines = section("its part of the grid", f"{what}, in the order of the grid")
+    unit = "one glyph per cell" if by_cell else "one glyph per node, its worst cell"
+    lines = section("rows and columns", f"{unit}, in the order of the grid")
     rows: list[list[Part]] = []
     for out in (True, False):
         found = [_row(model, end, others, nodes, by_cell, out, glyphs) for end in mine]
-        word = f"  {'sends to' if out else 'receives':<{_LABEL}}"
-        head: list[Part] = [(word + (_heads(others) if by_cell else ""), MUTED)]
+        label_text = f"  {'sends to' if out else 'receives':<{_LABEL}}"
+        head: list[Part] = [(label_text + (_heads(others) if by_cell else ""), MUTED)]
         rows += [head, *found] if not both else []
         if both and out:
             sends = [head, *found]
@@ -54,7 +55,7 @@ def row_lines(model: Model, record: NodeRecord, width: int, glyphs: Glyphs) -> L
 
 
 def _heads(others: list[Endpoint]) -> str:
-    """Return the names of the nodes over their cells, cut from the left as they differ at their ends."""
+    """Return the node names over their cells, cut on the left because they differ at the end."""
     counts = Counter(end.node for end in others)
     domain = common_domain(counts)
     return " ".join(f"{fit_text(node.removesuffix(domain))[-count:]:<{count}}" for node, count in counts.items())
@@ -84,14 +85,14 @@ def _row(
 
 
 def odd_lines(found: Preflight, record: NodeRecord, glyphs: Glyphs) -> Lines:
-    """Return what the preflight says of a node, and the facts in which it is not as others of its kind."""
+    """Return the preflight findings of a node, and the facts in which it differs from nodes of its kind."""
     mine = [one for one in found.findings if record.name in one.nodes]
     odd = [one for one in found.table.odd if record.name in one.values]
     if not mine and not odd:
         if len(found.table.nodes) < 2:
             return []
-        return [*section("preflight"), [("  it is as the others of its kind", MUTED)]]
-    lines = section("preflight", "what is wrong, and in what it is not as others; P shows all nodes")
+        return [*section("preflight"), [("  no differences from nodes of its kind", MUTED)]]
+    lines = section("preflight", "problems and differences from other nodes; P shows all nodes")
     for one in mine:
         fine, plain, style = _GLYPHS.get(one.severity, _GLYPHS["note"])
         lines.append([(f"  {plain if glyphs.plain else fine} ", style), (title(one), style)])

@@ -1,4 +1,4 @@
-"""RDMA ports in detail, as the looks ``rdma`` and ``ibfabric`` found them. Their values come from the node."""
+"""Tables of the probes rdma and ibfabric: ports, interfaces and advice for NCCL."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Any
 from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.records import NodeRecord
 from fabtui.presentation.wording import MUTED
+from fabtui.presentation.wrapping import Lines
 from fabtui.sanitize import one_line
-from fabtui.screen.views.detail_base import Lines, section, table
+from fabtui.screen.views.detail_base import section, table
 from fabtui.screen.views.node.probe_tables import text_of
 
-_KEYS_TOLD = 4
+#: Maximum number of listed P_Keys.
+_MAX_KEYS = 4
 
 
 def port_lines(record: NodeRecord) -> Lines:
-    """Return the tables of ports and of their interfaces, and what NCCL should be told; nothing where none looked."""
+    """Return the tables of ports and interfaces, and the advice for NCCL; nothing without probe results."""
     rdma, fabric = record.looks.get("rdma") or {}, record.looks.get("ibfabric") or {}
     beyond = {_place(port): port for port in dicts(fabric.get("ports"))}
     known = {_place(port): port for port in dicts(rdma.get("ports"))}
@@ -39,8 +41,8 @@ def port_lines(record: NodeRecord) -> Lines:
                 _keys(port.get("pkeys")),
                 _leaf(far.get("leaf")),
                 _link(far.get("link")),
-                _told(errors, port.get("saturated")),
-                _told(theirs, far.get("peer_saturated")),
+                _counts_text(errors, port.get("saturated")),
+                _counts_text(theirs, far.get("peer_saturated")),
             ]
         )
     if not rows:
@@ -50,10 +52,10 @@ def port_lines(record: NodeRecord) -> Lines:
     lines += [[(f"  {text_of(why, 300)}", MUTED)] for why in _advice(rdma.get("nccl"))]
     ages = sorted({age for port in known.values() if isinstance(age := port.get("refresh"), int)})
     if ages:
-        told = "the adapter's own counters (hw_counters) are read anew after"
-        lines.append([(f"  {told} {', '.join(map(str, ages))} ms", MUTED)])
+        period = "adapter counters (hw_counters) are updated every"
+        lines.append([(f"  {period} {', '.join(map(str, ages))} ms", MUTED)])
     if fabric.get("error"):
-        lines.append([(f"  the fabric cannot be asked from here: {text_of(fabric['error'], 300)}", MUTED)])
+        lines.append([(f"  the fabric cannot be queried from this node: {text_of(fabric['error'], 300)}", MUTED)])
     return lines + _interface_lines(rdma)
 
 
@@ -66,7 +68,7 @@ def _counts(value: Any) -> dict[str, int]:
     return {one_line(str(name), 40): count for name, count in found.items() if isinstance(count, int) and count}
 
 
-def _told(counts: dict[str, int], saturated: Any) -> str:
+def _counts_text(counts: dict[str, int], saturated: Any) -> str:
     full = saturated if isinstance(saturated, list) else []
     return ", ".join(f"{name} {count}{' or more' if name in full else ''}" for name, count in counts.items()) or "-"
 
@@ -85,8 +87,8 @@ def _gid(port: dict[str, Any]) -> str:
 
 def _keys(value: Any) -> str:
     keys = [text_of(key, 8) for key in value] if isinstance(value, list) else []
-    more = f" and {len(keys) - _KEYS_TOLD} more" if len(keys) > _KEYS_TOLD else ""
-    return (", ".join(keys[:_KEYS_TOLD]) or "-") + more
+    more = f" and {len(keys) - _MAX_KEYS} more" if len(keys) > _MAX_KEYS else ""
+    return (", ".join(keys[:_MAX_KEYS]) or "-") + more
 
 
 def _leaf(value: Any) -> str:
@@ -99,8 +101,8 @@ def _link(value: Any) -> str:
     if not isinstance(value, dict):
         return "-"
     rate, could = value.get("rate"), value.get("could_rate")
-    told = f"{text_of(value.get('lanes'), 4)}X, {rate:g} Gb/s" if isinstance(rate, (int, float)) else "-"
-    return f"{told} of {could:g}" if value.get("below") and isinstance(could, (int, float)) else told
+    text = f"{text_of(value.get('lanes'), 4)}X, {rate:g} Gb/s" if isinstance(rate, (int, float)) else "-"
+    return f"{text} of {could:g}" if value.get("below") and isinstance(could, (int, float)) else text
 
 
 def _advice(value: Any) -> list[Any]:
@@ -121,12 +123,12 @@ def _interface_lines(rdma: dict[str, Any]) -> Lines:
                 _gigabits(nic.get("speed")),
                 _gigabits(nic.get("fastest")),
                 f"rx {text_of(field(nic, 'pause', 'rx'), 5)}, tx {text_of(field(nic, 'pause', 'tx'), 5)}",
-                _told(lost, None),
+                _counts_text(lost, None),
                 text_of(nic.get("driver"), 20),
                 text_of(nic.get("firmware"), 40),
             ]
         )
-    headings = ["interface", "link", "speed", "can do", "pause", "lost, damaged, paused", "driver", "firmware"]
+    headings = ["interface", "link", "speed", "maximum", "pause", "discarded, damaged, paused", "driver", "firmware"]
     return section("interfaces, from ethtool") + table(headings, rows, styles) if rows else []
 
 

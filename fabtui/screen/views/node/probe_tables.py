@@ -1,4 +1,4 @@
-"""What the looks at a node found, as tables. Their values come from the node: nothing of their shape is relied on."""
+"""Tables of the inventory and of the probes nvlink and ibstat. Values come from the node and may have any shape."""
 
 from __future__ import annotations
 
@@ -9,16 +9,31 @@ from fabtui.model.facts.compare import shown
 from fabtui.model.facts.node_view import dicts, field, single
 from fabtui.presentation.cell_levels import bytes_text
 from fabtui.presentation.wording import MUTED, Part
+from fabtui.presentation.wrapping import Lines
 from fabtui.sanitize import one_line
-from fabtui.screen.views.detail_base import Lines, pairs, section, table
+from fabtui.screen.views.detail_base import pairs, section, table
 from fabtui_node import registry
 from fabtui_node.parsers.nvidia.smi_nvlink import ERRORS
 
 _LIMIT = 200
 
 
+def declared_lines(results: Mapping[str, Mapping[str, Any]]) -> Lines:
+    """Return a table for each probe that declares one (`ProbeSpec.view`)."""
+    lines: Lines = []
+    for spec in registry.PROBES.values():
+        if not spec.view or not (value := results.get(spec.name)):
+            continue
+        rows = [
+            (label, shown(single(field(value, *path.split("."))), spec.units.get(path, "")))
+            for label, path in spec.view
+        ]
+        lines += section(spec.name, spec.title) + pairs(rows, max(12, *(len(label) for label, _ in rows)))
+    return lines
+
+
 def text_of(value: Any, limit: int = _LIMIT) -> str:
-    """Return a value as text; ``-`` for what is not known."""
+    """Return a value as text; ``-`` if it is not known."""
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):
@@ -43,7 +58,7 @@ def _limit_text(value: Any, *, size: bool = False) -> str:
 
 
 def system_lines(inventory: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the system's properties with their names."""
+    """Return the properties of the system with their names."""
     rows = [
         ("host", text_of(inventory.get("host"))),
         ("system", f"{text_of(inventory.get('os'))}, kernel {text_of(inventory.get('kernel'))}"),
@@ -68,9 +83,9 @@ def system_lines(inventory: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def _state_of(gpu: dict[str, Any], look: dict[str, Any] | None) -> dict[str, Any]:
-    """Return what the latest look found of a GPU of the inventory, by its PCI bus."""
-    found = dicts((look or {}).get("gpus"))
+def _state_of(gpu: dict[str, Any], gpus_probe: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the latest probe result of a GPU of the inventory, by its PCI bus."""
+    found = dicts((gpus_probe or {}).get("gpus"))
     bus = str(gpu.get("bus") or "").lower()
     return next((one for one in found if bus and str(one.get("bus") or "").lower() == bus), {})
 
@@ -79,8 +94,8 @@ def _measured_text(value: Any, unit: str) -> str:
     return f"{value:.0f} {unit}" if isinstance(value, (int, float)) and not isinstance(value, bool) else "-"
 
 
-def gpu_lines(inventory: dict[str, Any], look: dict[str, Any] | None = None) -> Lines:
-    """Return the table of GPUs: what the inventory has, and what the latest look found of their state."""
+def gpu_lines(inventory: dict[str, Any], gpus_probe: dict[str, Any] | None = None) -> Lines:
+    """Return the table of GPUs: inventory and latest probe result."""
     rows = []
     styles: dict[tuple[int, int], str] = {}
     for at, gpu in enumerate(dicts(inventory.get("gpus"))):
@@ -92,7 +107,7 @@ def gpu_lines(inventory: dict[str, Any], look: dict[str, Any] | None = None) -> 
             styles[at, 7] = "$warning"
         if gpu.get("error"):
             styles[at, 11] = "$error"
-        state = _state_of(gpu, look)
+        state = _state_of(gpu, gpus_probe)
         hot, limit = state.get("temperature"), state.get("temperature_slowdown")
         if isinstance(hot, (int, float)) and isinstance(limit, (int, float)) and hot >= limit - 5:
             styles[at, 4] = "bold $warning"
@@ -117,10 +132,21 @@ def gpu_lines(inventory: dict[str, Any], look: dict[str, Any] | None = None) -> 
     if not rows:
         found = inventory.get("pci_gpus")
         if isinstance(found, list) and found:
-            text = f"  {len(found)} NVIDIA GPUs on PCI, but the driver shows none"
+            text = f"  {len(found)} NVIDIA GPUs on PCI, but none visible to the driver"
             return [*section("GPUs"), [(text, "$warning")]]
         return []
-    headings = ["GPU", "name", "PCI", "busy", "heat", "memory", "processes", "PCIe", "nearest NIC", "NUMA"]
+    headings = [
+        "GPU",
+        "name",
+        "PCI",
+        "utilization",
+        "temperature",
+        "memory",
+        "processes",
+        "PCIe",
+        "nearest NIC",
+        "NUMA",
+    ]
     headings += ["", "problem", "UUID"]
     return section("GPUs") + table(headings, rows, styles)
 
@@ -170,14 +196,14 @@ def nic_lines(inventory: dict[str, Any]) -> Lines:
     return section("network interfaces") + table(headings, rows) if rows else []
 
 
-def ib_lines(look: dict[str, Any] | None, inventory: dict[str, Any] | None) -> Lines:
-    """Return the table of InfiniBand and RoCE ports: from the look at them, else from the inventory."""
+def ib_lines(ibstat: dict[str, Any] | None, inventory: dict[str, Any] | None) -> Lines:
+    """Return the table of InfiniBand and RoCE ports: from the probe ibstat, else from the inventory."""
     rows: list[list[str]] = []
     styles: dict[tuple[int, int], str] = {}
     source = "inventory"
-    cas = dicts((look or {}).get("cas"))
+    cas = dicts((ibstat or {}).get("cas"))
     if cas:
-        source = text_of((look or {}).get("source"))
+        source = text_of((ibstat or {}).get("source"))
         for ca in cas:
             for port in dicts(ca.get("ports")):
                 rows.append(_port_row(ca, port, port.get("physical_state"), port.get("guid")))
@@ -208,28 +234,14 @@ def _port_row(device: dict[str, Any], port: dict[str, Any], physical: Any, guid:
     ]
 
 
-def declared_lines(looks: Mapping[str, Mapping[str, Any]]) -> Lines:
-    """Return a table for each probe that declares one (`ProbeSpec.view`)."""
-    lines: Lines = []
-    for spec in registry.PROBES.values():
-        if not spec.view or not (value := looks.get(spec.name)):
-            continue
-        rows = [
-            (label, shown(single(field(value, *path.split("."))), spec.units.get(path, "")))
-            for label, path in spec.view
-        ]
-        lines += section(spec.name, spec.title) + pairs(rows, max(12, *(len(label) for label, _ in rows)))
-    return lines
-
-
 def _place_of(gpu: dict[str, Any], link: dict[str, Any]) -> tuple[str, str]:
-    """Return what tells a link of a GPU from all others, whatever the node says there."""
+    """Return the identity of a link: UUID or index of its GPU, and its number."""
     return text_of(gpu.get("uuid") or gpu.get("index")), text_of(link.get("link"))
 
 
-def nvlink_lines(look: dict[str, Any] | None, first: dict[str, Any] | None) -> Lines:
-    """Return the table of NVLinks: a line a GPU, and a line each link that is not active or counted errors."""
-    gpus = dicts((look or {}).get("gpus"))
+def nvlink_lines(nvlink: dict[str, Any] | None, first: dict[str, Any] | None) -> Lines:
+    """Return the table of NVLinks: one line per GPU, and one per link that is inactive or has errors."""
+    gpus = dicts((nvlink or {}).get("gpus"))
     if not gpus:
         return []
     before = {
@@ -258,13 +270,13 @@ def nvlink_lines(look: dict[str, Any] | None, first: dict[str, Any] | None) -> L
                 text_of(gpu.get("message")),
             ]
         )
-    lines = section("NVLink", f"from {text_of((look or {}).get('source'))}")
-    lines += table(["GPU", "links active", "GB/s a link", "errors counted, all links", "said"], rows, styles)
+    lines = section("NVLink", f"from {text_of((nvlink or {}).get('source'))}")
+    lines += table(["GPU", "links active", "GB/s per link", "errors of all links", "message"], rows, styles)
     return lines + odd
 
 
 def counters(link: dict[str, Any]) -> dict[str, int]:
-    """Return the numbers of a link that count errors; traffic and what is corrected moves on healthy links too."""
+    """Return the error counters of a link. Traffic and corrected errors grow on healthy links too."""
     found = link.get("counters")
     if not isinstance(found, dict):
         return {}
@@ -272,7 +284,7 @@ def counters(link: dict[str, Any]) -> dict[str, int]:
 
 
 def _odd_link(gpu: dict[str, Any], link: dict[str, Any], old: dict[str, Any] | None) -> Lines:
-    """Return a line for a link that is not active, or whose counters are not all zero."""
+    """Return a line for a link that is inactive or has errors."""
     now, was = counters(link), counters(old or {})
     counted = {name: value for name, value in now.items() if value}
     if link.get("state") == "active" and not counted:
@@ -284,12 +296,12 @@ def _odd_link(gpu: dict[str, Any], link: dict[str, Any], old: dict[str, Any] | N
         grown = value - was.get(name, value)
         parts.append((f" {name} {value}", ""))
         if grown > 0:
-            parts.append((f" (+{grown} since the start)", "bold $warning"))
+            parts.append((f" (+{grown} since session start)", "bold $warning"))
     return [parts]
 
 
 def library_lines(inventory: dict[str, Any]) -> Lines:
-    """Return the Pythons and NCCL libraries that were found."""
+    """Return the tables of Pythons and NCCL libraries."""
     lines: Lines = []
     rows = [
         [
@@ -303,9 +315,9 @@ def library_lines(inventory: dict[str, Any]) -> Lines:
         for entry in dicts(inventory.get("pythons"))
     ]
     if rows:
-        headings = ["Python", "version", "torch", "its CUDA", "its NCCL", "problem"]
+        headings = ["Python", "version", "torch", "torch CUDA", "torch NCCL", "problem"]
         lines += section("Pythons") + table(headings, rows)
     rows = [[text_of(entry.get("path")), text_of(entry.get("version"))] for entry in dicts(inventory.get("nccl"))]
     if rows:
-        lines += section("NCCL libraries of the system") + table(["path", "version"], rows)
+        lines += section("system NCCL libraries") + table(["path", "version"], rows)
     return lines

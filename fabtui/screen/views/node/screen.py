@@ -1,4 +1,4 @@
-"""All that is known of a node."""
+"""View of a node."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from fabtui.diagnosis.preflight.rules import Preflight
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import MUTED, Part, clock_text, state_style, time_text
+from fabtui.presentation.wrapping import Lines
 from fabtui.sanitize import clean, one_line
 from fabtui.screen import feed_actions
-from fabtui.screen.views.detail_base import DetailScreen, Lines, pairs, section
+from fabtui.screen.views.detail_base import DetailScreen, pairs, section
 from fabtui.screen.views.node.gpu_tables import gpu_state_lines, kernel_lines
 from fabtui.screen.views.node.grid_row import odd_lines, row_lines
 from fabtui.screen.views.node.port_tables import port_lines
@@ -27,30 +28,30 @@ from fabtui.screen.views.node.probe_tables import (
     system_lines,
     text_of,
 )
-from fabtui.screen.views.preflight import own_lines
+from fabtui.screen.views.node.user_probes import user_probe_lines
 
 _RAW_LIMIT = 60_000
 
 
 class NodeScreen(DetailScreen):
-    """A node: its state, what it has, its links and counters, and the text that was read.
+    """A node: state, inventory, links, counters and raw probe output.
 
     Args:
-        node: Its name.
+        node: Name of the node.
     """
 
     BINDING_GROUP_TITLE = "Node"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n,right_square_bracket", "other(1)", "next node", id="node.next", tooltip="look at the next node"),
+        Binding("n,right_square_bracket", "other(1)", "next node", id="node.next", tooltip="show the next node"),
         Binding(
             "p,left_square_bracket",
             "other(-1)",
             "previous node",
             id="node.previous",
-            tooltip="look at the previous node",
+            tooltip="show the previous node",
         ),
-        Binding("r", "look", "look again", id="node.look", tooltip="look at the node again"),
-        Binding("y", "copy", "copy", id="node.copy", tooltip="copy what is known of the node"),
+        Binding("r", "probe", "probe again", id="node.look", tooltip="probe the node again"),
+        Binding("y", "copy", "copy", id="node.copy", tooltip="copy the text of this view"),
     ]
 
     def __init__(self, node: str) -> None:
@@ -58,61 +59,58 @@ class NodeScreen(DetailScreen):
         self.node = node
 
     def _record(self) -> NodeRecord | None:
-        return self.fabric_app.model.nodes.get(self.node)
+        return self.context.model.nodes.get(self.node)
 
     def title_parts(self) -> list[Part]:
-        """Return the node's name and state."""
+        """Return name and state of the node."""
         record = self._record()
         parts: list[Part] = [(f" {one_line(self.node, 80)} ", "bold"), ("  ", "")]
         if record is not None:
             parts.append((str(record.state), state_style(record.state)))
             if record.since and record.state.gone:
-                ago = clock_text(self.fabric_app.now() - record.since)
+                ago = clock_text(self.context.now() - record.since)
                 parts.append((f"  for {ago}", "bold $error"))
             if record.since:
                 parts.append((f"  since {time_text(record.since)}", MUTED))
             if record.backend:
-                parts.append((f"  through {one_line(record.backend, 30)}", MUTED))
+                parts.append((f"  via {one_line(record.backend, 30)}", MUTED))
         return parts
 
     def body_lines(self, width: int) -> Lines:
-        """Return all that is known."""
+        """Return the text of the view."""
         record = self._record()
         if record is None:
-            return [[("nothing is known of this node", MUTED)]]
-        app = self.fabric_app
-        found, current = app.main.nodes_view.latest.of(app.model)
+            return [[("unknown node", MUTED)]]
+        context = self.context
+        found, current = context.preflight()
         if not current:
-            app.draw_again(1.0)
-        return node_lines(app.model, record, found, width, app.glyphs)
+            context.draw_within(1.0)
+        return node_lines(context.model, record, found, width, context.glyphs)
 
-    def action_look(self) -> None:
-        """Look at the node again."""
-        feed_actions.look_again(self.fabric_app, [self.node])
+    def action_probe(self) -> None:
+        feed_actions.probe_again(self.context, [self.node])
 
     def action_other(self, step: int) -> None:
         """Look at the next or the previous node."""
-        names = list(self.fabric_app.model.nodes)
+        names = list(self.context.model.nodes)
         if self.node in names:
             self.node = names[(names.index(self.node) + step) % len(names)]
             self.draw()
             self.action_scroll_edge(False)
 
     def action_copy(self) -> None:
-        """Copy what is known, as plain text."""
-        lines = ["".join(text for text, _ in line).rstrip() for line in [self.title_parts(), *self.body_lines(200)]]
-        self.fabric_app.copy("\n".join(lines))
+        self.copy_text()
 
 
 def node_lines(model: Model, record: NodeRecord, found: Preflight, width: int, glyphs: Glyphs) -> Lines:
-    """Return all that is known of a node.
+    """Return the text of a node.
 
     Args:
-        model: What is known.
+        model: The session model.
         record: The node.
-        found: The preflight of all nodes.
-        width: Characters across.
-        glyphs: The characters to draw with.
+        found: Preflight of all nodes.
+        width: Width of the lines.
+        glyphs: Characters to draw with.
     """
     lines: Lines = []
     for text, style in ((record.text, state_style(record.state)), (record.note, "$warning")):
@@ -125,7 +123,7 @@ def node_lines(model: Model, record: NodeRecord, found: Preflight, width: int, g
     lines += odd_lines(found, record, glyphs)
     inventory = record.inventory
     if inventory is None:
-        lines += [[], [("  its inventory is not known", MUTED)]]
+        lines += [[], [("  inventory not known", MUTED)]]
     else:
         lines += gpu_lines(inventory, record.looks.get("gpus")) + process_lines(inventory)
     lines += gpu_state_lines(record.looks.get("gpus"), record.looks.get("gpuload"))
@@ -136,31 +134,31 @@ def node_lines(model: Model, record: NodeRecord, found: Preflight, width: int, g
     if inventory is not None:
         lines += nic_lines(inventory) + library_lines(inventory)
     lines += declared_lines(record.looks)
-    lines += kernel_lines(record.looks.get("kernel")) + own_lines(record) + _raw_lines(record)
+    lines += kernel_lines(record.looks.get("kernel")) + user_probe_lines(record) + _raw_lines(record)
     return lines
 
 
 def _count_lines(model: Model, record: NodeRecord) -> Lines:
-    """Return how the node's endpoints did, counted over their rows and columns."""
+    """Return the number of endpoints and of pairs that could not be tested."""
     mine = {endpoint.number for endpoint in model.endpoints_of(record.name)}
     untested = sum(1 for src, dst in model.untested if record.name in (src.rpartition(":")[0], dst.rpartition(":")[0]))
-    words = [f"{len(mine)} endpoint{'s' if len(mine) != 1 else ''}"]
+    counts = [f"{len(mine)} endpoint{'s' if len(mine) != 1 else ''}"]
     if untested:
-        words.append(f"{untested} of its pairs could not be tested")
-    return [[(f"  {', '.join(words)}", MUTED)]]
+        counts.append(f"{untested} of its pairs could not be tested")
+    return [[(f"  {', '.join(counts)}", MUTED)]]
 
 
 def _raw_lines(record: NodeRecord) -> Lines:
     lines: Lines = []
-    for probe, look in record.looks.items():
-        raw = look.get("raw")
+    for probe, result in record.looks.items():
+        raw = result.get("raw")
         texts = raw.items() if isinstance(raw, dict) else [("", raw)]
         for name, text in texts:
             if not isinstance(text, str) or not text.strip():
                 continue
             lines += section(f"raw text, {one_line(f'{probe} {name}', 60)}")
             lines += [[(f"  {line}", "")] for line in clean(text, _RAW_LIMIT).expandtabs().splitlines()]
-        error = look.get("error")
+        error = result.get("error")
         if error:
             lines += [[], [(f"  {one_line(str(probe), 30)}: ", MUTED), (text_of(error, 600), "$error")]]
     return lines

@@ -1,4 +1,4 @@
-"""A pair among its neighbours, its attempts over time, and what was logged of it."""
+"""Neighbors, history and log lines of a pair."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs, full_number
 from fabtui.presentation.wording import MUTED, Part, failure_text, time_text, value_text, verdict_part
+from fabtui.presentation.wrapping import Lines
 from fabtui.sanitize import clean, one_line
 from fabtui.screen.grid.axis import fit_text
-from fabtui.screen.views.detail_base import Lines, section, table
+from fabtui.screen.views.detail_base import section, table
 from fabtui.screen.widgets.sparkline import cells_strip, sparkline
 
-_MOST_ATTEMPTS = 40
-#: Cells of a neighbourhood that are drawn.
-_MOST_CELLS = 64
-_MOST_LINES = 24
+_MAX_ATTEMPTS = 40
+#: Maximum number of drawn cells per row.
+_MAX_CELLS = 64
+_MAX_LINES = 24
 _LIBRARY = re.compile(r"\bNCCL\b|\bgloo\b|\bWARN\b|ibv_|Traceback|RuntimeError", re.IGNORECASE)
 _ALARM = re.compile(r"\bWARN\b|\berror\b|failed|timed out|Traceback", re.IGNORECASE)
 
 
 class _Neighbours(NamedTuple):
-    words: str
+    title: str
     cells: list[tuple[int, int]]
 
 
 def neighbour_lines(model: Model, src: Endpoint, dst: Endpoint, layer: Layer, glyphs: Glyphs) -> Lines:
-    """Return how the pairs beside a pair did: those of the same source, of the same destination, of the same nodes."""
+    """Return the results of pairs with the same source, the same destination or the same nodes."""
     here = [e.number for e in model.endpoints_of(src.node) if e.kind != "none"]
     there = [e.number for e in model.endpoints_of(dst.node) if e.kind != "none"]
     a, b = src.number, dst.number
@@ -54,15 +55,15 @@ def neighbour_lines(model: Model, src: Endpoint, dst: Endpoint, layer: Layer, gl
         values = sorted(one.value for one in known if one.value is not None and not model.verdict(one).bad)
         bad = sum(model.verdict(one).bad for one in known)
         numbers = [full_number(x) for x in (values[0], statistics.median(values), values[-1])] if values else ["-"] * 3
-        row = [group.words, str(len(known)), *numbers, str(bad)]
-        rows.append((row, cells_strip(model, layer, group.cells[:_MOST_CELLS], glyphs)))
+        row = [group.title, str(len(known)), *numbers, str(bad)]
+        rows.append((row, cells_strip(model, layer, group.cells[:_MAX_CELLS], glyphs)))
     if not rows:
         return []
     headings = [str(layer), "n", "lowest", "median", "highest", "bad", "cells"]
     widths = [max(len(headings[at]), *(len(row[at]) for row, _ in rows)) for at in range(6)]
     lines: Lines = [[(_row(headings[:6], widths) + "  cells", MUTED)]]
     lines += [[(_row(row, widths) + "  ", "bold" if row[5] != "0" else ""), *strip] for row, strip in rows]
-    return section("neighbours", "values are of what is well") + lines
+    return section("neighbors", "values of good pairs") + lines
 
 
 def _row(row: list[str], widths: list[int]) -> str:
@@ -71,13 +72,13 @@ def _row(row: list[str], widths: list[int]) -> str:
 
 
 def attempts_of(model: Model, src: str, dst: str) -> list[Measurement]:
-    """Return all attempts at a pair, both ways, oldest first."""
+    """Return all attempts at a pair in both directions, oldest first."""
     found = [one for ends in ((src, dst), (dst, src)) for layer in pair_layers() for one in model.history(layer, *ends)]
     return sorted(found, key=lambda one: one.time)
 
 
 def spark_lines(model: Model, src: str, dst: str, glyphs: Glyphs) -> Lines:
-    """Return the attempts at a pair as sparklines, a line for each way and layer that was tested more than once."""
+    """Return a sparkline for each direction and layer with more than one attempt."""
     lines: Lines = []
     for ends in ((src, dst), (dst, src)):
         for layer in (Layer.P2P, Layer.WORLD):
@@ -94,32 +95,40 @@ def spark_lines(model: Model, src: str, dst: str, glyphs: Glyphs) -> Lines:
             parts.append((f"  {len(history)} attempts, {bad} bad, {span}", ""))
             turned = model.flapping.get((layer, *ends))
             if turned:
-                parts.append((f"  ~ flapping: turned {turned} times", "bold $warning"))
+                parts.append((f"  ~ flapping: {turned} changes", "bold $warning"))
             lines.append(parts)
     return lines
 
 
 def history_lines(model: Model, src: str, dst: str, glyphs: Glyphs) -> Lines:
-    """Return the attempts at a pair: as sparklines, then one by one, the latest first."""
+    """Return the attempts at a pair: sparklines, then a table, latest first."""
     found = attempts_of(model, src, dst)
     if not found:
         return []
     rows, styles = [], {}
-    for at, one in enumerate(found[: -_MOST_ATTEMPTS - 1 : -1]):
+    for at, one in enumerate(found[: -_MAX_ATTEMPTS - 1 : -1]):
         word, styles[at, 3] = verdict_part(model.verdict(one), glyphs)
-        way = ">" if one.src == src else "<"
+        direction = ">" if one.src == src else "<"
         rows.append(
-            [time_text(one.time), way, str(one.layer), word, value_text(one), str(one.attempts), failure_text(one)]
+            [
+                time_text(one.time),
+                direction,
+                str(one.layer),
+                word,
+                value_text(one),
+                str(one.attempts),
+                failure_text(one),
+            ]
         )
-    cut = f"the latest {_MOST_ATTEMPTS} of {len(found)}, " if len(found) > _MOST_ATTEMPTS else ""
-    note = one_line(f"{cut}the latest first; > is {src} to {dst}", 160)
-    headings = ["time", "", "layer", "verdict", "value", "attempt", "what went wrong"]
+    cut = f"latest {_MAX_ATTEMPTS} of {len(found)}, " if len(found) > _MAX_ATTEMPTS else ""
+    note = one_line(f"{cut}latest first; > is {src} to {dst}", 160)
+    headings = ["time", "", "layer", "verdict", "value", "attempt", "error"]
     sparks = spark_lines(model, src, dst, glyphs)
     return section("history", note) + sparks + table(headings, rows, styles)
 
 
 def library_lines(measurements: list[Measurement]) -> Lines:
-    """Return what the communication library printed of a pair, what is alarming first."""
+    """Return the log lines of the communication library, warnings and errors first."""
     found: dict[str, bool] = {}
     for one in measurements:
         end = ""
@@ -129,17 +138,15 @@ def library_lines(measurements: list[Measurement]) -> Lines:
                 end = text.strip("[]")
             elif _LIBRARY.search(text):
                 found.setdefault(f"{end}  {text}" if end else text, bool(_ALARM.search(text)))
-    ordered = sorted(found.items(), key=lambda item: not item[1])[:_MOST_LINES]
+    ordered = sorted(found.items(), key=lambda item: not item[1])[:_MAX_LINES]
     if not ordered:
         return []
-    more = f"{_MOST_LINES} of {len(found)} lines" if len(found) > _MOST_LINES else ""
-    return section("log of the library", more) + [
-        [(f"  {text}", "$warning" if alarm else MUTED)] for text, alarm in ordered
-    ]
+    more = f"{_MAX_LINES} of {len(found)} lines" if len(found) > _MAX_LINES else ""
+    return section("library log", more) + [[(f"  {text}", "$warning" if alarm else MUTED)] for text, alarm in ordered]
 
 
 def event_lines(model: Model, src: str, dst: str) -> Lines:
-    """Return the lines of the event log that name the pair, or one of its endpoints, the latest first."""
+    """Return the latest event log lines that name an endpoint of the pair, latest first."""
     names = re.compile("|".join(rf"(?<![\w.:-]){re.escape(end)}(?![\w:])" for end in (src, dst)))
     found = [line for line in model.log if names.search(line.text)][-8:]
     return (section("event log") if found else []) + [

@@ -1,4 +1,4 @@
-"""What the counters of a pair's two nodes moved by while it was tested, trouble first."""
+"""Counter changes on both nodes of a pair during its test, errors first."""
 
 from __future__ import annotations
 
@@ -7,44 +7,45 @@ from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import bytes_text
 from fabtui.presentation.wording import MUTED, time_text
+from fabtui.presentation.wrapping import Lines
 from fabtui.sanitize import one_line
-from fabtui.screen.views.detail_base import Lines, section, table
+from fabtui.screen.views.detail_base import section, table
 
-#: Of each node: lines about trouble, and lines about traffic.
-_MOST_TROUBLE = 40
-_MOST_TRAFFIC = 16
-_FULL = " or more: it stands at its limit"
-#: Counters of bytes, whatever else is in their names.
+#: Maximum number of error counters and of traffic counters per node.
+_MAX_ERRORS = 40
+_MAX_TRAFFIC = 16
+_FULL = " or more: the counter is at its limit"
+#: Endings of the names of byte counters.
 _BYTES = ("_bytes", "port_xmit_data", "port_rcv_data")
 
 
 def counter_lines(model: Model, measurement: Measurement | None) -> Lines:
-    """Return a section on the counters of the two nodes of a measurement; nothing where none is known to have moved."""
+    """Return the counter changes on both nodes of a measurement; nothing if there are none."""
     found = model.counters_for(measurement) if measurement is not None else {}
     if measurement is None or not found:
         return []
-    note = f"of the whole nodes, around {measurement.layer} at {time_text(measurement.time)}; other tests may be in it"
+    note = f"per node, during {measurement.layer} at {time_text(measurement.time)}; may include other tests"
     rows: list[list[str]] = []
     styles: dict[tuple[int, int], str] = {}
     left = 0
     for node, deltas in found.items():
         shown, more = _rows(one_line(node, 64), deltas)
         left += more
-        for row, trouble in shown:
-            if trouble:
+        for row, is_error in shown:
+            if is_error:
                 styles[len(rows), 2] = styles[len(rows), 3] = "bold $warning"
             rows.append(row)
-    lines = section("counters", note) + table(["node", "where", "counter", "moved by"], rows, styles)
+    lines = section("counters", note) + table(["node", "where", "counter", "change"], rows, styles)
     if left:
-        lines.append([(f"  and {left} more; the recording has them all", MUTED)])
+        lines.append([(f"  and {left} more in the recording", MUTED)])
     return lines
 
 
 def _rows(node: str, deltas: Deltas) -> tuple[list[tuple[list[str], bool]], int]:
-    """Return a node's rows, each with whether it tells of trouble, and how many there are beyond them."""
+    """Return the rows of a node, each with True for an error counter, and the number of rows left out."""
     counts = flatten(deltas)
     errors = paths_of(deltas.get("errors"))
-    trouble = sorted((path for path in counts if path in errors), key=lambda path: (-counts[path], path))
+    failures = sorted((path for path in counts if path in errors), key=lambda path: (-counts[path], path))
     reset = sorted(paths_of(deltas.get("reset")))
     traffic = sorted(
         (path for path in counts if path not in errors), key=lambda path: (not _is_bytes(path), -counts[path], path)
@@ -52,11 +53,11 @@ def _rows(node: str, deltas: Deltas) -> tuple[list[tuple[list[str], bool]], int]
     full = paths_of(deltas.get("full"))
     rows = [
         ([node, _place(path), path[-1], f"{counts[path]:,}{_FULL if path in full else ''}"], True)
-        for path in trouble[:_MOST_TROUBLE]
+        for path in failures[:_MAX_ERRORS]
     ]
-    rows += [([node, _place(path), path[-1], "was reset"], False) for path in reset[:_MOST_TROUBLE]]
-    rows += [([node, _place(path), path[-1], _amount(path, counts[path])], False) for path in traffic[:_MOST_TRAFFIC]]
-    return rows, len(trouble) + len(reset) + len(traffic) - len(rows)
+    rows += [([node, _place(path), path[-1], "was reset"], False) for path in reset[:_MAX_ERRORS]]
+    rows += [([node, _place(path), path[-1], _amount(path, counts[path])], False) for path in traffic[:_MAX_TRAFFIC]]
+    return rows, len(failures) + len(reset) + len(traffic) - len(rows)
 
 
 def _is_bytes(path: Path) -> bool:
@@ -66,7 +67,7 @@ def _is_bytes(path: Path) -> bool:
 def _amount(path: Path, count: int) -> str:
     if not _is_bytes(path):
         return f"{count:,}"
-    # Digits beyond the fourth say nothing here.
+    # Four digits suffice.
     number, _, unit = bytes_text(count).partition(" ")
     return f"{float(number):.4g} {unit}" if float(number) < 1000 else f"{float(number):.0f} {unit}"
 

@@ -1,4 +1,4 @@
-"""The way between two endpoints, drawn as text: GPU, PCIe, NIC, what lies between, NIC, PCIe, GPU; `?` is not known."""
+"""Path between two endpoints as text: GPU, PCIe, NIC, network, NIC, PCIe, GPU; `?` for unknown hops."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from fabtui.presentation.wrapping import Lines
 from fabtui.sanitize import one_line
 from fabtui.screen.grid.axis import fit_text
 
-#: What the ways between a GPU and a NIC are called, after `nvidia-smi topo -m`.
-_WAYS = {
+#: Connections between a GPU and a NIC, by the abbreviations of `nvidia-smi topo -m`.
+_NIC_PATHS = {
     "PIX": "PCIe switch",
     "PXB": "PCIe switches",
     "PHB": "host bridge",
@@ -28,12 +28,12 @@ _UNKNOWN = "?"
 
 
 class Hop(NamedTuple):
-    """A station on the way.
+    """A hop of a path.
 
     Attributes:
-        name: What it is.
-        about: More of it, a line each.
-        bad: Whether something is wrong with it.
+        name: Name of the hop.
+        about: Details, one per line.
+        bad: True if the hop has a problem.
     """
 
     name: str
@@ -47,7 +47,7 @@ def _inventory(model: Model, node: str) -> dict[str, Any]:
 
 
 def _gpu(model: Model, end: Endpoint) -> dict[str, Any]:
-    """Return what the inventory has of the GPU of an endpoint."""
+    """Return the inventory of the GPU of an endpoint."""
     found = dicts(_inventory(model, end.node).get("gpus"))
     return next((gpu for gpu in found if gpu.get("index") == end.index), {})
 
@@ -57,7 +57,7 @@ def _text(value: Any, limit: int = 40) -> str:
 
 
 def hops(model: Model, src: Endpoint, dst: Endpoint, measurement: Measurement | None) -> list[Hop]:
-    """Return the stations from one endpoint to another, as far as they are known."""
+    """Return the known hops from one endpoint to another."""
     transport = (measurement.transport if measurement is not None else None) or ""
     lowered = transport.lower()
     if src.node == dst.node and "net" not in lowered:
@@ -65,7 +65,7 @@ def hops(model: Model, src: Endpoint, dst: Endpoint, measurement: Measurement | 
     else:
         addresses = (measurement.src_addr, measurement.dst_addr) if measurement is not None else (None, None)
         if measurement is not None and measurement.src == str(dst):
-            # It is of the other way.
+            # Measured in the other direction.
             addresses = addresses[::-1]
         name = transport.rpartition("/")[2]
         between = Hop("network", (fit_text(transport, 40) if transport else "transport ?",))
@@ -82,7 +82,7 @@ def _end(end: Endpoint) -> Hop:
 
 
 def _pcie(gpu: dict[str, Any]) -> tuple[str, bool]:
-    """Return the PCIe link of a GPU in words, and whether it is narrower than it could be."""
+    """Return the PCIe link of a GPU, and True if it is narrower than its maximum."""
     link = gpu.get("pcie")
     link = link if isinstance(link, dict) else {}
     gen, width, widest = link.get("gen"), link.get("width"), link.get("width_max")
@@ -93,16 +93,16 @@ def _pcie(gpu: dict[str, Any]) -> tuple[str, bool]:
 
 
 def _within(model: Model, src: Endpoint, dst: Endpoint, transport: str) -> list[Hop]:
-    """Return what lies between two endpoints of a node."""
+    """Return the hops between two endpoints of one node."""
     links = [_nvlinks(model, end) for end in (src, dst)]
     if any(word in transport for word in ("p2p", "nvl")) and any(total for _, total, _ in links):
         active = min(found for found, _, _ in links)
         total = max(found for _, found, _ in links)
         speed = links[0][2]
-        about = (f"{active} of {total} links", f"{speed:g} GB/s a link" if speed else "")
+        about = (f"{active} of {total} links", f"{speed:g} GB/s per link" if speed else "")
         return [Hop("NVLink", tuple(text for text in about if text), active < total)]
     if src.kind != "gpu":
-        return [Hop("memory of the node", (fit_text(transport, 30),) if transport else ())]
+        return [Hop("node memory", (fit_text(transport, 30),) if transport else ())]
     sides = [_pcie(_gpu(model, end)) for end in (src, dst)]
     ends = [Hop("PCIe", (text,) if text else (), narrow) for text, narrow in sides]
     if "shm" in transport:
@@ -111,10 +111,10 @@ def _within(model: Model, src: Endpoint, dst: Endpoint, transport: str) -> list[
 
 
 def _nvlinks(model: Model, end: Endpoint) -> tuple[int, int, float | None]:
-    """Return how many NVLinks of an endpoint are active, how many it has, and their speed in GB/s."""
+    """Return the number of active NVLinks of an endpoint, of all its NVLinks, and their speed (GB/s)."""
     record = model.nodes.get(end.node)
-    looks = (record.looks.get("nvlink") if record is not None else None) or {}
-    found = dicts(looks.get("gpus"))
+    nvlink = (record.looks.get("nvlink") if record is not None else None) or {}
+    found = dicts(nvlink.get("gpus"))
     mine = next((g for g in found if end.uuid and g.get("uuid") == end.uuid), None)
     mine = mine or next((g for g in found if g.get("index") == end.index), {})
     links = dicts(mine.get("links"))
@@ -123,27 +123,27 @@ def _nvlinks(model: Model, end: Endpoint) -> tuple[int, int, float | None]:
 
 
 def _to_nic(model: Model, end: Endpoint, chosen: str, address: str | None, transport: str) -> list[Hop]:
-    """Return the stations from an endpoint to its NIC, the NIC last."""
+    """Return the hops from an endpoint to its NIC, NIC last."""
     inventory = _inventory(model, end.node)
     names = [nic.get("name") for nic in dicts(inventory.get("nics"))]
     nic = chosen if chosen in names else end.nic
-    stations: list[Hop] = []
+    found: list[Hop] = []
     if end.kind == "gpu":
         gpu = _gpu(model, end)
         link, narrow = _pcie(gpu)
-        way = gpu.get("nic_path") if nic == gpu.get("nic") else None
-        name = _WAYS.get(str(way), "PCIe")
+        nic_path = gpu.get("nic_path") if nic == gpu.get("nic") else None
+        name = _NIC_PATHS.get(str(nic_path), "PCIe")
         copied = "host memory" if "net" in transport and "gdr" not in transport else ""
-        about = (link, str(way) if str(way) in _WAYS else "", copied)
-        stations.append(Hop(name, tuple(text for text in about if text), narrow))
+        about = (link, str(nic_path) if str(nic_path) in _NIC_PATHS else "", copied)
+        found.append(Hop(name, tuple(text for text in about if text), narrow))
     state, bad = _port(inventory, nic)
     rail = "" if end.rail is None else f"rail {end.rail}"
     about = (rail, _address(address, end.address), state)
-    return [*stations, Hop(_text(nic), tuple(text for text in about if text), bad)]
+    return [*found, Hop(_text(nic), tuple(text for text in about if text), bad)]
 
 
 def _address(*found: str | None) -> str:
-    """Return the first that is an IP address, or ""; of a GPU the library tells its PCI bus in that place."""
+    """Return the first IP address, or "". For a GPU the library reports the PCI bus instead of an address."""
     for text in found:
         with contextlib.suppress(ValueError):
             return str(ipaddress.ip_address((text or "").partition("%")[0]))
@@ -151,7 +151,7 @@ def _address(*found: str | None) -> str:
 
 
 def _port(inventory: dict[str, Any], nic: str | None) -> tuple[str, bool]:
-    """Return the state and rate of a NIC in words, and whether it is down."""
+    """Return state and rate of a NIC, and True if it is down."""
     for port in dicts(inventory.get("ib")):
         if nic is not None and nic in (port.get("ca"), port.get("netdev")):
             state = one_line(str(port.get("state") or _UNKNOWN), 20)
@@ -166,38 +166,38 @@ def _port(inventory: dict[str, Any], nic: str | None) -> tuple[str, bool]:
     return "", False
 
 
-def path_lines(stations: list[Hop], nodes: tuple[str, str], width: int, glyphs: Glyphs) -> Lines:
-    """Return the way on a line, what is known of each station under it; one below the other where that is too wide."""
-    widths = [max(map(len, (hop.name, *hop.about))) for hop in stations]
+def path_lines(path: list[Hop], nodes: tuple[str, str], width: int, glyphs: Glyphs) -> Lines:
+    """Return the hops on one line with their details below, or one per line if there is too little room."""
+    widths = [max(map(len, (hop.name, *hop.about))) for hop in path]
     bar = "--" if glyphs.plain else "──"
-    total = sum(widths) + (len(stations) - 1) * (len(bar) + 2) + 2
+    total = sum(widths) + (len(path) - 1) * (len(bar) + 2) + 2
     if total > width:
-        return _below(stations, nodes, glyphs)
+        return _below(path, nodes, glyphs)
     first, last = fit_text(nodes[0], 40), fit_text(nodes[1], 40)
     head: list[Part] = [("  ", ""), (first, "bold")]
     if nodes[0] != nodes[1]:
         head += [(" " * max(1, total - 2 - len(first) - len(last)), ""), (last, "bold")]
     names: list[Part] = [("  ", "")]
-    for at, (hop, room) in enumerate(zip(stations, widths, strict=True)):
+    for at, (hop, room) in enumerate(zip(path, widths, strict=True)):
         names.append((hop.name, "bold $warning" if hop.bad else "bold"))
-        if at < len(stations) - 1:
+        if at < len(path) - 1:
             names.append((" " + (bar[0] * (room - len(hop.name))) + bar + " ", MUTED))
     lines: Lines = [head, names]
-    for row in range(max((len(hop.about) for hop in stations), default=0)):
+    for row in range(max((len(hop.about) for hop in path), default=0)):
         line: list[Part] = [("  ", "")]
-        for hop, room in zip(stations, widths, strict=True):
+        for hop, room in zip(path, widths, strict=True):
             text = hop.about[row] if row < len(hop.about) else ""
             line.append((f"{text:<{room + len(bar) + 2}}", "$warning" if hop.bad else MUTED))
         lines.append(line)
     return lines
 
 
-def _below(stations: list[Hop], nodes: tuple[str, str], glyphs: Glyphs) -> Lines:
-    """Return the way one station a line."""
+def _below(path: list[Hop], nodes: tuple[str, str], glyphs: Glyphs) -> Lines:
+    """Return one hop per line."""
     edge = glyphs.node_edge
-    room = max(len(hop.name) for hop in stations)
+    room = max(len(hop.name) for hop in path)
     lines: Lines = [[("  ", ""), (fit_text(nodes[0], 60), "bold")]]
-    for hop in stations:
+    for hop in path:
         style = "bold $warning" if hop.bad else "bold"
         about = ", ".join(hop.about)
         lines.append(

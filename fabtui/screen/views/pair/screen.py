@@ -1,4 +1,4 @@
-"""All that is known of a pair, both ways."""
+"""View of a pair in both directions."""
 
 from __future__ import annotations
 
@@ -23,49 +23,49 @@ from fabtui.presentation.wording import (
     value_text,
     verdict_part,
 )
-from fabtui.presentation.wrapping import beside, stacked
+from fabtui.presentation.wrapping import Lines, beside, stacked
 from fabtui.sanitize import clean, one_line
 from fabtui.screen import feed_actions
 from fabtui.screen.grid.axis import Seat
-from fabtui.screen.views.detail_base import DetailScreen, Lines, pairs, section, table
-from fabtui.screen.views.findings import cause_lines
+from fabtui.screen.views.detail_base import DetailScreen, pairs, section, table
 from fabtui.screen.views.pair.context import event_lines, history_lines, library_lines, neighbour_lines
 from fabtui.screen.views.pair.counters import counter_lines
 from fabtui.screen.views.pair.path import hops, path_lines
+from fabtui.screen.widgets.finding_lines import finding_block, findings_of_pair
 from fabtui.screen.widgets.pair_text import (
     change_lines,
     of_layer,
     pair_name,
+    partner_note,
+    port_notes,
     summary_text,
-    what_looks_told,
-    what_partners_told,
     why_untested,
 )
 
-#: From this width on the two directions stand side by side.
+#: Minimum width for both directions side by side.
 _SIDE_BY_SIDE = 100
-#: Layers of the way between two nodes that are shown where they were measured.
+#: Layers of a node pair, shown if they were measured.
 _ALSO = tuple(layer for layer in MESH if layer.spec.key is None)
 _RAW_LIMIT = 20_000
 
 
 class PairScreen(DetailScreen):
-    """Both directions of a pair: values per layer, path, history, what was read.
+    """Both directions of a pair: values per layer, findings, path, history, counters, raw text.
 
     Args:
-        source: The row it was opened from.
-        target: The column.
+        source: Row of the cell.
+        target: Column of the cell.
     """
 
     BINDING_GROUP_TITLE = "Pair"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "retest(False)", "re-test", id="pair.retest", tooltip="test this pair again, alone"),
-        Binding("R", "retest(True)", "both ways", id="pair.retest-both", tooltip="test it again both ways"),
-        Binding("x", "turn", "turn", id="pair.turn", tooltip="look from the other end"),
-        Binding("n", "node(0)", "node", id="pair.node", tooltip="look at the first node"),
-        Binding("N", "node(1)", "other node", id="pair.other-node", tooltip="look at the second node"),
-        Binding("y", "copy", "copy", id="pair.copy", tooltip="copy what is known, the findings and what to type next"),
-        Binding("Y", "copy_command", "copy command", id="pair.copy-command", tooltip="copy the command that tests it"),
+        Binding("r", "retest(False)", "retest", id="pair.retest", tooltip="test this pair again, alone"),
+        Binding("R", "retest(True)", "both directions", id="pair.retest-both", tooltip="test both directions again"),
+        Binding("x", "turn", "turn", id="pair.turn", tooltip="swap source and destination"),
+        Binding("n", "node(0)", "node", id="pair.node", tooltip="show the first node"),
+        Binding("N", "node(1)", "other node", id="pair.other-node", tooltip="show the second node"),
+        Binding("y", "copy", "copy", id="pair.copy", tooltip="copy results, findings and next steps"),
+        Binding("Y", "copy_command", "copy command", id="pair.copy-command", tooltip="copy the test command"),
     ]
 
     def __init__(self, source: Seat, target: Seat) -> None:
@@ -74,8 +74,8 @@ class PairScreen(DetailScreen):
         self.target = target
 
     def title_parts(self) -> list[Part]:
-        """Return the pair's name, verdict and class."""
-        model, glyphs = self.fabric_app.model, self.fabric_app.glyphs
+        """Return name, verdict and class of the pair."""
+        model, glyphs = self.context.model, self.context.glyphs
         parts: list[Part] = [(f" {pair_name(self.source, self.target)} ", "bold"), ("  ", "")]
         src, dst = self.source.number, self.target.number
         if src is not None and dst is not None:
@@ -83,13 +83,12 @@ class PairScreen(DetailScreen):
             kind = model.class_between(str(model.endpoints[src]), str(model.endpoints[dst]))
             parts += [verdict_part(cell.verdict, glyphs), (f"   {kind}", "")]
             if cell.running:
-                parts.append(("   testing now", "bold $accent"))
+                parts.append(("   test in progress", "bold $accent"))
         return parts
 
     def body_lines(self, width: int) -> Lines:
-        """Return all that is known."""
-        app = self.fabric_app
-        model, glyphs = app.model, app.glyphs
+        """Return the text of the view."""
+        model, glyphs = self.context.model, self.context.glyphs
         there = direction_lines(model, self.source, self.target, glyphs)
         back = direction_lines(model, self.target, self.source, glyphs)
         tests = None not in (self.source.number, self.target.number) and self.source.number != self.target.number
@@ -106,9 +105,9 @@ class PairScreen(DetailScreen):
         names = str(ends[0]), str(ends[1])
         tested = _tested(model, self.source, self.target)
         latest = _latest(model, self.source, self.target)
-        way = hops(model, *ends, next((one for one in latest if one.transport), tested))
-        lines += section("path", "as far as it is known")
-        lines += path_lines(way, (ends[0].node, ends[1].node), width, glyphs)
+        path = hops(model, *ends, next((one for one in latest if one.transport), tested))
+        lines += section("path", "known hops")
+        lines += path_lines(path, (ends[0].node, ends[1].node), width, glyphs)
         layer = tested.layer if tested is not None else Layer.P2P
         lines += neighbour_lines(model, *ends, layer, glyphs)
         lines += history_lines(model, *names, glyphs)
@@ -120,67 +119,57 @@ class PairScreen(DetailScreen):
         return lines
 
     def _finding_lines(self, width: int) -> Lines:
-        """Return the findings that explain the pair, either way, and what to type next."""
-        model, findings = self.fabric_app.model, self.fabric_app.main.findings
+        """Return the findings that explain the pair in either direction, and the next steps."""
+        model = self.context.model
         names = [str(model.endpoints[seat.number]) for seat in (self.source, self.target) if seat.number is not None]
-        found = dict([*findings.of_pair(names[0], names[1]), *findings.of_pair(names[1], names[0])])
-        lines: Lines = []
-        for number, one in sorted(found.items()):
-            lines += cause_lines(one, width, number)
-        if lines:
-            return section("findings") + lines
+        found = findings_of_pair(self.context.findings, names[0], names[1])
+        if found:
+            return section("findings") + [line for number, one in found for line in finding_block(one, width, number)]
         commands = pair_commands(model, names[0], names[1]) + pair_commands(model, names[1], names[0])
         if not commands:
             return []
-        return section("look further") + [
+        return section("next steps") + [
             [(f"  {one_line(command, 4000)}", "$accent")] for command in dict.fromkeys(commands)
         ]
 
-    async def action_retest(self, both: bool) -> None:
-        """Test the pair again, this way or both ways."""
-        pairs_ = [(self.source, self.target)]
-        if both:
-            pairs_.append((self.target, self.source))
-        feed_actions.retest(self.fabric_app, pairs_)
+    def action_retest(self, both: bool) -> None:
+        directions = [(self.source, self.target), (self.target, self.source)]
+        feed_actions.retest(self.context, directions if both else directions[:1])
 
     def action_turn(self) -> None:
-        """Look at the pair from its other end."""
         self.source, self.target = self.target, self.source
         self.draw()
 
-    def action_node(self, which: int) -> None:
-        """Look at one of the two nodes."""
-        self.fabric_app.open_node(self.target.node if which else self.source.node)
+    def action_node(self, end: int) -> None:
+        self.context.open_node(self.target.node if end else self.source.node)
 
     def action_copy(self) -> None:
-        """Copy what is known, as plain text."""
-        model = self.fabric_app.model
+        model = self.context.model
         lines = [summary_text(model, self.source, self.target)]
         if self.source.number is not None and self.target.number is not None:
             lines += ["", *(plain(line).rstrip() for line in self._finding_lines(200)[1:])]
             names = str(model.endpoints[self.source.number]), str(model.endpoints[self.target.number])
             lines += ["", f"by hand: {one_line(by_fabtui(model, *names), 4000)}"] if names[0] != names[1] else []
-        self.fabric_app.copy("\n".join(lines))
+        self.context.copy("\n".join(lines))
 
     def action_copy_command(self) -> None:
-        """Copy the command that tests the pair alone."""
         if self.source.number is None or self.target.number is None or self.source.number == self.target.number:
-            self.fabric_app.tell("there is nothing to test between these two")
+            self.context.notify("this cell has no pair to test")
             return
-        model = self.fabric_app.model
+        model = self.context.model
         names = str(model.endpoints[self.source.number]), str(model.endpoints[self.target.number])
-        self.fabric_app.copy(one_line(by_fabtui(model, *names), 4000))
+        self.context.copy(one_line(by_fabtui(model, *names), 4000))
 
 
 def _tested(model: Model, source: Seat, target: Seat) -> Measurement | None:
-    """Return the measurement of a pair whose time is the one to ask counters about."""
-    ways = ((source, target), (target, source))
-    found = (of_layer(model, layer, *way) for layer in (Layer.P2P, Layer.WORLD) for way in ways)
+    """Return the measurement whose counter changes are shown."""
+    directions = ((source, target), (target, source))
+    found = (of_layer(model, layer, *ends) for layer in (Layer.P2P, Layer.WORLD) for ends in directions)
     return next((one for one in found if one is not None), None)
 
 
 def direction_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) -> Lines:
-    """Return one direction: each layer's verdict, value, share of the median; path; what went wrong."""
+    """Return one direction: verdict, value and share of the median of each layer; transport; errors."""
     lines: Lines = [[(pair_name(source, target), "bold $accent")]]
     for layer in measured_key_layers():
         measurement = of_layer(model, layer, source, target)
@@ -200,10 +189,10 @@ def direction_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) ->
             *_times(p2p),
         ]
         lines += pairs(rows, 9)
-    lines += [[(f"  {note}", "$warning")] for note in what_looks_told(model, source, target)]
-    told = what_partners_told(model, source, target)
-    if told:
-        lines.append([(f"  {told}", "$accent")])
+    lines += [[(f"  {note}", "$warning")] for note in port_notes(model, source, target)]
+    partners = partner_note(model, source, target)
+    if partners:
+        lines.append([(f"  {partners}", "$accent")])
     why = why_untested(model, source, target)
     if why:
         lines.append([(f"  {why}", "$warning")])
@@ -211,16 +200,16 @@ def direction_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) ->
 
 
 def _times(measurement: Measurement) -> list[tuple[str, str]]:
-    """Return the times of single messages, and what both ways at once reached, where those are known."""
+    """Return the times of single messages and the bandwidth of both directions at once, if known."""
     rows = []
     found = spread(measurement)
     if found is not None:
-        note = ": some take far longer" if found.ratio > NOTABLE else ""
+        note = ": some take much longer" if found.ratio > NOTABLE else ""
         median, p99 = (f"{us:.0f}" if us >= 1000 else f"{us:.4g}" for us in (found.median * 1e6, found.p99 * 1e6))
         rows.append(("times", f"median {median} us, p99 {p99} us{note}"))
     both = (measurement.extra or {}).get("both_ways")
     if isinstance(both, (int, float)):
-        rows.append(("both ways", f"{both:.3g} {measurement.unit}"))
+        rows.append(("both", f"{both:.3g} {measurement.unit}"))
     return rows
 
 
@@ -246,16 +235,16 @@ def _layer_lines(model: Model, layer: Layer, measurement: Measurement | None, gl
     return lines
 
 
-def _port_words(model: Model, node: str, nic: str | None, address: str | None) -> str:
-    """Return what is known of the port of an endpoint: state, rate, link layer."""
+def _port_text(model: Model, node: str, nic: str | None, address: str | None) -> str:
+    """Return state, rate and link layer of the port of an endpoint, if known."""
     record = model.nodes.get(node)
     if record is None or record.inventory is None:
         return ""
-    words = []
+    parts = []
     for port in dicts(record.inventory.get("ib")):
         if nic is not None and nic in (port.get("ca"), port.get("netdev")):
             rate = f" {port.get('rate')} Gb/s" if port.get("rate") is not None else ""
-            words.append(
+            parts.append(
                 f"{port.get('ca')} port {port.get('port')} {port.get('state')}/{port.get('phys_state')}{rate}"
                 f" {port.get('link_layer')}"
             )
@@ -263,8 +252,8 @@ def _port_words(model: Model, node: str, nic: str | None, address: str | None) -
         held = [entry.get("address") for entry in dicts(found.get("addresses"))]
         if (nic is not None and nic in (found.get("name"), found.get("rdma"))) or (address and address in held):
             speed = f" {found.get('speed_mbps')} Mb/s" if found.get("speed_mbps") else ""
-            words.append(f"{found.get('name')} {found.get('state')}{speed} mtu {found.get('mtu')}")
-    return one_line("; ".join(dict.fromkeys(words)), 300)
+            parts.append(f"{found.get('name')} {found.get('state')}{speed} mtu {found.get('mtu')}")
+    return one_line("; ".join(dict.fromkeys(parts)), 300)
 
 
 def _ends_lines(model: Model, seats: tuple[Seat, Seat]) -> Lines:
@@ -282,33 +271,33 @@ def _ends_lines(model: Model, seats: tuple[Seat, Seat]) -> Lines:
                 one_line(endpoint.nic or "-", 20),
                 rail,
                 one_line(endpoint.address or "-", 45),
-                _port_words(model, seat.node, endpoint.nic, endpoint.address),
+                _port_text(model, seat.node, endpoint.nic, endpoint.address),
             ]
         )
     if not rows:
         return []
-    return section("ends") + table(["endpoint", "what", "PCI", "NIC", "rail", "address", "port"], rows)
+    return section("ends") + table(["endpoint", "device", "PCI", "NIC", "rail", "address", "port"], rows)
 
 
 def _latest(model: Model, source: Seat, target: Seat) -> list[Measurement]:
-    """Return what counts of a pair in the layers that have text of the library, both ways."""
-    ways = ((source, target), (target, source))
-    found = (of_layer(model, layer, *way) for way in ways for layer in (Layer.P2P, Layer.WORLD))
+    """Return the current measurements of a pair in the layers with log text, both directions."""
+    directions = ((source, target), (target, source))
+    found = (of_layer(model, layer, *ends) for ends in directions for layer in (Layer.P2P, Layer.WORLD))
     return [one for one in found if one is not None]
 
 
 def hand_lines(model: Model, src: str, dst: str) -> Lines:
-    """Return the commands that test a pair without this session, and what they need."""
+    """Return the commands that test a pair outside this session, and their requirements."""
     lines = section("by hand", "Y copies the first")
     lines += [
-        [("  with fabtui, on this machine: this pair alone", MUTED)],
+        [("  with fabtui, on this machine, this pair only", MUTED)],
         [(f"  {one_line(by_fabtui(model, src, dst), 4000)}", "$accent")],
     ]
     command = by_hand(model, src, dst)
     if command:
-        where = "on this machine, as the nodes are" if model.lab else "a login on both nodes without a question"
+        where = "run on this machine (lab)" if model.lab else "SSH to both nodes without a password prompt"
         lines += [
-            [(f"  without it: PyTorch on both nodes, the free port {PORT}, {where}", MUTED)],
+            [(f"  without fabtui: needs PyTorch on both nodes, free port {PORT}, {where}", MUTED)],
             [(f"  {one_line(command, 8000)}", "$accent")],
         ]
     return lines

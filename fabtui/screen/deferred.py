@@ -1,0 +1,39 @@
+"""Parts of the screen that the first frame does not need.
+
+The app imports this module once the first frame is on the terminal, so that no key waits for an import.
+"""
+
+from textual.screen import Screen
+
+from fabtui.screen.command_palette import commands
+from fabtui.screen.context import ViewName
+from fabtui.screen.keymap import check_keys, key_owners
+from fabtui.screen.views.confirm import ConfirmScreen
+from fabtui.screen.views.findings import FindingsScreen
+from fabtui.screen.views.help import HelpScreen, views_of
+from fabtui.screen.views.jump import JumpScreen, targets_of
+from fabtui.screen.views.node.screen import NodeScreen
+from fabtui.screen.views.nodes import NodesScreen
+from fabtui.screen.views.pair.screen import PairScreen
+from fabtui.screen.views.preflight import PreflightScreen
+
+__all__ = [
+    "VIEWS",
+    "ConfirmScreen",
+    "HelpScreen",
+    "JumpScreen",
+    "NodeScreen",
+    "PairScreen",
+    "check_keys",
+    "commands",
+    "key_owners",
+    "targets_of",
+    "views_of",
+]
+
+#: Views of the session, by name.
+VIEWS: dict[ViewName, type[Screen[None]]] = {
+    "nodes": NodesScreen,
+    "preflight": PreflightScreen,
+    "findings": FindingsScreen,
+}

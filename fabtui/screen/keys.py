@@ -1,0 +1,68 @@
+"""Key bindings: what a class declares, how keys are named on the screen, rows for tables of keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from textual.app import App
+from textual.binding import Binding
+from textual.dom import DOMNode
+
+#: Names of keys on the screen, where Textual would draw an arrow.
+KEY_NAMES = {
+    "enter": "enter",
+    "escape": "esc",
+    "up": "up",
+    "down": "down",
+    "left": "left",
+    "right": "right",
+    "backspace": "backspace",
+    "pageup": "page up",
+    "pagedown": "page down",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """One key binding, for tables.
+
+    Attributes:
+        id: Name of the binding in the settings file.
+        keys: Default keys, separated by commas.
+        description: Effect of the key.
+        owner: Class that declares the binding.
+        group: Title of that class in help.
+    """
+
+    id: str
+    keys: str
+    description: str
+    owner: str
+    group: str
+
+
+def bindings_of(owner: type) -> list[Binding]:
+    """Return the bindings that a class declares itself."""
+    return [binding for binding in owner.__dict__.get("BINDINGS", []) if isinstance(binding, Binding)]
+
+
+def group_title(owner: type[DOMNode]) -> str:
+    """Return the title of a class's bindings in help."""
+    return owner.BINDING_GROUP_TITLE or owner.__name__
+
+
+def rows_of(owner: type[DOMNode]) -> list[KeyRow]:
+    """Return the rows of a class's bindings."""
+    return [
+        KeyRow(
+            binding.id or "", binding.key, binding.tooltip or binding.description, owner.__name__, group_title(owner)
+        )
+        for binding in bindings_of(owner)
+    ]
+
+
+def current_keys(app: App[Any], binding: Binding) -> list[str]:
+    """Return the names of a binding's keys: those of the user's keymap, else the default ones."""
+    keys = app._keymap.get(binding.id or "", binding.key).split(",")
+    return [app.get_key_display(binding.with_key(key.strip())) for key in keys]

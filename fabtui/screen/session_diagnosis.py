@@ -1,0 +1,127 @@
+"""Findings and preflight of the session, updated in the background in short steps so that no key waits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from fabtui.diagnosis.finding import Finding
+from fabtui.diagnosis.pairs.tally import Survey, Tally
+from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight
+from fabtui.diagnosis.session import findings
+from fabtui.model.endpoints import PairClass
+from fabtui.model.session_model import Model
+from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.preflight_lines import ASCII, UNICODE, short_lines
+from fabtui.presentation.wording import MUTED
+from fabtui.presentation.wrapping import Lines
+from fabtui.screen.grid.axis import common_domain
+from fabtui.screen.widgets.preflight_text import styled
+
+#: Minimum time (s) between two evaluations of the rules.
+_MIN_INTERVAL = 1.0
+#: Length (s) of a step over the pairs, and the pause (s) after it.
+_STEP, _PAUSE = 0.002, 0.008
+#: Maximum share of the time that goes into evaluating the rules.
+_MAX_SHARE = 0.05
+#: Phases after which no further test is planned.
+_FINISHED = ("done", "watch")
+#: The preflight is evaluated again after this multiple of the time it took, and not before this time (s).
+_PREFLIGHT_REST = 10.0
+PREFLIGHT_INTERVAL = 0.2
+#: Maximum number of findings in the summary of the preflight.
+_SUMMARY = 4
+
+
+class SessionDiagnosis:
+    """Findings and preflight as of the latest complete pass.
+
+    Args:
+        model: The session model.
+        changed: Called when the findings have changed.
+    """
+
+    def __init__(self, model: Model, changed: Callable[[], None] = lambda: None) -> None:
+        self._model = model
+        self._changed = changed
+        self._timer: asyncio.TimerHandle | None = None
+        self._survey: Survey | None = None
+        self._resting_until = 0.0
+        self.found: list[Finding] = []
+        #: DNS domain that all nodes share, which is not shown.
+        self.domain = ""
+        #: Number of bad pairs of each class.
+        self.bad: Counter[PairClass] = Counter()
+        self.known = False
+        self._preflight: tuple[int, Preflight] | None = None
+        self._preflight_resting_until = 0.0
+
+    @property
+    def tally(self) -> Tally:
+        """Verdicts of all pairs as of the latest complete pass."""
+        return Tally() if self._survey is None else self._survey.tally
+
+    @property
+    def none_text(self) -> str:
+        """Text for an empty list of findings. "No problems" is claimed only after every pair has been checked."""
+        if not self.known or self._survey is None:
+            return "searching"
+        if not self._survey.current:
+            return "none so far: still searching"
+        return "no problems found" if self._model.phase.name in _FINISHED else "none so far: sweep in progress"
+
+    def follow(self) -> None:
+        """Continue in the background until every pair has been checked."""
+        if self._timer is None and not (self._survey is not None and self._survey.current):
+            wait = max(_PAUSE, self._resting_until - time.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(wait, self._continue)
+
+    def _continue(self) -> None:
+        self._timer = None
+        before = self.found, self.none_text
+        more = self.step(_STEP)
+        if self.found is not before[0] or self.none_text != before[1]:
+            self._changed()
+        if more:
+            self.follow()
+
+    def stop(self) -> None:
+        """Stop the background work."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def step(self, budget: float) -> bool:
+        """Work for about ``budget`` seconds; return True if there is more to do."""
+        survey = self._survey = self._survey or Survey(self._model)
+        now = time.monotonic()
+        if now < self._resting_until or survey.current:
+            return not survey.current
+        if survey.step(budget):
+            began = time.monotonic()
+            self.found = findings(self._model, survey.tally, settled=True)
+            self.domain = common_domain(self._model.nodes)
+            self.bad = Counter(survey.tally.kinds.values())
+            self.known = True
+            self._resting_until = began + max(_MIN_INTERVAL, (time.monotonic() - began) / _MAX_SHARE)
+        return not survey.current
+
+    def preflight(self) -> tuple[Preflight, bool]:
+        """Return the preflight, and True if it includes the latest probe results."""
+        began = time.monotonic()
+        wanted = self._model.looked
+        if self._preflight is not None and (self._preflight[0] == wanted or began < self._preflight_resting_until):
+            return self._preflight[1], self._preflight[0] == wanted
+        found = latest_preflight(self._model)
+        self._preflight = wanted, found
+        took = time.monotonic() - began
+        self._preflight_resting_until = began + took + max(PREFLIGHT_INTERVAL, _PREFLIGHT_REST * took)
+        return found, True
+
+    def preflight_summary(self, width: int, glyphs: Glyphs) -> tuple[Lines, float]:
+        """Return the most severe findings of the preflight, and the time (s) after which to ask again, or 0."""
+        found, current = self.preflight()
+        lines = styled(short_lines(found, width, _SUMMARY, ASCII if glyphs.plain else UNICODE))
+        return [*lines, [(" P: preflight", MUTED)], []] if lines else [], 0.0 if current else PREFLIGHT_INTERVAL

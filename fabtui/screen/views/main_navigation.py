@@ -1,0 +1,236 @@
+"""Cursor, zoom, order and filter of the main grid."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from fabtui.errors import InputError
+from fabtui.model.layers import Layer
+from fabtui.model.session_model import Model
+from fabtui.presentation.wording import MUTED, Part
+from fabtui.sanitize import one_line
+from fabtui.screen.context import AppContext
+from fabtui.screen.grid.axis import Seat
+from fabtui.screen.grid.filter import read_filter
+from fabtui.screen.grid.goto import read_place
+from fabtui.screen.grid.severity import Order
+from fabtui.screen.grid.view_state import ZOOM_WORDS, ViewState, Zoom
+from fabtui.screen.grid.widget import GridView
+
+#: Time (s) between two checks of the row order.
+_REORDER_INTERVAL = 2.0
+#: Length (s) of a step over unchecked cells, and the pause (s) after it. No key waits longer.
+_STEP, _PAUSE = 0.002, 0.002
+#: Label and key of each order of the rows.
+_ORDER_LABELS = {Order.BADNESS: ("rows: worst first", "s"), Order.BLAME: ("rows and columns: likely causes first", "b")}
+
+
+class GridNavigation:
+    """What the grid shows of the model, and where its cursor is. It draws nothing but the grid itself.
+
+    Args:
+        context: The app.
+        grid: The grid.
+
+    Attributes:
+        scope: Zoom, order, filter and pair of the cursor.
+    """
+
+    def __init__(self, context: AppContext, make_grid: Callable[[ViewState], GridView]) -> None:
+        self._context = context
+        self.scope = ViewState(context.model, Layer.P2P, context.glyphs)
+        self.grid = make_grid(self.scope)
+        self._zoom_before = Zoom.GPUS
+        self._zoom_chosen = False
+        self._ordered_at = 0.0
+        self._searching: asyncio.TimerHandle | None = None
+
+    @property
+    def model(self) -> Model:
+        """Session model."""
+        return self._context.model
+
+    def take_model(self) -> None:
+        """Show the current model of the app."""
+        self.scope = ViewState(self.model, self.scope.source.layer, self._context.glyphs)
+        self.grid.show(self.scope.shown())
+
+    # -- cursor -------------------------------------------------------------------------------------------------------
+
+    def note_cursor(self) -> None:
+        """Remember the pair that the cursor was moved to."""
+        if self.grid.aim is not None:
+            self.scope.moved_to(self.grid.aim)
+
+    def seats(self) -> tuple[Seat, Seat] | None:
+        """Return row and column of the cursor's pair: the worst one of a node block. None without cells."""
+        here = self.grid.seats
+        if here is None or self.scope.zoom is not Zoom.FABRIC:
+            return here
+        block = self.block()
+        if block is None:
+            return None
+        if self.scope.pair is not None and self.scope.nodes() == block:
+            return self.scope.pair
+        seats = self.scope.source.axis.seats
+        row, column = self.scope.index.worst_of(*block)
+        return seats[row], seats[column]
+
+    def block(self) -> tuple[int, int] | None:
+        """Return the two nodes of the block under the cursor; None unless the grid shows node blocks."""
+        here = self.grid.seats
+        if here is None or self.scope.zoom is not Zoom.FABRIC:
+            return None
+        row, column = (self.scope.blocks.axis.find(seat) for seat in here)
+        return None if row is None or column is None else (row, column)
+
+    def go_to(self, row: int, column: int) -> None:
+        """Move the cursor to a cell, by positions of endpoints, in the current zoom."""
+        seats = self.scope.source.axis.seats
+        self.scope.pair = seats[row], seats[column]
+        self.show()
+
+    def show(self) -> None:
+        """Show the current zoom, order and filter, with the cursor on its pair."""
+        self.grid.aim = self.scope.aim() or self.grid.aim
+        self.grid.corner = (ZOOM_WORDS[self.scope.zoom], "row>col")
+        self.grid.show(self.scope.shown())
+
+    def next_bad(self, step: int) -> bool:
+        """Move to the next (1) or previous (-1) bad cell; return False if there is none."""
+        self.note_cursor()
+        scope, grid = self.scope, self.grid
+        found: tuple[int, int] | None = None
+        if scope.zoom is Zoom.FABRIC:
+            block = scope.index.next_bad_block(
+                (grid.row, grid.column), step, scope.blocks.row_at, scope.blocks.column_at
+            )
+            found = None if block is None else scope.index.worst_of(*block)
+        elif grid.seats is not None and (place := scope.place_of(grid.seats)) is not None:
+            found = scope.index.next_bad(place, step, by_node=scope.zoom is Zoom.NODES)
+        if found is not None:
+            self.go_to(*found)
+        return found is not None
+
+    # -- zoom ---------------------------------------------------------------------------------------------------------
+
+    def zoom_to(self, zoom: Zoom, seats: tuple[Seat, Seat] | None = None) -> None:
+        """Show another zoom with the cursor on the same pair; ``seats`` is the pair if the cursor has not moved yet."""
+        self.note_cursor()
+        scope = self.scope
+        if zoom is scope.zoom:
+            return
+        scope.pair = scope.pair or seats or self.seats()
+        self._zoom_before, scope.zoom = scope.zoom, zoom
+        self.grid.cell_width = None
+        self.show()
+
+    def choose_zoom(self, zoom: Zoom, seats: tuple[Seat, Seat] | None = None) -> None:
+        """Show a zoom, and keep it when the size of the terminal changes."""
+        self._zoom_chosen = True
+        self.zoom_to(zoom, seats)
+
+    def fit_zoom(self, fits: bool) -> None:
+        """Show node blocks if the endpoints do not fit, unless the user has chosen a zoom."""
+        if not self._zoom_chosen:
+            self.zoom_to(Zoom.GPUS if fits else Zoom.FABRIC)
+
+    def back(self) -> None:
+        """Leave two nodes, then the filter, then the zoom."""
+        if self.scope.zoom is Zoom.NODES:
+            self.zoom_to(self._zoom_before if self._zoom_before is not Zoom.NODES else Zoom.GPUS)
+        elif self.scope.filter is not None:
+            self.clear_filter()
+        elif self.scope.zoom is Zoom.GPUS and self._zoom_before is Zoom.FABRIC:
+            self.zoom_to(Zoom.FABRIC)
+
+    # -- order and filter ---------------------------------------------------------------------------------------------
+
+    def toggle_order(self, order: Order) -> None:
+        """Sort the rows, or restore their own order."""
+        self.note_cursor()
+        if order is not self.scope.order and not self.scope.index.bad:
+            self._context.notify(f"no bad cell in layer {self.scope.source.layer}: nothing to sort by")
+            return
+        self.scope.take_order(Order.GIVEN if order is self.scope.order else order)
+        self._ordered_at = time.monotonic()
+        self.show()
+
+    def keep_order(self) -> None:
+        """Sort again from time to time while results change the order."""
+        if self.scope.order is Order.GIVEN or time.monotonic() - self._ordered_at < _REORDER_INTERVAL:
+            return
+        self._ordered_at = time.monotonic()
+        self.note_cursor()
+        if self.scope.reorder():
+            self.show()
+
+    async def set_filter(self, text: str) -> None:
+        """Show only the cells of a filter expression.
+
+        Raises:
+            InputError: The expression is not valid.
+        """
+        # Node groups may be resolved by programs of the site.
+        chosen = await asyncio.to_thread(read_filter, text, list(self.model.nodes))
+        self.scope.take_filter(chosen)
+        self.show()
+
+    def clear_filter(self) -> None:
+        """Show all cells."""
+        if self.scope.filter is not None:
+            self.note_cursor()
+            self.scope.take_filter(None)
+            self.show()
+
+    def go_to_text(self, text: str) -> None:
+        """Move the cursor to an endpoint, a node or a pair.
+
+        Raises:
+            InputError: The grid has no such place, or the filter hides it.
+        """
+        scope = self.scope
+        axis = scope.source.axis
+        row, column = read_place(text, axis)
+        here = (scope.place_of(scope.pair) if scope.pair is not None else None) or (0, min(1, axis.size - 1))
+        place = (here[0] if row is None else row, here[1] if column is None else column)
+        if not scope.shows(*place):
+            raise InputError(f"the filter hides {text.strip()[:80]}: u shows all again")
+        if ":" not in text and row is not None and column is not None:
+            # Of two nodes, their worst pair.
+            place = scope.index.worst_of(axis.node_at[row], axis.node_at[column])
+        self.go_to(*place)
+
+    def chips(self) -> list[Part]:
+        """Return the active filter and order, with the keys that end them."""
+        scope = self.scope
+        parts: list[Part] = []
+        if scope.filter is not None:
+            rows, columns = scope.source.rows.size, scope.source.columns.size
+            parts += [
+                (f" filter: {one_line(scope.filter.text, 60)} ", "bold reverse"),
+                (" u, esc: show all", MUTED),
+                (f"  {rows} x {columns} of {scope.source.axis.size} endpoints  ", MUTED),
+            ]
+        if scope.order is not Order.GIVEN:
+            label, key = _ORDER_LABELS[scope.order]
+            parts += [(f" {label} ", "bold reverse"), (f" {key}: default order, g: first row  ", MUTED)]
+        return parts
+
+    # -- background search --------------------------------------------------------------------------------------------
+
+    def search(self) -> None:
+        """Check the remaining cells in the background."""
+        if self._searching is None and self.scope.searching:
+            self._searching = asyncio.get_running_loop().call_later(_PAUSE, self._search)
+
+    def _search(self) -> None:
+        self._searching = None
+        if not self.grid.is_attached:
+            return
+        done = self.scope.index.step(_STEP)
+        if done or not self.scope.index.complete:
+            self._context.draw_within(0.05 if done else 0.25)
+        self.search()

@@ -1,0 +1,111 @@
+"""Key bar: the active key bindings on one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from textual import events
+from textual.binding import Binding
+from textual.content import Content
+from textual.dom import DOMNode
+from textual.screen import Screen
+
+from fabtui.presentation.wording import MUTED, Part
+from fabtui.screen.keys import bindings_of
+from fabtui.screen.widgets.text_line import TextLine
+
+#: Bindings that are shown on the narrowest terminal too. Textual's Footer would scroll them out of view.
+_ALWAYS = ("app.help", "app.quit")
+
+
+@dataclass(slots=True)
+class _Entry:
+    keys: str
+    label: str
+    press: str
+    always: bool
+
+    @property
+    def width(self) -> int:
+        return len(self.keys) + len(self.label) + 3
+
+
+class KeyBar(TextLine):
+    """As many active bindings as fit, in the order of their declarations; a click presses the key.
+
+    Args:
+        label: Returns the current label of a binding, or "" to leave it out.
+        hint: Keys and label of an entry that is shown last and cannot be clicked.
+    """
+
+    DEFAULT_CSS = """
+    KeyBar { background: $panel; }
+    """
+
+    def __init__(
+        self,
+        label: Callable[[Binding], str] = lambda binding: binding.description,
+        hint: tuple[str, str] | None = None,
+        *,
+        id: str | None = None,  # noqa: A002
+    ) -> None:
+        super().__init__(id=id)
+        self._label = label
+        self._hint = hint
+        self._spans: list[tuple[int, int, str]] = []
+
+    def on_mount(self) -> None:
+        """Follow the bindings, which change with the focus and with the user's keymap."""
+        self.screen.bindings_updated_signal.subscribe(self, self._follow)
+        self.draw()
+
+    def _follow(self, _: Screen[object]) -> None:
+        self.draw()
+
+    def draw(self) -> None:
+        """Show the current bindings."""
+        width = self.screen.size.width
+        entries = self._entries()
+        reserved = sum(entry.width for entry in entries if entry.always)
+        parts: list[Part] = []
+        self._spans = []
+        at = 0
+        for entry in entries:
+            if entry.always:
+                reserved -= entry.width
+            # The two blanks after the last entry need no room.
+            if at + entry.width - 2 + reserved > width:
+                continue
+            parts += [(entry.keys, "bold $primary"), (f" {entry.label}  ", MUTED)]
+            self._spans.append((at, at + entry.width - 2, entry.press))
+            at += entry.width
+        self.show(Content.assemble(*parts))
+
+    def _entries(self) -> list[_Entry]:
+        """Return an entry for each shown binding, and one for each group of bindings."""
+        active: dict[str, Binding] = {}
+        nodes: list[DOMNode] = []
+        for one in self.screen.active_bindings.values():
+            active.setdefault(one.binding.id or "", one.binding)
+            if one.node not in nodes:
+                nodes.append(one.node)
+        entries: dict[str, _Entry] = {}
+        for declared in (binding for node in nodes for owner in type(node).__mro__ for binding in bindings_of(owner)):
+            binding = active.pop(declared.id or "", None)
+            if binding is None or not binding.show or not (label := self._label(binding)):
+                continue
+            keys = self.app.get_key_display(binding)
+            name = binding.group.description if binding.group is not None else binding.id or ""
+            if name in entries:
+                entries[name].keys += f" {keys}"
+            else:
+                label = binding.group.description if binding.group is not None else label
+                entries[name] = _Entry(keys, label, binding.key, binding.id in _ALWAYS)
+        return [*entries.values(), *([_Entry(*self._hint, "", False)] if self._hint else [])]
+
+    def on_click(self, event: events.Click) -> None:
+        """Press the key that was clicked."""
+        for start, end, key in self._spans:
+            if start <= event.x < end and key:
+                self.app.simulate_key(key)
