@@ -1,4 +1,4 @@
-"""The rows and columns of the grid, in the order they are drawn."""
+"""Rows and columns of the grid in drawing order."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _NAME_LIMIT = 64
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """A row and column.
+    """A row or column.
 
     Attributes:
-        node: The node's name as the model has it.
-        label: The node's name fit for drawing: each character one cell wide, without a domain that all have in common.
-        index: The endpoint's index on its node as text; ``-`` where the node has no endpoint.
-        number: The endpoint's number, or None where the node has no endpoint (yet).
-        first: Whether it is the first of its node.
-        gone: Whether the node failed or was lost.
+        node: Name of the node in the model.
+        label: Name for drawing: each character one cell wide, without the domain that all nodes share.
+        index: Index of the endpoint on its node as text; ``-`` if the node has no endpoint.
+        number: Number of the endpoint; None if the node has no endpoint (yet).
+        first: The first of its node.
+        gone: The node failed or was lost.
     """
 
     node: str
@@ -36,12 +36,12 @@ class Seat:
 
     @property
     def name(self) -> str:
-        """What the screen calls it, for example ``n060:3``."""
+        """Displayed name, for example ``n060:3``."""
         return f"{self.label}:{self.index}"
 
 
 def fit_text(text: str, limit: int = _NAME_LIMIT) -> str:
-    """Return a name from outside on one line, each character one cell wide, so that columns stay columns."""
+    """Return an untrusted name on one line with every character one cell wide, so that columns stay aligned."""
     cleaned = one_line(text, limit)
     if cleaned.isascii():
         return cleaned
@@ -49,34 +49,34 @@ def fit_text(text: str, limit: int = _NAME_LIMIT) -> str:
 
 
 def common_domain(names: Iterable[str]) -> str:
-    """Return the domain that all of several names of nodes end in, with its first dot; "" where there is none.
+    """Return the domain that several node names share, with its first dot, or "".
 
-    What all names have in common tells nothing, and what tells them apart has to be seen.
+    Labels omit it, because only the part that distinguishes nodes is useful.
     """
-    # The first part of a name is its own.
+    # The first part of a name is never part of the domain.
     parts = [name.split(".") for name in dict.fromkeys(names)]
     common: list[str] = []
     for at in zip(*(reversed(one[1:]) for one in parts), strict=False):
         if len(parts) < 2 or len(set(at)) > 1:
             break
         common.insert(0, at[0])
-    # Addresses may end alike as well.
+    # IP addresses may share their last parts as well.
     has_letters = any(character.isalpha() for part in common for character in part)
     return "." + ".".join(common) if has_letters and all(one[0] for one in parts) else ""
 
 
 def without(domain: str, text: str) -> str:
-    """Return a text in which names of nodes stand without their common domain; not for what is to be typed."""
+    """Return a text without the common domain of node names; not for commands to be typed."""
     return text.replace(domain, "") if domain else text
 
 
 class Axis:
-    """The seats in order: nodes as the user gave them, each with its endpoints; a node without any has one empty seat.
+    """Seats in order: nodes as given, each with its endpoints; a node without endpoints has one empty seat.
 
     Args:
-        seats: The seats.
-        together: Whether the endpoints of a node stand side by side.
-        of_nodes_alone: Whether a seat stands for a whole node.
+        seats: Rows or columns.
+        together: The endpoints of each node are adjacent.
+        of_nodes_alone: Each seat is a whole node.
     """
 
     def __init__(self, seats: list[Seat], *, together: bool = True, of_nodes_alone: bool = False) -> None:
@@ -92,7 +92,7 @@ class Axis:
 
     @classmethod
     def of_model(cls, model: Model) -> Axis:
-        """Return the axis of a model as it is now."""
+        """Return the axis of a model."""
         seats: list[Seat] = []
         names = list(model.nodes)
         names.extend(dict.fromkeys(e.node for e in model.endpoints if e.node not in model.nodes))
@@ -110,7 +110,7 @@ class Axis:
         return cls(seats)
 
     def in_order(self, positions: Iterable[int]) -> Axis:
-        """Return some of the seats in another order, each marked as first that does not follow one of its node."""
+        """Return some seats in another order; those that do not follow a seat of their node are marked as first."""
         seats: list[Seat] = []
         for position in positions:
             seat = self.seats[position]
@@ -121,18 +121,18 @@ class Axis:
         return Axis(seats, together=together, of_nodes_alone=self.of_nodes_alone)
 
     def of_nodes(self) -> Axis:
-        """Return an axis with one seat a node, in the same order."""
+        """Return an axis with one seat per node, in the same order."""
         seats = [replace(self.seats[at], index="", number=None, first=True) for at in self.starts]
         return Axis(seats, of_nodes_alone=True)
 
     @cached_property
     def node_at(self) -> list[int]:
-        """The place of each seat's node among the nodes."""
+        """Index of each seat's node."""
         found: list[int] = []
         for seat in self.seats:
             found.append((found[-1] if found else -1) + seat.first)
         return found
 
     def find(self, seat: Seat) -> int | None:
-        """Return where a seat of an earlier axis is now, or None."""
+        """Return the position of a seat of an earlier axis, or None."""
         return self._by_name.get((seat.node, seat.index))

@@ -1,4 +1,4 @@
-"""Where the grid reads its cells: from a model, through a narrow door, so that a benchmark can stand in for it."""
+"""Interface of cell sources, and the cells of endpoint pairs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fabtui.screen.grid.layout import ENDPOINTS, NUMBER_WIDTH, Shape
 if TYPE_CHECKING:
     from fabtui.screen.grid.filter import Filter
 
-#: How far a median may move before everything drawn against it is drawn anew at once, as a share of it.
+#: Maximum relative move of a median before all cells are drawn again at once.
 _MEDIAN_STEP = 0.02
 
-#: Cells that are looked at to find the layer's unit.
-_LOOKED_FOR_UNIT = 2000
+#: Maximum number of cells searched for the unit of the layer.
+_MAX_UNIT_SEARCH = 2000
 
 _FINE = frozenset({Slot.GOOD, Slot.FAIR, Slot.LOW})
 
@@ -37,12 +37,12 @@ _CLASSES = (
 
 
 class CellSource(Protocol):
-    """What the grid draws: rows and columns, and for each cell a slot of the ramp and a text.
+    """Rows and columns of a grid, with a ramp slot and a text for each cell.
 
     Attributes:
-        rows: The rows.
-        columns: The columns.
-        shape: What cells may look like.
+        rows: Rows.
+        columns: Columns.
+        shape: Range of cell shapes.
     """
 
     rows: Axis
@@ -50,34 +50,34 @@ class CellSource(Protocol):
     shape: Shape
 
     def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
-        """Return slots and texts of the cells ``first`` to ``last`` (not included) of a row.
+        """Return slots and texts of the cells ``first`` to ``last`` (exclusive) of a row.
 
-        Each text is exactly ``width`` cells wide. Below `NUMBER_WIDTH` there are none: the slot's glyph is all there is
-        room for.
+        Each text is exactly ``width`` cells wide. Below `NUMBER_WIDTH` there are none, because only the glyph fits.
         """
 
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
-        """Return slot and text of one cell; the text is of no matter where `row` gives none."""
+        """Return slot and text of one cell; the text is ignored if `row` returns none."""
 
     def below(self, row: int, column: int, width: int) -> list[str]:
-        """Return the texts of a tall cell's further lines, each exactly ``width`` cells wide."""
+        """Return the texts of the second and later lines of a tall cell, each exactly ``width`` cells wide."""
 
 
 class EndpointCells:
-    """The cells of one layer of a model, in the order of nodes and endpoints or in another one.
+    """Cells of one layer of a model, by endpoint.
 
     Args:
-        model: The model.
-        layer: The layer to begin with.
-        glyphs: The characters to draw with.
+        model: Session model.
+        layer: Initial layer.
+        glyphs: Characters to draw with.
 
     Attributes:
-        axis: All endpoints in their own order; a position is a place on it.
-        rows: The rows as they are shown.
-        columns: The columns as they are shown.
-        row_at: The position of each row.
-        column_at: The position of each column.
-        filter: Which cells are shown, or None for all.
+        axis: All endpoints in their own order; a position is an index into it.
+        rows: Rows shown.
+        columns: Columns shown.
+        row_at: Position of each row.
+        column_at: Position of each column.
+        filter: Filter of cells, or None.
+        highlighted: Cells, by positions, that changed a moment ago.
     """
 
     shape = ENDPOINTS
@@ -93,15 +93,14 @@ class EndpointCells:
         self._medians: dict[PairClass, float | None] = {}
         self._drawn_with: list[float | None] = []
         self._unit: tuple[str, int | None] | None = None
-        self._unit_looked = -1
-        #: Cells, by row and column, that have just changed.
+        self._unit_version = -1
         self.highlighted: set[tuple[int, int]] = set()
         self.take_medians()
 
     # -- order --------------------------------------------------------------------------------------------------------
 
     def show_in(self, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> None:
-        """Show rows and columns in an order, by their positions; None: all in their own order."""
+        """Show some rows and columns by their positions; None means all, in their own order."""
         self.row_at = range(self.axis.size) if rows is None else rows
         self.column_at = range(self.axis.size) if columns is None else columns
         self.rows = self.axis if rows is None else self.axis.in_order(rows)
@@ -115,7 +114,7 @@ class EndpointCells:
         return (self.model.layout, *(record.state.gone for record in self.model.nodes.values()))
 
     def axis_changed(self) -> bool:
-        """Take over a new axis if there is one, and say so."""
+        """Take over the axis of the model; return True if it changed."""
         key = self._key()
         if key == self._axis_key:
             return False
@@ -125,9 +124,9 @@ class EndpointCells:
         return True
 
     def read_medians(self) -> tuple[bool, bool]:
-        """Compare the class medians and limits with those drawn with; say whether they moved much, and at all.
+        """Return two flags: class medians or limits moved far, and moved at all, since `take_medians`.
 
-        What was drawn against them stays true to them until `take_medians`.
+        Cells are judged by the earlier medians until then.
         """
         latest = self._measures()
         if latest == self._drawn_with:
@@ -136,12 +135,12 @@ class EndpointCells:
         return any(_far(before, now) for now, before in pairs), True
 
     def take_medians(self) -> None:
-        """Draw against the medians of now."""
+        """Judge cells by the current medians from now on."""
         self._drawn_with = self._measures()
         self._medians = dict(zip(_CLASSES, self._drawn_with, strict=False))
 
     def _measures(self) -> list[float | None]:
-        """Return what every cell's colour depends on: the median of each class, then the limit to slow of each."""
+        """Return the median of each class, then the slow limit of each."""
         layer = self.layer
         medians = [self.model.median(layer, kind) for kind in _CLASSES]
         return medians + [self.model.limit(layer, kind) for kind in _CLASSES]
@@ -150,7 +149,7 @@ class EndpointCells:
         """Show another layer."""
         self.layer = layer
         self._unit = None
-        self._unit_looked = -1
+        self._unit_version = -1
         self.take_medians()
 
     def positions(self, changed: AbstractSet[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -159,24 +158,24 @@ class EndpointCells:
         return [(at[src], at[dst]) for src, dst in changed if src in at and dst in at]
 
     def shown_at(self, positions: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return the rows and columns of cells given by their positions; without those that are not shown."""
+        """Return rows and columns of those of the given positions that are shown."""
         rows, columns = self._row_of, self._column_of
         return [(rows[a], columns[b]) for a, b in positions if a in rows and b in columns]
 
     def row_of(self, position: int) -> int | None:
-        """Return the row of a position, or None where it is not shown."""
+        """Return the row of a position, or None if it is not shown."""
         return self._row_of.get(position)
 
     def column_of(self, position: int) -> int | None:
-        """Return the column of a position, or None where it is not shown."""
+        """Return the column of a position, or None if it is not shown."""
         return self._column_of.get(position)
 
     def shows_row(self, position: int) -> bool:
-        """Say whether the row of a position is shown."""
+        """Return True if the row of a position is shown."""
         return position in self._row_of
 
     def shows_column(self, position: int) -> bool:
-        """Say whether the column of a position is shown."""
+        """Return True if the column of a position is shown."""
         return position in self._column_of
 
     # -- cells --------------------------------------------------------------------------------------------------------
@@ -187,7 +186,7 @@ class EndpointCells:
         if width < NUMBER_WIDTH:
             here, column_at = self.row_at[row], self.column_at
             for column in range(first, last):
-                slots[column - first], _ = self.look(here, column_at[column], width)
+                slots[column - first], _ = self.display(here, column_at[column], width)
             return slots, None
         texts = []
         for column in range(first, last):
@@ -197,15 +196,15 @@ class EndpointCells:
 
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
         """Return slot and text of one cell."""
-        slot, number = self.look(self.row_at[row], self.column_at[column], width)
+        slot, number = self.display(self.row_at[row], self.column_at[column], width)
         return slot, cell_text(slot, number, width, self.glyphs)
 
     def below(self, row: int, column: int, width: int) -> list[str]:
         """Return nothing: cells have one line."""
         return []
 
-    def look(self, row: int, column: int, width: int) -> tuple[Slot, str]:
-        """Return slot and number of the cell of two positions, the number short enough for a cell of a width."""
+    def display(self, row: int, column: int, width: int) -> tuple[Slot, str]:
+        """Return slot and number of the cell of two positions; the number fits the width."""
         slot, cell, _ = self.judge(row, column)
         if self.highlighted and (row, column) in self.highlighted:
             slot = Slot.FLASH
@@ -216,7 +215,7 @@ class EndpointCells:
         return slot, "" if cell.value is None else short_number(cell.value, min(width - 1, 4))
 
     def judge(self, row: int, column: int) -> tuple[Slot, Cell | None, float | None]:
-        """Return the slot of the cell of two positions, the cell where there is one, its share of the class median."""
+        """Return slot, cell (if there is one) and share of the class median of two positions."""
         source, target = self.axis.seats[row], self.axis.seats[column]
         if row == column and self.layer.spec.per is not Per.NODE_PAIR:
             return (Slot.GONE if source.gone else Slot.DIAGONAL), None, None
@@ -248,13 +247,13 @@ class EndpointCells:
         return slot, cell, share
 
     def flaps(self, src: int, dst: int) -> bool:
-        """Say whether a pair flaps in the layer, or in health in any."""
+        """Return True if a pair is flapping in the layer; for health, in any layer."""
         names = str(self.model.endpoints[src]), str(self.model.endpoints[dst])
         layers = (Layer.P2P, Layer.WORLD) if self.layer is Layer.HEALTH else (self.layer,)
         return any((layer, *names) in self.model.flapping for layer in layers)
 
     def _could_not(self, src: int, dst: int) -> bool:
-        """Whether it is known why a pair was not tested."""
+        """Return True if the reason why a pair was not tested is known."""
         endpoints = self.model.endpoints
         return (
             self.layer.spec.per is Per.ENDPOINT_PAIR
@@ -262,22 +261,22 @@ class EndpointCells:
         )
 
     def class_of(self, cell: Cell, src: int, dst: int) -> PairClass:
-        """Return the class that a cell's value is compared within."""
+        """Return the class whose median a cell is compared with."""
         if self.layer.spec.per is not Per.ENDPOINT_PAIR and cell.measurement is not None:
             return self.model.class_of(cell.measurement)
         endpoints = self.model.endpoints
         return pair_class(endpoints[src], endpoints[dst])
 
-    # -- words --------------------------------------------------------------------------------------------------------
+    # -- texts --------------------------------------------------------------------------------------------------------
 
     def unit(self) -> tuple[str, int | None]:
-        """Return the unit and the message size of the layer's values; "" while there are none."""
-        if self._unit is None and self._unit_looked != self.model.version:
-            self._unit_looked = self.model.version
+        """Return unit and message size of the values of the layer; the unit is "" while there are none."""
+        if self._unit is None and self._unit_version != self.model.version:
+            self._unit_version = self.model.version
             if self.layer.spec.derived:
                 return "", None
             count = len(self.model.endpoints)
-            for at in range(min(_LOOKED_FOR_UNIT, count * count)):
+            for at in range(min(_MAX_UNIT_SEARCH, count * count)):
                 found = self.model.measured_for(self.layer, at // count, at % count)
                 if found is not None and found.value is not None:
                     self._unit = (found.unit, found.asked_bytes)
@@ -285,12 +284,12 @@ class EndpointCells:
         return self._unit or ("", None)
 
     def medians(self) -> list[tuple[PairClass, float]]:
-        """Return the medians of the layer's classes that have one."""
+        """Return the class medians of the layer."""
         found = [(kind, self.model.median(self.layer, kind)) for kind in _CLASSES]
         return [(kind, median) for kind, median in found if median is not None]
 
     def state_of(self, node: str) -> NodeState | None:
-        """Return the state of a node, or None when it is not known."""
+        """Return the state of a node, or None if it is unknown."""
         record = self.model.nodes.get(node)
         return None if record is None else record.state
 

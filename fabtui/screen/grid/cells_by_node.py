@@ -1,4 +1,4 @@
-"""The widest zoom: a cell for each two nodes, which shows the worst of their pairs."""
+"""Cells of node pairs; each shows the worst of its endpoint pairs."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from fabtui.screen.grid.severity import BAD_FROM, NOTHING, RANK, SLOT_OF_RANK
 if TYPE_CHECKING:
     from fabtui.screen.grid.severity_index import SeverityIndex
 
-#: Ranks of cells that are as they should be, however many of the block's are not known yet.
+#: Ranks of good cells.
 _FINE = frozenset(RANK[slot] for slot in (Slot.GOOD, Slot.FAIR, Slot.LOW))
-#: What takes the place of a block's worst when one of its nodes is gone.
+#: Ranks hidden if a node of the block is gone.
 _HIDDEN_WHEN_GONE = frozenset({0, RANK[Slot.DIAGONAL], NOTHING, *_FINE})
 
 
 class NodeCells:
-    """The blocks of a source's cells.
+    """Blocks: the cells of two nodes.
 
-    A block's slot is its worst cell's. Where only some of its cells are that bad, their number stands before the glyph;
-    where some of a good block's cells were not tested, it is `Slot.PARTLY`.
+    The slot of a block is that of its worst cell, after the number of such cells if not all are that bad. A good block
+    with untested cells is `Slot.PARTLY`.
 
     Args:
-        source: The cells.
-        index: What is known of them.
+        source: Cells of all endpoint pairs.
+        index: Severity of these cells.
 
     Attributes:
         axis: All nodes in their own order.
-        rows: The rows as they are shown.
-        columns: The columns as they are shown.
+        rows: Rows shown.
+        columns: Columns shown.
     """
 
     shape = Shape(condensed=True)
@@ -45,7 +45,7 @@ class NodeCells:
         self.show_in()
 
     def show_in(self, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> None:
-        """Show rows and columns in an order, by the places of nodes; None: all in their own order."""
+        """Show some rows and columns by node index; None means all, in their own order."""
         self.row_at = range(self.axis.size) if rows is None else rows
         self.column_at = range(self.axis.size) if columns is None else columns
         self.rows = self.axis if rows is None else self.axis.in_order(rows)
@@ -54,7 +54,7 @@ class NodeCells:
         self._column_of = {node: at for at, node in enumerate(self.column_at)}
 
     def shown_at(self, blocks: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return the rows and columns of blocks given by their nodes; without those that are not shown."""
+        """Return rows and columns of those of the given blocks that are shown."""
         rows, columns = self._row_of, self._column_of
         return [(rows[a], columns[b]) for a, b in blocks if a in rows and b in columns]
 
@@ -100,7 +100,7 @@ class NodeCells:
 
     @property
     def _whole(self) -> bool:
-        """Whether every cell of a block is one that is shown."""
+        """True if no cell of a block is hidden."""
         shown = self._source.filter
         return (shown is None or not shown.by_cell) and self._source.layer is not Layer.PING
 
@@ -110,7 +110,7 @@ class NodeCells:
 
 
 def _counted(count: int, glyph: str, width: int) -> str:
-    """Return a count before a glyph; ``+`` stands for one that is too long."""
+    """Return a count before a glyph; ``+`` replaces a count that is too long."""
     room = width - 1 if width < NUMBER_WIDTH else width - 2
     number = str(count) if len(str(count)) <= room else "+"
     text = f"{number}{glyph}"

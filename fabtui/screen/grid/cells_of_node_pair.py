@@ -1,4 +1,4 @@
-"""The zoom into two nodes: every pair of theirs as a big cell, with its unit and how it stands in its class."""
+"""Cells of the pairs of two nodes, large enough for unit and share of the class median."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _WORDS = {
     Slot.GONE: "gone",
     Slot.UNTESTED: "untested",
 }
-#: From this width on a value stands with its unit.
+#: Minimum width for a value with its unit.
 _UNIT_FROM = 10
 
 
 class NodePairCells:
-    """The cells of a source of which the row is on one node and the column on another.
+    """Cells with rows of one node and columns of another.
 
     Args:
-        source: The cells.
-        a: The node of the rows, by its place among the nodes.
-        b: The node of the columns.
+        source: Cells of all endpoint pairs.
+        a: Index of the node of the rows.
+        b: Index of the node of the columns.
 
     Attributes:
         nodes: Both nodes.
-        row_at: The position of each row.
-        column_at: The position of each column.
+        row_at: Position of each row.
+        column_at: Position of each column.
     """
 
     shape = Shape(widest=14, tall=3, apart=True, halves=False)
@@ -51,7 +51,7 @@ class NodePairCells:
         self.columns = source.axis.in_order(self.column_at)
 
     def shown_at(self, positions: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return the rows and columns of cells given by their positions; without those that are not shown."""
+        """Return rows and columns of those of the given positions that are shown."""
         rows = {position: at for at, position in enumerate(self.row_at)}
         columns = {position: at for at, position in enumerate(self.column_at)}
         return [(rows[a], columns[b]) for a, b in positions if a in rows and b in columns]
@@ -80,11 +80,11 @@ class NodePairCells:
         elif slot in BAD or slot is Slot.RUNNING:
             text = f"{text}{glyphs.of_slot[slot]}" if len(text) < width else text
         if len(text) > width:
-            return slot, cell_text(slot, self._source.look(a, b, width)[1], width, glyphs)
+            return slot, cell_text(slot, self._source.display(a, b, width)[1], width, glyphs)
         return slot, f"{text:^{width}}"
 
     def below(self, row: int, column: int, width: int) -> list[str]:
-        """Return what stands under a cell's value: its share of the class median, and how it went."""
+        """Return the lines below the value of a cell: share of the class median, unit, attempts."""
         _, cell, share = self._source.judge(self.row_at[row], self.column_at[column])
         if cell is None:
             return []
@@ -103,7 +103,7 @@ class NodePairCells:
 
 
 def _value_text(layer: Layer, cell: Cell, width: int) -> str:
-    """Return a cell's value, with its unit where there is room."""
+    """Return the value of a cell, with its unit if there is room."""
     if layer is Layer.TRANSPORT:
         path = "".join(c for c in cell.text if " " <= c <= "~")
         return path if len(path) <= width else path.rsplit("/", 1)[-1][:width]

@@ -1,4 +1,4 @@
-"""Which cells are shown: by verdict, class, nodes and transport, as the user wrote it down."""
+"""Cell filter by verdict, class, nodes and transport, and its parser."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Cell, Model
 
-#: What a user can ask for by a word of its own.
+#: Verdicts by their filter words.
 VERDICTS: dict[str, frozenset[Verdict]] = {
     "bad": frozenset(verdict for verdict in Verdict if verdict.bad),
     **{str(verdict): frozenset({verdict}) for verdict in Verdict if verdict is not Verdict.UNTESTED},
@@ -21,7 +21,7 @@ CLASSES: dict[str, PairClass] = {
     "rail": PairClass.SAME_RAIL,
     "cross": PairClass.CROSS_RAIL,
 }
-#: Words for transports, and what the library's own name for it has in it.
+#: Parts of the library's transport names by their filter words.
 TRANSPORTS: dict[str, tuple[str, ...]] = {
     "p2p": ("p2p",),
     "nvls": ("nvls",),
@@ -32,21 +32,21 @@ TRANSPORTS: dict[str, tuple[str, ...]] = {
     "tcp": ("tcp", "gloo"),
 }
 
-#: What is said of filters where one is asked for.
+#: Hint in the filter prompt.
 HINT = "bad, slow, failed; rail, cross, node; n[060-063], n060>, >n061; shm, ib, via:TEXT; several: all of them"
 
 
 @dataclass(frozen=True)
 class Filter:
-    """What cells must have in common to be shown; a part that is empty lets everything through.
+    """Conditions that cells must meet to be shown; an empty condition matches all cells.
 
     Attributes:
-        text: How the user wrote it.
-        verdicts: The verdicts that are shown.
-        classes: The classes of pairs that are shown.
-        transports: Parts of transports' names, in small letters, of which one must be there.
-        sources: The nodes whose rows are shown, or None for all.
-        targets: The nodes whose columns are shown, or None for all.
+        text: Text as entered by the user.
+        verdicts: Verdicts shown.
+        classes: Pair classes shown.
+        transports: Parts of transport names in lower case; one must match.
+        sources: Nodes whose rows are shown, or None for all.
+        targets: Nodes whose columns are shown, or None for all.
     """
 
     text: str
@@ -57,7 +57,7 @@ class Filter:
     targets: frozenset[str] | None = None
 
     def lets(self, model: Model, cell: Cell, src: int, dst: int) -> bool:
-        """Say whether a cell is shown; that its row and column are is not asked here."""
+        """Return True if a cell matches; rows and columns are not checked."""
         if self.verdicts and cell.verdict not in self.verdicts:
             return False
         if self.classes and pair_class(model.endpoints[src], model.endpoints[dst]) not in self.classes:
@@ -72,19 +72,19 @@ class Filter:
 
     @property
     def by_cell(self) -> bool:
-        """Whether cells of rows and columns that are shown can be left out."""
+        """True if the filter can hide single cells of rows and columns that are shown."""
         return bool(self.verdicts or self.classes or self.transports)
 
 
 def read_filter(text: str, known: list[str]) -> Filter | None:
-    """Return the filter a user wrote, None for an empty one. Groups of nodes may take seconds to be looked up.
+    """Parse a filter; return None for an empty one. The lookup of node groups may take seconds.
 
     Args:
-        text: Words with blanks between them.
-        known: The names of the nodes there are.
+        text: Filter words separated by blanks.
+        known: Names of all nodes.
 
     Raises:
-        InputError: A word is none of a filter's, or names no node there is.
+        InputError: A word is not a filter word and matches no node.
     """
     verdicts: set[Verdict] = set()
     classes: set[PairClass] = set()

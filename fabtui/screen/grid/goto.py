@@ -1,4 +1,4 @@
-"""From what a user typed to a row and a column: ``n060:3``, ``n060:3>n061:5``, ``n060``, ``>n061:5``. Pure."""
+"""Parser for the go-to prompt: ``n060:3``, ``n060:3>n061:5``, ``n060``, ``>n061:5``."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from difflib import get_close_matches
 from fabtui.errors import InputError
 from fabtui.screen.grid.axis import Axis
 
-#: What is said of places where one is asked for.
+#: Hint in the go-to prompt.
 HINT = "n060:3, n060:3>n061:5, n060, n060>n061, >n061:5"
 
 
 def read_place(text: str, axis: Axis) -> tuple[int | None, int | None]:
-    """Return the positions of a row and of a column; None for the one that was not named.
+    """Return the positions of a row and a column; None for the one not named.
 
     Args:
-        text: What was typed.
+        text: Text as entered by the user.
         axis: All endpoints.
 
     Raises:
-        InputError: It names nothing that is there.
+        InputError: The text names no node or endpoint.
     """
     row, arrow, column = (part.strip() for part in text.partition(">"))
     if not row and not column:

@@ -1,4 +1,4 @@
-"""Where on the screen each row and column of the grid goes. Pure."""
+"""Layout of rows and columns on the screen."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from fabtui.screen.grid.axis import Axis
 
-#: The widest cell; wider ones would only spread the grid.
+#: Maximum cell width; wider cells would show nothing more.
 WIDEST = 6
-#: A cell of this width or more holds a number.
+#: Minimum cell width for a number.
 NUMBER_WIDTH = 4
-#: Where not even cells of width 1 all fit, this width is used and the grid scrolls.
+#: Cell width if not even cells of width 1 all fit, so that the grid scrolls.
 SCROLLING_WIDTH = 2
 _LONGEST_LABEL = 14
 HEADER_LINES = 2
@@ -18,14 +18,14 @@ HEADER_LINES = 2
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What cells of a source may look like.
+    """Range of cell shapes of a source.
 
     Attributes:
-        widest: The widest cell that is of use.
-        tall: How many lines a cell has where there is room.
-        apart: Whether every cell stands by itself.
-        halves: Whether two rows may share a line, if the user wants it.
-        condensed: Whether they do so by themselves, where the rows do not fit otherwise.
+        widest: Maximum cell width.
+        tall: Maximum number of lines per cell.
+        apart: Put gaps between all cells.
+        halves: Two rows may share a line if the user wants it.
+        condensed: Two rows share a line if the rows do not fit otherwise.
     """
 
     widest: int = WIDEST
@@ -43,18 +43,18 @@ class GridLayout:
     """A layout of a grid.
 
     Attributes:
-        width: Cells of the terminal, across.
-        height: Lines.
-        cell: The width of a cell.
-        tall: The lines of a cell.
-        halves: Whether two rows share a line.
-        label: The width of a node's name before a row.
-        header: The width of everything before a row's cells.
-        column_gap: Whether a blank column stands between nodes.
-        row_gap: Whether a blank line stands between nodes.
-        apart: Whether those gaps stand between all cells.
-        rows: How many rows fit.
-        columns: How many columns fit from the one that is first, at least.
+        width: Width of the grid (terminal cells).
+        height: Height of the grid (lines).
+        cell: Cell width.
+        tall: Lines per cell.
+        halves: Two rows share a line.
+        label: Width of node names before rows.
+        header: Width of row headers.
+        column_gap: Blank columns between nodes.
+        row_gap: Blank lines between nodes.
+        apart: Gaps between all cells.
+        rows: Number of rows that fit.
+        columns: Minimum number of columns that fit.
     """
 
     width: int
@@ -71,7 +71,7 @@ class GridLayout:
     columns: int
 
     def shown(self, axis: Axis, left: int) -> list[tuple[int, int]]:
-        """Return each column that fits when ``left`` is the first, with where it begins."""
+        """Return the columns that fit from ``left`` on, each with its x coordinate."""
         found = []
         at = self.header
         for column in range(left, axis.size):
@@ -84,9 +84,9 @@ class GridLayout:
         return found
 
     def lines(self, axis: Axis, top: int) -> list[tuple[int, int] | None]:
-        """Return for each line below the headers its row, when ``top`` is the first, and which of the row's it is.
+        """Return row and line within the row for each line below the headers, with ``top`` as the first row.
 
-        None is a blank line. Where two rows share a line it is the upper one's.
+        None is a blank line. If two rows share a line, the upper row is returned.
         """
         found: list[tuple[int, int] | None] = []
         for row in range(top, axis.size, 2 if self.halves else 1):
@@ -101,15 +101,15 @@ class GridLayout:
 def lay_out(
     axis: Axis, width: int, height: int, cell: int | None = None, rows: Axis | None = None, shape: Shape = ENDPOINTS
 ) -> GridLayout:
-    """Return the layout of rows and columns in a space.
+    """Return the layout of rows and columns.
 
     Args:
-        axis: The columns.
-        width: The space across.
-        height: The space down, the headers' lines included.
-        cell: The width of a cell, 0 for two rows a line, or None for the widest at which all columns fit.
-        rows: The rows, where they are others than the columns.
-        shape: What cells may look like.
+        axis: Columns.
+        width: Width available.
+        height: Height available, header lines included.
+        cell: Cell width; 0 for two rows per line; None for the maximum at which all columns fit.
+        rows: Rows, if they differ from the columns.
+        shape: Range of cell shapes.
     """
     down = axis if rows is None else rows
     label = min(down.label_width, _LONGEST_LABEL, max(4, width // 5))
@@ -135,7 +135,7 @@ def lay_out(
 
 
 def scrolled(first: int, cursor: int, fit: int, size: int, step: int = 1) -> int:
-    """Return what to show first, a multiple of ``step``, so that the cursor is in view, moving as little as can be."""
+    """Return the first row or column to show, a multiple of ``step``, with the cursor in view and minimal scrolling."""
     if fit <= 0 or size <= fit:
         return 0
     if cursor < first:
@@ -148,7 +148,7 @@ def scrolled(first: int, cursor: int, fit: int, size: int, step: int = 1) -> int
 
 
 def squeeze(text: str, width: int, ellipsis: str) -> str:
-    """Return a name in at most ``width`` characters; its end is kept, as names of nodes differ there."""
+    """Return a name in at most ``width`` characters; the end is kept, because node names differ there."""
     if len(text) <= width:
         return text
     return text[-width:] if width < 4 else ellipsis + text[-(width - 1) :]

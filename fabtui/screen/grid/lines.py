@@ -1,4 +1,4 @@
-"""The lines of the grid: headers and rows."""
+"""Lines of the grid: headers and rows."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from fabtui.screen.terminal.ansi_strips import RESET, GlyphCells, Palette, Ready
 
 @dataclass
 class LineRenderer:
-    """What is in view, and where the cursor is.
+    """Renders the lines of one frame.
 
     Attributes:
-        axis: The columns.
-        layout: Where they go.
-        columns: The columns in view, each with where it begins.
-        top: The first row in viewport.
-        row: The cursor's row.
-        column: The cursor's column.
-        glyphs: The characters to draw with.
-        rows: The rows, where they are others than the columns.
-        corner: What stands in the corner over the rows' and before the columns' names, a text a line.
+        axis: Columns.
+        layout: Layout of rows and columns.
+        columns: Columns in view, each with its x coordinate.
+        top: First row in view.
+        row: Row of the cursor.
+        column: Column of the cursor.
+        glyphs: Characters to draw with.
+        rows: Rows, if they differ from the columns.
+        corner: Texts of the two lines in the top left corner.
     """
 
     axis: Axis
@@ -46,18 +46,18 @@ class LineRenderer:
         first, last = self._span
         cell = self.layout.cell
         cuts = [later - first for (_, a), (later, b) in pairwise(self.columns) if b != a + cell]
-        #: The columns without a gap between them, counted from the first in viewport.
+        #: Ranges of columns without gaps, counted from the first in view.
         self.stretches = list(pairwise([0, *cuts, last - first]))
         self.padding = max(0, self.layout.width - self.used)
         self.cells = glyph_cells(self.glyphs, cell)
-        #: The first columns of nodes that are marked as such where there is no room for a gap.
+        #: First columns of nodes; marked if there is no room for a gap.
         self.marked: list[int] = []
         if cell in (2, 3) and self.axis.together and len(self.axis.starts) < self.axis.size:
             self.marked = [at - first for at, _ in self.blocks() if at and self.axis.seats[at].first]
 
     @property
     def used(self) -> int:
-        """How wide the headers and the columns in view are."""
+        """Width of row headers and columns in view."""
         return self.columns[-1][1] + self.layout.cell if self.columns else self.layout.header
 
     def span(self) -> tuple[int, int]:
@@ -65,14 +65,14 @@ class LineRenderer:
         return self._span
 
     def blocks(self) -> list[tuple[int, int]]:
-        """Return the columns in view node by node: first and after the last."""
+        """Return the columns in view node by node, as ranges."""
         at, last = self.span()
         seats = self.axis.seats
         cuts = [at, *(column for column in range(at + 1, last) if seats[column].first), last]
         return list(pairwise(cuts)) if last > at else []
 
     def padded(self, runs: Runs) -> Runs:
-        """Return runs filled up to the width of the view."""
+        """Return runs padded to the width of the grid."""
         if self.used < self.layout.width:
             runs.append((Slot.PAD, " " * (self.layout.width - self.used)))
         return runs
@@ -80,18 +80,18 @@ class LineRenderer:
     def row_strip(
         self, row: int, slots: bytearray, texts: list[str] | None, palette: Palette, part: int = 0
     ) -> ReadyStrip:
-        """Return a line of a row: its header, then its cells; those without texts show their slot's glyph."""
+        """Return a line of a row: header, then cells; cells without texts show their glyph."""
         first, last = self._span
         shown = None if texts is None else texts.copy()
         if row == self.row and first <= self.column < last:
             shown = self.glyph_texts(slots) if shown is None else shown
             slots = bytearray(slots)
             slots[self.column - first] = Slot.CURSOR
-        picture = _RowPicture(self, self._row_header(row, part), bytes(slots), shown)
-        return ReadyStrip(picture.ready(palette), self.layout.width, palette, picture.runs)
+        line = _RowLine(self, self._row_header(row, part), bytes(slots), shown)
+        return ReadyStrip(line.ready(palette), self.layout.width, palette, line.runs)
 
     def halves_strip(self, row: int, upper: bytearray, lower: bytearray | None, palette: Palette) -> ReadyStrip:
-        """Return the line that two rows share, ``row`` and the one after it."""
+        """Return the line shared by two rows, ``row`` and the next one."""
         first, last = self._span
         here = row if lower is None or self.row != row + 1 else row + 1
         both = [bytearray(upper), bytearray(lower if lower is not None else len(upper))]
@@ -111,7 +111,7 @@ class LineRenderer:
         return ReadyStrip("".join([*before, ready, RESET, *after]), self.layout.width, palette, runs)
 
     def glyph_texts(self, slots: bytes | bytearray) -> list[str]:
-        """Return what cells show that have no texts."""
+        """Return the texts of cells that show only a glyph."""
         texts = [self.cells.texts[slot] for slot in slots]
         for at in self.marked:
             texts[at] = self.cells.edges[slots[at]]
@@ -132,7 +132,7 @@ class LineRenderer:
 
     def _corner(self, line: int) -> Runs:
         width = min(self.layout.header, self.layout.width)
-        # Half a word is worse than none.
+        # A truncated word is worse than none.
         text = self.corner[line] if len(self.corner[line]) <= width else ""
         return [(Slot.HEADER, f"{text:<{width}}")]
 
@@ -181,7 +181,7 @@ class LineRenderer:
         return self.padded(runs)
 
     def _node_names(self, runs: Runs, line: int) -> Runs:
-        """Return names over columns of one node each: the end of a name on the second line, more of it above."""
+        """Return node names over columns of one node each: the end of the name on the second line, more above."""
         width = self.layout.cell
         room = width - 1 if width > 1 else 1
         before = ""
@@ -189,7 +189,7 @@ class LineRenderer:
             seat = self.axis.seats[column]
             whole = text = seat.label[-room:] if line else seat.label[-2 * room : -room]
             if not line and text == before and column != self.column:
-                # What names have in common is said once.
+                # Repeated parts are shown once.
                 text = ""
             before = whole
             slot = Slot.HEADER_GONE if seat.gone else Slot.HEADER
@@ -199,13 +199,13 @@ class LineRenderer:
 
 @lru_cache(32)
 def glyph_cells(glyphs: Glyphs, width: int) -> GlyphCells:
-    """Return what cells of a width show where they have no texts."""
+    """Return the glyph texts of cells of a width."""
     texts = tuple(cell_text(slot, "", width, glyphs) if slot in glyphs.of_slot else " " * width for slot in Slot)
     return GlyphCells(texts, tuple(glyphs.node_edge + text[1:] for text in texts))
 
 
-class _RowPicture(NamedTuple):
-    """A row as it is drawn: header, cells in stretches with a gap between them, padding."""
+class _RowLine(NamedTuple):
+    """A row: header, cells in ranges with gaps between them, padding."""
 
     scene: LineRenderer
     header: tuple[int, str]
@@ -213,7 +213,7 @@ class _RowPicture(NamedTuple):
     texts: list[str] | None
 
     def ready(self, palette: Palette) -> str:
-        """Return it as terminal text."""
+        """Return the row as terminal text."""
         scene = self.scene
         before, text = self.header
         changes = palette.changes
@@ -236,7 +236,7 @@ class _RowPicture(NamedTuple):
         return "".join(parts)
 
     def runs(self) -> Runs:
-        """Return it as runs, neighbours of one style in one."""
+        """Return the row as runs, adjacent cells of one style merged."""
         runs: Runs = [self.header]
         texts = self.scene.glyph_texts(self.slots) if self.texts is None else self.texts
         for begin, end in self.scene.stretches:

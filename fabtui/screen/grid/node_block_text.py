@@ -1,4 +1,4 @@
-"""A block of two nodes in words: how many of its pairs are how, and which one is the worst."""
+"""Text for a block of two nodes: its name and the number of pairs per verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _STYLES = {Slot.FAILED: "bold $error", Slot.TIMEOUT: "bold $error", Slot.SLOW: "
 
 
 def block_parts(scope: ViewState, a: int, b: int, glyphs: Glyphs) -> list[Part]:
-    """Return how many pairs of a block have which verdict, the worst first."""
+    """Return the number of pairs of a block per verdict, worst first."""
     index = scope.index
     cells = index.cells(a, b)
     counts = index.counts(a, b)
@@ -34,6 +34,6 @@ def block_parts(scope: ViewState, a: int, b: int, glyphs: Glyphs) -> list[Part]:
 
 
 def block_name(scope: ViewState, a: int, b: int) -> str:
-    """Return what a block is called: ``n060 > n061``."""
+    """Return the name of a block: ``n060 > n061``."""
     seats = scope.blocks.axis.seats
     return f"{seats[a].label} > {seats[b].label}" if a != b else f"within {seats[a].label}"

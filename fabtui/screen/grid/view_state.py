@@ -1,4 +1,4 @@
-"""What of a model the grid shows: which zoom, in which order, through which filter, around which pair."""
+"""State of the main view: zoom, order, filter and pair."""
 
 from __future__ import annotations
 
@@ -21,35 +21,33 @@ if TYPE_CHECKING:
 
 
 class Zoom(IntEnum):
-    """How near the grid is, from the widest on; nearer still is the screen of a pair."""
+    """Zoom level of the grid."""
 
     FABRIC = 0
     GPUS = 1
     NODES = 2
 
 
-#: What stands in the corner of the grid, where there is room for seven characters.
+#: Texts for the corner of the grid (at most seven characters).
 ZOOM_WORDS = {Zoom.FABRIC: "fabric", Zoom.GPUS: "pairs", Zoom.NODES: "2 nodes"}
 
 AnySource = EndpointCells | NodeCells | NodePairCells
 
 
 class ViewState:
-    """The sources of each zoom over one model, which show the same order and filter.
+    """Cell sources of each zoom level over one model, with the same order and filter.
 
     Args:
-        model: The model.
-        layer: The layer to begin with.
-        glyphs: The characters to draw with.
+        model: Session model.
+        layer: Initial layer.
+        glyphs: Characters to draw with.
 
     Attributes:
-        source: The cells of endpoints.
-        index: What is known of them.
-        trouble: The bad ones among them.
-        zoom: How near the grid is.
-        order: The order of rows, and of columns where it is by blame.
-        filter: Which cells are shown, or None for all.
-        pair: The pair that the user is at, whatever is shown of it; None before there is one.
+        source: Cells of endpoint pairs.
+        zoom: Zoom level.
+        order: Order of rows; if by blame, of columns too.
+        filter: Filter of cells, or None.
+        pair: Selected pair, which may be hidden; None before there is one.
     """
 
     def __init__(self, model: Model, layer: Layer, glyphs: Glyphs) -> None:
@@ -81,7 +79,7 @@ class ViewState:
         return "index" in self.__dict__ and self.index.busy
 
     def shown(self) -> AnySource:
-        """Return the source of the zoom."""
+        """Return the cell source of the zoom level."""
         if self.zoom is Zoom.FABRIC:
             return self.blocks
         if self.zoom is Zoom.GPUS:
@@ -92,7 +90,7 @@ class ViewState:
         return self._near
 
     def take_axis(self) -> bool:
-        """Take over new endpoints if there are any, and say so."""
+        """Take over the endpoints of the model; return True if they changed."""
         if not self.source.axis_changed():
             return False
         self.index.forget()
@@ -101,23 +99,23 @@ class ViewState:
         return True
 
     def take_layer(self, layer: Layer) -> None:
-        """Show another layer."""
+        """Show a layer."""
         self.source.show(layer)
         self.index.forget()
 
     def take_filter(self, chosen: Filter | None) -> None:
-        """Show other cells, rows and columns."""
+        """Apply a filter, or none."""
         self.filter = self.source.filter = chosen
         self.index.forget()
         self._rearrange()
 
     def take_order(self, order: Order) -> None:
-        """Show rows in another order."""
+        """Show rows in an order."""
         self.order = order
         self._rearrange()
 
     def reorder(self) -> bool:
-        """Take over the order as it is by now, and say whether it is another one."""
+        """Recompute the row order; return True if it changed."""
         if self.order is Order.GIVEN or self.index.order(self.order) == self._ordered:
             return False
         self._rearrange()
@@ -147,7 +145,7 @@ class ViewState:
         return [at for at in (range(len(seats)) if order is None else order) if seats[at].node in nodes]
 
     def shows(self, row: int, column: int) -> bool:
-        """Say whether the row and the column of two positions are shown."""
+        """Return True if the row and the column of two positions are shown."""
         source = self.source
         return source.shows_row(row) and source.shows_column(column)
 
@@ -157,10 +155,10 @@ class ViewState:
         shown = self.blocks if by_node else self.source
         return self.index.tiles(down, across, shown.row_at, shown.column_at, by_node=by_node)
 
-    # -- the pair one is at -------------------------------------------------------------------------------------------
+    # -- selected pair ----------------------------------------------------------------------------------------------
 
     def nodes(self) -> tuple[int, int] | None:
-        """Return the nodes of the pair that the user is at, by their places; None where there is none."""
+        """Return the node indices of the selected pair, or None."""
         if self.pair is None:
             return None
         at = self.place_of(self.pair)
@@ -168,19 +166,19 @@ class ViewState:
         return None if at is None else (axis.node_at[at[0]], axis.node_at[at[1]])
 
     def place_of(self, pair: tuple[Seat, Seat]) -> tuple[int, int] | None:
-        """Return the positions of a pair, or None where it is no longer there."""
+        """Return the positions of a pair, or None if it no longer exists."""
         row, column = (self.source.axis.find(seat) for seat in pair)
         return None if row is None or column is None else (row, column)
 
     def aim(self) -> tuple[Seat, Seat] | None:
-        """Return the row and column that the cursor belongs on in this zoom."""
+        """Return the row and column of the selected pair at this zoom level."""
         if self.zoom is not Zoom.FABRIC or self.pair is None:
             return self.pair
         nodes = self.nodes()
         return None if nodes is None else (self.blocks.axis.seats[nodes[0]], self.blocks.axis.seats[nodes[1]])
 
     def moved_to(self, seats: tuple[Seat, Seat]) -> None:
-        """Be at the pair that the cursor was moved to; of a block, at its worst, unless one is in it already."""
+        """Select the pair under the cursor; in a block its worst pair, unless the selected pair is in that block."""
         if self.zoom is not Zoom.FABRIC:
             self.pair = seats
             return

@@ -1,4 +1,4 @@
-"""What of the grid is in view, and on which line and in which column of the terminal. Pure."""
+"""Rows and columns in view, with their places on the terminal."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from fabtui.screen.grid.layout import HEADER_LINES, GridLayout, scrolled
 
 
 class Viewport:
-    """The rows and columns in viewport.
+    """Rows and columns in view.
 
     Attributes:
-        top: The row on top.
-        left: The column on the left.
-        columns: Each column in view, with where it begins.
-        lines: For each line below the headers its row, and which of the row's lines it is; None for a blank line.
-        line_of_row: The first line of each row, headers included.
+        top: First row.
+        left: First column.
+        columns: Columns in view, each with its x coordinate.
+        lines: Row and line within the row for each line below the headers; None for a blank line.
+        line_of_row: First line of each row, headers included.
     """
 
     def __init__(self) -> None:
@@ -25,8 +25,8 @@ class Viewport:
         self.line_of_row: dict[int, int] = {}
 
     def place(self, layout: GridLayout, rows: Axis, columns: Axis, row: int, column: int) -> bool:
-        """Scroll so that a cell is in view; returns whether other columns are now than before."""
-        # Lines between rows are there only when all rows are in viewport.
+        """Scroll a cell into view; return True if the columns changed."""
+        # There are gaps between rows only if all rows are in view.
         fit = rows.size if layout.row_gap else max(1, layout.rows)
         self.top = scrolled(self.top, row, fit, rows.size, 2 if layout.halves else 1)
         before = self.columns
@@ -45,7 +45,7 @@ class Viewport:
     def _columns_from(self, layout: GridLayout, axis: Axis, column: int) -> list[tuple[int, int]]:
         left = scrolled(self.left, column, layout.columns, axis.size)
         columns = layout.shown(axis, left)
-        # Gaps between nodes make fewer columns fit than the layout hopes for.
+        # With gaps between nodes fewer columns may fit than the layout assumes.
         while columns and columns[-1][0] < column:
             left += 1
             columns = layout.shown(axis, left)
@@ -53,20 +53,20 @@ class Viewport:
         return columns
 
     def whole(self, down: int, across: int) -> bool:
-        """Whether all of so many rows and columns are in view, or nothing at all is."""
+        """Return True if all rows and columns are in view, or none."""
         if not self.columns or not self.line_of_row:
             return True
         return len(self.columns) == across and len(self.line_of_row) == down
 
     @property
     def window(self) -> tuple[range, range]:
-        """The rows and the columns in view, where there are any."""
+        """Ranges of rows and columns in view; there must be some."""
         return range(min(self.line_of_row), max(self.line_of_row) + 1), range(
             self.columns[0][0], self.columns[-1][0] + 1
         )
 
     def text(self, down: int, across: int) -> str:
-        """Return which of so many rows and columns are in view, or "" when all are."""
+        """Return the rows and columns in view as text, or "" if all are."""
         if self.whole(down, across):
             return ""
         rows, shown = self.window
@@ -76,12 +76,12 @@ class Viewport:
         return f"rows {rows.start + 1}-{rows.stop} of {down}, {columns} of {across}"
 
     def lines_of(self, layout: GridLayout, *rows: int) -> list[int]:
-        """Return the lines of some rows that are in viewport."""
+        """Return the lines of some rows that are in view."""
         first = {line for row in rows if (line := self.line_of_row.get(row)) is not None}
         return [line + part for line in first for part in range(layout.tall) if line + part < layout.height]
 
     def cell_at(self, layout: GridLayout, x: int, y: int) -> tuple[int, int] | None:
-        """Return the row and column at a place on the grid, or None."""
+        """Return the row and column at a point of the grid, or None."""
         at = y - HEADER_LINES
         here = self.lines[at] if 0 <= at < len(self.lines) else None
         column = next((c for c, begin in self.columns if begin <= x < begin + layout.cell), None)

@@ -1,4 +1,4 @@
-"""The grid: every endpoint against every endpoint, drawn from ready lines."""
+"""Grid widget with cached lines, a cursor and fixed headers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from fabtui.screen.grid.lines import LineRenderer
 from fabtui.screen.grid.viewport import Viewport
 from fabtui.screen.terminal.ansi_strips import Palette, ReadyStrip
 
-#: Read rows that are kept beyond those in view, as a multiple of them.
+#: Maximum number of cached rows, as a multiple of the rows in view.
 _KEPT_SCREENS = 4
 
 
 class _Row:
-    """A row as it was read for the columns in view, and its lines once they were drawn."""
+    """Cached cells of a row for the columns in view, and its lines."""
 
     __slots__ = ("slots", "strips", "texts")
 
@@ -38,13 +38,13 @@ class _Row:
 
 
 class GridView(Widget, can_focus=True):
-    """Shows a `CellSource`, scrolls it under headers that stay, and has a cursor.
+    """Shows a `CellSource` with a cursor, and scrolls it under fixed headers.
 
-    Lines are kept per row, so that a frame costs what has changed in it, and scrolling down costs the new rows.
+    Lines are cached per row, so that a frame costs only what changed, and scrolling costs only the new rows.
 
     Args:
-        source: The cells.
-        glyphs: The characters to draw with.
+        source: Cells.
+        glyphs: Characters to draw with.
     """
 
     DEFAULT_CSS = """
@@ -74,10 +74,10 @@ class GridView(Widget, can_focus=True):
     ]
 
     class Moved(Message):
-        """The cursor is on another cell."""
+        """The cursor moved."""
 
     class Chosen(Message):
-        """The cell under the cursor was clicked once more, to be looked into."""
+        """The cell under the cursor was double-clicked."""
 
     def __init__(self, source: CellSource, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -85,7 +85,7 @@ class GridView(Widget, can_focus=True):
         self.glyphs = glyphs
         self.row = 0
         self.column = min(1, max(0, source.columns.size - 1))
-        #: The seats that the cursor is to be on, which may be out of what is shown for a time.
+        #: Row and column that the cursor follows; they may be hidden for a time.
         self.aim: tuple[Seat, Seat] | None = None
         self.cell_width: int | None = None
         self.corner = ("", "")
@@ -97,26 +97,26 @@ class GridView(Widget, can_focus=True):
         self._lines: list[ReadyStrip | None] = []
         self._rows: dict[int, _Row] = {}
 
-    # -- what is drawn, and how ---------------------------------------------------------------------------------------
+    # -- content and colours ----------------------------------------------------------------------------------------
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
-        """Draw with a ramp and a number of colours from now on."""
+        """Set the colour ramp and the colour system."""
         self._ramp, self._system = ramp, system
         self._palette = None
         self._layout = None
         self.redraw()
 
     def show(self, source: CellSource) -> None:
-        """Show another source, or the same one after everything in it may have changed, its rows and columns too."""
+        """Show a source, or the same one after rows and columns changed."""
         viewport = self.viewport
         down, across = self.row - viewport.top, self.column - viewport.left
         self.source = source
         rows, columns = source.rows, source.columns
         if self.aim is None:
-            # On the first cell that can hold something.
+            # The first cell that can have a value.
             self.row, self.column = 0, min(1, max(0, columns.size - 1))
         else:
-            # The same pair may stand elsewhere now; then it stays where it is on the screen.
+            # If the same pair moved in the order, it stays at the same place on the screen.
             row, column = rows.find(self.aim[0]), columns.find(self.aim[1])
             if row is not None and row != self.row:
                 self.row, viewport.top = row, max(0, row - down)
@@ -128,26 +128,26 @@ class GridView(Widget, can_focus=True):
 
     @property
     def seats(self) -> tuple[Seat, Seat] | None:
-        """The row and the column of the cursor, or None where there is nothing to be on."""
+        """Row and column of the cursor, or None if the grid is empty."""
         rows, columns = self.source.rows.seats, self.source.columns.seats
         if self.row >= len(rows) or self.column >= len(columns):
             return None
         return rows[self.row], columns[self.column]
 
     def reread(self) -> None:
-        """Read every cell anew when it is drawn next."""
+        """Read every cell again with the next frame."""
         self._rows.clear()
         self.redraw()
 
     def redraw(self) -> None:
-        """Draw every line anew, cells as they were read."""
+        """Draw every line again from cached cells."""
         for row in self._rows.values():
             row.strips.clear()
         self._lines = []
         self.refresh()
 
     def update_cells(self, changed: Iterable[tuple[int, int]]) -> None:
-        """Read some cells anew, by row and column; those out of view cost nothing."""
+        """Read some cells again, by row and column; those out of view cost nothing."""
         rows = self._rows
         viewport = self.viewport
         if not rows or not viewport.columns:
@@ -159,7 +159,7 @@ class GridView(Widget, can_focus=True):
         first, last = viewport.columns[0][0], viewport.columns[-1][0]
         width = self.layout_now().cell
         read = self.source.cell
-        # What stands on a cell's further lines is not compared.
+        # Further lines of tall cells are not compared.
         tall = self.layout_now().tall > 1
         touched = set()
         for at, column in changed:
@@ -180,7 +180,7 @@ class GridView(Widget, can_focus=True):
         self._mark_lines(self._lines_of(*rows))
 
     def _mark_lines(self, lines: Iterable[int]) -> None:
-        """Have some lines drawn anew, neighbours as one region."""
+        """Mark lines to be drawn again, adjacent lines as one region."""
         if not self._lines:
             return
         regions: list[Region] = []
@@ -197,7 +197,7 @@ class GridView(Widget, can_focus=True):
     # -- layout -------------------------------------------------------------------------------------------------------
 
     def layout_now(self) -> GridLayout:
-        """Return the layout for the size of now."""
+        """Return the layout for the present size."""
         width, height = self.size
         layout = self._layout
         if layout is None or (layout.width, layout.height) != (width, height):
@@ -211,12 +211,12 @@ class GridView(Widget, can_focus=True):
         source = self.source
         shape = source.shape
         if shape.halves and (self.glyphs.plain or not self._colors().halves):
-            # Half a character is a colour and nothing else.
+            # Half a character can only show a colour.
             shape = replace(shape, halves=False)
         return lay_out(source.columns, width, height, self.cell_width, source.rows, shape)
 
     def _place(self) -> None:
-        """Scroll so that the cursor is in viewport."""
+        """Scroll the cursor into view."""
         layout, source = self._layout, self.source
         if layout is None:
             return
@@ -228,21 +228,21 @@ class GridView(Widget, can_focus=True):
 
     @property
     def scrolled_text(self) -> str:
-        """Which rows and columns are in view, or "" when all are."""
+        """Rows and columns in view as text, or "" if all are."""
         if self._layout is None and self.size.width:
-            # It shows something else since it was drawn last.
+            # The content changed since the last frame.
             self.layout_now()
         return self.viewport.text(self.source.rows.size, self.source.columns.size)
 
     @property
     def window(self) -> tuple[range, range] | None:
-        """The rows and the columns in view, or None when all are."""
+        """Ranges of rows and columns in view, or None if all are."""
         return self.viewport.window if self.scrolled_text else None
 
     # -- drawing ------------------------------------------------------------------------------------------------------
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Return the lines in view; those that did not change are handed out as they are."""
+        """Return the lines in view; unchanged lines come from the cache."""
         layout = self.layout_now()
         lines = self._lines
         if len(lines) != layout.height:
@@ -319,7 +319,7 @@ class GridView(Widget, can_focus=True):
     # -- the cursor ---------------------------------------------------------------------------------------------------
 
     def move_to(self, row: int, column: int) -> None:
-        """Put the cursor on a cell; one beyond the edges is taken to the edge."""
+        """Move the cursor to a cell, or to the nearest edge."""
         down, across = self.source.rows.size, self.source.columns.size
         row, column = max(0, min(row, down - 1)), max(0, min(column, across - 1))
         if not down or not across or (row, column) == (self.row, self.column):
@@ -336,7 +336,7 @@ class GridView(Widget, can_focus=True):
         self.layout_now()
         self._place()
         if (top, left) != (viewport.top, viewport.left) or columns is not viewport.columns:
-            # The row on top is named, whichever of its node it is.
+            # The top row always shows its node name.
             self._forget_lines(top, viewport.top, row_before, self.row)
             self._lines = []
             self.refresh()
@@ -346,7 +346,7 @@ class GridView(Widget, can_focus=True):
 
     def _forget_lines(self, *rows: int) -> None:
         for row in rows:
-            # Where two rows share a line it is kept with the upper one.
+            # A line shared by two rows is cached with the upper row.
             halves = self._layout is not None and self._layout.halves
             read = self._rows.get(row - row % 2 if halves else row)
             if read is not None:
@@ -370,7 +370,7 @@ class GridView(Widget, can_focus=True):
         self.move_to(self.row + pages * max(1, len(self.viewport.line_of_row) - 1), self.column)
 
     def action_widen(self, by: int) -> None:
-        """Make cells wider or narrower; the narrowest are half a character high, where that can be drawn."""
+        """Make cells wider or narrower; the narrowest share a character with the next row."""
         layout = self.layout_now()
         self.cell_width = max(0, min(self.source.shape.widest, (0 if layout.halves else layout.cell) + by))
         self._layout = None
@@ -380,11 +380,11 @@ class GridView(Widget, can_focus=True):
     # -- the mouse ----------------------------------------------------------------------------------------------------
 
     def cell_at(self, x: int, y: int) -> tuple[int, int] | None:
-        """Return the row and column at a place on the widget, or None."""
+        """Return the row and column at a point of the widget, or None."""
         return self.viewport.cell_at(self.layout_now(), x, y)
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to where was clicked; look into the cell at a double click."""
+        """Move the cursor to the cell clicked; open it with a double click."""
         found = self.cell_at(event.x, event.y)
         if found is None:
             return

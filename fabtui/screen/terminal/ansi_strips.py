@@ -1,6 +1,6 @@
 """Strips with finished terminal text.
 
-Textual turns a line of styled segments into escape sequences each time it is drawn, which is too slow for a grid of
+Textual turns a line of styled segments into escape sequences each time it is drawn. That is too slow for a grid of
 thousands of cells. Here the text of a line is made once, with codes only where the style changes. Segments are made
 only on demand, for example for a screenshot or a dialog over the grid.
 """
