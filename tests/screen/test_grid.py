@@ -200,13 +200,13 @@ async def test_only_cells_that_changed_are_read_again(opened: Opened, monkeypatc
         await pilot.pause(0.7)
         app.main.draw()
         read: list[tuple[int, int]] = []
-        look = EndpointCells.look
+        display = EndpointCells.display
 
         def counted(self: EndpointCells, row: int, column: int, width: int) -> Any:
             read.append((row, column))
-            return look(self, row, column, width)
+            return display(self, row, column, width)
 
-        monkeypatch.setattr(EndpointCells, "look", counted)
+        monkeypatch.setattr(EndpointCells, "display", counted)
         story.events.clear()
         story.measured(*story.good("n000:1", "n002:3"))
         feed.play(story.events)
