@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fabtui.importers.lines import number, whole
+from fabtui_node.parsers.lines import number, whole
 
 #: More rows or columns than this are not a matrix of GPUs.
 MOST = 4096

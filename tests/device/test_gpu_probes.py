@@ -11,7 +11,7 @@ import pytest
 from fabtui.lab.gpu_split import visible_gpus
 from fabtui_node.parsers.nvidia import smi_query, smi_table, topo
 from fabtui_node.probes import kernel_log
-from fabtui_node.probes.nvidia import gpu_health, gpu_load, nvlink, nvml, p2pstatus, topology
+from fabtui_node.probes.nvidia import gpu_health, gpu_load, nvlink, nvml, topology
 
 
 def nvidia_smi(*argv: str) -> str:
@@ -74,7 +74,7 @@ def test_topology() -> None:
     value = topology.run({}, nothing, 60.0)
     assert value["error"] is None
     assert value["matrix"]["complete"] is True
-    by_nvml, error = nvml.Task(p2pstatus.read).result(60.0)
+    by_nvml, error = nvml.Task(topology.read_p2p_status).result(60.0)
     assert error is None
     for letter, name in topo.CAPABILITIES.items():
         text = topo.parse_p2p(nvidia_smi("topo", "-p2p", letter)).values

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fabtui.importers.lines import number, plain_lines, size
 from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.lines import number, plain_lines, size
 
 _BLOCK = re.compile(r"^\s*(?:(?P<host>[\w.-]{1,253}):)?(?P<rank>\d{1,6}):\s*$")
 _DURATION = re.compile(r"^\s*duration: ([\d.]{1,20}) sec")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fabtui.importers.lines import plain_lines
 from fabtui.importers.matrix import cells_of, column_numbers, matrix
 from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.lines import plain_lines
 
 _DEVICE = re.compile(
     r"^Device: (\d{1,5}), (.{1,100}), pciBusID: ([0-9a-fA-F]{1,4}), pciDeviceID: ([0-9a-fA-F]{1,4}),"

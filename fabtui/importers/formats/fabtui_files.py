@@ -10,11 +10,11 @@ from typing import Any
 
 from fabtui.export.formula import unescaped
 from fabtui.export.snapshot_rows import COLUMNS, INTEGERS, NUMBERS, rows
-from fabtui.importers.lines import json_value, number, whole
 from fabtui.model.event_schema import APPLY_ERRORS
 from fabtui.model.events import Event, event_from_json
 from fabtui.model.session_model import Model
 from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.lines import json_value, number, whole
 
 _HEADING = ",".join(COLUMNS)
 

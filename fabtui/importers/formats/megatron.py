@@ -6,8 +6,8 @@ import re
 import statistics
 from typing import Any
 
-from fabtui.importers.lines import number, plain_lines
 from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.lines import number, plain_lines
 
 _LINE = re.compile(r"\biteration\s+(\d{1,12})/\s*(\d{1,12})(?= |$)\s*\|(.*)$")
 _FIELD = re.compile(r"\s*([^:|]{1,60}?)\s*:\s*([^|]{0,60}?)\s*(?=\||$)")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fabtui.importers.lines import json_value, number, plain_lines
 from fabtui.importers.matrix import cells_of, column_numbers, matrix
 from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.lines import json_value, number, plain_lines
 
 _RUNNING = re.compile(r"(?:[>\s]*)(?:Running|Waiving) ([a-z][a-z0-9_]{2,80})\.?\s*$")
 _WAIVED = re.compile(r"^\s*(?:>\s*)?(?:Waiving (?P<name>[a-z][a-z0-9_]{2,80})|Waived: ?(?P<why>.{0,200}))")

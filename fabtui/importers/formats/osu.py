@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fabtui.importers.lines import number, plain_lines, whole
 from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.lines import number, plain_lines, whole
 
 _TITLE = re.compile(
     r"#\s*OSU (.{1,100}?)(?: (?:Test|Benchmark))?(?: v(\d[\w.]{0,20})| \(Version (\d[\w.]{0,20})\))?\s*$"

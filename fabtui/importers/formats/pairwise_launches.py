@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fabtui.importers.lines import plain_lines
 from fabtui.importers.matrix import matrix
 from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.lines import plain_lines
 
 #: What the files are called; the number of the job may be missing.
 FILE = re.compile(r"p2p-test-(?P<src>\d{1,6})-(?P<dst>\d{1,6})(?:-(?P<job>\w{1,40}))?\.(?:out|err|txt|log)(?:\.gz)?")

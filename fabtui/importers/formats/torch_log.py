@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fabtui.importers.lines import plain_lines
 from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.lines import plain_lines
 
 _RANK = re.compile(r"\[rank(\d{1,7})\]|\[Rank (\d{1,7})\]|\bRank (\d{1,7})\]|^\[default(\d{1,7})\]:")
 _TIMEOUT = re.compile(

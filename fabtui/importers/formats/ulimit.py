@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fabtui.importers.lines import plain_lines, whole
 from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.lines import plain_lines, whole
 
 _SHELL = re.compile(
     r"^(?P<name>[a-zA-Z][\w ()-]{1,40}?)\s+\((?:(?P<unit>[\w -]{1,20}), )?-(?P<flag>[a-zA-Z])\)\s+(?P<value>\S{1,20})$"

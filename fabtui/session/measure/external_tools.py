@@ -190,8 +190,7 @@ def read(layer: Layer, values: Any) -> tuple[float | None, str, int | None]:
     """Return value, unit and message size of what a tool's format gave, None where it gave none."""
     values = values if isinstance(values, dict) else {}
     if layer is Layer.IPERF3:
-        bits = number(values.get("received"))
-        return (None if bits is None else bits / 8e9), "GB/s", None
+        return number(values.get("bandwidth")), "GB/s", None
     rows = values.get("rows")
     row: Any = rows[-1] if isinstance(rows, list) and rows else {}
     row = row if isinstance(row, dict) else {}
@@ -200,8 +199,7 @@ def read(layer: Layer, values: Any) -> tuple[float | None, str, int | None]:
     if layer is Layer.IB_READ_LAT:
         typical = number(row.get("t_typical"))
         return (number(row.get("t_avg")) if typical is None else typical), "us", whole
-    rate = number(row.get("average"))
-    return (None if rate is None else rate / 1e9), "GB/s", whole
+    return number(row.get("bandwidth")), "GB/s", whole
 
 
 def ports_of(probe: str, inventory: Any) -> list[Port]:

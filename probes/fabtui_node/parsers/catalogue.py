@@ -44,7 +44,7 @@ _GPU: List[str] = [
     "kernel.dmesg",
 ]
 #: Tests between nodes that probes run.
-_ACTIVE: List[str] = ["net.iperf3", "ib.perftest"]
+_ACTIVE: List[str] = ["net.iperf3", "ib.perftest", "net.ping", "nccl.log"]
 
 
 def formats() -> Dict[str, Format]:

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional
 from fabtui_node.probes import inventory
 from fabtui_node.probes.nvidia import nvml_inventory
 from fabtui_node.registry import ProbeSpec
-from fabtui_node.system import acs, drivers, machine, rdma_devices, sysfs
+from fabtui_node.system import drivers, machine, pci, rdma_devices, sysfs
 
 _MIB = 1024 * 1024
 _GIB = 1024 * _MIB
@@ -38,7 +38,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, sys: str = "/sys", pro
     """Look at the system.
 
     Returns:
-        ``identity``, ``processors``, ``memory``, ``cgroup`` (`machine`), ``limits`` (`inventory`), ``acs`` (`acs`),
+        ``identity``, ``processors``, ``memory``, ``cgroup`` (`machine`), ``limits`` (`inventory`), ``acs`` (`pci`),
         ``iommu``, ``gpudirect``, ``modules``, ``versions`` (`drivers`), ``network`` (``port_range``, ``indexes`` of the
         interfaces), ``uptime`` (s), ``devices`` (how many ``gpus`` and ``rdma`` devices there are).
     """
@@ -52,7 +52,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, sys: str = "/sys", pro
         "memory": machine.memory(sys, proc),
         "cgroup": machine.cgroup(sys, proc),
         "limits": inventory.limits(),
-        "acs": acs.read(acs.device_paths(buses, sys), sys),
+        "acs": pci.read_acs(pci.device_paths(buses, sys), sys),
         "iommu": drivers.iommu(buses, sys, proc),
         "gpudirect": drivers.gpudirect(modules, sys, proc),
         "modules": modules,

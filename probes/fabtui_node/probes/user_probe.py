@@ -26,7 +26,7 @@ PACKAGE = "fabtui_own"
 OLD_PACKAGE = "fabtui" + "_probes"
 #: Modules that it had, and where they are now.
 OLD_MODULES = {
-    "acs": "fabtui_node.system.acs",
+    "acs": "fabtui_node.system.pci",
     "commands": "fabtui_node.system.run_command",
     "drivers": "fabtui_node.system.drivers",
     "libraries": "fabtui_node.system.nccl_libraries",

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from fabtui_node import protocol
 from fabtui_node.parsers.catalogue import formats
-from fabtui_node.parsers.nvidia import nvidia_errors
+from fabtui_node.parsers.net import ping as ping_format
 from fabtui_node.parsers.nvidia import smi_nvlink as nvlink_format
+from fabtui_node.parsers.nvidia import values as nvidia_values
 from fabtui_node.probes import firewall, host, inventory
-from fabtui_node.probes.network import interfaces, ping
+from fabtui_node.probes.network import interfaces
 from fabtui_node.probes.nvidia import nvlink, run_nvidia_smi
 from fabtui_node.probes.rdma import gids, ibstat, port_counters
 from fabtui_node.system import drivers, interpreters, machine, nccl_libraries, rdma_devices, sysfs
@@ -43,12 +44,12 @@ PARSERS: list[Callable[[str], Any]] = [
     interfaces.parse_if_inet6,
     interfaces.parse_ip_addr,
     run_nvidia_smi.bus_id,
-    nvidia_errors.parse_errors,
+    nvidia_values.parse_errors,
     nvlink_format.parse_nvlink_errors,
     nvlink_format.parse_nvlink_status,
     port_counters.lanes,
-    ping.parse_fping,
-    ping.parse_ping,
+    ping_format.parse_fping,
+    ping_format.parse_ping,
     interpreters.parse_look,
     rdma_devices.parse_physical_state,
     rdma_devices.parse_rate,

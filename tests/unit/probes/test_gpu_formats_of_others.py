@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fabtui_node.parsers.nvidia import nvidia_errors, query_csv, smi_query, smi_table, topo
+from fabtui_node.parsers.nvidia import query_csv, smi_query, smi_table, topo, values
 
 from .places import sample
 from .test_gpu_formats import GPUS, read
@@ -155,7 +155,7 @@ def test_mig_instances_in_the_list() -> None:
     ],
 )
 def test_the_wordings_of_what_is_broken(text: str, kind: str, bus: str | None, number: str | None) -> None:
-    (error,) = nvidia_errors.parse_errors(text)
+    (error,) = values.parse_errors(text)
     assert (error["kind"], error["bus"], error["index"]) == (kind, bus, number)
     reading = smi_table.parse_nvidia_smi(text)
     assert reading.values["any_err"] is True

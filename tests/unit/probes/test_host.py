@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fabtui_node.probes import clock, firewall, host
-from fabtui_node.system import acs, drivers, machine
+from fabtui_node.system import drivers, machine, pci
 
 from .places import Tree
 
@@ -27,17 +27,17 @@ def config(control: int | None, size: int = 4096) -> bytes:
 
 
 def test_acs_flags_are_read_from_the_configuration_space() -> None:
-    assert acs.parse_config(config(0x1D)) == ["SrcValid", "ReqRedir", "CmpltRedir", "UpstreamFwd"]
-    assert acs.parse_config(config(0)) == []
-    assert acs.parse_config(config(None)) is None
+    assert pci.parse_acs(config(0x1D)) == ["SrcValid", "ReqRedir", "CmpltRedir", "UpstreamFwd"]
+    assert pci.parse_acs(config(0)) == []
+    assert pci.parse_acs(config(None)) is None
     with pytest.raises(ValueError, match="only the first 64 bytes"):
-        acs.parse_config(config(0x1D, 64))
+        pci.parse_acs(config(0x1D, 64))
 
 
 def test_a_capability_list_that_goes_in_circles_ends() -> None:
     data = bytearray(4096)
     struct.pack_into("<I", data, 0x100, 0x10010001)
-    assert acs.parse_config(bytes(data)) is None
+    assert pci.parse_acs(bytes(data)) is None
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,14 @@ def test_the_bridges_above_devices_are_looked_at(tree: Tree, data: bytes, state:
     gpu = tree.pci(f"{_BRIDGE}/0000:01:00.0")
     tree.pci("pci0000:00/0000:00:02.0")
     (tree.root / f"devices/{_BRIDGE}/config").write_bytes(data)
-    found = acs.read([str(tree.root / gpu)], str(tree.root))
+    found = pci.read_acs([str(tree.root / gpu)], str(tree.root))
     assert (found["state"], found["bridges"]) == (state, 1)
     assert [entry["bus"] for entry in found["on"]] == (["0000:00:01.0"] if state == "on" else [])
 
 
 def test_a_virtual_machine_has_no_bridge(tree: Tree) -> None:
     gpu = tree.pci("pci0000:00/0000:00:05.0")
-    assert acs.read([str(tree.root / gpu)], str(tree.root))["state"] == "none"
+    assert pci.read_acs([str(tree.root / gpu)], str(tree.root))["state"] == "none"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fabtui_node.parsers.nvidia import nvidia_errors
+from fabtui_node.parsers.nvidia import values
 from fabtui_node.probes.nvidia import run_nvidia_smi
 
 UUIDS = ["GPU-aa11", "GPU-aa22", "GPU-bb33", None]
@@ -50,7 +50,7 @@ def test_bus_id(text: str | None, expected: str | None) -> None:
 
 
 def one(text: str) -> tuple[str | None, str | None, str | None]:
-    (error,) = nvidia_errors.parse_errors(text)
+    (error,) = values.parse_errors(text)
     return error["kind"], error["bus"], error["reason"]
 
 
@@ -65,12 +65,12 @@ def test_errors() -> None:
     assert one(f"{handle}3: 0000:0B:00.0: Unknown Error\n") == ("device_handle", "0000:0B:00.0", "Unknown Error")
     assert one("No devices were found")[0] == "no_devices"
     assert one("Failed to initialize NVML: Driver/library version mismatch")[0] == "version"
-    assert nvidia_errors.parse_errors("GPU 0: NVIDIA H200") == []
+    assert values.parse_errors("GPU 0: NVIDIA H200") == []
 
 
 def test_two_broken_gpus_are_two_errors() -> None:
     handle = "Unable to determine the device handle for GPU"
-    found = nvidia_errors.parse_errors(f"{handle} 0000:02:00.0: Unknown Error\n{handle} 0000:03:00.0: Unknown Error\n")
+    found = values.parse_errors(f"{handle} 0000:02:00.0: Unknown Error\n{handle} 0000:03:00.0: Unknown Error\n")
     assert [(error["bus"], error["reason"]) for error in found] == [
         ("0000:02:00.0", "Unknown Error"),
         ("0000:03:00.0", "Unknown Error"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fabtui_node.parsers.net.ping import parse_fping, parse_ping
 from fabtui_node.probes.network import icmp_socket, ping
 from fabtui_node.system import run_command
 
@@ -18,7 +19,7 @@ PLAN = ping.Plan(3, 0.5, 56)
 
 
 def test_answered() -> None:
-    row = ping.parse_ping(sample("ping/iputils-answered.txt"))
+    row = parse_ping(sample("ping/iputils-answered.txt"))
     assert row == {
         "sent": 3,
         "received": 3,
@@ -45,42 +46,40 @@ def test_answered() -> None:
     ],
 )
 def test_iputils(name: str, sent: int | None, received: int | None, loss: float | None, error: str | None) -> None:
-    row = ping.parse_ping(sample(f"ping/iputils-{name}.txt"))
+    row = parse_ping(sample(f"ping/iputils-{name}.txt"))
     assert (row["sent"], row["received"], row["loss"], row["error"]) == (sent, received, loss, error)
     assert (row["rtt_avg"] is None) == (not received)
 
 
 def test_busybox() -> None:
-    row = ping.parse_ping(
+    row = parse_ping(
         "PING 192.0.2.1 (192.0.2.1): 56 data bytes\n64 bytes from 192.0.2.1: seq=0 ttl=64 time=0.5 ms\n\n"
         "--- 192.0.2.1 ping statistics ---\n4 packets transmitted, 1 packets received, 75% packet loss\n"
         "round-trip min/avg/max = 0.5/0.5/0.5 ms\n"
     )
     assert (row["sent"], row["received"], row["loss"], row["rtt_max"], row["error"]) == (4, 1, 75.0, 0.5, None)
-    assert ping.parse_ping("ping: permission denied (are you root?)")["error"] == "permission denied (are you root?)"
+    assert parse_ping("ping: permission denied (are you root?)")["error"] == "permission denied (are you root?)"
 
 
 def test_loss_is_counted_and_not_read() -> None:
     text = "3 packets transmitted, 2 received, 33% packet loss, time 2ms\nrtt min/avg/max/mdev = 1/1/1/0 ms\n"
-    assert ping.parse_ping(text)["loss"] == 33.333
+    assert parse_ping(text)["loss"] == 33.333
 
 
 def test_duplicates() -> None:
     text = "2 packets transmitted, 2 received, +19 duplicates, 0% packet loss, time 1013ms\n"
-    assert ping.parse_ping(text)["duplicates"] == 19
-    assert (
-        ping.parse_ping("64 bytes from x: time=1 ms (DUP!)\n" + text.replace("+19 duplicates, ", ""))["duplicates"] == 1
-    )
+    assert parse_ping(text)["duplicates"] == 19
+    assert parse_ping("64 bytes from x: time=1 ms (DUP!)\n" + text.replace("+19 duplicates, ", ""))["duplicates"] == 1
 
 
 def test_no_summary_is_unknown() -> None:
-    row = ping.parse_ping("PING 192.0.2.1 (192.0.2.1) 56(84) bytes of data.\n")
+    row = parse_ping("PING 192.0.2.1 (192.0.2.1) 56(84) bytes of data.\n")
     assert (row["sent"], row["received"], row["loss"]) == (None, None, None)
     assert row["error"] == "no summary from ping"
 
 
 def test_fping() -> None:
-    rows = ping.parse_fping(sample("ping/fping-answered-and-lost.txt"))
+    rows = parse_fping(sample("ping/fping-answered-and-lost.txt"))
     assert list(rows) == ["127.0.0.2", "192.0.2.1", "192.0.2.9"]
     row = rows["127.0.0.2"]
     assert (row["sent"], row["received"], row["loss"]) == (3, 3, 0.0)
@@ -90,26 +89,26 @@ def test_fping() -> None:
 
 
 def test_fping_counts() -> None:
-    rows = ping.parse_fping(sample("ping/fping-counts.txt"))
+    rows = parse_fping(sample("ping/fping-counts.txt"))
     assert (rows["127.0.0.2"]["received"], rows["127.0.0.2"]["rtt_avg"]) == (3, 0.111)
     assert (rows["192.0.2.9"]["loss"], rows["192.0.2.9"]["rtt_avg"]) == (100.0, None)
 
 
 @pytest.mark.parametrize("name", ["not-permitted", "wrong-source"])
 def test_fping_that_could_not_ask(name: str) -> None:
-    assert ping.parse_fping(sample(f"ping/fping-{name}.txt")) == {}
+    assert parse_fping(sample(f"ping/fping-{name}.txt")) == {}
 
 
 def test_fping_partly_lost_and_why() -> None:
     text = "192.0.2.7 : 1.50 - 0.5\n192.0.2.8 : - -\n192.0.2.8 : duplicate for [0], 64 bytes, 1.0 ms\n"
-    rows = ping.parse_fping(text + "ICMP Host Unreachable from 192.0.2.1 for ICMP Echo sent to 192.0.2.8\n")
+    rows = parse_fping(text + "ICMP Host Unreachable from 192.0.2.1 for ICMP Echo sent to 192.0.2.8\n")
     assert (rows["192.0.2.7"]["loss"], rows["192.0.2.7"]["rtt_avg"]) == (33.333, 1.0)
     assert (rows["192.0.2.8"]["error"], rows["192.0.2.8"]["duplicates"]) == ("Host Unreachable", 1)
 
 
 def test_fping_text_that_is_no_answer() -> None:
-    assert ping.parse_fping("192.0.2.7 : 1.5 - -4\n")["192.0.2.7"]["received"] is None
-    assert ping.parse_fping("192.0.2.7 : address not found\n") == {}
+    assert parse_fping("192.0.2.7 : 1.5 - -4\n")["192.0.2.7"]["received"] is None
+    assert parse_fping("192.0.2.7 : address not found\n") == {}
 
 
 def test_the_commands_have_no_room_for_options() -> None:
@@ -298,7 +297,7 @@ def test_whole_packets_are_asked_of_each_tool() -> None:
     ],
 )
 def test_what_is_said_of_the_mtu_on_the_way(text: str, mtu: int | None) -> None:
-    assert ping.parse_ping(text)["path_mtu"] == mtu
+    assert parse_ping(text)["path_mtu"] == mtu
 
 
 def test_targets_have_sizes_of_their_own() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fabtui_node.parsers.nvidia import nvidia_errors
+from fabtui_node.parsers.net import ping as ping_format
 from fabtui_node.parsers.nvidia import smi_nvlink as nvlink_format
-from fabtui_node.probes.network import ping
+from fabtui_node.parsers.nvidia import values
 from fabtui_node.probes.rdma import ibstat
 
 from .places import REAL
@@ -100,7 +100,7 @@ def test_ports_that_are_not_used_do_not_count_as_broken() -> None:
 
 @pytest.mark.parametrize(("name", "expect"), rows("ping"))
 def test_ping(name: str, expect: str) -> None:
-    row = ping.parse_ping((REAL / name).read_text())
+    row = ping_format.parse_ping((REAL / name).read_text())
     equal(row["sent"], expect, r"\btx=(\d+)")
     equal(row["received"], expect, r"\brx=(\d+)")
     loss = said(expect, r"loss=([0-9.]+)%")
@@ -146,7 +146,7 @@ def test_nvlink_status(name: str, expect: str) -> None:
 
 @pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-broken"))
 def test_broken(name: str, expect: str) -> None:
-    found = nvidia_errors.parse_errors((REAL / name).read_text())
+    found = values.parse_errors((REAL / name).read_text())
     assert [error["kind"] for error in found] == [said(expect, r"error=(\w+)")]
     reason, bus = said(expect, r"; reason=([^;]+)"), said(expect, r"; pci=([0-9A-F:.]+)")
     if reason:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fabtui_node.ranks.nccl import log_capture, log_parser
-from fabtui_node.ranks.nccl.log_parser import Nic
+from fabtui_node.parsers.nccl import log_lines
+from fabtui_node.parsers.nccl.log_lines import Nic
+from fabtui_node.ranks.nccl import log_capture
 
 LINES = {
     "send-ib": "node-1:11:22 [2] NCCL INFO Channel 00/0 : 2[50000] -> 6[63000] [send] via NET/IB/0",
@@ -38,35 +39,35 @@ LINES = {
     ],
 )
 def test_channels(name: str, channel: tuple[object, ...], way: str) -> None:
-    line = log_parser.parse_line(LINES[name])
+    line = log_lines.parse_line(LINES[name])
     assert line is not None
     assert line.level == "INFO"
-    found = log_parser.parse_channel(line.text)
+    found = log_lines.parse_channel(line.text)
     assert found is not None
-    assert tuple(found) == channel
+    assert found[1:] == channel
     nics = {("IB", 0): Nic("mlx5_0", None), ("Socket", 0): Nic("eth0", "10.0.0.1")}
-    assert log_parser.short_name(found.via, nics) == way
+    assert log_lines.short_name(found.via, nics) == way
 
 
 def test_a_line_knows_its_gpu_and_level() -> None:
-    line = log_parser.parse_line(LINES["warn"])
+    line = log_lines.parse_line(LINES["warn"])
     assert line is not None
     assert (line.host, line.pid, line.tid, line.device, line.level) == ("node-2", 57, 59, 0, "WARN")
     assert line.text.startswith("NET/IB : Got completion")
-    assert log_parser.parse_line("") is None
-    assert log_parser.parse_line("Traceback (most recent call last):") is None
+    assert log_lines.parse_line("") is None
+    assert log_lines.parse_line("Traceback (most recent call last):") is None
 
 
 def test_interfaces() -> None:
     text = "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_bond_0:1/RoCE [RO]; OOB ib0:10.0.12.82<0>"
-    assert log_parser.parse_nics(text) == {("IB", 0): Nic("mlx5_0", None), ("IB", 1): Nic("mlx5_bond_0", None)}
+    assert log_lines.parse_nics(text) == {("IB", 0): Nic("mlx5_0", None), ("IB", 1): Nic("mlx5_bond_0", None)}
     text = "NET/Socket : Using [0]eth0:10.0.0.23<0> [1]eth1:fe80::1%eth1<0>"
-    nics = log_parser.parse_nics(text)
+    nics = log_lines.parse_nics(text)
     assert nics == {("Socket", 0): Nic("eth0", "10.0.0.23"), ("Socket", 1): Nic("eth1", "fe80::1%eth1")}
-    assert log_parser.address_of("NET/Socket/0", nics) == "10.0.0.23"
-    assert log_parser.address_of("NET/Socket/7", nics) is None
-    assert log_parser.address_of("P2P/CUMEM", nics) is None
-    assert log_parser.parse_nics("NET/Socket: Using 2 threads and 8 sockets per thread") == {}
+    assert log_lines.address_of("NET/Socket/0", nics) == "10.0.0.23"
+    assert log_lines.address_of("NET/Socket/7", nics) is None
+    assert log_lines.address_of("P2P/CUMEM", nics) is None
+    assert log_lines.parse_nics("NET/Socket: Using 2 threads and 8 sockets per thread") == {}
 
 
 def test_the_worst_way_of_a_direction_counts() -> None:
@@ -75,12 +76,12 @@ def test_the_worst_way_of_a_direction_counts() -> None:
         "h:1:2 [0] NCCL INFO Channel 01/1 : 0[0] -> 1[1] [send] via NET/IB/1",
         "h:1:2 [0] NCCL INFO Channel 01/1 : 1[1] -> 0[0] [receive] via NET/Socket/1",
     ]
-    lines = [line for line in map(log_parser.parse_line, texts) if line is not None]
-    assert log_parser.worst(log_parser.transports(lines, 0, 1, sending=True)) == "NET/IB/1"
-    assert log_parser.worst(log_parser.transports(lines, 1, 0, sending=True)) is None
-    assert log_parser.worst(log_parser.transports(lines, 1, 0, sending=False)) == "NET/Socket/1"
+    lines = [line for line in map(log_lines.parse_line, texts) if line is not None]
+    assert log_lines.worst(log_lines.transports(lines, 0, 1, sending=True)) == "NET/IB/1"
+    assert log_lines.worst(log_lines.transports(lines, 1, 0, sending=True)) is None
+    assert log_lines.worst(log_lines.transports(lines, 1, 0, sending=False)) == "NET/Socket/1"
     order = ["P2P/CUMEM", "SHM/direct", "NET/IB/0/GDRDMA", "NET/IB/0", "NET/Socket/0", "unheard of"]
-    assert sorted(set(order), key=log_parser.cost_of) == order
+    assert sorted(set(order), key=log_lines.cost_of) == order
 
 
 def test_the_root_of_several_warnings() -> None:
@@ -90,12 +91,12 @@ def test_the_root_of_several_warnings() -> None:
         "u:1:2 [0] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to 10.0.0.2<45763> failed",
         "u:1:2 [0] NCCL INFO transport/net.cc:1134 -> 6",
     ]
-    lines = [line for line in map(log_parser.parse_line, texts) if line is not None]
-    found = log_parser.warnings(lines)
+    lines = [line for line in map(log_lines.parse_line, texts) if line is not None]
+    found = log_lines.warnings(lines)
     assert len(found) == 2
-    assert log_parser.root(found) == "socketStartConnect: Connect to 10.0.0.2<45763> failed"
-    assert log_parser.root(found[:1]) == found[0]
-    assert log_parser.root([]) is None
+    assert log_lines.root(found) == "socketStartConnect: Connect to 10.0.0.2<45763> failed"
+    assert log_lines.root(found[:1]) == found[0]
+    assert log_lines.root([]) is None
 
 
 def test_the_log_is_read_as_it_grows(tmp_path: Path) -> None:

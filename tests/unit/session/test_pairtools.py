@@ -46,9 +46,9 @@ def test_ends() -> None:
 @pytest.mark.parametrize(
     ("layer", "values", "expected"),
     [
-        (Layer.IPERF3, {"received": 8e9}, (1.0, "GB/s", None)),
-        (Layer.IPERF3, {"received": None}, (None, "GB/s", None)),
-        (Layer.IB_WRITE_BW, {"rows": [{"bytes": 1.0}, {"bytes": 1048576.0, "average": 5e9}]}, (5.0, "GB/s", 1048576)),
+        (Layer.IPERF3, {"bandwidth": 1.0}, (1.0, "GB/s", None)),
+        (Layer.IPERF3, {"bandwidth": None}, (None, "GB/s", None)),
+        (Layer.IB_WRITE_BW, {"rows": [{"bytes": 1.0}, {"bytes": 1048576.0, "bandwidth": 5.0}]}, (5.0, "GB/s", 1048576)),
         (Layer.IB_SEND_BW, {"rows": []}, (None, "GB/s", None)),
         (Layer.IB_READ_LAT, {"rows": [{"bytes": 8.0, "t_typical": 3.2, "t_avg": 3.3}]}, (3.2, "us", 8)),
         (Layer.IB_READ_LAT, {"rows": [{"bytes": 8.0, "t_avg": 3.3}]}, (3.3, "us", 8)),

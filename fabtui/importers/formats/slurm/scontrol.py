@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 from fabtui.importers.formats.slurm.tables import commands
-from fabtui.importers.lines import plain_lines
 from fabtui.nodeset import expand_listed
 from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.lines import plain_lines
 
 _FIRST = (
     "NodeName",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fabtui.importers.lines import plain_lines
 from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.lines import plain_lines
 
 _LINE = re.compile(
     r"^(?:(?P<syslog>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (?P<host>\S{1,253}) slurm\w{1,12}(?:\[\d+\])?: |slurm(?:d"

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from fabtui.importers.fixed_columns import split_table
 from fabtui.importers.formats.slurm import values
-from fabtui.importers.lines import json_value, plain_lines, whole
 from fabtui.nodeset import expand_listed
 from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.lines import json_value, plain_lines, whole
 
 
 class _Table(NamedTuple):

@@ -1,108 +1,294 @@
-"""perftest: ``ib_write_bw``, ``ib_send_bw``, ``ib_read_lat`` and their kin: the results, or why there are none.
+"""perftest: ``ib_write_bw``, ``ib_send_bw``, ``ib_read_lat`` and the others, as text and as JSON.
 
-MB/sec and MiB/sec both are 2^20 bytes a second; Gb/sec is 1e9 bits. A peak of 0.00 was not measured.
+MB/sec of old versions and MiB/sec of new ones both are 2^20 bytes per second; Gb/sec is 1e9 bits. A peak of 0.00 was
+not measured.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.lines import json_value, number, plain_lines, whole
 
-_TITLE = re.compile(r"\s+((?:RDMA_(?:Write|Read)|Send|Atomic)[ \w]{0,40}?)(?: BW| Latency)? Test\s*")
-_COLUMN = re.compile(
-    r"#(bytes|iterations)|(BW peak|BW average|MsgRate|t_\w+|[0-9.]+% percentile|tps average)\s*(?:\[(.{1,12}?)\])?"
+_TITLE = re.compile(
+    r"^\s{8,}((?:Send|RDMA_Write|RDMA_Read|RDMA_Write_imm|Send_imm|Atomic|raw_ethernet)\b.{0,60}?) ?Test\s*$"
 )
-_ROW = re.compile(r"\s*[0-9]{1,15}(?:\s+[0-9]{1,15}(?:\.[0-9]{1,15})?){1,12}\s*", re.ASCII)
-_DEVICE = re.compile(r"Device\s+: (\S{1,64})")
-_LINK = re.compile(r"Link type\s+: (\S{1,20})")
-_ERROR = re.compile(
-    r"(Couldn't \S.{1,200}|Unable to \S.{1,200}|Failed (?:to|status) \S.{1,200}|IB device \S+ not found.{0,100}"
-    r"|Did not detect devices.{0,100}|Completion with error.{0,200}|.{0,80}[Ee]rror:? \S.{1,200}|mlx\S*: .{1,200})"
+_SETTING = re.compile(r"([A-Za-z_#*][\w #*./-]{1,30}?)\s*:\s+(\S.*?)(?=\s{2,}|\t|$)")
+_ADDRESS = re.compile(r"^\s*(local|remote) address: (?:LID (\S+) )?QPN (\S+) PSN (\S+)")
+_GID = re.compile(r"^\s*GID: ([0-9a-fA-F:]{20,60})")
+_HEADING = re.compile(r"^\s*#bytes\s")
+_ROW_HEADS = re.compile(
+    r"\s*(#bytes|#sl|#iterations|[\w.% ]*?\w[\w.% ]*?\[[^\]]+\]|CPU_Util\[%+\]|tps average|[A-Za-z]+ average)"
 )
-_RATES = {"MB/sec": 2.0**20, "MiB/sec": 2.0**20, "Gb/sec": 1e9 / 8, "KiB/sec": 1024.0, "GiB/sec": 2.0**30}
-_WORDS = {
-    "bytes": "bytes",
-    "iterations": "iterations",
+_CONNECT = re.compile(r"Couldn't connect to (\S+?):(\d{1,5})")
+_QP = re.compile(r"Failed to modify (?:QP|UD QP)(?: (\d{1,10}))? to (\w+)")
+_ERRORS = (
+    (
+        "no_device",
+        re.compile(r"Unable to find the Infiniband/RoCE device|Did not detect devices|IB device \S+ not found"),
+    ),
+    ("no_route", re.compile(r"Unable to Connect the HCA's through the link|Unable to perform rdma_client function")),
+    ("completion_error", re.compile(r"Completion with error|Failed status \d+|scnt=\d+, ccnt=\d+")),
+    ("wrong_version", re.compile(r"[Vv]ersions? .{0,40}(?:not compatible|mismatch)|Perftest versions? differ")),
+    ("memory", re.compile(r"Couldn't allocate MR|Failed to (?:create|register) MR|Couldn't create (?:CQ|QP)")),
+    (
+        "socket",
+        re.compile(
+            r"Unable to (?:init the socket connection|open file descriptor|write to socket|read from socket"
+            r"|set up socket)"
+            r"|pp_(?:read|write)_data|Couldn't (?:listen|accept|get context)"
+        ),
+    ),
+)
+_WARNING = re.compile(r"WARNING:? .{1,200}|Conflicting CPU frequency .{1,200}|Requested mtu is higher .{0,100}")
+_COLUMNS = {
+    "#bytes": "bytes",
+    "#sl": "sl",
+    "#iterations": "iterations",
     "BW peak": "peak",
     "BW average": "average",
     "MsgRate": "message_rate",
+    "BW Port1": "average_port1",
+    "BW Port2": "average_port2",
+    "MsgRate Port1": "message_rate_port1",
+    "MsgRate Port2": "message_rate_port2",
+    "CPU_Util": "cpu",
+    "t_min": "t_min",
+    "t_max": "t_max",
+    "t_typical": "t_typical",
+    "t_avg": "t_avg",
+    "t_stdev": "t_stdev",
+    "99% percentile": "p99",
+    "99.9% percentile": "p99_9",
     "tps average": "transactions",
 }
+#: What a printed bandwidth is in GB/s (1e9 bytes a second).
+_IN_GB = {"MiB/s": 2**20 / 1e9, "Gb/s": 0.125}
 
 
-def _columns(line: str) -> List[Any]:
-    """Return name and factor of each column of a heading."""
-    found: List[Any] = []
-    for plain, named, unit in _COLUMN.findall(line):
-        name = plain or named
-        if name.endswith("% percentile"):
-            found.append(("p" + name.split("%")[0].replace(".", "_"), 1.0))
+class _Parser:
+    def __init__(self) -> None:
+        self.notes = Notes()
+        self.values: dict[str, Any] = {
+            "test": None,
+            "measures": None,
+            "unit": None,
+            "device": None,
+            "settings": {},
+            "local": None,
+            "remote": None,
+            "rows": [],
+            "error": None,
+            "message": None,
+            "target": None,
+        }
+        self.columns: list[str] = []
+        self._side: str | None = None
+
+    def line(self, line: str) -> None:
+        """Take one line in."""
+        if _HEADING.match(line):
+            self._heading(line)
+        elif title := _TITLE.match(line):
+            self._title(title[1])
+        elif address := _ADDRESS.match(line):
+            self._address(address)
+        elif gid := _GID.match(line):
+            self._gid(gid[1])
+        elif self._error(line):
+            return
+        elif warning := _WARNING.search(line):
+            self.notes.warn(warning[0])
+        elif self.columns and line.split() and (line.split()[0].isdigit() or line.split()[0].startswith("-nan")):
+            self._row(line)
+        elif ":" in line and not self.columns:
+            for name, value in _SETTING.findall(line):
+                self._setting(name.strip(" #"), value.strip())
+        elif line.strip() == "...":
+            self.notes.warn("rows are left out (a line of dots)")
+
+    def _title(self, text: str) -> None:
+        self.values["test"] = text.strip()
+        self.values["measures"] = "latency" if "Latency" in text else "bandwidth" if "BW" in text else None
+
+    def _setting(self, name: str, value: str) -> None:
+        if name == "Device":
+            self.values["device"] = value[:60]
+        elif len(self.values["settings"]) < 40:
+            key = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+            self.values["settings"].setdefault(key, (value[:-3] if value.endswith("[B]") else value)[:60])
+
+    def _address(self, found: re.Match[str]) -> None:
+        self._side = found[1]
+        if self.values[found[1]] is None:
+            self.values[found[1]] = {"lid": found[2], "qpn": found[3], "psn": found[4], "gid": None}
+
+    def _gid(self, text: str) -> None:
+        if self._side is None or self.values[self._side] is None:
+            return
+        self.values[self._side]["gid"] = text
+        if not text.replace("0", "").replace(":", ""):
+            self.notes.warn(f"the {self._side} GID is all zero: no address to be reached at (another GID index?)")
+
+    def _error(self, line: str) -> bool:
+        kind = None
+        if connect := _CONNECT.search(line):
+            kind, self.values["target"] = "couldnt_connect", f"{connect[1]}:{connect[2]}"
+        elif qp := _QP.search(line):
+            kind = "failed_modify_qp"
+            self.values["qp"], self.values["qp_state"] = (None if qp[1] is None else int(qp[1])), qp[2]
         else:
-            factor = _RATES.get(unit) if name.startswith("BW") else 1e6 if unit == "Mpps" else 1.0
-            found.append((_WORDS.get(name, name), factor))
-    return found
+            kind = next((name for name, pattern in _ERRORS if pattern.search(line)), None)
+        if kind is None:
+            return False
+        self.notes.warn(line.strip())
+        # The first error is the cause, later ones are its consequences.
+        if self.values["error"] is None:
+            self.values["error"], self.values["message"] = kind, line.strip()[:300]
+        return True
+
+    def _heading(self, line: str) -> None:
+        columns = []
+        units = set()
+        for head in _ROW_HEADS.findall(line):
+            name, _, unit = head.strip().partition("[")
+            columns.append(_COLUMNS.get(name.strip(), re.sub(r"\W+", "_", name.strip().lower()).strip("_")))
+            if name.strip().startswith("BW"):
+                units.add(unit.rstrip("]"))
+        self.columns = columns
+        unit = units.pop() if len(units) == 1 else None
+        self.values["unit"] = {"Gb/sec": "Gb/s", "MB/sec": "MiB/s", "MiB/sec": "MiB/s"}.get(unit or "", unit)
+        if self.values["unit"]:
+            self.values["units"] = dict.fromkeys(("peak", "average"), self.values["unit"])
+        if unit == "MB/sec":
+            self.notes.warn("MB/sec of this version are 2^20 bytes a second")
+        if self.values["measures"] is None:
+            self.values["measures"] = "bandwidth" if units or unit else "latency" if "t_avg" in columns else None
+
+    def _row(self, line: str) -> None:
+        words = line.split()
+        values = [number(word) for word in words]
+        if len(words) != len(self.columns) or values[0] is None:
+            self.notes.warn(f"a row is not whole: {line.strip()[:80]}")
+            self.notes.puzzled(line)
+            return
+        row: dict[str, Any] = {}
+        for at, name in enumerate(self.columns):
+            row[name] = whole(words[at]) if name in ("bytes", "iterations", "sl") else values[at]
+        if row.get("peak") == 0:
+            row["peak"] = None
+        _convert(row, self.values["unit"])
+        # Server and client in one terminal print the same row twice.
+        if row not in self.values["rows"]:
+            self.values["rows"].append(row)
 
 
-def _row(line: str, columns: List[Any]) -> Optional[Dict[str, Optional[float]]]:
-    words = line.split()
-    if len(words) != len(columns):
+def _convert(row: dict[str, Any], unit: str | None) -> None:
+    factor = _IN_GB.get(unit or "")
+    average = row.get("average")
+    if factor is not None and average is not None:
+        row["bandwidth"] = round(average * factor, 6)
+
+
+def _json_values(text: str) -> dict[str, Any] | None:
+    if '"test_info"' not in text:
         return None
-    row: Dict[str, Optional[float]] = {}
-    for at, word in enumerate(words):
-        name, factor = columns[at]
-        value = None if factor is None else float(word) * factor
-        row[name] = None if name == "peak" and value == 0 else value
-    return row
+    value = json_value(text[text.find("{") :])
+    return value if isinstance(value, dict) and isinstance(value.get("test_info"), dict) else None
+
+
+def _from_json(value: dict[str, Any]) -> dict[str, Any]:
+    """Return the same values from ``--out_json``."""
+    info = value["test_info"]
+    test = str(info.get("test", ""))[:80].replace("_", " ")
+    # No release up to now names it; whether --report_gbits was given is then unknown.
+    unit = {"Gb/sec": "Gb/s", "MiB/sec": "MiB/s", "MB/sec": "MiB/s"}.get(str(info.get("BW_units", "")))
+    names = {"MsgSize": "bytes", "n_iterations": "iterations", "BW_peak": "peak", "BW_average": "average"}
+    names.update({"MsgRate": "message_rate", "t_min": "t_min", "t_max": "t_max", "t_typical": "t_typical"})
+    names.update({"t_avg": "t_avg", "t_stdev": "t_stdev", "tps_average": "transactions", "bw_avg": "average"})
+    names.update({"percentile_99": "p99", "percentile_99.9": "p99_9", "msgRate_avg": "message_rate"})
+    rows = []
+    results = value.get("results")
+    for entry in results if isinstance(results, list) else [results]:
+        if not isinstance(entry, dict):
+            continue
+        row = {
+            ours: entry[name]
+            for name, ours in names.items()
+            if isinstance(entry.get(name), (int, float)) and not isinstance(entry[name], bool)
+        }
+        if row.get("peak") == 0:
+            row["peak"] = None
+        _convert(row, unit)
+        rows.append(row)
+    return {
+        "test": (test[: -len(" Test")] if test.endswith(" Test") else test) or None,
+        "measures": "latency" if "Latency" in test else "bandwidth" if "BW" in test else None,
+        "unit": unit,
+        "device": str(info["Device"])[:60] if "Device" in info else None,
+        "settings": {str(name)[:40].lower(): str(text)[:60] for name, text in list(info.items())[:40]},
+        "rows": rows,
+        "error": None,
+        "message": None,
+    }
 
 
 def parse(text: str) -> Reading:
-    """Return ``test``, ``device``, ``link``, ``rows`` and ``error``.
+    """Return ``test``, ``measures``, ``unit`` (of ``peak`` and ``average``, as printed), ``rows``, ``error``.
 
-    A row has ``bytes`` and ``iterations``, and either ``peak`` and ``average`` (bytes a second) and ``message_rate`` (a
-    second), or the times of a latency test: ``t_min``, ``t_max``, ``t_typical``, ``t_avg``, ``p99`` and so on (us).
+    A row has ``bytes``, ``iterations`` and the columns of the heading; ``bandwidth`` is the average in GB/s. ``error``
+    is a kind (``couldnt_connect``, ``failed_modify_qp`` with ``qp`` and ``qp_state``, ``no_device``, ...) or None,
+    ``message`` its text, and ``target`` the peer that it names.
     """
-    notes = Notes()
-    rows: List[Dict[str, Optional[float]]] = []
-    columns: List[Any] = []
-    test: Optional[str] = None
-    error: Optional[str] = None
-    for line in text.splitlines():
-        line = line[:1000]
-        title = _TITLE.fullmatch(line)
-        complaint = _ERROR.search(line)
-        if title and test is None:
-            test = title.group(1)
-        elif "#bytes" in line:
-            columns = _columns(line)
-        elif columns and _ROW.fullmatch(line):
-            row = _row(line, columns)
-            if row is None:
-                notes.puzzled(line)
-            elif row not in rows:
-                rows.append(row)
-        elif complaint and "WARNING" not in line:
-            error = error or complaint.group(1).strip()[:300]
-            notes.warn(complaint.group(1))
-    device, link = _DEVICE.search(text), _LINK.search(text)
-    return notes.reading(
-        {
-            "test": test,
-            "device": device.group(1) if device else None,
-            "link": link.group(1) if link else None,
-            "rows": rows,
-            "error": error,
-        }
-    )
+    value = _json_values(text)
+    if value is not None:
+        notes = Notes()
+        found = _from_json(value)
+        if found["unit"] is None and found["measures"] == "bandwidth":
+            notes.warn("the unit of the bandwidths is unknown (--report_gbits or not)")
+        return notes.reading(found)
+    parser = _Parser()
+    for line in plain_lines(text):
+        parser.line(line)
+    if not parser.values["rows"]:
+        parser.notes.warn("no row of results")
+    return parser.notes.reading(parser.values)
 
 
 def likely(text: str) -> float:
-    """Return how sure one can be that a text is of perftest."""
-    return 0.9 if "#bytes" in text and "#iterations" in text else 0.0
+    """Return the likelihood that a text is output of perftest."""
+    if re.search(r"#bytes\s+(?:#sl\s+)?#iterations", text):
+        return 0.97
+    if re.search(r"^ {15,}(?:Send|RDMA_\w+|Atomic) .{0,40}Test\s*$", text, re.MULTILINE):
+        return 0.97
+    if '"test_info"' in text and '"results"' in text:
+        return 0.9
+    if re.search(r"\bib_(?:write|read|send|atomic)_(?:bw|lat)\b", text) and ("Unable to" in text or "ouldn't" in text):
+        return 0.9
+    return 0.7 if "Couldn't connect to" in text and "Unable to init the socket connection" in text else 0.0
 
 
-UNITS = {"bytes": "B", "peak": "B/s", "average": "B/s", "message_rate": "1/s", "t_min": "us", "t_max": "us"}
-UNITS.update({"t_typical": "us", "t_avg": "us", "t_stdev": "us", "p99": "us", "p99_9": "us"})
-
-FORMATS = [Format("perftest", "ib_write_bw and its kin", ("ib_write_bw",), UNITS, likely, parse)]
+FORMATS = [
+    Format(
+        name="perftest",
+        title="perftest: ib_write_bw, ib_send_bw, ib_read_lat and the others",
+        argv=("ib_write_bw",),
+        units={
+            "bytes": "B",
+            "bandwidth": "GB/s",
+            "message_rate": "Mpps",
+            "t_min": "us",
+            "t_max": "us",
+            "t_typical": "us",
+            "t_avg": "us",
+            "t_stdev": "us",
+            "p99": "us",
+            "p99_9": "us",
+            "cpu": "%",
+        },
+        likely=likely,
+        parse=parse,
+    )
+]

@@ -6,10 +6,10 @@ import re
 from typing import Any, Dict, List, Optional, Tuple
 
 from fabtui_node.parsers.base import Format, Notes, Reading
-from fabtui_node.parsers.nvidia.nvidia_errors import complain
 from fabtui_node.parsers.nvidia.values import (
     bare,
     command_line,
+    complain,
     is_noise,
     number,
     reasons,

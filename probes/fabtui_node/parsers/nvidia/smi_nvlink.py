@@ -6,8 +6,7 @@ import re
 from typing import Any, Dict, List, Optional, Tuple
 
 from fabtui_node.parsers.base import Format, Notes, Reading
-from fabtui_node.parsers.nvidia.nvidia_errors import complain
-from fabtui_node.parsers.nvidia.values import bare, is_noise, snake, truth
+from fabtui_node.parsers.nvidia.values import bare, complain, is_noise, snake, truth
 
 _MAX_LINKS = 64
 _MAX_GPUS = 256

@@ -6,8 +6,19 @@ import re
 from typing import Any, Dict, List, Optional, Tuple
 
 from fabtui_node.parsers.base import Format, Notes, Reading
-from fabtui_node.parsers.nvidia.nvidia_errors import complain, parse_errors
-from fabtui_node.parsers.nvidia.values import is_noise, number, pick, plain, said, snake, trouble, truth, whole
+from fabtui_node.parsers.nvidia.values import (
+    complain,
+    is_noise,
+    number,
+    parse_errors,
+    pick,
+    plain,
+    said,
+    snake,
+    trouble,
+    truth,
+    whole,
+)
 
 _MAX_GPUS = 256
 _MAX_LINES = 200_000

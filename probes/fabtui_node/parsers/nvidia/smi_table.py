@@ -7,8 +7,17 @@ from typing import Any, Dict, List, Optional
 
 from fabtui_node.parsers.base import Format, Notes, Reading
 from fabtui_node.parsers.kernel.dmesg import parse_kernel
-from fabtui_node.parsers.nvidia.nvidia_errors import complain, parse_errors
-from fabtui_node.parsers.nvidia.values import is_noise, number, plain, said, trouble, truth, whole
+from fabtui_node.parsers.nvidia.values import (
+    complain,
+    is_noise,
+    number,
+    parse_errors,
+    plain,
+    said,
+    trouble,
+    truth,
+    whole,
+)
 
 _MAX_ROWS = 1024
 
@@ -206,7 +215,7 @@ def parse_nvidia_smi(text: str) -> Reading:
     "persistence", "bus", "display", "ecc_uncorrected", "fan", "temperature", "perf", "power", "power_limit",
     "memory_used", "memory_total", "utilization", "compute_mode", "mig", "errors": {field: "ERR!"}}]``;
     ``instances`` (MIG); ``processes``; ``processes_told``: ``listed``, ``none`` or ``unknown``; ``any_err``: some field
-    holds an error; ``errors``: what the tool says of itself (`nvidia_errors.parse_errors`); ``kernel``: reports of the
+    holds an error; ``errors``: what the tool says of itself (`values.parse_errors`); ``kernel``: reports of the
     kernel in the same text (`dmesg`).
     """
     notes = Notes()

@@ -7,8 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from fabtui_node.parsers.base import Format, Notes, Reading
 from fabtui_node.parsers.nvidia import topo_matrix
-from fabtui_node.parsers.nvidia.nvidia_errors import complain
-from fabtui_node.parsers.nvidia.values import said
+from fabtui_node.parsers.nvidia.values import complain, said
 
 #: Words between two devices, nearest first; SOC is what SYS was called before driver 384.
 NEAR = ("PIX", "PXB", "PHB", "NODE", "SYS", "SOC")

@@ -7,7 +7,6 @@ One run of the probe a role. ``serve`` starts the server on a port that the kern
 from __future__ import annotations
 
 import contextlib
-import importlib
 import ipaddress
 import re
 import socket
@@ -15,6 +14,8 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
+from fabtui_node.parsers.ib import perftest
+from fabtui_node.parsers.net import iperf3
 from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import run_command, sysfs
 
@@ -25,10 +26,10 @@ _DEVICE = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 
 #: What can be run, and whose output its client prints.
 TOOLS = {
-    "iperf3": "net.iperf3",
-    "ib_write_bw": "ib.perftest",
-    "ib_send_bw": "ib.perftest",
-    "ib_read_lat": "ib.perftest",
+    "iperf3": iperf3.parse,
+    "ib_write_bw": perftest.parse,
+    "ib_send_bw": perftest.parse,
+    "ib_read_lat": perftest.parse,
 }
 
 Row = Dict[str, Any]
@@ -142,24 +143,17 @@ def _serve(args: Row, token: str, emit: Emit, deadline: float) -> Row:
 def _why(tool: str, text: str, failed: Optional[str]) -> Optional[str]:
     if failed is None:
         return None
-    said = _parse(tool, text).get("error") if TOOLS[tool] == "ib.perftest" else None
-    return said or failed
-
-
-def _parse(tool: str, text: str) -> Row:
-    module = importlib.import_module("fabtui_node.parsers." + TOOLS[tool])
-    values: Row = module.parse(text).values
-    return values
+    return TOOLS[tool](text).values.get("message") or failed
 
 
 def _measure(args: Row, deadline: float) -> Row:
     result = run_command.run(client_argv(args), deadline)
     text = result.stdout if args["tool"] == "iperf3" else result.stdout + "\n" + result.stderr
-    values = _parse(args["tool"], text)
-    error = values.get("error") or result.why()
+    values = TOOLS[args["tool"]](text).values
+    error = values["error"] if args["tool"] == "iperf3" else values["message"]
     return {
         "values": values,
-        "error": error,
+        "error": error or result.why(),
         "timed_out": result.timed_out,
         "raw": (text or result.stderr)[:_RAW_LIMIT],
     }

@@ -15,6 +15,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
+from fabtui_node.parsers.net import ping as ping_format
 from fabtui_node.probes.network import icmp_socket
 from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import run_command
@@ -24,7 +25,6 @@ _FPINGS_AT_ONCE = 16
 _TARGETS_A_FPING = 128
 _RAW_LIMIT = 2000
 _ALL_RAW_LIMIT = 500 * 1000
-_LINE_LIMIT = 1000
 _MAX_COUNT = 100
 _MAX_TARGETS = 8192
 
@@ -32,34 +32,8 @@ _MAX_TARGETS = 8192
 _PERIOD = 0.2
 _SPACING_MS = 1
 
-_NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)"
-_SUMMARY = re.compile(r"([0-9]{1,9}) packets transmitted, ([0-9]{1,9})(?: packets)? received", re.ASCII)
-_LOSS = re.compile(_NUMBER + "% packet loss", re.ASCII)
-_TIMES = re.compile("min/avg/max(?:/[a-z-]+)? = " + "/".join([_NUMBER] * 3) + r"(?:/[0-9.]+)? ms", re.ASCII)
-_PATH_MTU = re.compile(
-    r"(?:Frag needed and DF set|message too long,?|Packet too big:?).{0,5}mtu ?= ?([0-9]{2,5})", re.I
-)
-_DUPLICATES = re.compile(r"\+([0-9]{1,9}) duplicates", re.ASCII)
-_REPLY_ERROR = re.compile(
-    r"(Destination \w+ (?:Unreachable|Prohibited|Unknown)|(?:Packet|Frag) .*(?:needed|filtered)[^,]*"
-    r"|Time to live exceeded|Time exceeded: Hop limit|Redirect Host|Source Quench|message too long.*"
-    r"|No buffer space available|Network is unreachable|No route to host|Operation not permitted|sendmsg: .*)",
-    re.IGNORECASE,
-)
-# Not the lines that go with a complaint: "socktype: SOCK_RAW" before it, "=> missing cap_net_raw" after it.
-_TOOL_ERROR = re.compile(r"f?ping6?: (?!socktype:|=>|warning)(.{1,300})", re.IGNORECASE)
-
 _USAGE = re.compile(r"invalid|unrecognized|illegal|usage:|bad |cannot flood|minimal interval", re.IGNORECASE)
 
-_FPING_DUPLICATE = re.compile(r"(\S{1,100})\s+: duplicate for ", re.ASCII)
-_FPING_SUMMARY = re.compile(
-    r"(\S{1,100})\s+: xmt/rcv/%loss = ([0-9]{1,9})/([0-9]{1,9})/[0-9]{1,3}%"
-    r"(?:, min/avg/max = " + "/".join([_NUMBER] * 3) + ")?",
-    re.ASCII,
-)
-_FPING_UNREACHABLE = re.compile(r"ICMP (.{1,80}?) from \S{1,100} for ICMP Echo sent to (\S{1,100})", re.ASCII)
-
-_NO_SUMMARY = "no summary from ping"
 
 Row = Dict[str, Any]
 Emit = Callable[[Dict[str, Any]], None]
@@ -78,114 +52,6 @@ class Plan(NamedTuple):
     def span(self) -> float:
         """Seconds that asking a target that never answers takes, with some slack for a busy node."""
         return self.echoes * 1.0 + self.wait + 2.0
-
-
-def _unknown(error: Optional[str] = None) -> Row:
-    return {
-        "sent": None,
-        "received": None,
-        "loss": None,
-        "rtt_min": None,
-        "rtt_avg": None,
-        "rtt_max": None,
-        "duplicates": 0,
-        "path_mtu": None,
-        "error": error,
-    }
-
-
-def _loss(sent: Optional[int], received: Optional[int]) -> Optional[float]:
-    if not sent or received is None:
-        return None
-    return round(max(0.0, 100.0 * (sent - received) / sent), 3)
-
-
-def parse_ping(text: str) -> Row:
-    """Return what any common ``ping`` printed (iputils, busybox, BSD; stdout and stderr).
-
-    Returns:
-        ``{"sent", "received", "loss" (percent), "rtt_min", "rtt_avg", "rtt_max" (ms), "duplicates", "path_mtu"
-        (bytes, what a router or the kernel said), "error"}``; None where the text does not say. ``error`` is the tool's
-        own complaint, or the first reason in the replies.
-    """
-    row = _unknown()
-    summary = _SUMMARY.search(text)
-    if summary:
-        row["sent"], row["received"] = int(summary.group(1)), int(summary.group(2))
-        said = _LOSS.search(text)
-        row["loss"] = _loss(row["sent"], row["received"])
-        if row["loss"] is None and said:
-            row["loss"] = float(said.group(1))
-    times = _TIMES.search(text)
-    if times:
-        row["rtt_min"], row["rtt_avg"], row["rtt_max"] = (float(word) for word in times.groups())
-    duplicates = _DUPLICATES.search(text)
-    row["duplicates"] = int(duplicates.group(1)) if duplicates else text.count("(DUP!)")
-    narrow = _PATH_MTU.search(text)
-    row["path_mtu"] = int(narrow.group(1)) if narrow else None
-    row["error"] = _complaint(text, bool(row["received"]))
-    if not summary and row["error"] is None:
-        row["error"] = _NO_SUMMARY
-    return row
-
-
-def _complaint(text: str, answered: bool) -> Optional[str]:
-    reason = None
-    for line in text.splitlines():
-        line = line.strip()[:_LINE_LIMIT]
-        told = _TOOL_ERROR.match(line)
-        reply = _REPLY_ERROR.search(line)
-        if told:
-            return told.group(1).strip()
-        if reply and reason is None and not answered:
-            reason = reply.group(1).strip()[:200]
-    return reason
-
-
-def parse_fping(text: str) -> Dict[str, Row]:
-    """Return ``{target: row}`` from what ``fping -C N -q`` or ``-c N -q`` printed, rows as in ``parse_ping``."""
-    rows: Dict[str, Row] = {}
-    reasons: Dict[str, str] = {}
-    repeated: Dict[str, int] = {}
-    for line in text.splitlines():
-        line = line.strip()[:_LINE_LIMIT]
-        summary = _FPING_SUMMARY.fullmatch(line)
-        duplicate = _FPING_DUPLICATE.match(line)
-        unreachable = _FPING_UNREACHABLE.search(line)
-        target, colon, answers = line.partition(" : ")
-        if summary:
-            row = rows[summary.group(1)] = _unknown()
-            row["sent"], row["received"] = int(summary.group(2)), int(summary.group(3))
-            row["loss"] = _loss(row["sent"], row["received"])
-            if summary.group(6):
-                row["rtt_min"], row["rtt_avg"], row["rtt_max"] = (float(word) for word in summary.groups()[3:])
-        elif unreachable:
-            reasons.setdefault(unreachable.group(2), unreachable.group(1))
-        elif duplicate:
-            repeated[duplicate.group(1)] = repeated.get(duplicate.group(1), 0) + 1
-        elif colon and re.fullmatch(r"[-0-9. ]+", answers):
-            rows[target.strip()] = _times_row(answers.split())
-    for target, reason in reasons.items():
-        if target in rows and not rows[target]["received"]:
-            rows[target]["error"] = reason
-    for target, count in repeated.items():
-        if target in rows:
-            rows[target]["duplicates"] = count
-    return rows
-
-
-def _times_row(words: List[str]) -> Row:
-    row = _unknown()
-    answers = [float(word) for word in words if re.fullmatch(_NUMBER, word, re.ASCII)]
-    if len(answers) + words.count("-") != len(words):
-        row["error"] = "fping said something unknown"
-        return row
-    row["sent"], row["received"] = len(words), len(answers)
-    row["loss"] = _loss(len(words), len(answers))
-    if answers:
-        row["rtt_min"], row["rtt_max"] = min(answers), max(answers)
-        row["rtt_avg"] = round(math.fsum(answers) / len(answers), 4)
-    return row
 
 
 def fping_argv(src: str, targets: Iterable[str], plan: Plan) -> List[str]:
@@ -246,7 +112,7 @@ class _Sweep:
         spread = len(wanted) * self.plan.echoes * _SPACING_MS / 1000.0
         argv = fping_argv(group[0]["src"], wanted, self.of(group[0]))
         result = run_command.run(argv, min(self.left(), self.plan.span + spread))
-        found = parse_fping(result.stderr + "\n" + result.stdout)
+        found = ping_format.parse_fping(result.stderr + "\n" + result.stdout)
         # The lines of one target, not of all of them.
         raw = dict.fromkeys(wanted, "")
         for line in (result.stderr + "\n" + result.stdout).splitlines():
@@ -269,13 +135,13 @@ class _Sweep:
             result = self._ping(target, True)
             self._plain = self._plain or result.returncode in (0, 1)
         text = result.stdout + ("\n" + result.stderr if result.stderr else "")
-        row = parse_ping(text)
+        row = ping_format.parse_ping(text)
         if result.missing:
             self.echo(target)
             return
         if result.timed_out and row["sent"] is None:
             row["error"] = "no time left to ask" if result.returncode is None else "ping did not end in time"
-        elif row["sent"] is None and row["error"] == _NO_SUMMARY:
+        elif row["sent"] is None and row["error"] == ping_format.NO_SUMMARY:
             row["error"] = result.why() or row["error"]
         self.give([(target, dict(row, raw=text[:_RAW_LIMIT]))], "ping")
 
@@ -285,7 +151,7 @@ class _Sweep:
             plan = self.of(target)
             row = icmp_socket.ask(target["src"], target["dst"], plan.echoes, plan.wait, plan.size, self.end, plan.whole)
         except icmp_socket.NotPermitted as error:
-            row = _unknown(str(error))
+            row = ping_format.unknown_row(str(error))
         self.give([(target, dict(row, raw=""))], "icmp")
 
     def _ping(self, target: Row, plain: bool) -> run_command.Result:
@@ -362,7 +228,9 @@ def run(args: Dict[str, Any], emit: Emit, deadline: float) -> Dict[str, Any]:
     if len(targets) + len(bad) > _MAX_TARGETS:
         raise ValueError("at most %d pairs a request, not %d" % (_MAX_TARGETS, len(targets) + len(bad)))
     sweep = _Sweep(plan, emit, time.monotonic() + deadline - 0.2)
-    sweep.give([(target, dict(_unknown("not two addresses of one family"), raw="")) for target in bad], "none")
+    sweep.give(
+        [(target, dict(ping_format.unknown_row("not two addresses of one family"), raw="")) for target in bad], "none"
+    )
     if targets and run_command.find("fping") and not (args.get("reasons") is True and run_command.find("ping")):
         with ThreadPoolExecutor(_FPINGS_AT_ONCE) as pool:
             targets = [target for rest in pool.map(sweep.fping, _groups(targets)) for target in rest]

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Optional
 
 from fabtui_node.parsers.nvidia import query_csv, smi_query
-from fabtui_node.parsers.nvidia.nvidia_errors import parse_errors
+from fabtui_node.parsers.nvidia.values import parse_errors
 from fabtui_node.probes.nvidia import fabric_manager, nvml, nvml_inventory, nvml_state, run_nvidia_smi
 from fabtui_node.probes.nvidia.gpu_rules import judge as judge
 from fabtui_node.registry import ProbeSpec

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Optional
 
-from fabtui_node.parsers.nvidia.nvidia_errors import parse_errors
 from fabtui_node.parsers.nvidia.smi_nvlink import (
     ERRORS,
     Gpu,
@@ -14,6 +13,7 @@ from fabtui_node.parsers.nvidia.smi_nvlink import (
     parse_nvlink_errors,
     parse_nvlink_status,
 )
+from fabtui_node.parsers.nvidia.values import parse_errors
 from fabtui_node.probes.nvidia import nvml, run_nvidia_smi
 from fabtui_node.probes.nvidia.gpu_rules import Said, count, part
 from fabtui_node.registry import ProbeSpec

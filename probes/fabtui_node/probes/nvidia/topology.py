@@ -1,4 +1,4 @@
-"""The probe ``topology``: how near GPUs and NICs are to each other, and what GPUs can do to each other's memory."""
+"""Probe ``topology``: distances between GPUs and NICs, and peer-to-peer access between GPUs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,53 @@ from typing import Any, Dict, List, Optional
 
 from fabtui_node.parsers.nvidia import smi_table as listing
 from fabtui_node.parsers.nvidia import topo
-from fabtui_node.probes.nvidia import nvml, p2pstatus, run_nvidia_smi
+from fabtui_node.parsers.nvidia.topo import CAPABILITIES, able
+from fabtui_node.probes.nvidia import nvml, run_nvidia_smi
 from fabtui_node.probes.nvidia.gpu_rules import part, texts
+from fabtui_node.probes.nvidia.nvml import ask, number
+from fabtui_node.probes.nvidia.nvml import words as nvml_text
 from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import run_command
+
+#: NVML's numbers of what can be asked, in the order of `CAPABILITIES`.
+_INDEXES = {name: index for index, name in enumerate(CAPABILITIES.values())}
+#: NVML's answers in the words of ``nvidia-smi topo -p2p``.
+_WORDS = {0: "OK", 1: "CNS", 2: "GNS", 3: "TNS", 4: "DR", 5: "NS", 6: "U"}
+
+
+def read_p2p_status(library: Any) -> Dict[str, Any]:
+    """Return ``{"uuids": [...], "tables": {"read": {"columns", "rows", "cells", "bad", "p2p", "complete"}}}``.
+
+    All GPUs are in it, by the driver's numbers. A capability of which the driver knows nothing is missing.
+    """
+    count = number(ask(library.nvmlDeviceGetCount)) or 0
+    handles = [ask(library.nvmlDeviceGetHandleByIndex, at) for at in range(count)]
+    uuids = [None if handle is None else nvml_text(ask(library.nvmlDeviceGetUUID, handle)) for handle in handles]
+    names = ["GPU%d" % at for at in range(count)]
+    tables = {}
+    for name, index in _INDEXES.items():
+        cells = [[_word(library, one, other, index) for other in handles] for one in handles]
+        for at in range(count):
+            cells[at][at] = "X"
+        if any(word not in (None, "X") for row in cells for word in row):
+            tables[name] = table(names, cells)
+    return {"uuids": uuids, "tables": tables}
+
+
+def _word(library: Any, one: Any, other: Any, index: int) -> Optional[str]:
+    if one is None or other is None or one is other:
+        return None
+    status = number(ask(getattr(library, "nvmlDeviceGetP2PStatus", None), one, other, index))
+    return None if status is None else _WORDS.get(status, "U")
+
+
+def table(names: List[str], cells: List[List[Optional[str]]]) -> Dict[str, Any]:
+    """Return a table in the form in which `nvidia_topo` gives what nvidia-smi prints."""
+    found: Dict[str, Any] = {"columns": names, "rows": list(names), "cells": cells}
+    found["complete"] = bool(names) and all(word is not None for row in cells for word in row)
+    found["bad"], found["p2p"] = able(names, names, cells, found["complete"])
+    return found
+
 
 _RAW_LIMIT = 16 * 1024
 #: Reads and writes decide whether NCCL copies directly; the others are worth knowing.
@@ -32,7 +75,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     """
     end = time.monotonic() + deadline * 0.9
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
-    task = nvml.Task(p2pstatus.read)
+    task = nvml.Task(read_p2p_status)
     near = _ask(["topo", "-m"], end)
     known, _ = task.result(max(0.5, (end - time.monotonic()) / 2))
     told = known if known and known["tables"] else _by_text(end, setting)
@@ -48,7 +91,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
 
 
 def _by_text(end: float, setting: Optional[str]) -> Dict[str, Any]:
-    """Return what `p2pstatus.read` would, from nvidia-smi."""
+    """Return what `read_p2p_status` would, from nvidia-smi."""
     # Two at a time: each of them starts the driver's library anew, and more of them wait for each other.
     with ThreadPoolExecutor(2) as pool:
         letters = topo.CAPABILITIES

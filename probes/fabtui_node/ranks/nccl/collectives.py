@@ -5,11 +5,11 @@ from __future__ import annotations
 import array
 from typing import Callable, Dict, List, Optional
 
+from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.ranks.base import CONNECT, TRANSFER
 from fabtui_node.ranks.measure import verify
 from fabtui_node.ranks.measure.collective import CollectiveTest
 from fabtui_node.ranks.measure.collective_sizes import ADDING, TWICE, Shape, arrived
-from fabtui_node.ranks.nccl import log_parser
 from fabtui_node.ranks.nccl.communicator import Member
 from fabtui_node.ranks.nccl.ctypes_nccl import MIN, Transfer
 from fabtui_node.ranks.nccl.transfer import NcclLink
@@ -150,7 +150,7 @@ class NcclGroup(CollectiveTest):
     # -- report
 
     def _algorithm(self) -> Optional[str]:
-        return log_parser.choice(self._gpu.log.since(self._mark, self._device.ordinal))
+        return log_lines.choice(self._gpu.log.since(self._mark, self._device.ordinal))
 
     def _transports(self) -> Optional[str]:
         self._member.survey()
@@ -158,7 +158,7 @@ class NcclGroup(CollectiveTest):
         found = {
             via for (src, _, sending), vias in self._member.transports.items() if src == me and sending for via in vias
         }
-        return log_parser.short_names(found, self._gpu.log.nics())
+        return log_lines.short_names(found, self._gpu.log.nics())
 
     def close(self, broken: bool) -> Optional[str]:
         """Release the communicator."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 from typing import Callable, Dict, List, Optional, Set, Tuple
 
+from fabtui_node.parsers.nccl import log_lines
+from fabtui_node.parsers.nccl.log_lines import Line
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import CONNECT, TRANSFER, Failed, Task
 from fabtui_node.ranks.controller_channel import StoreError
 from fabtui_node.ranks.measure.verify import Blocks
-from fabtui_node.ranks.nccl import log_capture, log_parser
+from fabtui_node.ranks.nccl import log_capture
 from fabtui_node.ranks.nccl.ctypes_cuda import CudaError
 from fabtui_node.ranks.nccl.ctypes_nccl import Communicator, NcclError
 from fabtui_node.ranks.nccl.gpu import Gpu
-from fabtui_node.ranks.nccl.log_parser import Line
 
 
 class Member:
@@ -145,7 +146,7 @@ class Member:
         log, since = self.gpu.log, self._surveyed
         self._surveyed = log.mark()
         for line in log.since(since, self.gpu.device.ordinal):
-            channel = log_parser.parse_channel(line.text)
+            channel = log_lines.parse_channel(line.text)
             if channel is None:
                 continue
             for sending in (True, False):
@@ -157,14 +158,14 @@ class Member:
         kind = base.kind_of(error)
         late = kind is ErrorKind.TIMEOUT
         lines = self.lines()
-        reason = log_parser.root(log_parser.warnings(lines))
+        reason = log_lines.root(log_lines.warnings(lines))
         if reason is None and phase == CONNECT:
             reason = self._process_reason()
         text = "%s within %.1f s" % (what, seconds) if late else "%s: %s" % (what, base.one_line(str(error)))
         if reason:
             # NCCL's result code only repeats that there is an error; its warning is the reason.
             text = "%s: %s" % (text if late else what, base.one_line(reason))
-            if kind is ErrorKind.LIBRARY and log_parser.is_peer_lost(reason):
+            if kind is ErrorKind.LIBRARY and log_lines.is_peer_lost(reason):
                 kind = ErrorKind.PEER_LOST
         notes = "set for this test: " + " ".join(self.gpu.notes) if self.gpu.notes else ""
         raw = "\n".join(part for part in (log_capture.summary(lines), notes) if part)
@@ -175,8 +176,8 @@ class Member:
         log = self.gpu.log
         # NCCL sets up its bootstrap once per process; later communicators get the result without the reason.
         once = [line for line in log.warned(0) if line.text.startswith("Bootstrap")]
-        recent = log_parser.root(log_parser.warnings(log.warned(self._mark)))
-        return recent or log_parser.root(log_parser.warnings(once))
+        recent = log_lines.root(log_lines.warnings(log.warned(self._mark)))
+        return recent or log_lines.root(log_lines.warnings(once))
 
     def leave(self, broken: bool) -> None:
         """Release the communicator; queued work of a broken one is abandoned with its stream."""

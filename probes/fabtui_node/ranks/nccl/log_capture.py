@@ -8,8 +8,8 @@ import platform
 import threading
 from typing import Dict, List, Optional, Tuple
 
-from fabtui_node.ranks.nccl import log_parser
-from fabtui_node.ranks.nccl.log_parser import Line, Nics
+from fabtui_node.parsers.nccl import log_lines
+from fabtui_node.parsers.nccl.log_lines import Line, Nics
 
 SUBSYSTEMS = "INIT,BOOTSTRAP,ENV,NET,P2P,SHM,TUNING"
 KEEP = 4000
@@ -102,7 +102,7 @@ class Log:
             pieces = (self._tail + data).split(b"\n")
             self._tail = pieces.pop()[-65536:]
             for piece in pieces:
-                line = log_parser.parse_line(piece.decode("utf-8", "replace"))
+                line = log_lines.parse_line(piece.decode("utf-8", "replace"))
                 if line is None:
                     continue
                 self._count += 1
@@ -111,7 +111,7 @@ class Log:
                 if len(kept) > 2 * KEEP:
                     del kept[:-KEEP]
                 if "Using" in line.text:
-                    self._nics.update(log_parser.parse_nics(line.text))
+                    self._nics.update(log_lines.parse_nics(line.text))
             if self._offset - self._held > FORGET:
                 self._held = self._offset
                 punch(self._fd, self._offset)
@@ -168,7 +168,7 @@ def summary(lines: List[Line], most: int = 8, way: Optional[Tuple[int, int]] = N
             chosen["NCCL WARN " + line.text] = None
     seen = set()
     for line in lines:
-        channel = log_parser.parse_channel(line.text)
+        channel = log_lines.parse_channel(line.text)
         if channel is not None and way in (None, (channel.src, channel.dst)):
             key = (channel.src, channel.dst, channel.direction, channel.via)
             if key not in seen:

@@ -6,12 +6,13 @@ import struct
 import time
 from typing import Callable, List, Optional, Tuple
 
+from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import TRANSFER, PairJob
 from fabtui_node.ranks.measure import verify
 from fabtui_node.ranks.measure.transfer import Setup, TransferTest
-from fabtui_node.ranks.nccl import log_capture, log_parser
+from fabtui_node.ranks.nccl import log_capture
 from fabtui_node.ranks.nccl.communicator import Member
 from fabtui_node.ranks.nccl.ctypes_nccl import Transfer
 
@@ -246,15 +247,15 @@ class NcclLink(TransferTest):
         src, dst = (me, self._other) if sending else (self._other, me)
         if self._alone:
             self._member.survey()
-        via = log_parser.worst(self._member.transports.get((src, dst, sending), ()))
+        via = log_lines.worst(self._member.transports.get((src, dst, sending), ()))
         if via is None:
             return None, self._device.bus_id, None
         nics = self._gpu.log.nics()
-        if log_parser.is_network(via):
-            own = log_parser.address_of(via, nics) or self._gpu.address
+        if log_lines.is_network(via):
+            own = log_lines.address_of(via, nics) or self._gpu.address
         else:
             own = self._device.bus_id
-        return log_parser.short_name(via, nics), own, None
+        return log_lines.short_name(via, nics), own, None
 
     def _raw(self, sending: bool) -> Optional[str]:
         if not self._alone:

@@ -11,9 +11,10 @@ import time
 from datetime import timedelta
 from typing import Any, List, Optional
 
+from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import Rank
-from fabtui_node.ranks.nccl import log_capture, log_parser
+from fabtui_node.ranks.nccl import log_capture
 from fabtui_node.ranks.nccl.ctypes_cuda import Driver
 from fabtui_node.ranks.torch.endpoint import TorchEndpoint
 from fabtui_node.ranks.torch.engine import TorchEngine
@@ -111,23 +112,23 @@ class TorchNcclEngine(TorchEngine):
                 raise TimeoutError("timed out")
         work.wait()
 
-    def _lines(self) -> List[log_parser.Line]:
+    def _lines(self) -> List[log_lines.Line]:
         return self._log.since(self._mark, self._ordinal)
 
     def transport_of(self, src: int, dst: int, sending: bool) -> Optional[str]:
         """Return the worst transport that NCCL named."""
-        via = log_parser.worst(log_parser.transports(self._lines(), src, dst, sending))
-        return None if via is None else log_parser.short_name(via, self._log.nics())
+        via = log_lines.worst(log_lines.transports(self._lines(), src, dst, sending))
+        return None if via is None else log_lines.short_name(via, self._log.nics())
 
     def transports_of(self, me: int) -> Optional[str]:
         """Return the transports that NCCL named, worst first."""
-        channels = [log_parser.parse_channel(line.text) for line in self._lines()]
+        channels = [log_lines.parse_channel(line.text) for line in self._lines()]
         found = {c.via for c in channels if c is not None and c.src == me and c.direction != "receive"}
-        return log_parser.short_names(found, self._log.nics())
+        return log_lines.short_names(found, self._log.nics())
 
     def algorithm(self) -> Optional[str]:
         """Return NCCL's choice, which only the first rank of a communicator prints."""
-        return log_parser.choice(self._lines())
+        return log_lines.choice(self._lines())
 
     def discard(self, group: Any, broken: bool) -> None:
         """Keep a group until `release`: a communicator is not destroyed while tests run."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
+# A line may follow a launcher's label or another program's prefix.
 _LINE = re.compile(
-    r"^(?:\[[^\]]*\] )?(?P<host>[^\s:]+):(?P<pid>\d+):(?P<tid>\d+) \[(?P<dev>-?\d+)\] "
-    r"(?:\d+\.\d+ )?(?:(?P<where>[\w./-]+:\d+) )?NCCL (?P<level>INFO|WARN|ERROR|TRACE) (?P<text>.*)$"
+    r"(?:^|[\s\]>:])(?P<host>[\w.-]{1,253}):(?P<pid>\d{1,10}):(?P<tid>\d{1,10}) \[(?P<dev>-?\d{1,5})\] "
+    r"(?:\d{1,12}\.\d{1,9} )?(?:(?P<where>[\w./+-]{1,120}:\d{1,7}) )?"
+    r"NCCL (?P<level>INFO|WARN|ERROR|TRACE|VERSION|ABORT) (?P<text>.*)$"
 )
 _CHANNEL = re.compile(
-    r"(?:Channel|Ring)\s+(?P<channel>\d+)(?:/(?P<conn>\d+))?\s*:\s*"
-    r"(?P<src>\d+)(?:\[[0-9a-fA-F]+\])? -> (?P<dst>\d+)(?:\[[0-9a-fA-F]+\])?"
-    r"(?: \[(?P<direction>send|receive)\])? via (?P<via>\S.*)$"
+    r"(?:Channel|Ring)\s+(?P<name>\d{1,5}(?:/\d{1,5})?)\s*:\s*"
+    r"(?P<src>\d{1,9})(?:\[[0-9a-fA-F]{1,12}\])? -> (?P<dst>\d{1,9})(?:\[[0-9a-fA-F]{1,12}\])?"
+    r"(?: \[(?P<direction>send|receive)\])? via (?P<via>\S.{0,120})$"
 )
 _VIA = re.compile(
     r"^(?:(?P<p2p>P2P)/(?P<p2p_kind>direct pointer|IPC|CUMEM|MNNVL|indirect/\d+\[[0-9a-fA-F]+\])"
@@ -41,19 +43,42 @@ _LATER = (
     "commReclaim",
 )
 
-Line = NamedTuple("Line", [("host", str), ("pid", int), ("tid", int), ("device", int), ("level", str), ("text", str)])
 
-Channel = NamedTuple("Channel", [("src", int), ("dst", int), ("direction", Optional[str]), ("via", str)])
-"""One connection: ranks within the communicator, ``send`` or ``receive`` where told, and NCCL's words for the way."""
+class Line(NamedTuple):
+    """One line of the log; ``where`` is the source file and line that a warning names."""
 
-Nic = NamedTuple("Nic", [("name", str), ("address", Optional[str])])
+    host: str
+    pid: int
+    tid: int
+    device: int
+    where: Optional[str]
+    level: str
+    text: str
+
+
+class Channel(NamedTuple):
+    """One connection: ranks within the communicator, ``send`` or ``receive`` where known, and NCCL's transport."""
+
+    name: str
+    src: int
+    dst: int
+    direction: Optional[str]
+    via: str
+
+
+class Nic(NamedTuple):
+    """A network interface or RDMA device that NCCL uses; RDMA devices have no address."""
+
+    name: str
+    address: Optional[str]
+
 
 Nics = Dict[Tuple[str, int], Nic]
 
 
 def parse_line(text: str) -> Optional[Line]:
     """Return the parts of one line of NCCL's log, None if it is not one."""
-    match = _LINE.match(text)
+    match = _LINE.search(text)
     if match is None:
         return None
     return Line(
@@ -61,6 +86,7 @@ def parse_line(text: str) -> Optional[Line]:
         int(match.group("pid")),
         int(match.group("tid")),
         int(match.group("dev")),
+        match.group("where"),
         match.group("level"),
         match.group("text").rstrip(),
     )
@@ -71,9 +97,8 @@ def parse_channel(text: str) -> Optional[Channel]:
     match = _CHANNEL.search(text)
     if match is None:
         return None
-    return Channel(
-        int(match.group("src")), int(match.group("dst")), match.group("direction"), match.group("via").strip()
-    )
+    src, dst = int(match.group("src")), int(match.group("dst"))
+    return Channel(match.group("name"), src, dst, match.group("direction"), match.group("via").strip())
 
 
 def parse_nics(text: str) -> Nics:

@@ -5,21 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fabtui.importers.lines import plain_lines
 from fabtui_node.parsers.base import Format, Notes, Reading
-from fabtui_node.ranks.nccl import log_parser
+from fabtui_node.parsers.lines import plain_lines
+from fabtui_node.parsers.nccl import log_lines
+from fabtui_node.parsers.nccl.log_lines import Line
 
-_LINE = re.compile(
-    r"(?:^|[\s\]>:])(?P<host>[\w.-]{1,253}):(?P<pid>\d{1,10}):(?P<tid>\d{1,10}) \[(?P<dev>-?\d{1,5})\] "
-    r"(?:\d{1,12}\.\d{1,9} )?(?:(?P<where>[\w./+-]{1,120}:\d{1,7}) )?NCCL (?P<level>INFO|WARN|ERROR|TRACE|VERSION"
-    r"|ABORT) "
-    r"(?P<text>.*)$"
-)
 _BARE = re.compile(r"^\s*NCCL (INFO|WARN) (.*)$")
-_CHANNEL = re.compile(
-    r"(?:Channel|Ring)\s+(\d{1,5})(?:/(\d{1,5}))?\s*:\s*(\d{1,9})(?:\[([0-9a-fA-F]{1,12})\])? -> "
-    r"(\d{1,9})(?:\[([0-9a-fA-F]{1,12})\])?(?: \[(send|receive)\])? via (\S.{0,120})$"
-)
 _USING = re.compile(r"NET/(\S{1,40}?) : Using((?: \[\d{1,4}\][^\s;]{1,120})+)( \[RO\])?(?:\s*; OOB (\S{1,120}))?")
 _ENTRY = re.compile(r"\[(\d{1,4})\]([^\s:]+):([^\s;]+)")
 _BOOTSTRAP = re.compile(r"Bootstrap ?: Using (\S{1,120})")
@@ -31,7 +22,8 @@ _COMM = re.compile(
     r"(?: busId ([0-9a-fA-F]{1,12}))?(?: commId (\w{1,40}))?.{0,120}- Init (START|COMPLETE)"
 )
 _CHANNELS = re.compile(
-    r"(\d{1,5}) coll channels(?:, (\d{1,5}) collnet channels)?(?:, (\d{1,5}) nvls channels)?, (\d{1,5}) p2p channels"
+    r"(?P<coll>\d{1,5}) coll channels(?:, (?P<collnet>\d{1,5}) collnet channels)?"
+    r"(?:, (?P<nvls>\d{1,5}) nvls channels)?, (?P<p2p>\d{1,5}) p2p channels"
 )
 _NODES = re.compile(r"\bnNodes (\d{1,7})\b")
 _GDR = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for (?:HCA|GPU) ?(\d{1,4})?(?: '(\S{1,60})')?")
@@ -86,7 +78,7 @@ class _Parser:
 
     def line(self, line: str) -> None:
         """Take one line in."""
-        found = _LINE.search(line)
+        found = log_lines.parse_line(line)
         bare = None if found else _BARE.match(line)
         if version := _VERSION.search(line):
             self.values["version"], self.values["cuda"] = version[1], version[2] or self.values["cuda"]
@@ -97,31 +89,28 @@ class _Parser:
             return
         self.lines += 1
         if found:
-            self.hosts.setdefault(found["host"])
-        level, text = (found["level"], found["text"]) if found else (bare[1], bare[2]) if bare else ("", "")
+            self.hosts.setdefault(found.host)
+        level, text = (found.level, found.text) if found else (bare[1], bare[2]) if bare else ("", "")
         self._wrapped = level in ("WARN", "ERROR")
         if self._wrapped:
             self._warn(found, text)
         else:
             self._info(found, text)
 
-    def _warn(self, found: re.Match[str] | None, text: str) -> None:
+    def _warn(self, found: Line | None, text: str) -> None:
         if len(self.warns) < 500:
-            where = (
-                None if found is None else {"host": found["host"], "device": int(found["dev"]), "at": found["where"]}
-            )
-            self.warns.append({**(where or {"host": None, "device": None, "at": None}), "text": text.strip()[:400]})
+            host, device, at = (None, None, None) if found is None else (found.host, found.device, found.where)
+            self.warns.append({"host": host, "device": device, "at": at, "text": text.strip()[:400]})
 
-    def _info(self, found: re.Match[str] | None, text: str) -> None:
-        if channel := _CHANNEL.search(text):
+    def _info(self, found: Line | None, text: str) -> None:
+        if channel := log_lines.parse_channel(text):
             self._edge(channel, found)
         elif using := _USING.search(text):
             self._nics(using, found)
         elif comm := _COMM.search(text):
             self._comm(comm, found)
         elif channels := _CHANNELS.search(text):
-            names = ("coll", "collnet", "nvls", "p2p")
-            self.channels = {name: int(value) for name, value in zip(names, channels.groups(), strict=True) if value}
+            self.channels = {name: int(count) for name, count in channels.groupdict().items() if count}
         elif returns := _RETURNS.match(text):
             code = int(returns[2])
             self.returns[code] = self.returns.get(code, 0) + 1
@@ -136,24 +125,21 @@ class _Parser:
         if nodes := _NODES.search(text):
             self.values["nodes"] = int(nodes[1])
 
-    def _edge(self, found: re.Match[str], line: re.Match[str] | None) -> None:
-        src, dst, via = int(found[3]), int(found[5]), found[8].strip()
+    def _edge(self, found: log_lines.Channel, line: Line | None) -> None:
+        src, dst, via = found.src, found.dst, found.via
         if (src, dst) not in self.edges and len(self.edges) >= _MOST_EDGES:
             return
         edge = self.edges.setdefault((src, dst), {"src": src, "dst": dst, "via": via, "channels": [], "ways": []})
-        name = f"{found[1]}" + (f"/{found[2]}" if found[2] else "")
-        if name not in edge["channels"] and len(edge["channels"]) < 64:
-            edge["channels"].append(name)
+        if found.name not in edge["channels"] and len(edge["channels"]) < 64:
+            edge["channels"].append(found.name)
         if via not in edge["ways"] and len(edge["ways"]) < 16:
             edge["ways"].append(via)
-        # A pair may mix ways; the worst is the one to show.
-        edge["via"] = log_parser.worst(edge["ways"])
-        if line is not None and found[7] != "receive":
-            self.ranks.setdefault(
-                src, {"rank": src, "host": line["host"], "device": int(line["dev"]), "init": "unknown"}
-            )
+        # A pair may mix transports; the worst one is shown.
+        edge["via"] = log_lines.worst(edge["ways"])
+        if line is not None and found.direction != "receive":
+            self.ranks.setdefault(src, {"rank": src, "host": line.host, "device": line.device, "init": "unknown"})
 
-    def _nics(self, found: re.Match[str], line: re.Match[str] | None) -> None:
+    def _nics(self, found: re.Match[str], line: Line | None) -> None:
         names = []
         for _, name, rest in _ENTRY.findall(found[2]):
             layer = rest.partition("/")[2] or None
@@ -163,7 +149,7 @@ class _Parser:
             "nics": [entry["name"] for entry in names],
             "layers": [entry["layer"] for entry in names],
             "oob": found[4],
-            "host": None if line is None else line["host"],
+            "host": None if line is None else line.host,
         }
         if entry not in self.nics and len(self.nics) < 200:
             self.nics.append(entry)
@@ -172,11 +158,11 @@ class _Parser:
             odd = [name["name"] for name in names if name["layer"] == "RoCE"]
             self.notes.warn(f"InfiniBand and RoCE are mixed: {', '.join(odd)} (see NCCL_IB_HCA)")
 
-    def _comm(self, found: re.Match[str], line: re.Match[str] | None) -> None:
+    def _comm(self, found: re.Match[str], line: Line | None) -> None:
         rank = int(found[1])
         self.values["nranks"] = max(self.values["nranks"] or 0, int(found[2]))
         kept = self.ranks.setdefault(rank, {"rank": rank, "host": None, "device": None, "init": "unknown"})
-        kept.update(host=None if line is None else line["host"], device=int(found[3]), bus=found[5])
+        kept.update(host=None if line is None else line.host, device=int(found[3]), bus=found[5])
         if kept["init"] != "complete":
             kept["init"] = {"START": "started", "COMPLETE": "complete"}[found[7]]
 
@@ -195,7 +181,7 @@ class _Parser:
         if not self.lines:
             self.notes.warn("no line of NCCL")
         self.values["hosts"] = list(self.hosts)[:4096]
-        first = log_parser.root([warn["text"] for warn in self.warns])
+        first = log_lines.root([warn["text"] for warn in self.warns])
         return self.notes.reading(
             {
                 **self.values,
@@ -240,7 +226,7 @@ def parse(text: str) -> Reading:
 
 
 def likely(text: str) -> float:
-    """Say how sure one can be that a text is a log of NCCL."""
+    """Return the likelihood that a text is a log of NCCL."""
     found = len(re.findall(r"\bNCCL (?:INFO|WARN|TRACE) ", text))
     if not found:
         return 0.0

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Any
+from typing import Any, Dict, List, Optional
 
-from fabtui.importers.lines import number, plain_lines
 from fabtui_node.parsers.base import Format, Notes, Reading
-from fabtui_node.probes.network import ping
+from fabtui_node.parsers.lines import number, plain_lines
 
+_NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)"
+_SUMMARY = re.compile(r"([0-9]{1,9}) packets transmitted, ([0-9]{1,9})(?: packets)? received", re.ASCII)
+_LOSS = re.compile(_NUMBER + "% packet loss", re.ASCII)
+_TIMES = re.compile("min/avg/max(?:/[a-z-]+)? = " + "/".join([_NUMBER] * 3) + r"(?:/[0-9.]+)? ms", re.ASCII)
+_PATH_MTU = re.compile(
+    r"(?:Frag needed and DF set|message too long,?|Packet too big:?).{0,5}mtu ?= ?([0-9]{2,5})", re.I
+)
+_DUPLICATES = re.compile(r"\+([0-9]{1,9}) duplicates", re.ASCII)
+_REPLY_ERROR = re.compile(
+    r"(Destination \w+ (?:Unreachable|Prohibited|Unknown)|(?:Packet|Frag) .*(?:needed|filtered)[^,]*"
+    r"|Time to live exceeded|Time exceeded: Hop limit|Redirect Host|Source Quench|message too long.*"
+    r"|No buffer space available|Network is unreachable|No route to host|Operation not permitted|sendmsg: .*)",
+    re.IGNORECASE,
+)
+# Not the lines that go with a complaint: "socktype: SOCK_RAW" before it, "=> missing cap_net_raw" after it.
+_TOOL_ERROR = re.compile(r"f?ping6?: (?!socktype:|=>|warning)(.{1,300})", re.IGNORECASE)
+
+_FPING_DUPLICATE = re.compile(r"(\S{1,100})\s+: duplicate for ", re.ASCII)
+_FPING_SUMMARY = re.compile(
+    r"(\S{1,100})\s+: xmt/rcv/%loss = ([0-9]{1,9})/([0-9]{1,9})/[0-9]{1,3}%"
+    r"(?:, min/avg/max = " + "/".join([_NUMBER] * 3) + ")?",
+    re.ASCII,
+)
+_FPING_UNREACHABLE = re.compile(r"ICMP (.{1,80}?) from \S{1,100} for ICMP Echo sent to (\S{1,100})", re.ASCII)
 _START = re.compile(
     r"^PING(?P<six>6)?\s?(?:\((?P<total>\d{1,6})=\d+\+\d+\+(?P<bsd6>\d{1,6}) bytes\) (?P<src>\S{1,80}) --> "
     r"(?P<dst6>\S{1,80})"
@@ -25,8 +49,122 @@ _REPLY = re.compile(
 _SPREAD = re.compile(r"min/avg/max/(mdev|stddev|std-dev) = [\d.]{1,15}/[\d.]{1,15}/[\d.]{1,15}/([\d.]{1,15}) ms")
 _ERRORS = re.compile(r"\+(\d{1,9}) errors")
 _PIPE = re.compile(r"\bpipe (\d{1,9})")
-_TIMES = re.compile(r"\S{1,253} +: (?:-|\d{1,9}\.\d{1,9})(?: (?:-|\d{1,9}\.\d{1,9})){0,100}\s*")
+_FPING_TIMES = re.compile(r"\S{1,253} +: (?:-|\d{1,9}\.\d{1,9})(?: (?:-|\d{1,9}\.\d{1,9})){0,100}\s*")
 _MOST_REPLIES = 10_000
+_LINE_LIMIT = 1000
+#: Error of a row whose text has no summary.
+NO_SUMMARY = "no summary from ping"
+
+Row = Dict[str, Any]
+
+
+def unknown_row(error: Optional[str] = None) -> Row:
+    """Return a row in which nothing is known."""
+    return {
+        "sent": None,
+        "received": None,
+        "loss": None,
+        "rtt_min": None,
+        "rtt_avg": None,
+        "rtt_max": None,
+        "duplicates": 0,
+        "path_mtu": None,
+        "error": error,
+    }
+
+
+def _loss(sent: Optional[int], received: Optional[int]) -> Optional[float]:
+    if not sent or received is None:
+        return None
+    return round(max(0.0, 100.0 * (sent - received) / sent), 3)
+
+
+def parse_ping(text: str) -> Row:
+    """Return what any common ``ping`` printed (iputils, busybox, BSD; stdout and stderr).
+
+    Returns:
+        ``{"sent", "received", "loss" (percent), "rtt_min", "rtt_avg", "rtt_max" (ms), "duplicates", "path_mtu"
+        (bytes, what a router or the kernel said), "error"}``; None where the text does not say. ``error`` is the tool's
+        own complaint, or the first reason in the replies.
+    """
+    row = unknown_row()
+    summary = _SUMMARY.search(text)
+    if summary:
+        row["sent"], row["received"] = int(summary.group(1)), int(summary.group(2))
+        said = _LOSS.search(text)
+        row["loss"] = _loss(row["sent"], row["received"])
+        if row["loss"] is None and said:
+            row["loss"] = float(said.group(1))
+    times = _TIMES.search(text)
+    if times:
+        row["rtt_min"], row["rtt_avg"], row["rtt_max"] = (float(word) for word in times.groups())
+    duplicates = _DUPLICATES.search(text)
+    row["duplicates"] = int(duplicates.group(1)) if duplicates else text.count("(DUP!)")
+    narrow = _PATH_MTU.search(text)
+    row["path_mtu"] = int(narrow.group(1)) if narrow else None
+    row["error"] = _complaint(text, bool(row["received"]))
+    if not summary and row["error"] is None:
+        row["error"] = NO_SUMMARY
+    return row
+
+
+def _complaint(text: str, answered: bool) -> Optional[str]:
+    reason = None
+    for line in text.splitlines():
+        line = line.strip()[:_LINE_LIMIT]
+        told = _TOOL_ERROR.match(line)
+        reply = _REPLY_ERROR.search(line)
+        if told:
+            return told.group(1).strip()
+        if reply and reason is None and not answered:
+            reason = reply.group(1).strip()[:200]
+    return reason
+
+
+def parse_fping(text: str) -> Dict[str, Row]:
+    """Return ``{target: row}`` from what ``fping -C N -q`` or ``-c N -q`` printed, rows as in ``parse_ping``."""
+    rows: Dict[str, Row] = {}
+    reasons: Dict[str, str] = {}
+    repeated: Dict[str, int] = {}
+    for line in text.splitlines():
+        line = line.strip()[:_LINE_LIMIT]
+        summary = _FPING_SUMMARY.fullmatch(line)
+        duplicate = _FPING_DUPLICATE.match(line)
+        unreachable = _FPING_UNREACHABLE.search(line)
+        target, colon, answers = line.partition(" : ")
+        if summary:
+            row = rows[summary.group(1)] = unknown_row()
+            row["sent"], row["received"] = int(summary.group(2)), int(summary.group(3))
+            row["loss"] = _loss(row["sent"], row["received"])
+            if summary.group(6):
+                row["rtt_min"], row["rtt_avg"], row["rtt_max"] = (float(word) for word in summary.groups()[3:])
+        elif unreachable:
+            reasons.setdefault(unreachable.group(2), unreachable.group(1))
+        elif duplicate:
+            repeated[duplicate.group(1)] = repeated.get(duplicate.group(1), 0) + 1
+        elif colon and re.fullmatch(r"[-0-9. ]+", answers):
+            rows[target.strip()] = _times_row(answers.split())
+    for target, reason in reasons.items():
+        if target in rows and not rows[target]["received"]:
+            rows[target]["error"] = reason
+    for target, count in repeated.items():
+        if target in rows:
+            rows[target]["duplicates"] = count
+    return rows
+
+
+def _times_row(words: List[str]) -> Row:
+    row = unknown_row()
+    answers = [float(word) for word in words if re.fullmatch(_NUMBER, word, re.ASCII)]
+    if len(answers) + words.count("-") != len(words):
+        row["error"] = "fping said something unknown"
+        return row
+    row["sent"], row["received"] = len(words), len(answers)
+    row["loss"] = _loss(len(words), len(answers))
+    if answers:
+        row["rtt_min"], row["rtt_max"] = min(answers), max(answers)
+        row["rtt_avg"] = round(math.fsum(answers) / len(answers), 4)
+    return row
 
 
 def _impl(text: str) -> str:
@@ -47,7 +185,7 @@ def _impl(text: str) -> str:
 def _one(lines: list[str], notes: Notes) -> dict[str, Any]:
     """Return the values of one run."""
     text = "\n".join(lines)
-    row: dict[str, Any] = dict(ping.parse_ping(text))
+    row: dict[str, Any] = dict(parse_ping(text))
     start = next((found for line in lines if (found := _START.match(line))), None)
     about: dict[str, Any] = {"destination": None, "address": None, "source": None, "payload": None, "ipv6": None}
     if start is not None:
@@ -132,7 +270,7 @@ def parse(text: str) -> Reading:
 def _parse_fping(text: str) -> Reading:
     notes = Notes()
     rows = []
-    for target, row in ping.parse_fping("\n".join(plain_lines(text))).items():
+    for target, row in parse_fping("\n".join(plain_lines(text))).items():
         rows.append({"destination": target, **row})
         if row["loss"] or row["error"]:
             loss = "unknown" if row["loss"] is None else f"{row['loss']:g}%"
@@ -147,7 +285,7 @@ def _parse_fping(text: str) -> Reading:
 
 
 def likely(text: str) -> float:
-    """Say how sure one can be that a text is of ping."""
+    """Return the likelihood that a text is output of ping."""
     if re.search(r"^PING6? ?\S* ?\(.{1,120}\d+(?:\(\d+\))? (?:data )?bytes", text, re.MULTILINE):
         return 0.96
     if re.search(r"^PING6?[ (].{1,200}$", text, re.MULTILINE) and "ping statistics" in text:
@@ -162,7 +300,7 @@ def _likely_fping(text: str) -> float:
         return 0.97
     lines = [line for line in text.splitlines()[:2000] if line.strip() and not line.startswith("#")]
     # A name and a time for each echo is little to go by: most lines have to be such.
-    if lines and sum(_TIMES.fullmatch(line) is not None for line in lines) * 2 > len(lines):
+    if lines and sum(_FPING_TIMES.fullmatch(line) is not None for line in lines) * 2 > len(lines):
         return 0.8
     return 0.9 if re.search(r"^fping: |for ICMP Echo sent to ", text, re.MULTILINE) else 0.0
 

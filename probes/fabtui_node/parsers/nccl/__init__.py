@@ -1,0 +1,1 @@
+"""Parsers of the logs of NCCL."""
