@@ -1,1 +1,1 @@
-"""Outputs that people already have in files: which command printed them, what they say, and the model they make."""
+"""Importers: recognise saved outputs of benchmarks and tools, parse them, and build a model."""

@@ -1,4 +1,4 @@
-"""All formats by name, and which of them a text is of."""
+"""Formats by name, and recognition of a text's format."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _OURS = (
     "ulimit",
     "fabtui_files",
 )
-#: How much of a text, at its beginning and at its end, tells what it is.
+#: Characters at the beginning and at the end of a text that are used to recognise it.
 HEAD = 64 * 1024
-#: Less sure than this is not sure at all.
+#: Minimum likelihood to recognise a format.
 LEAST = 0.3
 UNKNOWN = "unknown"
 
 
-#: What people call kinds besides their names: tools of a suite, and other words for the same.
+#: Other names of formats: tools of a suite, and synonyms.
 _ALIASES = (
     (re.compile(r"\w+_perf(?:_mpi)?"), "nccl-tests"),
     (re.compile(r"ib_(?:write|read|send|atomic)_(?:bw|lat)|raw_ethernet_\w+"), "perftest"),
@@ -54,7 +54,7 @@ _ALIASES = (
 
 
 def called(name: str) -> Format | None:
-    """Return the format of a name, whatever its case, of a tool of its suite, or with ``slurm-`` before it."""
+    """Return the format of a name, in any case, of a tool of its suite, or with ``slurm-`` before it."""
     low = name.lower()
     by_name = {known.lower(): form for known, form in formats().items()}
     for one in (low, low.removeprefix("slurm-")):
@@ -65,12 +65,12 @@ def called(name: str) -> Format | None:
 
 
 class Guess(NamedTuple):
-    """What a text is taken for.
+    """The format that a text most likely has.
 
     Attributes:
-        format: The format, or None where nothing fits, or two fit as well.
-        sure: How sure, from 0 to 1.
-        others: The names of what else it may be, the likeliest first.
+        format: The format, or None if none fits, or two fit equally.
+        sure: Its likelihood, from 0 to 1.
+        others: Names of the other formats it may have, the most likely first.
     """
 
     format: Format | None
@@ -85,7 +85,6 @@ def formats() -> dict[str, Format]:
     for module in _OURS:
         for form in importlib.import_module(f"fabtui.importers.formats.{module}").FORMATS:
             found[form.name] = form
-    # Of a tool that both know, ours reads more of what people keep in files.
     for name, form in of_nodes.formats().items():
         found.setdefault(name, form)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _MOST_ROWS = 100_000
-#: A row with a cell too wide is shifted; most rows tell how a column is aligned.
+#: A row with a cell too wide is shifted; most rows show how a column is aligned.
 _MOST_OF = 0.6
 
 
@@ -15,7 +15,7 @@ def split_table(heading: str, rows: list[str], rule: str | None = None) -> list[
     Args:
         heading: The names of the columns.
         rows: The lines below.
-        rule: The line of dashes under the heading, which tells each column's width; without it a column's place is
+        rule: The line of dashes under the heading, which gives each column's width; without it a column's place is
             found from where all rows have a blank.
     """
     words = [(word.start(), word.end()) for word in re.finditer(r"\S+", heading)]
@@ -23,7 +23,7 @@ def split_table(heading: str, rows: list[str], rule: str | None = None) -> list[
         edges = [(word.start(), word.end()) for word in re.finditer(r"-+", rule)]
         return [[row[start:end].strip() for start, end in edges] for row in rows]
     if rows and all(len(row.split()) == len(words) for row in rows[:_MOST_ROWS]):
-        # No cell is empty and none holds a blank; whoever copied it may have lost the heading's indent.
+        # No cell is empty and none holds a blank; copying may have lost the indent of the heading.
         return [row.split() for row in rows[:_MOST_ROWS]]
     cuts = [_cut(words[at], words[at + 1], rows) for at in range(len(words) - 1)]
     return [_cells(row, cuts) for row in rows[:_MOST_ROWS]]
@@ -62,7 +62,7 @@ def _is_blank(row: str, at: int) -> bool:
 
 
 def _left_aligned(word: tuple[int, int], rows: list[str], share: float) -> bool:
-    """Say whether in so many rows nothing reaches into a column from before, and in most something begins there."""
+    """Return True if a share of the rows is blank before a column and most rows have a cell that starts there."""
     free = sum(_is_blank(row, word[0] - 1) for row in rows)
     begins = sum(_is_blank(row, word[0] - 1) and not _is_blank(row, word[0]) for row in rows)
     return free >= share * len(rows) and begins >= _MOST_OF * len(rows) > 0

@@ -17,7 +17,7 @@ def matrix(title: str, unit: str, rows: list[str], columns: list[str], cells: li
 
 
 def is_matrix(value: Any) -> bool:
-    """Say whether a value is a matrix."""
+    """Return True if a value is a matrix."""
     return isinstance(value, dict) and {"rows", "columns", "cells"} <= value.keys() and isinstance(value["cells"], list)
 
 
@@ -31,7 +31,7 @@ def column_numbers(words: list[str]) -> list[int] | None:
 
 
 def cells_of(words: list[str], width: int) -> tuple[str, list[float | None]] | None:
-    """Return the name and the cells of a row of so many columns; None if the words are not one.
+    """Return the name and the cells of a row with ``columns`` columns; None if the words are no such row.
 
     A cell may be ``N/A``. Negative numbers are none that any test here prints.
     """

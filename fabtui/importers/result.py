@@ -1,4 +1,4 @@
-"""What was made of one text: its kind, its values with their units, and what was not understood."""
+"""Result of reading one text: its kind, its values with their units, and lines not understood."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from fabtui.importers.sources import Source
 from fabtui.sanitize import clean
 from fabtui_node.parsers.base import Format
 
-#: How much of a text that nobody knows is kept.
+#: Maximum characters kept of a text that is not recognised.
 MOST_RAW = 256 * 1024
 
 
 class Result(NamedTuple):
-    """What was made of a text.
+    """Result of reading a text.
 
     Attributes:
         source: The text and where it is from.
         kind: The name of its format, or ``unknown``.
-        title: What that is.
+        title: The title of the format.
         values: What was understood; empty where the kind is unknown.
         units: The unit of each value in ``values`` that has one, by its name.
         warnings: What the text complains of, and what makes it doubtful.
         unknown: Lines that were not understood.
-        others: What else it may be, the likeliest first.
+        others: Other formats it may have, the most likely first.
     """
 
     source: Source
@@ -39,7 +39,7 @@ class Result(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether the kind is known."""
+        """True if the kind is known."""
         return self.kind != UNKNOWN
 
     def as_json(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Result(NamedTuple):
 
 
 def read(source: Source, kind: str | None = None) -> Result:
-    """Return what a text says.
+    """Parse a text.
 
     Args:
         source: The text.
@@ -82,7 +82,7 @@ def read(source: Source, kind: str | None = None) -> Result:
     if form is None:
         why = "nothing in it" if not source.text.strip() else "format not recognised"
         if others:
-            why = f"may be {' or '.join(others[:4])}; say which with --as"
+            why = f"may be {' or '.join(others[:4])}; name it with --as"
         return Result(source, UNKNOWN, "not recognised", {}, {}, [*cut, why], [], others)
     reading = form.parse(source.text)
     names = _names(reading.values)
@@ -105,14 +105,14 @@ def chosen(kind: str) -> Format:
 
 
 def _names(value: Any, depth: int = 0) -> set[str]:
-    """Return the names in a value, at whatever depth."""
+    """Return the names in a value, at any depth."""
     if depth > 40:
         return set()
     if isinstance(value, dict):
         found = {str(name) for name in value}
         return found.union(*(_names(item, depth + 1) for item in value.values()))
     if isinstance(value, (list, tuple)):
-        # Rows of a list are alike; the first ones tell.
+        # Rows of a list are alike; the first ones suffice.
         return set().union(*(_names(item, depth + 1) for item in value[:50]))
     return set()
 

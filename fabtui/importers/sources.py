@@ -92,7 +92,7 @@ def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
     except (OSError, ValueError):
-        # Whatever is wrong with the name is told when it is opened.
+        # Errors of the name are reported when it is opened.
         return False
 
 

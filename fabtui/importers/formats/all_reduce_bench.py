@@ -1,6 +1,6 @@
 """The output of ``all_reduce_bench.py``, which people copy from cookbooks, in its three generations, and its kin.
 
-First: every rank prints blocks (``3:``, duration, algo throughput, busbw in Gbps), interleaved by whoever flushes
+First: every rank prints blocks (``3:``, duration, algo throughput, busbw in Gbps), interleaved as each rank flushes
 first. Second: an average of all ranks. Third: a Markdown table by payload. ``all_reduce_latency_comp.py`` prints a
 headed busbw for each way of cutting the data.
 """
@@ -165,7 +165,7 @@ class _Parser:
     def _owner(self, value: float | None) -> dict[str, Any]:
         """Return the block a busbw belongs to: of several open ones that whose throughput it fits best.
 
-        The factor is the same for all ranks of a run; blocks that were not interleaved tell it.
+        The factor is the same for all ranks of a run; blocks that are not interleaved show it.
         """
         if len(self.open) == 1 or value is None:
             block = self.open[-1]
@@ -184,20 +184,20 @@ def parse(text: str) -> Reading:
     """Return ``rows`` (``bytes``, ``payload``, ``algbw``, ``busbw``), or ``by_rank`` of the first generation.
 
     ``by_rank`` holds the last trial of each rank; its ``throughput`` counts what is sent and what is received.
-    Bandwidths are in GB/s whatever was printed; ``unit`` tells what was, and ``printed_busbw`` the figure in it.
+    Bandwidths are in GB/s; ``unit`` and ``printed_busbw`` are the unit and the figure in the text.
     """
     parser = _Parser()
     for line in plain_lines(text):
         parser.line(line)
     facts = parser.facts
-    # The factor 2 (n - 1) / n tells nothing that the ranks do not.
+    # The factor 2 (n - 1) / n adds nothing to the number of ranks.
     facts.pop("factor", None)
     by_rank = [parser.ranks[rank] for rank in sorted(parser.ranks)]
     if any(rank["host"] for rank in by_rank):
         # Beside a host stands the rank on it, and only those that are there can be counted.
         facts["ranks"] = facts["ranks"] or len(by_rank)
     if by_rank and facts["ranks"] is None:
-        # A log that was cut may lack some: the highest rank tells how many there were at least.
+        # A log that was cut may lack some: the highest rank gives a lower bound of their number.
         ranks = max(rank["rank"] for rank in by_rank) + 1
         facts["ranks"] = ranks
         if len(by_rank) < ranks:
@@ -213,7 +213,7 @@ def parse(text: str) -> Reading:
 
 
 def likely(text: str) -> float:
-    """Say how sure one can be that a text is of all_reduce_bench.py."""
+    """Return the likelihood that a text is output of all_reduce_bench.py."""
     if _AVERAGE.search(text) or _OVER.search(text) or re.search(r"\|\s*payload\s*\|\s*(?:busbw|algbw)", text):
         return 0.96
     if re.search(r"^ ?busbw: [\d.]+ +Gbps", text, re.MULTILINE) or _MEANS.search(text):

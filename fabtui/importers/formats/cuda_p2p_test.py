@@ -66,7 +66,7 @@ class _Parser:
         numbers = column_numbers(words[1:])
         if numbers is None or self.about is None:
             return
-        # Latency is told twice: as the GPU and as the CPU saw it.
+        # Latency is printed twice: measured on the GPU and on the CPU.
         by = {"GPU": "gpu", "CPU": "cpu"}.get(words[0])
         title = self.about["title"] + (f", {words[0]}" if by else "")
         columns = [str(number) for number in numbers]
@@ -119,14 +119,14 @@ def parse(text: str) -> Reading:
     if not any(m["what"] != "access" for m in matrices):
         parser.notes.warn("no matrix of bandwidths or latencies")
     gpus = max([len(parser.devices), *(len(m["columns"]) for m in matrices)], default=0) or None
-    # The matrix of access says the same in less.
+    # The access matrix holds the same in fewer lines.
     access = [] if any(m["what"] == "access" for m in matrices) else parser.access
     values = {"gpus": gpus, "devices": parser.devices, "access": access, "matrices": matrices}
     return parser.notes.reading(values)
 
 
 def likely(text: str) -> float:
-    """Say how sure one can be that a text is of p2pBandwidthLatencyTest."""
+    """Return the likelihood that a text is output of p2pBandwidthLatencyTest."""
     if "P2P (Peer-to-Peer) GPU Bandwidth Latency Test" in text or "P2P Connectivity Matrix" in text:
         return 0.98
     return 0.97 if re.search(r"P2P=(?:Enabled|Disabled) (?:Bandwidth|Latency)", text) else 0.0

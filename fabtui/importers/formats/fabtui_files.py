@@ -1,4 +1,4 @@
-"""What fabtui itself writes: CSV and JSON snapshots, and recordings."""
+"""Files of fabtui itself: CSV and JSON snapshots, and recordings."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _parse_json(text: str) -> Reading:
     notes = Notes()
     value = json_snapshot(text)
     if value is None:
-        notes.warn("not a whole JSON snapshot of fabtui")
+        notes.warn("the JSON snapshot of fabtui is incomplete")
         return notes.reading({})
     return notes.reading(value)
 

@@ -70,8 +70,8 @@ def _iteration(found: re.Match[str], notes: Notes, line: str) -> dict[str, Any]:
 def parse(text: str) -> Reading:
     """Return ``total`` iterations, ``iterations`` and ``elapsed_median``.
 
-    An iteration has ``elapsed`` in seconds whatever was printed (``elapsed_printed_in`` tells it), ``loss``
-    (None where the step was skipped or the line says none), ``grad_norm``, ``skipped`` and what else the line says.
+    An iteration has ``elapsed`` in seconds (``elapsed_printed_in`` is the unit in the text), ``grad_norm``, ``skipped``
+    and the other values of its line. ``loss`` is None if the step was skipped or the line has none.
     """
     notes = Notes()
     rows: list[dict[str, Any]] = []
@@ -108,7 +108,7 @@ def parse(text: str) -> Reading:
 
 
 def likely(text: str) -> float:
-    """Say how sure one can be that a text is a training log of Megatron."""
+    """Return the likelihood that a text is a training log of Megatron."""
     if re.search(r"\biteration\s+\d+/\s*\d+ \| consumed samples", text):
         return 0.97
     return 0.8 if re.search(r"\biteration\s+\d+/\s*\d+ \|.*elapsed time per iteration", text) else 0.0

@@ -1,8 +1,8 @@
 """The tables of nccl-tests (``all_reduce_perf`` and its kin) of all versions, one or several in a log, and ``-J``.
 
 A row begins with size, count and type; what follows depends on the test (``redop``, ``root``), the version (``error``
-or ``#wrong``) and options (per-iteration columns, time stamps, in-place alone), as the heading says. A row is found by
-its type, so that whatever a launcher puts before a line does no harm.
+or ``#wrong``) and options (per-iteration columns, time stamps, in-place alone), according to the heading. A row is
+found by its type, so that prefixes of launchers do no harm.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ _HEADING = re.compile(r"#\s*size\s+count\s+.*\btime\s+algbw\s+busbw|#\s*size\s+c
 _OUT_OF_BOUNDS = re.compile(r"#\s*Out of bounds values\s*:\s*(\d{1,18})\s*(\w*)")
 _AVERAGE = re.compile(r"#\s*Avg bus bandwidth\s*:\s*(\S{1,30})\s*(\w*)")
 _STARTS = re.compile(r"#\s*Collective test starting:\s*(\S{1,100})")
-_TROUBLE = re.compile(
+_PROBLEM = re.compile(
     r"NCCL WARN (.{1,300})|Test (?:NCCL|CUDA) failure.{0,300}|Test failure.{0,300}|.{0,40}: Test timeout.{0,100}"
     r"|Invalid number of GPUs.{0,200}|.{0,100}Caught signal \d+.{0,100}|mpirun noticed that process.{0,200}"
 )
@@ -176,7 +176,7 @@ class _Parser:
         self._fresh()
 
     def _fresh(self, kind: str | None = None) -> None:
-        """Forget what was said before a table."""
+        """Forget the settings of the previous table."""
         self.kind = kind
         self.ranks: list[dict[str, Any]] = []
         self.options: dict[str, Any] = {}
@@ -196,15 +196,15 @@ class _Parser:
             self._begin(_name(titled[1]))
         elif library := _LIBRARY.match(line.strip()):
             self.library = library[1]
-        elif trouble := _TROUBLE.search(line):
-            self.notes.warn(trouble[1] or trouble[0])
+        elif problem := _PROBLEM.search(line):
+            self.notes.warn(problem[1] or problem[0])
         elif words == ["..."] and self.table is not None:
             self.notes.warn("rows are left out (a line of dots)")
         elif self.table is not None and self.table["average"] is None and words and words[0].isdigit():
             self.notes.puzzled(line)
 
     def _begin(self, kind: str | None) -> None:
-        """Begin another test, unless nothing was said of the last one yet."""
+        """Begin a new test, unless the current one is still empty."""
         if self.table is not None or self.ranks:
             self._fresh(kind)
         else:
@@ -264,7 +264,7 @@ class _Parser:
                 names.append(name)
         self.sides.append(tuple(names))
         if len(set(self.sides)) != 1 or self.sides[0][: len(_SIDE)] != _SIDE or len(set(names)) != len(names):
-            # A heading that was damaged tells nothing; the columns are then those of every version.
+            # Of a damaged heading, only the columns of every version are known.
             self.notes.puzzled(line)
             self.sides = None
         self._new_table()
@@ -293,7 +293,7 @@ class _Parser:
         self.table[name] = value
         if verdict == "FAILED":
             what = "wrong results" if name == "out_of_bounds" else "the average is below what was asked for"
-            self.notes.warn(f"the test itself says FAILED: {what} ({value})")
+            self.notes.warn(f"the test reports FAILED: {what} ({value})")
 
     def _row(self, words: list[str], line: str) -> bool:
         at = next((at for at, word in enumerate(words[:12]) if at >= 2 and word in _TYPES), None)
@@ -360,7 +360,7 @@ def _name(text: str) -> str:
 
 
 def _infer(table: dict[str, Any]) -> None:
-    """Tell the operation by the columns, where only one prints such; else leave it unknown."""
+    """Set the operation if only one prints such columns; else leave it unknown."""
     ranks, rows = table["ranks"], table["rows"]
     if table["operation"] or not rows:
         return
@@ -378,19 +378,19 @@ def _infer(table: dict[str, Any]) -> None:
 
 
 def _factor(row: dict[str, Any]) -> float | None:
-    """Return bus over algorithm bandwidth, or None where they are too small to tell."""
+    """Return bus over algorithm bandwidth, or None if they are too small."""
     side = row["out_of_place"] or row["in_place"]
     return side["busbw"] / side["algbw"] if (side["algbw"] or 0) >= 0.5 else None
 
 
 def _doubled(row: dict[str, Any], ranks: int | None) -> bool:
-    """Say whether the factor is one that only all_reduce has: 2 (n - 1) / n of n ranks, above 1."""
+    """Return True if the factor is one of all_reduce alone: 2 (n - 1) / n of n ranks, above 1."""
     factor = _factor(row)
     return factor is not None and factor > 1.02 and (ranks is None or abs(factor - 2 * (ranks - 1) / ranks) < 0.02)
 
 
 def _checked_one_way(row: dict[str, Any]) -> bool:
-    """Say whether results were checked, but not in place: sendrecv and alltoall cannot."""
+    """Return True if only out-of-place results were checked: sendrecv and alltoall cannot check in place."""
     out, own = row["out_of_place"], row["in_place"]
     return bool(out and own) and out.get("wrong") is not None and "wrong" in own and own["wrong"] is None
 
@@ -414,7 +414,7 @@ def _check(table: dict[str, Any], notes: Notes) -> None:
 def parse(text: str) -> Reading:
     """Return the tables of a log.
 
-    ``tables``: ``operation`` (None where neither the log nor the columns tell), ``ranks``, ``hosts``, ``devices``,
+    ``tables``: ``operation`` (None if unknown), ``ranks``, ``hosts``, ``devices``,
     ``options``, ``rows`` (``bytes``, ``count``, ``type``, ``redop``, ``root``, ``out_of_place`` and ``in_place`` with
     ``time``, ``algbw``, ``busbw``, ``wrong`` or, of old versions, ``error``), ``out_of_bounds``, ``average``, ``best``.
     """
@@ -438,7 +438,7 @@ def parse(text: str) -> Reading:
 
 
 def likely(text: str) -> float:
-    """Say how sure one can be that a text is of nccl-tests."""
+    """Return the likelihood that a text is output of nccl-tests."""
     if re.search(r"#\s*size\s+count\s.*algbw\s+busbw", text) or "# nccl-tests version" in text:
         return 0.97
     if re.search(r"#\s*nThread \d+ nGpus \d+ minBytes", text) or "# Avg bus bandwidth" in text:

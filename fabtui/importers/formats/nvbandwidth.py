@@ -94,7 +94,7 @@ class _Parser:
                 self.notes.puzzled(line)
 
     def _cells(self, words: list[str]) -> bool:
-        """Take a heading or a row of the matrix that was announced; say whether it was one."""
+        """Take a heading or a row of the announced matrix; return True if the line was one."""
         assert self.matrix is not None
         if not self.matrix["columns"]:
             # A heading that lost its indent looks like a row; it is the first line in any case.
@@ -238,7 +238,7 @@ def parse(text: str) -> Reading:
 
 
 def likely(text: str) -> float:
-    """Say how sure one can be that a text is of nvbandwidth."""
+    """Return the likelihood that a text is output of nvbandwidth."""
     if "nvbandwidth Version" in text or '"nvbandwidth"' in text:
         return 0.98
     if re.search(r"^[ \t]*memcpy (?:CE|SM|local) ?.{0,60}bandwidth \(GB/s\)", text, re.MULTILINE):

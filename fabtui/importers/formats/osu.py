@@ -16,7 +16,7 @@ _BUFFERS = re.compile(r"#\s*Send Buffer on (\w+) .{0,40}Receive Buffer on (\w+)"
 _SETTING = re.compile(r"#\s*(Datatype|Window creation|Synchronization|Message Rate|Number of \w+):\s*(.{1,80}?)\.?\s*$")
 _SETTINGS = re.compile(r"\[\s*([a-z ]{1,30}):\s*([\w.]{1,30})\s*\]")
 _UNIT = re.compile(r"^(.*?)\s*\(([^()]{1,12})\)\s*$")
-_TROUBLE = re.compile(
+_PROBLEM = re.compile(
     r"^(?:Warning|WARNING|Error|ERROR|Invalid|.{0,40}(?:MPI_ABORT|Segmentation fault|DATA VALIDATION ERROR)).{0,200}"
 )
 
@@ -27,11 +27,11 @@ def _columns(heading: str) -> list[tuple[str, str | None]]:
     # Words of one name are one blank apart, names at least two; a unit in parentheses ends a name in any case.
     for piece in re.split(r"\s{2,}|\t+|(?<=\)) (?=\S)", heading.strip()):
         unit = _UNIT.match(piece)
-        name, told = (unit[1], unit[2]) if unit else (piece, None)
-        if told is None and name in ("MB/s", "Messages/s", "GB/s"):
-            name, told = {"MB/s": "bandwidth", "GB/s": "bandwidth", "Messages/s": "message rate"}[name], name
+        name, unit_name = (unit[1], unit[2]) if unit else (piece, None)
+        if unit_name is None and name in ("MB/s", "Messages/s", "GB/s"):
+            name, unit_name = {"MB/s": "bandwidth", "GB/s": "bandwidth", "Messages/s": "message rate"}[name], name
         key = re.sub(r"[^a-z0-9]+", "_", name.lower().replace("avg lat", "avg lat")).strip("_")
-        found.append((_KEYS.get(key, key)[:60], told))
+        found.append((_KEYS.get(key, key)[:60], unit_name))
     return found
 
 
@@ -68,8 +68,8 @@ class _Parser:
             self._comment(line[at:])
         elif self.tests and self.columns and line.split():
             self._row(line)
-        elif trouble := _TROUBLE.match(line.strip()):
-            self.notes.warn(trouble[0])
+        elif problem := _PROBLEM.match(line.strip()):
+            self.notes.warn(problem[0])
 
     def _comment(self, line: str) -> None:
         if title := _TITLE.match(line):
@@ -104,8 +104,8 @@ class _Parser:
             words = words[1:]
         values: list[Any] = [number(word) for word in words]
         if values[:1] == [None]:
-            if trouble := _TROUBLE.match(line.strip()):
-                self.notes.warn(trouble[0])
+            if problem := _PROBLEM.match(line.strip()):
+                self.notes.warn(problem[0])
             elif self.tests[-1]["rows"]:
                 self.notes.puzzled(line)
             return
@@ -154,7 +154,7 @@ def parse(text: str) -> Reading:
 
 
 def likely(text: str) -> float:
-    """Say how sure one can be that a text is of the OSU micro-benchmarks."""
+    """Return the likelihood that a text is output of the OSU micro-benchmarks."""
     if re.search(r"^[^\n]{0,40}# OSU \w", text, re.MULTILINE):
         return 0.98
     return 0.75 if re.search(r"^[^\n]{0,40}# Size\s.*(?:\(us\)|MB/s)", text, re.MULTILINE) else 0.0

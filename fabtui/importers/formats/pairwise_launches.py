@@ -1,4 +1,4 @@
-"""A folder of ``p2p-test-S-R-JOB.out``: one job a pair of ranks, each saying ``OK S -> R``, or not.
+"""A folder of ``p2p-test-S-R-JOB.out``: one job per pair of ranks, each printing ``OK S -> R``, or not.
 
 Several files come as one text with ``==> NAME <==`` before each, as ``tail -n +1`` prints them.
 """
@@ -16,7 +16,7 @@ from fabtui_node.parsers.lines import plain_lines
 FILE = re.compile(r"p2p-test-(?P<src>\d{1,6})-(?P<dst>\d{1,6})(?:-(?P<job>\w{1,40}))?\.(?:out|err|txt|log)(?:\.gz)?")
 _FILE_HEAD = re.compile(r"^==> (?:.*/)?(" + FILE.pattern + r") <==$")
 _HELLO = re.compile(r"^(\S{1,253}) \[(\d{1,6})/(\d{1,6})\]\s*$")
-_SAID = re.compile(r"^(\S{1,253}) \[(\d{1,6})\] : (BEG|END|OK)\b(.{0,100})$")
+_STATE = re.compile(r"^(\S{1,253}) \[(\d{1,6})\] : (BEG|END|OK)\b(.{0,100})$")
 _OK = re.compile(r"\bOK (\d{1,6}) -> (\d{1,6})\b")
 _ASKED = re.compile(r"\b(?:BEG|END) send (\d{1,6}) -> (\d{1,6})\b")
 _BAD = re.compile(
@@ -50,13 +50,13 @@ class _Parser:
         elif hello := _HELLO.match(line):
             self._host(int(hello[2]), hello[1])
             self.world = max(self.world or 0, int(hello[3]))
-        elif said := _SAID.match(line):
-            self._host(int(said[2]), said[1])
-            self._told(said[3] + said[4])
+        elif state := _STATE.match(line):
+            self._host(int(state[2]), state[1])
+            self._failure(state[3] + state[4])
         elif _BAD.search(line) and not _NOTHING.search(line) and self.current is not None:
             self._bad(line)
 
-    def _told(self, text: str) -> None:
+    def _failure(self, text: str) -> None:
         if ok := _OK.search(text):
             self._pair(int(ok[1]), int(ok[2]))
             assert self.current is not None
@@ -104,7 +104,7 @@ class _Parser:
         if not pairs:
             self.notes.warn("no pair")
         if counts.get("unknown"):
-            self.notes.warn(f"{counts['unknown']} pairs say neither OK nor what went wrong")
+            self.notes.warn(f"{counts['unknown']} pairs print neither OK nor an error")
         values = {"world": self.world, "counts": counts, "matrix": _matrix(pairs), "ranks": ranks, "pairs": pairs}
         return self.notes.reading(values)
 
@@ -118,17 +118,17 @@ def _matrix(pairs: list[dict[str, Any]]) -> dict[str, Any] | None:
     ranks = sorted({pair[side] for pair in pairs for side in ("src", "dst")})
     if not ranks or len(ranks) > 512:
         return None
-    told = {(pair["src"], pair["dst"]): pair["status"] for pair in pairs}
+    statuses = {(pair["src"], pair["dst"]): pair["status"] for pair in pairs}
     names = [str(rank) for rank in ranks]
     return matrix(
-        "sender (row) to receiver (column)", "", names, names, [[told.get((a, b)) for b in ranks] for a in ranks]
+        "sender (row) to receiver (column)", "", names, names, [[statuses.get((a, b)) for b in ranks] for a in ranks]
     )
 
 
 def parse(text: str) -> Reading:
     """Return ``pairs`` (``src`` and ``dst`` ranks, their hosts, ``status``, ``error``, ``job``), ``ranks``, ``matrix``.
 
-    ``status`` is ok, failed, or unknown where the text says neither.
+    ``status`` is ok, failed, or unknown if the text shows neither.
     """
     parser = _Parser()
     for line in plain_lines(text):
@@ -137,10 +137,10 @@ def parse(text: str) -> Reading:
 
 
 def likely(text: str) -> float:
-    """Say how sure one can be that a text is of such jobs."""
+    """Return the likelihood that a text is output of such jobs."""
     if re.search(r"^==> (?:.*/)?" + FILE.pattern + r" <==$", text, re.MULTILINE):
         return 0.99
     return 0.9 if re.search(r"^\S+ \[\d+\] : (?:BEG|END|OK) ", text, re.MULTILINE) else 0.0
 
 
-FORMATS = [Format("p2p-test", "a folder of p2p-test-S-R-JOB.out: one job a pair of ranks", (), {}, likely, parse)]
+FORMATS = [Format("p2p-test", "a folder of p2p-test-S-R-JOB.out: one job per pair of ranks", (), {}, likely, parse)]

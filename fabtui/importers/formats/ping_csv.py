@@ -42,11 +42,18 @@ def parse(text: str) -> Reading:
                 notes.puzzled(",".join(cells))
                 continue
             src, src_addr, dst, dst_addr, segment, status = (cell.strip()[:253] for cell in cells)
-            told = _status(status)
-            if told == "unknown":
+            known = _status(status)
+            if known == "unknown":
                 notes.warn(f"status {status[:40]!r} is not known")
             rows.append(
-                {"src": src, "src_addr": src_addr, "dst": dst, "dst_addr": dst_addr, "segment": segment, "status": told}
+                {
+                    "src": src,
+                    "src_addr": src_addr,
+                    "dst": dst,
+                    "dst_addr": dst_addr,
+                    "segment": segment,
+                    "status": known,
+                }
             )
     except csv.Error as error:
         notes.warn(f"the CSV cannot be read further: {error}")

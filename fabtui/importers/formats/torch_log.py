@@ -1,4 +1,4 @@
-"""How a PyTorch job failed: the watchdog's timeouts, exceptions of NCCL and CUDA, and which rank said what."""
+"""Logs of failed PyTorch jobs: timeouts of the watchdog, exceptions of NCCL and CUDA, by rank."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class _Parser:
         if timeouts:
             self.notes.warn("every rank that waits prints the timeout, not only the one that hangs")
         classes = list(self.classes)
-        # A general word says nothing where a special one is there.
+        # A general word adds nothing to a specific one.
         if len(classes) > 1 and "cuda_error" in classes:
             classes.remove("cuda_error")
         if not classes and not self.exceptions:
@@ -188,7 +188,7 @@ def parse(text: str) -> Reading:
 
 
 def likely(text: str) -> float:
-    """Say how sure one can be that a text tells how a PyTorch job failed."""
+    """Return the likelihood that a text is a log of a failed PyTorch job."""
     if re.search(r"ProcessGroupNCCL\.(?:cpp|hpp)|DistBackendError|Watchdog caught collective", text):
         return 0.95
     if re.search(r"c10::Error|c10d::|torch\.distributed\.\w*Error|torch\.cuda\.OutOfMemoryError", text):

@@ -37,9 +37,9 @@ def _limit(value: str, unit: str | None) -> Any:
 
 def _found(line: str) -> tuple[str, dict[str, Any]] | None:
     if shell := _SHELL.match(line):
-        told = shell["unit"]
-        unit = "bytes" if told in _BYTES else told
-        return shell["name"].strip(), {"soft": _limit(shell["value"], told), "hard": None, "unit": unit}
+        unit = shell["unit"]
+        unit = "bytes" if unit in _BYTES else unit
+        return shell["name"].strip(), {"soft": _limit(shell["value"], unit), "hard": None, "unit": unit}
     if proc := _PROC.match(line):
         soft, hard = _limit(proc["soft"], proc["unit"]), _limit(proc["hard"], proc["unit"])
         name = proc["name"].strip()
@@ -52,7 +52,7 @@ def _found(line: str) -> tuple[str, dict[str, Any]] | None:
 
 
 def parse(text: str) -> Reading:
-    """Return ``limits``: ``name``, ``soft`` and ``hard`` (None where not told), ``unit``; sizes are in bytes."""
+    """Return ``limits``: ``name``, ``soft`` and ``hard`` (None if unknown), ``unit``; sizes are in bytes."""
     notes = Notes()
     limits: dict[str, dict[str, Any]] = {}
     for line in plain_lines(text):
@@ -73,7 +73,7 @@ def parse(text: str) -> Reading:
 
 
 def likely(text: str) -> float:
-    """Say how sure one can be that a text tells the limits of a process."""
+    """Return the likelihood that a text lists the limits of a process."""
     if re.search(r"^Limit +Soft Limit +Hard Limit +Units", text, re.MULTILINE):
         return 0.97
     shell = re.search(

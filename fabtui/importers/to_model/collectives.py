@@ -24,7 +24,7 @@ def nccl_tests(draft: Draft, values: dict[str, Any], name: str) -> None:
 
 
 def _listed(table: dict[str, Any]) -> bool:
-    """Say whether all ranks of a table are listed, so that its hosts are all there are."""
+    """Return True if all ranks of a table are listed, so that its hosts are complete."""
     return bool(table["ranks"]) and len({device["rank"] for device in table["devices"]}) == table["ranks"]
 
 

@@ -1,6 +1,6 @@
 """From what was read to a model: matrices, tables of pairs and collectives become measurements.
 
-What a file does not say is not made up: a benchmark that names no host gets a node named after its file.
+Nothing is invented: a benchmark that names no host gets a node named after its file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Values = dict[str, Any]
 
 
 def convertible(kind: str) -> bool:
-    """Say whether outputs of a kind can be turned into measurements."""
+    """Return True if outputs of a kind can be turned into measurements."""
     return kind in _CONVERTERS or kind == "fabtui-recording"
 
 
@@ -37,7 +37,7 @@ def rivals(results: Iterable[Result]) -> list[str]:
 
 
 def events(results: Iterable[Result]) -> list[Event]:
-    """Return the events of a session that found what files say; a recording alone gives its own events.
+    """Return events with the contents of files, as if from a session; a single recording gives its own events.
 
     Nothing is in them for a file whose kind has no pairs and no collectives.
     """
@@ -54,7 +54,7 @@ def events(results: Iterable[Result]) -> list[Event]:
 
 
 def model(results: Iterable[Result]) -> Model:
-    """Return the model of what files say."""
+    """Return the model of the contents of files."""
     found = Model()
     notes = Notes()
     for one in events(results):

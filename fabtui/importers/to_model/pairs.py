@@ -54,7 +54,7 @@ def perftest(draft: Draft, values: dict[str, Any], name: str) -> None:
     src = draft.endpoint(node, 0, kind="cpu", name="client", nic=values.get("device"))
     dst = draft.endpoint(node, 1, kind="cpu", name="server")
     how = f"perftest {values.get('test') or ''}".strip()
-    # A read moves data to whoever asks for it.
+    # A read moves data to the side that requests it.
     src, dst = (dst, src) if "Read" in str(values.get("test")) else (src, dst)
     for row in rows:
         if row.get("bandwidth") is not None:
@@ -87,7 +87,7 @@ def iperf3(draft: Draft, values: dict[str, Any], name: str) -> None:
     if best is None:
         return
     addresses = (values.get("local"), values.get("remote"))
-    # An address tells a host from another; without one the file's name has to.
+    # An address identifies a host; without one the file's name does.
     src = draft.nowhere(node_name(addresses[0]) if addresses[0] else f"{draft.unique(name)}-client")
     dst = draft.nowhere(node_name(addresses[1]) if addresses[1] else f"{draft.unique(name)}-server")
     if values.get("reverse"):
@@ -163,5 +163,5 @@ def p2p_runs(draft: Draft, values: dict[str, Any], name: str) -> None:
                 places[rank] = (own, rank)
             ends.append(draft.endpoint(*places[rank]))
         verdict = verdicts.get(pair["status"], Verdict.INCONCLUSIVE)
-        why = None if verdict is Verdict.OK else pair["error"] or "the job says neither OK nor what went wrong"
+        why = None if verdict is Verdict.OK else pair["error"] or "the job printed neither OK nor an error"
         draft.measured("p2p", Layer.P2P, ends[0], ends[1], verdict=verdict, error=why, how="p2p-test", unit="GB/s")

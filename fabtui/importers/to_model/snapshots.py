@@ -32,7 +32,7 @@ def recorded(text: str) -> list[Event]:
 
 
 def add_recording(draft: Draft, text: str) -> None:
-    """Add what a recording ends with to what other files say."""
+    """Add the final state of a recording to the contents of other files."""
     model = replayed(text, Notes())
     for name, record in model.nodes.items():
         draft.node(name)
@@ -68,7 +68,7 @@ def add_rows(draft: Draft, rows: list[Any], endpoints: list[Any]) -> None:
     """Add the measurements of a CSV or JSON snapshot.
 
     Args:
-        draft: What other files say.
+        draft: The contents of other files.
         rows: The measurements: rows of the CSV, or objects of the JSON.
         endpoints: The endpoints of the JSON, which knows more of them than the rows do.
     """

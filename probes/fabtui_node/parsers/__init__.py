@@ -1,1 +1,1 @@
-"""What commands print, one file a command: how to know it, and what its values are. Nothing in here runs anything."""
+"""Parsers, one file per command or log: recognition and values of its output. Nothing here runs a command."""

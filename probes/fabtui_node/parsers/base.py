@@ -1,21 +1,21 @@
-"""What every parser of a command's output gives, whatever the command."""
+"""Types shared by all parsers: formats, readings and notes."""
 
 from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
-#: How much of what was not understood is kept.
+#: Maximum number and width of the lines kept that were not understood.
 UNKNOWN_LINES = 50
 UNKNOWN_WIDTH = 300
 
 
 class Reading(NamedTuple):
-    """What a parser made of a text.
+    """Result of parsing a text.
 
     Attributes:
-        values: What was understood, JSON-able. What the text does not say is None or missing, a state ``unknown``:
-            never a guess, and never 0 for what is not known.
-        warnings: What the text itself complains of, or what makes it doubtful (cut off, contradicting itself).
+        values: JSON-able values. Missing values are None or absent, unknown states are ``unknown``: never a guess, and
+            never 0 for an unknown number.
+        warnings: Complaints in the text, and signs that it is cut off or contradicts itself.
         unknown: Lines that should have been understood and were not, cut to a length, at most `UNKNOWN_LINES`.
     """
 
@@ -25,15 +25,15 @@ class Reading(NamedTuple):
 
 
 class Format(NamedTuple):
-    """The output of a command.
+    """Format of the output of a command.
 
     Attributes:
-        name: What users call it (``fabtui read --as NAME``).
+        name: Name for users (``fabtui read --as NAME``).
         title: One line for users.
-        argv: The command that prints it as a probe runs it, empty when no probe of ours does.
-        units: The unit of each value that has one, by the name it has in ``values``, at whatever depth.
-        likely: How sure one can be, from 0 to 1, that a text (its first 64 kB) is of this command.
-        parse: Makes a reading of a text; never raises, whatever the text.
+        argv: The command as a probe runs it; empty if no probe does.
+        units: The unit of each value that has one, by the name it has in ``values``, at any depth.
+        likely: Likelihood from 0 to 1 that a text (its first 64 kB) is output of this command.
+        parse: Parses a text; never raises.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The formats by name, each with the module that knows it; a module is imported when it is needed.
+"""Formats of outputs of commands that run on nodes, by name; modules are imported on first use.
 
 A format's module holds ``FORMATS``, a list of `fabtui_node.parsers.base.Format`.
 """

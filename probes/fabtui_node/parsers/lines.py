@@ -1,4 +1,4 @@
-"""The lines of a log without what launchers and terminals put around them, and numbers that are numbers."""
+"""Lines of a log without labels of launchers and escape sequences; finite numbers, sizes and JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 LONGEST = 20_000
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[@-Z\\^_])")
-# What mpirun --tag-output, torchrun, and container logs put before each line.
+# Labels of mpirun --tag-output, torchrun and container logs.
 _LABEL = re.compile(
     r"(?:\[\d{1,6},\d{1,6}\]<(?:std(?:out|err)|\.\.\.)>:?|\[[^\]\s]{1,80}:\d{1,9}\]<std(?:out|err)>:?"
     r"|\[default\d{1,6}\]:"
@@ -25,7 +25,7 @@ _WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 def plain_lines(text: str) -> list[str]:
     """Return the lines of a log without escape sequences and launchers' labels (``[1,0]<stdout>:``).
 
-    A carriage return within a line starts it anew, as on a terminal.
+    A carriage return within a line restarts it, as on a terminal.
     """
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
@@ -54,14 +54,14 @@ def number(text: str) -> float | None:
 
 
 def whole(text: str) -> int | None:
-    """Return a whole number of at most 18 digits, or None."""
+    """Return an integer of at most 18 digits, or None."""
     return int(text) if _WHOLE.fullmatch(text) else None
 
 
 def json_value(text: str) -> Any:
-    """Return the first JSON value in a text, whatever follows; None where there is none.
+    """Return the first JSON value in a text, ignoring the rest; None if there is none.
 
-    What JSON has no word for, NaN and numbers beyond a double, is None in it.
+    NaN and numbers beyond a double, which JSON does not have, are None in it.
     """
     starts = [at for at in (text.find("{"), text.find("[")) if at >= 0]
     if not starts:

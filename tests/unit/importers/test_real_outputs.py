@@ -50,7 +50,7 @@ WARNED = {
     "perftest/ib-send-lat-client.txt": "left out",
     "megatron-log/megatron-llm-fork.txt": "cut off",
     "ping/iputils-host-unreachable-pipe.txt": "Destination Host Unreachable",
-    "slurm-squeue/aws-nemo-wide-time.txt": "are 2 nodes, the column says 1",
+    "slurm-squeue/aws-nemo-wide-time.txt": "are 2 nodes, the column has 1",
     "slurmd-log/stepd-terminated-not-ending.txt": "not ending with signals",
 }
 

@@ -1,4 +1,4 @@
-"""What ``scontrol`` prints: records of nodes, jobs, partitions and others, the configuration, and small answers."""
+"""Output of ``scontrol``: records of nodes, jobs and partitions, the configuration, and short answers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _pairs(line: str) -> dict[str, str]:
 
 
 def _one_line(line: str) -> dict[str, str]:
-    """Return the pairs of a whole record on one line (``-o``)."""
+    """Return the pairs of a record on one line (``-o``)."""
     return _pairs(line.strip())
 
 
@@ -66,10 +66,10 @@ def _records(lines: list[str], notes: Notes) -> list[dict[str, Any]]:
 
 
 def _explain(record: dict[str, Any]) -> None:
-    """Add what the values say: the parts of a state, who set a reason and when, how many nodes a list has."""
+    """Add derived values: the parts of a state, who set a reason and when, the number of nodes of a list."""
     state = record.get("State") or record.get("JobState")
     if isinstance(state, str):
-        # A * after a node's state is its older way to say that it does not respond.
+        # A * after a node's state is the older mark of a node that does not respond.
         states = [part.lower() for part in state.rstrip("*").split("+")]
         record["states"] = states + (["not_responding"] if state.endswith("*") else [])
     reason = record.get("Reason")
@@ -103,7 +103,7 @@ def _pids(lines: list[str]) -> list[dict[str, Any]] | None:
 def parse(text: str) -> Reading:
     """Return ``records``, or what else was asked: ``config``, ``controllers``, ``processes``, ``hostnames``.
 
-    A record has all names as printed, its ``kind``, and where they are told ``states``, ``reason`` and ``reason_by``.
+    A record has all names as printed, its ``kind``, and if present ``states``, ``reason`` and ``reason_by``.
     """
     notes = Notes()
     lines = plain_lines(text)
@@ -145,14 +145,14 @@ def parse(text: str) -> Reading:
 
 
 def likely(text: str) -> float:
-    """Say how sure one can be that a text is of scontrol."""
+    """Return the likelihood that a text is output of scontrol."""
     if re.search(rf"^\s{{0,3}}(?:{'|'.join(_FIRST)})=\S", text, re.MULTILINE):
         return 0.95
     if "Configuration data as of" in text or re.search(r"^Slurmctld\(\w+\) at \S+ is ", text, re.MULTILINE):
         return 0.95
     if commands(text)[:1] == ["scontrol"] or re.search(r"^PID +JOBID +STEPID", text, re.MULTILINE):
         return 0.92
-    # Whoever saved it may have run it through something else.
+    # The text may have been piped through another command.
     return 0.85 if re.search(r"^[#$].{0,200}\bscontrol\b", text) or text.startswith("scontrol: ") else 0.0
 
 

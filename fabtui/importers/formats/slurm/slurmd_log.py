@@ -66,7 +66,7 @@ def parse(text: str) -> Reading:
 
 
 def likely(text: str) -> float:
-    """Say how sure one can be that a text is a log of slurmd."""
+    """Return the likelihood that a text is a log of slurmd."""
     if re.search(
         r"^\[\d{4}-\d\d-\d\dT[\d:.]+\] (?:\[\d+\.[\w+]+\] |launch task|task_p_|_run_prolog|slurmd |error: )", text, re.M
     ):

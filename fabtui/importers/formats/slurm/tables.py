@@ -1,4 +1,4 @@
-"""What ``sinfo``, ``squeue`` and ``sacct`` (and ``sstat``) print: default and own columns, ``|`` and JSON."""
+"""Output of ``sinfo``, ``squeue``, ``sacct`` and ``sstat``: default and custom columns, ``|`` and JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Table(NamedTuple):
 
 
 class _Tool(NamedTuple):
-    """How one tool's tables are known.
+    """Marks of the tables of one tool.
 
     Attributes:
         name: The tool.
@@ -135,9 +135,9 @@ def _count_nodes(row: dict[str, Any], notes: Notes) -> None:
         return
     names = expand_listed(listed)
     row["expands_to"] = None if names is None else len(names)
-    told = row.get("nodes")
-    if isinstance(told, int) and names is not None and told != len(names):
-        notes.warn(f"{listed} are {len(names)} nodes, the column says {told}")
+    count = row.get("nodes")
+    if isinstance(count, int) and names is not None and count != len(names):
+        notes.warn(f"{listed} are {len(names)} nodes, the column has {count}")
 
 
 def _parse_sinfo(text: str) -> Reading:
@@ -228,7 +228,7 @@ def _json_rows(text: str, tool: _Tool, notes: Notes) -> list[dict[str, Any]] | N
     value = json_value(text[start:])
     if not isinstance(value, dict):
         if '"meta"' in text[:2000]:
-            notes.warn("the JSON is not whole")
+            notes.warn("the JSON is cut off")
         return None
     for name in tool.json_lists:
         if isinstance(value.get(name), list):

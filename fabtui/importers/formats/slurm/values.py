@@ -1,4 +1,4 @@
-"""What Slurm calls states, columns and keys, and what they are called here."""
+"""Slurm's states, columns and keys, and their names here."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ KEYS = {
     "alloccpus": "cpus",
     "exitcode": "exit_code",
 }
-#: Columns of whole numbers.
+#: Columns of integers.
 WHOLE = frozenset({"nodes", "cpus", "memory", "weight", "tmp_disk", "nnodes", "ntasks", "uid"})
 #: What is kept of an entry of the JSON, by tool.
 JSON_NAMES = {

@@ -22,7 +22,7 @@ class Block(NamedTuple):
         title: The heading's words, for example ``Port counters``; "" when fields came without a heading.
         lid: The LID that was asked, or None.
         port: The port that was asked, or None; 255 stands for all ports of a switch.
-        remark: What the heading says in brackets, or "".
+        remark: The text in brackets of the heading, or "".
         before: The line before the heading, for example ``Peer PortInfo``, or "".
         fields: The values by name.
     """
@@ -80,5 +80,5 @@ def heading(line: str, before: str) -> Block:
 
 
 def as_dict(block: Block) -> Dict[str, Any]:
-    """Return what the heading says, as the beginning of a block's values."""
+    """Return the values in the heading, the first of a block."""
     return {"title": block.title, "lid": block.lid, "port": block.port}

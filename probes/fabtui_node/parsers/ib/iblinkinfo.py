@@ -22,25 +22,25 @@ _COULD = re.compile(r"Could be (\S+)(?: (Gbps))?")
 # The bracket of -S/--switch-settings follows the state: "LinkUp) (HOQ:18 VL_Stall:7)==>".
 _SETTINGS = re.compile(r"\)?\s*\(HOQ:[0-9]+ VL_Stall:[0-9]+\)?", re.ASCII)
 
-#: The width that copper and optics of one port have; ports say they could do 12X when no cable can.
+#: Lanes of one port in copper and optics; ports report 12X as possible although no cable has it.
 _WIDEST = 4
 
 
 def likely(text: str) -> float:
-    """Return how sure it is that a text is of ``iblinkinfo``."""
+    """Return the likelihood that a text is output of ``iblinkinfo``."""
     if re.search(r"\]\s+==\(.*\)==>\s", text):
         return 0.97 if "Link info:" not in text else 0.3
     return 0.0
 
 
 def parse(text: str) -> Reading:
-    """Return ``{"links": [...]}``, one entry a port, so that each cable is in there twice.
+    """Return ``{"links": [...]}``, one entry per port, so that each cable has two.
 
-    Each: ``type`` (``CA``, ``switch``, ``router``; None where the text does not tell), ``name``, ``guid`` (of the
-    port), ``lid``, ``port``, ``lanes``, ``lane_rate`` (Gb/s as printed), ``rate`` (Gb/s of the link), ``state``,
-    ``physical_state``, ``peer`` (None, or ``name``, ``guid``, ``lid``, ``port``), ``could_lanes`` and
-    ``could_lane_rate``: what both ends could do, where the tool says so, and ``below``: in what the link is below
-    that, of ``width`` and ``speed``. A width of 12X that ports say they could do is not held against a 4X link.
+    - ``type`` (``CA``, ``switch``, ``router`` or None), ``name``, ``guid`` (of the port), ``lid``, ``port``.
+    - ``lanes``, ``lane_rate`` (Gb/s as printed), ``rate`` (Gb/s of the link), ``state``, ``physical_state``.
+    - ``peer``: None, or ``name``, ``guid``, ``lid``, ``port``.
+    - ``could_lanes`` and ``could_lane_rate``: what both ends support, if printed. ``below``: what the link is below
+      that in, of ``width`` and ``speed``. A possible width of 12X does not count against a 4X link.
     """
     notes = Notes()
     links: List[Dict[str, Any]] = []
@@ -55,7 +55,7 @@ def parse(text: str) -> Reading:
             notes.warn(line)
         elif not re.match(r"link info:|#", line):
             notes.puzzled(line)
-    _tell_types(links)
+    _set_types(links)
     return notes.reading({"links": links})
 
 
@@ -120,8 +120,8 @@ def _below(entry: Dict[str, Any]) -> List[str]:
     return below
 
 
-def _tell_types(links: List[Dict[str, Any]]) -> None:
-    """Tell switches from adapters where rows stand without their headers, as after ``grep`` or with ``-l``."""
+def _set_types(links: List[Dict[str, Any]]) -> None:
+    """Set the types of switches and adapters in rows without headers, as after ``grep`` or with ``-l``."""
     rows: Dict[Optional[str], int] = {}
     for link in links:
         rows[link["guid"]] = rows.get(link["guid"], 0) + 1

@@ -29,7 +29,7 @@ _PORT = re.compile(
     r"\[([0-9]{1,4})\](?:\[ext [0-9]{1,4}\])?\s*(?:\(" + _GUID + r"\))?\s*#\s*(.*)",
     re.ASCII,
 )
-# Old tools told neither width nor speed.
+# Old versions print neither width nor speed.
 _ABOUT = re.compile(
     r"(?:lid ([0-9]{1,6}) lmc [0-9]{1,3} )?\"(.*)\" lid ([0-9]{1,6})(?: ([0-9]{1,2}x|\?\?)(\S{1,8})(?: .*)?)?\s*",
     re.ASCII,
@@ -44,7 +44,7 @@ _MANAGED = re.compile(r" ?(base|enhanced) port 0 lid ([0-9]{1,6}) lmc ([0-9]{1,3
 
 
 def likely(text: str) -> float:
-    """Return how sure it is that a text is of ``ibnetdiscover``."""
+    """Return the likelihood that a text is output of ``ibnetdiscover``."""
     if "# Topology file: generated on" in text or re.search(
         r"^(Switch|Ca)\s+\d+ \"[SH]-[0-9a-f]{16}\"", text, re.MULTILINE
     ):
@@ -59,7 +59,7 @@ def parse(text: str) -> Reading:
     ``switch``, ``router``), ``name``, ``guid`` (of the port; of a switch, that of its management port), ``lid``,
     ``port``, ``lanes``, ``speed`` (``HDR``), ``rate`` (Gb/s) and ``peer``: None for a port with nothing on it, else
     ``type``, ``name``, ``guid``, ``lid``, ``port``. ``-p`` lists unconnected ports too, at the speed of a port that
-    has none; a topology file does not. ``nodes`` is what a topology file says of devices.
+    has none; a topology file does not. ``nodes`` are the devices of a topology file.
     """
     notes = Notes()
     reader = _Topology(notes)

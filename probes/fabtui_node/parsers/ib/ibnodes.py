@@ -1,4 +1,4 @@
-"""``ibnodes``, ``ibhosts``, ``ibswitches``, ``ibrouters`` and ``ibnetdiscover -l``: one line a node of the fabric."""
+"""``ibnodes``, ``ibhosts``, ``ibswitches``, ``ibrouters`` and ``ibnetdiscover -l``: one line per node of the fabric."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _TYPES = {"Ca": "CA", "Switch": "switch", "Router": "router", "Rt": "router", "?
 
 
 def likely(text: str) -> float:
-    """Return how sure it is that a text is of one of these tools."""
+    """Return the likelihood that a text is output of one of these tools."""
     return 0.95 if re.search(r"^(Ca|Switch|Router|Rt)\s*: 0x[0-9a-f]+ ports \d+", text, re.MULTILINE) else 0.0
 
 
 def parse(text: str) -> Reading:
-    """Return the nodes, each with None for what its line does not say.
+    """Return the nodes, with None for values that are missing in a line.
 
     ``{"nodes": [{"type": "CA"|"switch"|"router", "guid", "ports", "name", "lid", "lmc", "device", "vendor"}]}``.
     """

@@ -18,7 +18,7 @@ _TIMES = re.compile(r"rtt min/avg/max = ([0-9.]{1,15})/([0-9.]{1,15})/([0-9.]{1,
 
 
 def likely(text: str) -> float:
-    """Return how sure it is that a text is of ``ibping``."""
+    """Return the likelihood that a text is output of ``ibping``."""
     return 0.97 if "ibping statistics ---" in text else 0.9 if re.search(r"^Pong from ", text, re.MULTILINE) else 0.0
 
 

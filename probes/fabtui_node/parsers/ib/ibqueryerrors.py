@@ -23,12 +23,12 @@ _THRESHOLD = re.compile(r"\[(\w{1,60}) = ([0-9]{1,20})\]", re.ASCII)
 _LINK = re.compile(r"\s*Link info:")
 
 _UNITS = {"PortXmitData": "words of 4 B", "PortRcvData": "words of 4 B", "PortXmitWait": "ticks"}
-#: These say how much went over the port, not that something is wrong.
+#: Counters of traffic, not of errors.
 TRAFFIC = re.compile(r"Port(Unicast|Multicast)?(Xmit|Rcv)(Data|Pkts)")
 
 
 def likely(text: str) -> float:
-    """Return how sure it is that a text is of ``ibqueryerrors``."""
+    """Return the likelihood that a text is output of ``ibqueryerrors``."""
     if re.search(r"^[ \t]*GUID 0x[0-9a-f]+ port (\d+|ALL):\s*\[", text, re.MULTILINE):
         return 0.97
     if re.search(r"^## Summary: \d+ nodes checked, \d+ bad nodes", text, re.MULTILINE):
@@ -39,11 +39,12 @@ def likely(text: str) -> float:
 def parse(text: str) -> Reading:
     """Return ``{"ports": [...], "summary": {...}, "complete"}``.
 
-    Each port: ``node`` (its name), ``node_guid``, ``guid``, ``port`` (a number, or ``ALL`` for the sum over a switch,
-    which stops at its own limits and counts nothing that the numbered ports do not), ``counters``, ``saturated``
-    (those that stand at the limit of their short form) and ``extended`` (whether errors have 64 bits). Summary:
-    ``nodes_checked``, ``bad_nodes``, ``ports_checked``, ``bad_ports``, ``query_failures``, ``thresholds``,
-    ``suppressed``. ``complete`` is False where the text has no summary: the tool did not come to its end.
+    - Each port: ``node`` (its name), ``node_guid``, ``guid``, ``port``, ``counters``, ``saturated`` (counters at the
+      limit of their short form) and ``extended`` (True if errors have 64 bits). ``port`` is a number, or ``ALL`` for
+      the sum over a switch, which has limits of its own and adds nothing to the numbered ports.
+    - Summary: ``nodes_checked``, ``bad_nodes``, ``ports_checked``, ``bad_ports``, ``query_failures``, ``thresholds``,
+      ``suppressed``.
+    - ``complete`` is False if the text has no summary: the tool did not finish.
     """
     notes = Notes()
     ports: List[Dict[str, Any]] = []

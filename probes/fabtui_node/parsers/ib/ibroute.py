@@ -24,12 +24,12 @@ _ADDRESS = re.compile(
 
 
 def likely_ibroute(text: str) -> float:
-    """Return how sure it is that a text is of ``ibroute``."""
+    """Return the likelihood that a text is output of ``ibroute``."""
     return 0.97 if "Unicast lids [0x" in text else 0.0
 
 
 def likely_ibaddr(text: str) -> float:
-    """Return how sure it is that a text is of ``ibaddr``."""
+    """Return the likelihood that a text is output of ``ibaddr``."""
     return 0.95 if re.search(r"^(GID \S+ )?LID start (0x)?[0-9a-f]+ end ", text, re.MULTILINE) else 0.0
 
 

@@ -35,7 +35,7 @@ PORT_FIELDS = {
 
 
 def likely(text: str) -> float:
-    """Return how sure it is that a text is of ``ibstat``."""
+    """Return the likelihood that a text is output of ``ibstat``."""
     if re.search(r"^(CA|Switch|Router|iWARP RNIC):? '[^'\n]+'", text, re.MULTILINE):
         return 0.95
     if re.search(r"^[ \t]*(Physical state|Base lid|SM lid): ", text, re.MULTILINE):
@@ -48,7 +48,7 @@ def parse(text: str) -> Reading:
 
     ``{"cas": [{"ca", "type", "firmware", "hardware", "node_guid", "system_guid", "ports": [{"port", "state",
     "physical_state", "rate", "lid", "sm_lid", "capability_mask", "guid", "link_layer"}]}]}``; ``names`` and
-    ``port_guids`` where it listed those alone. What the text does not say is None, or ``unknown`` for states and the
+    ``port_guids`` where it listed those alone. Missing values are None, or ``unknown`` for states and the
     link layer: a cut text never reads as a rate of 0.
     """
     cas: List[Dict[str, Any]] = []
@@ -102,7 +102,7 @@ def _take(line: str, cas: List[Dict[str, Any]], port: Optional[Dict[str, Any]]) 
     if port is None:
         label = "CA type" if label in ("Switch type", "Router type", "iWARP RNIC type") else label
         if label in CA_FIELDS:
-            cas[-1][CA_FIELDS[label]] = _said(value)
+            cas[-1][CA_FIELDS[label]] = _value(value)
         return label in CA_FIELDS
     if label == "Effective speed":
         port["effective_rate"] = ibwords.decimal(value)
@@ -115,12 +115,12 @@ def _take(line: str, cas: List[Dict[str, Any]], port: Optional[Dict[str, Any]]) 
     elif name == "rate":
         number = _RATE.match(value)
         port[name] = float(number.group()) if number else None
-    elif _said(value) is not None and value != "???":
+    elif _value(value) is not None and value != "???":
         port[name] = value[:100]
     return True
 
 
-def _said(value: str) -> Optional[str]:
+def _value(value: str) -> Optional[str]:
     # People who share such output blank GUIDs with dots; sysfs has empty files.
     return value[:100] if value.strip(".") else None
 

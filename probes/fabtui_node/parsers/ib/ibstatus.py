@@ -15,7 +15,7 @@ _LINK = re.compile(r"\((1|2|4|8|12)X(?: ([A-Z]{3}[0-9]{0,2}))?\)")
 
 
 def likely(text: str) -> float:
-    """Return how sure it is that a text is of ``ibstatus``."""
+    """Return the likelihood that a text is output of ``ibstatus``."""
     if "Infiniband device '" in text and re.search(r"' port \d+ status:", text):
         return 0.97
     return 0.5 if re.search(r"^Fatal error: +(No devices|device ')", text, re.MULTILINE) else 0.0

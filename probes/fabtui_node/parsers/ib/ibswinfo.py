@@ -1,4 +1,4 @@
-"""``ibswinfo``: what an unmanaged switch says of its power supplies, fans and temperatures; all four of its outputs."""
+"""``ibswinfo``: power supplies, fans and temperatures of an unmanaged switch; all four of its outputs."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ _OF_PSU = {
 
 
 def likely(text: str) -> float:
-    """Return how sure it is that a text is of ``ibswinfo``."""
+    """Return the likelihood that a text is output of ``ibswinfo``."""
     if re.search(r"^PSU\d status\s+\|", text, re.MULTILINE) or re.search(r"^(psu\d\.|fan#\d)", text, re.MULTILINE):
         return 0.95
     return 0.8 if re.search(r"^(part number|PSID)\s+\|", text, re.MULTILINE) else 0.0
 
 
 def parse(text: str) -> Reading:
-    """Return what the switch says of itself; None for what the text does not say.
+    """Return the vitals of the switch; None for missing values.
 
     Its ``name``, ``part``, ``serial``, ``product``, ``revision``, ``ports``, ``psid``, ``guid``,
     ``firmware``, ``uptime`` (s), ``psus`` ({"0": {"status", "part", "serial", "dc", "fan", "power"}}),

@@ -22,7 +22,7 @@ _SHORT = re.compile(r"(From |To |\[([0-9]{1,4})\] -> )\{(0x[0-9a-fA-F]{1,16})\}\
 
 
 def likely(text: str) -> float:
-    """Return how sure it is that a text is of ``ibtracert``."""
+    """Return the likelihood that a text is output of ``ibtracert``."""
     if re.search(r"^\[\d+\] -> (\w+ port )?\{0x", text, re.MULTILINE):
         return 0.97
     return 0.7 if re.search(r"^From (ca|switch|router) \{0x", text, re.MULTILINE) else 0.0

@@ -32,7 +32,7 @@ _STATES = {"PORT_DOWN": "Down", "PORT_INIT": "Initializing", "PORT_ARMED": "Arme
 
 
 def likely(text: str) -> float:
-    """Return how sure it is that a text is of ``ibv_devinfo``."""
+    """Return the likelihood that a text is output of ``ibv_devinfo``."""
     if re.search(r"^hca_id:\s*\S", text, re.MULTILINE):
         return 0.97
     if re.search(r"^[ \t]*(active_mtu|port_lid|phys_port_cnt):", text, re.MULTILINE):
@@ -41,7 +41,7 @@ def likely(text: str) -> float:
 
 
 def likely_devices(text: str) -> float:
-    """Return how sure it is that a text is of ``ibv_devices``."""
+    """Return the likelihood that a text is output of ``ibv_devices``."""
     return 0.95 if re.match(r"\s*device\s+node GUID\s", text) else 0.0
 
 
@@ -50,7 +50,7 @@ def parse(text: str) -> Reading:
 
     Each port: ``port``, ``state`` (ibstat's words), ``max_mtu`` and ``active_mtu`` (bytes), ``sm_lid``, ``lid``,
     ``lmc``, ``link_layer``, ``lanes``, ``lane_rate`` (Gb/s), ``physical_state``, ``gids`` and ``attributes`` (what
-    else ``-v`` tells, as text). A device that ``-l`` names has ``ports`` None.
+    else ``-v`` prints, as text). A device that ``-l`` names has ``ports`` None.
     """
     devices: List[Dict[str, Any]] = []
     notes = Notes()

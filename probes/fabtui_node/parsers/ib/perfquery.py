@@ -12,7 +12,7 @@ _SELECTORS = ("PortSelect", "CounterSelect", "CounterSelect2")
 
 
 def likely(text: str) -> float:
-    """Return how sure it is that a text is of ``perfquery``."""
+    """Return the likelihood that a text is output of ``perfquery``."""
     if re.search(r"^# (Port (extended )?counters|Port\w+ counters|PortSamplesControl): ", text, re.MULTILINE):
         return 0.97
     if re.search(r"^(SymbolErrorCounter|PortXmitData|PortSelect):\.+\d", text, re.MULTILINE):
@@ -23,7 +23,7 @@ def likely(text: str) -> float:
 def parse(text: str) -> Reading:
     """Return ``{"blocks": [{"title", "lid", "port", "extended", "capabilities", "counters", "saturated"}]}``.
 
-    ``extended`` says whether the counters have 64 bits. ``saturated`` names those of the short form that stand at
+    ``extended`` is True if the counters have 64 bits. ``saturated`` names those of the short form that stand at
     their limit: more may have happened. Data is counted in words of 4 bytes. An empty text has no block: nothing is
     known then, it does not mean zero.
     """

@@ -163,7 +163,7 @@ class _Parser:
         if self.values["unit"]:
             self.values["units"] = dict.fromkeys(("peak", "average"), self.values["unit"])
         if unit == "MB/sec":
-            self.notes.warn("MB/sec of this version are 2^20 bytes a second")
+            self.notes.warn("MB/sec of this version are 2^20 bytes per second")
         if self.values["measures"] is None:
             self.values["measures"] = "bandwidth" if units or unit else "latency" if "t_avg" in columns else None
 
@@ -171,7 +171,7 @@ class _Parser:
         words = line.split()
         values = [number(word) for word in words]
         if len(words) != len(self.columns) or values[0] is None:
-            self.notes.warn(f"a row is not whole: {line.strip()[:80]}")
+            self.notes.warn(f"a row is cut off: {line.strip()[:80]}")
             self.notes.puzzled(line)
             return
         row: dict[str, Any] = {}

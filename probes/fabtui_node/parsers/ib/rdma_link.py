@@ -35,7 +35,7 @@ _PHYSICAL = {"UNKNOWN": "unknown", "LINK_UP": "LinkUp", "POLLING": "Polling", "D
 
 
 def likely(text: str) -> float:
-    """Return how sure it is that a text is of ``rdma link``."""
+    """Return the likelihood that a text is output of ``rdma link``."""
     if re.search(r"^[ #]*(link|\d+/\d+:)\s+[\w.-]+/\d+:?\s.*\bphysical_state\b", text, re.MULTILINE):
         return 0.97
     if '"physical_state"' in text and '"ifname"' in text:
@@ -44,7 +44,7 @@ def likely(text: str) -> float:
 
 
 def parse(text: str) -> Reading:
-    """Return the links with ibstat's words for states, and None for what a line does not say.
+    """Return the links with ibstat's terms for states, and None for missing values.
 
     ``{"links": [{"ca", "port", "state", "physical_state", "netdev", "lid", "sm_lid", "lmc", "subnet_prefix",
     "netdev_index"}]}``.
@@ -99,9 +99,9 @@ def _from_json(text: str) -> Optional[List[Dict[str, Any]]]:
         if isinstance(entry, dict) and isinstance(entry.get("ifname"), str):
             port = entry.get("port")
             link = _link(entry["ifname"][:64], port if isinstance(port, int) and 0 <= port < 1 << 32 else None, [])
-            for key, said in entry.items():
-                if isinstance(said, str) or (type(said) is int and 0 <= said < 1 << 63):
-                    _put(link, key, str(said))
+            for key, value in entry.items():
+                if isinstance(value, str) or (type(value) is int and 0 <= value < 1 << 63):
+                    _put(link, key, str(value))
             links.append(link)
     return links
 

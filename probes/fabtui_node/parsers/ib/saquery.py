@@ -21,7 +21,7 @@ _NUMBERS = ("lid", "LID", "dlid", "slid", "num_ports", "port_num")
 
 
 def likely(text: str) -> float:
-    """Return how sure it is that a text is of ``saquery``."""
+    """Return the likelihood that a text is output of ``saquery``."""
     if re.search(r"^[ \t]*\w+ ?Record( member| group)? dump:", text, re.MULTILINE):
         return 0.97
     if re.search(r"^SA ClassPortInfo:|^[ \t]+LID \"name\"", text, re.MULTILINE):
@@ -33,7 +33,7 @@ def parse(text: str) -> Reading:
     """Return ``{"records": [{"record": name, "fields": {...}}], "names": [{"lid", "name"}]}``.
 
     Fields are as printed, but for LIDs and port numbers, which are numbers. A path record also has ``mtu_bytes`` and
-    ``rate_gbps``, decoded; ``names`` is what ``saquery -N -l`` style lists tell.
+    ``rate_gbps``, decoded; ``names`` are those of lists as of ``saquery -N -l``.
     """
     notes = Notes()
     records: List[Dict[str, Any]] = []
@@ -66,7 +66,7 @@ def _value(name: str, text: str) -> Any:
 
 
 def _coded(text: Optional[str]) -> int:
-    """Return the code in the lower six bits; the upper two say how it is compared."""
+    """Return the code in the lower six bits; the upper two are the comparison."""
     number = values.integer(text)
     return -1 if number is None else number & 0x3F
 

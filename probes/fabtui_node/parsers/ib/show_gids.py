@@ -18,7 +18,7 @@ _COUNT = re.compile(r"\s*n_gids_found=([0-9]{1,9})\s*", re.ASCII)
 
 
 def likely(text: str) -> float:
-    """Return how sure it is that a text is of ``show_gids``."""
+    """Return the likelihood that a text is output of ``show_gids``."""
     if re.search(r"^[ \t]*DEV\s+PORT\s+INDEX\s+GID", text, re.MULTILINE) or "n_gids_found=" in text:
         return 0.97
     return 0.6 if any(_ROW.fullmatch(line) for line in text.splitlines()[:3]) else 0.0
@@ -27,7 +27,7 @@ def likely(text: str) -> float:
 def parse(text: str) -> Reading:
     """Return ``{"gids": [{"ca", "port", "index", "gid", "ipv4", "version", "netdev"}], "count", "roce_v2_ipv4"}``.
 
-    ``version`` is that of RoCE: 1 or 2, and 1 for InfiniBand as well; ``count`` what the tool says it found;
+    ``version`` is that of RoCE: 1 or 2, and 1 for InfiniBand as well; ``count`` the number of GIDs as printed;
     ``roce_v2_ipv4`` the ``ca``, ``port``, ``index`` and ``ipv4`` of the first such GID of each port.
     """
     gids: List[Dict[str, Any]] = []

@@ -16,7 +16,7 @@ _LINE = re.compile(
 
 
 def likely(text: str) -> float:
-    """Return how sure it is that a text is of ``sminfo``."""
+    """Return the likelihood that a text is output of ``sminfo``."""
     return 0.97 if "sminfo: sm lid" in text else 0.8 if re.search("^sminfo: ", text, re.MULTILINE) else 0.0
 
 

@@ -1,4 +1,4 @@
-"""``smpquery`` (node info, port info, switch info, descriptions) and ``ibportstate``: what a device says of itself."""
+"""``smpquery`` (node info, port info, switch info, descriptions) and ``ibportstate``: attributes of a device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NUMBERS = ("Lid", "SMLid", "LMC", "NumPorts", "LocalPort", "NeighborMTU", "MtuC
 
 
 def likely_smpquery(text: str) -> float:
-    """Return how sure it is that a text is of ``smpquery``."""
+    """Return the likelihood that a text is output of ``smpquery``."""
     if re.search(r"^(Initial )?(Switch|CA/RT|Peer) PortInfo:", text, re.MULTILINE):
         return 0.3
     if re.search(r"^# (Node|Switch|Port|Mlnx ext|GUID) ?[Ii]nfo: ", text, re.MULTILINE):
@@ -21,7 +21,7 @@ def likely_smpquery(text: str) -> float:
 
 
 def likely_ibportstate(text: str) -> float:
-    """Return how sure it is that a text is of ``ibportstate``."""
+    """Return the likelihood that a text is output of ``ibportstate``."""
     if re.search(r"^(Initial )?(Switch|CA/RT|Peer) PortInfo:", text, re.MULTILINE):
         return 0.97
     return 0.5 if "ibportstate:" in text else 0.0
@@ -30,8 +30,8 @@ def likely_ibportstate(text: str) -> float:
 def parse(text: str) -> Reading:
     """Return ``{"blocks": [{"title", "lid", "port", "of", "fields", "link"}]}``.
 
-    ``of`` says whose port ``ibportstate`` tells of (``Switch PortInfo``, ``Peer PortInfo``). ``fields`` are numbers
-    where the names are known to be such, else text as printed. ``link``, for port infos: ``state``,
+    ``of`` is the owner of the port as ``ibportstate`` prints it (``Switch PortInfo``, ``Peer PortInfo``). ``fields``
+    are numbers where the names are known to be such, else text as printed. ``link``, for port infos: ``state``,
     ``physical_state``, ``lanes``, ``lanes_supported``, ``lanes_enabled``, ``lane_rate``, ``lane_rates_supported``,
     ``lane_rates_enabled`` (Gb/s as printed) and ``rate`` (Gb/s).
     """

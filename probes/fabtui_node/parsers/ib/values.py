@@ -1,4 +1,4 @@
-"""What outputs of InfiniBand tools have in common: their lines, complaints, numbers, widths and speeds."""
+"""Common parts of outputs of InfiniBand tools: lines, complaints, numbers, widths and speeds."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def lanes(word: Optional[str]) -> Optional[int]:
 
 
 def gbps(word: Optional[str]) -> Optional[float]:
-    """Return the Gb/s in a text such as ``53.125 Gbps``, None for what says none."""
+    """Return the Gb/s in a text such as ``53.125 Gbps``, or None."""
     found = re.match(r"\s*([0-9]{1,6}(?:\.[0-9]{1,9})?) Gbps", word or "", re.ASCII)
     return float(found.group(1)) if found else None
 

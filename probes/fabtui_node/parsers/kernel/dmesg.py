@@ -41,7 +41,7 @@ _MISMATCH = re.compile(r"NVRM: API mismatch: ?.{0,200}")
 _PEERMEM = re.compile(r"nvidia[-_]peermem .{0,80}ERROR (.{1,200})")
 _NVRM = re.compile(r"NVRM: (?:GPU ?(?:at )?)?(?:PCI:)?(" + _BUS + r")")
 
-#: Without one of these a line has nothing to say here; most lines have none.
+#: Lines without any of these are skipped; most lines have none.
 _HINTS = (
     *("NVRM", "nvidia", "PCIe", "AER", "mlx", "ink", "ib_", "bond"),
     *("DMAR", "iommu", "IOMMU", "Hardware Error", "IO_PAGE", ":    ["),
@@ -51,7 +51,7 @@ Event = Dict[str, Any]
 
 
 class _Log:
-    """Follows the lines; some events are told by several lines."""
+    """Follows the lines; some events span several lines."""
 
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
@@ -68,20 +68,20 @@ class _Log:
         self.stamped += start.time is not None or start.uptime is not None
         if not any(hint in start.text for hint in _HINTS):
             return
-        told = {"time": start.time, "uptime": start.uptime}
-        if "Xid (" in start.text and self._xids(line, told):
+        times = {"time": start.time, "uptime": start.uptime}
+        if "Xid (" in start.text and self._xids(line, times):
             return
         found = self._nvidia(start.text) if "NVRM" in start.text or "nvidia" in start.text else None
         found = found or self._aer.take(start.text) or bandwidth_event(start.text)
         found = found or device_event(start.text, self.devices)
         if found and found.get("kind"):
             # The same object is kept: lines that follow add to it.
-            found.update(told, text=start.text[:_WIDTH])
+            found.update(times, text=start.text[:_WIDTH])
             self._keep(found)
         elif not found and _NVRM.match(start.text):
             self.notes.puzzled(line)
 
-    def _xids(self, line: str, told: Dict[str, Any]) -> bool:
+    def _xids(self, line: str, times: Dict[str, Any]) -> bool:
         """Take all reports in a line; a log that quotes a report twice in a line means one."""
         seen = set()
         for found in _XID.finditer(line[:4000]):
@@ -92,8 +92,8 @@ class _Log:
             seen.add((time, bus, number, rest))
             event: Event = {
                 "kind": "xid",
-                **told,
-                "time": time or told["time"],
+                **times,
+                "time": time or times["time"],
                 "bus": bus.lower(),
                 "code": int(number),
             }
@@ -151,7 +151,7 @@ class _Log:
         }
 
     def _minor(self, bus: str, minor: int) -> Event:
-        """The driver tells the number of the device in a line of its own, before or after the failure."""
+        """The driver prints the number of the device in a separate line, before or after the failure."""
         known = self._inits.get(bus)
         if known is not None and known.get("minor") is None:
             known["minor"] = minor
@@ -192,7 +192,7 @@ def parse_kernel(text: str) -> Reading:
     Values: ``lines`` (how many), ``events``: ``[{"kind", "time" (as written), "uptime" (s), "bus", "code", "text"}]``
     with more by their kind, the last 500; ``counts``: ``[{"kind", "bus", "code", "interface", "count", "first", "last",
     "text"}]`` of all of them; ``xids``: how many of each number; ``boards``: GPUs with their UUID and serial number;
-    ``devices``: what network cards say of themselves.
+    ``devices``: what drivers print of network cards.
 
     Kinds: ``xid``, ``sxid``, ``gpu_init``, ``gpu_lost``, ``driver_mismatch``, ``peermem``; ``aer`` (its code is the
     severity), ``pcie_limited``, ``pcie_bandwidth``, ``iommu``; ``link_up``, ``link_down``, ``module``,

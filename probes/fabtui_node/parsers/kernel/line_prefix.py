@@ -62,12 +62,12 @@ def split(line: str) -> Line:
 
 
 def has_start(line: str) -> bool:
-    """Whether a line begins as those of the kernel's log do."""
+    """Return True if a line begins like those of the kernel's log."""
     found = split(line)
     return found.time is not None or found.uptime is not None
 
 
 def is_kernels(line: str) -> bool:
-    """Whether a line says by its beginning that it is the kernel's: its facility, its uptime or its name."""
+    """Return True if a line begins with a mark of the kernel: its facility, its uptime or its name."""
     found = split(line)
     return found.uptime is not None or bool(_LEVEL.match(line) and "kern" in line[:8]) or " kernel: " in line[:120]

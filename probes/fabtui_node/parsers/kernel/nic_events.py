@@ -1,4 +1,4 @@
-"""What the kernel says of network cards: links that come and go, modules, health, power, firmware."""
+"""Kernel messages of network cards: link changes, modules, health, power, firmware."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Devices = Dict[str, Dict[str, Any]]
 
 
 def device_event(text: str, devices: Devices) -> Optional[Event]:
-    """Return what a line says of a network card, ``{"kind": None}`` where it is known to be harmless, else None."""
+    """Return the event of a network card in a line, ``{"kind": None}`` for a harmless one, else None."""
     card = _CARD.match(text)
     bus = card.group(2).lower() if card else None
     return _link_event(text, bus) or (_card_event(text, bus, devices) if bus else None)

@@ -1,4 +1,4 @@
-"""What the kernel says of PCIe: errors (AER) and links that are narrower or slower than they could be."""
+"""Kernel messages of PCIe: errors (AER), and links narrower or slower than supported."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _severity(word: str, non: Optional[str]) -> str:
 
 
 class Aer:
-    """Puts together the lines that tell of one PCIe error: that it came, its kind, and which bit of the register."""
+    """Joins the lines of one PCIe error: its arrival, its kind, and the bit of the register."""
 
     def __init__(self) -> None:
         self._last: Optional[Event] = None
@@ -105,5 +105,5 @@ def _others(text: str) -> Optional[Event]:
 
 
 def continues(text: str) -> bool:
-    """Whether a line goes on with a PCIe error."""
+    """Return True if a line continues a PCIe error."""
     return bool(_MORE.match(text) or _BIT.fullmatch(text))

@@ -1,4 +1,4 @@
-"""NCCL's own log (``NCCL_DEBUG=INFO``): over what ranks were connected, which NICs it chose, and what it warned of."""
+"""Logs of NCCL (``NCCL_DEBUG=INFO``): transports between ranks, NICs, warnings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _RESULTS = {
     6: "remote error",
     7: "in progress",
 }
-#: A warning may be wrapped by whoever copied it; what follows then is no line of a log.
+#: Maximum number of pairs whose transports are kept.
 _MOST_EDGES = 4096
 
 
@@ -202,7 +202,7 @@ class _Parser:
 
 
 def _explain(warn: dict[str, Any]) -> None:
-    """Add what a warning says in numbers: the peer, and the codes of a completion with an error."""
+    """Add the peer that a warning names, and the codes of a failed completion."""
     text = warn["text"]
     if peer := _PEER.search(text):
         warn["peer"] = peer[1]
@@ -214,7 +214,7 @@ def _explain(warn: dict[str, Any]) -> None:
 
 
 def parse(text: str) -> Reading:
-    """Return ``edges`` (``src``, ``dst``: ranks; ``via``: the worst way), ``nics``, ``ranks``, ``warns``, ``returns``.
+    """Return ``edges`` (ranks ``src`` and ``dst``, worst transport ``via``), ``nics``, ``ranks``, ``warns``, ``returns``.
 
     Ranks are those of a communicator; a log of several communicators mixes them. ``first_cause`` is the first warning
     that is not a consequence of another.

@@ -1,4 +1,4 @@
-"""What NCCL prints, read: who sends to whom how, over which interfaces, and its warnings. Pure functions of text."""
+"""Lines of NCCL's log: connections between ranks, their transports and interfaces, and warnings."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def parse_line(text: str) -> Optional[Line]:
 
 
 def parse_channel(text: str) -> Optional[Channel]:
-    """Return the connection that a line tells of, None if it tells of none."""
+    """Return the connection in a line, or None."""
     match = _CHANNEL.search(text)
     if match is None:
         return None
@@ -202,7 +202,7 @@ def root(found: List[str]) -> Optional[str]:
 
 
 def is_peer_lost(text: str) -> bool:
-    """Return True if a warning of NCCL says that the peer closed the connection."""
+    """Return True if a warning of NCCL means that the peer closed the connection."""
     return "onnection closed" in text or "onnection reset" in text
 
 

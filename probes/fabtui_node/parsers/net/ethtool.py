@@ -35,39 +35,40 @@ _UNSAID = ("Not reported", "Unknown!", "Unknown! (255)", "Unknown! (65535)", "")
 
 
 def likely(text: str) -> float:
-    """Return how sure it is that a text is of ``ethtool`` without options."""
+    """Return the likelihood that a text is output of ``ethtool`` without options."""
     if _SETTINGS.search(text):
         return 0.97
     return 0.5 if re.search(r"^[ \t]*(Link detected|Supported link modes):", text, re.MULTILINE) else 0.0
 
 
 def likely_pause(text: str) -> float:
-    """Return how sure it is that a text is of ``ethtool -a``."""
+    """Return the likelihood that a text is output of ``ethtool -a``."""
     return 0.97 if _PAUSE.search(text) else 0.0
 
 
 def likely_driver(text: str) -> float:
-    """Return how sure it is that a text is of ``ethtool -i``."""
+    """Return the likelihood that a text is output of ``ethtool -i``."""
     return 0.95 if re.match(r"\s*driver: ", text) and "firmware-version:" in text else 0.0
 
 
 def likely_statistics(text: str) -> float:
-    """Return how sure it is that a text is of ``ethtool -S``."""
+    """Return the likelihood that a text is output of ``ethtool -S``."""
     return 0.97 if re.search(r"^NIC statistics:", text, re.MULTILINE) else 0.0
 
 
 def likely_module(text: str) -> float:
-    """Return how sure it is that a text is of ``ethtool -m``."""
+    """Return the likelihood that a text is output of ``ethtool -m``."""
     return 0.9 if re.match(r"\s*Identifier\s+: 0x", text) else 0.0
 
 
 def parse(text: str) -> Reading:
     """Return ``{"interfaces": [...]}``.
 
-    Each: ``interface``, ``speed`` (Mb/s), ``fastest`` (Mb/s, of the supported modes), ``lanes``, ``duplex``, ``link``
-    (``yes``, ``no`` or ``unknown``), ``why`` (there is no link), ``autoneg``, ``port``, ``transceiver``, ``fec``,
-    ``fec_supported``, ``fec_advertised``, ``supported_modes``, ``advertised_modes``, ``partner_modes``. What the text
-    does not say, or says is not known, is None.
+    - ``interface``, ``speed`` (Mb/s), ``fastest`` (Mb/s, of the supported modes), ``lanes``, ``duplex``.
+    - ``link`` (``yes``, ``no`` or ``unknown``), ``why`` (there is no link), ``autoneg``, ``port``, ``transceiver``.
+    - ``fec``, ``fec_supported``, ``fec_advertised``, ``supported_modes``, ``advertised_modes``, ``partner_modes``.
+
+    Missing and unknown values are None.
     """
     notes = Notes()
     interfaces: List[Dict[str, Any]] = []
@@ -106,7 +107,7 @@ def _take(entry: Dict[str, Any], label: str, value: str) -> Optional[List[str]]:
             return modes
     elif label == "Speed":
         speed = _SPEED.match(value)
-        # Drivers that do not know the speed say -1 in one way or another.
+        # Drivers that do not know the speed print -1, signed or unsigned.
         entry["speed"] = int(speed.group(1)) if speed and int(speed.group(1)) not in (65535, 4294967295) else None
     elif label == "Lanes":
         entry["lanes"] = ibwords.digits(value)
@@ -186,7 +187,7 @@ def parse_statistics(text: str) -> Reading:
 
 
 def parse_module(text: str) -> Reading:
-    """Return what a module says of itself.
+    """Return the attributes of a module.
 
     ``{"identifier", "vendor", "part", "serial", "temperature" (C), "voltage" (V), "rx_power" and "tx_power" (mW, a
     value a lane), "bias" (mA, a value a lane), "alarms": [names that are on]}``.

@@ -1,4 +1,4 @@
-"""What any common ``ping`` printed (iputils, busybox, BSD, macOS), one or several in a text, and ``fping``."""
+"""Output of ``ping`` (iputils, busybox, BSD, macOS), one or several runs in a text, and of ``fping``."""
 
 from __future__ import annotations
 
@@ -80,21 +80,21 @@ def _loss(sent: Optional[int], received: Optional[int]) -> Optional[float]:
 
 
 def parse_ping(text: str) -> Row:
-    """Return what any common ``ping`` printed (iputils, busybox, BSD; stdout and stderr).
+    """Parse the output of any common ``ping`` (iputils, busybox, BSD; stdout and stderr).
 
     Returns:
         ``{"sent", "received", "loss" (percent), "rtt_min", "rtt_avg", "rtt_max" (ms), "duplicates", "path_mtu"
-        (bytes, what a router or the kernel said), "error"}``; None where the text does not say. ``error`` is the tool's
+        (bytes, as reported by a router or the kernel), "error"}``; missing values are None. ``error`` is the tool's
         own complaint, or the first reason in the replies.
     """
     row = unknown_row()
     summary = _SUMMARY.search(text)
     if summary:
         row["sent"], row["received"] = int(summary.group(1)), int(summary.group(2))
-        said = _LOSS.search(text)
+        percent = _LOSS.search(text)
         row["loss"] = _loss(row["sent"], row["received"])
-        if row["loss"] is None and said:
-            row["loss"] = float(said.group(1))
+        if row["loss"] is None and percent:
+            row["loss"] = float(percent.group(1))
     times = _TIMES.search(text)
     if times:
         row["rtt_min"], row["rtt_avg"], row["rtt_max"] = (float(word) for word in times.groups())
@@ -112,10 +112,10 @@ def _complaint(text: str, answered: bool) -> Optional[str]:
     reason = None
     for line in text.splitlines():
         line = line.strip()[:_LINE_LIMIT]
-        told = _TOOL_ERROR.match(line)
+        complaint = _TOOL_ERROR.match(line)
         reply = _REPLY_ERROR.search(line)
-        if told:
-            return told.group(1).strip()
+        if complaint:
+            return complaint.group(1).strip()
         if reply and reason is None and not answered:
             reason = reply.group(1).strip()[:200]
     return reason
@@ -157,7 +157,7 @@ def _times_row(words: List[str]) -> Row:
     row = unknown_row()
     answers = [float(word) for word in words if re.fullmatch(_NUMBER, word, re.ASCII)]
     if len(answers) + words.count("-") != len(words):
-        row["error"] = "fping said something unknown"
+        row["error"] = "fping printed an unknown line"
         return row
     row["sent"], row["received"] = len(words), len(answers)
     row["loss"] = _loss(len(words), len(answers))
@@ -178,7 +178,7 @@ def _impl(text: str) -> str:
         return "busybox"
     if re.search(r"/std-?dev = |^PING6\(|^Request timeout for icmp_seq", text, re.MULTILINE):
         return "bsd"
-    # IPv6 of iputils says "56 data bytes" after two addresses.
+    # IPv6 of iputils prints "56 data bytes" after two addresses.
     return "iputils" if re.search(r"^PING [^\n]*\) \d+ data bytes$", text, re.MULTILINE) else "unknown"
 
 
@@ -236,7 +236,7 @@ def _replies(lines: list[str], *, unmarked: bool) -> list[dict[str, Any]]:
         found = _REPLY.match(line)
         if found and len(replies) < _MOST_REPLIES:
             if int(found["seq"]) == 0:
-                # The numbers are of 16 bits and begin anew.
+                # The numbers have 16 bits and wrap around.
                 answered = {0} & answered
             replies.append(
                 {
@@ -276,9 +276,9 @@ def _parse_fping(text: str) -> Reading:
             loss = "unknown" if row["loss"] is None else f"{row['loss']:g}%"
             notes.warn(f"{target}: loss {loss}" + (f" ({row['error']})" if row["error"] else ""))
     for line in text.splitlines():
-        told = re.match(r"^fping: (.{1,200})", line.strip())
-        if told:
-            notes.warn(told[1])
+        complaint = re.match(r"^fping: (.{1,200})", line.strip())
+        if complaint:
+            notes.warn(complaint[1])
     if not rows:
         notes.warn("no target")
     return notes.reading({"runs": rows})

@@ -9,7 +9,7 @@ from fabtui_node.parsers.base import Format, Notes, Reading
 from fabtui_node.parsers.nvidia.values import is_noise
 
 _MOST = 1024
-#: What the letters mean; the key below the table says the same.
+#: Meanings of the letters, as in the key below the table.
 STATES = {"U": "up", "D": "down", "X": "disabled", "_": "unsupported"}
 
 _HEAD = re.compile(r"(gpuId|physicalId|switchId|nvSwitchId|entityId|cpuId)\s{1,4}([0-9]{1,6}):(.{0,400})")

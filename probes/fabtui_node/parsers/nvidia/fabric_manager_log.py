@@ -1,4 +1,4 @@
-"""``/var/log/fabricmanager.log``: what NVIDIA's Fabric Manager says of NVSwitches and of the GPUs behind them."""
+"""``/var/log/fabricmanager.log``: messages of NVIDIA's Fabric Manager about NVSwitches and GPUs."""
 
 from __future__ import annotations
 
@@ -73,10 +73,12 @@ def _event(record: Dict[str, Any]) -> Optional[Dict[str, Any]]:
 def parse_log(text: str) -> Reading:
     """Return what the log reports.
 
-    Values: ``records`` (how many), ``levels`` (how many of each), ``first`` and ``last`` (times as written, in the
-    node's own clock), ``version``, ``configured`` (True once it says so), ``events``: ``[{"time", "level", "kind":
-    "nvswitch"|"version"|"topology"|"training"|"multicast"|"access"|"other", "bus", "port", "code", "fatal", "text"}]``,
-    the last ones where there are very many. A record goes on over lines without a time.
+    - ``records`` (their number), ``levels`` (number of each), ``version``, ``configured`` (True once logged).
+    - ``first`` and ``last``: times as written, of the node's clock.
+    - ``events``, the last ones if there are very many: ``[{"time", "level", "kind": "nvswitch"|"version"|"topology"|
+      "training"|"multicast"|"access"|"other", "bus", "port", "code", "fatal", "text"}]``.
+
+    A record continues on lines without a time.
     """
     notes = Notes()
     records: List[Dict[str, Any]] = []
@@ -84,8 +86,8 @@ def parse_log(text: str) -> Reading:
     for line in lines[-_MOST_LINES:]:
         found = _RECORD.fullmatch(line.rstrip()[:4200])
         if found:
-            time, level, thread, said = found.groups()
-            record = {"time": time, "level": level.upper(), "tid": int(thread) if thread else None, "text": said}
+            time, level, thread, message = found.groups()
+            record = {"time": time, "level": level.upper(), "tid": int(thread) if thread else None, "text": message}
             records.append(record)
         elif records:
             if line.strip() and len(records[-1]["text"]) < 8000:

@@ -13,8 +13,6 @@ from fabtui_node.parsers.nvidia.values import (
     is_noise,
     number,
     reasons,
-    said,
-    trouble,
     truth,
     unit,
     whole,
@@ -43,18 +41,18 @@ def _is_header(line: str) -> bool:
 
 
 def _value(column: str, word: str) -> Any:
-    """Return a cell as what it says: a number, a yes or no, a list of reasons, or text; None for nothing."""
+    """Return the value of a cell: a number, a boolean, a list of reasons, or text; None if it is empty."""
     if column.endswith(("_reasons.active", "_reasons.supported")):
         named = reasons(word)
-        return said(word) if named is None else named
+        return field_text(word) if named is None else named
     if column.rpartition(".")[2].startswith(_TEXTS) or column.startswith(_TEXTS):
-        return said(word)
+        return field_text(word)
     if _NUMBERS.fullmatch(word):
         count = whole(word)
         return number(word) if count is None else count
     if column.startswith(("remapped_rows.", "retired_pages.")) and truth(word) is not None:
         return truth(word)
-    return said(word)
+    return field_text(word)
 
 
 def _columns(line: str) -> Tuple[List[str], Dict[str, str]]:
@@ -72,14 +70,14 @@ def _row(columns: List[str], cells: List[str], units: Dict[str, str]) -> Dict[st
     errors = {}
     for column, word in zip(columns, cells):  # noqa: B905 - Python 3.8 knows no strict=
         row[column] = _value(column, word)
-        wrong = trouble(word)
+        wrong = failure(word)
         if wrong:
             row[column] = None
             errors[column] = wrong
         elif isinstance(row[column], (int, float)) and not isinstance(row[column], bool):
-            told = unit(word)
-            if told:
-                units.setdefault(column, told)
+            printed = unit(word)
+            if printed:
+                units.setdefault(column, printed)
     for column in columns[len(cells) :]:
         row[column] = None
     if errors:
@@ -91,7 +89,7 @@ def parse_csv(text: str) -> Reading:
     """Return the rows of a query: ``{"columns", "rows": [{column: value, "errors": {column: word}}], "units"}``.
 
     The columns come from the header, or with ``noheader`` from the command line if the text begins with it. A number
-    is a number in the unit of its column; ``[N/A]`` and the like are None; what a GPU that is gone says instead of a
+    is a number in the unit of its column; ``[N/A]`` and the like are None; what a lost GPU prints in place of a
     value is in ``errors``. ``name`` may hold no comma.
     """
     notes = Notes()

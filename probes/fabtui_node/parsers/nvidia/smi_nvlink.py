@@ -67,7 +67,7 @@ def new_link(gpu: Gpu, number: int) -> Dict[str, Any]:
 
 
 def _walk(text: str, notes: Notes) -> Walked:
-    """Return the GPUs named in the text and (gpu, link, what is said of the link) for each line about a link."""
+    """Return the GPUs named in the text and (gpu, link, text) for each line about a link."""
     found: List[Gpu] = []
     lines: List[Tuple[Gpu, int, str]] = []
     for line in text.splitlines():
@@ -96,16 +96,16 @@ def _status(text: str, notes: Notes) -> List[Gpu]:
     found, lines = _walk(text, notes)
     for gpu in found:
         gpu["all_inactive"] = bool(_ALL_INACTIVE.search(gpu["message"] or ""))
-    for gpu, number, told in lines:
-        speed = _SPEED.fullmatch(told)
+    for gpu, number, text in lines:
+        speed = _SPEED.fullmatch(text)
         link = new_link(gpu, number)
         if speed:
             link.update(state="active", speed=float(speed.group(1)))
-        elif bare(told).lower() == "inactive":
+        elif bare(text).lower() == "inactive":
             link["state"] = "inactive"
         else:
-            link["other"]["status"] = told
-            notes.puzzled("Link %d: %s" % (number, told))
+            link["other"]["status"] = text
+            notes.puzzled("Link %d: %s" % (number, text))
     return found
 
 
@@ -115,7 +115,7 @@ def parse_nvlink_status(text: str) -> List[Gpu]:
     Returns:
         ``[{"index", "name", "uuid", "links": [{"link", "state", "speed" (GB/s), "counters", "other"}], "message",
         "all_inactive"}]``. Empty text gives no GPUs: the machine has no NVLink, which is neither good nor bad.
-        ``all_inactive`` is True where the tool says so instead of listing links. What it says of a link and is not
+        ``all_inactive`` is True if the tool prints that instead of listing links. Text of a link that is not
         known here is kept in ``other["status"]``, with the state ``unknown``.
     """
     return _status(text, Notes())
@@ -123,11 +123,11 @@ def parse_nvlink_status(text: str) -> List[Gpu]:
 
 def _errors(text: str, notes: Notes) -> List[Gpu]:
     found, lines = _walk(text, notes)
-    for gpu, number, told in lines:
-        label, colon, value = told.rpartition(":")
+    for gpu, number, text in lines:
+        label, colon, value = text.rpartition(":")
         name = snake(label)
         if not colon or not name:
-            notes.puzzled("Link %d: %s" % (number, told))
+            notes.puzzled("Link %d: %s" % (number, text))
             continue
         _take(new_link(gpu, number), name, value.strip())
     return found
@@ -150,20 +150,20 @@ def _take(link: Dict[str, Any], name: str, value: str) -> None:
 def parse_nvlink_errors(text: str) -> List[Gpu]:
     """Return the GPUs and links that ``nvidia-smi nvlink -e`` printed, in the form of ``parse_nvlink_status``.
 
-    Whole numbers are counters, under the name printed in snake case (``replay``, ``recovery`` and ``crc`` for the
-    first three); ``N/A`` and the like are counters of None; everything else, as error rates and byte counts with a
-    unit, is kept as text in ``other``. Error rates are numbers in ``rates`` too (``15e-255`` is the least there is and
-    stands for none), and the FEC buckets are in ``fec`` by their number.
+    Integers are counters, under the name printed in snake case (``replay``, ``recovery`` and ``crc`` for the first
+    three); ``N/A`` and the like are counters of None. Other values, as error rates and byte counts with a unit, are
+    kept as text in ``other``. Error rates are numbers in ``rates`` too; ``15e-255`` is the minimum and means none.
+    The FEC buckets are in ``fec`` by their number.
     """
     return _errors(text, Notes())
 
 
 def _remotes(text: str, notes: Notes) -> List[Gpu]:
     found, lines = _walk(text, notes)
-    for gpu, number, told in lines:
-        remote = _REMOTE.fullmatch(told)
+    for gpu, number, text in lines:
+        remote = _REMOTE.fullmatch(text)
         if not remote:
-            notes.puzzled("Link %d: %s" % (number, told))
+            notes.puzzled("Link %d: %s" % (number, text))
             continue
         # All ones are what a virtual machine sees of a switch that is not its own.
         seen = None if remote.group(1).upper().startswith("FFFFFFFF") else remote.group(1)
@@ -173,11 +173,11 @@ def _remotes(text: str, notes: Notes) -> List[Gpu]:
 
 def _capabilities(text: str, notes: Notes) -> List[Gpu]:
     found, lines = _walk(text, notes)
-    for gpu, number, told in lines:
-        label, colon, value = told.rpartition(":")
+    for gpu, number, text in lines:
+        label, colon, value = text.rpartition(":")
         name = re.sub("_(is_)?supported$", "", snake(label))
         if not colon or not name:
-            notes.puzzled("Link %d: %s" % (number, told))
+            notes.puzzled("Link %d: %s" % (number, text))
             continue
         known = [link for link in gpu["links"] if link["link"] == number]
         if not known:

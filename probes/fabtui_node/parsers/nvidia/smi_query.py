@@ -1,4 +1,4 @@
-"""``nvidia-smi -q``: everything of each GPU as indented ``name : value`` lines, whole or parts of it (``-d``)."""
+"""``nvidia-smi -q``: all attributes of each GPU as indented ``name : value`` lines, or a part of them (``-d``)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from fabtui_node.parsers.nvidia.values import (
     parse_errors,
     pick,
     plain,
-    said,
     snake,
-    trouble,
     truth,
     whole,
 )
@@ -121,7 +119,7 @@ def _flags(fields: Fields) -> Dict[str, Optional[bool]]:
 
 def _now_and_next(gpu: _Gpu, section: str) -> Dict[str, Optional[str]]:
     inner = gpu.under(section)
-    return {"current": said(inner.get("current", "")), "pending": said(inner.get("pending", ""))}
+    return {"current": field_text(inner.get("current", "")), "pending": field_text(inner.get("pending", ""))}
 
 
 def _ecc(gpu: _Gpu) -> Dict[str, Any]:
@@ -179,16 +177,16 @@ def _fabric(gpu: _Gpu) -> Optional[Dict[str, Any]]:
     if not inner:
         return None
     return {
-        "state": said(pick(inner, "state")),
-        "status": said(pick(inner, "status")),
+        "state": field_text(pick(inner, "state")),
+        "status": field_text(pick(inner, "status")),
         "clique": whole(pick(inner, "cliqueid", "clique_id")),
-        "cluster": said(pick(inner, "clusteruuid", "cluster_uuid")),
-        "health": {name: said(word) for name, word in gpu.under("fabric.health").items()},
+        "cluster": field_text(pick(inner, "clusteruuid", "cluster_uuid")),
+        "health": {name: field_text(word) for name, word in gpu.under("fabric.health").items()},
     }
 
 
 def _processes(gpu: _Gpu) -> Optional[List[Dict[str, Any]]]:
-    """Return the processes, None if the text does not say whether there are any."""
+    """Return the processes, or None if the text does not list them."""
     if "processes" in gpu.fields:
         return []
     if not gpu.processes:
@@ -196,8 +194,8 @@ def _processes(gpu: _Gpu) -> Optional[List[Dict[str, Any]]]:
     return [
         {
             "pid": whole(process.get("process_id", "")),
-            "type": said(process.get("type", "")),
-            "name": said(process.get("name", "")),
+            "type": field_text(process.get("type", "")),
+            "name": field_text(process.get("name", "")),
             "memory": whole(process.get("used_gpu_memory", "")),
         }
         for process in gpu.processes[:1024]
@@ -205,7 +203,7 @@ def _processes(gpu: _Gpu) -> Optional[List[Dict[str, Any]]]:
 
 
 def _recovery(top: Fields) -> Optional[str]:
-    """Return what the driver asks for; before driver 565 it told whether a reset was required."""
+    """Return the recovery that the driver asks for; before driver 565, whether a reset is required."""
     if "gpu_recovery_action" in top:
         return top["gpu_recovery_action"]
     required = truth(top.get("gpu_reset_status.reset_required", ""))
@@ -218,18 +216,18 @@ def _record(gpu: _Gpu) -> Dict[str, Any]:
     top = gpu.fields
     return {
         "bus": gpu.bus,
-        "name": said(pick(top, "product_name")),
-        "uuid": said(pick(top, "gpu_uuid")),
-        "serial": said(pick(top, "serial_number")),
-        "architecture": said(pick(top, "product_architecture")),
-        "vbios": said(pick(top, "vbios_version")),
-        "gsp_firmware": said(pick(top, "gsp_firmware_version")),
+        "name": field_text(pick(top, "product_name")),
+        "uuid": field_text(pick(top, "gpu_uuid")),
+        "serial": field_text(pick(top, "serial_number")),
+        "architecture": field_text(pick(top, "product_architecture")),
+        "vbios": field_text(pick(top, "vbios_version")),
+        "gsp_firmware": field_text(pick(top, "gsp_firmware_version")),
         "minor": whole(pick(top, "minor_number")),
         "persistence": truth(pick(top, "persistence_mode")),
-        "compute_mode": said(pick(top, "compute_mode")),
-        "perf": said(pick(top, "performance_state")),
+        "compute_mode": field_text(pick(top, "compute_mode")),
+        "perf": field_text(pick(top, "performance_state")),
         "recovery_action": _recovery(top),
-        "virtualization": said(pick(top, "gpu_virtualization_mode.virtualization_mode")),
+        "virtualization": field_text(pick(top, "gpu_virtualization_mode.virtualization_mode")),
         "mig": _now_and_next(gpu, "mig_mode"),
         "ecc": _now_and_next(gpu, "ecc_mode"),
         "ecc_errors": _ecc(gpu),
@@ -247,17 +245,17 @@ def _record(gpu: _Gpu) -> Dict[str, Any]:
         "utilization": _counts(gpu.under("utilization")),
         "fabric": _fabric(gpu),
         "processes": _processes(gpu),
-        "errors": {path: trouble(word) for path, word in top.items() if trouble(word)},
+        "errors": {path: failure(word) for path, word in top.items() if failure(word)},
     }
 
 
 def parse_query(text: str) -> Reading:
     """Return what ``nvidia-smi -q`` shows of each GPU; fields that are not there are None or empty.
 
-    Values: ``driver``, ``cuda``, ``time``, ``attached`` (the GPUs it counts), ``gpus`` and ``errors``. A GPU has its
-    names and states, ``pcie``, ``ecc`` and ``ecc_errors``, ``remapped_rows``, ``clocks_event_reasons`` (True where one
-    holds the clocks down), ``fabric`` (None where the text says nothing of it) and ``errors``: the fields in which a
-    GPU that is gone says so.
+    - ``driver``, ``cuda``, ``time``, ``attached`` (the GPUs it counts), ``gpus`` and ``errors``.
+    - Each GPU has its names and states, ``pcie``, ``ecc``, ``ecc_errors``, ``remapped_rows`` and
+      ``clocks_event_reasons`` (True for those that lower the clocks).
+    - ``fabric`` is None if the text has none; ``errors`` are the fields that show that the GPU is lost.
     """
     notes = Notes()
     walk = _Walk(notes)
@@ -275,9 +273,9 @@ def parse_query(text: str) -> Reading:
     if not gpus and not errors and text.strip():
         notes.warn("no GPU in this text")
     values = {
-        "driver": said(pick(walk.head, "driver_version", "kmd_version")),
-        "cuda": said(pick(walk.head, "cuda_version", "cuda_umd_version")),
-        "time": said(pick(walk.head, "timestamp")),
+        "driver": field_text(pick(walk.head, "driver_version", "kmd_version")),
+        "cuda": field_text(pick(walk.head, "cuda_version", "cuda_umd_version")),
+        "time": field_text(pick(walk.head, "timestamp")),
         "attached": attached,
         "gpus": gpus,
         "errors": errors,

@@ -13,8 +13,6 @@ from fabtui_node.parsers.nvidia.values import (
     number,
     parse_errors,
     plain,
-    said,
-    trouble,
     truth,
     whole,
 )
@@ -22,7 +20,7 @@ from fabtui_node.parsers.nvidia.values import (
 _MAX_ROWS = 1024
 
 _SMI = re.compile(r"NVIDIA-SMI\s{1,20}([0-9][0-9A-Za-z.]{1,24})")
-# Drivers from 610 on tell the two halves of the driver apart.
+# Drivers from 610 on print the two halves of the driver separately.
 _DRIVER = re.compile(r"(?:Driver|KMD) Version:\s{0,20}([0-9][0-9A-Za-z.]{1,24})")
 _CUDA = re.compile(r"CUDA (?:UMD )?Version:\s{0,20}([0-9]{1,3}\.[0-9]{1,3})")
 _TIME = re.compile(r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ 0-9]?[0-9] [0-9:]{8} [0-9]{4}")
@@ -68,7 +66,7 @@ class _Table:
         self.gpus: List[Gpu] = []
         self.instances: List[Dict[str, Any]] = []
         self.processes: List[Dict[str, Any]] = []
-        self.told = "unknown"
+        self.process_list = "unknown"
         self.tables = 0
         self._section = "gpus"
         self._rows = 0
@@ -102,7 +100,7 @@ class _Table:
     def _begin(self) -> None:
         """Begin a table: of several, as ``watch`` or ``-l`` leave them, the last one counts."""
         self.tables += 1
-        self.gpus, self.instances, self.processes, self.told = [], [], [], "unknown"
+        self.gpus, self.instances, self.processes, self.process_list = [], [], [], "unknown"
         self._section, self._rows, self._body = "gpus", 0, False
 
     def _gpu(self, cells: List[str], line: str) -> None:
@@ -135,9 +133,9 @@ class _Table:
     def _process(self, line: str) -> None:
         found = _PROCESS.fullmatch(line.strip().strip("|"))
         if "no running processes" in line.lower():
-            self.told = "none"
+            self.process_list = "none"
         elif found and len(self.processes) < _MAX_ROWS:
-            self.told = "listed"
+            self.process_list = "listed"
             gpu, instance, compute, pid, kind, name, memory = found.groups()
             self.processes.append(
                 {
@@ -146,7 +144,7 @@ class _Table:
                     "ci": whole(compute or ""),
                     "pid": int(pid),
                     "type": kind,
-                    "name": said(name) or None,
+                    "name": field_text(name) or None,
                     "memory": whole(memory),
                 }
             )
@@ -155,9 +153,9 @@ class _Table:
 
 
 def _put(gpu: Gpu, name: str, word: str) -> None:
-    """Set a field to its text, and keep what is said instead of a value."""
-    gpu[name] = said(word)
-    wrong = trouble(word)
+    """Set a field to its text, and keep an error printed in place of a value."""
+    gpu[name] = field_text(word)
+    wrong = failure(word)
     if wrong:
         gpu["errors"][name] = wrong
 
@@ -172,7 +170,7 @@ def _first_row(first: Any, cells: List[str]) -> Gpu:
     gpu["display"] = truth(bus.group(2) or "") if bus else None
     gpu["ecc_uncorrected"] = whole(cells[2])
     for name, word in (("persistence", first.group(3) or ""), ("ecc_uncorrected", cells[2]), ("bus", cells[1])):
-        wrong = trouble(word)
+        wrong = failure(word)
         if wrong and gpu[name] is None:
             gpu["errors"][name] = wrong
     return gpu
@@ -191,15 +189,15 @@ def _second_row(gpu: Gpu, cells: List[str]) -> bool:
     memory = _MEMORY.fullmatch(cells[1]) if len(cells) > 1 else None
     if memory:
         gpu["memory_used"], gpu["memory_total"] = int(memory.group(1)), int(memory.group(2))
-    elif len(cells) > 1 and trouble(cells[1]):
-        gpu["errors"]["memory"] = trouble(cells[1])
+    elif len(cells) > 1 and failure(cells[1]):
+        gpu["errors"]["memory"] = failure(cells[1])
     last = re.fullmatch(r"\s{0,12}(\S{1,12}%?|N/A)\s{1,16}(\S.{0,24}?)\s{0,4}", cells[2]) if len(cells) > 2 else None
     if last:
         _put(gpu, "utilization", last.group(1))
         gpu["utilization"] = whole(last.group(1))
         _put(gpu, "compute_mode", last.group(2))
-    # Without sensors or a memory of its own a GPU says so in words, which is an answer as well.
-    answered = memory or (len(cells) > 1 and (trouble(cells[1]) or said(cells[1]) is None))
+    # A GPU without sensors or dedicated memory prints that in words, which is a value as well.
+    answered = memory or (len(cells) > 1 and (failure(cells[1]) or field_text(cells[1]) is None))
     return bool(found and answered and last)
 
 
@@ -215,7 +213,7 @@ def parse_nvidia_smi(text: str) -> Reading:
     "persistence", "bus", "display", "ecc_uncorrected", "fan", "temperature", "perf", "power", "power_limit",
     "memory_used", "memory_total", "utilization", "compute_mode", "mig", "errors": {field: "ERR!"}}]``;
     ``instances`` (MIG); ``processes``; ``processes_told``: ``listed``, ``none`` or ``unknown``; ``any_err``: some field
-    holds an error; ``errors``: what the tool says of itself (`values.parse_errors`); ``kernel``: reports of the
+    holds an error; ``errors``: errors of the tool (`values.parse_errors`); ``kernel``: reports of the
     kernel in the same text (`dmesg`).
     """
     notes = Notes()
@@ -225,7 +223,7 @@ def parse_nvidia_smi(text: str) -> Reading:
         table.line(line[:400])
     errors = complain(text, notes)
     if table.tables > 1:
-        notes.warn("%d tables, the last one is told" % table.tables)
+        notes.warn("%d tables, the last one is used" % table.tables)
     for gpu in table.gpus:
         for name, word in gpu["errors"].items():
             notes.warn("GPU %d: %s is %s" % (gpu["index"], name, word))
@@ -246,10 +244,10 @@ def parse_nvidia_smi(text: str) -> Reading:
             "gpus": table.gpus,
             "instances": table.instances,
             "processes": table.processes,
-            "processes_told": table.told,
+            "processes_told": table.process_list,
             "any_err": bool(errors) or any(gpu["errors"] for gpu in table.gpus),
             "errors": errors,
-            # People put the kernel's lines beside what the tool could not tell.
+            # People paste kernel messages beside the table.
             "kernel": parse_kernel(text).values["events"] if "NVRM: " in text else [],
         }
     )

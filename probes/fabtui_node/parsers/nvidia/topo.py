@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from fabtui_node.parsers.base import Format, Notes, Reading
 from fabtui_node.parsers.nvidia import topo_matrix
-from fabtui_node.parsers.nvidia.values import complain, said
+from fabtui_node.parsers.nvidia.values import complain, field_text
 
 #: Words between two devices, nearest first; SOC is what SYS was called before driver 384.
 NEAR = ("PIX", "PXB", "PHB", "NODE", "SYS", "SOC")
@@ -40,15 +40,15 @@ def _titles(text: str) -> List[str]:
 def _affinity(rest: str, titles: List[str]) -> Dict[str, Optional[str]]:
     """Return the words behind a row by their column.
 
-    An empty column leaves nothing but space behind, so that a lonely word is told by its look: only lists of CPUs have
-    commas and dashes.
+    An empty column leaves nothing but space behind, so that a single word is identified by its form: only lists of CPUs
+    have commas and dashes.
     """
     words = rest.split()
     found: Dict[str, Optional[str]] = dict.fromkeys(titles)
     if len(words) < len(titles) and words and "cpu" in titles and not set("-,") & set(words[0]) and words[0] != "N/A":
         titles = [title for title in titles if title != "cpu"] if len(words) == len(titles) - 1 else titles
     for title, word in zip(titles, words):  # noqa: B905 - Python 3.8 knows no strict=
-        found[title] = said(word)
+        found[title] = field_text(word)
     return found
 
 
@@ -57,7 +57,7 @@ def parse_topology(text: str) -> Reading:
 
     Values: ``columns`` and ``rows`` (device names), ``cells`` (words by row and column: ``X``, ``NV18``, ``PIX``,
     ``PXB``, ``PHB``, ``NODE``, ``SYS``; None where cut off), ``affinity`` (by row: ``cpu``, ``numa``,
-    ``gpu_numa_id``, None where not said), ``nics`` (device names of ``NIC0`` and so on), ``gpus`` and ``nic_count``,
+    ``gpu_numa_id``, None if missing), ``nics`` (device names of ``NIC0`` and so on), ``gpus`` and ``nic_count``,
     ``legend``, ``complete``: whether all rows are there.
     """
     notes = Notes()
@@ -97,10 +97,11 @@ def able(
 def parse_p2p(text: str) -> Reading:
     """Return what GPUs can do to each other.
 
-    Values: ``columns``, ``rows``, ``cells`` (``X``, ``OK``, ``CNS``, ``GNS``, ``TNS``, ``NS``, ``DR`` or ``U``),
-    ``capability`` (``read``, ``write``, ``nvlink``, ``atomics``, ``pcie``, None where the text does not begin with
-    the command), ``bad`` (``[row, column, word]`` of those that cannot), ``p2p``: whether all pairs can, None where
-    some are not known; ``legend``, ``complete``.
+    - ``columns``, ``rows``, ``cells`` (``X``, ``OK``, ``CNS``, ``GNS``, ``TNS``, ``NS``, ``DR`` or ``U``), ``legend``,
+      ``complete``.
+    - ``capability``: ``read``, ``write``, ``nvlink``, ``atomics``, ``pcie``, or None if the text does not begin with
+      the command.
+    - ``bad``: ``[row, column, word]`` of those that cannot. ``p2p``: True if all pairs can, None if unknown.
     """
     notes = Notes()
     matrix = topo_matrix.parse(text, notes)

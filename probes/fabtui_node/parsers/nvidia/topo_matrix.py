@@ -23,13 +23,13 @@ class Row(NamedTuple):
 
 
 class Matrix(NamedTuple):
-    """What was found.
+    """A matrix of ``nvidia-smi topo``.
 
     Attributes:
         columns: The devices, by the names that the header gives them.
-        titles: What the header says behind them, one text.
+        titles: The rest of the header, one text.
         rows: The rows, in the order in which they come.
-        legend: What the words mean, as the text says it.
+        legend: The meanings of the words, as printed.
         nics: The device of each NIC.
         command: The options of the command, if the text begins with it.
     """

@@ -7,10 +7,10 @@ from typing import Dict, List, Optional, Tuple
 
 from fabtui_node.parsers.base import Notes
 
-#: A field's value that says there is none; it is no fault.
+#: Field values that mean that there is none; not a fault.
 NOTHING = {"", "n/a", "not supported", "not available", "none", "unknown", "-", "off", "not found", "deprecated"}
 #: Parts of what is written instead of a value when a GPU does not answer.
-TROUBLE = ("err!", "gpu is lost", "requires reset", "unknown error", "fallen off", "insufficient permissions")
+FAILURES = ("err!", "gpu is lost", "requires reset", "unknown error", "fallen off", "insufficient permissions")
 
 _ANSI = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _NUMBER = re.compile(r"([+-]?[0-9]{1,18}(?:\.[0-9]{1,9})?)\s{0,4}(.{0,20})", re.ASCII)
@@ -47,20 +47,20 @@ def bare(word: str) -> str:
     return word
 
 
-def trouble(word: str) -> Optional[str]:
-    """Return the word if it says that the GPU does not answer or may not be asked, None otherwise."""
+def failure(word: str) -> Optional[str]:
+    """Return the word if it means that the GPU does not answer or may not be asked, else None."""
     low = word.lower()
-    return bare(word)[:80] if any(part in low for part in TROUBLE) else None
+    return bare(word)[:80] if any(part in low for part in FAILURES) else None
 
 
-def said(word: str) -> Optional[str]:
-    """Return a field's text, None where it says that there is no value."""
+def field_text(word: str) -> Optional[str]:
+    """Return a field's text, or None if it means that there is no value."""
     word = bare(word)
-    return None if word.lower() in NOTHING or trouble(word) else word[:200]
+    return None if word.lower() in NOTHING or failure(word) else word[:200]
 
 
 def number(word: str) -> Optional[float]:
-    """Return the number a field begins with, whatever its unit; None where it is not a number."""
+    """Return the number that a field begins with, ignoring its unit; None if there is none."""
     found = _NUMBER.fullmatch(bare(word))
     if not found or (found.group(2) and found.group(2)[0] in "0123456789.xX:-"):
         return None
@@ -68,7 +68,7 @@ def number(word: str) -> Optional[float]:
 
 
 def whole(word: str) -> Optional[int]:
-    """Return the whole number a field begins with, whatever its unit; None where it is none."""
+    """Return the integer that a field begins with, ignoring its unit; None if there is none."""
     found = _NUMBER.fullmatch(bare(word))
     if not found or not _WHOLE.fullmatch(found.group(1)):
         return None
@@ -115,7 +115,7 @@ def command_line(line: str) -> Optional[str]:
 
 
 def is_noise(line: str) -> bool:
-    """Whether a line is none of the command's: a prompt, a recorded exit status, dots where somebody left lines out."""
+    """Return True for a line not of the command: a prompt, a recorded exit status, dots for omitted lines."""
     word = line.strip()
     return not word or word in ("[...]", "...", "(...)") or word.startswith("# rc=") or command_line(line) is not None
 
@@ -172,10 +172,11 @@ _ERRORS = [
 def parse_errors(text: str) -> List[Dict[str, Optional[str]]]:
     """Return ``[{"kind", "bus", "index", "reason"}]`` for the failures that ``nvidia-smi`` reports in its output.
 
-    Kinds: ``gpu_lost``, ``device_handle`` (one GPU cannot be asked), ``driver`` (no driver runs), ``version`` (library
-    and driver do not fit, or another failure of NVML as a whole), ``library`` (there is no NVML), ``no_devices``,
-    ``requires_reset`` and ``fallen_off`` (one GPU, or one of several). ``bus`` is the PCI address and ``index`` the
-    number, for the kinds that have one.
+    - ``gpu_lost``, ``device_handle`` (one GPU cannot be asked), ``requires_reset``, ``fallen_off``: of one GPU.
+    - ``driver`` (none is running), ``library`` (there is no NVML), ``no_devices``.
+    - ``version``: library and driver do not match, or NVML failed to initialise.
+
+    ``bus`` is the PCI address and ``index`` the number, for the kinds that have one.
     """
     squeezed = " ".join(text.split())
     found: List[Dict[str, Optional[str]]] = []
