@@ -367,4 +367,4 @@ def test_of_several_tables_the_last_one_is_told() -> None:
     reading = read("nvidia-smi", text + text.replace("78W", "99W"))
     assert [gpu["index"] for gpu in reading.values["gpus"]] == list(GPUS)
     assert reading.values["gpus"][0]["power"] == 99
-    assert reading.warnings == ["2 tables, the last one is told"]
+    assert reading.warnings == ["2 tables, the last one is used"]

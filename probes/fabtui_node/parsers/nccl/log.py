@@ -214,7 +214,7 @@ def _explain(warn: dict[str, Any]) -> None:
 
 
 def parse(text: str) -> Reading:
-    """Return ``edges`` (ranks ``src`` and ``dst``, worst transport ``via``), ``nics``, ``ranks``, ``warns``, ``returns``.
+    """Return ``edges`` (ranks ``src``, ``dst``; worst transport ``via``), ``nics``, ``ranks``, ``warns``, ``returns``.
 
     Ranks are those of a communicator; a log of several communicators mixes them. ``first_cause`` is the first warning
     that is not a consequence of another.

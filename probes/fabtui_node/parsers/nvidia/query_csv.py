@@ -10,6 +10,8 @@ from fabtui_node.parsers.nvidia.values import (
     bare,
     command_line,
     complain,
+    failure,
+    field_text,
     is_noise,
     number,
     reasons,

@@ -8,6 +8,8 @@ from typing import Any, Dict, List, Optional, Tuple
 from fabtui_node.parsers.base import Format, Notes, Reading
 from fabtui_node.parsers.nvidia.values import (
     complain,
+    failure,
+    field_text,
     is_noise,
     number,
     parse_errors,

@@ -9,6 +9,8 @@ from fabtui_node.parsers.base import Format, Notes, Reading
 from fabtui_node.parsers.kernel.dmesg import parse_kernel
 from fabtui_node.parsers.nvidia.values import (
     complain,
+    failure,
+    field_text,
     is_noise,
     number,
     parse_errors,
