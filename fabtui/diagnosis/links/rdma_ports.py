@@ -12,7 +12,7 @@ from fabtui.model.facts.node_view import Looked, dicts
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.model.topology.leaf_switches import Port, guids_of, ports_of
 from fabtui.sanitize import one_line
-from fabtui_node.probes.rdma.port_counters import judge_counts, told_below
+from fabtui_node.probes.rdma.port_counters import below_text, judge_counts
 
 #: Probes that report on ports.
 _PORT_PROBES = ("ibstat", "rdma", "ibfabric")
@@ -92,7 +92,7 @@ def _walked(model: Model, record: NodeRecord, port: Port) -> Iterator[PortProble
     for fabric in _walks(model):
         for link in dicts(fabric.get("below")):
             if guid in (link.get("guid"), _peer(link).get("guid")):
-                yield PortProblem(record.name, port, Severity.WARN, told_below(link))
+                yield PortProblem(record.name, port, Severity.WARN, below_text(link))
         leaves = fabric.get("leaves")
         leaf = leaves.get(guid) if isinstance(leaves, dict) else None
         theirs = (leaf.get("guid"), leaf.get("port")) if isinstance(leaf, dict) else None
@@ -142,7 +142,7 @@ class PortNotes:
                 guid in (here, there) for guid in (link.get("guid"), peer.get("guid"))
             ):
                 ends = f"{link.get('name')} port {link.get('port')} to {peer.get('name')} port {peer.get('port')}"
-                found.append(one_line(f"a cable between the leaves, {ends}: {told_below(link)}", 300))
+                found.append(one_line(f"a cable between the leaves, {ends}: {below_text(link)}", 300))
         return found[:_MOST_CABLES]
 
 

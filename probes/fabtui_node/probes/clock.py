@@ -1,4 +1,4 @@
-"""What time it is on a node, as quickly as can be said: whoever asks knows when, and so how exact the answer is."""
+"""Probe ``clock``: the time of day on the node, read quickly, as the round trip limits the accuracy."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _SIZE = 512
 
 
 def synchronised() -> Optional[bool]:
-    """Return whether the kernel believes its clock to follow a reference, None where it cannot be asked."""
+    """Return True if the kernel reports a synchronised clock, or None if unknown."""
     try:
-        # struct timex: the modes (0: tell, change nothing), padded to a long, then four longs, then the status.
+        # struct timex: the modes (0: read only), padded to a long, then four longs, then the status.
         buffer = (ctypes.c_long * (_SIZE // ctypes.sizeof(ctypes.c_long)))()
         if ctypes.CDLL(None).adjtimex(ctypes.byref(buffer)) < 0:
             return None
@@ -26,7 +26,7 @@ def synchronised() -> Optional[bool]:
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
-    """Return ``{"time", "synchronised"}``: seconds since the epoch; whether something keeps the clock right."""
+    """Return ``{"time", "synchronised"}``: seconds since the epoch; whether NTP or PTP synchronises the clock."""
     kept = synchronised()
     return {"time": time.time(), "synchronised": kept}
 
@@ -35,7 +35,7 @@ def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
     """Return what is bad on this node alone."""
     if value.get("synchronised") is not False:
         return []
-    return [{"subject": "clock", "verdict": "note", "text": "nothing keeps the clock right (no NTP, no PTP)"}]
+    return [{"subject": "clock", "verdict": "note", "text": "the clock is not synchronised (no NTP, no PTP)"}]
 
 
 PROBE = ProbeSpec(

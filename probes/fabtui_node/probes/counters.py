@@ -1,4 +1,4 @@
-"""What moves while tests run: the counters of RDMA ports, of network interfaces and of NVLinks, in one quick look."""
+"""Probe ``counters``: counters of RDMA ports, network interfaces and NVLinks, read in one go."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STATISTICS = (
     "rx_crc_errors",
     "rx_missed_errors",
 )
-# A setting among the counters of NVIDIA's adapters, and what Broadcom's say of the present moment.
+# A setting among the counters of NVIDIA's adapters, and gauges of Broadcom's.
 _NOT_COUNTED = ("lifespan", "active_", "watermark_")
 
 Counts = Dict[str, Dict[str, int]]
@@ -99,7 +99,7 @@ def _put(counts: Dict[str, int], name: str, value: Optional[int]) -> None:
 
 
 def interface_counts(names: List[str], root: str = "/sys") -> Counts:
-    """Return ``{"eth0": {name: count}}`` of interfaces and of what lies below them (the ports of a bond, say)."""
+    """Return ``{"eth0": {name: count}}`` of interfaces and of those below them (such as the ports of a bond)."""
     folder = os.path.join(root, "class/net")
     found: Counts = {}
     waiting = [name for name in names if name and "/" not in name and name not in (".", "..")]

@@ -1,4 +1,4 @@
-"""Whether a firewall on the node drops what comes in: NCCL and its bootstrap use ports that nobody opened."""
+"""Probe ``firewall``: does it drop incoming packets? NCCL and its bootstrap use ephemeral ports."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, etc: str = "/etc") -> 
         if nft.ok:
             return dict(parse_nft(nft.stdout), source="nft", why=None)
         tables = run_command.run(["iptables", "-w", "1", "-S", "INPUT"], deadline * 0.4)
-        told = parse_iptables(tables.stdout) if tables.ok else None
-        if told is not None:
-            return dict(told, source="iptables", why=None)
+        parsed = parse_iptables(tables.stdout) if tables.ok else None
+        if parsed is not None:
+            return dict(parsed, source="iptables", why=None)
         why = nft.why() if tables.missing else tables.why()
     ufw = re.search(r"^ENABLED=(yes|no)", sysfs.text(etc, "ufw/ufw.conf") or "", re.MULTILINE)
     if ufw and ufw.group(1) == "yes":
@@ -68,7 +68,7 @@ def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
     """Return what is bad on this node alone."""
     if value.get("input") != "drop":
         return []
-    text = "the firewall drops what it was not told to let in; NCCL uses any port of ip_local_port_range"
+    text = "the firewall drops incoming packets by default; NCCL uses any port of ip_local_port_range"
     return [{"subject": "firewall", "verdict": "note", "text": text}]
 
 

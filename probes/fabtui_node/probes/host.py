@@ -1,4 +1,4 @@
-"""What of a node's system decides over fast communication: limits, PCI, IOMMU, GPUDirect, memory, processors.
+"""Probe ``host``: system settings that limit communication: limits, PCI, IOMMU, GPUDirect, memory, processors.
 
 Reads small files of the kernel and starts no command, so that it can be asked often. It complements ``inventory``.
 """
@@ -15,7 +15,7 @@ from fabtui_node.system import drivers, machine, pci, rdma_devices, sysfs
 
 _MIB = 1024 * 1024
 _GIB = 1024 * _MIB
-#: Less locked memory than this, and RDMA queues of a few peers fail to register.
+#: Minimum locked memory; with less, RDMA queues of a few peers fail to register.
 ENOUGH_MEMLOCK = 64 * _MIB
 #: NCCL makes a segment of some MB in /dev/shm for each pair of ranks of a node.
 ENOUGH_SHM = 1 * _GIB
@@ -89,7 +89,7 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
     found: List[Judgement] = []
     found += _limits(value, cards, graphics)
     if cards or graphics > 1:
-        found += _ways(value, cards, graphics)
+        found += _paths(value, cards, graphics)
     if graphics:
         found += _memory(value)
         found += _processors(value)
@@ -97,11 +97,11 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
     if isinstance(ports, list) and len(ports) == 2 and all(isinstance(port, int) for port in ports):
         count = ports[1] - ports[0] + 1
         if count < ENOUGH_PORTS:
-            found.append(_say("ports", "warn", "only %d ephemeral ports (ip_local_port_range)" % count))
+            found.append(_judgement("ports", "warn", "only %d ephemeral ports (ip_local_port_range)" % count))
     return found
 
 
-def _say(subject: str, verdict: str, text: str) -> Judgement:
+def _judgement(subject: str, verdict: str, text: str) -> Judgement:
     return {"subject": subject, "verdict": verdict, "text": text}
 
 
@@ -122,14 +122,14 @@ def _limits(value: Dict[str, Any], cards: float, graphics: float) -> List[Judgem
     if cards and soft is not None and 0 <= soft < ENOUGH_MEMLOCK:
         more = "" if hard is None or hard == soft else ", though up to %s may be asked for" % size(hard)
         text = "memlock is %s in an SSH session%s: RDMA cannot register memory" % (size(soft), more)
-        found.append(_say("memlock", "bad", text))
+        found.append(_judgement("memlock", "bad", text))
     files = _number(_part(_part(value, "limits"), "nofile"), "soft")
     if graphics and files is not None and 0 <= files < ENOUGH_FILES:
-        found.append(_say("nofile", "note", "%d open files: large jobs run out of them" % files))
+        found.append(_judgement("nofile", "note", "%d open files: large jobs run out of them" % files))
     return found
 
 
-def _ways(value: Dict[str, Any], cards: float, graphics: float) -> List[Judgement]:
+def _paths(value: Dict[str, Any], cards: float, graphics: float) -> List[Judgement]:
     found = []
     control = _part(value, "acs")
     if control.get("state") == "on":
@@ -137,19 +137,19 @@ def _ways(value: Dict[str, Any], cards: float, graphics: float) -> List[Judgemen
         bridges = [str(entry.get("bus")) for entry in on if isinstance(entry, dict)] if isinstance(on, list) else []
         where = ", ".join(bridges[:4]) + (" and %d more" % (len(bridges) - 4) if len(bridges) > 4 else "")
         text = "PCI ACS redirects between devices (%s): GPUs and NICs do not reach each other directly" % where
-        found.append(_say("acs", "bad", text))
+        found.append(_judgement("acs", "bad", text))
     if _part(value, "iommu").get("state") == "translating" and graphics:
         found.append(
-            _say("iommu", "warn", "the IOMMU translates what GPUs and NICs send each other; iommu=pt avoids it")
+            _judgement("iommu", "warn", "the IOMMU translates what GPUs and NICs send each other; iommu=pt avoids it")
         )
     direct = _part(value, "gpudirect")
     if graphics and cards and direct.get("open_driver") is not None:
         if direct.get("registered") is False and direct.get("peermem") and not direct.get("dma_buf"):
             text = "%s is loaded but not registered: the driver was built before OFED" % direct["peermem"]
-            found.append(_say("gpudirect", "bad", text))
+            found.append(_judgement("gpudirect", "bad", text))
         elif not direct.get("peermem") and direct.get("dma_buf") is False:
             text = "nvidia_peermem is not loaded and this driver cannot use DMA-BUF: no GPUDirect RDMA"
-            found.append(_say("gpudirect", "bad", text))
+            found.append(_judgement("gpudirect", "bad", text))
     return found
 
 
@@ -157,18 +157,18 @@ def _memory(value: Dict[str, Any]) -> List[Judgement]:
     shm = _number(_part(value, "memory"), "shm_size")
     if shm is None or shm >= ENOUGH_SHM:
         return []
-    return [_say("shm", "warn", "/dev/shm has %s: NCCL may find no room for ranks of one node" % size(shm))]
+    return [_judgement("shm", "warn", "/dev/shm has %s: NCCL may find no room for ranks of one node" % size(shm))]
 
 
 def _processors(value: Dict[str, Any]) -> List[Judgement]:
     part = _part(value, "processors")
     found = []
     if part.get("numa_balancing") is True:
-        found.append(_say("numa", "note", "NUMA balancing is on: it stalls threads while it moves their memory"))
+        found.append(_judgement("numa", "note", "NUMA balancing is on: it stalls threads while it moves their memory"))
     governors = part.get("governors")
     slow = sorted(str(name) for name in governors if name != "performance") if isinstance(governors, dict) else []
     if slow:
-        found.append(_say("governor", "note", "CPU frequency governor is %s, not performance" % ", ".join(slow)))
+        found.append(_judgement("governor", "note", "CPU frequency governor is %s, not performance" % ", ".join(slow)))
     return found
 
 

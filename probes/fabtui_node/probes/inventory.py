@@ -1,4 +1,4 @@
-"""What a node is: GPUs, network interfaces, RDMA devices, Pythons, libraries, limits and tools."""
+"""Probe ``inventory``: GPUs, network interfaces, RDMA devices, Python interpreters, libraries, limits and tools."""
 
 from __future__ import annotations
 
@@ -173,13 +173,13 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
         interfaces, devices = network.result()
         files = shared.result()
         value["pythons"] = interpreters.result()
-    told, nvml_error = asked.result(max(end - time.monotonic() - 0.2, 0.1))
-    told = told or {"driver": None, "cuda": None, "gpus": []}
-    if not told["gpus"] and _has_rccl(files, value["pythons"]) and (others := kfd_inventory.read(environ, root)):
+    listed, nvml_error = asked.result(max(end - time.monotonic() - 0.2, 0.1))
+    listed = listed or {"driver": None, "cuda": None, "gpus": []}
+    if not listed["gpus"] and _has_rccl(files, value["pythons"]) and (others := kfd_inventory.read(environ, root)):
         # Where there is none of NVIDIA's. Without RCCL they are the display's, or part of a processor.
-        told, nvml_error = {"driver": kfd_inventory.driver(root), "cuda": None, "gpus": others}, None
-    place_nics(told["gpus"], interfaces, devices, root)
-    value.update(told)
+        listed, nvml_error = {"driver": kfd_inventory.driver(root), "cuda": None, "gpus": others}, None
+    place_nics(listed["gpus"], interfaces, devices, root)
+    value.update(listed)
     value.update(
         nvml_error=nvml_error,
         pci_gpus=nvml_inventory.on_pci(root),

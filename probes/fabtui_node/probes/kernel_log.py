@@ -1,4 +1,4 @@
-"""The probe ``kernel``: what the kernel has reported since the node was started, of GPUs, PCIe and network cards."""
+"""Probe ``kernel``: kernel messages since boot about GPUs, PCIe and network cards."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from fabtui_node.system import run_command, sysfs
 
 UNITS = {"uptime": "s", "age": "s", "available": "Gb/s", "capable": "Gb/s", "speed": "GT/s", "width": "lanes"}
 
-#: How much of the log is read, its end.
+#: Maximum bytes read of the end of the log.
 LIMIT = 4 * 1000 * 1000
-#: How many events, and how many kinds of them, are told: the controller keeps them for each of many nodes.
+#: Maximum number of events and of their kinds: the controller keeps them for every node.
 EVENTS = 60
 COUNTS = 120
-#: So long after a report, it says nothing of the node as it is now.
+#: Age (s) of a report after which it is only a note.
 OLD = 7 * 86400.0
-#: A link that went down so often since the node was started flaps.
+#: Number of times that a link went down since boot for it to count as flapping.
 FLAPS = 3
 _RECORD = 8192
 _MAX_RECORDS = 50_000
@@ -78,10 +78,10 @@ def read_kmsg(path: str, seconds: float) -> _Log:
 
 def _command(argv: List[str], source: str, seconds: float) -> _Log:
     result = run_command.run(argv, seconds, limit=2 * LIMIT)
-    said = (result.stderr + result.stdout[:2000]).lower()
+    printed = (result.stderr + result.stdout[:2000]).lower()
     if result.missing:
         return _Log(source, "", None)
-    refused = any(words in said for words in _NOT_PERMITTED)
+    refused = any(words in printed for words in _NOT_PERMITTED)
     if refused and len(result.stdout) < 2000:
         return _Log(source, "", False)
     if not result.stdout.strip():
@@ -181,7 +181,7 @@ def _judged(entry: Dict[str, Any]) -> List[Dict[str, str]]:
 
 
 def verdict(entry: Dict[str, Any]) -> Optional[str]:
-    """Return ``bad``, ``warn`` or ``note`` for a count of reports, None where it says nothing; old ones are notes."""
+    """Return ``bad``, ``warn`` or ``note`` for a count of reports, or None; old ones are notes."""
     age, found = count(entry, "age"), _verdict(entry)
     return "note" if found and age is not None and age > OLD else found
 

@@ -1,6 +1,6 @@
-"""A probe of the user's own, out of the payload: run in a process of its own, held to a size, judged.
+"""User probes, from the payload: each runs in a separate process, with limits on time and size.
 
-Whatever it does, the probes beside it go on, and one line says what was wrong with it.
+Its failures do not disturb other probes; one line reports the problem.
 """
 
 from __future__ import annotations
@@ -47,41 +47,41 @@ _MOST_MEMORY = 4 << 30
 Judgement = Dict[str, str]
 
 
-class RubbishError(Exception):
-    """What the probe gave is no value: the message is one line."""
+class BadValueError(Exception):
+    """The result of the probe is no value: the message is one line."""
 
 
 def check(value: Any, left: int = MOST, depth: int = 0) -> int:
     """Return what is left of a size after a value.
 
     Raises:
-        RubbishError: It is too large or too deep, or nothing that a message can say.
+        BadValueError: It is too large or too deep, or has no form in a message.
     """
     if depth > _DEEPEST:
-        raise RubbishError("values within values, more than %d deep" % _DEEPEST)
+        raise BadValueError("values within values, more than %d deep" % _DEEPEST)
     if isinstance(value, str):
         left -= len(value)
     elif isinstance(value, dict):
         for name, inner in value.items():
             if not isinstance(name, str):
-                raise RubbishError("a %s as a name; names are texts" % type(name).__name__)
+                raise BadValueError("a %s as a name; names are texts" % type(name).__name__)
             left = check(inner, left - len(name), depth + 1)
     elif isinstance(value, (list, tuple)):
         for inner in value:
             left = check(inner, left, depth + 1)
     elif isinstance(value, float) and not math.isfinite(value):
-        raise RubbishError("%r, which is no number" % value)
+        raise BadValueError("%r, which is no number" % value)
     elif value is not None and not isinstance(value, (bool, int, float)):
-        raise RubbishError("a %s, which is no value" % type(value).__name__)
+        raise BadValueError("a %s, which is no value" % type(value).__name__)
     elif isinstance(value, int) and abs(value) >= 1 << 63:
-        raise RubbishError("a number of more than 63 bits")
+        raise BadValueError("a number of more than 63 bits")
     if left <= 0:
-        raise RubbishError("more than %d characters" % MOST)
+        raise BadValueError("more than %d characters" % MOST)
     return left - 1
 
 
 def _nothing(value: Dict[str, Any]) -> None:
-    """Take a part that nobody waits for."""
+    """Ignore a partial value."""
 
 
 def _judged(module: Any, value: Dict[str, Any]) -> List[Judgement]:
@@ -90,11 +90,11 @@ def _judged(module: Any, value: Dict[str, Any]) -> List[Judgement]:
         return []
     found = judge(dict(value))
     if not isinstance(found, (list, tuple)):
-        raise RubbishError("judge gives a %s, not a list" % type(found).__name__)
+        raise BadValueError("judge gives a %s, not a list" % type(found).__name__)
     judgements = []
     for one in list(found)[:_JUDGEMENTS]:
         if not isinstance(one, dict):
-            raise RubbishError("judge gives a list with a %s in it" % type(one).__name__)
+            raise BadValueError("judge gives a list with a %s in it" % type(one).__name__)
         judgements.append({name: str(one.get(name, ""))[:_TEXT] for name in ("subject", "verdict", "text")})
     return judgements
 
@@ -133,15 +133,15 @@ def _found(name: str, args: Dict[str, Any], deadline: float) -> Dict[str, Any]:
         value = module.run(args, _nothing, deadline)
         if isinstance(value, str):
             if len(value) > 50 * MOST:
-                raise RubbishError("run gives a text of %d characters" % len(value))
+                raise BadValueError("run gives a text of %d characters" % len(value))
             value = module.parse(value)
         if not isinstance(value, dict):
-            raise RubbishError("run gives a %s; expected a text for parse, or a dict" % type(value).__name__)
+            raise BadValueError("run gives a %s; expected a text for parse, or a dict" % type(value).__name__)
         check(value)
         found["value"] = value
         found["units"], found["compare"] = _words(module, "UNITS"), _words(module, "COMPARE")
         found["judged"] = _judged(module, value)
-    except RubbishError as error:
+    except BadValueError as error:
         found["problem"] = str(error)[:_TEXT]
     except BaseException as error:
         found["problem"] = ("%s: %s" % (type(error).__name__, error))[:_TEXT]
@@ -149,7 +149,7 @@ def _found(name: str, args: Dict[str, Any], deadline: float) -> Dict[str, Any]:
 
 
 def _child(end: int, parent: int, name: str, args: Dict[str, Any], deadline: float) -> None:
-    """Run the probe in this process, a fork, tell what came of it, and end."""
+    """Run the probe in this process, a fork, send its result, and exit."""
     try:
         os.setsid()
         reap.die_with_parent(parent)

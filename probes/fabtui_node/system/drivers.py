@@ -1,4 +1,4 @@
-"""What of the kernel and the libraries decides over GPUDirect: modules, the IOMMU, versions, NCCL's net plugins."""
+"""Prerequisites of GPUDirect in the kernel and libraries: modules, IOMMU, versions, NCCL's net plugins."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def parse_release(text: Optional[str]) -> Optional[Tuple[int, int]]:
 
 
 def parse_nvidia_version(text: Optional[str]) -> Optional[bool]:
-    """Return whether ``/proc/driver/nvidia/version`` is that of the open kernel modules, None if it says nothing."""
+    """Return whether ``/proc/driver/nvidia/version`` is that of the open kernel modules, None if unknown."""
     if not text or "NVRM" not in text:
         return None
     return "Open Kernel Module" in text
@@ -127,7 +127,7 @@ def versions(environ: Dict[str, str], sys: str = "/sys", folders: Iterable[str] 
     return {"ofed": ofed, "rdma_core": verbs, "net_plugins": list(plugins.values())[:_MOST_PLUGINS]}
 
 
-# Large folders, in which something rarely changes; when it does, the folder's time says so.
+# Large folders that rarely change; their modification time shows it.
 _SEEN: Dict[str, Tuple[int, Tuple[List[str], Optional[str]]]] = {}
 
 

@@ -28,13 +28,13 @@ _USUAL = (
     "~/.venv/bin/python3",
 )
 
-# Runs under whatever interpreter the node has, so it keeps to what all of Python 3 understands. find_spec of a package
-# at the top level imports nothing; PyTorch says its version in a small file.
+# Runs under any interpreter of the node, so it is limited to what all of Python 3 understands. find_spec of a package
+# at the top level imports nothing; PyTorch has its version in a small file.
 _SCRIPT = r"""
 import glob, json, os, re, sys
 if sys.path and sys.path[0] == "":
     del sys.path[0]
-told = {"version": ".".join(map(str, sys.version_info[:3])), "prefix": sys.prefix, "executable": sys.executable}
+printed = {"version": ".".join(map(str, sys.version_info[:3])), "prefix": sys.prefix, "executable": sys.executable}
 try:
     from importlib.util import find_spec
     def folders(name):
@@ -47,29 +47,29 @@ try:
     for folder in folders("torch"):
         text = open(os.path.join(folder, "version.py")).read(20000)
         found = re.search(r"__version__\s*(?::[^=\n]+)?=\s*['\"]([^'\"]+)", text)
-        told["torch"] = found.group(1) if found else None
+        printed["torch"] = found.group(1) if found else None
         found = re.search(r"^cuda\s*(?::[^=\n]+)?=\s*['\"]([^'\"]+)", text, re.M)
-        told["torch_cuda"] = found.group(1) if found else None
-        told["site"] = os.path.dirname(folder)
-        told["nccl"] = first([os.path.join(folder, "lib", "lib%s.so*" % name) for name in ("nccl", "rccl")])
+        printed["torch_cuda"] = found.group(1) if found else None
+        printed["site"] = os.path.dirname(folder)
+        printed["nccl"] = first([os.path.join(folder, "lib", "lib%s.so*" % name) for name in ("nccl", "rccl")])
         break
     for folder in folders("nvidia"):
         lib = os.path.join(folder, "nccl", "lib")
         nccl = first([os.path.join(lib, "libnccl.so.2"), os.path.join(lib, "libnccl.so*")])
         if nccl:
-            told["nccl"] = nccl
+            printed["nccl"] = nccl
             wheel = first([os.path.join(os.path.dirname(folder), "nvidia_nccl_cu*.dist-info")])
             found = re.search(r"nvidia_nccl_cu[0-9]*-([0-9.]+)\.dist-info$", wheel or "")
-            told["nccl_version"] = found.group(1) if found else None
-        told["cudart"] = told.get("cudart") or first([
+            printed["nccl_version"] = found.group(1) if found else None
+        printed["cudart"] = printed.get("cudart") or first([
             os.path.join(folder, "cu[0-9]*", "lib", "libcudart.so*"),
             os.path.join(folder, "cuda_runtime", "lib", "libcudart.so*"),
         ])
-    if not told.get("nccl"):
-        told["nccl"] = first([os.path.join(sys.prefix, "lib", "libnccl.so.2")])
+    if not printed.get("nccl"):
+        printed["nccl"] = first([os.path.join(sys.prefix, "lib", "libnccl.so.2")])
 except Exception as error:
-    told["error"] = "%s: %s" % (type(error).__name__, error)
-print("\nMARK" + json.dumps(told))
+    printed["error"] = "%s: %s" % (type(error).__name__, error)
+print("\nMARK" + json.dumps(printed))
 """.replace("MARK", _MARK)
 
 _TEXTS = ("version", "torch", "torch_cuda", "nccl", "nccl_version", "cudart", "site", "error")
@@ -81,11 +81,11 @@ def parse_look(text: str) -> Optional[Dict[str, Optional[str]]]:
         if not line.startswith(_MARK):
             continue
         try:
-            told = json.loads(line[len(_MARK) :])
+            printed = json.loads(line[len(_MARK) :])
         except (ValueError, RecursionError):
             return None
-        if isinstance(told, dict):
-            return {key: told[key][:500] if isinstance(told.get(key), str) else None for key in _TEXTS}
+        if isinstance(printed, dict):
+            return {key: printed[key][:500] if isinstance(printed.get(key), str) else None for key in _TEXTS}
     return None
 
 
@@ -93,7 +93,7 @@ def candidates(named: Iterable[str], environ: Dict[str, str]) -> List[str]:
     """Return the interpreters to look at, most wanted first, each once.
 
     Args:
-        named: What the user named; kept even where the node has no such file, so that the answer can say so.
+        named: Interpreters that the user named; kept even if the file is missing, to report that.
         environ: The environment to look for a virtual environment in.
     """
     wanted = [environ.get("FABTUI_LAB_PYTHON", "")]
@@ -124,11 +124,11 @@ def look(path: str, deadline: float) -> Dict[str, Optional[str]]:
     """Return ``{"path", "version", "torch", "torch_cuda", "nccl", "nccl_version", "cudart", "site", "error"}``."""
     entry: Dict[str, Optional[str]] = dict.fromkeys(("path", *_TEXTS))
     result = run_command.run([path, "-B", "-c", _SCRIPT], deadline, limit=200000, cwd="/")
-    told = parse_look(result.stdout)
-    if told is None:
+    printed = parse_look(result.stdout)
+    if printed is None:
         entry["error"] = result.why() or "it printed nothing of use"
     else:
-        entry.update(told)
+        entry.update(printed)
     entry["path"] = path
     return entry
 

@@ -1,4 +1,4 @@
-"""The machine of a node as its kernel tells it: who it is, its processors, its memory, what it may use of them."""
+"""Identity, processors, memory and cgroup limits of the node, from its kernel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MARKS = (
 
 
 def parse_cpuinfo(text: str) -> Dict[str, Any]:
-    """Return ``{"model", "sockets", "threads", "virtual"}`` from ``/proc/cpuinfo``; what it does not say is None."""
+    """Return ``{"model", "sockets", "threads", "virtual"}`` from ``/proc/cpuinfo``; missing values are None."""
     model = re.search(r"^(?:model name|Model|cpu model)\s*:\s*(.{1,200})$", text, re.MULTILINE)
     threads = len(re.findall(r"^processor\s*:", text, re.MULTILINE))
     sockets = len(set(re.findall(r"^physical id\s*:\s*([0-9]{1,6})", text, re.MULTILINE)))
@@ -79,7 +79,7 @@ def identity(sys: str = "/sys", proc: str = "/proc", etc: str = "/etc") -> Dict[
 
 
 def container(environ: Dict[str, str], proc: str = "/proc", root: str = "/") -> Optional[str]:
-    """Return the kind of container this is in, None where nothing says so."""
+    """Return the kind of container this is in, or None."""
     for variable, kind in _MARKS:
         if environ.get(variable):
             return kind

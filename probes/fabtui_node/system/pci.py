@@ -130,7 +130,7 @@ def parse_acs(data: bytes) -> Optional[List[str]]:
     """Return the ACS flags that are set, from a configuration space; None where there is no such capability.
 
     Raises:
-        ValueError: The extended part is not there: whoever reads is not allowed to.
+        ValueError: The extended part is missing: reading it needs root.
     """
     if len(data) < _FIRST + 4:
         raise ValueError("only the first %d bytes can be read" % len(data))

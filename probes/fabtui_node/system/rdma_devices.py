@@ -45,7 +45,7 @@ def _word(text: Optional[str], words: Dict[int, str]) -> str:
 
 
 def parse_rate(text: Optional[str]) -> Optional[float]:
-    """Return the Gb/s of a sysfs ``rate`` such as ``200 Gb/sec (4X HDR)`` or ``2.5 Gb/sec``, None if it says none."""
+    """Return the Gb/s of a sysfs ``rate`` such as ``200 Gb/sec (4X HDR)`` or ``2.5 Gb/sec``, or None."""
     found = re.match(r"\s*([0-9]{1,7}(?:\.[0-9]{1,6})?)\s*Gb/sec", text or "", re.ASCII)
     return float(found.group(1)) if found else None
 
@@ -133,7 +133,7 @@ def _netdev(device: str, port: str, number: int) -> Optional[str]:
     """Return the network interface of a port.
 
     A RoCE port names it beside its GIDs, which is right for bonds too. An InfiniBand port shares its PCI device with
-    its IPoIB interfaces; ``dev_port`` counts from 0 and tells the ports of one device apart.
+    its IPoIB interfaces; ``dev_port`` counts from 0 and distinguishes the ports of one device.
     """
     for name in sysfs.names(port, "gid_attrs/ndevs")[:_GIDS_READ]:
         interface = sysfs.text(port, "gid_attrs/ndevs", name)

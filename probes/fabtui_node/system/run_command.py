@@ -1,7 +1,7 @@
-"""Running a command on the node: no shell, a deadline, a cap on its output, and nothing left behind.
+"""Run a command on the node: no shell, a deadline, a limit on its output, and no process left behind.
 
-A command runs in a session of its own. When it ends, runs out of time or prints too much, its whole process group is
-killed, so that a child it left in the background goes too.
+A command runs in a separate session. When it ends, runs out of time or prints too much, its process group is killed,
+with all children that it left in the background.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FOLDERS = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin
 
 
 class Result(NamedTuple):
-    """What became of a command.
+    """Result of a command.
 
     Attributes:
         argv: What was run.
@@ -48,7 +48,7 @@ class Result(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether it ran to its end and exited with 0."""
+        """True if it finished and exited with 0."""
         return self.returncode == 0 and not self.timed_out and not self.truncated
 
     def why(self) -> Optional[str]:
@@ -97,7 +97,7 @@ def run(
     cwd: Optional[str] = None,
     stop: Optional[threading.Event] = None,
 ) -> Result:
-    """Run a command to its end, its deadline (seconds from now) or its output limit (bytes), whichever is first.
+    """Run a command to its end, its deadline (seconds from now) or its output limit (bytes), if earlier.
 
     Setting ``stop`` ends it like a deadline, soon.
     """

@@ -24,7 +24,7 @@ def integer(*path: str) -> Optional[int]:
 
 
 def to_integer(word: Optional[str]) -> Optional[int]:
-    """Return the number a word says, decimal or with 0x, None if it says none."""
+    """Return the integer in a word, decimal or with 0x, or None."""
     if word is None or not _INTEGER.fullmatch(word.strip()):
         return None
     return int(word.strip(), 16 if "x" in word.lower() else 10)

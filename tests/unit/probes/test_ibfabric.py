@@ -142,7 +142,7 @@ def test_what_is_said(value: dict[str, Any]) -> None:
     assert text.startswith("link below what both ends can do: 25.78125 Gb/s a lane of 53.125")
     assert text.endswith(", to leaf1 port 16")
     # What is beside adapters is told by their own nodes: here it is counted.
-    words = "cables of adapters in the whole fabric with errors, or below what both of their ends can do"
+    words = "cables of adapters in the fabric with errors, or below what both ends support"
     assert ("ibfabric", "note", f"{words}: 5") in told
     assert [subject for subject, _, _ in told] == ["mlx5_1/1", "mlx5_1/1", "spine1 port 2", "ibfabric"]
 

@@ -30,10 +30,10 @@ def read(environ: Mapping[str, str], root: str = "/sys", proc: str = "/proc") ->
     """
     found = []
     for node in sysfs.names(root, _TREE, "topology/nodes")[:1024]:
-        told = properties(sysfs.text(root, _TREE, "topology/nodes", node, "properties"))
+        listed = properties(sysfs.text(root, _TREE, "topology/nodes", node, "properties"))
         # A node without compute units is a CPU; one of a container's neighbours cannot be read.
-        if told.get("simd_count") and told.get("vendor_id") == _VENDOR:
-            found.append(_gpu(node, told, root, proc))
+        if listed.get("simd_count") and listed.get("vendor_id") == _VENDOR:
+            found.append(_gpu(node, listed, root, proc))
     for name in VISIBLE:
         found = visible(found, environ.get(name))
     for index, gpu in enumerate(found):
@@ -83,15 +83,15 @@ def target(version: int) -> str:
     return "gfx%d%x%x" % (version // 10000, version // 100 % 100, version % 100)
 
 
-def _gpu(node: str, told: Dict[str, int], root: str, proc: str) -> Dict[str, Any]:
-    bus = address(told.get("domain", 0), told.get("location_id", -1))
+def _gpu(node: str, listed: Dict[str, int], root: str, proc: str) -> Dict[str, Any]:
+    bus = address(listed.get("domain", 0), listed.get("location_id", -1))
     device = os.path.join(root, "bus/pci/devices", bus or "-")
-    version = told.get("gfx_target_version")
+    version = listed.get("gfx_target_version")
     gpu = nvml_inventory.unknown()
     gpu.update(
         name=sysfs.text(device, "product_name") or "AMD GPU" + (" " + target(version) if version else ""),
         # Not as NVIDIA's are written: HIP does not find devices by it.
-        uuid="AMD-%016x" % told["unique_id"] if told.get("unique_id") else None,
+        uuid="AMD-%016x" % listed["unique_id"] if listed.get("unique_id") else None,
         bus=bus,
         numa=nvml_inventory.on_numa(sysfs.integer(device, "numa_node")),
         memory=sysfs.integer(device, "mem_info_vram_total"),

@@ -1,7 +1,7 @@
-"""Tools that measure between two nodes, of which one serves: ``iperf3``, and ``ib_write_bw`` and its kin.
+"""Probes ``iperf3`` and ``perftest``: tools that measure between two nodes, one of which runs a server.
 
-One run of the probe a role. ``serve`` starts the server on a port that the kernel chose, says which, and holds it until
-``end`` or its deadline; ``measure`` runs the client. Whatever happens, neither outlives its run.
+One run of the probe plays one role. ``serve`` starts the server on an ephemeral port, emits the port, and keeps it
+until ``end`` or its deadline; ``measure`` runs the client. Neither outlives its run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LISTEN = "0A"
 _OPEN_DEADLINE = 5.0
 _DEVICE = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 
-#: What can be run, and whose output its client prints.
+#: Tools and the parsers of their clients' output.
 TOOLS = {
     "iperf3": iperf3.parse,
     "ib_write_bw": perftest.parse,
@@ -48,7 +48,7 @@ def free_port(address: str) -> int:
 
 
 def listens(port: int, tables: List[str]) -> bool:
-    """Say whether somebody listens on a port, by the texts of ``/proc/net/tcp`` and ``tcp6``."""
+    """Return True if ``/proc/net/tcp`` or ``tcp6`` lists a listening port."""
     wanted = ":%04X" % port
     rows = (line.split() for text in tables for line in text.splitlines()[1:])
     return any(len(row) > 3 and row[1].endswith(wanted) and row[3] == _LISTEN for row in rows)
@@ -110,7 +110,7 @@ def _checked(args: Row) -> Row:
     return found
 
 
-def _tell_when_open(port: int, emit: Emit, stop: threading.Event) -> None:
+def _emit_when_open(port: int, emit: Emit, stop: threading.Event) -> None:
     end = time.monotonic() + _OPEN_DEADLINE
     while time.monotonic() < end and not stop.wait(0.02):
         if listens(port, _tables()):
@@ -127,7 +127,7 @@ def _serve(args: Row, token: str, emit: Emit, deadline: float) -> Row:
     ended = threading.Event()
     try:
         port = free_port(args["address"])
-        waiting = threading.Thread(target=_tell_when_open, args=(port, emit, ended), daemon=True)
+        waiting = threading.Thread(target=_emit_when_open, args=(port, emit, ended), daemon=True)
         waiting.start()
         result = run_command.run(server_argv(args, port), deadline, stop=stop)
     finally:

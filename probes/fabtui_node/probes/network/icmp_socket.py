@@ -86,7 +86,7 @@ def reply_number(data: bytes, version: int, raw: bool, token: bytes) -> Optional
 
 
 def forbid_fragments(sock: socket.socket, version: int) -> None:
-    """Have a socket send its packets whole or not at all, whatever the kernel has learnt of the path."""
+    """Forbid fragments, even if the kernel knows a smaller path MTU."""
     if version == 6:
         sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_PROBE)
     else:
@@ -104,7 +104,7 @@ def path_mtu(sock: socket.socket, version: int) -> Optional[int]:
 
 
 def ask(src: str, dst: str, echoes: int, wait: float, size: int, end: float, whole: bool = False) -> Dict[str, Any]:
-    """Send echoes, in whole packets alone if so wanted, and return a row of the ping probe; times are in ms.
+    """Send echo requests, without fragments if ``whole``, and return a row of the ping probe; times are in ms.
 
     Raises:
         NotPermitted: This user may not.

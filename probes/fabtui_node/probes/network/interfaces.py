@@ -175,7 +175,7 @@ def _link_kind(here: str) -> Optional[str]:
 
 
 def carries_data(nic: Nic, nics: List[Nic]) -> bool:
-    """Return whether an interface is of a kind that a job's data may use, whatever its state.
+    """Return True if an interface is of a kind that a job's data may use, up or down.
 
     Not: loopback; what container engines, hypervisors and VPNs make, by name or kind; a port of a bridge or a bond
     (its master has the address); a bridge without a hardware port below it.
@@ -213,14 +213,14 @@ def rails(nics: List[Nic], rdma: List[Dict[str, Any]]) -> Dict[str, int]:
 def data_addresses(nics: List[Nic], rdma: List[Dict[str, Any]], only: Optional[str] = None) -> List[Dict[str, Any]]:
     """Return the addresses a data path may use, as ``[{"address", "nic", "rail", "family"}]``, by rail and name.
 
-    The rule: interfaces of ``carries_data`` that are up (or whose driver does not say); of their addresses not
+    The rule: interfaces of ``carries_data`` that are up (or whose state is unknown); of their addresses not
     loopback, link-local, multicast or unspecified ones; not secondary, temporary, deprecated or tentative ones; IPv6
     only on an interface that has no such IPv4 address.
 
     Args:
         nics: What ``read`` returned.
         rdma: What ``rdma.devices`` returned.
-        only: The one address to use, whatever the interfaces say; ignored if it is not an address.
+        only: The one address to use, regardless of the interfaces; ignored if it is not an address.
     """
     if only:
         try:

@@ -1,8 +1,8 @@
-"""Round trip and loss from each of a node's addresses to each given address, by ``fping``, ``ping`` or ourselves.
+"""Probe ``ping``: round trip and loss from each address of the node to each given address.
 
-``fping`` asks many targets at once from one source. Where it is missing, may not open its socket or says nothing,
+``fping`` asks many targets at once from one source. If it is missing, may not open its socket or prints nothing,
 ``ping`` does the same, one pair a process; without either, ICMP sockets of our own do. An echo goes there and back:
-loss cannot say which of the two ways is broken.
+loss does not show which direction is broken.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Emit = Callable[[Dict[str, Any]], None]
 
 
 class Plan(NamedTuple):
-    """How each pair is asked: echoes, seconds to wait for the last, bytes of payload, never in fragments."""
+    """Parameters of a ping: echoes, seconds to wait for the last, bytes of payload, no fragments."""
 
     echoes: int
     wait: float
@@ -67,7 +67,7 @@ def fping_argv(src: str, targets: Iterable[str], plan: Plan) -> List[str]:
 
 def ping_argv(src: str, dst: str, plan: Plan, plain: bool = False) -> List[str]:
     """Return the command that asks one target; ``plain`` without the options that not every release has."""
-    # Whole seconds: older releases know no others.
+    # Integer seconds: older releases accept no others.
     argv = ["ping", "-n", "-c", str(plan.echoes), "-W", str(max(1, math.ceil(plan.wait))), "-s", str(plan.size)]
     if plan.whole:
         argv += ["-M", "do"]
@@ -123,7 +123,7 @@ class _Sweep:
         return [target for target in group if target["dst"] not in found]
 
     def ping(self, target: Row) -> None:
-        """Ask one target and hand out its row, whatever comes."""
+        """Ping one target and emit its row in any case."""
         # Others may find out meanwhile what this ping does not know.
         plain = self._plain
         result = self._ping(target, plain)
@@ -205,9 +205,9 @@ def run(args: Dict[str, Any], emit: Emit, deadline: float) -> Dict[str, Any]:
         args: ``targets``: ``[{"id", "src", "dst", "size"}]``; ``count`` of echoes (3), ``wait`` for each in seconds
             (1.0), ``size`` of the payload in bytes (56) where a target has none of its own, ``period`` between the
             echoes of ``fping`` in seconds (0.2), ``whole`` to forbid fragments, ``reasons`` to use ``ping`` before
-            ``fping``, which does not say why an echo could not be sent.
+            ``fping``, which does not print why an echo could not be sent.
         emit: Called with ``{"rows": [...]}`` as answers come.
-        deadline: Seconds; pairs not asked by then have an error that says so.
+        deadline: Seconds; pairs not asked by then have an error.
 
     Returns:
         ``{"rows": [{"id", "src", "dst", "size", "sent", "received", "loss" (percent), "rtt_min", "rtt_avg", "rtt_max"

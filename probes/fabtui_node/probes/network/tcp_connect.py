@@ -1,4 +1,4 @@
-"""Whether TCP connections to many addresses come about, all tried at once."""
+"""TCP connections to many addresses at the same time."""
 
 from __future__ import annotations
 

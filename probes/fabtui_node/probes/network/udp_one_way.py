@@ -1,12 +1,11 @@
-"""What of datagrams arrives one way, and whether ephemeral TCP ports can be reached: between the addresses of nodes.
+"""Probe ``udp``: one-way datagrams and TCP connections to ephemeral ports, between the addresses of nodes.
 
-An echo goes there and back, and does not tell which way is broken. Here the receiver counts. Every node opens a UDP and
-a TCP port of its data addresses, numbers chosen by the kernel, for a bounded time; the controller tells the others
-which; they send, small datagrams and such that fill the MTU and may not be fragmented, and try to connect. No root is
-needed.
+An echo goes there and back, and does not show which direction is broken. Here the receiver counts. Every node opens an
+ephemeral UDP and TCP port on its data addresses for a bounded time; the controller announces them to the others. These
+send small datagrams and unfragmented ones that fill the MTU, and try to connect. No root is needed.
 
-One run of the probe a role: ``listen`` holds the ports until ``end`` or its deadline, ``send`` sends, ``count`` tells
-what came so far.
+One run of the probe plays one role: ``listen`` holds the ports until ``end`` or its deadline, ``send`` sends, ``count``
+returns the datagrams received until then.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from fabtui_node.probes.network import icmp_socket, tcp_connect
 from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import sysfs
 
-# Token, number of the target, number of the datagram, length of the whole payload.
+# Token, number of the target, number of the datagram, length of the payload.
 _HEAD = struct.Struct("!16sIHH")
 _SMALL_BYTES = 64
 _MAX_ADDRESSES = 64
 _MAX_TARGETS = 8192
 _MAX_DATAGRAMS = 64
-#: Numbers of targets that one listener keeps count of; no node has so many peers.
+#: Maximum number of targets that one listener counts; no node has more peers.
 _MAX_COUNTED = 1 << 17
 _RECEIVE_BUFFER = 8 << 20
 _SO_RCVBUFFORCE = 33
@@ -188,7 +187,7 @@ def _send_one(sock: socket.socket, row: Row, token: bytes, number: int, field: s
         except BlockingIOError:
             select.select([], [sock], [], _ROOM_WAIT)
         except OSError as problem:
-            # What an earlier datagram met may be told to a later one.
+            # The error of an earlier datagram may be reported for a later one.
             row["error"] = row["error"] or problem.strerror or str(problem)
             if problem.errno == errno.EMSGSIZE:
                 return

@@ -27,7 +27,7 @@ def switches(root: str = "/sys") -> int:
 
 
 def running(proc: str = "/proc") -> bool:
-    """Whether one of the processes that this process can see is a Fabric Manager."""
+    """Return True if a visible process is a Fabric Manager."""
     names = [name for name in sysfs.names(proc) if name.isdigit()][:_MAX_PROCESSES]
     return any(sysfs.text(proc, name, "comm") == _COMM for name in names)
 
@@ -35,22 +35,22 @@ def running(proc: str = "/proc") -> bool:
 def read(deadline: float, root: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
     """Return ``{"installed", "active", "version", "said", "switches"}``.
 
-    ``active`` is None where that cannot be told, as in a container; ``said`` is the state by systemd.
+    ``active`` is None if unknown, as in a container; ``said`` is the state of systemd.
     """
     path = run_command.find("nv-fabricmanager")
     version: Optional[str] = None
     if path:
-        told = run_command.run([path, "--version"], min(deadline / 2, 3.0))
-        version = parse_version(told.stdout + "\n" + told.stderr)
+        printed = run_command.run([path, "--version"], min(deadline / 2, 3.0))
+        version = parse_version(printed.stdout + "\n" + printed.stderr)
     state = run_command.run(["systemctl", "is-active", _UNIT], min(deadline / 2, 3.0))
-    said = state.stdout.strip()[:40] if not state.missing and not state.timed_out else ""
-    active: Optional[bool] = True if said == "active" or running(proc) else None
-    if active is None and said in ("inactive", "failed", "activating", "deactivating"):
+    unit_state = state.stdout.strip()[:40] if not state.missing and not state.timed_out else ""
+    active: Optional[bool] = True if unit_state == "active" or running(proc) else None
+    if active is None and unit_state in ("inactive", "failed", "activating", "deactivating"):
         active = False
     return {
         "installed": path is not None or active is True,
         "active": active,
         "version": version,
-        "said": said or None,
+        "said": unit_state or None,
         "switches": switches(root),
     }

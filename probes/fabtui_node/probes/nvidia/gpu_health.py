@@ -40,7 +40,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys", pr
         ``source`` (``nvml``, ``nvidia-smi`` or ``none``), ``driver``, ``cuda``, ``gpus`` (`nvml_state`, with units in
         ``UNITS``), ``seconds`` (what NVML took), ``on_pci`` (addresses of NVIDIA GPUs on PCI, driver or not),
         ``all_visible`` (there is no CUDA_VISIBLE_DEVICES), ``container``, ``fabric_manager`` (`fabric_manager`),
-        ``disagreements`` (where nvidia-smi says something else), ``problems`` (what it complains of), ``raw``,
+        ``disagreements`` (between NVML and nvidia-smi), ``problems`` (errors of nvidia-smi), ``raw``,
         ``error``.
     """
     end = time.monotonic() + deadline
@@ -49,22 +49,22 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys", pr
     with ThreadPoolExecutor(2) as pool:
         manager = pool.submit(fabric_manager.read, min(deadline * 0.4, 6.0), root, proc)
         checked = pool.submit(run_command.run, _ARGV, deadline * 0.4) if args.get("check", True) else None
-        told = checked.result() if checked else None
+        printed = checked.result() if checked else None
         known, nvml_error = task.result(max(end - time.monotonic() - deadline * 0.4, 0.5))
-        raw = "" if told is None or told.missing else (told.stdout + "\n" + told.stderr).strip()
+        raw = "" if printed is None or printed.missing else (printed.stdout + "\n" + printed.stderr).strip()
         value: Dict[str, Any] = known or {"driver": None, "cuda": None, "gpus": [], "seconds": None}
         value.update(source="nvml" if known else "none", disagreements=[], problems=_problems(raw))
-        if known and told is not None and told.ok:
-            value["disagreements"] = compare(known, query_csv.parse_csv(told.stdout).values, setting is None)
+        if known and printed is not None and printed.ok:
+            value["disagreements"] = compare(known, query_csv.parse_csv(printed.stdout).values, setting is None)
         elif not known:
             raw = _fallback(value, setting, end, raw)
         value.update(on_pci=nvml_inventory.on_pci(root), fabric_manager=manager.result())
-    # What both say the same is not kept twice.
+    # Values that agree are not kept twice.
     value["raw"] = "" if known and not value["problems"] + value["disagreements"] else raw[:_RAW_LIMIT]
     value.update(all_visible=setting is None, container=machine.identity(root, proc)["container"])
     value["error"] = nvml_error
-    if known and told is not None and not (told.ok or told.missing) and not value["problems"]:
-        value["error"] = told.why()
+    if known and printed is not None and not (printed.ok or printed.missing) and not value["problems"]:
+        value["error"] = printed.why()
     return value
 
 
@@ -87,17 +87,17 @@ def _problems(text: str) -> List[str]:
 
 def _fallback(value: Dict[str, Any], setting: Optional[str], end: float, raw: str) -> str:
     """Fill the value from ``nvidia-smi -q``, for a node whose NVML cannot be used from here; return the raw text."""
-    told = run_command.run(["nvidia-smi", "-q"], max(end - time.monotonic() - 0.3, 0.0))
-    if told.missing:
+    printed = run_command.run(["nvidia-smi", "-q"], max(end - time.monotonic() - 0.3, 0.0))
+    if printed.missing:
         return raw
-    text = (told.stdout + "\n" + told.stderr).strip()
+    text = (printed.stdout + "\n" + printed.stderr).strip()
     parsed = smi_query.parse_query(text).values
     value["problems"] = value["problems"] or _problems(text)
     if parsed["gpus"]:
         value.update(source="nvidia-smi", driver=parsed["driver"], cuda=parsed["cuda"])
         found = parsed["gpus"]
         chosen = run_nvidia_smi.visible_devices(setting, [gpu["uuid"] for gpu in found])
-        # Which GPU a MIG instance is on, this text does not tell.
+        # This text does not show the GPU of a MIG instance.
         value["gpus"] = [
             dict(from_query(index, found[at]), nvml_index=at)
             for index, (at, instance) in enumerate(chosen)

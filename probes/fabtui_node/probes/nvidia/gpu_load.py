@@ -1,4 +1,4 @@
-"""The probe ``gpuload``: PCIe, clocks and power of GPUs at this moment, quick enough to be asked while they work."""
+"""Probe ``gpuload``: PCIe, clocks and power of GPUs at the moment, quick enough to run under load."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fabtui_node.registry import ProbeSpec
 
 UNITS = nvml_state.UNITS
 
-#: So long, and so often, GPUs are looked at until all of them were seen at work.
+#: Maximum time and interval (s) of samples until every GPU was seen under load.
 SECONDS = 4.0
 EVERY = 0.5
 
@@ -28,13 +28,13 @@ def busiest(samples: List[List[Dict[str, Any]]]) -> List[Dict[str, Any]]:
 
 
 def _watch(library: Any, setting: Optional[str], seconds: float) -> Dict[str, Any]:
-    """Look again and again until all GPUs were seen at work, or the time is over."""
+    """Sample until every GPU was seen under load, or the time is over."""
     end = time.monotonic() + seconds
     samples: List[List[Dict[str, Any]]] = []
     took = 0.0
     while True:
         began = time.monotonic()
-        samples.append(nvml_state.read(library, setting, whole=False)["gpus"])
+        samples.append(nvml_state.read(library, setting, all_values=False)["gpus"])
         took = max(took, time.monotonic() - began)
         found = busiest(samples)
         if all(gpu["busy"] for gpu in found) or time.monotonic() + EVERY + took > end:
@@ -64,7 +64,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
 
 
 def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
-    """Return what is bad under load, of the GPUs that had any; of the others nothing can be said."""
+    """Return problems under load, of the GPUs that had any."""
     found = value.get("gpus")
     gpus = [gpu for gpu in found if isinstance(gpu, dict)][:1024] if isinstance(found, list) else []
     return gpu_rules.judge_load([gpu for gpu in gpus if gpu.get("busy") is True])

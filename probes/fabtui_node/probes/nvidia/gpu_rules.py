@@ -1,4 +1,4 @@
-"""What is bad of GPUs on one node alone, from what the probes ``gpus`` and ``gpuload`` found."""
+"""Rules for the GPUs of one node, on the values of the probes ``gpus`` and ``gpuload``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 Judgement = Dict[str, str]
 
-#: Reasons for slow clocks that nobody wants, and what they mean.
+#: Throttle reasons that are faults, and their meanings.
 _SLOW = {
     "hw_slowdown": "the hardware halves its clocks",
     "hw_thermal_slowdown": "it is too hot and the hardware slows it down",
@@ -46,19 +46,19 @@ def which(indexes: Iterable[Any]) -> str:
     return "GPU%s %s" % ("s" if len(numbers) > 1 else "", words) if numbers else "a GPU"
 
 
-class Said:
-    """Collects what is said of GPUs, and tells what is said of several once."""
+class Judgements:
+    """Collects judgements of GPUs; equal judgements of several GPUs become one."""
 
     def __init__(self) -> None:
         self._found: Dict[Tuple[str, str, str], List[Any]] = {}
 
-    def of(self, gpu: Dict[str, Any], subject: str, verdict: str, text: str) -> None:
-        """Say something of a GPU."""
+    def add(self, gpu: Dict[str, Any], subject: str, verdict: str, text: str) -> None:
+        """Add a judgement of a GPU."""
         if len(self._found) < _MOST:
             self._found.setdefault((subject, verdict, text), []).append(gpu.get("index"))
 
     def all(self) -> List[Judgement]:
-        """Return what was said."""
+        """Return all judgements."""
         return [
             {"subject": subject, "verdict": verdict, "text": "%s: %s" % (which(indexes), text)}
             for (subject, verdict, text), indexes in self._found.items()
@@ -67,37 +67,37 @@ class Said:
 
 def judge_load(gpus: List[Dict[str, Any]]) -> List[Judgement]:
     """Return what is bad of PCIe links and clocks."""
-    said = Said()
+    judged = Judgements()
     for gpu in gpus:
-        _pcie(gpu, said)
-        _clocks(gpu, said)
-    return said.all()
+        _pcie(gpu, judged)
+        _clocks(gpu, judged)
+    return judged.all()
 
 
-def _pcie(gpu: Dict[str, Any], said: Said) -> None:
+def _pcie(gpu: Dict[str, Any], judged: Judgements) -> None:
     pcie, busy = part(gpu, "pcie"), gpu.get("busy") is True
     width, most = count(pcie, "width"), count(pcie, "width_max")
     if width is not None and most is not None and 0 < width < most:
         when = "under load" if busy else "while idle, which may change under load"
-        said.of(gpu, "pcie", "bad" if busy else "warn", "PCIe at x%d of x%d %s" % (width, most, when))
+        judged.add(gpu, "pcie", "bad" if busy else "warn", "PCIe at x%d of x%d %s" % (width, most, when))
     now, best = count(pcie, "generation"), count(pcie, "generation_max")
-    # An idle GPU lowers its generation to save power: that says nothing.
+    # An idle GPU lowers its generation to save power: no fault.
     if busy and now is not None and best is not None and 0 < now < best:
-        said.of(gpu, "pcie", "bad", "PCIe generation %d of %d under load" % (now, best))
+        judged.add(gpu, "pcie", "bad", "PCIe generation %d of %d under load" % (now, best))
     device = count(pcie, "generation_device_max")
     if best is not None and device is not None and 0 < best < device:
-        said.of(gpu, "pcie", "note", "its slot gives PCIe generation %d, the GPU could do %d" % (best, device))
+        judged.add(gpu, "pcie", "note", "its slot gives PCIe generation %d, the GPU could do %d" % (best, device))
 
 
-def _clocks(gpu: Dict[str, Any], said: Said) -> None:
+def _clocks(gpu: Dict[str, Any], judged: Judgements) -> None:
     reasons = texts(gpu.get("reasons"))
     special = [name for name in reasons if name in _SLOW]
     for name in special:
         # The general one comes along with the reason for it.
         if name != "hw_slowdown" or len(special) == 1:
-            said.of(gpu, "clocks", "bad", _SLOW[name])
+            judged.add(gpu, "clocks", "bad", _SLOW[name])
     if "sw_power_cap" in reasons and gpu.get("busy") is True:
-        said.of(gpu, "clocks", "note", "clocks are held down by the power limit")
+        judged.add(gpu, "clocks", "note", "clocks are held down by the power limit")
 
 
 def judge(value: Dict[str, Any]) -> List[Judgement]:
@@ -107,79 +107,81 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
     """
     found = value.get("gpus")
     gpus = [gpu for gpu in found if isinstance(gpu, dict)][:1024] if isinstance(found, list) else []
-    said = Said()
+    judged = Judgements()
     for gpu in gpus:
-        if _dead(gpu, said):
+        if _dead(gpu, judged):
             continue
-        _memory(gpu, said)
-        _modes(gpu, said)
-        _fabric(gpu, said)
-    return _node(value, gpus) + said.all() + judge_load(gpus) + _manager(value, gpus)
+        _memory(gpu, judged)
+        _modes(gpu, judged)
+        _fabric(gpu, judged)
+    return _node(value, gpus) + judged.all() + judge_load(gpus) + _manager(value, gpus)
 
 
-def _dead(gpu: Dict[str, Any], said: Said) -> bool:
+def _dead(gpu: Dict[str, Any], judged: Judgements) -> bool:
     errors = part(gpu, "errors")
     lost = gpu.get("lost")
     if isinstance(lost, str) and lost:
-        said.of(gpu, "gpus", "bad", "%s; reset it or reboot the node" % lost)
+        judged.add(gpu, "gpus", "bad", "%s; reset it or reboot the node" % lost)
         return True
     if errors.get("handle"):
-        said.of(gpu, "gpus", "bad", str(errors["handle"]))
+        judged.add(gpu, "gpus", "bad", str(errors["handle"]))
         return True
     for what, text in list(errors.items())[:8]:
         if text != "not permitted":
-            said.of(gpu, "gpus", "warn", "%s cannot be read: %s" % (what, text))
+            judged.add(gpu, "gpus", "warn", "%s cannot be read: %s" % (what, text))
     recovery = gpu.get("recovery")
     if isinstance(recovery, str) and recovery not in ("none", ""):
-        said.of(gpu, "gpus", "bad", "the driver asks for recovery: %s" % recovery)
+        judged.add(gpu, "gpus", "bad", "the driver asks for recovery: %s" % recovery)
     return False
 
 
-def _memory(gpu: Dict[str, Any], said: Said) -> None:
+def _memory(gpu: Dict[str, Any], judged: Judgements) -> None:
     rows, errors, ecc = part(gpu, "rows"), part(gpu, "ecc_errors"), part(gpu, "ecc")
     if rows.get("failure") is True:
-        said.of(gpu, "ecc", "bad", "remapping a row of its memory failed; it wants to be replaced")
+        judged.add(gpu, "ecc", "bad", "remapping a row of its memory failed; it wants to be replaced")
     if rows.get("pending") is True or gpu.get("retired_pending") is True:
-        said.of(gpu, "ecc", "warn", "bad memory waits to be replaced by spare memory, which a reset of the GPU does")
+        judged.add(gpu, "ecc", "warn", "bad memory waits to be replaced by spare memory, which a reset of the GPU does")
     uncorrected = count(errors, "uncorrected")
     if uncorrected:
-        said.of(gpu, "ecc", "bad", "%d uncorrected memory errors since the driver was loaded" % uncorrected)
+        judged.add(gpu, "ecc", "bad", "%d uncorrected memory errors since the driver was loaded" % uncorrected)
     if ecc.get("on") is False:
-        said.of(gpu, "ecc", "note", "ECC is off: wrong results would not be noticed")
+        judged.add(gpu, "ecc", "note", "ECC is off: wrong results would not be noticed")
     if ecc.get("next") is not None and ecc.get("next") != ecc.get("on"):
-        said.of(gpu, "ecc", "note", "ECC will be %s after the next reset" % ("on" if ecc["next"] else "off"))
+        judged.add(gpu, "ecc", "note", "ECC will be %s after the next reset" % ("on" if ecc["next"] else "off"))
 
 
-def _modes(gpu: Dict[str, Any], said: Said) -> None:
+def _modes(gpu: Dict[str, Any], judged: Judgements) -> None:
     mig, mode = part(gpu, "mig"), gpu.get("compute_mode")
     if mig.get("on") is True:
-        said.of(gpu, "mig", "note", "MIG is on: instances cannot reach each other over NVLink")
+        judged.add(gpu, "mig", "note", "MIG is on: instances cannot reach each other over NVLink")
     if mig.get("next") is not None and mig.get("next") != mig.get("on"):
-        said.of(gpu, "mig", "note", "MIG will be %s after the next reset" % ("on" if mig["next"] else "off"))
+        judged.add(gpu, "mig", "note", "MIG will be %s after the next reset" % ("on" if mig["next"] else "off"))
     if mode == "prohibited":
-        said.of(gpu, "gpus", "bad", "its compute mode is prohibited: no program may use it")
+        judged.add(gpu, "gpus", "bad", "its compute mode is prohibited: no program may use it")
     elif isinstance(mode, str) and mode.startswith("exclusive"):
-        said.of(gpu, "gpus", "note", "its compute mode is exclusive: one process at a time may use it")
+        judged.add(gpu, "gpus", "note", "its compute mode is exclusive: one process at a time may use it")
     if gpu.get("persistence") is False:
-        said.of(gpu, "gpus", "note", "persistence mode is off: the first program waits seconds for the driver")
+        judged.add(gpu, "gpus", "note", "persistence mode is off: the first program waits seconds for the driver")
     limit, usual = count(gpu, "power_limit"), count(gpu, "power_limit_default")
     if limit is not None and usual is not None and 0 < limit < usual:
-        said.of(gpu, "clocks", "note", "its power limit is %g W, by default %g W" % (limit, usual))
+        judged.add(gpu, "clocks", "note", "its power limit is %g W, by default %g W" % (limit, usual))
 
 
-def _fabric(gpu: Dict[str, Any], said: Said) -> None:
+def _fabric(gpu: Dict[str, Any], judged: Judgements) -> None:
     fabric = part(gpu, "fabric")
     state, status = fabric.get("state"), fabric.get("status")
     if not state or state == "not supported":
         return
     if state != "completed":
-        said.of(gpu, "fabric", "bad", "the NVLink fabric is %s: CUDA fails with 'system not yet initialized'" % state)
+        judged.add(
+            gpu, "fabric", "bad", "the NVLink fabric is %s: CUDA fails with 'system not yet initialized'" % state
+        )
     elif status not in (None, "success"):
-        said.of(gpu, "fabric", "bad", "joining the NVLink fabric ended with %s" % status)
+        judged.add(gpu, "fabric", "bad", "joining the NVLink fabric ended with %s" % status)
     if fabric.get("summary") not in (None, "healthy"):
-        said.of(gpu, "fabric", "bad", "the NVLink fabric is %s" % fabric["summary"])
+        judged.add(gpu, "fabric", "bad", "the NVLink fabric is %s" % fabric["summary"])
     for name in texts(fabric.get("unhealthy")):
-        said.of(gpu, "fabric", "bad", "NVLink fabric: %s" % name.replace("_", " "))
+        judged.add(gpu, "fabric", "bad", "NVLink fabric: %s" % name.replace("_", " "))
 
 
 def _node(value: Dict[str, Any], gpus: List[Dict[str, Any]]) -> List[Judgement]:
@@ -195,7 +197,7 @@ def _node(value: Dict[str, Any], gpus: List[Dict[str, Any]]) -> List[Judgement]:
     for problem in texts(value.get("problems")):
         found.append({"subject": "gpus", "verdict": "bad", "text": "nvidia-smi: " + problem})
     if on_pci and not there and not found:
-        why = value.get("error") or "the driver tells of none"
+        why = value.get("error") or "the driver lists none"
         found.append(
             {"subject": "gpus", "verdict": "bad", "text": "%d GPUs on PCI and none usable: %s" % (len(on_pci), why)}
         )
@@ -218,6 +220,6 @@ def _manager(value: Dict[str, Any], gpus: List[Dict[str, Any]]) -> List[Judgemen
         text = "Fabric Manager %s does not fit driver %s: they must be the same" % (version, driver)
         found.append({"subject": "fabric", "verdict": "warn" if ready else "bad", "text": text})
     if manager.get("active") is False and not ready:
-        said = manager.get("said") or "not running"
-        found.append({"subject": "fabric", "verdict": "bad", "text": "the Fabric Manager is %s" % said})
+        state = manager.get("said") or "not running"
+        found.append({"subject": "fabric", "verdict": "bad", "text": "the Fabric Manager is %s" % state})
     return found

@@ -15,14 +15,14 @@ from fabtui_node.parsers.nvidia.smi_nvlink import (
 )
 from fabtui_node.parsers.nvidia.values import parse_errors
 from fabtui_node.probes.nvidia import nvml, run_nvidia_smi
-from fabtui_node.probes.nvidia.gpu_rules import Said, count, part
+from fabtui_node.probes.nvidia.gpu_rules import Judgements, count, part
 from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import run_command
 
 UNITS = {"speed": "GB/s", "counters": "events since the driver was loaded"}
 
 _RAW_LIMIT = 256 * 1024
-#: So many links have only GPUs on boards, where all are connected.
+#: Minimum number of links of GPUs on boards, where all links are connected.
 _BOARD_LINKS = 12
 
 # NVML also counts CRC errors in data packets, but those move on healthy links too (seen on H200).
@@ -190,11 +190,11 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     status = run_command.run(["nvidia-smi", "nvlink", "-s"], share)
     errors = status if status.missing else run_command.run(["nvidia-smi", "nvlink", "-e"], share)
     known, nvml_error = task.result(deadline * 0.1)
-    told = merge(parse_nvlink_status(status.stdout), parse_nvlink_errors(errors.stdout))
-    sources = (("nvidia-smi", told), ("nvml", known or []))
+    links = merge(parse_nvlink_status(status.stdout), parse_nvlink_errors(errors.stdout))
+    sources = (("nvidia-smi", links), ("nvml", known or []))
     return {
         "source": "+".join(name for name, found in sources if any(gpu["links"] for gpu in found)) or "none",
-        "gpus": visible(merge(told, known or []), os.environ.get("CUDA_VISIBLE_DEVICES")),
+        "gpus": visible(merge(links, known or []), os.environ.get("CUDA_VISIBLE_DEVICES")),
         "raw": {"e": errors.stdout[:_RAW_LIMIT], "s": status.stdout[:_RAW_LIMIT]},
         "error": _problem(status, errors, nvml_error),
     }
@@ -204,37 +204,37 @@ def _problem(status: run_command.Result, errors: run_command.Result, nvml_error:
     if status.missing:
         return nvml_error and "no nvidia-smi on this node; " + nvml_error
     everything = "\n".join([status.stdout, status.stderr, errors.stdout, errors.stderr])
-    said: List[str] = []
+    printed: List[str] = []
     for problem in parse_errors(everything):
         words = " ".join(filter(None, [problem["bus"], problem["reason"]]))
-        if words not in said:
-            said.append(words)
+        if words not in printed:
+            printed.append(words)
     for result in (status, errors):
         why = result.why()
-        if why and not said:
-            said.append(why)
-    return "; ".join(said[:10]) or None
+        if why and not printed:
+            printed.append(why)
+    return "; ".join(printed[:10]) or None
 
 
 def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
     """Return what is bad on this node alone: GPUs with fewer or slower links than the others, errors that were counted.
 
-    That links are inactive alone says nothing: GPUs on PCIe have links for bridges that nobody plugged in.
+    Inactive links alone are no fault: GPUs on PCIe have links for bridges that may be absent.
     """
     found = value.get("gpus")
     gpus = [gpu for gpu in found if isinstance(gpu, dict)][:1024] if isinstance(found, list) else []
-    said = Said()
+    judged = Judgements()
     kinds: Dict[str, List[Dict[str, Any]]] = {}
     for gpu in gpus:
         kinds.setdefault(str(gpu.get("name")), []).append(gpu)
     for alike in kinds.values():
-        _compared(alike, said)
+        _compared(alike, judged)
     for gpu in gpus:
-        _counted(gpu, said)
-    return said.all()
+        _counted(gpu, judged)
+    return judged.all()
 
 
-def _compared(gpus: List[Dict[str, Any]], said: Said) -> None:
+def _compared(gpus: List[Dict[str, Any]], judged: Judgements) -> None:
     """Compare the links of GPUs of one kind."""
     active = [[link for link in _links(gpu) if link.get("state") == "active"] for gpu in gpus]
     most = max(len(links) for links in active)
@@ -246,10 +246,10 @@ def _compared(gpus: List[Dict[str, Any]], said: Said) -> None:
             text = "%d of the %d NVLinks that other GPUs have are active%s" % (len(mine), most, which)
             # On boards all GPUs are connected; between cards, bridges are plugged in where somebody wants them.
             board = most >= _BOARD_LINKS and "PCIe" not in str(gpu.get("name"))
-            said.of(gpu, "nvlink", "bad" if board else "warn", text)
+            judged.add(gpu, "nvlink", "bad" if board else "warn", text)
         slow = [str(link.get("link")) for link in mine if (count(link, "speed") or usual) < 0.9 * usual]
         if slow:
-            said.of(gpu, "nvlink", "warn", "NVLinks %s are slower than the usual %g GB/s" % (_some(slow), usual))
+            judged.add(gpu, "nvlink", "warn", "NVLinks %s are slower than the usual %g GB/s" % (_some(slow), usual))
 
 
 def _links(gpu: Dict[str, Any]) -> List[Dict[str, Any]]:
@@ -266,8 +266,8 @@ def _some(names: List[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + (" and %d more" % (len(names) - most) if len(names) > most else "")
 
 
-def _counted(gpu: Dict[str, Any], said: Said) -> None:
-    """Tell what was counted since the driver was loaded: long ago or now, only a second look can say."""
+def _counted(gpu: Dict[str, Any], judged: Judgements) -> None:
+    """Judge counters since the driver was loaded; only a second reading shows when they grew."""
     totals: Dict[str, int] = {}
     for link in _links(gpu):
         for name, total in part(link, "counters").items():
@@ -276,7 +276,7 @@ def _counted(gpu: Dict[str, Any], said: Said) -> None:
     if totals:
         words = ", ".join("%d %s" % (total, name.replace("_", " ")) for name, total in sorted(totals.items()))
         verdict = "warn" if totals.get("link_recovery_failed_events") else "note"
-        said.of(gpu, "nvlink", verdict, "NVLink errors since the driver was loaded: %s" % words)
+        judged.add(gpu, "nvlink", verdict, "NVLink errors since the driver was loaded: %s" % words)
 
 
 PROBE = ProbeSpec(

@@ -1,4 +1,4 @@
-"""The counters of NVLinks, from an NVML that stays open, so that a look costs milliseconds.
+"""The counters of NVLinks, from an NVML that stays open, so that a reading costs milliseconds.
 
 What NVML knows differs from one generation of GPUs to the next: the first look tries everything, later ones ask for
 what answered then.
@@ -16,7 +16,7 @@ ENOUGH = 0.03
 # NVML's scope "all links of the GPU together".
 ALL_LINKS = 0xFFFFFFFF
 
-# Each with the fields that say it, the better one first, and what one count stands for. NVML has a counter of CRC
+# Each with the fields that hold it, the better one first, and what one count stands for. NVML has a counter of CRC
 # errors in data packets too, but that one moves on healthy links.
 _ERRORS: Tuple[Tuple[str, Tuple[Tuple[str, int], ...]], ...] = (
     ("replay", (("NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY", 1),)),

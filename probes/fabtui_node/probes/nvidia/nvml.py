@@ -7,7 +7,7 @@ from typing import Any, Callable, Optional, Tuple
 
 
 class Unavailable(Exception):
-    """NVML cannot be used on this node; the text says why."""
+    """NVML cannot be used on this node; the text is the reason."""
 
 
 def open_library() -> Any:
@@ -33,7 +33,7 @@ def ask(function: Optional[Callable[..., Any]], *args: Any) -> Any:
         return None
     try:
         return function(*args)
-    except Exception:  # a field this GPU, driver or pynvml does not know is None, whatever it raises
+    except Exception:  # a field this GPU, driver or pynvml does not know is None
         return None
 
 
@@ -75,7 +75,7 @@ class Task:
             self._error = "NVML: %s: %s" % (type(error).__name__, error)
 
     def result(self, seconds: float) -> Tuple[Any, Optional[str]]:
-        """Wait at most so long; return (value, None) or (None, why not)."""
+        """Wait for at most ``seconds``; return (value, None) or (None, reason)."""
         self._thread.join(max(seconds, 0.0))
         if self._thread.is_alive():
             return None, "NVML did not answer within %.1f s" % seconds

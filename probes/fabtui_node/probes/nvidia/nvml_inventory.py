@@ -86,7 +86,7 @@ def unknown(nvml_index: Optional[int] = None) -> Dict[str, Any]:
 
 
 def on_numa(number: Optional[int]) -> Optional[int]:
-    """Return the kernel's ``numa_node``, None where it says -1: none in particular."""
+    """Return the kernel's ``numa_node``, None for -1."""
     return number if number is not None and number >= 0 else None
 
 
@@ -135,7 +135,7 @@ def owner(pid: int, proc: str = "/proc") -> Dict[str, Optional[str]]:
     """Return ``{"name", "user"}`` of a process, None where unknown.
 
     NVML counts processes as the host does. Inside a container the same number is another process, or none, so nothing
-    is said there.
+    is in it.
     """
     try:
         if os.readlink(os.path.join(proc, "self/ns/pid")) != _FIRST_PID_NAMESPACE:

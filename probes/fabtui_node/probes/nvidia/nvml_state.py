@@ -1,7 +1,7 @@
 """The state of GPUs, asked from NVML: PCIe, clocks and what holds them down, ECC, rows, MIG, NVLink fabric, power.
 
-NVML answers each question of a GPU apart. One that this GPU, driver or pynvml does not know is None; one that a GPU
-that is gone does not answer is told in the GPU's ``errors``.
+NVML answers each question about a GPU separately. Unknown values of this GPU, driver or pynvml are None; failures of
+a lost GPU are in its ``errors``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _WORDS = {_NO_PERMISSION: "not permitted", _LOST: "GPU is lost", _RESET: "GPU re
 _COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 _FABRIC_STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
 _FABRIC_SUMMARY = {1: "healthy", 2: "unhealthy", 3: "limited capacity"}
-#: Where two bits of the fabric's health say "true" (1) or "false" (2); 0 means not supported.
+#: Offsets of two bits of the fabric's health: 1 is true, 2 is false, 0 is not supported.
 _FABRIC_HEALTH = {
     "degraded_bandwidth": 0,
     "route_recovery": 2,
@@ -68,14 +68,14 @@ Gpu = Dict[str, Any]
 
 
 class Asker:
-    """Asks NVML about one GPU and keeps what it says instead of an answer.
+    """Asks NVML about one GPU and keeps its errors.
 
     Args:
         library: An initialised ``pynvml``.
 
     Attributes:
         errors: By the name of what was asked for.
-        dead: What a GPU that is gone says; after that it is asked no more.
+        dead: Error of a lost GPU; it is not asked again.
     """
 
     def __init__(self, library: Any) -> None:
@@ -90,7 +90,7 @@ class Asker:
             return None
         try:
             return found(*args)
-        except Exception as error:  # whatever a release of pynvml raises, the other questions are asked
+        except Exception as error:  # pynvml releases differ in what they raise; ask the other questions
             self._keep(what, error)
             return None
 
@@ -103,13 +103,13 @@ class Asker:
             self.dead = _WORDS[code]
 
 
-def read(library: Any, setting: Optional[str], whole: bool = True) -> Dict[str, Any]:
+def read(library: Any, setting: Optional[str], all_values: bool = True) -> Dict[str, Any]:
     """Return ``{"driver", "cuda", "gpus"}`` of the GPUs that ``CUDA_VISIBLE_DEVICES`` (``setting``) leaves visible.
 
     Args:
         library: An initialised ``pynvml``.
         setting: The value of ``CUDA_VISIBLE_DEVICES``, None when unset.
-        whole: Everything; else only what changes under load, which takes fewer questions.
+        all_values: True for all values; else only those that change under load, which takes fewer questions.
     """
     count = number(ask(library.nvmlDeviceGetCount)) or 0
     askers = [Asker(library) for _ in range(count)]
@@ -123,7 +123,7 @@ def read(library: Any, setting: Optional[str], whole: bool = True) -> Dict[str, 
         asker, handle, uid = (askers[at], handles[at], uuids[at]) if instance is None else (Asker(library), None, None)
         if instance is not None:
             handle, at, uid = _parent(asker, instance)
-        gpu = _gpu(asker, handle, whole)
+        gpu = _gpu(asker, handle, all_values)
         gpu.update(index=index, nvml_index=at, uuid=instance or uid, instance=instance is not None)
         found.append(gpu)
     version = ask(library.nvmlSystemGetCudaDriverVersion)
@@ -142,14 +142,14 @@ def _parent(asker: Asker, instance: str) -> Any:
     return handle, at, instance
 
 
-def _gpu(asker: Asker, handle: Any, whole: bool) -> Gpu:
+def _gpu(asker: Asker, handle: Any, all_values: bool) -> Gpu:
     gpu: Gpu = {"errors": asker.errors, "lost": asker.dead}
     if handle is None:
         asker.errors.setdefault("handle", "NVML gives no handle for this GPU")
         gpu.update(bus=None, name=None, busy=None)
         return gpu
     gpu.update(_load(asker, handle))
-    if whole:
+    if all_values:
         gpu.update(_kept(asker, handle))
     gpu["lost"] = asker.dead
     return gpu
@@ -279,11 +279,13 @@ def _fabric_of(info: Any, library: Any) -> Optional[Dict[str, Any]]:
     status = number(getattr(info, "status", None))
     cluster = bytes(bytearray(getattr(info, "clusterUuid", b"") or b""))[:16]
     mask = number(getattr(info, "healthMask", None)) or 0
-    said = None if status is None else ("success" if status == 0 else words(ask(library.nvmlErrorString, status)))
+    status_text = (
+        None if status is None else ("success" if status == 0 else words(ask(library.nvmlErrorString, status)))
+    )
     wrong = mask >> _CONFIGURATION_SHIFT & _CONFIGURATION_MASK
     return {
         "state": _FABRIC_STATES.get(state, "state %d" % state),
-        "status": said or (None if status is None else "error %d" % status),
+        "status": status_text or (None if status is None else "error %d" % status),
         "clique": number(getattr(info, "cliqueId", None)),
         "cluster": str(uuid.UUID(bytes=cluster)) if len(cluster) == 16 and any(cluster) else None,
         "summary": _FABRIC_SUMMARY.get(getattr(info, "healthSummary", None) or 0),

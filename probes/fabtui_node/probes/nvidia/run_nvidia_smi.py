@@ -1,4 +1,4 @@
-"""How GPUs are named: PCI addresses, and which of them CUDA will see."""
+"""Names of GPUs: PCI addresses, and the GPUs that CUDA can see."""
 
 from __future__ import annotations
 

@@ -71,17 +71,17 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     Returns:
         ``{"matrix": {"columns", "rows", "cells", "affinity", "nics", "legend", "complete"} or None, "p2p": {"read",
         "write", "nvlink", "atomics", "pcie": {"columns", "rows", "cells", "bad", "p2p", "complete"}}, "raw": {"m":
-        str}, "error"}``; see `topo`. A capability that this driver does not tell is missing.
+        str}, "error"}``; see `topo`. Capabilities unknown to this driver are missing.
     """
     end = time.monotonic() + deadline * 0.9
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     task = nvml.Task(read_p2p_status)
     near = _ask(["topo", "-m"], end)
     known, _ = task.result(max(0.5, (end - time.monotonic()) / 2))
-    told = known if known and known["tables"] else _by_text(end, setting)
-    kept = visible(setting, told["uuids"])
+    tables = known if known and known["tables"] else _by_text(end, setting)
+    kept = visible(setting, tables["uuids"])
     matrix = without(topo.parse_topology(near.stdout).values, kept)
-    p2p = {name: without(table, kept) for name, table in told["tables"].items() if table["columns"]}
+    p2p = {name: without(table, kept) for name, table in tables["tables"].items() if table["columns"]}
     return {
         "matrix": _kept(matrix, "affinity", "nics", "legend") if matrix["columns"] else None,
         "p2p": {name: _kept(table, "bad", "p2p") for name, table in p2p.items()},
@@ -92,17 +92,17 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
 
 def _by_text(end: float, setting: Optional[str]) -> Dict[str, Any]:
     """Return what `read_p2p_status` would, from nvidia-smi."""
-    # Two at a time: each of them starts the driver's library anew, and more of them wait for each other.
+    # Two at a time: each of them restarts the driver's library, and more of them wait for each other.
     with ThreadPoolExecutor(2) as pool:
         letters = topo.CAPABILITIES
         asked = {name: pool.submit(_ask, ["topo", "-p2p", letter], end) for letter, name in letters.items()}
         listed = pool.submit(_ask, ["-L"], end) if setting is not None else None
-        told = {name: future.result() for name, future in asked.items()}
+        results = {name: future.result() for name, future in asked.items()}
         gpus = listing.parse_list(listed.result().stdout).values["gpus"] if listed else []
     uuids: List[Optional[str]] = [None] * (1 + max([gpu["index"] for gpu in gpus], default=-1))
     for gpu in gpus:
         uuids[gpu["index"]] = gpu["uuid"]
-    tables = {name: topo.parse_p2p(result.stdout).values for name, result in told.items() if result.ok}
+    tables = {name: topo.parse_p2p(result.stdout).values for name, result in results.items() if result.ok}
     return {"uuids": uuids, "tables": tables}
 
 
@@ -203,7 +203,7 @@ _MEANING = {
     "GNS": "the GPU does not support it",
     "TNS": "the way between them does not support it",
     "NS": "not supported",
-    "DR": "the driver was told not to",
+    "DR": "disabled in the driver",
 }
 
 

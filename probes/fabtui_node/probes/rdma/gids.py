@@ -1,4 +1,4 @@
-"""The GID tables of RDMA ports, and what NCCL should be told: ``NCCL_IB_GID_INDEX`` and ``NCCL_IB_HCA``."""
+"""GID tables of RDMA ports, and NCCL settings: ``NCCL_IB_GID_INDEX`` and ``NCCL_IB_HCA``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional
 
 from fabtui_node.system import sysfs
 
-#: A port has at most so many GIDs.
+#: Maximum number of GIDs of a port.
 _MOST = 256
 _ZERO = re.compile(r"[0:]*", re.ASCII)
 _EMPTY = re.compile(r"fe80:[0:]*", re.ASCII)
@@ -28,7 +28,7 @@ def ipv4(gid: Optional[str]) -> Optional[str]:
 def read_gids(port: str) -> List[Dict[str, Any]]:
     """Return ``[{"index", "gid", "type", "ipv4", "netdev"}]`` of a port, given its folder in sysfs.
 
-    ``type``: ``RoCE v1``, ``RoCE v2``, ``InfiniBand``, or None where the kernel does not say.
+    ``type``: ``RoCE v1``, ``RoCE v2``, ``InfiniBand``, or None if unknown.
     """
     roce = sysfs.text(port, "link_layer") == "Ethernet"
     found = []
@@ -65,9 +65,9 @@ def _gid_index(roce: List[Dict[str, Any]]) -> Any:
     if indexes == {None}:
         return None, "no port has a RoCE v2 GID of an IPv4 address: leave NCCL_IB_GID_INDEX unset"
     if len(indexes) > 1:
-        told = ", ".join("%s/%d: %s" % (p["ca"], p["port"], _said(p["gid_index"])) for p in roce[:8])
+        listed = ", ".join("%s/%d: %s" % (p["ca"], p["port"], _index_text(p["gid_index"])) for p in roce[:8])
         return None, "the index differs (%s): leave NCCL_IB_GID_INDEX unset, with NCCL %s or newer" % (
-            told,
+            listed,
             CHOOSES_SINCE,
         )
     index = indexes.pop()
@@ -75,7 +75,7 @@ def _gid_index(roce: List[Dict[str, Any]]) -> Any:
     return index, text
 
 
-def _said(index: Optional[int]) -> str:
+def _index_text(index: Optional[int]) -> str:
     return "none" if index is None else str(index)
 
 

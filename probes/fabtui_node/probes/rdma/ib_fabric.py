@@ -1,6 +1,6 @@
 """Probe ``ibfabric``: on which leaf each InfiniBand port hangs, and what in the fabric is slow, down or has errors.
 
-A node's own ports are asked about over their own cables, which takes a few packets; the whole fabric is walked only
+A node's own ports are asked about over their own cables, which takes a few packets; the fabric is walked only
 when asked for: one node does that for all. Both need the rights that the tools of infiniband-diags need.
 """
 
@@ -28,7 +28,7 @@ def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
     """Look at the fabric from this node.
 
     Args:
-        args: ``whole``: whether the whole fabric is walked, too; by default it is.
+        args: ``whole``: also walk the fabric (the default).
         emit: Not used.
         deadline: Seconds.
         root: Where sysfs is.
@@ -61,7 +61,7 @@ def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
     fabric = None
     if args.get("whole", True) and any(port["link"] is not None for port in found):
         starts = [(port["ca"], port["port"], port["guid"]) for port in found if port["link"] is not None]
-        # What a large fabric says takes its time to be read.
+        # Parsing the output of a large fabric takes time.
         fabric = walk(starts, began + deadline * 0.6)
     return {"ports": found, "fabric": fabric, "error": error}
 
@@ -130,7 +130,7 @@ def _port(ca: str, port: Value, end: float, root: str) -> Value:
             _beyond(found, asker, own)
         if found["state"] == "Active":
             found["sm"] = sminfo.parse(asker.ask("sminfo")).values["sm"]
-            # Where sysfs counts, that is what the probe rdma tells.
+            # Counters of sysfs are those of the probe rdma.
             if not os.path.isdir(os.path.join(root, "class/infiniband", ca, "ports", str(port["port"]), "counters")):
                 found["errors"], found["saturated"] = asker.errors()
     found["problem"] = None if found["leaf"] is not None else asker.problem
@@ -171,7 +171,7 @@ def _link(own: Value, peer: Optional[Value]) -> Value:
     if peer is not None:
         could_lanes = max(set(own["lanes_supported"]) & set(peer["lanes_supported"]), default=None)
         could_lane = max(set(own["lane_rates_supported"]) & set(peer["lane_rates_supported"]), default=None)
-        # Ports say that they could do 12X, which no cable of theirs has.
+        # Ports report 12X as possible, which no cable has.
         could_lanes = min(could_lanes, max(4, lanes or 4)) if could_lanes is not None else None
     link: Value = {"lanes": lanes, "lane_rate": lane, "rate": own["rate"], "below": []}
     link.update(
@@ -197,16 +197,16 @@ def judge(value: Value) -> List[Dict[str, str]]:
 
 
 def _of_port(port: Value) -> List[Tuple[str, str]]:
-    said: List[Tuple[str, str]] = []
+    judged: List[Tuple[str, str]] = []
     link = port.get("link")
     if isinstance(link, dict) and link.get("below"):
-        said.append(("slow", port_counters.told_below(link) + _towards(port)))
+        judged.append(("slow", port_counters.below_text(link) + _towards(port)))
     if port.get("state") == "Active" and port.get("sm") is None and port.get("problem") is None and link:
-        said.append(("inconclusive", "no subnet manager answered"))
-    said += port_counters.judge_counts(port)
+        judged.append(("inconclusive", "no subnet manager answered"))
+    judged += port_counters.judge_counts(port)
     theirs = {"errors": port.get("peer_errors"), "saturated": port.get("peer_saturated")}
-    said += [(verdict, text + _towards(port, "at ")) for verdict, text in port_counters.judge_counts(theirs)]
-    return said
+    judged += [(verdict, text + _towards(port, "at ")) for verdict, text in port_counters.judge_counts(theirs)]
+    return judged
 
 
 def _towards(port: Value, word: str = "to ") -> str:
@@ -217,10 +217,10 @@ def _towards(port: Value, word: str = "to ") -> str:
 
 
 def _of_fabric(fabric: Value) -> List[Dict[str, str]]:
-    """Return what is wrong between switches; what is wrong beside adapters, their own nodes tell."""
+    """Return problems between switches; those beside adapters are reported by their nodes."""
     found: List[Dict[str, str]] = []
-    told = fabric.get("leaves")
-    leaves: Value = told if isinstance(told, dict) else {}
+    listed = fabric.get("leaves")
+    leaves: Value = listed if isinstance(listed, dict) else {}
     beside = {(leaf.get("guid"), leaf.get("port")) for leaf in leaves.values() if isinstance(leaf, dict)}
     others = 0
     for link in fabric.get("below") or []:
@@ -230,23 +230,23 @@ def _of_fabric(fabric: Value) -> List[Dict[str, str]]:
         peer = link.get("peer") or {}
         subject = "%s port %s" % (link.get("name") or link.get("guid"), link.get("port"))
         text = "%s, to %s port %s" % (
-            port_counters.told_below(link),
+            port_counters.below_text(link),
             peer.get("name") or peer.get("guid"),
             peer.get("port"),
         )
         found.append({"subject": subject, "verdict": "slow", "text": text})
     for port in fabric.get("errors") or []:
-        said = port_counters.judge_counts(port)
+        judged = port_counters.judge_counts(port)
         if port.get("guid") in leaves or (port.get("guid"), port.get("port")) in beside:
-            others += bool(said)
+            others += bool(judged)
             continue
         subject = "%s port %s" % (port.get("node") or port.get("guid"), port.get("port"))
-        found += [{"subject": subject, "verdict": verdict, "text": text} for verdict, text in said]
+        found += [{"subject": subject, "verdict": verdict, "text": text} for verdict, text in judged]
     if others:
-        text = "cables of adapters in the whole fabric with errors, or below what both of their ends can do: %d"
+        text = "cables of adapters in the fabric with errors, or below what both ends support: %d"
         found.append({"subject": "ibfabric", "verdict": "note", "text": text % others})
     if fabric.get("complete") is False:
-        text = "the fabric answered in part: %s" % "; ".join(fabric.get("warnings") or ["no reason was told"])
+        text = "the fabric answered in part: %s" % "; ".join(fabric.get("warnings") or ["no reason given"])
         found.append({"subject": "ibfabric", "verdict": "inconclusive", "text": text[:500]})
     return found
 

@@ -1,4 +1,4 @@
-"""A walk over a whole InfiniBand fabric with the tools of infiniband-diags, from one node."""
+"""Walk over an InfiniBand fabric with the tools of infiniband-diags, from one node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fabtui_node.system import run_command
 
 Value = Dict[str, Any]
 
-#: Of larger fabrics only so much is kept; how much there was is told.
+#: Maximum number of entries kept of a fabric; the total is reported.
 _MOST_PORTS = 4096
 _MOST_BAD = 200
 _OUTPUT = 32 * 1024 * 1024
@@ -81,17 +81,17 @@ def _links(where: List[str], end: float) -> Tuple[List[Value], List[str], bool]:
         warnings += reading.warnings
         links: List[Value] = reading.values["links"]
         if links:
-            told = {link["guid"]: link["type"] for link in links}
-            _know_adapters(links, told)
+            types = {link["guid"]: link["type"] for link in links}
+            _know_adapters(links, types)
             return links, warnings, not reading.warnings and not result.timed_out and not result.truncated
         warnings.append(result.why() or "%s found nothing" % tool)
     return [], warnings, False
 
 
-def _know_adapters(links: List[Value], told: Dict[Any, Any]) -> None:
-    """Tell the type of ports that stand alone: what hangs on a switch and has one port only is taken for an adapter."""
+def _know_adapters(links: List[Value], types: Dict[Any, Any]) -> None:
+    """Set the type of ports without one: a single port on a switch is taken for an adapter."""
     for link in links:
-        if link["type"] is None and link["peer"] is not None and told.get(link["peer"]["guid"]) == "switch":
+        if link["type"] is None and link["peer"] is not None and types.get(link["peer"]["guid"]) == "switch":
             link["type"] = "CA"
 
 
@@ -117,7 +117,7 @@ def _errors(where: List[str], end: float) -> Tuple[List[Value], Optional[int], L
 
 
 def _cables(links: List[Value]) -> List[Value]:
-    """Return each cable once, told by the end of the adapter where it has one."""
+    """Return each cable once, from the end of its adapter if it has one."""
     found: Dict[Any, Value] = {}
     for link in sorted(links, key=lambda link: link["type"] == "switch"):
         peer = link["peer"] or {}
@@ -126,7 +126,7 @@ def _cables(links: List[Value]) -> List[Value]:
 
 
 def _kept(link: Value) -> Value:
-    """Return what is told of a link."""
+    """Return the attributes of a link."""
     names = ("type", "name", "guid", "port", "lanes", "lane_rate", "rate", "could_lanes", "could_lane_rate", "below")
     return {**{name: link.get(name) for name in names}, "peer": link["peer"]}
 

@@ -75,11 +75,11 @@ def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
     found = []
     for subject, kind, port in ports:
         up = active.get(kind, 0)
-        said = port_counters.judge_state(port, up, total[kind] - up)
+        judged = port_counters.judge_state(port, up, total[kind] - up)
         rate = port.get("rate")
         if port.get("state") == "Active" and rate and rate < best[kind]:
-            said.append(("slow", "runs at %g Gb/s, others of its kind on this node at %g" % (rate, best[kind])))
-        found += [{"subject": subject, "verdict": verdict, "text": text} for verdict, text in said]
+            judged.append(("slow", "runs at %g Gb/s, others of its kind on this node at %g" % (rate, best[kind])))
+        found += [{"subject": subject, "verdict": verdict, "text": text} for verdict, text in judged]
     return found
 
 

@@ -1,4 +1,4 @@
-"""What tells of trouble with RDMA ports and interfaces: which counters, where they stop, and how it is said."""
+"""Error counters of RDMA ports and interfaces: names, limits and judgements."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _LINK = re.compile(r"\((1|2|4|8|12)X")
 
 
 def lanes(rate: Optional[str]) -> Optional[int]:
-    """Return the lanes that a sysfs ``rate`` such as ``200 Gb/sec (4X HDR)`` tells."""
+    """Return the lanes that a sysfs ``rate`` such as ``200 Gb/sec (4X HDR)``."""
     found = _LINK.search(rate or "")
     return int(found.group(1)) if found else None
 
@@ -130,30 +130,30 @@ def judge_state(port: Dict[str, Any], active: int, others: int) -> List[Tuple[st
 
 
 def judge_counts(port: Dict[str, Any]) -> List[Tuple[str, str]]:
-    """Return what the counters of a port say, given its ``errors`` and ``saturated``."""
+    """Return judgements of a port by its ``errors`` and ``saturated``."""
     errors = port.get("errors")
     errors = errors if isinstance(errors, dict) else {}
     saturated = port.get("saturated")
     saturated = saturated if isinstance(saturated, list) else []
-    said: List[Tuple[str, str]] = []
+    judged: List[Tuple[str, str]] = []
     bad = {name: count for name, count in errors.items() if name in OF_THE_LINK}
     if bad:
         many = any(count > FEW or name in _NEVER for name, count in bad.items() if isinstance(count, int))
-        said.append(("slow" if many else "note", "errors of the link: %s" % counted(bad, saturated)))
+        judged.append(("slow" if many else "note", "errors of the link: %s" % counted(bad, saturated)))
     downs = errors.get("link_downed")
     if downs:
-        said.append(("inconclusive", "the link went down: %s" % counted({"link_downed": downs}, saturated)))
-    return said
+        judged.append(("inconclusive", "the link went down: %s" % counted({"link_downed": downs}, saturated)))
+    return judged
 
 
-def told_below(link: Dict[str, Any]) -> str:
-    """Return how far a link is below what both of its ends can do, in words; whatever its values are."""
+def below_text(link: Dict[str, Any]) -> str:
+    """Return a text on how far a link is below what both ends support; any values are accepted."""
     lanes, could = link.get("lanes"), link.get("could_lanes") or link.get("lanes")
     below = link.get("below")
     below = below if isinstance(below, list) else []
     parts = []
     if "width" in below:
-        # Ports say that they could do 12X, which no cable of theirs has.
+        # Ports report 12X as possible, which no cable has.
         if isinstance(lanes, int) and isinstance(could, int):
             could = min(could, max(4, lanes))
         parts.append("width %sX of %sX" % (lanes, could))
@@ -165,7 +165,7 @@ def told_below(link: Dict[str, Any]) -> str:
 
 
 def counted(errors: Dict[str, int], saturated: Any = ()) -> str:
-    """Return counts in words; one that stands at its limit is said to."""
+    """Return a text of counts; those at their limit are marked."""
     words = []
     for name, count in sorted(errors.items(), key=lambda item: str(item[0])):
         limit = " or more (it stands at its limit)" if name in saturated else ""

@@ -1,4 +1,4 @@
-"""Probe ``rdma``: MTU, GIDs, P_Keys and counters of each RDMA port, its interface, and what NCCL should be told."""
+"""Probe ``rdma``: MTU, GIDs, P_Keys and counters of each RDMA port, its interface, and NCCL settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Value = Dict[str, Any]
 _MAX_NICS = 32
 _THREADS = 8
 _PKEYS_READ = 128
-#: Of a port's GIDs so many are told.
+#: Maximum number of GIDs reported per port.
 _GIDS_KEPT = 32
 _SIZES = (4096, 2048, 1024, 512, 256)
 #: What RoCE's headers may take of an interface's MTU, as the kernel reckons.
@@ -104,37 +104,37 @@ def _pkeys(folder: str) -> List[str]:
 
 
 def _take_interfaces(ports: List[Value], result: Optional[run_command.Result]) -> None:
-    """Fill in interfaces that sysfs does not tell."""
+    """Fill in interfaces that sysfs does not have."""
     if result is None or result.missing:
         return
-    told = {(link["ca"], link["port"]): link["netdev"] for link in rdma_link.parse(result.stdout).values["links"]}
+    known = {(link["ca"], link["port"]): link["netdev"] for link in rdma_link.parse(result.stdout).values["links"]}
     for port in ports:
         if port["netdev"] is None:
-            port["netdev"] = told.get((port["ca"], port["port"]))
+            port["netdev"] = known.get((port["ca"], port["port"]))
 
 
 def _take_verbs(ports: List[Value], result: Optional[run_command.Result], warnings: List[str]) -> None:
     if result is None or result.missing:
         return
-    # Its exit code says nothing: it is that of the last device.
+    # Its exit code is that of the last device only.
     reading = ibv_devinfo.parse(result.stdout + "\n" + result.stderr)
     warnings += ["ibv_devinfo: " + warning for warning in reading.warnings[:5]]
-    told = {
+    known = {
         (device["ca"], port["port"]): port for device in reading.values["devices"] for port in device["ports"] or []
     }
     for port in ports:
-        found = told.get((port["ca"], port["port"]))
+        found = known.get((port["ca"], port["port"]))
         if found is None:
             continue
         port["max_mtu"], port["active_mtu"] = found["max_mtu"], found["active_mtu"]
         port["mtu_from"] = "ibv_devinfo" if found["active_mtu"] is not None else None
         if port["state"] != "unknown" and found["state"] not in ("unknown", port["state"]):
-            text = "%s/%d: sysfs says %s, ibv_devinfo %s"
+            text = "%s/%d: %s in sysfs, %s in ibv_devinfo"
             warnings.append(text % (port["ca"], port["port"], port["state"], found["state"]))
 
 
 def _derive_mtu(port: Value, root: str) -> None:
-    """Fill in what the interface tells: the MTU of a RoCE port is the largest size that fits into its interface's."""
+    """Fill in values of the interface: the MTU of a RoCE port is the largest that fits into that of its interface."""
     if not port["netdev"]:
         return
     mtu = sysfs.integer(root, "class/net", port["netdev"], "mtu")
@@ -156,7 +156,7 @@ def _interfaces(args: Value, ports: List[Value], root: str) -> List[str]:
 
 
 def _nic(name: str, root: str, end: float) -> Value:
-    """Return what ``ethtool`` and sysfs tell of an interface."""
+    """Return the values of ``ethtool`` and sysfs of an interface."""
 
     def ask(*options: str) -> run_command.Result:
         return run_command.run(["ethtool", *options, name], end - time.monotonic())
@@ -207,42 +207,42 @@ def judge(value: Value) -> List[Dict[str, str]]:
     for port in ports:
         subject = "%s/%s" % (port.get("ca"), port.get("port"))
         found += [{"subject": subject, "verdict": verdict, "text": text} for verdict, text in _of_port(port)]
-    told = {port.get("netdev") for port in ports}
+    known = {port.get("netdev") for port in ports}
     for nic in value.get("nics") or []:
-        said = _of_nic(nic, nic.get("interface") in told)
-        found += [{"subject": str(nic.get("interface")), "verdict": verdict, "text": text} for verdict, text in said]
+        judged = _of_nic(nic, nic.get("interface") in known)
+        found += [{"subject": str(nic.get("interface")), "verdict": verdict, "text": text} for verdict, text in judged]
     return found + _of_environment(value, ports)
 
 
 def _of_port(port: Value) -> List[Tuple[str, str]]:
-    # That it is down, or slower than the others, is for ibstat to say.
-    said: List[Tuple[str, str]] = []
+    # Ports that are down, or slower than others, are judged by the probe ibstat.
+    judged: List[Tuple[str, str]] = []
     active = port.get("state") == "Active"
     rate = port.get("rate")
     mtu, most = port.get("active_mtu"), port.get("max_mtu") or 4096
     if active and port.get("link_layer") == "InfiniBand" and mtu and mtu < most:
-        said.append(("slow", "active MTU %d B of %d B: the subnet manager or the other end sets it so" % (mtu, most)))
+        judged.append(("slow", "active MTU %d B of %d B: the subnet manager or the other end sets it so" % (mtu, most)))
     if active and port.get("link_layer") == "Ethernet" and mtu and mtu < 4096 and (rate or 0) >= _FAST:
         text = "RoCE with an MTU of %d B, as its interface has one of %s B: 4096 B need 4200 or more"
-        said.append(("slow", text % (mtu, port.get("netdev_mtu") or "unknown")))
+        judged.append(("slow", text % (mtu, port.get("netdev_mtu") or "unknown")))
     if active and port.get("link_layer") == "Ethernet" and port.get("gids") and port.get("gid_index") is None:
-        said.append(("inconclusive", "no RoCE v2 GID of an IPv4 address: NCCL has none to choose by itself"))
+        judged.append(("inconclusive", "no RoCE v2 GID of an IPv4 address: NCCL has none to choose by itself"))
     keys = port.get("pkeys") or []
     if active and keys and all(int(key, 16) < 0x8000 for key in keys if isinstance(key, str)):
-        said.append(("inconclusive", "only limited member of its partitions: two such ports cannot talk"))
-    return said + port_counters.judge_counts(port)
+        judged.append(("inconclusive", "only limited member of its partitions: two such ports cannot talk"))
+    return judged + port_counters.judge_counts(port)
 
 
 def _of_nic(nic: Value, of_port: bool) -> List[Tuple[str, str]]:
-    said = []
+    judged = []
     if nic.get("link") == "no" and not of_port:
-        said.append(("failed", "no link"))
+        judged.append(("failed", "no link"))
     speed, fastest = nic.get("speed"), nic.get("fastest")
     if nic.get("link") == "yes" and speed and fastest and speed < fastest:
         # That a switch is slower than an adapter is usual; that it is much slower is not.
         verdict = "slow" if speed * 4 < fastest else "note"
-        said.append((verdict, "runs at %g Gb/s, can do %g" % (speed / 1000.0, fastest / 1000.0)))
-    return said
+        judged.append((verdict, "runs at %g Gb/s, can do %g" % (speed / 1000.0, fastest / 1000.0)))
+    return judged
 
 
 def _of_environment(value: Value, ports: List[Value]) -> List[Dict[str, str]]:
