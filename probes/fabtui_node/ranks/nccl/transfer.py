@@ -251,10 +251,7 @@ class NcclLink(TransferTest):
         if via is None:
             return None, self._device.bus_id, None
         nics = self._gpu.log.nics()
-        if log_lines.is_network(via):
-            own = log_lines.address_of(via, nics) or self._gpu.address
-        else:
-            own = self._device.bus_id
+        own = log_lines.address_of(via, nics) or self._gpu.address if log_lines.is_network(via) else self._device.bus_id
         return log_lines.short_name(via, nics), own, None
 
     def _raw(self, sending: bool) -> Optional[str]:
