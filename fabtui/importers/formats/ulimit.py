@@ -37,9 +37,8 @@ def _limit(value: str, unit: str | None) -> Any:
 
 def _found(line: str) -> tuple[str, dict[str, Any]] | None:
     if shell := _SHELL.match(line):
-        unit = shell["unit"]
-        unit = "bytes" if unit in _BYTES else unit
-        return shell["name"].strip(), {"soft": _limit(shell["value"], unit), "hard": None, "unit": unit}
+        unit = "bytes" if shell["unit"] in _BYTES else shell["unit"]
+        return shell["name"].strip(), {"soft": _limit(shell["value"], shell["unit"]), "hard": None, "unit": unit}
     if proc := _PROC.match(line):
         soft, hard = _limit(proc["soft"], proc["unit"]), _limit(proc["hard"], proc["unit"])
         name = proc["name"].strip()
