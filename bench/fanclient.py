@@ -89,6 +89,11 @@ def cpu(who: int = resource.RUSAGE_SELF) -> float:
     return used.ru_utime + used.ru_stime
 
 
+async def _drain(client: Any) -> None:
+    async for _ in client.messages():
+        pass
+
+
 def _nothing(*_: Any) -> None:
     """Take what nobody waits for."""
 
@@ -123,7 +128,7 @@ async def true(options: Any, done: Callable[[], None]) -> None:
 
 async def links(options: Any, done: Callable[[], None], look: bool = False) -> None:
     """Open the links to all nodes, take their inventories if that is asked for, and close them."""
-    from fabtui.session.node_client import Remote
+    from fabtui.session.node_client import NodeClient
     from fabtui.session.probe_runner import inventory_args
     from fabtui.transport.connector import Connector, ConnectorOptions
 
@@ -134,8 +139,8 @@ async def links(options: Any, done: Callable[[], None], look: bool = False) -> N
         async def one(host: str) -> Any:
             link = await reach.open(host)
             if look:
-                remote = Remote(link, _nothing, _nothing, _nothing)
-                serving.append(asyncio.create_task(remote.serve()))
+                remote = NodeClient(link)
+                serving.append(asyncio.create_task(_drain(remote)))
                 value = await remote.probe("inventory", inventory_args(options), DEADLINE)
                 if not value.get("host"):
                     raise SystemExit(f"{host} gave no inventory: {value}")
@@ -149,7 +154,7 @@ async def links(options: Any, done: Callable[[], None], look: bool = False) -> N
 
 async def stages(options: Any, found: dict[str, float], crypto: CryptoClock | None) -> None:
     """Run the steps of ``look`` one by one, and return the cost of each."""
-    from fabtui.session.node_client import Remote
+    from fabtui.session.node_client import NodeClient
     from fabtui.session.probe_runner import inventory_args
     from fabtui.transport import payload as bootstrap
     from fabtui.transport.asyncssh.connection import ChannelPipe
@@ -187,8 +192,8 @@ async def stages(options: Any, found: dict[str, float], crypto: CryptoClock | No
 
     opened = await asyncio.gather(*map(start, options.hosts, pipes))
     mark("payload and hello")
-    remotes = [Remote(link, _nothing, _nothing, _nothing) for link in opened]
-    serving = [asyncio.create_task(remote.serve()) for remote in remotes]
+    remotes = [NodeClient(link) for link in opened]
+    serving = [asyncio.create_task(_drain(remote)) for remote in remotes]
     args = inventory_args(options)
     await asyncio.gather(*(remote.probe("inventory", args, DEADLINE) for remote in remotes))
     mark("probes and inventory")

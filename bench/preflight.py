@@ -28,7 +28,7 @@ import loopback
 from fabtui.diagnosis.preflight.rules import preflight
 from fabtui.model.events import InventoryUpdate, ProbeResult, SessionStart
 from fabtui.model.session_model import Model
-from fabtui.session.node_client import Remote
+from fabtui.session.node_client import NodeClient
 from fabtui.transport.connector import Connector, ConnectorOptions
 
 BAR = 20.0
@@ -77,11 +77,16 @@ class Clush:
             subprocess.run(argv, capture_output=True, timeout=DEADLINE)
 
 
+async def _drain(client: NodeClient) -> None:
+    async for _ in client.messages():
+        pass
+
+
 def _nothing(*_: Any) -> None:
     """Take what nobody waits for."""
 
 
-async def look(remotes: list[Remote]) -> tuple[float, list[dict[str, Any]]]:
+async def look(remotes: list[NodeClient]) -> tuple[float, list[dict[str, Any]]]:
     """Look at all nodes; returns the seconds it took and what each gave."""
     began = time.perf_counter()
     found = await asyncio.gather(*(remote.probe("host", {}, DEADLINE) for remote in remotes))
@@ -92,8 +97,8 @@ async def measure(config: Path, nodes: list[str], clush: Clush, rounds: int) -> 
     """Open the links, warm everything up, and run the rounds."""
     async with Connector(ConnectorOptions(ssh_config=config, connect_timeout=DEADLINE), notice=print) as reach:
         links = await asyncio.gather(*(reach.open(node) for node in nodes))
-        remotes = [Remote(link, _nothing, _nothing, _nothing) for link in links]
-        serving = [asyncio.create_task(remote.serve()) for remote in remotes]
+        remotes = [NodeClient(link) for link in links]
+        serving = [asyncio.create_task(_drain(remote)) for remote in remotes]
         try:
             await asyncio.to_thread(clush.run, "true; echo")
             _, values = await look(remotes)

@@ -89,7 +89,7 @@ def _matches(rules: Mapping[str, Rule]) -> Rule:
 
 _counts = _mapping_to(is_number)
 _EXTRA: dict[str, Rule] = {
-    **dict.fromkeys(("algorithm", "came_from"), _or_none(is_text)),
+    **dict.fromkeys(("algorithm", "came_from", "error_kind"), _or_none(is_text)),
     **dict.fromkeys(("loss", "rtt_min", "rtt_max", "payload", "path_mtu", "passes"), _or_none(is_number)),
     **dict.fromkeys(("no_room", "retransmits", "both_ways"), _or_none(is_number)),
     # Bytes of a collective, or numbers of datagrams by their size.

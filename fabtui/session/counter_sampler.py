@@ -13,7 +13,7 @@ from fabtui.model.events import CounterDeltas
 from fabtui.model.session_model import Model
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.context import TestBed
-from fabtui.session.node_client import ProbeFailed, Remote
+from fabtui.session.node_client import NodeClient, ProbeFailed
 
 #: Between two looks at a node.
 PERIOD = 2.0
@@ -68,13 +68,13 @@ class Counting:
         """Begin to look at nodes now, as when a test that runs alone begins or ends; returns at once."""
         for node in nodes:
             host = self._bed.hosts.get(node)
-            if host is None or host.remote.lost is not None or node in self._silent:
+            if host is None or host.client.lost is not None or node in self._silent:
                 continue
             if node in self._reading:
                 self._again.add(node)
             else:
                 self._reading.add(node)
-                self._go(self._read(node, host.remote))
+                self._go(self._read(node, host.client))
 
     async def settle(self, seconds: float) -> None:
         """Wait for looks that are under way, at most so long."""
@@ -100,24 +100,24 @@ class Counting:
             await asyncio.sleep(max(PERIOD, len(self._bed.hosts) / NODES_A_SECOND))
             await self._bed.go.wait()
 
-    async def _read(self, node: str, remote: Remote) -> None:
+    async def _read(self, node: str, client: NodeClient) -> None:
         """Look at a node, and once more where that was asked for meanwhile."""
         try:
             while True:
                 self._again.discard(node)
-                await self._look_once(node, remote)
+                await self._look_once(node, client)
                 if node not in self._again or node in self._silent:
                     return
                 await asyncio.sleep(SHORTEST)
         finally:
             self._reading.discard(node)
 
-    async def _look_once(self, node: str, remote: Remote) -> None:
+    async def _look_once(self, node: str, client: NodeClient) -> None:
         asked = time.time()
         began = time.monotonic()
         try:
             async with asyncio.timeout(DEADLINE):
-                value = await remote.probe("counters", {"nics": self._interfaces(node)}, DEADLINE - 0.5)
+                value = await client.probe("counters", {"nics": self._interfaces(node)}, DEADLINE - 0.5)
         except (ProbeFailed, TimeoutError) as failed:
             self._failures[node] = self._failures.get(node, 0) + 1
             if self._failures[node] >= MOST_FAILURES or getattr(failed, "kind", "") == "unknown_probe":

@@ -120,7 +120,7 @@ def _torch_python(inventory: dict[str, Any], remote_python: str | None) -> str |
 
 def _no_torch(node: str, inventory: dict[str, Any], first: int, what: str) -> Admission:
     looked = ", ".join(str(p.get("path")) for p in dicts(inventory.get("pythons"))[:6]) or "nowhere"
-    return absent(node, first, one_line(f"{what} (looked at {looked}); name one with --remote-python", 400))
+    return absent(node, first, one_line(f"{what} (looked at {looked}); name one with --client-python", 400))
 
 
 def _with_torch(

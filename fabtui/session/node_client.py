@@ -1,29 +1,30 @@
-"""One node of a session: its link, its open probes, and its rank host."""
+"""Client of one node: its link, open probes and rank host messages."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Any
 
 from fabtui.transport.link import Link, LinkLost
 
-#: Added to a deadline that the node keeps itself, before the controller gives up on it.
+#: Time (s) added to a deadline that the node keeps itself.
 GRACE = 5.0
 
-#: A node that prints more than this fills the recording and says nothing new.
-MOST_LINES = 20_000
+#: Maximum number of log lines of a node; more would fill the recording.
+MAX_LINES = 20_000
 
-Part = Callable[[dict[str, Any]], None]
+OnPart = Callable[[dict[str, Any]], None]
 
 
 class ProbeFailed(Exception):
     """A probe gave no value.
 
     Attributes:
-        kind: One word: ``timeout``, ``lost``, ``worker_died``, or what the probe said.
+        kind: ``timeout``, ``lost``, or an error kind of the node (`fabtui_node.protocol.ErrorKind`).
         text: One line.
     """
 
@@ -33,52 +34,80 @@ class ProbeFailed(Exception):
         self.text = text
 
 
+@dataclass(frozen=True, slots=True)
+class RankMessage:
+    """Message of the rank host."""
+
+    message: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RankHostExit:
+    """End of the rank host, with the ``exit`` message."""
+
+    message: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RankHostHalted:
+    """Stop (SIGSTOP) of the rank host's process, or its continuation."""
+
+    on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PrintedLine:
+    """Line printed by a process on the node."""
+
+    text: str
+
+
+NodeMessage = RankMessage | RankHostExit | RankHostHalted | PrintedLine
+
+
 def _fail(future: asyncio.Future[dict[str, Any]], error: ProbeFailed) -> None:
-    """Let what waits for a future know that it failed; who still sends its question may never come to wait for it."""
+    """Fail a future; its exception is retrieved here, as the caller may still be sending and never wait for it."""
     if not future.done():
         future.set_exception(error)
         future.exception()
 
 
-class Remote:
-    """Speaks with one node.
+class NodeClient:
+    """Client of one node.
 
     Args:
         link: The open link.
-        on_rank: Called with each message of the rank host.
-        on_exit: Called with the ``exit`` message when the rank host ended.
-        on_log: Called with a line that something on the node printed.
-        on_halted: Called when the rank host's process was stopped (True) or goes on (False).
+
+    Attributes:
+        lost: Why the link ended, or None.
     """
 
-    def __init__(
-        self,
-        link: Link,
-        on_rank: Callable[[dict[str, Any]], None],
-        on_exit: Callable[[dict[str, Any]], None],
-        on_log: Callable[[str], None],
-        on_halted: Callable[[bool], None] = lambda on: None,
-    ) -> None:
+    def __init__(self, link: Link) -> None:
         self.link = link
         self.node = link.node
         self.lost: LinkLost | None = None
-        self._on_rank = on_rank
-        self._on_exit = on_exit
-        self._on_log = on_log
-        self._on_halted = on_halted
+        self._rejected: LinkLost | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._ids = itertools.count(1)
-        self._probes: dict[int, tuple[asyncio.Future[dict[str, Any]], Part | None]] = {}
+        self._probes: dict[int, tuple[asyncio.Future[dict[str, Any]], OnPart | None]] = {}
         self._spawned: asyncio.Future[dict[str, Any]] | None = None
-        self._ranks_live = False
+        self._rank_host_runs = False
         self._lines = 0
 
-    async def serve(self) -> LinkLost:
-        """Take messages until the link ends, and return why it ended. All open probes fail then."""
+    async def messages(self) -> AsyncIterator[NodeMessage]:
+        """Yield the messages that answer no request, until the link ends; `lost` is set then, and open probes fail."""
         try:
             while True:
-                self._take_safely(await self.link.receive())
+                message = await self.link.receive()
+                try:
+                    found = self._dispatch(message)
+                except Exception as error:
+                    # No message of one node may end the session of the others.
+                    raise _unreadable(error) from error
+                if found is not None:
+                    yield found
         except LinkLost as lost:
-            self.lost = lost
+            self.lost = self._rejected or lost
         for future, _ in self._probes.values():
             _fail(future, ProbeFailed("lost", self.lost.text))
         self._probes.clear()
@@ -86,42 +115,39 @@ class Remote:
             _fail(self._spawned, ProbeFailed("lost", self.lost.text))
         if self.lost.kind == "protocol":
             await self.link.close()
-        return self.lost
 
-    def _take_safely(self, message: dict[str, Any]) -> None:
-        try:
-            self._take(message)
-        except Exception as error:
-            # Whatever a node says, and whatever goes wrong with it here: the session of all others goes on.
-            raise LinkLost("protocol", f"a message cannot be read: {type(error).__name__}: {error}") from error
+    def reject(self, error: Exception) -> None:
+        """End the link because of a message that cannot be processed; the session of the other nodes goes on."""
+        if self._rejected is None:
+            self._rejected = _unreadable(error)
+            self._closing = asyncio.ensure_future(self.link.close())
 
-    def _take(self, message: dict[str, Any]) -> None:
+    def _dispatch(self, message: dict[str, Any]) -> NodeMessage | None:
+        """Pass an answer to its request, or return the message."""
         kind = message.get("t")
         if kind == "rank":
-            if isinstance(inner := message.get("m"), dict):
-                self._on_rank(inner)
-        elif kind in ("part", "result"):
-            self._take_probe(kind, message)
+            return RankMessage(inner) if isinstance(inner := message.get("m"), dict) else None
+        if kind in ("part", "result"):
+            self._answer_probe(kind, message)
         elif kind == "spawned":
-            self._ranks_live = True
+            self._rank_host_runs = True
             if self._spawned is not None and not self._spawned.done():
                 self._spawned.set_result(message)
-        elif kind == "exit":
-            # The end of one that `spawn` replaces is no news.
-            if self._ranks_live:
-                self._ranks_live = False
-                self._on_exit(message)
-        elif kind == "stopped":
-            if self._ranks_live:
-                self._on_halted(message.get("on") is True)
+        elif kind == "exit" and self._rank_host_runs:
+            # The end of a process that `spawn` replaces is not reported.
+            self._rank_host_runs = False
+            return RankHostExit(message)
+        elif kind == "stopped" and self._rank_host_runs:
+            return RankHostHalted(message.get("on") is True)
         elif kind == "log":
             self._lines += 1
-            if self._lines <= MOST_LINES:
-                self._on_log(str(message.get("text", "")))
-            elif self._lines == MOST_LINES + 1:
-                self._on_log(f"{MOST_LINES} lines were printed here; no more of them are kept")
+            if self._lines <= MAX_LINES:
+                return PrintedLine(str(message.get("text", "")))
+            if self._lines == MAX_LINES + 1:
+                return PrintedLine(f"{MAX_LINES} lines were printed here; further lines are dropped")
+        return None
 
-    def _take_probe(self, kind: str, message: dict[str, Any]) -> None:
+    def _answer_probe(self, kind: str, message: dict[str, Any]) -> None:
         number = message.get("id")
         found = self._probes.get(number) if isinstance(number, int) else None
         if found is None:
@@ -140,12 +166,12 @@ class Remote:
                 _fail(future, ProbeFailed(str(error.get("kind", "failed")), str(error.get("text", "gave no reason"))))
 
     async def probe(
-        self, name: str, args: dict[str, Any], deadline: float, on_part: Part | None = None
+        self, name: str, args: dict[str, Any], deadline: float, on_part: OnPart | None = None
     ) -> dict[str, Any]:
-        """Run a light probe on the node and return its value.
+        """Run a probe on the node and return its value.
 
         Raises:
-            ProbeFailed: It gave none within the deadline, or the node was lost.
+            ProbeFailed: There was no value within the deadline, or the node was lost.
         """
         if self.lost is not None:
             raise ProbeFailed("lost", self.lost.text)
@@ -153,7 +179,7 @@ class Remote:
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._probes[number] = (future, on_part)
         try:
-            # Not within the deadline: what the probe is made of may have to go there first. The link has its own.
+            # Outside the deadline: the probe's modules may have to be sent first. The link has its own deadline.
             await self.send({"t": "probe", "id": number, "name": name, "args": args, "deadline": deadline})
             async with asyncio.timeout(deadline + GRACE):
                 return await future
@@ -173,20 +199,20 @@ class Remote:
         await self.link.send(message)
 
     async def rank(self, message: dict[str, Any]) -> None:
-        """Send a message to the rank host; it is dropped when the node is lost, whose loss is told elsewhere."""
+        """Send a message to the rank host; it is dropped if the node is lost."""
         try:
             await self.send({"t": "rank", "m": message})
         except LinkLost:
             return
 
     async def spawn(self, config: dict[str, Any], env: dict[str, str], argv: list[str] | None, deadline: float) -> None:
-        """Start the rank host, after ending one that runs.
+        """Start the rank host, after ending a running one.
 
         Raises:
             ProbeFailed: It was not started within the deadline, or the node was lost.
         """
         self._spawned = asyncio.get_running_loop().create_future()
-        self._ranks_live = False
+        self._rank_host_runs = False
         try:
             await self.send({"t": "spawn", "argv": argv, "env": env, "config": config})
             async with asyncio.timeout(deadline):
@@ -199,13 +225,17 @@ class Remote:
     async def stand_by(
         self, config: dict[str, Any], env: dict[str, str], argv: list[str] | None, *, on: bool = True
     ) -> None:
-        """Have a process wait that the next `spawn` of the same may use, or end it; a lost node is told elsewhere."""
+        """Keep a standby process for the next `spawn` with the same configuration, or end it."""
         with contextlib.suppress(LinkLost):
             await self.send({"t": "standby", "on": on, "argv": argv, "env": env, "config": config})
 
     async def kill(self) -> None:
-        """Kill the rank host; nothing happens when the node is lost."""
+        """Kill the rank host; do nothing if the node is lost."""
         try:
             await self.send({"t": "kill"})
         except LinkLost:
             return
+
+
+def _unreadable(error: Exception) -> LinkLost:
+    return LinkLost("protocol", f"a message cannot be read: {type(error).__name__}: {error}")

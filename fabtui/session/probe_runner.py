@@ -12,7 +12,7 @@ from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui.session.event_pipeline import EventPump
-from fabtui.session.node_client import ProbeFailed, Remote
+from fabtui.session.node_client import NodeClient, ProbeFailed
 from fabtui.session.options import SessionOptions
 from fabtui.session.user_probes import OwnProbe
 from fabtui_node import registry
@@ -44,17 +44,19 @@ class Looks:
         options: What is asked for.
         pump: Where events go.
         model: What is known so far.
-        remotes: The nodes; more come while the session goes on.
+        clients: The nodes; more come while the session goes on.
 
     Attributes:
         own: The user's own probes, by name.
     """
 
-    def __init__(self, options: SessionOptions, pump: EventPump, model: Model, remotes: Mapping[str, Remote]) -> None:
+    def __init__(
+        self, options: SessionOptions, pump: EventPump, model: Model, clients: Mapping[str, NodeClient]
+    ) -> None:
         self._options = options
         self._pump = pump
         self._model = model
-        self._remotes = remotes
+        self._clients = clients
         self.own: Mapping[str, OwnProbe] = {}
 
     async def early(self, nodes: Sequence[str]) -> None:
@@ -72,7 +74,7 @@ class Looks:
 
     async def _inventory(self, node: str) -> None:
         try:
-            value = await self._remotes[node].probe("inventory", inventory_args(self._options), INVENTORY_DEADLINE)
+            value = await self._clients[node].probe("inventory", inventory_args(self._options), INVENTORY_DEADLINE)
         except ProbeFailed as failed:
             self._pump.log("warning", f"inventory: {one_line(failed.text, 300)}", node)
         else:
@@ -104,7 +106,7 @@ class Looks:
     async def _look(self, node: str, probe: str, args: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         """Run a probe on a node, tell what it found, and return that; nothing where it failed."""
         try:
-            value = await self._remotes[node].probe(probe, dict(args or {}), LOOK_DEADLINE)
+            value = await self._clients[node].probe(probe, dict(args or {}), LOOK_DEADLINE)
         except ProbeFailed as failed:
             self._pump.emit(ProbeResult(node=node, probe=probe, error=one_line(failed.text, 500)))
             return {}
@@ -137,7 +139,7 @@ class Looks:
 
         async def look(node: str, name: str) -> None:
             try:
-                value = await self._remotes[node].probe("own", {"name": name}, OWN_DEADLINE)
+                value = await self._clients[node].probe("own", {"name": name}, OWN_DEADLINE)
             except ProbeFailed as failed:
                 value = {"own": True, "problem": failed.text}
             if problem := value.get("problem"):
@@ -158,7 +160,7 @@ class Looks:
         try:
             for _ in range(CLOCK_QUESTIONS):
                 asked, began = time.time(), time.monotonic()
-                value = await self._remotes[node].probe("clock", {}, CLOCK_DEADLINE)
+                value = await self._clients[node].probe("clock", {}, CLOCK_DEADLINE)
                 half = (time.monotonic() - began) / 2
                 told = value.get("time")
                 if not isinstance(told, (int, float)) or isinstance(told, bool):

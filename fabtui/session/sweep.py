@@ -21,7 +21,7 @@ from fabtui.session.measure.mesh_targets import addresses_of, targets_between
 from fabtui.session.measure.one_way import OneWay
 from fabtui.session.measure.ping_mesh import Mesh
 from fabtui.session.measure.runner import Trials
-from fabtui.session.node_client import Remote
+from fabtui.session.node_client import NodeClient
 from fabtui.session.options import OPTIONAL_PROBES, SessionOptions
 from fabtui.session.probe_runner import Looks
 from fabtui.session.ranks.rank_host import Engine, RankHost
@@ -55,13 +55,13 @@ class Sweep:
         go: asyncio.Event,
         faults: list[tuple[str, str, str, float | None]],
     ) -> None:
-        self.remotes: dict[str, Remote] = {}
+        self.clients: dict[str, NodeClient] = {}
         self.warm = False
         self.bed = TestBed(
             report=self._report,
-            began=lambda pairs: pump.emit(PairsStarted(pairs=pairs)),
-            untested=lambda lines: pump.emit(PlanUpdate(untested=lines)),
-            say=pump.log,
+            started=lambda pairs: pump.emit(PairsStarted(pairs=pairs)),
+            skip=lambda lines: pump.emit(PlanUpdate(untested=lines)),
+            log=pump.log,
             go=go,
             flush=pump.flush,
         )
@@ -72,11 +72,13 @@ class Sweep:
         self._admissions: dict[str, Admission] = {}
         self._engine: Engine | None = None
         self._trials = Trials(options, pump, model, self.bed)
-        self.looks = Looks(options, pump, model, self.remotes)
+        self.looks = Looks(options, pump, model, self.clients)
 
     # -- who takes part -----------------------------------------------------------------------------------------------
 
-    def admit(self, ready: dict[str, tuple[Remote, dict[str, Any]]], gone: dict[str, str], order: list[str]) -> None:
+    def admit(
+        self, ready: dict[str, tuple[NodeClient, dict[str, Any]]], gone: dict[str, str], order: list[str]
+    ) -> None:
         """Give endpoints to nodes that became ready, and one row each to nodes that failed, in the given order."""
         options = self._options
         if self._engine is None and ready:
@@ -88,7 +90,7 @@ class Sweep:
         for node in order:
             first = len(self.bed.endpoints) + len(added)
             if node in ready and self._engine is not None:
-                self.remotes[node], inventory = ready[node]
+                self.clients[node], inventory = ready[node]
                 admission = admit(
                     node, inventory, first, self._engine.name, options.ranks_per_node, options.remote_python
                 )
@@ -116,7 +118,7 @@ class Sweep:
         return any(probe in self._options.probes for probe in probes)
 
     def _alive(self, nodes: list[str]) -> list[str]:
-        return [node for node in nodes if node in self.remotes and self.remotes[node].lost is None]
+        return [node for node in nodes if node in self.clients and self.clients[node].lost is None]
 
     def _report(self, measurements: list[Measurement]) -> None:
         if self.bed.arm is not None:
@@ -162,7 +164,7 @@ class Sweep:
                 group.create_task(self._ranks_settled(starts))
         for probe in OPTIONAL_PROBES:
             if self._wants(probe):
-                tools = PairTools(self._pump, self._model, self.remotes, self.bed.attempt, self.bed.go.wait)
+                tools = PairTools(self._pump, self._model, self.clients, self.bed.attempt, self.bed.go.wait)
                 await tools.run(probe, self._alive(new), self._alive(old))
         late = [node for node, start in starts.items() if not start.done()]
         there = [node for node in new if node not in late]
@@ -238,7 +240,7 @@ class Sweep:
             if a.number in notes or b.number in notes
         ]
         if lines and self._wants("p2p"):
-            self.bed.untested(lines)
+            self.bed.skip(lines)
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -253,7 +255,7 @@ class Sweep:
     async def look_at_links(self, probes: Sequence[str]) -> None:
         """Run light probes on all nodes that are there, beside tests."""
         chosen = [probe for probe in probes if probe in self._options.probes]
-        await self.looks.look_at(self._alive(list(self.remotes)), chosen, beside_tests=True)
+        await self.looks.look_at(self._alive(list(self.clients)), chosen, beside_tests=True)
 
     async def _mesh(self, new: list[str], old: list[str]) -> None:
         """Test every address against every other: echoes, then one way each."""
@@ -264,9 +266,9 @@ class Sweep:
         if len(targets) < total:
             self._pump.log("notice", f"mesh: {len(targets)} of {total} pairs of addresses are asked")
         if self._wants("ping"):
-            await Mesh(self._pump, self._model, self.remotes).run(targets)
+            await Mesh(self._pump, self._model, self.clients).run(targets)
         if self._wants("udp"):
-            await OneWay(self._pump, self._model, self.remotes).run(targets)
+            await OneWay(self._pump, self._model, self.clients).run(targets)
 
     # -- ranks --------------------------------------------------------------------------------------------------------
 
@@ -289,9 +291,9 @@ class Sweep:
             if host.ready:
                 return
         if host is not None:
-            host.abandon()
+            host.cancel_start()
         host = RankHost(
-            self.remotes[node], admission.endpoints, engine, admission.argv, admission.library, self.bed.store
+            self.clients[node], admission.endpoints, engine, admission.argv, admission.library, self.bed.store
         )
         self.bed.hosts[node] = host
         await host.start(len(self.bed.endpoints))

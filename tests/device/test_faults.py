@@ -14,7 +14,7 @@ REASONS = {
     "absent": r"n000:0 did not come within",
     "corrupt": r"verify: ",
     "kill": r"the rank host of n000 ended with signal 9",
-    "stop": r"the rank host of n001 is frozen: it answered nothing",
+    "stop": r"the rank host of n001 is frozen: no answer",
     "interface": r"no socket interface found|nosuch",
 }
 Lab = Callable[..., Run]

@@ -24,7 +24,7 @@ REASONS = {
     "absent": r"n000:1 did not come within",
     "corrupt": r"verify: .*(wrong|differ)",
     "kill": r"the rank host of n000 ended with signal 9",
-    "stop": r"the rank host of n000 is frozen: it answered nothing",
+    "stop": r"the rank host of n000 is frozen: no answer",
     "address": rf"cannot listen on {re.escape(NO_ADDRESS)}",
 }
 

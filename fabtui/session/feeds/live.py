@@ -28,13 +28,22 @@ from fabtui.sanitize import one_line
 from fabtui.session import user_probes
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.journal import Journal
-from fabtui.session.node_client import ProbeFailed, Remote
+from fabtui.session.node_client import (
+    NodeClient,
+    NodeMessage,
+    PrintedLine,
+    ProbeFailed,
+    RankHostExit,
+    RankHostHalted,
+    RankMessage,
+)
 from fabtui.session.options import SessionOptions
 from fabtui.session.probe_runner import INVENTORY_DEADLINE, inventory_args
-from fabtui.session.ranks.rank_host import exit_text
+from fabtui.session.ranks.rank_host import RankHost, exit_reason
 from fabtui.session.sweep import Sweep
 from fabtui.session.watch import Watch
 from fabtui.transport.link import Link, NodeUnreachable
+from fabtui_node.protocol import ErrorKind
 
 #: How long nodes that are ready wait for the others, before the sweep begins without them; they join later.
 SETTLE = 3.0
@@ -90,9 +99,9 @@ class LiveFeed:
         self._testing = asyncio.Lock()
         self._life: asyncio.Task[None] | None = None
         self._order: list[str] = list(options.hosts)
-        self._ready: dict[str, tuple[Remote, dict[str, Any]]] = {}
+        self._ready: dict[str, tuple[NodeClient, dict[str, Any]]] = {}
         self._gone: dict[str, str] = {}
-        self._remotes: dict[str, Remote] = {}
+        self._clients: dict[str, NodeClient] = {}
         self._sweep: Sweep | None = None
         self._own = user_probes.OwnProbes()
         self._watch: Watch | None = None
@@ -279,8 +288,8 @@ class LiveFeed:
         if self._sweep is not None:
             await self._sweep.close()
         async with asyncio.TaskGroup() as group:
-            for remote in self._remotes.values():
-                group.create_task(remote.link.close())
+            for client in self._clients.values():
+                group.create_task(client.link.close())
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
@@ -307,55 +316,57 @@ class LiveFeed:
         except NodeUnreachable as failed:
             self._state(name, NodeState.FAILED, failed.text, failed.hint or self._by_hand(failed, name))
             return
-        remote = self._remotes[name] = Remote(
-            link,
-            on_rank=lambda message: self._on_rank(name, message),
-            on_exit=lambda message: self._on_exit(name, message),
-            on_log=lambda text: self._pump.log("info", one_line(text, 500), name),
-            on_halted=lambda on: self._on_halted(name, on),
-        )
+        client = self._clients[name] = NodeClient(link)
         self._state(name, NodeState.CONNECTED, backend=link.backend)
         if link.banner.strip():
             self._pump.log("info", f"printed at login: {one_line(link.banner, 200)}", name)
-        looking = asyncio.create_task(self._inventory(name, remote))
+        inventory = asyncio.create_task(self._inventory(name, client))
         try:
-            lost = await remote.serve()
+            async for message in client.messages():
+                try:
+                    self._process(name, message)
+                except Exception as error:
+                    # No message of one node may end the session of the others.
+                    client.reject(error)
         finally:
-            looking.cancel()
-            await asyncio.gather(looking, return_exceptions=True)
+            inventory.cancel()
+            await asyncio.gather(inventory, return_exceptions=True)
+        assert client.lost is not None
         if name not in self._gone:
-            self._state(
-                name, NodeState.LOST, lost.text, None if self._options.lab else f"ssh {shlex.quote(name)} uptime"
-            )
-        if self._sweep is not None and (host := self._sweep.bed.hosts.get(name)) is not None:
-            host.gone(f"{name} was lost: {lost.text}")
+            hint = None if self._options.lab else f"ssh {shlex.quote(name)} uptime"
+            self._state(name, NodeState.LOST, client.lost.text, hint)
+        if (host := self._host(name)) is not None:
+            host.end(f"{name} was lost: {client.lost.text}", ErrorKind.NODE_LOST)
 
-    async def _inventory(self, name: str, remote: Remote) -> None:
-        self._state(name, NodeState.LOOKING, backend=remote.link.backend)
+    async def _inventory(self, name: str, client: NodeClient) -> None:
+        self._state(name, NodeState.LOOKING, backend=client.link.backend)
         try:
-            value = await remote.probe("inventory", inventory_args(self._options), INVENTORY_DEADLINE)
+            value = await client.probe("inventory", inventory_args(self._options), INVENTORY_DEADLINE)
         except ProbeFailed as failed:
             self._state(name, NodeState.FAILED, f"inventory: {one_line(failed.text, 300)}")
-            await remote.link.close()
+            await client.link.close()
             return
         self._pump.emit(InventoryUpdate(node=name, value=value))
-        self._ready[name] = (remote, value)
-        self._state(name, NodeState.READY, backend=remote.link.backend)
+        self._ready[name] = (client, value)
+        self._state(name, NodeState.READY, backend=client.link.backend)
 
-    def _on_rank(self, name: str, message: dict[str, Any]) -> None:
-        if self._sweep is not None and (host := self._sweep.bed.hosts.get(name)) is not None:
-            host.take(message)
+    def _host(self, name: str) -> RankHost | None:
+        return None if self._sweep is None else self._sweep.bed.hosts.get(name)
 
-    def _on_halted(self, name: str, on: bool) -> None:
-        if self._sweep is not None and (host := self._sweep.bed.hosts.get(name)) is not None:
-            host.halted = on
-
-    def _on_exit(self, name: str, message: dict[str, Any]) -> None:
-        if self._sweep is not None and (host := self._sweep.bed.hosts.get(name)) is not None:
-            text = exit_text(name, message)
-            if not host.stopped:
-                self._pump.log("warning", text, name)
-            host.gone(text)
+    def _process(self, name: str, message: NodeMessage) -> None:
+        host = self._host(name)
+        match message:
+            case PrintedLine(text):
+                self._pump.log("info", one_line(text, 500), name)
+            case RankMessage(inner) if host is not None:
+                host.receive(inner)
+            case RankHostHalted(on) if host is not None:
+                host.halted = on
+            case RankHostExit(inner) if host is not None:
+                reason, kind = exit_reason(name, inner)
+                if not host.stopped:
+                    self._pump.log("warning", reason, name)
+                host.end(reason, kind)
 
     # -- sweeping -----------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,8 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.sanitize import one_line
 from fabtui.session.measure.context import TestBed
 from fabtui.session.measure.p2p_result import number
-from fabtui.session.ranks.gather import Errand, Gathering, failure
+from fabtui.session.ranks.gather import Gathering, GroupRequest, failure
+from fabtui_node.protocol import ErrorKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def factor(kind: str, ranks: int) -> float:
 async def run_collectives(bed: TestBed, test: CollectiveTest, groups: Sequence[Group]) -> None:
     """Test each collective over each group, the largest group last, and report what came out."""
     for kind in test.kinds:
-        errands = {}
+        requests = {}
         for group in groups:
             message = {
                 "op": "collective",
@@ -80,41 +81,41 @@ async def run_collectives(bed: TestBed, test: CollectiveTest, groups: Sequence[G
                 "warmup": test.warmup,
                 "deadline": test.deadline,
             }
-            errands[group] = Errand(group.ranks, message, (1 + len(test.sizes)) * test.deadline)
-        await _run_in_waves(bed, test, kind, errands)
+            requests[group] = GroupRequest(group.ranks, message, (1 + len(test.sizes)) * test.deadline)
+        await _run_in_waves(bed, test, kind, requests)
 
 
-async def _run_in_waves(bed: TestBed, test: CollectiveTest, kind: str, errands: dict[Group, Errand]) -> None:
+async def _run_in_waves(bed: TestBed, test: CollectiveTest, kind: str, requests: dict[Group, GroupRequest]) -> None:
     """Run groups in waves of groups that share no rank, so that each is reported as its wave ends."""
-    left = dict(errands)
+    left = dict(requests)
     while left:
-        wave: dict[Group, Errand] = {}
+        wave: dict[Group, GroupRequest] = {}
         used: set[int] = set()
-        for group, errand in left.items():
+        for group, request in left.items():
             if used.isdisjoint(group.ranks):
-                wave[group] = errand
+                wave[group] = request
                 used |= set(group.ranks)
         for group in wave:
             del left[group]
         await Gathering(bed).run(list(wave.values()))
-        for group, errand in wave.items():
-            bed.report([_measurement(bed, test, kind, group, errand, size) for size in test.sizes])
+        for group, request in wave.items():
+            bed.report([_measurement(bed, test, kind, group, request, size) for size in test.sizes])
 
 
-def _measurement(bed: TestBed, test: CollectiveTest, kind: str, group: Group, errand: Errand, size: int) -> Measurement:
-    reports: dict[int, dict[str, Any] | None] = {}
-    for rank in group.ranks:
-        found = [m for m in errand.reports.get(rank, []) if m.get("op") == "reduced" and m.get("bytes") == size]
-        reports[rank] = found[-1] if found else None
+def _measurement(
+    bed: TestBed, test: CollectiveTest, kind: str, group: Group, request: GroupRequest, size: int
+) -> Measurement:
+    reports = request.last_reports("reduced", bytes=size)
     if any(report is None or report.get("ok") is not True for report in reports.values()):
-        text, timeout = failure(errand, reports, bed.endpoints)
-        missing = all("cannot take part" in why for why in errand.gone.values()) and bool(errand.gone)
+        text, timeout, error_kind = failure(request, reports, bed.endpoints)
+        missing = all("cannot take part" in why for why in request.gone.values()) and bool(request.gone)
         verdict = Verdict.INCONCLUSIVE if missing else Verdict.TIMEOUT if timeout else Verdict.FAILED
-        return _failure(bed, kind, group, size, verdict, text)
+        return _failure(bed, kind, group, size, verdict, text, error_kind)
     times = [number(report.get("seconds")) for report in reports.values() if report]
     slowest = max((value for value in times if value), default=None)
     if slowest is None or None in times:
-        return _failure(bed, kind, group, size, Verdict.INCONCLUSIVE, "a rank passed but gave no time")
+        text = "a rank passed but reported no time"
+        return _failure(bed, kind, group, size, Verdict.INCONCLUSIVE, text, ErrorKind.NO_REPORT)
     return _success(bed, test, kind, group, size, slowest, [r for r in reports.values() if r])
 
 
@@ -158,7 +159,9 @@ def _success(
     )
 
 
-def _failure(bed: TestBed, kind: str, group: Group, size: int, verdict: Verdict, text: str) -> Measurement:
+def _failure(
+    bed: TestBed, kind: str, group: Group, size: int, verdict: Verdict, text: str, error_kind: ErrorKind
+) -> Measurement:
     return Measurement(
         layer=COLLECTIVES[kind],
         src=group.src,
@@ -170,5 +173,5 @@ def _failure(bed: TestBed, kind: str, group: Group, size: int, verdict: Verdict,
         how=f"{kind} over {len(group.ranks)} ranks",
         attempts=bed.attempt(kind, group.src, group.dst, str(size)),
         error=text,
-        extra={"ranks": len(group.ranks)},
+        extra={"ranks": len(group.ranks), "error_kind": error_kind.value},
     )

@@ -1,4 +1,4 @@
-"""What all tests of a session share: the endpoints, the rank hosts, the store, the way results go."""
+"""Shared state of a session's tests: endpoints, rank hosts, the rendezvous store, and the sinks of results."""
 
 from __future__ import annotations
 
@@ -13,58 +13,58 @@ from fabtui.model.pair_index import PairIndex
 from fabtui.session.ranks.rank_host import RankHost
 from fabtui.session.ranks.rendezvous_store import StoreServer
 
-#: How long ranks that were told to stop waiting may take before their rank host is killed.
+#: Time (s) that ranks may take to leave an aborted test before their rank host is killed.
 ABORT_PATIENCE = 3.0
-#: How long the other ranks of a test may take when one is through and failed: they have nothing left to wait for.
+#: Time (s) that the other ranks of a test may take after one has failed.
 LAG = 0.5
-#: And when that one could not connect for a reason of its own, which it gave time to the other's to come in.
+#: The same, if that rank could not connect for a reason of its own and has waited for the others to join.
 LAG_KNOWN = 0.2
 
 
 @dataclass(slots=True)
 class TestBed:
-    """The state that tests work on.
+    """Shared state of the tests.
 
     Attributes:
         endpoints: All endpoints, by number.
-        hosts: The rank host of each node that has something to test.
-        store: Where ranks meet.
+        hosts: Rank host of each node that has something to test.
+        store: Rendezvous store of the ranks.
         go: Cleared while the session is paused: no new test starts.
         report: Called with finished measurements.
-        began: Called with the pairs (ordered, by name) that have just begun.
-        untested: Called with ``(src, dst, why)`` of what will not be tested.
-        say: Called with a level and a line for the event log.
-        ids: Numbers for tests, never used twice in a session.
-        attempts: How often each thing was tested.
-        lone: Called with the nodes of a pair that runs with no other traffic, when it begins and when it ends.
-        arm: Which arm of an A/B comparison runs, or None.
-        flush: Waits until all that was told so far is in the model: between parts of what would be much at once.
-        lasting: Whether the rank hosts are needed once the pairs are tested.
+        started: Called with the ordered pairs of names whose tests have just started.
+        skip: Called with ``(src, dst, reason)`` of pairs that will not be tested.
+        log: Called with a level and a line for the event log.
+        ids: Numbers of tests, unique within a session.
+        attempts: Number of attempts at each test.
+        sample_counters: Called with the nodes of a pair that runs alone, at its start and at its end.
+        arm: Running arm of an A/B comparison, or None.
+        flush: Waits until all emitted events are in the model; called between the parts of large results.
+        lasting: Whether the rank hosts are needed after the pair tests.
     """
 
-    #: Not a test, whatever its name makes pytest believe.
+    #: Not a test class for pytest.
     __test__ = False
 
     report: Callable[[list[Measurement]], None]
-    began: Callable[[list[tuple[str, str]]], None]
-    untested: Callable[[list[tuple[str, str, str]]], None]
-    say: Callable[[str, str], None]
+    started: Callable[[list[tuple[str, str]]], None]
+    skip: Callable[[list[tuple[str, str, str]]], None]
+    log: Callable[[str, str], None]
     go: asyncio.Event
     endpoints: list[Endpoint] = field(default_factory=list)
     hosts: dict[str, RankHost] = field(default_factory=dict)
     store: StoreServer = field(default_factory=StoreServer)
     ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     attempts: PairIndex[tuple[str, ...]] = field(default_factory=PairIndex)
-    lone: Callable[[set[str]], None] = lambda nodes: None
+    sample_counters: Callable[[set[str]], None] = lambda nodes: None
     arm: str | None = None
     flush: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)
     lasting: bool = False
 
     def attempt(self, kind: str, src: str, dst: str, *more: str) -> int:
-        """Count one more attempt at something between two ends, and return how many there were."""
-        what = (kind, *more, self.arm or "")
-        count = self.attempts.get(what, src, dst, 0) + 1
-        self.attempts.set(what, src, dst, count)
+        """Count an attempt at a test between two ends, and return the number of attempts."""
+        key = (kind, *more, self.arm or "")
+        count = self.attempts.get(key, src, dst, 0) + 1
+        self.attempts.set(key, src, dst, count)
         return count
 
     def host_of(self, rank: int) -> RankHost:
@@ -76,17 +76,17 @@ class TestBed:
         return {rank for host in self.hosts.values() for rank in host.numbers}
 
     async def settled(self) -> None:
-        """Wait until all rank hosts can be used or are known not to be; those that were left down are started."""
+        """Wait until the state of all rank hosts is known; those that were left down are restarted."""
         await asyncio.gather(*(host.settled(len(self.endpoints)) for host in self.hosts.values()))
 
     def why_not(self, rank: int) -> str:
-        """Say why an endpoint cannot be tested."""
+        """Return why an endpoint cannot be tested."""
         host = self.hosts.get(self.endpoints[rank].node)
         if host is None:
             return "it has no ranks"
         return host.broken or host.bad_ranks.get(rank, "not ready")
 
     def forget(self, number: int) -> None:
-        """Drop what a test that has ended left in the store."""
+        """Remove the keys of an ended test from the store."""
         for epoch in {host.epoch for host in self.hosts.values()}:
             self.store.forget(f"{epoch}/{number}/")

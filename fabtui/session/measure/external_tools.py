@@ -17,7 +17,7 @@ from fabtui.sanitize import clean, one_line
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.mesh_targets import addresses_of
 from fabtui.session.measure.p2p_result import number
-from fabtui.session.node_client import ProbeFailed, Remote
+from fabtui.session.node_client import NodeClient, ProbeFailed
 
 #: The layers of each probe, in the order they run.
 LAYERS = {probe: layer_of_probe(probe) for probe in ("iperf3", "perftest")}
@@ -56,7 +56,7 @@ class PairTools:
     Args:
         pump: Where results go.
         model: What is known of the nodes.
-        remotes: The nodes, by name.
+        clients: The nodes, by name.
         attempt: Counts an attempt at something, and returns how many there were.
         go: Waits while the session is paused.
     """
@@ -65,13 +65,13 @@ class PairTools:
         self,
         pump: EventPump,
         model: Model,
-        remotes: dict[str, Remote],
+        clients: dict[str, NodeClient],
         attempt: Callable[..., int],
         go: Callable[[], Awaitable[Any]],
     ) -> None:
         self._pump = pump
         self._model = model
-        self._remotes = remotes
+        self._clients = clients
         self._attempt = attempt
         self._go = go
 
@@ -152,7 +152,7 @@ class PairTools:
         self, probe: str, node: str, args: dict[str, Any], deadline: float, part: Callable[..., None] | None = None
     ) -> dict[str, Any]:
         try:
-            return await self._remotes[node].probe(probe, args, deadline, part)
+            return await self._clients[node].probe(probe, args, deadline, part)
         except ProbeFailed as failed:
             return {"error": one_line(failed.text, 300), "timed_out": failed.kind == "timeout"}
 

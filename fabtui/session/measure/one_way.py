@@ -16,7 +16,7 @@ from fabtui.sanitize import one_line
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.mesh_targets import Address, Target, losing, next_attempt, packet_bytes
 from fabtui.session.measure.p2p_result import number
-from fabtui.session.node_client import ProbeFailed, Remote
+from fabtui.session.node_client import NodeClient, ProbeFailed
 
 SMALL, BIG = 5, 3
 #: When something was lost it is sent again, so many times.
@@ -35,13 +35,13 @@ class OneWay:
 
     Args:
         pump: Where results go.
-        remotes: The nodes, by name.
+        clients: The nodes, by name.
         model: What is known so far.
     """
 
-    def __init__(self, pump: EventPump, model: Model, remotes: dict[str, Remote]) -> None:
+    def __init__(self, pump: EventPump, model: Model, clients: dict[str, NodeClient]) -> None:
         self._pump = pump
-        self._remotes = remotes
+        self._clients = clients
         self._model = model
         self._token = secrets.token_hex(16)
 
@@ -80,7 +80,7 @@ class OneWay:
 
         args = {"role": "listen", "token": self._token, "addresses": addresses}
         try:
-            await self._remotes[node].probe("udp", args, LISTEN_DEADLINE, part)
+            await self._clients[node].probe("udp", args, LISTEN_DEADLINE, part)
         except ProbeFailed as failed:
             self._pump.log("warning", f"udp: {one_line(failed.text, 300)}", node)
         finally:
@@ -89,7 +89,7 @@ class OneWay:
 
     async def _call(self, node: str, args: dict[str, Any], deadline: float = 10.0) -> dict[str, Any]:
         try:
-            return await self._remotes[node].probe("udp", {"token": self._token, **args}, deadline)
+            return await self._clients[node].probe("udp", {"token": self._token, **args}, deadline)
         except ProbeFailed as failed:
             self._pump.log("warning", f"udp: {one_line(failed.text, 300)}", node)
             return {}

@@ -1,9 +1,8 @@
-"""Testing pairs of endpoints: hands pairs out, merges what their two sides report, gives up on those that hang."""
+"""Pair tests: dispatch of pairs, merging of the reports of their two sides, deadlines and lost rank hosts."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,27 +11,36 @@ from typing import Any
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.schedule import Dispatcher
 from fabtui.session.measure.context import ABORT_PATIENCE, LAG, LAG_KNOWN, TestBed
-from fabtui.session.measure.p2p_result import NO_REPORT, SAYS_LITTLE, Side, direction
+from fabtui.session.measure.p2p_result import NO_REPORT, Side, direction
 from fabtui.session.node_client import GRACE
 from fabtui.session.ranks.liveness import Pulse, frozen_text
-from fabtui.session.ranks.rank_host import RankHost
+from fabtui.session.ranks.rank_host import (
+    HostFrozen,
+    HostLoaded,
+    HostLost,
+    HostMessage,
+    HostRestarted,
+    RankHost,
+    Report,
+)
 from fabtui.session.ranks.recovery import Recovery
+from fabtui.session.ranks.reports import HostReports
+from fabtui_node.protocol import ErrorKind
 
 
 @dataclass(frozen=True, slots=True)
 class PairTest:
-    """How a pair is tested.
+    """Parameters of a pair test.
 
     Attributes:
         bytes: Message size.
-        iters: Timed messages a direction, at most.
-        warmup: Messages before them.
-        latency_iters: Round trips of 8 bytes.
-        deadline: Seconds for the whole meeting; each direction may use half of it.
-        meet: Seconds that a rank waits for the other one to come, unless it is the last chance of the pair: then, and
-            at most, half of the deadline.
-        both: Whether both directions are also tested at once.
-        engine: The engine's name.
+        iters: Maximum number of timed messages per direction.
+        warmup: Number of messages before them.
+        latency_iters: Number of round trips of 8 bytes.
+        deadline: Deadline of the pair (s); each direction may use half of it.
+        meet: Time (s) that a rank waits for its peer; half of the deadline at most, and in the last attempt.
+        both: Whether both directions are also tested at the same time.
+        engine: Name of the engine.
     """
 
     bytes: int
@@ -57,7 +65,7 @@ class _Running:
     hopeless: float | None = None
     lag: float = LAG
     void: str | None = None
-    spared: tuple[int, int] | None = None
+    not_begun: tuple[int, int] | None = None
 
     @property
     def directions(self) -> list[tuple[Endpoint, Endpoint]]:
@@ -75,19 +83,19 @@ class _Running:
 class PairSweep:
     """One pass over pairs.
 
-    A rank host that dies or hangs takes all tests with it that run on it, and most of those are not to blame. So they
-    are tested once more, one at a time and the other way round first; only what fails again then is at fault. Of a pair
-    that is the direction under way: one that was not begun is tested again, before the other.
+    A rank host that dies or hangs ends all tests that run on it, most of which are not at fault. These pairs are tested
+    once more, one at a time and with the directions swapped; only a second failure counts. It counts for the direction
+    that was running: a direction that had not begun is tested again, before the other.
 
     Args:
-        bed: What tests share.
-        test: How each pair is tested.
-        one_at_a_time: Whether each pair runs with no other traffic.
+        bed: Shared state of the tests.
+        test: Parameters of each pair test.
+        one_at_a_time: Whether each pair runs without other traffic.
 
     Attributes:
-        tested_alone: The pairs that were tested once more after a rank host was gone.
-        fatal: The pairs that took a rank host with them while nothing ran beside them.
-        bad_since: When each pair that failed, or was cut off, did so first; epoch seconds.
+        tested_alone: Pairs that were tested once more after a rank host was lost.
+        fatal: Pairs that ended a rank host while nothing else ran.
+        bad_since: Time of the first failure or interruption of each pair (epoch seconds).
     """
 
     def __init__(self, bed: TestBed, test: PairTest, *, one_at_a_time: bool = False) -> None:
@@ -95,43 +103,41 @@ class PairSweep:
         self._test = test
         self._alone = one_at_a_time
         self._running: dict[int, _Running] = {}
-        self._told: set[tuple[int, int]] = set()
-        #: Pairs that were cut off, and since when each was under way then.
+        self._reported: set[tuple[int, int]] = set()
+        #: Interrupted pairs, each with the time it had started.
         self._again: list[tuple[float, tuple[int, int]]] = []
-        # With nothing beside it, a rank host that dies is the fault of the pair that runs.
+        # If nothing else runs, the running pair is the reason why a rank host dies.
         self._last_chance = one_at_a_time
         self.tested_alone: set[frozenset[int]] = set()
         self.fatal: set[frozenset[int]] = set()
         self.bad_since: dict[frozenset[int], float] = {}
-        self._spared: set[frozenset[int]] = set()
-        self._wake = asyncio.Event()
-        self._recovery = Recovery(bed, self._back)
-        #: How many pairs that take a rank host with them are yet to be found.
+        self._excused: set[frozenset[int]] = set()
+        self._reports = HostReports(bed.hosts.values())
+        self._recovery = Recovery(bed, self._reports.put)
+        #: Number of pairs that end a rank host and have not been identified.
         self._culprits = 0
         self._ended: list[asyncio.Future[None]] = []
         self._dispatcher = Dispatcher([], [], [])
 
     async def run(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Test unordered pairs of endpoint numbers, in this order as far as endpoints are free, until all ended."""
-        for host in self._bed.hosts.values():
-            host.on_test = self._take
-            host.on_gone = self._gone
-        pulse = asyncio.create_task(Pulse(self._bed.hosts.values(), self._busy, self._frozen).run())
+        """Test unordered pairs of endpoint numbers, in this order as far as endpoints are free."""
+        pulse = asyncio.create_task(Pulse(list(self._bed.hosts.values()), self._busy_nodes, self._reports.put).run())
         try:
-            await self._pass(pairs)
-            while self._again:
-                # What takes a rank host with it does so after a while: who was longest under way is the likeliest to do
-                # it again and comes last, when the fewest need that rank host yet.
-                again, self._again = [pair for _, pair in sorted(self._again, reverse=True)], []
-                self._bed.say("info", f"pairs that ran beside it are tested again, alone: {len(again)}")
-                self._alone = self._last_chance = True
-                self.tested_alone |= {frozenset(pair) for pair in again}
-                await self._pass([(b, a) for a, b in again])
+            with self._reports:
+                await self._pass(pairs)
+                await self._test_interrupted()
         finally:
             pulse.cancel()
-            for host in self._bed.hosts.values():
-                host.on_test = host.on_gone = None
-            await asyncio.gather(pulse, self._recovery.leave(), *self._ended, return_exceptions=True)
+            await asyncio.gather(pulse, self._recovery.close(), *self._ended, return_exceptions=True)
+
+    async def _test_interrupted(self) -> None:
+        while self._again:
+            # The longest-running pair is the most likely culprit. It comes last, when fewest need its rank host.
+            again, self._again = [pair for _, pair in sorted(self._again, reverse=True)], []
+            self._bed.log("info", f"pairs that ran beside it are tested again, alone: {len(again)}")
+            self._alone = self._last_chance = True
+            self.tested_alone |= {frozenset(pair) for pair in again}
+            await self._pass([(b, a) for a, b in again])
 
     async def _pass(self, pairs: Sequence[tuple[int, int]]) -> None:
         ends = self._bed.endpoints
@@ -142,18 +148,30 @@ class PairSweep:
         self._drop_broken()
         while self._dispatcher.waiting or self._dispatcher.running:
             self._start_some()
-            self._wake.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._next_check()):
-                    await self._wake.wait()
-            # Also when something else woke it: where many pairs end, something always does.
+            for report in await self._reports.take(self._next_check()):
+                self._process(report)
             self._check_deadlines()
 
-    def _busy(self) -> set[str]:
-        """Return the nodes on which something runs."""
+    def _process(self, report: Report) -> None:
+        match report:
+            case HostMessage(host, message):
+                try:
+                    self._take(host, message)
+                except Exception as error:
+                    host.client.reject(error)
+            case HostLost(host, text, kind):
+                self._on_lost(host, text, kind)
+            case HostFrozen(host, seconds):
+                self._on_frozen(host, seconds)
+            case HostLoaded(host):
+                self._recovery.loaded(host)
+            case HostRestarted():
+                self._drop_broken()
+
+    def _busy_nodes(self) -> set[str]:
         return {node for pair in self._running.values() for node in (pair.a.node, pair.b.node)}
 
-    # -- handing out --------------------------------------------------------------------------------------------------
+    # -- dispatch -----------------------------------------------------------------------------------------------------
 
     def _start_some(self) -> None:
         if not self._bed.go.is_set():
@@ -178,11 +196,11 @@ class PairSweep:
                 "both": self._test.both,
             }
             if self._alone:
-                self._bed.lone(pair.nodes)
+                self._bed.sample_counters(pair.nodes)
             for node in pair.nodes:
                 self._bed.hosts[node].send(message)
         if begun:
-            self._bed.began(begun)
+            self._bed.started(begun)
 
     def _next_check(self) -> float:
         if not self._bed.go.is_set():
@@ -197,7 +215,7 @@ class PairSweep:
         due = pair.began + self._test.deadline + GRACE
         return due if pair.hopeless is None else min(due, pair.hopeless + pair.lag)
 
-    # -- what comes back ----------------------------------------------------------------------------------------------
+    # -- reports ------------------------------------------------------------------------------------------------------
 
     def _take(self, host: RankHost, message: dict[str, Any]) -> None:
         pair = self._running.get(message.get("id", -1))
@@ -210,42 +228,37 @@ class PairSweep:
                 return
             if {src, dst} == pair.ends and (src if role == "src" else dst) in mine:
                 pair.sides.setdefault((src, dst, role), Side.read(message, self._bed.endpoints))
-                self._tell(pair)
+                self._report(pair)
         elif message.get("op") == "free" and message.get("rank") in mine & pair.ends:
-            self._freed(pair, int(message["rank"]), NO_REPORT)
+            self._freed(pair, int(message["rank"]), NO_REPORT, ErrorKind.NO_REPORT)
 
-    def _freed(self, pair: _Running, rank: int, text: str, *, timeout: bool = False, gone: bool = False) -> None:
-        """Take note that an endpoint is through with a pair, and stand in for what it did not report."""
+    def _freed(
+        self, pair: _Running, rank: int, text: str, kind: ErrorKind, *, timeout: bool = False, gone: bool = False
+    ) -> None:
+        """Note that an endpoint has ended its part of a pair, and replace the reports it did not send."""
         pair.free.add(rank)
         for src, dst in pair.directions:
             key = (src.number, dst.number, "src" if src.number == rank else "dst")
-            if key not in pair.sides and pair.void is None and key[:2] != pair.spared:
-                pair.sides[key] = Side.failed(text, timeout=timeout, gone=gone)
-        self._tell(pair)
+            if key not in pair.sides and pair.void is None and key[:2] != pair.not_begun:
+                pair.sides[key] = Side.failed(text, kind, timeout=timeout, gone=gone)
+        self._report(pair)
         if len(pair.free) == 2:
             self._end(pair)
         elif not any(side.ok for side in pair.sides.values()):
             pair.hopeless = time.monotonic()
-            if any(self._knows(side) for side in pair.sides.values()):
+            if any(s.phase == "connect" and not s.timeout and not s.is_consequence for s in pair.sides.values()):
                 pair.lag = LAG_KNOWN
-            self._wake.set()
 
-    @staticmethod
-    def _knows(side: Side) -> bool:
-        """Say whether a side could not connect and tells why, not only that it waited in vain."""
-        known = side.phase == "connect" and not side.timeout
-        return known and SAYS_LITTLE.search(side.error or "") is None
-
-    def _tell(self, pair: _Running) -> None:
-        """Report the directions of which both sides are in; of a pair that is tested again, only the good ones."""
+    def _report(self, pair: _Running) -> None:
+        """Report the directions with both sides; of a pair that is tested again, only those that passed."""
         for src, dst in pair.directions:
             key = (src.number, dst.number)
             src_side, dst_side = pair.sides.get((*key, "src")), pair.sides.get((*key, "dst"))
-            if src_side is None or dst_side is None or key in self._told:
+            if src_side is None or dst_side is None or key in self._reported:
                 continue
             if pair.void is not None and not (src_side.ok and dst_side.ok):
                 continue
-            self._told.add(key)
+            self._reported.add(key)
             names = (str(src), str(dst))
             how = f"{self._bed.hosts[dst.node].version or self._test.engine}, one way, data verified"
             attempts = self._bed.attempt("p2p", *names)
@@ -259,16 +272,15 @@ class PairSweep:
         self._dispatcher.done(pair.a.number, pair.b.number)
         self._bed.forget(pair.number)
         if self._alone:
-            self._bed.lone(pair.nodes)
-        missing = {(s.number, d.number) for s, d in pair.directions} - self._told
-        if (pair.void is not None and missing) or pair.spared in missing:
+            self._bed.sample_counters(pair.nodes)
+        missing = {(s.number, d.number) for s, d in pair.directions} - self._reported
+        if (pair.void is not None and missing) or pair.not_begun in missing:
             self._again.append((pair.began, (pair.a.number, pair.b.number)))
         else:
-            # Nothing asks for it any more, and there are many of them.
-            self._told.difference_update((s.number, d.number) for s, d in pair.directions)
-        self._wake.set()
+            # Not needed any more, and there are many.
+            self._reported.difference_update((s.number, d.number) for s, d in pair.directions)
 
-    # -- what goes wrong ----------------------------------------------------------------------------------------------
+    # -- failures -----------------------------------------------------------------------------------------------------
 
     def _check_deadlines(self) -> None:
         now = time.monotonic()
@@ -280,7 +292,8 @@ class PairSweep:
             else:
                 for rank in pair.ends - pair.free:
                     node = self._bed.endpoints[rank].node
-                    self._kill(node, f"the rank host of {node} did not come back from a test that was called off")
+                    text = f"the rank host of {node} did not come back from a cancelled test"
+                    self._kill(node, text, ErrorKind.FROZEN)
 
     def _abort(self, pair: _Running) -> None:
         pair.aborted = time.monotonic()
@@ -288,55 +301,61 @@ class PairSweep:
             if endpoint.number not in pair.free:
                 self._bed.hosts[endpoint.node].send({"op": "abort", "id": pair.number})
 
-    def _frozen(self, host: RankHost, seconds: float) -> None:
+    def _on_frozen(self, host: RankHost, seconds: float) -> None:
         text = frozen_text(host, seconds)
-        self._bed.say("warning", f"{text}; it is ended")
-        self._kill(host.node, text, spare=True)
+        self._bed.log("warning", f"{text}; it is ended")
+        self._kill(host.node, text, ErrorKind.FROZEN, excuse=True)
 
-    def _kill(self, node: str, text: str, *, spare: bool = False) -> None:
-        """End a rank host that hangs, from outside; pairs of other nodes go on meanwhile."""
+    def _kill(self, node: str, text: str, kind: ErrorKind, *, excuse: bool = False) -> None:
+        """End a rank host that hangs, from outside; pairs of other nodes continue."""
         if node not in self._recovery.nodes and not self._bed.hosts[node].down:
-            self._lose(self._bed.hosts[node], text, timeout=True, spare=spare)
+            self._lose(self._bed.hosts[node], text, kind, timeout=True, excuse=excuse)
 
-    def _gone(self, host: RankHost, text: str) -> None:
+    def _on_lost(self, host: RankHost, text: str, kind: ErrorKind) -> None:
         if host.node in self._recovery.nodes:
             return
-        if host.remote.lost is None:
-            self._lose(host, text, spare=True)
+        if host.client.lost is None:
+            self._lose(host, text, kind, excuse=True)
             return
-        self._give_up(host, text, final=True)
+        self._give_up(host, text, kind, final=True)
         host.broken = text
         self._drop_broken()
-        self._wake.set()
 
-    def _lose(self, host: RankHost, text: str, *, timeout: bool = False, spare: bool) -> None:
-        """Close what runs on a rank host that hangs or died, and start it anew if something needs it yet."""
+    def _lose(self, host: RankHost, text: str, kind: ErrorKind, *, timeout: bool = False, excuse: bool) -> None:
+        """Close what runs on a rank host that hangs or died, and restart it if a remaining test needs it."""
         host.down = True
-        cut_off = {node for pair in self._running.values() if host.node in pair.nodes for node in pair.nodes}
-        self._give_up(host, text, timeout=timeout, spare=spare)
+        interrupted = {node for pair in self._running.values() if host.node in pair.nodes for node in pair.nodes}
+        self._give_up(host, text, kind, timeout=timeout, excuse=excuse)
         if self._needed(host.node):
-            self._bed.say("info", f"the rank host of {host.node} is started anew")
+            self._bed.log("info", f"the rank host of {host.node} is restarted")
             self._recovery.begin(host)
-            # Of the pairs that were cut off, one will do that again when they are tested alone.
+            # One of the interrupted pairs will end it again when they are tested alone.
             self._culprits += -1 if self._last_chance else 1
             if self._culprits > 0:
-                self._recovery.expect(host, cut_off)
+                self._recovery.stand_by_after(host, interrupted)
         else:
-            self._bed.say("info", f"nothing that is left to do needs the rank host of {host.node}")
+            self._bed.log("info", f"no remaining test needs the rank host of {host.node}")
             self._ended.append(asyncio.ensure_future(host.leave_down()))
 
     def _needed(self, node: str) -> bool:
-        """Say whether tests are left that a node takes part in."""
+        """Return True if a node takes part in a remaining test."""
         if self._bed.lasting or self._dispatcher.wants(node):
             return True
-        again = [pair.ends for pair in self._running.values() if pair.void is not None or pair.spared is not None]
+        again = [pair.ends for pair in self._running.values() if pair.void is not None or pair.not_begun is not None]
         again += [set(ends) for _, ends in self._again]
         return any(self._bed.endpoints[end].node == node for ends in again for end in ends)
 
     def _give_up(
-        self, host: RankHost, text: str, *, timeout: bool = False, final: bool = False, spare: bool = False
+        self,
+        host: RankHost,
+        text: str,
+        kind: ErrorKind,
+        *,
+        timeout: bool = False,
+        final: bool = False,
+        excuse: bool = False,
     ) -> None:
-        """Close the tests that run on a rank host which is gone; their other sides are told to stop waiting."""
+        """Close the tests that run on a lost rank host, and abort them on the other side."""
         mine = {e.number for e in host.endpoints}
         for pair in list(self._running.values()):
             if not pair.ends & mine:
@@ -347,27 +366,22 @@ class PairSweep:
             else:
                 if not final:
                     self.fatal.add(frozenset(pair.ends))
-                if spare:
-                    self._spare(pair)
+                if excuse:
+                    self._excuse(pair)
             for rank in pair.ends & mine - pair.free:
-                self._freed(pair, rank, text, timeout=timeout, gone=True)
+                self._freed(pair, rank, text, kind, timeout=timeout, gone=True)
             if pair.number in self._running and pair.aborted is None:
                 self._abort(pair)
 
-    def _spare(self, pair: _Running) -> None:
-        """Blame no direction that was not begun when a rank host went; once, lest a pair be tested for ever."""
+    def _excuse(self, pair: _Running) -> None:
+        """Do not count a direction that had not begun when a rank host was lost; once, to bound the attempts."""
         first, second = ((src.number, dst.number) for src, dst in pair.directions)
-        if not {first, second} & self._told and frozenset(pair.ends) not in self._spared:
-            pair.spared = second
-            self._spared.add(frozenset(pair.ends))
-
-    def _back(self) -> None:
-        """Go on with the tests of a rank host that is back, or tell those that will not be."""
-        self._drop_broken()
-        self._wake.set()
+        if not {first, second} & self._reported and frozenset(pair.ends) not in self._excused:
+            pair.not_begun = second
+            self._excused.add(frozenset(pair.ends))
 
     def _drop_broken(self) -> None:
-        """Take out the pairs of endpoints that cannot be tested, and say why."""
+        """Remove the pairs of endpoints that cannot be tested, and report the reason."""
         lines: list[tuple[str, str, str]] = []
         ready = self._bed.ready() | self._recovery.ends
         ends = self._bed.endpoints
@@ -377,7 +391,7 @@ class PairSweep:
             why = f"{endpoint}: {self._bed.why_not(endpoint.number)}"
             for a, b in self._dispatcher.drop(endpoint.number):
                 for s, d in ((a, b), (b, a)):
-                    if (s, d) not in self._told:
+                    if (s, d) not in self._reported:
                         lines.append((str(ends[s]), str(ends[d]), why))
         if lines:
-            self._bed.untested(lines)
+            self._bed.skip(lines)

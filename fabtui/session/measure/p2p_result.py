@@ -1,4 +1,4 @@
-"""Reading what the two sides of a pair report, and making one measurement of each direction."""
+"""Reports of the two sides of a pair, and the measurements of its two directions."""
 
 from __future__ import annotations
 
@@ -11,23 +11,21 @@ from typing import Any
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.sanitize import clean, one_line
+from fabtui_node.protocol import CONSEQUENCES, ErrorKind
 
-#: More raw text than this of one side of a pair is not kept.
+#: Maximum length of the raw text of one side of a pair.
 MAX_RAW = 8000
-#: Begins the error of a side that only saw its peer fail; the peer's own error says more.
-PEER_FAILED = "peer: "
-#: The error of a side that is through and reported nothing.
+#: Error of a side that ended and reported nothing.
 NO_REPORT = "it ended without a report"
-#: What errors read that say less than that of the other side, whatever that one says.
-SAYS_LITTLE = re.compile(rf"^(?:{re.escape(PEER_FAILED)}|{re.escape(NO_REPORT)})|(?:^|: )called off\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What one side of a direction reported, where every field was checked, or what stands in for its report.
+    """Validated report of one side of a direction, or its replacement where there is none.
 
     Attributes:
-        gone: Whether it gave no report because its rank host or node was lost; the error says how.
+        kind: Kind of the error, or None.
+        gone: Whether the rank host or node of the side was lost; the error gives the reason.
     """
 
     ok: bool
@@ -45,16 +43,24 @@ class Side:
     both_rate: float | None = None
     times: dict[str, float] | None = None
     gone: bool = False
+    kind: ErrorKind | None = None
+
+    @property
+    def is_consequence(self) -> bool:
+        """Return True if the error only follows from the error of the other side."""
+        return self.kind in CONSEQUENCES
 
     @classmethod
     def read(cls, message: dict[str, Any], names: Sequence[object] = ()) -> Side:
-        """Return the side in a message of a rank host, whatever it holds; ``names`` are those of the ranks."""
+        """Return the side of an unvalidated rank host message; ``names`` are the names of the ranks."""
         error = _text(message.get("error"), 1000)
         error = name_ranks(error, names) if error else None
         ok = message.get("ok") is True
+        timeout = message.get("timeout") is True
+        kind = ErrorKind.of(message.get("error_kind")) or (ErrorKind.TIMEOUT if timeout else ErrorKind.FAILED)
         return cls(
             ok=ok,
-            timeout=message.get("timeout") is True,
+            timeout=timeout,
             phase=_text(message.get("phase"), 20) or "",
             error=error if ok or error else "failed without a reason",
             made=message.get("made") is True,
@@ -67,16 +73,17 @@ class Side:
             raw=clean(str(message["raw"]), MAX_RAW) if message.get("raw") else None,
             both_rate=number(message.get("both_rate")),
             times=_times(message.get("times")),
+            kind=None if ok else kind,
         )
 
     @classmethod
-    def failed(cls, text: str, *, timeout: bool = False, gone: bool = False) -> Side:
-        """Return a side that could not report by itself."""
-        return cls(False, timeout, "", text, False, None, None, None, None, None, None, None, gone=gone)
+    def failed(cls, text: str, kind: ErrorKind, *, timeout: bool = False, gone: bool = False) -> Side:
+        """Return the replacement for the report of a side that could not report."""
+        return cls(False, timeout, "", text, False, None, None, None, None, None, None, None, gone=gone, kind=kind)
 
 
 def number(value: Any) -> float | None:
-    """Return a finite number that is not negative, or None."""
+    """Return a finite, non-negative number, or None."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value) if math.isfinite(value) and value >= 0 else None
@@ -87,7 +94,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _times(value: Any) -> dict[str, float] | None:
-    """Return the times of single messages in seconds: ``count``, ``min``, ``median``, ``p99``, ``max``."""
+    """Return the statistics of the message times (s): ``count``, ``min``, ``median``, ``p99``, ``max``."""
     if not isinstance(value, dict):
         return None
     names = ("count", "min", "median", "p99", "max")
@@ -102,7 +109,7 @@ _RANK = re.compile(r"\brank (\d{1,7})\b(?: \([^()]{0,100}\))?")
 
 
 def name_ranks(text: str, names: Sequence[object]) -> str:
-    """Return a rank host's text with the names of endpoints (``n060:3``) in place of rank numbers."""
+    """Return a rank host's text with endpoint names (``n060:3``) instead of rank numbers."""
 
     def name(match: re.Match[str]) -> str:
         rank = int(match[1])
@@ -111,35 +118,38 @@ def name_ranks(text: str, names: Sequence[object]) -> str:
     return _RANK.sub(name, text)
 
 
-def _telling(src: Side, dst: Side) -> Side:
-    """Return the failed side whose error says more."""
+def _decisive(src: Side, dst: Side) -> Side:
+    """Return the failed side whose error explains more."""
     failed = [side for side in (dst, src) if not side.ok]
 
-    def little(side: Side) -> tuple[bool, bool, bool, bool]:
-        # A rank host that was ended because it hung is the reason; what the other side saw of its end is not.
+    def explains_less(side: Side) -> tuple[bool, bool, bool, bool]:
+        # A rank host that was ended because it hung is the reason; its end as seen by the other side is not.
         hung = side.gone and side.timeout
-        return SAYS_LITTLE.search(side.error or "") is not None, not hung, not side.made, side.timeout
+        return side.is_consequence, not hung, not side.made, side.timeout
 
-    return min(failed, key=little)
+    return min(failed, key=explains_less)
 
 
-def _judged(src: Side, dst: Side) -> tuple[Verdict, str | None]:
-    """Return the verdict on a direction by what its two sides say, and why it is not ok."""
+def _judge(src: Side, dst: Side) -> tuple[Verdict, str | None, ErrorKind | None]:
+    """Return the verdict on a direction, and the error with its kind if the verdict is not ok."""
     if src.ok and dst.ok:
-        return (Verdict.OK, None) if dst.rate else (Verdict.INCONCLUSIVE, "both sides passed, but no rate was reported")
-    told = _telling(src, dst)
-    error = (told.error or "failed").removeprefix(PEER_FAILED)
-    if told.phase and not error.startswith(f"{told.phase}:"):
-        error = f"{told.phase}: {error}"
-    if cause := next((s.error for s in (src, dst) if s.gone and s.error != told.error), None):
-        # What a side saw of a peer that went away is not why it went.
-        error = f"{error}; {cause}"
-    return Verdict.TIMEOUT if told.timeout else Verdict.FAILED, error
+        if dst.rate:
+            return Verdict.OK, None, None
+        return Verdict.INCONCLUSIVE, "both sides passed, but no rate was reported", ErrorKind.NO_REPORT
+    side = _decisive(src, dst)
+    error = (side.error or "failed").removeprefix("peer: ")
+    if side.phase and not error.startswith(f"{side.phase}:"):
+        error = f"{side.phase}: {error}"
+    lost = next((s for s in (src, dst) if s.gone and s.error != side.error), None)
+    if lost is not None:
+        # The loss of a peer, as seen by this side, does not explain the loss.
+        error = f"{error}; {lost.error}"
+    return Verdict.TIMEOUT if side.timeout else Verdict.FAILED, error, (lost or side).kind
 
 
-def _extra(dst_side: Side, asked: int | None) -> dict[str, Any]:
-    """Return what else is known of a direction: the size asked for, both ways at once, the times of messages."""
-    extra: dict[str, Any] = {}
+def _extra(dst_side: Side, asked: int | None, kind: ErrorKind | None) -> dict[str, Any]:
+    """Return further results of a direction: requested size, rate of both directions at once, message times."""
+    extra: dict[str, Any] = {} if kind is None else {"error_kind": kind.value}
     if asked is not None and dst_side.bytes is not None and dst_side.bytes != asked:
         extra["asked_bytes"] = asked
     if dst_side.both_rate is not None:
@@ -160,12 +170,12 @@ def direction(
     attempts: int,
     asked: int | None = None,
 ) -> list[Measurement]:
-    """Return the measurements of one direction of a pair: its bandwidth, and its latency where there is one."""
+    """Return the measurements of one direction of a pair: its bandwidth, and its latency if there is one."""
     transport = src_side.transport or dst_side.transport
     raw = "\n".join(
         f"[{name}]\n{side.raw}" for name, side in ((src, src_side), (dst, dst_side)) if side.raw is not None
     )
-    verdict, error = _judged(src_side, dst_side)
+    verdict, error, kind = _judge(src_side, dst_side)
     made = verdict is not Verdict.INCONCLUSIVE and (src_side.made or dst_side.made)
     rate = dst_side.rate if verdict is Verdict.OK else None
     found = [
@@ -186,7 +196,7 @@ def direction(
             error=error,
             made=made,
             raw=raw or None,
-            extra=_extra(dst_side, asked) or None,
+            extra=_extra(dst_side, asked, kind) or None,
         )
     ]
     latency = src_side.latency if src_side.latency is not None else dst_side.latency

@@ -20,7 +20,7 @@ from fabtui.sanitize import clean, one_line
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.mesh_targets import Target, latest, losing, next_attempt, packet_bytes, payload_of
 from fabtui.session.measure.p2p_result import number
-from fabtui.session.node_client import ProbeFailed, Remote
+from fabtui.session.node_client import NodeClient, ProbeFailed
 
 COUNT = 3
 WAIT = 1.0
@@ -52,13 +52,13 @@ class Mesh:
     Args:
         pump: Where results go.
         model: What is known so far.
-        remotes: The nodes, by name.
+        clients: The nodes, by name.
     """
 
-    def __init__(self, pump: EventPump, model: Model, remotes: dict[str, Remote]) -> None:
+    def __init__(self, pump: EventPump, model: Model, clients: dict[str, NodeClient]) -> None:
         self._pump = pump
         self._model = model
-        self._remotes = remotes
+        self._clients = clients
         self._keep = True
 
     async def run(self, targets: list[Target]) -> None:
@@ -209,7 +209,7 @@ class Mesh:
         ]
         deadline = plan["count"] * WAIT * (1 + len(targets) / 64) + 10.0
         try:
-            take(await self._remotes[node].probe("ping", {"targets": targets, **plan}, deadline, take))
+            take(await self._clients[node].probe("ping", {"targets": targets, **plan}, deadline, take))
         except ProbeFailed as failed:
             why = one_line(failed.text, 300)
             self._pump.log("warning", f"ping: {why}", node)

@@ -20,7 +20,7 @@ from fabtui.session.measure.retest import MAX_SUSPECTS, bad_pairs, retest
 from fabtui.session.measure.tcp_precheck import check_reach
 from fabtui.session.measure.world import WorldSweep, WorldTest
 from fabtui.session.options import MIB, SessionOptions
-from fabtui.session.ranks.teardown import rest
+from fabtui.session.ranks.teardown import release_communicators
 
 #: CPU ranks share the cores of their node with each other, so what is normal for them spreads far wider.
 SLOW_BELOW = {"gloo": 0.2}
@@ -61,7 +61,7 @@ class Trials:
         self._model = model
         self._bed = bed
         self.counting = Counting(bed, pump, model)
-        bed.lone = self.counting.look
+        bed.sample_counters = self.counting.look
         #: Pairs whose failure was seen twice already.
         self._proven: set[frozenset[int]] = set()
         #: When pairs failed for the first time in this sweep, epoch seconds.
@@ -131,7 +131,7 @@ class Trials:
         for src, dst in self._options.pairs:
             if missing := sorted({src, dst} - there):
                 why = f"--pair: there is no endpoint {' and no endpoint '.join(missing)}"
-                self._bed.untested([(src, dst, why), (dst, src, why)])
+                self._bed.skip([(src, dst, why), (dst, src, why)])
         named = {frozenset(pair) for pair in self._options.pairs}
         return PairArray((a, b) for a, b in pairs if frozenset((self._name(a), self._name(b))) in named)
 
@@ -163,7 +163,7 @@ class Trials:
                 why = f"{self._bed.endpoints[n]} is in use by {busy[n]}; --force tests it all the same"
                 lines += [(self._name(s), self._name(d), why) for s, d in ((a, b), (b, a))]
         if lines:
-            self._bed.untested(lines)
+            self._bed.skip(lines)
         return PairArray((a, b) for a, b in pairs if a not in busy and b not in busy)
 
     def _name(self, rank: int) -> str:
@@ -264,9 +264,8 @@ class Trials:
 
     async def _rest(self, *, whole: bool) -> None:
         self._tested = False
-        hosts, number = self._bed.hosts.values(), next(self._bed.ids)
-        for trouble in await rest(hosts, number, len(self._bed.endpoints), whole=whole):
-            self._pump.log("warning", trouble)
+        for problem in await release_communicators(self._bed, whole=whole):
+            self._pump.log("warning", problem)
 
     async def pairs_alone(self, pairs: list[Pair]) -> None:
         """Test pairs one at a time."""

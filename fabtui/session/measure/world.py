@@ -18,7 +18,7 @@ from fabtui.model.schedule import each_round
 from fabtui.sanitize import clean, one_line
 from fabtui.session.measure.context import TestBed
 from fabtui.session.measure.p2p_result import MAX_RAW, name_ranks, number
-from fabtui.session.ranks.gather import Errand, Gathering, failure
+from fabtui.session.ranks.gather import Failure, Gathering, GroupRequest, failure
 
 #: When looking for the ranks that keep a communicator from forming, one that can form takes far less than this.
 FORM_DEADLINE = 6.0
@@ -54,32 +54,32 @@ class WorldSweep:
     async def run(self, ranks: Sequence[int], wanted: Container[Pair] | None = None) -> None:
         """Test all ordered pairs of ranks, or those of ``wanted``; ranks without which it forms are found and told."""
         good, why = list(ranks), ""
-        errand = await self._go(good, wanted)
-        if not self._formed(errand):
-            text, _ = self._failure(errand)
-            self._bed.say("warning", f"the world communicator does not form: {text}")
+        request = await self._go(good, wanted)
+        if not self._formed(request):
+            text = self._failure(request).text
+            self._bed.log("warning", f"the world communicator does not form: {text}")
             good, reasons = await self._formable(list(ranks))
             why = text
             self._tell_left_out(ranks, good, reasons, wanted, why)
             if len(good) < 2:
                 return
             without = f"without {self._names(out)}" if (out := set(ranks) - set(good)) else "of all when tried again"
-            self._bed.say("info", f"the world communicator forms {without}")
-            errand = await self._go(good, wanted)
+            self._bed.log("info", f"the world communicator forms {without}")
+            request = await self._go(good, wanted)
         self._good = good
-        await self._report(errand, good, wanted)
+        await self._report(request, good, wanted)
 
     async def again(self, wanted: Container[Pair]) -> None:
         """Test pairs of a world that formed once more; what does not come to a test keeps what was measured before."""
-        errand = await self._go(self._good, wanted)
-        if not self._formed(errand):
-            text, _ = self._failure(errand)
-            self._bed.say("warning", f"the world communicator does not form again: {text}")
-        await self._report(errand, self._good, wanted, tested_only=True)
+        request = await self._go(self._good, wanted)
+        if not self._formed(request):
+            text = self._failure(request).text
+            self._bed.log("warning", f"the world communicator does not form again: {text}")
+        await self._report(request, self._good, wanted, tested_only=True)
 
     # -- one attempt --------------------------------------------------------------------------------------------------
 
-    async def _go(self, ranks: Sequence[int], wanted: Container[Pair] | None) -> Errand:
+    async def _go(self, ranks: Sequence[int], wanted: Container[Pair] | None) -> GroupRequest:
         ways = PairArray(
             (ranks[i], ranks[j])
             for round_ in each_round(len(ranks))
@@ -90,13 +90,13 @@ class WorldSweep:
         for at in range(0, len(ways), _PART):
             if at:
                 await self._bed.flush()
-            self._bed.began([(self._name(s), self._name(d)) for s, d in ways[at : at + _PART]])
-        errand = self._errand(ranks, ways)
-        await Gathering(self._bed).run([errand])
-        return errand
+            self._bed.started([(self._name(s), self._name(d)) for s, d in ways[at : at + _PART]])
+        request = self._request(ranks, ways)
+        await Gathering(self._bed).run([request])
+        return request
 
-    def _errand(self, ranks: Sequence[int], ways: PairArray) -> Errand:
-        """Return the errand of ordered pairs, disjoint ones together; without any the world is only to be formed."""
+    def _request(self, ranks: Sequence[int], ways: PairArray) -> GroupRequest:
+        """Return the request of ordered pairs, disjoint ones together; without any the world is only to be formed."""
         most = max(Counter(itertools.chain.from_iterable(ways)).values(), default=0)
         deadline = max(self._test.deadline, most * TRANSFER) if ways else min(FORM_DEADLINE, self._test.deadline)
         message = {
@@ -118,22 +118,18 @@ class WorldSweep:
             # None at all would mean a world that is only to be formed; one of others means nothing to these ranks.
             return {"rounds": [[list(pair)] for pair in own[node] or ways[:1]]}
 
-        return Errand(tuple(ranks), message, 2 * deadline, rounds, _with_rows_packed)
+        return GroupRequest(tuple(ranks), message, 2 * deadline, rounds, _with_rows_packed)
 
-    def _worlded(self, errand: Errand) -> dict[int, dict[str, Any] | None]:
-        found = {}
-        for rank in errand.ranks:
-            reports = [m for m in errand.reports.get(rank, []) if m.get("op") == "worlded"]
-            found[rank] = reports[-1] if reports else None
-        return found
+    def _worlded(self, request: GroupRequest) -> dict[int, dict[str, Any] | None]:
+        return request.last_reports("worlded")
 
-    def _formed(self, errand: Errand) -> bool:
+    def _formed(self, request: GroupRequest) -> bool:
         """Say whether the communicator came about, whatever happened in it then."""
-        reports = self._worlded(errand)
+        reports = self._worlded(request)
         return all(report is not None and report.get("phase") != "connect" for report in reports.values())
 
-    def _failure(self, errand: Errand) -> tuple[str, bool]:
-        return failure(errand, self._worlded(errand), self._bed.endpoints)
+    def _failure(self, request: GroupRequest) -> Failure:
+        return failure(request, self._worlded(request), self._bed.endpoints)
 
     # -- which ranks it forms without ---------------------------------------------------------------------------------
 
@@ -144,17 +140,17 @@ class WorldSweep:
         reasons: dict[int, str] = {}
         while parts:
             halves = [half for part in parts for half in (part[: len(part) // 2], part[len(part) // 2 :]) if half]
-            errands = [self._errand(half, PairArray()) for half in halves]
+            requests = [self._request(half, PairArray()) for half in halves]
             # Ranks of different halves form their communicators at once, so a level costs one deadline in all.
-            await Gathering(self._bed).run(errands)
+            await Gathering(self._bed).run(requests)
             parts = []
-            for half, errand in zip(halves, errands, strict=True):
-                if self._formed(errand):
+            for half, request in zip(halves, requests, strict=True):
+                if self._formed(request):
                     good.append(half)
                 elif len(half) > 1:
                     parts.append(half)
                 else:
-                    reasons[half[0]] = self._failure(errand)[0]
+                    reasons[half[0]] = self._failure(request)[0]
         return await self._joined(good, reasons)
 
     async def _joined(self, good: list[list[int]], reasons: dict[int, str]) -> tuple[list[int], dict[int, str]]:
@@ -164,17 +160,17 @@ class WorldSweep:
         if len(good) > 1 and not self._formed(await self._form(whole)):
             whole = list(good[0])
             for part in good[1:]:
-                errand = await self._form(sorted(whole + part))
-                if self._formed(errand):
+                request = await self._form(sorted(whole + part))
+                if self._formed(request):
                     whole = sorted(whole + part)
                 else:
-                    reasons.update(dict.fromkeys(part, self._failure(errand)[0]))
+                    reasons.update(dict.fromkeys(part, self._failure(request)[0]))
         return whole, reasons
 
-    async def _form(self, ranks: list[int]) -> Errand:
-        errand = self._errand(ranks, PairArray())
-        await Gathering(self._bed).run([errand])
-        return errand
+    async def _form(self, ranks: list[int]) -> GroupRequest:
+        request = self._request(ranks, PairArray())
+        await Gathering(self._bed).run([request])
+        return request
 
     # -- reporting ----------------------------------------------------------------------------------------------------
 
@@ -234,13 +230,13 @@ class WorldSweep:
             if found:
                 parts.append(f"{word} {max(found):.2f} s")
         if parts:
-            self._bed.say("info", f"world communicator of {len(reports)} ranks: {', '.join(parts)}")
+            self._bed.log("info", f"world communicator of {len(reports)} ranks: {', '.join(parts)}")
 
     async def _report(
-        self, errand: Errand, ranks: Sequence[int], wanted: Container[Pair] | None, *, tested_only: bool = False
+        self, request: GroupRequest, ranks: Sequence[int], wanted: Container[Pair] | None, *, tested_only: bool = False
     ) -> None:
         """Report all transfers, in parts, so that what is in between of a big fabric does not take much room."""
-        reports = self._worlded(errand)
+        reports = self._worlded(request)
         self._tell_times(reports)
         known = set(ranks)
         told: dict[int, set[int]] = {}
@@ -257,7 +253,7 @@ class WorldSweep:
             for src, dst in itertools.permutations(ranks, 2)
             if src not in told[dst] and (wanted is None or (src, dst) in wanted)
         )
-        failed = self._missing(errand, reports, missing)
+        failed = self._missing(request, reports, missing)
         part = await self._tell(part, (m for m in failed if not tested_only or m.verdict is not Verdict.INCONCLUSIVE))
         if part:
             self._bed.report(part)
@@ -291,17 +287,17 @@ class WorldSweep:
         return (src, rank), self._measurement(src, rank, Verdict.FAILED, error=error, raw=raw, **more)
 
     def _missing(
-        self, errand: Errand, reports: dict[int, dict[str, Any] | None], missing: Iterable[Pair]
+        self, request: GroupRequest, reports: dict[int, dict[str, Any] | None], missing: Iterable[Pair]
     ) -> Iterator[Measurement]:
         """Yield transfers that did not come about: those in which both ranks were stuck, and those never begun."""
         stuck = {rank: report.get("at") for rank, report in reports.items() if report}
-        text, timeout = self._failure(errand)
+        text, timeout, kind = self._failure(request)
         for src, dst in missing:
             if stuck.get(src) == [src, dst] and stuck.get(dst) == [src, dst]:
                 verdict, why = (Verdict.TIMEOUT if timeout else Verdict.FAILED), text
             else:
                 verdict, why = Verdict.INCONCLUSIVE, f"the world communicator broke before it: {text}"
-            yield self._measurement(src, dst, verdict, error=why)
+            yield self._measurement(src, dst, verdict, error=why, extra={"error_kind": kind.value})
 
 
 def _with_rows_packed(report: dict[str, Any]) -> dict[str, Any]:

@@ -1,204 +1,231 @@
-"""Sending one thing to many ranks and gathering one report of each, with a deadline and rank hosts that die."""
+"""Group requests: one request to many ranks, with a deadline, failing rank hosts and one set of reports per rank."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from fabtui.sanitize import one_line
 from fabtui.session.measure.context import ABORT_PATIENCE, LAG, TestBed
 from fabtui.session.measure.p2p_result import name_ranks
 from fabtui.session.node_client import GRACE
 from fabtui.session.ranks.liveness import Pulse, frozen_text
-from fabtui.session.ranks.rank_host import RankHost
+from fabtui.session.ranks.rank_host import HostFrozen, HostLost, HostMessage, RankHost, Report
+from fabtui.session.ranks.reports import HostReports
+from fabtui_node.protocol import CONSEQUENCES, ErrorKind
 
-#: More than any rank has to tell of one errand: a report for each message size.
-_MOST_REPORTS = 256
+#: Maximum number of reports of a rank about one request: one for each message size.
+_MAX_REPORTS = 256
+#: Interval (s) at which deadlines are checked.
+_TICK = 0.5
+
+RankReport = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Errand:
-    """Something that a group of ranks is asked to do together.
+class GroupRequest:
+    """Request to a group of ranks.
 
     Attributes:
         ranks: The ranks.
-        message: What they are asked, without its number.
-        for_node: Returns what of the message is said to one node only.
-        keep: Returns what is kept of a report.
-        seconds: How long they may take by themselves.
-        reports: All messages of each rank about it, as they came.
-        gone: Why a rank gave no report, where its rank host or node was lost.
-        hung: Whether a rank did not come back at all.
+        message: The message, without its number.
+        seconds: Time (s) the ranks may take by themselves.
+        for_node: Returns the part of the message that only one node gets.
+        keep: Returns the part of a report that is kept.
+        reports: Messages of each rank about the request, in order.
+        gone: Why a rank gave no report: its rank host or node was lost.
+        hung: Whether a rank did not respond to the abort of the request.
     """
 
     ranks: tuple[int, ...]
     message: dict[str, Any]
     seconds: float
     for_node: Callable[[str], dict[str, Any]] = lambda node: {}
-    keep: Callable[[dict[str, Any]], dict[str, Any]] = lambda report: report
+    keep: Callable[[RankReport], RankReport] = lambda report: report
     number: int = 0
     due: float = 0.0
     aborted: bool = False
     hung: bool = False
     free: set[int] = field(default_factory=set)
-    reports: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    reports: dict[int, list[RankReport]] = field(default_factory=dict)
     gone: dict[int, str] = field(default_factory=dict)
 
+    def last_reports(self, op: str, **fields: Any) -> dict[int, RankReport | None]:
+        """Return the last report of each rank with an operation and further fields, or None."""
+        wanted = {"op": op, **fields}
+        found: dict[int, RankReport | None] = {}
+        for rank in self.ranks:
+            matching = (m for m in reversed(self.reports.get(rank, [])) if all(m.get(k) == wanted[k] for k in wanted))
+            found[rank] = next(matching, None)
+        return found
 
-def _message(errand: Errand, node: str) -> dict[str, Any]:
-    return {**errand.message, **errand.for_node(node), "id": errand.number}
+
+class Failure(NamedTuple):
+    """Reason why a group request failed."""
+
+    text: str
+    timeout: bool
+    kind: ErrorKind
 
 
-def failure(errand: Errand, reports: dict[int, dict[str, Any] | None], names: Sequence[object]) -> tuple[str, bool]:
-    """Return why an errand failed, by the rank that says most, and whether it was a timeout."""
+def _message(request: GroupRequest, node: str) -> dict[str, Any]:
+    return {**request.message, **request.for_node(node), "id": request.number}
+
+
+def failure(request: GroupRequest, reports: Mapping[int, RankReport | None], names: Sequence[object]) -> Failure:
+    """Return why a request failed, by the rank whose error explains most."""
     bad = [(rank, report) for rank, report in reports.items() if report is None or report.get("ok") is not True]
     if not bad:
-        return "every rank says that it passed, but not every transfer was reported", False
+        return Failure("every rank passed, but not every transfer was reported", False, ErrorKind.NO_REPORT)
 
-    def knows_less(found: tuple[int, dict[str, Any] | None]) -> tuple[bool, bool, bool]:
-        # A rank that says why comes before those that only waited for it, were called off, or said nothing.
-        said = found[1] or {}
-        return found[1] is None, "called off" in str(said.get("error")), bool(said.get("timeout"))
+    def explains_less(found: tuple[int, RankReport | None]) -> tuple[bool, bool, bool]:
+        # A rank with a reason comes before those that waited for it, were cancelled, or did not report.
+        report = found[1] or {}
+        return found[1] is None, ErrorKind.of(report.get("error_kind")) in CONSEQUENCES, bool(report.get("timeout"))
 
-    rank, report = min(bad, key=knows_less)
-    if errand.gone and (report is None or report.get("timeout")):
-        rank, report = min(errand.gone), None
-    text = one_line(str((report or {}).get("error") or errand.gone.get(rank) or "gave no report"), 1000)
-    timeout = bool(report and report.get("timeout")) or (errand.hung and report is None)
-    return f"{names[rank]}: {name_ranks(text, names)}", timeout
+    rank, report = min(bad, key=explains_less)
+    if request.gone and (report is None or report.get("timeout")):
+        rank, report = min(request.gone), None
+    text = one_line(str((report or {}).get("error") or request.gone.get(rank) or "gave no report"), 1000)
+    timeout = bool(report and report.get("timeout")) or (request.hung and report is None)
+    kind = ErrorKind.of((report or {}).get("error_kind")) or (ErrorKind.TIMEOUT if timeout else ErrorKind.FAILED)
+    return Failure(f"{names[rank]}: {name_ranks(text, names)}", timeout, kind)
 
 
 class Gathering:
-    """Runs errands; those that share no rank run at once."""
+    """Runs group requests; those that share no rank run at the same time.
 
-    def __init__(self, bed: TestBed) -> None:
+    Args:
+        bed: Shared state of the tests.
+        paused_too: Whether requests start while the session is paused.
+    """
+
+    def __init__(self, bed: TestBed, *, paused_too: bool = False) -> None:
         self._bed = bed
-        self._running: dict[int, Errand] = {}
-        self._wake = asyncio.Event()
+        self._paused_too = paused_too
+        self._running: dict[int, GroupRequest] = {}
         self._lost: list[RankHost] = []
 
-    async def run(self, errands: Sequence[Errand]) -> None:
-        """Run errands in their order, as far as their ranks are free; return when all ended."""
-        for host in self._bed.hosts.values():
-            host.on_test = self._take
-            host.on_gone = self._gone
-        pulse = asyncio.create_task(Pulse(self._bed.hosts.values(), self._busy, self._frozen).run())
-        waiting = list(errands)
-        try:
-            await self._settled(errands)
-            while waiting or self._running:
-                waiting = self._start_some(waiting)
-                self._wake.clear()
-                try:
-                    async with asyncio.timeout(0.5):
-                        await self._wake.wait()
-                except TimeoutError:
+    async def run(self, requests: Sequence[GroupRequest]) -> None:
+        """Run requests in order, as soon as their ranks are free; return when all have ended."""
+        hosts = list(self._bed.hosts.values())
+        waiting = list(requests)
+        with HostReports(hosts) as reports:
+            pulse = asyncio.create_task(Pulse(hosts, self._busy_nodes, reports.put).run())
+            try:
+                await self._settled(requests)
+                while waiting or self._running:
+                    waiting = self._start_some(waiting)
+                    for report in await reports.take(_TICK if self._running or waiting else 0.0):
+                        self._process(report)
                     self._check_deadlines()
-        finally:
-            pulse.cancel()
-            await asyncio.gather(pulse, return_exceptions=True)
-            for host in self._bed.hosts.values():
-                host.on_test = host.on_gone = None
-            await self._leave_down()
+            finally:
+                pulse.cancel()
+                await asyncio.gather(pulse, return_exceptions=True)
+        await self._leave_down()
 
-    async def _settled(self, errands: Sequence[Errand]) -> None:
+    async def _settled(self, requests: Sequence[GroupRequest]) -> None:
         """Wait for the rank hosts that are needed and were lost in other tests."""
-        nodes = {self._bed.endpoints[rank].node for errand in errands for rank in errand.ranks}
+        nodes = {self._bed.endpoints[rank].node for request in requests for rank in request.ranks}
         hosts = [self._bed.hosts[node] for node in nodes if node in self._bed.hosts]
         await asyncio.gather(*(host.settled(len(self._bed.endpoints)) for host in hosts))
 
     async def _leave_down(self) -> None:
-        """End rank hosts that died or hung; the next test that needs one starts it anew."""
+        """End rank hosts that died or hung; the next test that needs one restarts it."""
         for host in self._lost:
-            if host.remote.lost is None:
+            if host.client.lost is None:
                 host.broken = None
                 await host.leave_down()
 
-    def _busy(self) -> set[str]:
-        ranks = [rank for errand in self._running.values() for rank in errand.ranks]
+    def _busy_nodes(self) -> set[str]:
+        ranks = [rank for request in self._running.values() for rank in request.ranks]
         return {self._bed.endpoints[rank].node for rank in ranks}
 
-    def _start_some(self, waiting: list[Errand]) -> list[Errand]:
-        if not self._bed.go.is_set():
+    def _start_some(self, waiting: list[GroupRequest]) -> list[GroupRequest]:
+        if not self._paused_too and not self._bed.go.is_set():
             return waiting
-        busy = {rank for errand in self._running.values() for rank in errand.ranks}
+        busy = {rank for request in self._running.values() for rank in request.ranks}
+        ready = self._bed.ready()
         later = []
-        for errand in waiting:
-            if busy & set(errand.ranks):
-                later.append(errand)
-                busy |= set(errand.ranks)
+        for request in waiting:
+            if busy & set(request.ranks):
+                later.append(request)
+            elif missing := [rank for rank in request.ranks if rank not in ready]:
+                request.gone.update((rank, f"cannot take part: {self._bed.why_not(rank)}") for rank in missing)
                 continue
-            missing = [rank for rank in errand.ranks if rank not in self._bed.ready()]
-            if missing:
-                errand.gone.update((rank, f"cannot take part: {self._bed.why_not(rank)}") for rank in missing)
-                continue
-            self._start(errand)
-            busy |= set(errand.ranks)
+            else:
+                self._start(request)
+            busy |= set(request.ranks)
         return later
 
-    def _start(self, errand: Errand) -> None:
-        errand.number = next(self._bed.ids)
-        errand.due = time.monotonic() + errand.seconds + GRACE
-        self._running[errand.number] = errand
-        for node in {self._bed.endpoints[rank].node for rank in errand.ranks}:
-            self._bed.hosts[node].send_made(partial(_message, errand, node))
+    def _start(self, request: GroupRequest) -> None:
+        request.number = next(self._bed.ids)
+        request.due = time.monotonic() + request.seconds + GRACE
+        self._running[request.number] = request
+        for node in {self._bed.endpoints[rank].node for rank in request.ranks}:
+            self._bed.hosts[node].send_made(partial(_message, request, node))
+
+    def _process(self, report: Report) -> None:
+        match report:
+            case HostMessage(host, message):
+                try:
+                    self._take(host, message)
+                except Exception as error:
+                    host.client.reject(error)
+            case HostLost(host, text):
+                self._lose(host, text)
+            case HostFrozen(host, seconds):
+                self._lose(host, frozen_text(host, seconds))
 
     def _take(self, host: RankHost, message: dict[str, Any]) -> None:
-        errand = self._running.get(message.get("id", -1))
+        request = self._running.get(message.get("id", -1))
         rank = message.get("rank")
-        if errand is None or not isinstance(rank, int) or rank not in errand.ranks:
+        if request is None or not isinstance(rank, int) or rank not in request.ranks:
             return
         if not any(endpoint.number == rank for endpoint in host.endpoints):
             return
         if message.get("op") == "free":
-            errand.free.add(rank)
-            if any(report.get("ok") is False for report in errand.reports.get(rank, [])) and not errand.aborted:
-                # What one rank could not do, the others cannot do together with it.
-                errand.due = min(errand.due, time.monotonic() + LAG)
-            self._end_if_through(errand)
-        elif len(reports := errand.reports.setdefault(rank, [])) < _MOST_REPORTS:
-            reports.append(errand.keep(message))
+            request.free.add(rank)
+            if any(report.get("ok") is False for report in request.reports.get(rank, [])) and not request.aborted:
+                # If one rank failed, the others cannot succeed with it.
+                request.due = min(request.due, time.monotonic() + LAG)
+            self._end_if_complete(request)
+        elif len(reports := request.reports.setdefault(rank, [])) < _MAX_REPORTS:
+            reports.append(request.keep(message))
 
-    def _end_if_through(self, errand: Errand) -> None:
-        if len(errand.free) == len(errand.ranks) and self._running.pop(errand.number, None) is not None:
-            self._bed.forget(errand.number)
-            self._wake.set()
+    def _end_if_complete(self, request: GroupRequest) -> None:
+        if len(request.free) == len(request.ranks) and self._running.pop(request.number, None) is not None:
+            self._bed.forget(request.number)
 
     def _check_deadlines(self) -> None:
         now = time.monotonic()
-        for errand in [errand for errand in self._running.values() if now >= errand.due]:
-            if not errand.aborted:
-                self._abort(errand)
+        for request in [request for request in self._running.values() if now >= request.due]:
+            if not request.aborted:
+                self._abort(request)
                 continue
-            errand.hung = True
-            for node in {self._bed.endpoints[rank].node for rank in set(errand.ranks) - errand.free}:
-                self._lose(self._bed.hosts[node], "it did not come back from a test that was called off")
+            request.hung = True
+            for node in {self._bed.endpoints[rank].node for rank in set(request.ranks) - request.free}:
+                self._lose(self._bed.hosts[node], "it did not come back from a cancelled test")
 
-    def _abort(self, errand: Errand) -> None:
-        errand.aborted = True
-        errand.due = time.monotonic() + ABORT_PATIENCE
-        for node in {self._bed.endpoints[rank].node for rank in set(errand.ranks) - errand.free}:
-            self._bed.hosts[node].send({"op": "abort", "id": errand.number})
-
-    def _frozen(self, host: RankHost, seconds: float) -> None:
-        self._lose(host, frozen_text(host, seconds))
-
-    def _gone(self, host: RankHost, text: str) -> None:
-        self._lose(host, text)
+    def _abort(self, request: GroupRequest) -> None:
+        request.aborted = True
+        request.due = time.monotonic() + ABORT_PATIENCE
+        for node in {self._bed.endpoints[rank].node for rank in set(request.ranks) - request.free}:
+            self._bed.hosts[node].send({"op": "abort", "id": request.number})
 
     def _lose(self, host: RankHost, text: str) -> None:
-        """Close what runs on a rank host that is gone; the other ranks are told to stop waiting."""
+        """Close what runs on a lost rank host, and abort it on the other ranks."""
         host.broken = text
         self._lost.append(host)
         mine = {endpoint.number for endpoint in host.endpoints}
-        for errand in list(self._running.values()):
-            lost = mine & set(errand.ranks) - errand.free
-            errand.gone.update(dict.fromkeys(lost, text))
-            errand.free |= lost
-            if lost and not errand.aborted:
-                self._abort(errand)
-            self._end_if_through(errand)
+        for request in list(self._running.values()):
+            lost = mine & set(request.ranks) - request.free
+            request.gone.update(dict.fromkeys(lost, text))
+            request.free |= lost
+            if lost and not request.aborted:
+                self._abort(request)
+            self._end_if_complete(request)

@@ -1,4 +1,4 @@
-"""The rank host of a node as the session sees it: started, made ready, restarted when it hangs or dies."""
+"""Rank host of a node on the session's side: start, readiness, restart when it hangs or dies."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from typing import Any
 from fabtui.model.endpoints import Endpoint
 from fabtui.sanitize import one_line
 from fabtui.session.measure.p2p_result import number
-from fabtui.session.node_client import GRACE, ProbeFailed, Remote
+from fabtui.session.node_client import GRACE, NodeClient, ProbeFailed
 from fabtui.session.ranks.rendezvous_store import StoreServer
+from fabtui_node.protocol import ErrorKind
 
-#: Importing torch and making CUDA contexts takes seconds, on a loaded node many.
+#: Deadline (s) for ready ranks. Importing torch and creating CUDA contexts takes seconds, on a loaded node many.
 START_DEADLINE = 90.0
-#: A rank host that hangs or dies more often than this is not started again.
+#: Maximum number of restarts of one rank host.
 MAX_RESTARTS = 8
-#: Starting its process alone is quick.
+#: Deadline (s) for the start of the process alone.
 SPAWN_DEADLINE = 15.0
 
-#: The parts of a rank host's start that are told, ``total`` last.
+#: Parts of a rank host's start, in the order they are logged; ``total`` comes last.
 LAPS = ("import", "driver", "nccl", "contexts", "total")
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What the ranks of a sweep run.
+    """Configuration of the ranks of a sweep.
 
     Attributes:
-        name: ``nccl`` or ``gloo``.
-        timeout: Deadline in seconds of one test.
+        name: ``nccl``, ``torch`` or ``gloo``.
+        timeout: Deadline of one test (s).
         env: Variables for the ranks.
         faults: Lab faults for the ranks: ``{"src", "dst", "kind", "rate"}`` with endpoint numbers.
         epoch: Prefix of the store keys of this session.
@@ -45,34 +46,75 @@ class Engine:
     epoch: str = "e"
 
 
+@dataclass(frozen=True, slots=True)
+class HostMessage:
+    """Message of a rank host about a test."""
+
+    host: RankHost
+    message: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class HostLost:
+    """End of a rank host, or of the connection to its node."""
+
+    host: RankHost
+    text: str
+    kind: ErrorKind
+
+
+@dataclass(frozen=True, slots=True)
+class HostLoaded:
+    """A starting rank host has loaded its libraries and the driver."""
+
+    host: RankHost
+
+
+@dataclass(frozen=True, slots=True)
+class HostFrozen:
+    """A busy rank host has not answered for some seconds."""
+
+    host: RankHost
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class HostRestarted:
+    """A restart of a rank host has ended; `RankHost.broken` is set if it failed."""
+
+    host: RankHost
+
+
+Report = HostMessage | HostLost | HostLoaded | HostFrozen | HostRestarted
+
+
 class RankHost:
     """The rank host of one node.
 
     Attributes:
-        version: What the engine says of itself, once ready.
-        port: Where it listens for the reach check, once ready.
+        version: Version of the engine, once ready.
+        port: Port of its listener for the TCP check, once ready.
         broken: Why it cannot be used, or None.
-        bad_ranks: The endpoints that could not be made ready, with the reason.
-        heard: When it last said anything, monotonic seconds.
-        stopped: Whether it was told to end.
+        bad_ranks: Endpoints that could not be made ready, with the reason.
+        heard: Time of its last message (monotonic seconds).
+        stopped: Whether it was asked to end.
         starting: Whether its ranks are being made ready.
-        laps: Seconds that the parts of its start took, ``total`` among them, as far as it told.
-        down: Whether it ended and was not started again, because nothing that was left to do needed it.
-        halted: Whether its process is known to be stopped.
-        on_loaded: Called when it is through with what comes before its ranks: libraries, the driver.
+        laps: Duration (s) of each reported part of its start, including ``total``.
+        down: Whether it ended and was not restarted, because no remaining test needs it.
+        halted: Whether its process is known to be stopped (SIGSTOP).
     """
 
     def __init__(
         self,
-        remote: Remote,
+        client: NodeClient,
         endpoints: list[Endpoint],
         engine: Engine,
         argv: list[str] | None,
         library: str | None,
         store: StoreServer,
     ) -> None:
-        self.remote = remote
-        self.node = remote.node
+        self.client = client
+        self.node = client.node
         self.endpoints = endpoints
         self.version = ""
         self.laps: dict[str, float] = {}
@@ -80,32 +122,30 @@ class RankHost:
         self.address = next((e.address for e in endpoints if e.address), None)
         self.broken: str | None = None
         self.bad_ranks: dict[int, str] = {}
-        self.on_test: Callable[[RankHost, dict[str, Any]], None] | None = None
-        self.on_gone: Callable[[RankHost, str], None] | None = None
         self.restarts = 0
         self.heard = 0.0
         self.stopped = False
         self.starting = False
         self.down = False
         self.halted = False
-        self.on_loaded: Callable[[], None] | None = None
-        self._standing = False
-        self._revival: asyncio.Task[None] | None = None
+        self._standing_by = False
+        self._restart: asyncio.Task[None] | None = None
         self._engine = engine
         self._argv = argv
         self._library = library
         self._store = store
         self._ready: asyncio.Future[dict[str, Any]] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._subscribers: list[Callable[[Report], None]] = []
 
     @property
     def engine(self) -> Engine:
-        """What its ranks run."""
+        """Configuration of its ranks."""
         return self._engine
 
     @property
     def ready(self) -> bool:
-        """Whether it runs and can be used."""
+        """Return True if it runs and can be used."""
         return self._ready is not None and not self._away and self.broken is None
 
     @property
@@ -114,7 +154,7 @@ class RankHost:
 
     @property
     def _config(self) -> dict[str, Any]:
-        """What a process is started with; one that stands by is of use only for a start with the same."""
+        """Configuration of the process; a standby process serves only a start with an equal one."""
         return {"engine": self._engine.name, "library": self._library}
 
     @property
@@ -124,13 +164,15 @@ class RankHost:
 
     @property
     def numbers(self) -> list[int]:
-        """The endpoint numbers that can be tested."""
+        """Numbers of the endpoints that can be tested."""
         if self.broken or self._away:
             return []
         return [e.number for e in self.endpoints if e.number not in self.bad_ranks]
 
+    # -- start and end ------------------------------------------------------------------------------------------------
+
     async def start(self, world: int) -> None:
-        """Start it and make its ranks ready; on failure `broken` says why."""
+        """Start it and make its ranks ready; on failure `broken` gives the reason."""
         self.broken = None
         self.stopped = self.down = self.halted = False
         self.starting = True
@@ -143,16 +185,16 @@ class RankHost:
         self._ready = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(START_DEADLINE + GRACE):
-                self._standing = False
-                await self.remote.spawn(self._config, self._engine.env, self._argv, SPAWN_DEADLINE)
-                await self.remote.rank(self._init(world))
+                self._standing_by = False
+                await self.client.spawn(self._config, self._engine.env, self._argv, SPAWN_DEADLINE)
+                await self.client.rank(self._init(world))
                 ready = await self._ready
         except ProbeFailed as failed:
             self.broken = failed.text
             return
         except TimeoutError:
             self.broken = f"the ranks were not ready within {START_DEADLINE:.0f} s"
-            await self.remote.kill()
+            await self.client.kill()
             return
         self.version = one_line(str(ready.get("version", "")), 80)
         port = ready.get("port")
@@ -179,119 +221,132 @@ class RankHost:
             "faults": list(self._engine.faults),
         }
 
-    async def restart(self, world: int) -> None:
-        """Kill it with all its ranks and start it anew, unless that was done too often."""
+    async def _kill_and_start(self, world: int) -> None:
         if self.restarts >= MAX_RESTARTS:
-            await self.remote.kill()
+            await self.client.kill()
             self.starting = self.down = False
             self.broken = f"the rank host of {self.node} failed {self.restarts + 1} times"
             return
         self.restarts += 1
         await self.start(world)
 
-    async def revived(self, world: int) -> None:
-        """Start it anew unless that is under way, and wait until it can be used or `broken` says why not.
+    async def restart(self, world: int) -> None:
+        """Kill and restart it unless that is under way; return when it is ready or `broken` gives the reason.
 
-        It goes on in the background when whoever waits is cancelled.
+        The restart goes on in the background when the caller is cancelled.
         """
-        if self._revival is None or self._revival.done():
-            # Not ready from now on, and not only when the task begins to run.
+        if self._restart is None or self._restart.done():
+            # Set now, not when the task begins to run: it is not ready any more.
             self.starting = True
-            self._revival = asyncio.ensure_future(self.restart(world))
-        await asyncio.shield(self._revival)
+            self._restart = asyncio.ensure_future(self._kill_and_start(world))
+        await asyncio.shield(self._restart)
 
     async def settled(self, world: int) -> None:
-        """Wait until it can be used or `broken` says why not; one that was left down is started."""
-        if self.down or (self._revival is not None and not self._revival.done()):
-            await self.revived(world)
+        """Return when it is ready or `broken` gives the reason; one that was left down is started."""
+        if self.down or (self._restart is not None and not self._restart.done()):
+            await self.restart(world)
 
     def stand_by(self, *, on: bool = True) -> None:
-        """Have a process wait on the node, with all done that needs no GPU, for a start to come; or end it."""
-        if self._standing != on and self.remote.lost is None:
-            self._standing = on
-            self._begin(self.remote.stand_by(self._config, self._engine.env, self._argv, on=on))
+        """Keep a process on the node for the next start, with everything done that needs no GPU; or end it."""
+        if self._standing_by != on and self.client.lost is None:
+            self._standing_by = on
+            self._begin(self.client.stand_by(self._config, self._engine.env, self._argv, on=on))
 
     async def leave_down(self) -> None:
-        """See that it has ended, and leave it at that."""
+        """Make sure that it has ended, and do not restart it."""
         self.down = True
-        # Which ends what stands by as well.
-        self._standing = False
-        await self.remote.kill()
+        # The kill ends a standby process too.
+        self._standing_by = False
+        await self.client.kill()
 
-    def abandon(self) -> None:
-        """End a start that is under way in the background."""
-        if self._revival is not None:
-            self._revival.cancel()
+    def cancel_start(self) -> None:
+        """Cancel a restart that is under way in the background."""
+        if self._restart is not None:
+            self._restart.cancel()
 
-    def take(self, message: dict[str, Any]) -> None:
-        """Take a message of the rank host in."""
+    async def stop(self) -> None:
+        """End it; its ranks release their resources."""
+        self.stopped = True
+        self.cancel_start()
+        self.stand_by(on=False)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2):
+                # One that is starting may not read messages yet.
+                await (self.client.kill() if self.starting else self.client.rank({"op": "quit"}))
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    def subscribe(self, put: Callable[[Report], None]) -> None:
+        """Have reports passed to a queue."""
+        self._subscribers.append(put)
+
+    def unsubscribe(self, put: Callable[[Report], None]) -> None:
+        """Stop passing reports to a queue."""
+        self._subscribers.remove(put)
+
+    def _publish(self, report: Report) -> None:
+        for put in self._subscribers:
+            put(report)
+
+    def receive(self, message: dict[str, Any]) -> None:
+        """Process a message of the rank host."""
         self.heard = time.monotonic()
         op = message.get("op")
         if op == "store":
-            self._store.handle(self.node, message, self.remote.rank)
+            self._store.handle(self.node, message, self.client.rank)
         elif op == "loaded":
-            if self.on_loaded is not None:
-                self.on_loaded()
+            self._publish(HostLoaded(self))
         elif op == "ready":
             self._settle(lambda ready: ready.set_result(message))
         elif op == "failed":
-            text = one_line(f"{message.get('stage', 'failed')}: {message.get('error', '')}", 1000)
+            text = one_line(f"{message.get('stage') or 'failed'}: {message.get('error', '')}", 1000)
             self._settle(lambda ready: ready.set_exception(ProbeFailed("failed", text)))
-        elif self.on_test is not None and all(isinstance(message.get(name, 0), int) for name in ("id", "rank")):
-            self.on_test(self, message)
+        elif all(isinstance(message.get(name, 0), int) for name in ("id", "rank")):
+            self._publish(HostMessage(self, message))
 
-    def _settle(self, how: Callable[[asyncio.Future[dict[str, Any]]], None]) -> None:
+    def _settle(self, settle: Callable[[asyncio.Future[dict[str, Any]]], None]) -> None:
         if self._ready is not None and not self._ready.done():
-            how(self._ready)
+            settle(self._ready)
 
-    def gone(self, text: str) -> None:
-        """Say that the rank host, or its node, has ended."""
+    def end(self, text: str, kind: ErrorKind) -> None:
+        """Handle the end of the rank host, or of the connection to its node."""
         self._settle(lambda ready: ready.set_exception(ProbeFailed("exit", text)))
-        if self.starting or (self.remote.lost is None and (self.stopped or self.down)):
+        if self.starting or (self.client.lost is None and (self.stopped or self.down)):
             return
-        if self.on_gone is not None:
-            self.on_gone(self, text)
+        if self._subscribers:
+            self._publish(HostLost(self, text, kind))
         else:
             self.broken = text
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send a message to it, in the background; a lost node is told elsewhere."""
-        self._begin(self.remote.rank(message))
+        """Send a message in the background; the loss of the node is reported elsewhere."""
+        self._begin(self.client.rank(message))
 
     def send_made(self, make: Callable[[], dict[str, Any]]) -> None:
-        """Send a message like `send`; it is made when its turn comes, as those of all nodes together may be large."""
+        """Build and send a message in the background; built late, as those of all nodes together may be large."""
 
         async def send() -> None:
-            await self.remote.rank(make())
+            await self.client.rank(make())
 
         self._begin(send())
 
-    def _begin(self, what: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(what)
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def stop(self) -> None:
-        """End it: its ranks give back what they hold."""
-        self.stopped = True
-        self.abandon()
-        self.stand_by(on=False)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(2):
-                # One that is only starting may not be there yet to hear it.
-                await (self.remote.kill() if self.starting else self.remote.rank({"op": "quit"}))
-
 
 def _laps(value: Any) -> dict[str, float]:
-    """Return the parts of a start that are known, in seconds."""
-    told = value if isinstance(value, dict) else {}
-    return {name: found for name in LAPS if (found := number(told.get(name))) is not None}
+    """Return the durations of the known parts of a start (s)."""
+    reported = value if isinstance(value, dict) else {}
+    return {name: found for name in LAPS if (found := number(reported.get(name))) is not None}
 
 
-def exit_text(node: str, message: dict[str, Any]) -> str:
-    """Return one line on how the rank host of a node ended, from its ``exit`` message, whatever that holds."""
-    told = f"signal {message['signal']}" if message.get("signal") else f"exit code {message.get('code')}"
-    how = one_line(told, 60)
+def exit_reason(node: str, message: dict[str, Any]) -> tuple[str, ErrorKind]:
+    """Return why the rank host of a node ended, from its unvalidated ``exit`` message: one line, and the kind."""
+    killed = bool(message.get("signal"))
+    status = one_line(f"signal {message['signal']}" if killed else f"exit code {message.get('code')}", 60)
     printed = str(message.get("stderr") or "").strip().splitlines()
     last = f": {one_line(printed[-1], 300)}" if printed else ""
-    return f"the rank host of {node} ended with {how}{last}"
+    kind = ErrorKind.KILLED if killed else ErrorKind.EXITED
+    return f"the rank host of {node} ended with {status}{last}", kind

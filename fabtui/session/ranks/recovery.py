@@ -1,4 +1,4 @@
-"""Bringing rank hosts back that died or hung, while tests that do not need them go on."""
+"""Restart of rank hosts that died or hung, while tests that do not need them go on."""
 
 from __future__ import annotations
 
@@ -6,75 +6,75 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from fabtui.session.measure.context import TestBed
-from fabtui.session.ranks.rank_host import RankHost
+from fabtui.session.ranks.rank_host import HostRestarted, RankHost
 
 
 class Recovery:
-    """The rank hosts that are being started anew during a pass of tests.
+    """Rank hosts that are being restarted during a pass of tests.
 
     Args:
-        bed: What tests share.
-        back: Called when one of them can be used again, or is known not to be.
+        bed: Shared state of the tests.
+        put: Queue for the reports of ended restarts.
 
     Attributes:
-        nodes: The nodes whose rank hosts are not back yet.
+        nodes: Nodes whose rank hosts are being restarted.
     """
 
-    def __init__(self, bed: TestBed, back: Callable[[], None]) -> None:
+    def __init__(self, bed: TestBed, put: Callable[[HostRestarted], None]) -> None:
         self._bed = bed
-        self._back = back
+        self._put = put
         self.nodes: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._left = False
+        self._closed = False
+        #: Nodes that get a standby process as soon as a restarting rank host has loaded the driver.
+        self._standbys: dict[RankHost, list[str]] = {}
 
     @property
     def ends(self) -> set[int]:
-        """The endpoints that are not back yet."""
+        """Endpoints whose rank hosts are being restarted."""
         return {e.number for node in self.nodes for e in self._bed.hosts[node].endpoints}
 
     def begin(self, host: RankHost) -> None:
-        """Bring a rank host back in the background; one that is on its way is waited for."""
+        """Restart a rank host in the background; a restart that is under way is waited for."""
         self.nodes.add(host.node)
-        task = asyncio.ensure_future(self._bring(host))
+        task = asyncio.ensure_future(self._restart(host))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _bring(self, host: RankHost) -> None:
+    async def _restart(self, host: RankHost) -> None:
         try:
-            await host.revived(len(self._bed.endpoints))
+            await host.restart(len(self._bed.endpoints))
         finally:
             self.nodes.discard(host.node)
-            if not self._left:
-                self._back()
+            if not self._closed:
+                self._put(HostRestarted(host))
 
-    def expect(self, host: RankHost, nodes: Iterable[str]) -> None:
-        """Have processes stand by on nodes, once a rank host that is brought back is through with what they will do.
+    def stand_by_after(self, host: RankHost, nodes: Iterable[str]) -> None:
+        """Start standby processes on nodes as soon as a restarting rank host has loaded the driver.
 
-        Not sooner: loading the driver at the same time, each would wait for the other.
+        Not sooner: two processes that load the driver at the same time wait for each other.
         """
-        names = sorted(nodes)
+        self._standbys[host] = sorted(nodes)
 
-        def loaded() -> None:
-            host.on_loaded = None
-            for name in names:
-                other = self._bed.hosts[name]
-                if not self._left and (other is host or other.ready):
-                    other.stand_by()
-
-        host.on_loaded = loaded
+    def loaded(self, host: RankHost) -> None:
+        """Start the standby processes that waited for a rank host to load the driver."""
+        for name in self._standbys.pop(host, ()):
+            other = self._bed.hosts[name]
+            if not self._closed and (other is host or other.ready):
+                other.stand_by()
 
     def begin_for(self, ends: Iterable[int]) -> None:
-        """Bring those rank hosts back that endpoints need and that were left down, or are on their way."""
+        """Restart the rank hosts of endpoints that were left down or are being started."""
         for node in {self._bed.endpoints[end].node for end in ends} - self.nodes:
             host = self._bed.hosts.get(node)
             if host is not None and (host.down or host.starting):
                 self.begin(host)
 
-    async def leave(self) -> None:
-        """Wait for none of them any more; they go on by themselves. Nothing stands by any longer."""
-        self._left = True
+    async def close(self) -> None:
+        """Stop waiting for restarts, which go on by themselves, and end all standby processes."""
+        self._closed = True
+        self._standbys.clear()
         for host in self._bed.hosts.values():
-            host.on_loaded = None
             host.stand_by(on=False)
         for task in self._tasks:
             task.cancel()

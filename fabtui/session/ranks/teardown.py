@@ -1,69 +1,35 @@
-"""Letting the rank hosts tear down what tests have left, while nothing is under way."""
+"""Release of the communicators that tests have left on the rank hosts, while no test runs."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
-from typing import Any
-
 from fabtui.sanitize import one_line
-from fabtui.session.ranks.rank_host import RankHost
+from fabtui.session.measure.context import TestBed
+from fabtui.session.node_client import GRACE
+from fabtui.session.ranks.gather import Gathering, GroupRequest
 
-#: A rank host that is not through by then is started anew.
+#: Deadline (s) of the release; rank hosts that miss it are ended.
 DEADLINE = 20.0
 
 
-async def rest(hosts: Iterable[RankHost], number: int, world: int, *, whole: bool) -> list[str]:
-    """Have all rank hosts let go of their communicators; those that hang in it are restarted.
+async def release_communicators(bed: TestBed, *, whole: bool) -> list[str]:
+    """Have all ranks release their communicators; rank hosts that hang in it are ended.
 
     Args:
-        hosts: The rank hosts; none of their ranks may be in a test.
-        number: A number for this rest, never used twice in a session.
-        world: How many endpoints there are.
-        whole: Whether all communicators go, not only the broken ones.
+        bed: Shared state of the tests; none may be running.
+        whole: Whether intact communicators are released too, not only the broken ones.
 
     Returns:
-        What went wrong, a line each.
+        The problems, one line each.
     """
-    live = [host for host in hosts if host.numbers]
-    missing = {rank for host in live for rank in host.numbers}
-    troubles: list[str] = []
-    done = asyncio.Event()
-
-    def take(host: RankHost, message: dict[str, Any]) -> None:
-        if message.get("id") != number or message.get("op") not in ("rested", "free"):
-            return
-        if message["op"] == "rested" and message.get("error"):
-            troubles.append(f"{host.node}: {one_line(str(message['error']), 300)}")
-        if message["op"] == "free":
-            missing.discard(message.get("rank", -1))
-            if not missing:
-                done.set()
-
-    def gone(host: RankHost, text: str) -> None:
-        if host.remote.lost is not None:
-            host.broken = text
-        else:
-            host.down = True
-            troubles.append(text)
-        missing.difference_update(e.number for e in host.endpoints)
-        if not missing:
-            done.set()
-
-    for host in live:
-        host.on_test, host.on_gone = take, gone
-        host.send({"op": "rest", "id": number, "whole": whole})
-    try:
-        if missing:
-            async with asyncio.timeout(DEADLINE):
-                await done.wait()
-    except TimeoutError:
-        for host in live:
-            if missing & {e.number for e in host.endpoints}:
-                troubles.append(f"{host.node}: the ranks did not let go of their communicators; they were started anew")
-                host.on_gone = None
-                await host.restart(world)
-    finally:
-        for host in live:
-            host.on_test = host.on_gone = None
-    return troubles
+    ready = tuple(sorted(bed.ready()))
+    if not ready:
+        return []
+    request = GroupRequest(ready, {"op": "rest", "whole": whole}, DEADLINE - GRACE)
+    await Gathering(bed, paused_too=True).run([request])
+    problems = [
+        f"{bed.endpoints[rank].node}: {one_line(str(report['error']), 300)}"
+        for rank, report in request.last_reports("rested").items()
+        if report and report.get("error")
+    ]
+    nodes = {bed.endpoints[rank].node: text for rank, text in request.gone.items()}
+    return problems + [f"{node}: communicators were not released: {text}" for node, text in nodes.items()]

@@ -239,7 +239,16 @@ class FakeLink(Link):
         for rank in self._away.pop(number, ()):
             self._say(op="free", id=number, rank=rank)
         for rank in self._waiting_ranks.pop(number, []):
-            self._say(op="worlded", id=number, rank=rank, ok=False, timeout=False, phase="connect", error="called off")
+            self._say(
+                op="worlded",
+                id=number,
+                rank=rank,
+                ok=False,
+                timeout=False,
+                phase="connect",
+                error="cancelled",
+                error_kind="cancelled",
+            )
             self._say(op="free", id=number, rank=rank)
 
     def _world(self, m: dict[str, Any]) -> None:

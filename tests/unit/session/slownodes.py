@@ -132,7 +132,16 @@ class Meeting:
         self.told.add((rank, way))
         self.play.timeouts += timeout
         role = "src" if rank == way[0] else "dst"
-        side = {"src": way[0], "dst": way[1], "role": role, "phase": phase, "error": error, "timeout": timeout}
+        kind = "cancelled" if error.startswith("cancelled") else None
+        side = {
+            "src": way[0],
+            "dst": way[1],
+            "role": role,
+            "phase": phase,
+            "error": error,
+            "timeout": timeout,
+            "error_kind": kind,
+        }
         self.at[rank].tell(op="side", id=self.m["id"], ok=False, made="made" in error, **side)
 
     def fail(self, rank: int, phase: str, error: str, *, timeout: bool = False) -> None:
@@ -289,4 +298,4 @@ class SlowLink(FakeLink):
         if self.play.faults.get((rank, peer)) == "absent":
             meeting._leave(rank)
         else:
-            meeting.fail(rank, "connect", "called off: a peer is gone")
+            meeting.fail(rank, "connect", "cancelled: a peer is gone")

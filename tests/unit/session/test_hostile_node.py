@@ -19,7 +19,7 @@ from fabtui.session import node_client
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.measure import p2p
 from fabtui.session.options import SessionOptions
-from fabtui.session.ranks.rank_host import exit_text
+from fabtui.session.ranks.rank_host import exit_reason
 from fabtui.transport.link import Link
 from tests.unit.session.fakenodes import FakeLink, FakeNodes, Script
 
@@ -139,15 +139,16 @@ async def test_what_cannot_be_handled_ends_the_link_of_that_node_alone(monkeypat
 
 
 async def test_a_node_that_prints_without_end_fills_neither_log_nor_recording(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_client, "MOST_LINES", 5)
+    monkeypatch.setattr(node_client, "MAX_LINES", 5)
     printed: list[str] = []
     link = FakeLink("a", Script({"a": 1}))
     for number in range(50):
         link._queue.put_nowait({"t": "log", "text": str(number)})
     link.lose("lost", "gone")
-    nothing: Callable[[Message], None] = lambda message: None  # noqa: E731
-    await node_client.Remote(link, nothing, nothing, printed.append).serve()
-    assert printed == ["0", "1", "2", "3", "4", "5 lines were printed here; no more of them are kept"]
+    async for message in node_client.NodeClient(link).messages():
+        assert isinstance(message, node_client.PrintedLine)
+        printed.append(message.text)
+    assert printed == ["0", "1", "2", "3", "4", "5 lines were printed here; further lines are dropped"]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +162,7 @@ async def test_a_node_that_prints_without_end_fills_neither_log_nor_recording(mo
     ids=["code", "signal", "junk", "nothing"],
 )
 def test_how_a_rank_host_ended_is_one_clean_line(message: Message, how: str) -> None:
-    assert exit_text("c", message) == f"the rank host of c ended with {how}"
+    assert exit_reason("c", message)[0] == f"the rank host of c ended with {how}"
 
 
 class Twister:

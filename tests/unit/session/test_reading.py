@@ -14,6 +14,7 @@ from fabtui.model.measurement import Verdict
 from fabtui.session.endpoint_admission import admit, engine_for
 from fabtui.session.measure.collectives import factor, groups_of
 from fabtui.session.measure.p2p_result import Side, direction
+from fabtui_node.protocol import CONSEQUENCES, ErrorKind
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -42,23 +43,16 @@ def test_the_side_that_knows_more_tells_the_error() -> None:
     assert (p2p.verdict, p2p.error) == (Verdict.TIMEOUT, "transfer: no data in 5.0 s")
 
 
-@pytest.mark.parametrize(
-    "little",
-    [
-        "it ended without a report",
-        "called off: rank 1 is gone",
-        "no communicator of 2 ranks came about: called off: a peer is gone",
-        "peer: failed",
-    ],
-)
-def test_a_side_that_waited_tells_more_than_one_that_was_called_off(little: str) -> None:
+@pytest.mark.parametrize("kind", CONSEQUENCES)
+def test_a_timeout_explains_more_than_an_error_that_follows_from_the_peer(kind: ErrorKind) -> None:
     waited = {"ok": False, "timeout": True, "phase": "connect", "error": "a:0 did not come within 5.0 s"}
-    (p2p,) = _both({"ok": False, "error": little}, waited)
+    (p2p,) = _both({"ok": False, "error": "x", "error_kind": kind.value}, waited)
     assert (p2p.verdict, p2p.error) == (Verdict.TIMEOUT, "connect: a:0 did not come within 5.0 s")
+    assert p2p.extra == {"error_kind": "timeout"}
 
 
 def test_why_a_rank_host_went_is_told_with_what_its_peer_saw() -> None:
-    gone = Side.failed("the rank host of a ended with signal 9", gone=True)
+    gone = Side.failed("the rank host of a ended with signal 9", ErrorKind.KILLED, gone=True)
     saw = Side.read({"ok": False, "phase": "transfer", "error": "connection closed by peer", "made": True})
     (p2p,) = direction("a:0", "b:0", gone, saw, time=1.0, how="gloo", attempts=1)
     assert p2p.error == "transfer: connection closed by peer; the rank host of a ended with signal 9"
@@ -67,7 +61,7 @@ def test_why_a_rank_host_went_is_told_with_what_its_peer_saw() -> None:
 
 
 def test_a_loss_that_ended_both_sides_is_told_once() -> None:
-    one, other = (Side.failed("a was lost: the connection was lost", gone=True) for _ in range(2))
+    one, other = (Side.failed("a was lost: the connection was lost", ErrorKind.NODE_LOST, gone=True) for _ in range(2))
     (p2p,) = direction("a:0", "a:1", one, other, time=1.0, how="gloo", attempts=1)
     assert p2p.error == "a was lost: the connection was lost"
 
@@ -170,21 +164,22 @@ def test_gpus_for_torch_need_a_python_with_torch() -> None:
 
 
 def test_a_frozen_source_is_told_rather_than_that_the_other_side_was_called_off() -> None:
-    frozen = Side.failed("the rank host of a is frozen: it answered nothing for 3 s", timeout=True, gone=True)
+    frozen = Side.failed("the rank host of a is frozen: no answer for 3 s", ErrorKind.FROZEN, timeout=True, gone=True)
     off = {
         "ok": False,
         "phase": "transfer",
-        "error": "no data came: called off: a peer is gone (made by the lab: stop)",
+        "error": "no data came: cancelled: a peer is gone (made by the lab: stop)",
+        "error_kind": "cancelled",
     }
     saw = Side.read({**off, "made": True})
     (p2p,) = direction("a:0", "b:0", frozen, saw, time=1.0, how="nccl", attempts=1)
     assert (p2p.verdict, p2p.made) == (Verdict.TIMEOUT, True)
-    assert p2p.error == "the rank host of a is frozen: it answered nothing for 3 s"
+    assert p2p.error == "the rank host of a is frozen: no answer for 3 s"
 
 
 def test_a_frozen_source_is_told_rather_than_how_its_end_looked_from_the_other_side() -> None:
-    frozen = Side.failed("the rank host of a is frozen: it answered nothing for 3 s", timeout=True, gone=True)
+    frozen = Side.failed("the rank host of a is frozen: no answer for 3 s", ErrorKind.FROZEN, timeout=True, gone=True)
     saw = Side.read({"ok": False, "phase": "transfer", "error": "connection reset by peer", "made": True})
     (p2p,) = direction("a:0", "b:0", frozen, saw, time=1.0, how="gloo", attempts=1)
     assert (p2p.verdict, p2p.made) == (Verdict.TIMEOUT, True)
-    assert p2p.error == "the rank host of a is frozen: it answered nothing for 3 s"
+    assert p2p.error == "the rank host of a is frozen: no answer for 3 s"

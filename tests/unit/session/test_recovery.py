@@ -104,7 +104,7 @@ async def test_ends_that_passed_with_others_since_are_not_tested_for_it() -> Non
     assert len(bad) == 1
     counts = {pair: len(model.history(Layer.P2P, *pair)) for pair in ((m.src, m.dst) for m in model.measurements())}
     assert set(counts.values()) == {1}, "cut off and tested once more is one result; nobody else was tested twice"
-    assert "the rank host of a is started anew" in " ".join(line.text for line in model.log)
+    assert "the rank host of a is restarted" in " ".join(line.text for line in model.log)
 
 
 async def test_collectives_after_the_pairs_have_all_their_ranks() -> None:
@@ -131,7 +131,7 @@ async def test_a_rank_host_that_is_stopped_is_found_by_its_silence_not_by_deadli
     verdict, error = bad.pop((str(src), str(dst)))
     assert not bad
     assert verdict is Verdict.TIMEOUT
-    assert error.startswith(f"the rank host of {src.node} is frozen: it answered nothing for ")
+    assert error.startswith(f"the rank host of {src.node} is frozen: no answer for ")
     assert error.endswith("and its process is stopped") == tells
     assert play.links[src.node].deaths == 2
     assert max(_starts(play).values()) <= 3

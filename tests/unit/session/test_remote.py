@@ -6,7 +6,7 @@ import asyncio
 import gc
 from typing import Any
 
-from fabtui.session.node_client import ProbeFailed, Remote
+from fabtui.session.node_client import NodeClient, ProbeFailed
 from fabtui.transport.link import LinkLost
 
 
@@ -28,12 +28,17 @@ class GoneLink:
         raise LinkLost("closed", "the connection was cut")
 
 
+async def _drain(client: NodeClient) -> None:
+    async for _ in client.messages():
+        pass
+
+
 async def test_a_node_that_goes_while_a_question_is_sent_leaves_nothing_to_print() -> None:
     link = GoneLink()
-    remote = Remote(link, lambda _: None, lambda _: None, lambda _: None)  # type: ignore[arg-type]
+    remote = NodeClient(link)  # type: ignore[arg-type]
     told: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
-    serving = asyncio.create_task(remote.serve())
+    serving = asyncio.create_task(_drain(remote))
     asking = asyncio.create_task(remote.probe("counters", {}, 5.0))
     await asyncio.sleep(0)
     link.end.set()

@@ -9,9 +9,9 @@ from fabtui.session.measure.context import TestBed
 def _bed() -> TestBed:
     return TestBed(
         report=lambda found: None,
-        began=lambda pairs: None,
-        untested=lambda lines: None,
-        say=lambda level, text: None,
+        started=lambda pairs: None,
+        skip=lambda lines: None,
+        log=lambda level, text: None,
         go=asyncio.Event(),
     )
 

@@ -17,7 +17,7 @@ from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.session import watch
 from fabtui.session.feeds.live import LiveFeed
-from fabtui.session.node_client import Remote
+from fabtui.session.node_client import NodeClient
 from fabtui.session.watch import Round, is_suspect, rate_for
 from tests.unit.session.fakenodes import FakeNodes, Script
 from tests.unit.session.played import feed_of
@@ -274,15 +274,15 @@ async def test_nodes_are_looked_at_again_when_that_is_asked_for() -> None:
 
 @pytest.mark.usefixtures("quick")
 async def test_what_was_counted_comes_before_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ask = Remote.probe
+    ask = NodeClient.probe
 
-    async def late(remote: Remote, name: str, *args: Any, **named: Any) -> Any:
+    async def late(remote: NodeClient, name: str, *args: Any, **named: Any) -> Any:
         value = await ask(remote, name, *args, **named)
         if name == "counters":
             await asyncio.sleep(0.2)
         return value
 
-    monkeypatch.setattr(Remote, "probe", late)
+    monkeypatch.setattr(NodeClient, "probe", late)
     counters = [{"hca": {"mlx5_0/1": {"port_xmit_data": n}}, "net": {}, "nvlink": {}} for n in range(100)]
     feed, _ = _feed(Script({"a": 2}, counters={"a": [*counters]}), record=tmp_path / "r.jsonl.gz")
     try:
