@@ -1,16 +1,17 @@
-"""Nodes' endpoints and the classes of their pairs."""
+"""Endpoints of nodes, and the classes of their pairs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from sys import intern
 
 
 class PairClass(StrEnum):
-    """What two endpoints are to each other; values are compared within a class only.
+    """Relation of two endpoints; values are compared within a class only.
 
-    ``cross-leaf`` is ``same-rail`` for endpoints whose NICs are known to hang on different leaf switches.
+    ``cross-leaf`` is ``same-rail`` for endpoints whose NICs are known to be on different leaf switches.
     """
 
     SAME_NODE = "same-node"
@@ -27,16 +28,16 @@ class Endpoint:
     """A row and column of the grid: one GPU of a node, or one CPU rank where a node has no GPU.
 
     Attributes:
-        number: Its place among all endpoints, from 0; the rank in the world communicator.
-        node: The node's name.
-        index: Its index on the node (the GPU's visible index, or the CPU rank).
-        kind: ``"gpu"``, ``"cpu"``, or ``"none"`` for the one row that stands for a node that has nothing to test.
-        name: What the hardware calls itself, for example ``NVIDIA H200``.
-        uuid: The GPU's UUID, or None.
-        bus: The GPU's PCI bus id, or None.
-        nic: The NIC closest to it, or None when unknown or when it has none of its own.
-        rail: The rail of that NIC, or None when unknown.
-        address: The data address of that NIC, or the node's only one, or None.
+        number: Position among all endpoints, from 0; the rank in the world communicator.
+        node: Name of the node.
+        index: Index on the node (visible index of the GPU, or the CPU rank).
+        kind: ``"gpu"``, ``"cpu"``, or ``"none"`` for the row of a node that has nothing to test.
+        name: Product name of the hardware, for example ``NVIDIA H200``.
+        uuid: UUID of the GPU, or None.
+        bus: PCI bus id of the GPU, or None.
+        nic: Closest NIC, or None if it is unknown or there is none.
+        rail: Rail of that NIC, or None if unknown.
+        address: Data address of that NIC, or the only one of the node, or None.
     """
 
     number: int
@@ -51,7 +52,7 @@ class Endpoint:
     address: str | None = None
 
     def __str__(self) -> str:
-        # What is known of N x N pairs is kept by these names: each is kept once.
+        # N x N results are keyed by these names: each is stored once.
         return intern(f"{self.node}:-" if self.kind == "none" else f"{self.node}:{self.index}")
 
 
@@ -67,7 +68,7 @@ def pair_class(a: Endpoint, b: Endpoint, apart: bool = False) -> PairClass:
     Args:
         a: One endpoint.
         b: The other.
-        apart: Whether their NICs are known to hang on different leaf switches.
+        apart: Whether their NICs are known to be on different leaf switches.
     """
     if a.node == b.node:
         return PairClass.SAME_NODE
@@ -76,3 +77,64 @@ def pair_class(a: Endpoint, b: Endpoint, apart: bool = False) -> PairClass:
     if rail_a != rail_b:
         return PairClass.CROSS_RAIL
     return PairClass.CROSS_LEAF if apart else PairClass.SAME_RAIL
+
+
+class EndpointTable:
+    """All endpoints by number and by name, and where they are.
+
+    Attributes:
+        endpoints: Rows and columns of the grid, by number.
+        names: Their names, by number.
+        leaves: Leaf switch of each endpoint that is known to be on one, by number.
+    """
+
+    def __init__(self) -> None:
+        self.endpoints: list[Endpoint] = []
+        self.names: list[str] = []
+        self.leaves: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+        self._by_node: dict[str, list[int]] = {}
+
+    def add(self, endpoint: Endpoint) -> None:
+        """Add the next endpoint.
+
+        Raises:
+            ValueError: Its number is not the next one.
+        """
+        if endpoint.number != len(self.endpoints):
+            raise ValueError(f"endpoint {endpoint} has number {endpoint.number}, not {len(self.endpoints)}")
+        self.endpoints.append(endpoint)
+        self.names.append(str(endpoint))
+        self._numbers[self.names[-1]] = endpoint.number
+        self._by_node.setdefault(endpoint.node, []).append(endpoint.number)
+
+    def number(self, name: str) -> int | None:
+        """Return the number of the endpoint of a name (``n060:3``), or None."""
+        return self._numbers.get(name)
+
+    def of_node(self, node: str) -> list[Endpoint]:
+        """Return the endpoints of a node."""
+        return [self.endpoints[number] for number in self._by_node.get(node, ())]
+
+    def class_between(self, src: str, dst: str) -> PairClass:
+        """Return the class of a pair of endpoints, of nodes, or of everything (``all``)."""
+        a, b = self._numbers.get(src), self._numbers.get(dst)
+        if a is not None and b is not None:
+            leaf, other = self.leaves.get(a), self.leaves.get(b)
+            apart = leaf is not None and other is not None and leaf != other
+            return pair_class(self.endpoints[a], self.endpoints[b], apart)
+        if src == dst:
+            return PairClass.ALL if src == "all" else PairClass.ONE_NODE
+        return PairClass.NODE_PAIR
+
+    def cells_of(self, src: str, dst: str) -> Iterator[tuple[int, int]]:
+        """Yield the cells that show results of a pair of endpoints, or of nodes."""
+        a, b = self._numbers.get(src), self._numbers.get(dst)
+        if a is not None and b is not None:
+            yield a, b
+            return
+        for number in self._by_node.get(src, ()):
+            for other in self._by_node.get(dst, ()):
+                # Results of two nodes are shown in both directions.
+                yield number, other
+                yield other, number

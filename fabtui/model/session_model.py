@@ -1,12 +1,16 @@
-"""All that is known of a session, built from its events; the same from a live feed and from a recording."""
+"""Session state and queries; a live session and a replay build it from the same events."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any
 
-from fabtui.model.class_statistics import ATTEMPTS, flapping
-from fabtui.model.endpoints import Endpoint
+from fabtui.model.address_log import AddressLog, badness
+from fabtui.model.baseline import Baseline, Change, change
+from fabtui.model.class_statistics import ClassValues
+from fabtui.model.counter_log import CounterLog, Deltas
+from fabtui.model.endpoints import Endpoint, EndpointTable, PairClass
 from fabtui.model.events import (
     CounterDeltas,
     EndpointsAdded,
@@ -24,26 +28,77 @@ from fabtui.model.events import (
     SessionStart,
     Watching,
 )
-from fabtui.model.known import Known
-from fabtui.model.layers import Layer
-from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.measurement_store import NONE
+from fabtui.model.layers import Layer, Per, health_layers
+from fabtui.model.measurement import Measurement, Verdict, worst
+from fabtui.model.pair_index import PairList
+from fabtui.model.pair_results import PairResults
 from fabtui.model.records import Cell, LogLine, NodeRecord, Phase
 from fabtui.model.topology.leaf_switches import TELLING, leaf_of, walked_leaves
 
 __all__ = ["Cell", "LogLine", "Model", "NodeRecord", "Phase"]
 
-#: Maximum number of attempts that are kept of a pair in a layer.
-MOST_ATTEMPTS = 64
-#: More changed cells than this between two looks, and the reader reads everything anew.
+#: Maximum number of lines of the event log.
+LOG_LINES = 5000
+#: Maximum number of changed cells between two reads; beyond it the reader reads all cells again.
 _MOST_CHANGES = 100_000
 
 
-class Model(Known):
-    """The state of a session as its events make it (`Known` has what can be read from it)."""
+class Model:
+    """State of a session, changed by events only.
+
+    Attributes:
+        version: Grows with each applied event.
+        layout: Grows when endpoints were added, so that whoever draws knows to lay out anew.
+        looked: Grows with what is found on a node, and with its state.
+        nodes: The nodes in the order the user gave them.
+        endpoints: The rows and columns of the grid, by number.
+        log: The latest lines of the event log.
+        phase: The part of the sweep that runs.
+        done: How many tests of the phase have ended.
+        synthetic: Who made the values up, where no machine measured them; None for what was measured.
+        lab: What the lab is (``2x4``), or None on real nodes.
+        faults: The lab faults, as text, that were made on purpose.
+        options: The options of the session, as recorded.
+        untested: Why ordered pairs were not tested.
+        tested: The ordered pairs that were tested, each once, with the layer (p2p or world) that was the first; it only
+            grows, so that whoever goes through it a part at a time may keep a place in it.
+        suspects: What testing bad pairs with other partners told about them.
+        addresses: What was measured between addresses of nodes.
+        comparison: The arms of an A/B comparison, the first one first; empty without one.
+        watching: Whether tests go on in the background.
+        baseline: An earlier session to compare with, or None; whoever shows the model sets it.
+        flapping: The pairs of a layer that flap, with how often they turned (`fabtui.model.flapping`).
+    """
 
     def __init__(self) -> None:
-        super().__init__()
+        self.version = 0
+        self.layout = 0
+        self.looked = 0
+        self.nodes: dict[str, NodeRecord] = {}
+        self.log: deque[LogLine] = deque(maxlen=LOG_LINES)
+        self.phase = Phase("start", 0, 0.0)
+        self.done = 0
+        self.lab: str | None = None
+        self.synthetic: str | None = None
+        self.faults: list[str] = []
+        self.options: dict[str, Any] = {}
+        self.started = 0.0
+        self.now = 0.0
+        self.paused = False
+        self.watching = False
+        self.exit_code: int | None = None
+        self.end_text = ""
+        self.software = ""
+        self.running: set[tuple[str, str]] = set()
+        self.untested: dict[tuple[str, str], str] = {}
+        self.addresses = AddressLog()
+        self._table = EndpointTable()
+        self._results = PairResults(self._table.class_between, self.class_of)
+        self.suspects: dict[tuple[str, str], str] = {}
+        self.comparison: list[str] = []
+        self.baseline: Baseline | None = None
+        self._changed: set[tuple[int, int]] | None = None
+        self._counters = CounterLog()
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             SessionStart: self._on_start,
             NodeUpdate: self._on_node,
@@ -106,12 +161,7 @@ class Model(Known):
 
     def _on_endpoints(self, event: EndpointsAdded) -> None:
         for endpoint in event.endpoints:
-            if endpoint.number != len(self.endpoints):
-                raise ValueError(f"endpoint {endpoint} has number {endpoint.number}, not {len(self.endpoints)}")
-            self.endpoints.append(endpoint)
-            self._names.append(str(endpoint))
-            self._numbers[self._names[-1]] = endpoint.number
-            self._by_node.setdefault(endpoint.node, []).append(endpoint.number)
+            self._table.add(endpoint)
         for node, text in event.notes.items():
             self._record(node).note = text
         self.layout += 1
@@ -140,8 +190,8 @@ class Model(Known):
             else:
                 leaves.pop(end.number, None)
         if leaves != self.leaves:
-            self.leaves = leaves
-            self._regroup = True
+            self._table.leaves = leaves
+            self._results.classes_changed()
             self._changed = None
 
     def _on_phase(self, event: PhaseStart) -> None:
@@ -167,111 +217,28 @@ class Model(Known):
 
     def _take(self, measurement: Measurement) -> None:
         self._change(measurement.src, measurement.dst)
-        if measurement.arm is not None:
-            self._arms[
-                measurement.arm, measurement.layer, measurement.src, measurement.dst, measurement.asked_bytes
-            ] = measurement
-            self.done += measurement.layer is not Layer.LATENCY
-            self.running.discard((measurement.src, measurement.dst))
-            return
-        if measurement.layer.spec.by_address:
-            self._take_addressed(measurement)
-            return
-        key = (measurement.layer, measurement.src, measurement.dst)
-        before = self._rows.get(*key)
-        if before == NONE:
-            other = {Layer.P2P: Layer.WORLD, Layer.WORLD: Layer.P2P}.get(measurement.layer)
-            if other is not None and self._rows.get(other, measurement.src, measurement.dst) == NONE:
-                self.tested.append(key)
-        if not measurement.layer.spec.derived:
-            values = self._values_for(measurement)
-            was = self._judged_value(self._that_counts(key, before))
-            rows = self._keep(key, before, measurement)
-            now = self._judged_value(self._that_counts(key, rows[0]))
-            if was is not None:
-                values.remove(was)
-            if now is not None:
-                values.add(now)
-            if len(rows) > 2:
-                self._note_flapping(key, rows)
-        else:
-            self._keep(key, before, measurement)
-        if measurement.layer is not Layer.LATENCY:
+        layer, pair = measurement.layer, (measurement.src, measurement.dst)
+        if layer.spec.by_address and measurement.arm is None:
+            self._results.add_value(measurement, self.addresses.take(measurement))
             self.done += 1
-            self.running.discard((measurement.src, measurement.dst))
-            self.untested.pop((measurement.src, measurement.dst), None)
-
-    def _keep(self, key: tuple[Layer, str, str], before: int, measurement: Measurement) -> list[int]:
-        """Keep a measurement; return the rows of all attempts at the same, the latest first."""
-        kept = self._kept
-        largest = NONE if before == NONE else self._largest.pop(key, before)
-        row = kept.add(measurement, before)
-        self._rows.set(*key, row)
-        if largest == NONE:
-            return [row]
-        if (measurement.asked_bytes or 0) < (kept.shape(largest).asked or 0):
-            self._largest[key] = largest
-        rows = kept.attempts(row)
-        self._shorten(rows)
-        return rows
-
-    def _shorten(self, rows: list[int]) -> None:
-        """Forget the oldest attempts, so that memory stays bounded in a session that watches for days."""
-        kept = self._kept
-        if len(rows) <= MOST_ATTEMPTS:
             return
-        size = kept.shape(rows[0]).asked
-        same = [at for at, row in enumerate(rows) if kept.shape(row).asked == size]
-        if len(same) > MOST_ATTEMPTS:
-            # Those at other message sizes are not tested again, and stay.
-            kept.remove(rows[same[-1]], after=rows[same[-1] - 1])
-            del rows[same[-1]]
-
-    def _note_flapping(self, key: tuple[Layer, str, str], rows: list[int]) -> None:
-        turned = 0
-        if key[0].spec.collective is None:
-            latest = [self._kept.get(row) for row in reversed(rows[:ATTEMPTS])]
-            if not self._surely_ok(latest):
-                turned = flapping(self.verdict(m) for m in latest)
-        if turned:
-            self.flapping[key] = turned
+        if measurement.arm is not None:
+            self._results.add_to_arm(measurement)
         else:
-            self.flapping.pop(key, None)
-
-    def _surely_ok(self, attempts: list[Measurement]) -> bool:
-        """Say whether attempts of a pair are all ok; where that takes long to find out, it is not said."""
-        values = self._values.get((attempts[0].layer, self.class_of(attempts[0])))
-        median = None if values is None else values.median
-        # No limit to slow is above this share of the median, and it is at hand.
-        enough = 0.0 if median is None else self._slow_below * median
-        if attempts[0].layer.spec.less_is_better:
-            return False
-        return all(m.verdict is Verdict.OK and m.value is not None and m.value >= enough for m in attempts)
-
-    def _take_addressed(self, measurement: Measurement) -> None:
-        before = self.addresses.take(measurement)
-        values = self._values_for(measurement)
-        if before is not None and before.verdict is Verdict.OK and before.value is not None:
-            values.remove(before.value)
-        if measurement.verdict is Verdict.OK and measurement.value is not None:
-            values.add(measurement.value)
-        self.done += 1
+            self._results.add(measurement)
+        if layer is not Layer.LATENCY:
+            # Latency comes with the bandwidth of the same test.
+            self.done += 1
+            self.running.discard(pair)
+            if measurement.arm is None:
+                self.untested.pop(pair, None)
 
     def _change(self, src: str, dst: str) -> None:
-        """Note that the cells of a pair, of endpoints or of nodes, are to be read again."""
-        if self._changed is None:
-            return
-        a, b = self._numbers.get(src), self._numbers.get(dst)
-        if a is not None and b is not None:
-            self._changed.add((a, b))
-        else:
-            for number in self._by_node.get(src, ()):
-                for other in self._by_node.get(dst, ()):
-                    # What is measured between two nodes is shown in both directions.
-                    self._changed.add((number, other))
-                    self._changed.add((other, number))
-        if len(self._changed) > _MOST_CHANGES:
-            self._changed = None
+        """Note that the cells of a pair, of endpoints or of nodes, have to be read again."""
+        if self._changed is not None:
+            self._changed.update(self._table.cells_of(src, dst))
+            if len(self._changed) > _MOST_CHANGES:
+                self._changed = None
 
     def _change_all(self, pairs: Iterable[tuple[str, str]]) -> None:
         for src, dst in pairs:
@@ -279,7 +246,7 @@ class Model(Known):
 
     def _on_plan(self, event: PlanUpdate) -> None:
         if event.slow_below is not None:
-            self._slow_below = event.slow_below
+            self._results.slow_below = event.slow_below
         if event.arms is not None:
             self.comparison = list(event.arms)
         self.suspects.update(((src, dst), text) for src, dst, text in event.suspects)
@@ -302,3 +269,189 @@ class Model(Known):
         self.end_text = event.text
         self._change_all(self.running)
         self.running.clear()
+
+    # -- queries ------------------------------------------------------------------------------------------------------
+
+    def drain_changes(self) -> set[tuple[int, int]] | None:
+        """Return the cells, by endpoint numbers, that changed since the last call; None: any may have.
+
+        For one reader, who draws. Without one nothing is collected. Medians move with every value, so that cells which
+        are not named here may change their place within their class.
+        """
+        changed, self._changed = self._changed, set()
+        return changed
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """Rows and columns of the grid, by number."""
+        return self._table.endpoints
+
+    @property
+    def leaves(self) -> dict[int, str]:
+        """Leaf switch of each endpoint that is known to be on one, by number."""
+        return self._table.leaves
+
+    @property
+    def tested(self) -> PairList:
+        """Ordered pairs in the order of their first p2p or world test; it only grows, so readers may keep a place."""
+        return self._results.tested
+
+    @property
+    def flapping(self) -> dict[tuple[Layer, str, str], int]:
+        """Number of turns of each flapping pair, by layer."""
+        return self._results.flapping
+
+    def number(self, name: str) -> int | None:
+        """Return the number of the endpoint of a name (``n060:3``), or None."""
+        return self._table.number(name)
+
+    def gone(self, node: str) -> NodeRecord | None:
+        """Return the record of a node that went away, None for any other."""
+        record = self.nodes.get(node)
+        return record if record is not None and record.state.gone else None
+
+    def endpoints_of(self, node: str) -> list[Endpoint]:
+        """Return the endpoints of a node."""
+        return self._table.of_node(node)
+
+    def class_between(self, src: str, dst: str) -> PairClass:
+        """Return the class of a pair of endpoints, of nodes, or of everything (``all``)."""
+        return self._table.class_between(src, dst)
+
+    def class_of(self, measurement: Measurement) -> PairClass:
+        """Return the class a measurement is compared within; between addresses it is that of their rails."""
+        if measurement.layer.spec.by_address:
+            return self.addresses.kind(measurement)
+        return self.class_between(measurement.src, measurement.dst)
+
+    def history(self, layer: Layer, src: str, dst: str) -> list[Measurement]:
+        """Return all measurements of an ordered pair in a layer, oldest first; by address those of the two nodes."""
+        if layer.spec.by_address:
+            return self.addresses.attempts(layer, src, dst)
+        return self._results.history(layer, src, dst)
+
+    def latest(self, layer: Layer, src: str, dst: str) -> Measurement | None:
+        """Return the measurement that counts of an ordered pair in a layer: the latest, of the largest message."""
+        return self._results.latest(layer, src, dst)
+
+    def by_address(self, layer: Layer, src_node: str, dst_node: str) -> list[Measurement]:
+        """Return the latest measurement of each address pair of two nodes in a layer of those."""
+        return self.addresses.latest(layer, src_node, dst_node)
+
+    def measurements(self) -> Iterator[Measurement]:
+        """Yield what a snapshot holds: the latest measurement of each cell and message size, those by address last."""
+        yield from self._results.everything()
+        yield from self.addresses.everything()
+
+    def arms(self) -> Iterator[Measurement]:
+        """Yield what was measured in the further arms of an A/B comparison; the first arm's is in `measurements`."""
+        return self._results.arms()
+
+    def in_arm(self, arm: str, measurement: Measurement) -> Measurement | None:
+        """Return what another arm measured of the same thing at the same message size, or None."""
+        return self._results.in_arm(arm, measurement)
+
+    def counters_between(self, node: str, since: float, until: float) -> Deltas:
+        """Return what a node's counters moved by, over all looks that overlap a time (epoch seconds); {} for nothing.
+
+        The shape is that of `fabtui.model.counter_log`.
+        """
+        return self._counters.between(node, since, until)
+
+    def counters_for(self, measurement: Measurement) -> dict[str, Deltas]:
+        """Return what the counters of the nodes of a pair's measurement moved by while it was made.
+
+        They are those of whole nodes, so that what else was tested at that time is in them. A node is left out where
+        nothing moved or nothing is known.
+        """
+        return self._counters.of(measurement)
+
+    def verdict(self, measurement: Measurement) -> Verdict:
+        """Return the verdict of a measurement, slowness within its class included."""
+        return self._results.verdict(measurement)
+
+    def values(self, layer: Layer, kind: PairClass) -> ClassValues | None:
+        """Return the good values of a class in a layer, or None when there are none; not to be changed."""
+        return self._results.values(layer, kind)
+
+    def median(self, layer: Layer, kind: PairClass) -> float | None:
+        """Return the median of the good values of a class in a layer, or None."""
+        values = self._results.values(layer, kind)
+        return None if values is None else values.median
+
+    @property
+    def slow_below(self) -> float:
+        """The share of its class median below which a value of a class that spreads little is slow."""
+        return self._results.slow_below
+
+    def limit(self, layer: Layer, kind: PairClass) -> float | None:
+        """Return the value below which one of a class is slow, or None where there are too few to tell."""
+        values = self._results.values(layer, kind)
+        return None if values is None or not layer.spec.judged else values.limit(self._results.slow_below)
+
+    def measured_for(self, layer: Layer, src: int, dst: int) -> Measurement | None:
+        """Return the measurement a cell of the grid stands for, or None; of several addresses, the worst."""
+        a, b = self.endpoints[src], self.endpoints[dst]
+        if layer.spec.by_address:
+            rows = self.by_address(layer, a.node, b.node)
+            own = [row for row in rows if (row.src_addr, row.dst_addr) == (a.address, b.address)]
+            return max(own or rows, key=badness, default=None)
+        if layer.spec.per is Per.NODE_PAIR:
+            return self.latest(layer, a.node, b.node) or self.latest(layer, b.node, a.node)
+        if layer is Layer.CHANGE and self.baseline is not None:
+            layer = self.baseline.layer
+        elif layer.spec.shows is not None:
+            layer = Layer(layer.spec.shows)
+        return self.latest(layer, self._table.names[src], self._table.names[dst])
+
+    def pairs_in(self, layers: Container[Layer]) -> list[tuple[str, str]]:
+        """Return the ordered pairs, of endpoints or of nodes, that have a measurement in any of some layers."""
+        found = {(src, dst): None for layer, src, dst in self._results.pairs() if layer in layers}
+        for layer in self.addresses.layers:
+            if layer in layers:
+                found.update(dict.fromkeys(self.addresses.node_pairs(layer)))
+        return list(found)
+
+    def change(self, src: int, dst: int) -> Change | None:
+        """Return how a pair of endpoint numbers changed against the baseline, or None when there is none."""
+        if self.baseline is None:
+            return None
+        now = self.measured_for(Layer.CHANGE, src, dst)
+        then = self.baseline.values.get((str(self.endpoints[src]), str(self.endpoints[dst])))
+        return change(then, now, Verdict.UNTESTED if now is None else self.verdict(now))
+
+    def cell(self, layer: Layer, src: int, dst: int) -> Cell:
+        """Return what the cell of two endpoint numbers shows in a layer. A cell of the diagonal is ``untested``."""
+        pair = (self._table.names[src], self._table.names[dst])
+        running = pair in self.running
+        if layer is Layer.HEALTH:
+            found = [
+                (m, self.verdict(m))
+                for part in health_layers()
+                if src != dst and (m := self.measured_for(part, src, dst)) is not None
+            ]
+            verdict = worst([v for _, v in found])
+            first = next((m for m, v in found if v is verdict), None)
+            return Cell(verdict, None, "", "", first, running)
+        if src == dst and layer.spec.per is not Per.NODE_PAIR:
+            return Cell(Verdict.UNTESTED, None, "", "", None, False)
+        measurement = self.measured_for(layer, src, dst)
+        if layer is Layer.CHANGE and (changed := self.change(src, dst)) is not None:
+            return Cell(changed.verdict, changed.ratio, "", changed.text, measurement, running)
+        if measurement is None:
+            return Cell(Verdict.UNTESTED, None, "", "", None, running)
+        verdict = self.verdict(measurement)
+        if layer is Layer.TRANSPORT:
+            return Cell(verdict, None, "", measurement.transport or "", measurement, running)
+        return Cell(verdict, measurement.value, measurement.unit, "", measurement, running)
+
+    def counts(self) -> dict[Verdict, int]:
+        """Return how many measured cells of the pair and node layers have each verdict, pings included."""
+        found = Counter(self._results.verdicts())
+        found.update(self.verdict(measurement) for measurement in self.addresses.everything())
+        return dict(found)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds from the start to the latest event."""
+        return max(0.0, self.now - self.started)

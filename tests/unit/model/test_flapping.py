@@ -7,7 +7,8 @@ from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, Measured, SessionStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.session_model import MOST_ATTEMPTS, Model
+from fabtui.model.pair_results import MOST_ATTEMPTS
+from fabtui.model.session_model import Model
 
 _LETTERS = {
     "o": Verdict.OK,

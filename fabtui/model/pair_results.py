@@ -1,0 +1,267 @@
+"""Measurements of endpoint pairs, node pairs and groups, with the statistics they are judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from fabtui.model.class_statistics import ATTEMPTS, ClassValues, flapping
+from fabtui.model.endpoints import PairClass
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
+from fabtui.model.measurement_store import NONE, MeasurementStore, Shape
+from fabtui.model.pair_index import Key, PairIndex, PairList
+
+#: Maximum number of attempts that are kept of a pair in a layer.
+MOST_ATTEMPTS = 64
+DEFAULT_SLOW_BELOW = 0.7
+
+
+class _Arm(NamedTuple):
+    """What distinguishes the measurements of a pair in the arms of an A/B comparison."""
+
+    arm: str
+    layer: Layer
+    bytes: int | None
+
+
+class PairResults:
+    """All attempts at each ordered pair in each layer, and the good values of each class.
+
+    Values between addresses are stored elsewhere (`fabtui.model.address_log`), and judged here.
+
+    Args:
+        class_between: Returns the class of two names.
+        class_of: Returns the class a measurement is compared within.
+
+    Attributes:
+        tested: Ordered pairs in the order of their first p2p or world test; it only grows, so readers may keep a place.
+        flapping: Number of turns of each flapping pair.
+        slow_below: Share of its class median below which a value of a narrow class is slow.
+    """
+
+    def __init__(
+        self, class_between: Callable[[str, str], PairClass], class_of: Callable[[Measurement], PairClass]
+    ) -> None:
+        self._class_between = class_between
+        self._class_of = class_of
+        self._store = MeasurementStore()
+        #: Row of the latest attempt at each ordered pair in a layer.
+        self._rows: PairIndex[Layer] = PairIndex()
+        #: Row of the latest attempt with the largest message, where that is another one.
+        self._largest: dict[Key, int] = {}
+        self._by_class: dict[tuple[Layer, PairClass], ClassValues] = {}
+        self._regroup = False
+        self._arm_store = MeasurementStore()
+        self._arm_rows: PairIndex[_Arm] = PairIndex()
+        self.tested = PairList()
+        self.flapping: dict[Key, int] = {}
+        self.slow_below = DEFAULT_SLOW_BELOW
+
+    # -- adding -------------------------------------------------------------------------------------------------------
+
+    def add(self, measurement: Measurement) -> None:
+        """Add a measurement, which replaces an earlier attempt at the same pair."""
+        key = (measurement.layer, measurement.src, measurement.dst)
+        before = self._rows.get(*key)
+        if before == NONE:
+            other = {Layer.P2P: Layer.WORLD, Layer.WORLD: Layer.P2P}.get(measurement.layer)
+            if other is not None and self._rows.get(other, measurement.src, measurement.dst) == NONE:
+                self.tested.append(key)
+        values = self._values_for(measurement)
+        was = self._good_value(self._counting_row(key, before))
+        rows = self._append(key, before, measurement)
+        now = self._good_value(self._counting_row(key, rows[0]))
+        if was is not None:
+            values.remove(was)
+        if now is not None:
+            values.add(now)
+        if len(rows) > 2:
+            self._note_flapping(key, rows)
+
+    def add_value(self, measurement: Measurement, before: Measurement | None) -> None:
+        """Add the value of a measurement that is stored elsewhere, in place of that of an earlier attempt."""
+        values = self._values_for(measurement)
+        if before is not None and before.verdict is Verdict.OK and before.value is not None:
+            values.remove(before.value)
+        if measurement.verdict is Verdict.OK and measurement.value is not None:
+            values.add(measurement.value)
+
+    def add_to_arm(self, measurement: Measurement) -> None:
+        """Add a measurement of a further arm of an A/B comparison."""
+        assert measurement.arm is not None
+        kind = _Arm(measurement.arm, measurement.layer, measurement.asked_bytes)
+        before = self._arm_rows.get(kind, measurement.src, measurement.dst)
+        row = self._arm_store.add(measurement, before)
+        if before != NONE:
+            self._arm_store.remove(before, after=row)
+        self._arm_rows.set(kind, measurement.src, measurement.dst, row)
+
+    def _append(self, key: Key, before: int, measurement: Measurement) -> list[int]:
+        """Store a measurement; return the rows of all attempts at the same pair, the latest first."""
+        store = self._store
+        largest = NONE if before == NONE else self._largest.pop(key, before)
+        row = store.add(measurement, before)
+        self._rows.set(*key, row)
+        if largest == NONE:
+            return [row]
+        if (measurement.asked_bytes or 0) < (store.shape(largest).asked or 0):
+            self._largest[key] = largest
+        rows = store.attempts(row)
+        self._forget_oldest(rows)
+        return rows
+
+    def _forget_oldest(self, rows: list[int]) -> None:
+        """Keep memory bounded in a session that watches for days."""
+        if len(rows) <= MOST_ATTEMPTS:
+            return
+        size = self._store.shape(rows[0]).asked
+        same = [at for at, row in enumerate(rows) if self._store.shape(row).asked == size]
+        if len(same) > MOST_ATTEMPTS:
+            # Attempts at other message sizes are not repeated, and stay.
+            self._store.remove(rows[same[-1]], after=rows[same[-1] - 1])
+            del rows[same[-1]]
+
+    def _note_flapping(self, key: Key, rows: list[int]) -> None:
+        turned = 0
+        if key[0].spec.collective is None:
+            latest = [self._store.get(row) for row in reversed(rows[:ATTEMPTS])]
+            if not self._surely_ok(latest):
+                turned = flapping(self.verdict(m) for m in latest)
+        if turned:
+            self.flapping[key] = turned
+        else:
+            self.flapping.pop(key, None)
+
+    def _surely_ok(self, attempts: list[Measurement]) -> bool:
+        """Return True if attempts at a pair are all ok, as far as that can be known without finding the limit."""
+        if attempts[0].layer.spec.less_is_better:
+            return False
+        values = self._values.get((attempts[0].layer, self._class_of(attempts[0])))
+        median = None if values is None else values.median
+        # The limit is never above this share of the median, which is known without a search.
+        enough = 0.0 if median is None else self.slow_below * median
+        return all(m.verdict is Verdict.OK and m.value is not None and m.value >= enough for m in attempts)
+
+    # -- classes ------------------------------------------------------------------------------------------------------
+
+    def classes_changed(self) -> None:
+        """Group the values again before the next reading: endpoints belong to other classes now."""
+        self._regroup = True
+
+    @property
+    def _values(self) -> dict[tuple[Layer, PairClass], ClassValues]:
+        """Good values by layer and class."""
+        if self._regroup:
+            self._regroup = False
+            found: dict[tuple[Layer, PairClass], list[float]] = {}
+            for layer, src, dst, row in self._rows.items():
+                if (value := self._good_value(self._counting_row((layer, src, dst), row))) is not None:
+                    found.setdefault((layer, self._class_between(src, dst)), []).append(value)
+            self._by_class = {key: kept for key, kept in self._by_class.items() if key[0].spec.by_address}
+            for key, values in found.items():
+                self._by_class[key] = ClassValues(values, key[0].spec.less_is_better)
+        return self._by_class
+
+    def _values_for(self, measurement: Measurement) -> ClassValues:
+        key = (measurement.layer, self._class_of(measurement))
+        values = self._values.get(key)
+        if values is None:
+            values = self._values[key] = ClassValues(less_is_better=measurement.layer.spec.less_is_better)
+        return values
+
+    def values(self, layer: Layer, kind: PairClass) -> ClassValues | None:
+        """Return the good values of a class in a layer, or None; the caller must not change them."""
+        return self._values.get((layer, kind))
+
+    def _good_value(self, row: int) -> float | None:
+        return self._store.value(row) if row != NONE and self._store.shape(row).verdict is Verdict.OK else None
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def _counting_row(self, key: Key, last: int) -> int:
+        """Return the row that counts of a pair whose latest row is given: that of the largest message."""
+        if not self._largest or last == NONE or not key[0].spec.sizes or self._store.shape(last).asked is None:
+            return last
+        return self._largest.get(key, last)
+
+    def _latest_row(self, layer: Layer, src: str, dst: str) -> int:
+        return self._counting_row((layer, src, dst), self._rows.get(layer, src, dst))
+
+    def latest(self, layer: Layer, src: str, dst: str) -> Measurement | None:
+        """Return the measurement that counts of an ordered pair: the latest with the largest message."""
+        row = self._latest_row(layer, src, dst)
+        return None if row == NONE else self._store.get(row)
+
+    def history(self, layer: Layer, src: str, dst: str) -> list[Measurement]:
+        """Return all measurements of an ordered pair in a layer, oldest first."""
+        return [self._store.get(row) for row in reversed(self._store.attempts(self._rows.get(layer, src, dst)))]
+
+    def pairs(self) -> Iterator[Key]:
+        """Yield the ordered pairs that have a measurement, with their layers."""
+        return ((layer, src, dst) for layer, src, dst, _ in self._rows.items())
+
+    def everything(self) -> Iterator[Measurement]:
+        """Yield the latest measurement of each pair and message size, in the order of their first attempts."""
+        store = self._store
+        for first in store.rows():
+            last = self._rows.get(store.shape(first).layer, *store.ends(first))
+            if last == first:
+                yield store.get(first)
+                continue
+            yield from (store.get(row) for row in self._of_each_size(last))
+
+    def _of_each_size(self, last: int) -> Iterable[int]:
+        """Return the rows of the latest attempt at each message size, among all attempts up to a row."""
+        latest: dict[int | None, int] = {}
+        for row in reversed(self._store.attempts(last)):
+            shape = self._store.shape(row)
+            size = shape.asked if shape.layer.spec.sizes else None
+            if size is None:
+                # It failed before there was a message, which holds for all sizes.
+                latest.clear()
+            latest.pop(None, None)
+            latest[size] = row
+        return latest.values()
+
+    def arms(self) -> Iterator[Measurement]:
+        """Yield the measurements of the further arms of an A/B comparison."""
+        return (self._arm_store.get(row) for row in self._arm_store.rows())
+
+    def in_arm(self, arm: str, measurement: Measurement) -> Measurement | None:
+        """Return the measurement of the same pair at the same message size in another arm, or None."""
+        kind = _Arm(arm, measurement.layer, measurement.asked_bytes)
+        row = self._arm_rows.get(kind, measurement.src, measurement.dst)
+        return None if row == NONE else self._arm_store.get(row)
+
+    # -- verdicts -----------------------------------------------------------------------------------------------------
+
+    def verdict(self, measurement: Measurement) -> Verdict:
+        """Return the verdict of a measurement, slowness within its class included."""
+        layer, own = measurement.layer, measurement.verdict
+        if own is not Verdict.OK or measurement.value is None or not layer.spec.judged:
+            return own
+        if not layer.spec.by_address:
+            row = self._latest_row(layer, measurement.src, measurement.dst)
+            if measurement.arm is not None or row == NONE or self._store.shape(row).asked != measurement.asked_bytes:
+                return own
+        values = self._values.get((layer, self._class_of(measurement)))
+        slow = values is not None and values.is_slow(measurement.value, self.slow_below)
+        return Verdict.SLOW if slow else own
+
+    def _verdict_of_row(self, shape: Shape, value: float | None, src: str, dst: str) -> Verdict:
+        """Return the verdict of the only attempt at a pair, without building an object for each of very many."""
+        if shape.verdict is not Verdict.OK or value is None or not shape.layer.spec.judged:
+            return shape.verdict
+        values = self._values.get((shape.layer, self._class_between(src, dst)))
+        slow = values is not None and values.is_slow(value, self.slow_below)
+        return Verdict.SLOW if slow else Verdict.OK
+
+    def verdicts(self) -> Iterator[Verdict]:
+        """Yield the verdict of each pair and message size."""
+        store = self._store
+        for _, src, dst, last in self._rows.items():
+            if store.previous(last) == NONE:
+                yield self._verdict_of_row(store.shape(last), store.value(last), src, dst)
+            else:
+                yield from (self.verdict(store.get(row)) for row in self._of_each_size(last))
