@@ -74,6 +74,7 @@ def grid_child(count: int, frames: int, *, halves: bool = False) -> dict[str, An
     from fabtui.presentation.cell_levels import Glyphs
     from fabtui.screen.grid.widget import GridView
     from fabtui.screen.themes.ramps import ramp_of, read_theme
+    from fabtui.screen.themes.watcher import textual_theme
 
     found: dict[str, Any] = {}
     source = synthetic_source(count, halves=halves)
@@ -86,7 +87,7 @@ def grid_child(count: int, frames: int, *, halves: bool = False) -> dict[str, An
         def on_mount(self) -> None:
             from rich.color import ColorSystem
 
-            self.register_theme(read_theme("dark").to_textual())
+            self.register_theme(textual_theme(read_theme("dark")))
             self.theme = "dark"
             grid.paint_with(ramp_of("dark", True, "24"), ColorSystem.TRUECOLOR)
             grid.focus()

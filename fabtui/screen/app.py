@@ -209,9 +209,8 @@ class FabricApp(App[int]):
         Raises:
             InputError: The file is not a baseline.
         """
-        from fabtui.session.feeds.baseline import read_baseline
-
-        self.model.baseline = await asyncio.to_thread(read_baseline, path)
+        assert self._deferred is not None
+        self.model.baseline = await asyncio.to_thread(self._deferred.read_baseline, path)
         self.main.draw()
 
     # -- end ----------------------------------------------------------------------------------------------------------
@@ -422,11 +421,11 @@ class FabricApp(App[int]):
         self.run_worker(self._write_csv(), name="csv", exit_on_error=False)
 
     async def _write_csv(self) -> None:
-        from fabtui.export.csv import write_csv
-
+        if self._deferred is None:
+            return
         path = self.settings.csv or Path(time.strftime("fabtui-%Y%m%dT%H%M%SZ.csv", time.gmtime()))
         try:
-            rows = await asyncio.to_thread(write_csv, self.model, path)
+            rows = await asyncio.to_thread(self._deferred.write_csv, self.model, path)
         except (InputError, OSError) as error:
             self.notify(f"the CSV could not be written: {one_line(str(error), 300)}", severity="warning")
         else:

@@ -5,6 +5,7 @@ The app imports this module once the first frame is on the terminal, so that no 
 
 from textual.screen import Screen
 
+from fabtui.export.csv import write_csv
 from fabtui.screen.command_palette import commands
 from fabtui.screen.context import ViewName
 from fabtui.screen.keymap import check_keys, key_owners
@@ -16,6 +17,7 @@ from fabtui.screen.views.node.screen import NodeScreen
 from fabtui.screen.views.nodes import NodesScreen
 from fabtui.screen.views.pair.screen import PairScreen
 from fabtui.screen.views.preflight import PreflightScreen
+from fabtui.session.feeds.baseline import read_baseline
 
 __all__ = [
     "VIEWS",
@@ -27,8 +29,10 @@ __all__ = [
     "check_keys",
     "commands",
     "key_owners",
+    "read_baseline",
     "targets_of",
     "views_of",
+    "write_csv",
 ]
 
 #: Views of the session, by name.

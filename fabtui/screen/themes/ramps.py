@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
 
 from fabtui.errors import InputError
 from fabtui.paths import theme_folder, user_theme_folder
-from fabtui.presentation.cell_levels import Slot
-
-if TYPE_CHECKING:
-    from textual.theme import Theme
 
 Stamp = tuple[int, int, int]
 
@@ -25,7 +20,6 @@ FEW_COLORS = "ansi"
 
 #: The ramp of each of Rich's colour systems.
 RAMP_OF_SYSTEM = {"truecolor": "24", "256": "256", "standard": "16", "windows": "16"}
-_COUNTS = ("24", "256", "16", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +44,6 @@ class ThemeFile:
     variables: dict[str, str]
     ramps: dict[str, dict[str, str]]
 
-    def to_textual(self) -> Theme:
-        """Return the theme for Textual."""
-        from textual.theme import Theme
-
-        return Theme(name=self.name, dark=self.dark, ansi=self.ansi, variables=self.variables, **_colors(self.colors))
-
-
-def _colors(colors: dict[str, str]) -> dict[str, Any]:
-    return dict(colors)
-
 
 def theme_paths() -> dict[str, Path]:
     """Return the theme files by name: those shipped with fabtui and the user's own, which take precedence."""
@@ -76,15 +60,19 @@ def theme_names() -> list[str]:
 
 def theme_problem(name: str) -> str | None:
     """Return the error in a theme, or None if it is valid."""
-    from textual.theme import BUILTIN_THEMES
-
-    if name not in theme_paths() and name in BUILTIN_THEMES:
+    if name not in theme_paths() and _validation().is_builtin(name):
         return None
     try:
         read_theme(name)
     except InputError as error:
         return str(error)
     return None
+
+
+def _validation() -> ModuleType:
+    from fabtui.screen.themes import validation
+
+    return validation
 
 
 def read_theme(name: str) -> ThemeFile:
@@ -95,17 +83,9 @@ def read_theme(name: str) -> ThemeFile:
     """
     path = theme_paths().get(name)
     if path is None:
-        raise InputError(
-            f"there is no theme {name!r}; themes: {', '.join(theme_names())}{_nearest(name, theme_names())}"
-        )
+        near = _validation().nearest(name, theme_names())
+        raise InputError(f"there is no theme {name!r}; themes: {', '.join(theme_names())}{near}")
     return read_theme_file(path)
-
-
-def _nearest(name: str, known: Sequence[str]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, known, 1, 0.5)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def stamp_of(path: Path) -> Stamp | None:
@@ -144,7 +124,7 @@ def _read(path: Path, _stamp: Stamp | None) -> ThemeFile:
         )
         if path.parent != theme_folder():
             # Shipped themes are checked by the tests, not before each first frame.
-            _check(theme)
+            _validation().check(theme.colors, theme.ramps)
     except OSError as error:
         raise InputError(f"the theme file {path} cannot be read: {error.strerror}") from None
     except KeyError as error:
@@ -152,45 +132,6 @@ def _read(path: Path, _stamp: Stamp | None) -> ThemeFile:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError, ValueError, RecursionError) as error:
         raise InputError(f"the theme file {path} cannot be used: {error}") from None
     return theme
-
-
-#: Names of Textual's colours.
-_COLORS = (
-    *("primary", "secondary", "accent", "warning", "error", "success"),
-    *("foreground", "background", "surface", "panel", "boost"),
-)
-
-
-def _check(theme: ThemeFile) -> None:
-    """Check every colour and style of a theme.
-
-    Raises:
-        ValueError: A name, a colour or a style is invalid.
-    """
-    from rich.errors import StyleSyntaxError
-    from rich.style import Style
-    from textual.color import Color, ColorParseError
-
-    for name, text in theme.colors.items():
-        if name not in _COLORS:
-            raise ValueError(f"unknown colour {name!r} in [colors]{_nearest(name, _COLORS)}")
-        try:
-            Color.parse(text)
-        except ColorParseError:
-            raise ValueError(f"{name} = {text!r} in [colors] is not a colour") from None
-    if "primary" not in theme.colors:
-        raise ValueError("[colors] has no primary")
-    slots = [slot.key for slot in Slot if slot is not Slot.PAD]
-    for count, ramp in theme.ramps.items():
-        if count not in _COUNTS:
-            raise ValueError(f"unknown ramp [ramp.{count}]; there are {', '.join(_COUNTS)}")
-        for name, text in ramp.items():
-            if name not in slots:
-                raise ValueError(f"unknown slot {name!r} in [ramp.{count}]{_nearest(name, slots)}")
-            try:
-                Style.parse(text or "none")
-            except StyleSyntaxError:
-                raise ValueError(f"{name} = {text!r} in [ramp.{count}] is not a style") from None
 
 
 def ramp_of(theme: str, dark: bool, count: str) -> dict[str, str]:

@@ -6,11 +6,22 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from textual.theme import Theme
+
 from fabtui.errors import InputError
 from fabtui.paths import user_theme_folder
 from fabtui.sanitize import one_line
 from fabtui.screen.terminal.internals import reload_theme
-from fabtui.screen.themes.ramps import DEFAULT, FEW_COLORS, Stamp, read_theme, stamp_of, theme_names, theme_paths
+from fabtui.screen.themes.ramps import (
+    DEFAULT,
+    FEW_COLORS,
+    Stamp,
+    ThemeFile,
+    read_theme,
+    stamp_of,
+    theme_names,
+    theme_paths,
+)
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -55,7 +66,7 @@ class ThemeWatcher:
 
     def _use(self, name: str) -> None:
         if name in theme_names():
-            self._app.register_theme(read_theme(name).to_textual())
+            self._app.register_theme(textual_theme(read_theme(name)))
         elif name not in self._app.available_themes:
             read_theme(name)
         self._app.theme = name
@@ -69,7 +80,7 @@ class ThemeWatcher:
     def _register(self, name: str) -> None:
         path = theme_paths().get(name)
         try:
-            theme = read_theme(name).to_textual()
+            theme = textual_theme(read_theme(name))
         except InputError as error:
             stamp = stamp_of(path) if path is not None else None
             if self._broken.get(name, ()) != stamp:
@@ -100,6 +111,12 @@ class ThemeWatcher:
             self.register_all()
             name, path = self._app.theme, theme_paths().get(self._app.theme)
             seen = found if edited else await asyncio.to_thread(_stamps, path, folder)
+
+
+def textual_theme(theme: ThemeFile) -> Theme:
+    """Return a theme file as a theme of Textual."""
+    colors: dict[str, Any] = dict(theme.colors)
+    return Theme(name=theme.name, dark=theme.dark, ansi=theme.ansi, variables=theme.variables, **colors)
 
 
 def _stamps(path: Path | None, folder: Path) -> tuple[Stamp | None, Stamp | None]:

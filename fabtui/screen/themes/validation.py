@@ -1,0 +1,60 @@
+"""Checks of theme files; imports Textual."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+
+from rich.errors import StyleSyntaxError
+from rich.style import Style
+from textual.color import Color, ColorParseError
+from textual.theme import BUILTIN_THEMES
+
+from fabtui.presentation.cell_levels import Slot
+
+#: Names of Textual's colours.
+COLORS = (
+    *("primary", "secondary", "accent", "warning", "error", "success"),
+    *("foreground", "background", "surface", "panel", "boost"),
+)
+#: Names of ramps: numbers of colours.
+COLOR_COUNTS = ("24", "256", "16", "none")
+
+
+def is_builtin(name: str) -> bool:
+    """Return True for the name of one of Textual's own themes."""
+    return name in BUILTIN_THEMES
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Return a suggestion for a misspelt name, or ""."""
+    near = difflib.get_close_matches(name, known, 1, 0.5)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def check(colors: Mapping[str, str], ramps: Mapping[str, Mapping[str, str]]) -> None:
+    """Check every colour and style of a theme.
+
+    Raises:
+        ValueError: A name, a colour or a style is invalid.
+    """
+    for name, text in colors.items():
+        if name not in COLORS:
+            raise ValueError(f"unknown colour {name!r} in [colors]{nearest(name, COLORS)}")
+        try:
+            Color.parse(text)
+        except ColorParseError:
+            raise ValueError(f"{name} = {text!r} in [colors] is not a colour") from None
+    if "primary" not in colors:
+        raise ValueError("[colors] has no primary")
+    slots = [slot.key for slot in Slot if slot is not Slot.PAD]
+    for count, ramp in ramps.items():
+        if count not in COLOR_COUNTS:
+            raise ValueError(f"unknown ramp [ramp.{count}]; there are {', '.join(COLOR_COUNTS)}")
+        for name, text in ramp.items():
+            if name not in slots:
+                raise ValueError(f"unknown slot {name!r} in [ramp.{count}]{nearest(name, slots)}")
+            try:
+                Style.parse(text or "none")
+            except StyleSyntaxError:
+                raise ValueError(f"{name} = {text!r} in [ramp.{count}] is not a style") from None
