@@ -9,7 +9,6 @@ from fabtui.model.endpoints import PairClass, pair_class
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Cell, Model
-from fabtui.nodeset import expand
 
 #: Verdicts by their filter words.
 VERDICTS: dict[str, frozenset[Verdict]] = {
@@ -128,6 +127,8 @@ def _among(before: set[str] | None, found: set[str]) -> set[str]:
 
 
 def _nodes(nodes: str, word: str, known: list[str]) -> set[str]:
+    from fabtui.nodeset import expand
+
     if "^-" in nodes:
         raise InputError("filter: ^- reads standard input, which the screen has")
     found = set(expand(nodes, "filter")) & set(known)
