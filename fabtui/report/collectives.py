@@ -1,4 +1,4 @@
-"""The tables of the collectives in text, in the shape of nccl-tests."""
+"""Tables of the collectives as text, in the layout of nccl-tests."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _ALGORITHM = 7
 def collective_tables(model: Model) -> list[list[str]]:
     """Return a table for each collective: a row for each group and message size, the group of all ranks first.
 
-    Of an A/B comparison this is the first arm; `fabtui.report.comparison` shows the arms side by side.
+    Of an A/B comparison, this shows the first arm; `fabtui.report.comparison` shows all of them.
     """
     rows = [row for row in table_rows(model) if row.arm is None]
     tables = []
     for kind in dict.fromkeys(row.kind for row in rows):
         found = [row for row in rows if row.kind == kind]
-        mine = _most_telling(found)
+        mine = _most_relevant(found)
         cells = [_HEAD, *(_cells(row, mine[at - 1] if at else None) for at, row in enumerate(mine))]
         if not any(row.algorithm for row in mine):
             cells = [[*row[:_ALGORITHM], "", row[-1]] for row in cells]
@@ -32,15 +32,15 @@ def collective_tables(model: Model) -> list[list[str]]:
     return tables
 
 
-def _most_telling(rows: list[TableRow]) -> list[TableRow]:
-    """Return as many rows as a summary has room for, in their order: those that are not ok, then the first ones."""
+def _most_relevant(rows: list[TableRow]) -> list[TableRow]:
+    """Return the rows that fit a summary, in their order: bad rows first, then the first ones."""
     places = sorted(range(len(rows)), key=lambda at: (rows[at].verdict is Verdict.OK, at))
     return [rows[at] for at in sorted(places[:MOST_LINES])]
 
 
 def _cells(row: TableRow, before: TableRow | None) -> list[str]:
     same = before is not None and before.group == row.group
-    trouble = "" if row.verdict is Verdict.OK else str(row.verdict)
+    problem = "" if row.verdict is Verdict.OK else str(row.verdict)
     return [
         "" if same else row.group,
         "" if same else "-" if row.ranks is None else str(row.ranks),
@@ -50,5 +50,5 @@ def _cells(row: TableRow, before: TableRow | None) -> list[str]:
         value_text(row.busbw),
         "-" if row.wrong is None else str(row.wrong),
         row.algorithm or "",
-        f"{trouble}: {row.error[:200]}" if trouble and row.error else trouble,
+        f"{problem}: {row.error[:200]}" if problem and row.error else problem,
     ]

@@ -1,4 +1,4 @@
-"""The arms of an A/B comparison side by side, in text."""
+"""A/B comparison as text: the arms side by side."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_TRANSPORTS = 2
 
 
 def comparison(model: Model) -> list[str]:
-    """Return the table: for each class of pairs, and each group and size of a collective, every arm and its ratio."""
+    """Return the table: every arm and its ratio per pair class, and per group and size of a collective."""
     rows = compared(model)
     if not rows:
         return []
@@ -22,7 +22,7 @@ def comparison(model: Model) -> list[str]:
     for name in names[1:]:
         head += [name, ""]
     lines = aligned([head, *(_cells(row, rows[at - 1] if at else None) for at, row in enumerate(rows))], _left(head))
-    return capped([f"A/B, medians; the ratio is that to {names[0]}", lines[0]], lines[1:], "rows")
+    return capped([f"A/B, medians; ratios to {names[0]}", lines[0]], lines[1:], "rows")
 
 
 def _left(head: list[str]) -> list[int]:

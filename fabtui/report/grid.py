@@ -1,4 +1,4 @@
-"""The grids of a session as text: endpoints against endpoints, and beyond 64 of them nodes against nodes."""
+"""Grids of a session as text: endpoint by endpoint, or node by node beyond 64 endpoints."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, ratio, transpo
 from fabtui.presentation.numbers import size_text, value_text
 from fabtui.sanitize import one_line
 
-#: Up to this many endpoints each has a row and a column of its own.
+#: Maximum number of endpoints with a row and a column each.
 MOST_ENDPOINTS = 64
-#: Up to this many nodes each has; more do not fit a line of any log.
+#: Maximum number of nodes with a row and a column each.
 MOST_NODES = 256
-#: The width of what is not a terminal.
+#: Width of lines in a pipe or a file.
 USUAL_WIDTH = 240
-#: What stands in a cell instead of a number, or after it.
+#: Characters of a cell without a number.
 GLYPHS = {
     Verdict.FAILED: "x",
     Verdict.TIMEOUT: "T",
@@ -31,7 +31,7 @@ GLYPHS = {
     Verdict.UNTESTED: "-",
 }
 SLOW_MARK = "!"
-#: What the signs mean.
+#: Meanings of the characters.
 LEGEND = {
     "x": "x failed",
     "T": "T timed out",
@@ -47,7 +47,7 @@ _MEANINGS = {
     "8": "8 less, and not slow",
     **LEGEND,
 }
-#: The same for layers where less is better.
+#: Meanings for layers where less is better.
 _LESS_MEANINGS = {
     ".": f". up to {1 / GOOD_FROM:.2f} x the median of its class",
     "9": f"9 up to {1 / FAIR_FROM:.2f} x",
@@ -55,16 +55,16 @@ _LESS_MEANINGS = {
     **LEGEND,
 }
 
-#: What is known of the pairs between two nodes: the worst verdict, and the least share of the median of their class.
+#: The pairs between two nodes: the worst verdict and the smallest share of the median of their class.
 Block = tuple[Verdict, float | None]
 
 
 class Shown(NamedTuple):
-    """Which grids a summary has.
+    """The grids of a summary.
 
     Attributes:
-        layers: Those of these layers; None: of all that have something to show; empty: p2p, and world where it differs.
-        width: Characters a line of a grid should not be longer than.
+        layers: Their layers; None: all with values; empty: p2p, and world if it differs.
+        width: Maximum width of a line (characters).
     """
 
     layers: tuple[Layer, ...] | None = ()
@@ -72,24 +72,24 @@ class Shown(NamedTuple):
 
 
 def shown_from(given: dict[str, Any], everything: bool = False) -> Shown:
-    """Return which grids the arguments ask for.
+    """Return the grids that the arguments request.
 
     Args:
         given: The arguments.
-        everything: Whether it is all of them where nothing is said.
+        everything: Whether the default is all of them.
 
     Raises:
-        InputError: They name a layer that there is not.
+        InputError: A layer is unknown.
     """
     layers = chosen_layers(given["grids"]) if "grids" in given else None if everything else ()
     return Shown(layers, text_width())
 
 
 def chosen_layers(text: str) -> tuple[Layer, ...] | None:
-    """Return the layers of ``--grids``; None for ``all``, which is those that have something to show.
+    """Return the layers of ``--grids``; None for ``all``: those with values.
 
     Raises:
-        InputError: One of them is not a layer.
+        InputError: A layer is unknown.
     """
     names = [name.strip() for name in text.split(",")]
     if names == ["all"]:
@@ -102,18 +102,18 @@ def chosen_layers(text: str) -> tuple[Layer, ...] | None:
 
 
 def text_width() -> int:
-    """Return how wide a line of standard output may be."""
+    """Return the maximum width of a line of standard output."""
     return shutil.get_terminal_size((USUAL_WIDTH, 24)).columns if sys.stdout.isatty() else USUAL_WIDTH
 
 
 def grids(model: Model, layers: Sequence[Layer] | None, dot: str, width: int) -> list[list[str]]:
-    """Return the grids of layers, each as lines under a line that says what it is.
+    """Return the grids of layers, each with a heading.
 
     Args:
-        model: All that is known.
-        layers: Which ones; None: those that have something to show.
-        dot: What stands where an endpoint meets itself.
-        width: Characters a line should not be longer than.
+        model: The session.
+        layers: Their layers; None: those with values.
+        dot: Character for the diagonal.
+        width: Maximum width of a line (characters).
     """
     shown = layers if layers is not None else [layer for layer in grid_layers() if _has(model, layer)]
     return [grid(model, layer, dot, width) for layer in shown]
@@ -129,10 +129,10 @@ def _has(model: Model, layer: Layer) -> bool:
 
 
 def grid(model: Model, layer: Layer, dot: str, width: int) -> list[str]:
-    """Return a layer's grid: of endpoints where they are 64 at most, otherwise of nodes, as wide as there is room."""
+    """Return the grid of a layer: by endpoint up to 64 endpoints, else by node, as detailed as the width allows."""
     ends = model.endpoints
     if not ends:
-        return [f"{layer}: there is nothing to test"]
+        return [f"{layer}: no endpoints to test"]
     if len(ends) > MOST_ENDPOINTS:
         return _of_nodes(model, layer, width)
     if layer is not Layer.HEALTH:
@@ -149,9 +149,9 @@ def grid(model: Model, layer: Layer, dot: str, width: int) -> list[str]:
 
 
 def _unit(model: Model, layer: Layer) -> str:
-    """Return the unit of a layer's numbers and the message size, or what the layer is."""
+    """Return the unit and the message size of a layer, or its title."""
     if layer is Layer.CHANGE:
-        return "the value of now over that of then"
+        return "current value / earlier value"
     units = {m.unit: m for m in model.measurements() if m.layer is layer and m.value is not None and m.unit}
     if not units:
         return layer.spec.title
@@ -164,7 +164,7 @@ def _unit(model: Model, layer: Layer) -> str:
 
 
 def _sign(model: Model, layer: Layer, src: Endpoint, dst: Endpoint) -> str:
-    """Return the one character of a cell that has no room for a number."""
+    """Return the character of a cell without room for a number."""
     cell = model.cell(layer, src.number, dst.number)
     if cell.measurement is None:
         return " " if src is dst else sign_of(cell.verdict, None)
@@ -173,7 +173,7 @@ def _sign(model: Model, layer: Layer, src: Endpoint, dst: Endpoint) -> str:
 
 
 def sign_of(verdict: Verdict, share: float | None) -> str:
-    """Return the one character for a verdict; that of an ok one goes by its share of the median of its class."""
+    """Return the character of a verdict; of an ok cell, that of its share of the median of its class."""
     if verdict in GLYPHS:
         return GLYPHS[verdict]
     if verdict is Verdict.SLOW:
@@ -192,7 +192,7 @@ def _label(ends: Sequence[Endpoint]) -> int:
 
 
 def _signs(ends: Sequence[Endpoint], cells: dict[tuple[int, int], str], pitch: int) -> list[str]:
-    """Return lines of one character a cell, a blank between nodes."""
+    """Return lines with one character per cell and a blank between nodes."""
     label = _label(ends)
     lines = [f"  {'':{label}} {_names(ends, pitch)}".rstrip()]
     for end in ends:
@@ -206,7 +206,7 @@ def _signs(ends: Sequence[Endpoint], cells: dict[tuple[int, int], str], pitch: i
 
 
 def _names(ends: Sequence[Endpoint], pitch: int) -> str:
-    """Return the nodes' names, each over its first column; one that is too long pushes the next."""
+    """Return the names of the nodes, each over its first column; a long name shifts the next."""
     text = ""
     at = 0
     before: str | None = None
@@ -234,7 +234,7 @@ def _meanings(used: str, layer: Layer, width: int) -> list[str]:
 
 
 def _of_nodes(model: Model, layer: Layer, width: int) -> list[str]:
-    """Return the grid of nodes; a cell is the worst of the pairs between the two, one way."""
+    """Return the grid of nodes; a cell is the worst pair from one node to the other."""
     names = list(dict.fromkeys(end.node for end in model.endpoints))
     count = len(names)
     if count > MOST_NODES:
@@ -243,11 +243,11 @@ def _of_nodes(model: Model, layer: Layer, width: int) -> list[str]:
     nothing = (Verdict.UNTESTED, None)
     label = max(len(one_line(name)) for name in names)
     wide = layer.spec.better is not None and 5 * count + label + 3 <= width
-    told = _percent if wide else _signed
-    cells = {(a, b): told(blocks.get((a, b), nothing)) for a in names for b in names}
+    show = _percent if wide else _signed
+    cells = {(a, b): show(blocks.get((a, b), nothing)) for a in names for b in names}
     numbers = [f"{at:03d}" for at in range(count)]
     lines = [
-        f"{layer}, {layer.spec.title}; {len(model.endpoints)} endpoints, so a cell is the worst of two nodes; {_ROWS}"
+        f"{layer}, {layer.spec.title}; {len(model.endpoints)} endpoints, so a cell is the worst pair of two nodes; {_ROWS}"
     ]
     if wide:
         lines.append(f"  {'':{label}} " + "".join(f"{number:>4} " for number in numbers).rstrip())
@@ -280,7 +280,7 @@ def _percent(block: Block) -> str:
 
 
 def _blocks(model: Model, layer: Layer) -> dict[tuple[str, str], Block]:
-    """Return what is known between nodes. It goes over what was measured: cells there are millions of."""
+    """Return the blocks between nodes, from the measurements: there are millions of cells."""
     found: dict[tuple[str, str], Block] = {}
     wanted = health_layers() if layer is Layer.HEALTH else (layer.spec.shows or layer,)
     for m in model.measurements():
@@ -311,18 +311,18 @@ def _worse(one: Block | None, other: Block) -> Block:
 
 
 def matrix(model: Model, diagonal: str, layer: Layer = Layer.P2P) -> list[str]:
-    """Return the lines of the grid: a head of two lines, a row an endpoint, and what the signs in it mean.
+    """Return the lines of the grid: two lines of heading, one row per endpoint, and the meanings of its characters.
 
     Args:
-        model: All that is known.
-        diagonal: What stands where an endpoint meets itself.
-        layer: Whose values it shows.
+        model: The session.
+        diagonal: Character for the diagonal.
+        layer: The layer.
     """
     ends = model.endpoints
     cells = [[_cell(model, layer, src.number, dst.number, diagonal) for dst in ends] for src in ends]
     width = max(3, *(len(cell.removesuffix(SLOW_MARK)) for row in cells for cell in row))
     label = max(len(one_line(str(end))) for end in ends)
-    # The mark of a slow value stands in the gap after its column, so that the digits line up.
+    # The mark of a slow value is in the gap after its column, so that the digits are aligned.
     slow = any(cell.endswith(SLOW_MARK) for row in cells for cell in row)
     heads = _heads(ends, width, width + (2 if slow else 1))
     lines = [f"  {'':{label}} {head}".rstrip() for head in heads]
@@ -342,7 +342,7 @@ def _cell(model: Model, layer: Layer, src: int, dst: int, diagonal: str) -> str:
         return GLYPHS[cell.verdict]
     if layer is Layer.TRANSPORT:
         return transport_of(cell.text)[1] if cell.text else "-"
-    # A change that has no ratio is told in a word.
+    # A change without a ratio is shown as a word.
     text = cell.text if cell.value is None and cell.text else value_text(cell.value)
     return text + (SLOW_MARK if cell.verdict is Verdict.SLOW else "")
 
@@ -358,14 +358,14 @@ def _heads(ends: list[Endpoint], width: int, pitch: int) -> list[str]:
     Args:
         ends: The endpoints.
         width: The width of a column.
-        pitch: How many characters from one column to the next.
+        pitch: Distance of the columns (characters).
     """
     names = ""
     indexes = ""
     before = None
     for at, end in enumerate(ends):
         if end.node != before:
-            # A long name runs over its columns; the next one then begins a little later rather than being lost.
+            # A long name overlaps its columns and shifts the next name.
             names += " " * max(at * pitch - len(names), 1 if names else 0) + one_line(end.node)
             before = end.node
         indexes += f"{'-' if end.kind == 'none' else end.index:>{width}}{'':{pitch - width}}"

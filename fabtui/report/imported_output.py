@@ -1,30 +1,30 @@
-"""What was read from a file, as text for people."""
+"""Text of an imported file."""
 
 from __future__ import annotations
 
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_of
 from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import convertible, model
-from fabtui.report.problems import trouble
+from fabtui.report.problems import problems
 from fabtui.report.summary import ASCII, UNICODE, summary
 from fabtui.report.tables import LONG_UNIT, Layout, cut, wrapped
 from fabtui.sanitize import clean, one_line
 
-#: How much of a text that nobody knows is shown.
+#: Maximum number of lines of a file of unknown format.
 _RAW_LINES = 20
-#: Kinds that hold errors of NCCL; so many of their warnings are looked at, and so many meanings are told.
+#: Formats with NCCL errors, and the maximum numbers of warnings examined and meanings shown.
 _LOGS = ("nccl-log", "torch-log", "nccl-tests", "megatron-log", "all_reduce_bench")
 _MOST_WARNINGS = 200
 _MOST_MEANINGS = 4
-#: What --json holds and people do not want to see: a chosen part or a matrix stands for it.
+#: Values for --json only: a matrix or a selection represents them in text.
 _TOO_MUCH = {"ping-csv": ("rows",), "p2p-test": ("pairs",)}
 
 
 def text_of(result: Result, width: int, plain: bool = False) -> str:
-    """Return what was read, ending in a newline; what came from the file is cleaned.
+    """Return the text of a result, cleaned, ending in a newline.
 
     Args:
-        result: What was read.
+        result: The parsed file.
         width: The width of the terminal.
         plain: ASCII only.
     """
@@ -32,14 +32,14 @@ def text_of(result: Result, width: int, plain: bool = False) -> str:
     if result.kind.startswith("fabtui-"):
         lines += ["", *summary(model([result]), plain).splitlines()]
     elif result.known:
-        told = {name: value for name, value in result.values.items() if name not in _TOO_MUCH.get(result.kind, ())}
-        lines += Layout(result.units, width).lines(told)
+        shown = {name: value for name, value in result.values.items() if name not in _TOO_MUCH.get(result.kind, ())}
+        lines += Layout(result.units, width).lines(shown)
         lines += _section(
             "units", [f"{name}: {unit}" for name, unit in result.units.items() if len(unit) > LONG_UNIT], width
         )
-        lines += _trouble(result, width, plain)
+        lines += _problems(result, width, plain)
     lines += _section("warnings", result.warnings, width)
-    lines += _section("what that means", _meanings(result), width)
+    lines += _section("meaning", _meanings(result), width)
     lines += _section("not understood", result.unknown, width)
     if not result.known:
         lines += _raw(result.source.text, width)
@@ -53,29 +53,29 @@ def _about(result: Result) -> str:
     return result.title if result.title.lower().startswith(result.kind.lower()) else f"{result.kind}: {result.title}"
 
 
-def _trouble(result: Result, width: int, plain: bool) -> list[str]:
-    """Say what is wrong with the pairs of a file, as a summary does of a session."""
+def _problems(result: Result, width: int, plain: bool) -> list[str]:
+    """Return the problems of the pairs of a file, as in the summary of a session."""
     if not convertible(result.kind):
         return []
     found = model([result])
-    parts = [part for part in trouble(found, ASCII if plain else UNICODE) if part]
+    parts = [part for part in problems(found, ASCII if plain else UNICODE) if part]
     return [
         line for part in parts for line in ("", *(f"  {cut(one, width - 2)}" for one in "\n".join(part).splitlines()))
     ]
 
 
 def _meanings(result: Result) -> list[str]:
-    """Return what the errors of a log of NCCL or of what uses it mean, each once, with what to type on the node."""
+    """Return the meanings of the NCCL errors of a log, each once, with the next commands."""
     if result.kind not in _LOGS:
         return []
     first = result.values.get("first_cause")
     texts = [*([first] if isinstance(first, str) else []), *result.warnings]
     found = dict.fromkeys(meaning for text in texts[:_MOST_WARNINGS] if (meaning := meaning_of(text)) is not None)
-    told = []
+    lines = []
     for meaning in list(found)[:_MOST_MEANINGS]:
         typed = dict.fromkeys(command for _, command in meaning.commands if "{" not in command)
-        told.append(meaning.text + (f"; next: {', '.join(typed)}" if typed else ""))
-    return told
+        lines.append(meaning.text + (f"; next: {', '.join(typed)}" if typed else ""))
+    return lines
 
 
 def _section(title: str, texts: list[str], width: int) -> list[str]:

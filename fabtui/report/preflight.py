@@ -1,4 +1,4 @@
-"""What ``fabtui preflight`` prints."""
+"""Text of ``fabtui preflight``."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from fabtui.sanitize import one_line
 
 #: Width of the lines in a pipe or a file.
 _FILE_WIDTH = 120
-#: Of so many findings the evidence is told without being asked.
+#: Maximum number of findings whose evidence is shown without --all.
 _FEW = 12
 _SUMMARY_WIDTH = 160
 _SUMMARY_LINES = 12
-#: SGR parameters of the roles; never red against green, and each has a glyph as well.
+#: SGR parameters of the roles; no pair of red and green, and each role has a glyph as well.
 _COLORS = {"bad": "1;35", "warn": "33", "note": "36", "name": "1", "head": "1", "dim": "2"}
 
 
@@ -52,14 +52,14 @@ def preflight_text(
     """Return the text of a preflight, ending in a newline.
 
     Args:
-        model: All that is known.
-        found: The preflight.
-        changed: What changed since an earlier one, or None.
+        model: The session.
+        found: The preflight result.
+        changed: The changes since an earlier preflight, or None.
         baseline: The name of that file.
         width: The width of the lines, in characters.
-        everything: All facts, and all evidence.
+        everything: Show all facts and all evidence.
         ascii_only: ASCII only.
-        color: Whether the terminal shows colours; ``NO_COLOR`` counts as well.
+        color: Use colours, unless ``NO_COLOR`` is set.
     """
     glyphs = ASCII if ascii_only else UNICODE
     parts: list[list[Line]] = [[head_line(found), *kind_lines(found.table, width, glyphs)]]
@@ -72,7 +72,7 @@ def preflight_text(
     )
     if found.missing:
         title: Line = [("not inspected", "head")]
-        # What is to be typed next stands at the end of a line: nothing is cut off.
+        # The next command is at the end of a line, so lines are wrapped, not cut.
         wrapped = (
             textwrap.wrap(one_line(line), max(20, width - 4), initial_indent="  ", subsequent_indent="    ")
             for line in found.missing
@@ -93,7 +93,7 @@ def preflight_text(
 
 
 def before_tests(model: Model, ascii_only: bool) -> list[str]:
-    """Return the findings that count, a line each, for the summary of a session; none where there are none."""
+    """Return the findings that count for the summary of a session, one line each."""
     found = preflight(model)
     lines = [
         plain(line) for line in short_lines(found, _SUMMARY_WIDTH, _SUMMARY_LINES, ASCII if ascii_only else UNICODE)
@@ -105,9 +105,9 @@ def _changed(changed: PreflightChanges, baseline: str, width: int, glyphs: Glyph
     lines: list[Line] = [[(f"since {one_line(baseline, 200)}", "head"), ("" if changed.any else ": no changes", "")]]
     for change in changed.changes:
         who = nodes_text(change.nodes, 30, glyphs)
-        told = f"{change.title}: {change.before} -> {change.now}"
+        text = f"{change.title}: {change.before} -> {change.now}"
         lines.append(
-            [(f"{glyphs.differs} ", "warn"), (f"{who}  ", "name"), (cut(told, width - len(who) - 4, glyphs), "warn")]
+            [(f"{glyphs.differs} ", "warn"), (f"{who}  ", "name"), (cut(text, width - len(who) - 4, glyphs), "warn")]
         )
     for names, words in ((changed.new, "new"), (changed.gone, "gone")):
         if names:

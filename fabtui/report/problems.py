@@ -20,12 +20,12 @@ from fabtui.report.tables import capped
 from fabtui.sanitize import one_line
 
 _IN_TABLES = frozenset(COLLECTIVES.values())
-#: Widely spread times are listed up to this many; one busy node makes many of them, and CPU ranks are always busy.
+#: Maximum number of slow messages listed: a busy node causes many, and CPU ranks are always busy.
 _MOST_NOTABLE = 8
 _MOST_FINDING_LINES = 60
-#: Of many pairs with nothing in common but that they are bad so many are named.
+#: Maximum number of pairs named in a finding that only counts them.
 _MOST_NAMED = 6
-#: A list of more rows than this leaves out what findings tell.
+#: A longer list omits pairs that findings cover.
 _LONG = 24
 _MOST_NOTABLE_ON_CPUS = 1
 #: Rules whose findings have a place of their own in a summary: nodes, ports, reasons, slow messages, the preflight.
@@ -44,7 +44,7 @@ class Signs(NamedTuple):
     dot: str
 
 
-def trouble(model: Model, signs: Signs) -> list[list[str]]:
+def problems(model: Model, signs: Signs) -> list[list[str]]:
     """Return the parts of a summary about problems: findings, RDMA ports, pairs that are not ok, slow messages."""
     found = findings(model)
     # The mesh comes first: it explains pairs of endpoints.
@@ -83,7 +83,7 @@ def _numbered(blocks: list[list[str]]) -> list[str]:
 
 
 def _ports(model: Model) -> list[str]:
-    """List what looks tell of the RDMA ports that endpoints send over, each once."""
+    """List the problems of the RDMA ports that endpoints use, each once."""
     found = [str(one) for endpoint in model.endpoints for one in port_problems(model, endpoint)]
     lines = [f"  {line}" for line in dict.fromkeys(found)]
     return capped([f"RDMA ports that endpoints send over: {len(lines)} problems"], lines, "problems") if lines else []
@@ -96,28 +96,28 @@ def _bad(
     following: dict[tuple[str, str], str],
     many: set[tuple[str, str]],
 ) -> list[str]:
-    """List what is not ok and no finding tells, a line for each layer of a pair; tables tell of collectives.
+    """List what is not ok and in no finding, one line per pair and layer; collectives have tables.
 
     Args:
-        model: What is known.
-        signs: What is drawn with.
-        explained: What findings tell of the mesh.
-        following: The next command of pairs of endpoints.
-        many: The pairs of which findings tell; of a long list they are left out.
+        model: The session.
+        signs: Characters to draw with.
+        explained: Measurements of the mesh that findings cover.
+        following: The next command per pair.
+        many: The pairs that findings cover; a long list omits them.
     """
     found: dict[tuple[str | None, ...], list[Measurement]] = {}
     for m in model.measurements():
-        told = m.layer in MESH and (m.layer, address_pair(m)) in explained
-        if m.layer not in _IN_TABLES and not told and model.verdict(m).bad:
+        covered = m.layer in MESH and (m.layer, address_pair(m)) in explained
+        if m.layer not in _IN_TABLES and not covered and model.verdict(m).bad:
             found.setdefault((m.layer, m.src, m.dst, m.src_addr, m.dst_addr), []).append(m)
-    # A pair that fails in bandwidth fails in latency as well; once is enough.
+    # A pair that fails in bandwidth fails in latency as well; it is listed once.
     failed = {(m.src, m.dst) for group in found.values() for m in group if m.layer is Layer.P2P}
     groups = [g for g in found.values() if not (g[0].layer is Layer.LATENCY and (g[0].src, g[0].dst) in failed)]
     swept = len({m.asked_bytes for m in model.measurements() if m.layer is Layer.P2P and m.asked_bytes}) > 1
     notes = PortNotes(model)
     total = len(groups)
     if total > _LONG:
-        groups = [group for group in groups if not _told(model, group[0], many)]
+        groups = [group for group in groups if not _is_covered(model, group[0], many)]
     lines = []
     for group in groups:
         line = _bad_line(model, group, signs, notes, swept=swept)
@@ -126,19 +126,19 @@ def _bad(
         lines.append(line)
     head = f"not ok: {total}"
     if len(lines) < total:
-        head += f", of which the above tells {total - len(lines)}; --csv and --json have them all"
+        head += f", of which {total - len(lines)} are covered above; --csv and --json have them all"
     return capped([head], lines, "rows") if total else []
 
 
-def _told(model: Model, m: Measurement, many: set[tuple[str, str]]) -> bool:
-    """Say whether findings, or the list of nodes, tell of a pair of endpoints."""
+def _is_covered(model: Model, m: Measurement, many: set[tuple[str, str]]) -> bool:
+    """Return True if a finding or the list of nodes covers a pair of endpoints."""
     if m.layer not in (Layer.P2P, Layer.WORLD):
         return False
     return (m.src, m.dst) in many or any(model.gone(end.rpartition(":")[0]) for end in (m.src, m.dst))
 
 
 def _bad_line(model: Model, group: list[Measurement], signs: Signs, notes: PortNotes, *, swept: bool) -> str:
-    """Return the line of what is bad with a pair in a layer, at one message size or at several."""
+    """Return the line of a bad pair in a layer, for one or several message sizes."""
     m = max(group, key=lambda one: one.asked_bytes or 0)
     ends = f"{m.src} {signs.to} {m.dst}"
     if m.layer.spec.by_address and m.src_addr and m.dst_addr:
@@ -156,12 +156,12 @@ def _bad_line(model: Model, group: list[Measurement], signs: Signs, notes: PortN
         about.append(f"means: {meaning.text}")
     if m.made and "made by the lab" not in (m.error or ""):
         about.append("made by the lab")
-    if m.layer in (Layer.P2P, Layer.WORLD) and (told := comparison_text(model, m.src, m.dst)) is not None:
-        about.append(told)
+    if m.layer in (Layer.P2P, Layer.WORLD) and (note := comparison_text(model, m.src, m.dst)) is not None:
+        about.append(note)
     if m.layer is Layer.P2P:
         about += notes.of(m.src, m.dst)
-    if m.layer is Layer.P2P and (told := model.suspects.get((m.src, m.dst))) is not None:
-        about.append(one_line(told, 300))
+    if m.layer is Layer.P2P and (note := model.suspects.get((m.src, m.dst))) is not None:
+        about.append(one_line(note, 300))
     return f"  {one_line(ends)}  {one_line('; '.join(about))}"
 
 

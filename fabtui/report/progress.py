@@ -1,4 +1,4 @@
-"""What `fabtui run` says on stderr while it works."""
+"""Progress of a session on stderr."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from fabtui.model.records import LogLine
     from fabtui.session.feeds.base import Feed
 
-#: Seconds between two drawings of the live line.
+#: Interval (s) between two updates of the live line.
 _FRAME = 0.1
 _CLEAR = "\r\x1b[K"
 _SHOWN_LEVELS = ("notice", "warning", "error")
 
 
 def _of_node(entry: LogLine) -> str:
-    """Return what begins a line about a node; nothing where its text names it."""
+    """Return the prefix of a line about a node, unless its text names the node."""
     return f"{entry.node}: " if entry.node and entry.node not in re.findall(r"[\w.-]+", entry.text) else ""
 
 
 class Progress:
-    """Shows a feed: a line that is redrawn on a terminal, a line for each step elsewhere.
+    """Shows a feed: a live line on a terminal, one line per step elsewhere.
 
     Args:
-        out: Where to.
+        out: Output stream.
         quiet: Show nothing.
-        text: Redraw nothing: whole lines alone, also on a terminal.
+        text: Print whole lines only, also on a terminal.
     """
 
     def __init__(self, out: TextIO, quiet: bool, text: bool = False) -> None:
@@ -54,7 +54,7 @@ class Progress:
             feed.listen(self._changed)
 
     def end(self) -> None:
-        """Take the live line away."""
+        """Clear the live line."""
         if self._live and not self._quiet:
             self._write(_CLEAR)
 
@@ -69,7 +69,7 @@ class Progress:
             self._write(_CLEAR + self._line()[: max(10, width - 1)])
 
     def _nodes(self) -> list[str]:
-        """Lines for the nodes that have just gone."""
+        """Return lines for nodes that have just been lost."""
         assert self._feed is not None
         lines = []
         for record in list(self._feed.model.nodes.values()):
@@ -81,7 +81,7 @@ class Progress:
         return lines
 
     def _log(self) -> list[str]:
-        """Lines of the event log that were not shown yet."""
+        """Return the lines of the event log that are new."""
         assert self._feed is not None
         fresh = [entry for entry in self._feed.model.log if entry.time >= self._logged]
         same = sum(1 for entry in fresh if entry.time == self._logged)
@@ -92,11 +92,11 @@ class Progress:
         at_latest = sum(1 for entry in fresh if entry.time == latest)
         self._seen_at_that_time = at_latest + (self._seen_at_that_time if latest == self._logged else 0)
         self._logged = latest
-        shown = [entry for entry in fresh if entry.level in _SHOWN_LEVELS and not self._told_as_state(entry)]
+        shown = [entry for entry in fresh if entry.level in _SHOWN_LEVELS and not self._is_state_reason(entry)]
         return [one_line(f"{entry.level}: {_of_node(entry)}{entry.text}", 300) for entry in shown]
 
-    def _told_as_state(self, entry: LogLine) -> bool:
-        """Say whether a line of the log is why a node went, which the line of its state tells."""
+    def _is_state_reason(self, entry: LogLine) -> bool:
+        """Return True if a log line is the reason for the state of a node, which has a line already."""
         assert self._feed is not None
         record = self._feed.model.gone(entry.node or "")
         return record is not None and entry.level == "error" and entry.text == record.text
@@ -125,5 +125,5 @@ class Progress:
             self._out.write(text)
             self._out.flush()
         except (OSError, ValueError, UnicodeError):
-            # Nobody can see it any more; the session itself goes on.
+            # The terminal is gone; the session goes on.
             self._quiet = True

@@ -1,4 +1,4 @@
-"""A session as plain text: what `fabtui run` prints at its end, and `fabtui replay --text`."""
+"""Summary of a session as plain text, for `fabtui run` and `fabtui replay --text`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fabtui.report.collectives import collective_tables
 from fabtui.report.comparison import comparison
 from fabtui.report.grid import Shown, grid, grids
 from fabtui.report.preflight import before_tests
-from fabtui.report.problems import Signs, trouble
+from fabtui.report.problems import Signs, problems
 from fabtui.report.tables import capped
 from fabtui.sanitize import one_line
 
@@ -34,16 +34,16 @@ ASCII = Signs(">", ".")
 
 
 def summary(model: Model, plain: bool = False, shown: Shown | None = None) -> str:
-    """Return the summary of a session, ending in a newline; what came from nodes is cleaned.
+    """Return the summary of a session, cleaned, ending in a newline.
 
     Args:
-        model: All that is known.
+        model: The session.
         plain: ASCII only.
-        shown: Which grids it has.
+        shown: Its grids.
     """
     signs = ASCII if plain else UNICODE
     parts = [_head(model), _nodes(model), *_grids(model, signs, shown or Shown()), _medians(model), _mesh(model)]
-    parts += [*collective_tables(model), comparison(model), *trouble(model, signs)]
+    parts += [*collective_tables(model), comparison(model), *problems(model, signs)]
     parts += [before_tests(model, plain), _not_tested(model), _verdicts(model)]
     text = "\n\n".join("\n".join(part) for part in parts if part) + "\n"
     return text.encode("ascii", "replace").decode("ascii") if plain else text
@@ -70,7 +70,7 @@ def _head(model: Model) -> list[str]:
 def _nodes(model: Model) -> list[str]:
     groups: dict[str, list[str]] = {}
     for record in model.nodes.values():
-        # What is said of a node by its name is said of it alone.
+        # Without its own name, the text may be the same for several nodes.
         groups.setdefault(_node(model, record).replace(f" on {one_line(record.name)}", ""), []).append(record.name)
     names = {about: one_line(fold(nodes), 400) for about, nodes in groups.items()}
     width = min(_WIDEST_NODES, max((len(name) for name in names.values()), default=0))
@@ -91,7 +91,7 @@ def _node(model: Model, record: NodeRecord) -> str:
 
 
 def _grids(model: Model, signs: Signs, shown: Shown) -> list[list[str]]:
-    """The grids that are wanted; by default p2p, and world where the two differ: where they do not, a line says so."""
+    """Return the requested grids; by default p2p, and world if the two differ."""
     if shown.layers is None or shown.layers:
         return grids(model, shown.layers, signs.dot, shown.width)
     tested = {m.layer for m in model.measurements()}
@@ -108,7 +108,7 @@ def _sizes(model: Model, layer: Layer) -> list[int]:
 
 
 def _world_line(model: Model) -> list[str]:
-    """Say in a line what world is where every pair has the verdict it has in p2p; nothing where one differs."""
+    """Return one line about the layer world if every pair has the same verdict as in p2p."""
     if differing(model):
         return []
     found = [model.verdict(m) for m in model.measurements() if m.layer is Layer.WORLD]
@@ -128,7 +128,7 @@ def _medians(model: Model) -> list[str]:
     rows = [(f"p2p {size_text(size)}", "GB/s", _medians_at(model, size)) for size in sizes[:-1]]
     name = f"p2p {size_text(sizes[-1])}" if len(sizes) > 1 else "p2p"
     rows.append((name, "GB/s", _of_classes(model, Layer.P2P)))
-    rows.append(("both ways", "GB/s each", _medians_of(model, Layer.P2P, lambda m: _both_ways(model, m))))
+    rows.append(("bidirectional", "GB/s each", _medians_of(model, Layer.P2P, lambda m: _bidirectional(model, m))))
     if Layer.P2P not in tested or differing(model):
         rows.append(("world", "GB/s", _of_classes(model, Layer.WORLD)))
     rows.append(("latency", "us", _medians_of(model, Layer.LATENCY, lambda m: m.value)))
@@ -147,7 +147,7 @@ def _medians_at(model: Model, size: int) -> list[tuple[PairClass, float]]:
     return _medians_of(model, Layer.P2P, lambda m: m.value if m.asked_bytes == size else None)
 
 
-def _both_ways(model: Model, m: Measurement) -> float | None:
+def _bidirectional(model: Model, m: Measurement) -> float | None:
     """Return the rate of a pair's direction while the other ran as well, of the largest message."""
     latest = model.latest(m.layer, m.src, m.dst)
     value = (m.extra or {}).get("both_ways")
@@ -167,7 +167,7 @@ def _medians_of(
 
 
 def _mesh(model: Model) -> list[str]:
-    """Say how the mesh of addresses is, a line for each of its layers."""
+    """Return one line for each layer of the mesh of addresses."""
     found: dict[Layer, list[Measurement]] = {
         layer: list(model.addresses.pairs(layer)) for layer in model.addresses.layers if not layer.spec.tool
     }

@@ -1,15 +1,21 @@
-"""Values of any shape as text: names and values, tables, matrices; as wide as the terminal, without colours."""
+"""Tables and nested values as plain text within the width of the terminal."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Collection, Sequence
+from io import StringIO
 from typing import Any, TextIO
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from fabtui.importers.matrix import is_matrix
 from fabtui.sanitize import one_line
 
-#: Lines of one list; the rest is counted.
+#: Maximum number of lines of a list.
 MOST_LINES = 60
 
 
@@ -20,49 +26,51 @@ def capped(
     most: int = MOST_LINES,
     where: str = "--csv and --json have them all",
 ) -> list[str]:
-    """Return the lines behind their head; of too many the first, how many more there are, and where those are."""
+    """Return lines below their heading; of too many, the first ones and the number of the rest."""
     kept = list(lines)
     if len(kept) > most:
         kept = [*kept[:most], f"  and {len(kept) - most} more {what}; {where}"]
     return head + kept
 
 
-def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
-    """Return rows as lines, each column as wide as its widest cell and two blanks apart, two blanks before the first.
-
-    Args:
-        rows: The cells; all rows have the same number.
-        left: The columns that are aligned to the left; the others are to the right.
-    """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  "
-        + "  ".join(
-            f"{cell:<{width}}" if at in left else f"{cell:>{width}}"
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-
-
-#: Rows of a table beyond this are counted instead; --json has them all.
+#: Maximum number of rows of a table; --json has all.
 MOST_ROWS = 200
 _WIDEST_CELL = 60
-#: A unit longer than this is told once, below, and not at every value.
+#: Longer units are listed below the values.
 LONG_UNIT = 12
-#: What names a thing comes before what is told of it.
+#: Columns that identify a row come first.
 _IDS = ("gpu", "index", "interface", "ca", "node", "host", "name", "link", "port")
-#: A table in more pieces than this is hard to read.
+#: Maximum number of blocks of columns of a short table.
 _MOST_BLOCKS = 3
 _DEEPEST = 8
 _NONE = "-"
 
 
-class Layout:
-    """Lays values out.
+def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
+    """Return rows as lines of aligned columns, two blanks apart and indented by two.
 
     Args:
-        units: The unit of each value that has one, by its name.
+        rows: The cells, as plain text; all rows have the same length.
+        left: Left-aligned columns; the others are right-aligned.
+    """
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for at in range(len(rows[0])):
+        table.add_column(justify="left" if at in left else "right", no_wrap=True)
+    for row in rows:
+        # As Text: text of nodes and files is never parsed as markup.
+        table.add_row(*map(Text, row))
+    width = sum(max(map(cell_len, column)) + 2 for column in zip(*rows, strict=True))
+    console = Console(width=width + 2, file=StringIO(), color_system=None, force_terminal=False, legacy_windows=False)
+    with console.capture() as capture:
+        console.print(table)
+    return [f"  {line}".rstrip() for line in capture.get().splitlines()]
+
+
+class Layout:
+    """Layout of nested values.
+
+    Args:
+        units: Units by the names of the values.
         width: The width of the terminal.
     """
 
@@ -71,42 +79,42 @@ class Layout:
         self._width = max(width, 40)
 
     def lines(self, values: dict[str, Any], depth: int = 0) -> list[str]:
-        """Return the lines of an object: its plain values first, then each part under its name."""
+        """Return the lines of an object: plain values first, then its parts."""
         if depth > _DEEPEST:
             return [f"{'  ' * depth}..."]
         own = values.get("units")
         if isinstance(own, dict) and all(isinstance(unit, str) for unit in own.values()):
-            # Units that the text itself tells go before those of the format.
+            # Units in the text override those of the format.
             rest = {name: value for name, value in values.items() if name != "units"}
             return Layout({**self._units, **own}, self._width).lines(rest, depth)
         if is_matrix(values):
-            # The whole output is one: what is told of it comes first.
+            # The whole output is a matrix: other values come first.
             rest = {name: value for name, value in values.items() if name not in ("rows", "columns", "cells")}
             return [*self.lines(rest, depth), "", *(f"{'  ' * (depth + 1)}{line}" for line in self._matrix(values, ""))]
         values = {name: values[name] for name in _ids_first(list(values))}
-        told = {name: text for name, value in values.items() if (text := self._fact(name, value)) is not None}
-        parts = {name: value for name, value in values.items() if name not in told}
-        lines = self._facts(told, depth)
+        shown = {name: text for name, value in values.items() if (text := self._fact(name, value)) is not None}
+        parts = {name: value for name, value in values.items() if name not in shown}
+        lines = self._facts(shown, depth)
         for name, value in parts.items():
             lines += self._part(name, value, depth)
         return lines
 
     def _fact(self, name: str, value: Any) -> str | None:
-        """Return what goes behind a name on its line; None for what needs lines of its own."""
+        """Return the text after a name; None if the value needs its own lines."""
         if _is_plain(value):
             return self._cell(name, value)
         if isinstance(value, dict) and _is_short(value) and not is_matrix(value):
-            told = [(key, self._cell(key, item)) for key, item in value.items() if item is not None]
-            return ", ".join(f"{_words(key)} {text} {self._unit(key)}".rstrip() for key, text in told) or _NONE
+            shown = [(key, self._cell(key, item)) for key, item in value.items() if item is not None]
+            return ", ".join(f"{_words(key)} {text} {self._unit(key)}".rstrip() for key, text in shown) or _NONE
         if isinstance(value, list) and value and all(map(_is_plain, value)):
             return ", ".join(self._cell(name, item) for item in value)
         return None
 
-    def _facts(self, told: dict[str, str], depth: int) -> list[str]:
-        told = {name: text for name, text in told.items() if text != _NONE}
-        wide = max((len(_words(name)) for name in told), default=0)
+    def _facts(self, shown: dict[str, str], depth: int) -> list[str]:
+        shown = {name: text for name, text in shown.items() if text != _NONE}
+        wide = max((len(_words(name)) for name in shown), default=0)
         lines = []
-        for name, text in told.items():
+        for name, text in shown.items():
             unit = self._unit(name)
             start = f"{'  ' * (depth + 1)}{_words(name):<{wide}}  "
             lines += wrapped(start, text + (f" {unit}" if unit else ""), self._width)
@@ -129,7 +137,7 @@ class Layout:
         return [f"{pad}{_words(name)}", *(f"{pad}  {self._cell(name, item)}" for item in value[:MOST_ROWS])]
 
     def _objects(self, name: str, items: list[dict[str, Any]], depth: int) -> list[str]:
-        """A table where the objects are flat; else each on its own, matrices and all."""
+        """Return a table if the objects are flat, else their lines one after another."""
         pad = "  " * (depth + 1)
         if any(is_matrix(item) for item in items):
             return [line for item in items for line in self._part(name, item, depth)]
@@ -149,7 +157,7 @@ class Layout:
         return [f"{'  ' * (depth + 2)}and {left} more; --json has them all"] if left > 0 else []
 
     def _table(self, rows: list[dict[str, Any]], depth: int) -> list[str] | None:
-        """Return the lines of a table; None where it would be cut into so many pieces that rows read better alone."""
+        """Return the lines of a table; None if it would be split into too many blocks of columns."""
         names = [
             name
             for name in dict.fromkeys(name for row in rows for name in row)
@@ -198,7 +206,7 @@ class Layout:
 
     @staticmethod
     def _groups(names: list[str], block: list[int] | None = None) -> list[str]:
-        """Return what columns are part of, over the first column of each group among those shown side by side."""
+        """Return the headings of column groups, each over its first column in a block."""
         found = [""] * len(names)
         before = ""
         for at in range(len(names)) if block is None else block:
@@ -227,7 +235,7 @@ class Layout:
 
 
 def _ids_first(names: list[str]) -> list[str]:
-    """Return names with those of things first, unless they begin with one already."""
+    """Return names with identifying columns first."""
     if (
         not names
         or names[0] in _IDS
@@ -252,7 +260,7 @@ def _singular(name: str) -> str:
 
 
 def _flattened(item: dict[str, Any]) -> dict[str, Any] | None:
-    """Return an object as a row of a table: small objects in it become columns; None where it is too deep for that."""
+    """Return an object as a table row, small objects in it as columns; None if it is too deep."""
     row: dict[str, Any] = {}
     for name, value in item.items():
         short = isinstance(value, list) and len(value) <= 8 and all(_is_plain(inner) for inner in value)
@@ -268,12 +276,12 @@ def _flattened(item: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _is_short(value: dict[str, Any]) -> bool:
-    """Say whether an object reads well on one line."""
+    """Return True if an object fits on one line."""
     return 0 < len(value) <= 12 and all(_is_plain(item) and len(str(item)) <= 24 for item in value.values())
 
 
 def _even(cells: list[str]) -> list[str]:
-    """Return the cells of a column with the same number of digits behind the point, where all are such numbers."""
+    """Return the numbers of a column with the same number of decimals."""
     numbers = [cell for cell in cells if cell != _NONE]
     if not any("." in cell for cell in numbers) or not all(cell.replace(".", "", 1).isdecimal() for cell in numbers):
         return cells
@@ -284,7 +292,7 @@ def _even(cells: list[str]) -> list[str]:
 
 
 def _same_digits(table: list[list[str]]) -> list[list[str]]:
-    """Return a matrix whose numbers have as many digits behind the point as the one that has most."""
+    """Return a matrix whose numbers all have the same number of decimals."""
     most = 0
     for row in table[1:]:
         for cell in row[1:]:
@@ -299,7 +307,7 @@ def _same_digits(table: list[list[str]]) -> list[list[str]]:
 
 
 def _blocks(table: list[list[str]], width: int) -> list[list[int]]:
-    """Return which columns go side by side: as many as fit, the first one before each block."""
+    """Return the blocks of columns that fit the width, each beginning with the first column."""
     widths = [max(map(len, column)) + 2 for column in zip(*table, strict=True)]
     if not widths or sum(widths) + 2 <= width:
         return [list(range(len(widths)))]
@@ -312,12 +320,12 @@ def _blocks(table: list[list[str]], width: int) -> list[list[int]]:
 
 
 def cut(text: str, width: int) -> str:
-    """Return a line that is no wider than the terminal."""
+    """Return a line cut to a width."""
     return text if len(text) <= width else text[: max(width - 3, 10)] + "..."
 
 
 def wrapped(start: str, text: str, width: int) -> list[str]:
-    """Return a text after what stands before it, wrapped under its own beginning, as lines."""
+    """Return the lines of a text after a prefix, with a hanging indent."""
     pieces = textwrap.wrap(text, max(width - len(start), 20), break_on_hyphens=False) or [""]
     return [(start if at == 0 else " " * len(start)) + piece for at, piece in enumerate(pieces)]
 

@@ -69,7 +69,7 @@ def test_an_arm_that_was_never_reached_is_told_as_such(make_model: Maker) -> Non
 
 def test_the_table_names_transports_and_ratios(make_model: Maker) -> None:
     assert comparison(session(make_model).model()) == [
-        f"A/B, medians; the ratio is that to {FIRST}",
+        f"A/B, medians; ratios to {FIRST}",
         f"                                  {FIRST}  {SECOND}",
         "  p2p         same-node  256 MiB  P2P/CUMEM 358 GB/s  SHM/direct 21.0 GB/s  0.06x",
         "  all_reduce  all          1 MiB  179 GB/s            10.5 GB/s             0.06x",

@@ -117,7 +117,7 @@ def test_transports_are_named_in_short(make_model: Maker) -> None:
 
 
 def test_an_empty_session_has_no_grid() -> None:
-    assert grid(Model(), Layer.P2P, ".", 80) == ["p2p: there is nothing to test"]
+    assert grid(Model(), Layer.P2P, ".", 80) == ["p2p: no endpoints to test"]
 
 
 def test_layers_are_chosen_by_name() -> None:

@@ -138,9 +138,9 @@ def test_both_ways_and_sizes_have_their_medians(make_model: Maker) -> None:
     lines = summary(maker.model()).splitlines()
     at = lines.index("medians")
     assert lines[at + 1 : at + 4] == [
-        "  p2p 8 MiB    same-node 3.00 GB/s",
-        "  p2p 256 MiB  same-node 5.00 GB/s",
-        "  both ways    same-node 4.00 GB/s each",
+        "  p2p 8 MiB      same-node 3.00 GB/s",
+        "  p2p 256 MiB    same-node 5.00 GB/s",
+        "  bidirectional  same-node 4.00 GB/s each",
     ]
     assert "p2p, GB/s at 256 MiB;" in lines[5]
 
@@ -211,7 +211,7 @@ def test_arms_are_in_the_summary_and_not_in_the_count(make_model: Maker) -> None
     maker = whole(make_model).add("plan", arms=["A=0", "A=1"])
     maker.measured("p2p", "n0:0", "n0:1", "failed", error="x", unit="GB/s", arm="A=1")
     text = summary(maker.model())
-    assert "\nA/B, medians; the ratio is that to A=0\n" in text
+    assert "\nA/B, medians; ratios to A=0\n" in text
     assert "1 of 1 not ok" in text
     assert text.endswith("measured: 17 ok\n")
 
@@ -292,7 +292,7 @@ def test_what_many_pairs_have_in_common_is_told_once_with_the_next_command(make_
         "      next: ssh n3 ip -s link",
     ]
     head = next(at for at, line in enumerate(lines) if line.startswith("not ok: "))
-    assert lines[head] == "not ok: 25, of which the above tells 20; --csv and --json have them all"
+    assert lines[head] == "not ok: 25, of which 20 are covered above; --csv and --json have them all"
     assert not any("n3:1" in line for line in lines[head:])
 
 
