@@ -247,7 +247,7 @@ def _of_nodes(model: Model, layer: Layer, width: int) -> list[str]:
     cells = {(a, b): show(blocks.get((a, b), nothing)) for a in names for b in names}
     numbers = [f"{at:03d}" for at in range(count)]
     lines = [
-        f"{layer}, {layer.spec.title}; {len(model.endpoints)} endpoints, so a cell is the worst pair of two nodes; {_ROWS}"
+        f"{layer}, {layer.spec.title}; {len(model.endpoints)} endpoints, a cell is the worst pair of two nodes; {_ROWS}"
     ]
     if wide:
         lines.append(f"  {'':{label}} " + "".join(f"{number:>4} " for number in numbers).rstrip())

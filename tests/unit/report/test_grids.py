@@ -76,7 +76,7 @@ def test_many_endpoints_are_shown_by_node(make_model: Maker, nodes: int, width: 
     maker.measured("p2p", "n003:0", "n004:1", "failed", unit="GB/s")
     maker.measured("p2p", "n005:0", "n005:1", value=70.0, unit="GB/s", bytes=1 << 28)
     lines = grid(maker.model(), Layer.P2P, ".", width)
-    assert "a cell is the worst of two nodes" in lines[0]
+    assert "a cell is the worst pair of two nodes" in lines[0]
     found = rows(lines)
     assert len(found) == nodes
     cells = found["n003"].split()[1:] if wide else list(found["n003"].split(None, 1)[1])
