@@ -18,8 +18,8 @@ from fabtui.presentation.findings import evidence, title
 from fabtui.presentation.wording import plain
 from fabtui.report.preflight import preflight_text
 from fabtui.report.summary import summary
-from fabtui.screen.views.findings import cause_lines
-from fabtui.screen.widgets.findings_list import Findings, finding_lines
+from fabtui.screen.session_diagnosis import SessionDiagnosis
+from fabtui.screen.widgets.finding_lines import finding_block, finding_lines
 from tests.unit.diagnosis.test_causes import dead_if, fabric
 
 
@@ -67,13 +67,13 @@ def test_a_rule_is_one_declaration(rules: list[Rule[object]]) -> None:
     (found,) = session.findings(model)
     assert (title(found), evidence(found)) == ("only 4 endpoints", ("the first is a:0",))
 
-    screen = Findings(model)
+    screen = SessionDiagnosis(model)
     while screen.step(1.0):
         pass
     panel = [plain(line) for line in finding_lines(screen, None, 60, 20, Glyphs(plain=True))]
     assert panel[0].startswith("1 only 4 endpoints")
     assert panel[0].endswith("1 pair")
-    view = [plain(line) for line in cause_lines(screen.found[0], 100, 1)]
+    view = [plain(line) for line in finding_block(screen.found[0], 100, 1)]
     assert any("next    buy gpus" in line for line in view)
 
     # A finding about a single pair is listed with that pair, so this one is about two.
