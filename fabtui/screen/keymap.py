@@ -124,7 +124,8 @@ def _clashes(keys: Mapping[str, str], known: Mapping[str, Binding], app: AppClas
         for key, names in holders.items():
             for one, other in pairwise(names):
                 name, against = (one, other) if one in keys else (other, one)
-                if name in keys and one != other:
+                by_default = all(key in known[name].key.split(",") for name in (one, other))
+                if name in keys and one != other and not by_default:
                     found[name, against] = f"{key} is also the key of {against} ({known[against].tooltip})"
     return [(name, text) for (name, _), text in found.items()]
 

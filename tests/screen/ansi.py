@@ -20,7 +20,7 @@ class Cell(NamedTuple):
 
 
 class Pen:
-    """What a terminal draws with, as style codes change it."""
+    """Current style of a terminal."""
 
     def __init__(self) -> None:
         self.attributes: set[int] = set()

@@ -17,7 +17,7 @@ Opened = Callable[..., AbstractAsyncContextManager[tuple[FabricApp, Pilot[int]]]
 
 @pytest.fixture(autouse=True)
 def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The same clock, colours and terminal wherever the tests run."""
+    """The same clock, colours and terminal on every machine."""
     for name in ("NO_COLOR", "COLORTERM", "TEXTUAL_THEME", "TEXTUAL_COLOR_SYSTEM", "COLUMNS", "LINES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -36,7 +36,7 @@ def make_app(feed: Any, **settings: Any) -> FabricApp:
 
 
 async def settled(app: FabricApp, pilot: Pilot[int]) -> None:
-    """Wait until what the feed has told is on the screen."""
+    """Wait until the state of the feed is on the screen."""
     await pilot.pause()
     for _ in range(100):
         if app.feed is not None and app.main.is_mounted:
@@ -49,7 +49,7 @@ async def settled(app: FabricApp, pilot: Pilot[int]) -> None:
 
 @pytest.fixture
 def opened() -> Opened:
-    """Open the app on a feed, at a size, and wait until it shows what the feed has told."""
+    """Open the app on a feed, at a size, and wait until it shows the state of the feed."""
 
     @asynccontextmanager
     async def run(feed: FakeFeed, size: tuple[int, int] = (120, 40), **settings: Any) -> Any:
@@ -62,5 +62,5 @@ def opened() -> Opened:
 
 
 def screen_text(app: FabricApp) -> str:
-    """What is on the screen, as text."""
+    """Return the text of the screen."""
     return "\n".join(strip.text for strip in app.screen._compositor.render_strips())

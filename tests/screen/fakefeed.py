@@ -28,7 +28,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.schedule import circle_rounds
 from fabtui.model.session_model import Model
-from tests.screen.fakelooks import address, inventory, nvlink
+from tests.screen.fakeprobes import address, inventory, nvlink
 
 START = 1_700_000_000.0
 
@@ -62,7 +62,7 @@ class FakeFeed:
         self.closed = 0
         self.swept = 0
         self.retested: list[tuple[str, str]] = []
-        self.looked: list[str] = []
+        self.probed: list[str] = []
         self.error: Exception | None = None
         self.close_takes = 0.0
         self._listeners: list[Callable[[], None]] = []
@@ -98,7 +98,7 @@ class FakeFeed:
         self.swept += 1
 
     async def look(self, nodes: Sequence[str]) -> None:
-        self.looked.extend(nodes)
+        self.probed.extend(nodes)
 
     def watch(self, on: bool) -> None:
         self.play([Watching(on=on, time=self.model.now)])
@@ -315,7 +315,7 @@ def sweep_of_two(*, end: bool = True, failed_node: bool = True) -> Story:
 
 
 def measured_pair(story: Story, src: str, dst: str) -> list[Measurement]:
-    """What comes of a pair of `sweep_of_two`."""
+    """Return the result of a pair of `sweep_of_two`."""
     good = story.good(src, dst)
     common: dict[str, Any] = {
         "unit": "GB/s",

@@ -1,4 +1,4 @@
-"""Runs the app on a made-up feed: ``python -m tests.screen.show [two|connecting|NODESxENDPOINTS] [--live] ...``."""
+"""Runs the app on a synthetic feed: ``python -m tests.screen.show [two|connecting|NODESxENDPOINTS] [--live] ...``."""
 
 from __future__ import annotations
 

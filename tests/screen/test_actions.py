@@ -1,4 +1,4 @@
-"""What keys do besides moving: tests, pauses, exports, copies."""
+"""Keys other than movement: tests, pauses, exports, copies."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ async def test_a_pair_of_a_node_that_is_gone_is_not_promised_a_test(opened: Open
     async with opened(feed) as (app, pilot):
         feed.play([NodeUpdate(node="n000", state=NodeState.LOST, text="Connection lost", time=feed.model.now)])
         await pilot.press("r")
-        told = await notes(app, pilot)
-        assert "n000 is lost" in told
-        assert "testing again" not in told
+        shown = await notes(app, pilot)
+        assert "n000 is lost" in shown
+        assert "testing again" not in shown
         assert feed.retested == []
 
 
@@ -55,7 +55,7 @@ async def test_the_nodes_have_the_whole_width_when_they_are_shown_again(opened: 
         await pilot.pause(0.1)
         lines = [line.strip() for line in screen_text(app).splitlines()]
         (at,) = [number for number, line in enumerate(lines) if line.startswith("• n000")]
-        assert lines[at + 1].startswith("• n001"), "what is said of a node stands on one line"
+        assert lines[at + 1].startswith("• n001"), "the message of a node is on one line"
 
 
 async def test_a_pause_is_seen_while_a_sweep_runs(opened: Opened) -> None:
@@ -65,7 +65,7 @@ async def test_a_pause_is_seen_while_a_sweep_runs(opened: Opened) -> None:
         assert "PAUSED" in screen_text(app).splitlines()[0]
 
 
-async def test_a_recording_says_that_it_cannot_test(opened: Opened) -> None:
+async def test_a_recording_cannot_be_tested(opened: Opened) -> None:
     feed = FakeFeed(sweep_of_two().events, can_test=False, badges=["RECORDING one.jsonl.gz"])
     async with opened(feed) as (app, pilot):
         await pilot.press("r", "R")
@@ -75,7 +75,7 @@ async def test_a_recording_says_that_it_cannot_test(opened: Opened) -> None:
         assert "RECORDING one.jsonl.gz" in screen_text(app)
 
 
-async def test_a_re_test_that_breaks_is_told(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_retest_is_reported(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     feed = FakeFeed(sweep_of_two().events)
 
     async def broken(pairs: Any) -> None:
@@ -87,7 +87,7 @@ async def test_a_re_test_that_breaks_is_told(opened: Opened, monkeypatch: pytest
         assert "RuntimeError: the [bold]link[/bold] is gone" in await notes(app, pilot)
 
 
-async def test_csv_is_written_in_a_thread_and_told(
+async def test_csv_is_written_in_a_thread_and_reported(
     opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import threading

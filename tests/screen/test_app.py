@@ -51,7 +51,7 @@ async def test_a_failed_node_is_a_marked_row_and_column_with_its_reason(opened: 
         assert "is sshd running there?" in text
 
 
-async def test_the_panel_tells_value_class_path_and_error(opened: Opened) -> None:
+async def test_the_panel_shows_value_class_path_and_error(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
         await pilot.press("right_square_bracket", "right_square_bracket")
         await pilot.pause()
@@ -69,7 +69,7 @@ async def test_the_panel_tells_value_class_path_and_error(opened: Opened) -> Non
         assert "p2p     n  worst  median  best  slow <  bad" in text
 
 
-async def test_80_columns_tell_the_same_in_a_line(opened: Opened) -> None:
+async def test_80_columns_show_the_same_on_one_line(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(80, 24)) as (app, pilot):
         assert not app.main.panel.display
         await pilot.press("right_square_bracket")
@@ -101,7 +101,7 @@ async def test_it_follows_the_size_of_the_terminal(opened: Opened) -> None:
         assert not app.main.panel.display
 
 
-async def test_the_pair_shows_both_ways_and_esc_goes_back(opened: Opened) -> None:
+async def test_the_pair_shows_both_directions_and_esc_goes_back(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
         await pilot.press("right_square_bracket", "right_square_bracket", "enter")
         await pilot.pause()
@@ -331,7 +331,7 @@ async def test_nodes_with_different_numbers_of_endpoints_and_one_without(opened:
         assert "no GPU here, but GPUs elsewhere" in screen_text(app)
 
 
-async def test_nothing_answers_and_the_app_still_tells_why(opened: Opened) -> None:
+async def test_nothing_answers_and_the_app_still_shows_why(opened: Opened) -> None:
     story = Story(["a", "b"], 2)
     for node in ("a", "b"):
         story.state(node, NodeState.FAILED, "no route to host")

@@ -1,4 +1,4 @@
-"""What the model tells a reader of changed cells."""
+"""Changed cells that the model reports to a reader."""
 
 from __future__ import annotations
 

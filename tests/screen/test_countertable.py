@@ -9,7 +9,7 @@ from fabtui.screen.views.pair.counters import counter_lines
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import FakeFeed, Story
 
-TROUBLE: dict[str, Any] = {
+ERRORS: dict[str, Any] = {
     "hca": {
         "mlx5_0/1": {"port_xmit_data": 3 << 30, "port_xmit_packets": 812345, "symbol_error": 17, "out_of_buffer": 2}
     },
@@ -39,8 +39,8 @@ def lines(made: Story) -> list[str]:
     return [plain(line).rstrip() for line in counter_lines(made.shadow, measurement)]
 
 
-def test_trouble_first_then_resets_then_traffic() -> None:
-    rows = [line.split(maxsplit=1)[1] for line in lines(story(("n000", TROUBLE)))[3:]]
+def test_errors_first_then_resets_then_traffic() -> None:
+    rows = [line.split(maxsplit=1)[1] for line in lines(story(("n000", ERRORS)))[3:]]
     assert [" ".join(row.split()) for row in rows] == [
         "mlx5_0/1 symbol_error 17",
         "GPU 0, NVLink 3 crc 5",
@@ -53,19 +53,19 @@ def test_trouble_first_then_resets_then_traffic() -> None:
 
 
 def test_both_nodes_and_no_more_than_can_be_read() -> None:
-    shown = lines(story(("n000", TROUBLE), ("n001", TRAFFIC)))
+    shown = lines(story(("n000", ERRORS), ("n001", TRAFFIC)))
     assert sum(line.startswith("  n000") for line in shown) == 7
     assert sum(line.startswith("  n001") for line in shown) == 16
     assert shown[-1] == "  and 14 more in the recording"
 
 
-def test_nothing_is_said_where_nothing_is_known() -> None:
+def test_nothing_is_shown_without_counters() -> None:
     assert lines(story()) == []
     assert counter_lines(story().shadow, None) == []
 
 
 async def test_the_pair_screen_shows_them(opened: Opened) -> None:
-    async with opened(FakeFeed(story(("n001", TROUBLE)).events), (120, 50)) as (app, pilot):
+    async with opened(FakeFeed(story(("n001", ERRORS)).events), (120, 50)) as (app, pilot):
         await pilot.press("right", "enter")
         await pilot.pause()
         text = screen_text(app)
@@ -73,7 +73,7 @@ async def test_the_pair_screen_shows_them(opened: Opened) -> None:
     assert "symbol_error" in text
 
 
-def test_a_counter_at_its_limit_is_told() -> None:
+def test_a_counter_at_its_limit_is_marked() -> None:
     full = {"hca": {"mlx5_0/1": {"symbol_error": 535}}, "errors": [["hca", "mlx5_0/1", "symbol_error"]]}
     text = "\n".join(lines(story(("n000", {**full, "full": full["errors"]}))))
     assert "535 or more: the counter is at its limit" in text

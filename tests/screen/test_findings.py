@@ -25,7 +25,7 @@ from tests.screen.fakefeed import FAILED, FakeFeed, Story, big_sweep, sweep_of_t
 GLYPHS = Glyphs(False)
 
 
-def looked(model: Model) -> SessionDiagnosis:
+def diagnosed(model: Model) -> SessionDiagnosis:
     found = SessionDiagnosis(model)
     while found.step(0.01):
         pass
@@ -33,7 +33,7 @@ def looked(model: Model) -> SessionDiagnosis:
 
 
 def test_findings_take_the_room_there_is_titles_before_evidence() -> None:
-    found = looked(sweep_of_two().shadow)
+    found = diagnosed(sweep_of_two().shadow)
     assert len(found.found) == 8
     full = [plain(line) for line in finding_lines(found, FAILED, 45, 40, GLYPHS)]
     assert full[0] == "1 n002 failed" + " " * 32
@@ -48,23 +48,23 @@ def test_findings_take_the_room_there_is_titles_before_evidence() -> None:
 
 
 def test_the_finding_of_the_cursors_pair_is_marked() -> None:
-    found = looked(sweep_of_two().shadow)
+    found = diagnosed(sweep_of_two().shadow)
     marked = [line[0] for line in finding_lines(found, FAILED, 45, 40, GLYPHS) if "reverse" in line[0][1]]
     assert [text for text, _ in marked] == ["2"]
     assert findings_of_pair(found, *FAILED)[0][0] == 2
 
 
-def test_a_healthy_fabric_says_so_and_only_when_it_was_looked_at() -> None:
+def test_a_healthy_fabric_is_reported_after_a_complete_pass() -> None:
     story = big_sweep(2, 4)
     found = SessionDiagnosis(story.shadow)
     assert plain(finding_lines(found, None, 45, 9, GLYPHS)[0]) == "searching"
-    assert plain(finding_lines(looked(story.shadow), None, 45, 9, GLYPHS)[0]) == "none so far: sweep in progress"
+    assert plain(finding_lines(diagnosed(story.shadow), None, 45, 9, GLYPHS)[0]) == "none so far: sweep in progress"
     story.shadow.apply(PhaseStart(name="done", total=0, time=story.shadow.elapsed))
-    assert plain(finding_lines(looked(story.shadow), None, 45, 9, GLYPHS)[0]) == "no problems found"
+    assert plain(finding_lines(diagnosed(story.shadow), None, 45, 9, GLYPHS)[0]) == "no problems found"
 
 
-def test_evidence_that_does_not_fit_says_that_there_is_more() -> None:
-    found = looked(sweep_of_two().shadow)
+def test_cut_evidence_is_marked() -> None:
+    found = diagnosed(sweep_of_two().shadow)
     found.found = [found.found[0].replace(facts={"retest": "one two three four " * 12})]
     lines = [plain(line) for line in finding_lines(found, None, 45, 9, GLYPHS)]
     assert lines[-1].endswith(" …")
@@ -73,7 +73,7 @@ def test_evidence_that_does_not_fit_says_that_there_is_more() -> None:
 
 def test_class_statistics() -> None:
     model = sweep_of_two().shadow
-    lines = [plain(line).split() for line in class_lines(model, Layer.P2P, looked(model).bad)]
+    lines = [plain(line).split() for line in class_lines(model, Layer.P2P, diagnosed(model).bad)]
     assert lines[0] == ["p2p", "n", "worst", "median", "best", "slow", "<", "bad"]
     assert lines[1][:2] == ["node", "24"]
     rail = lines[2]
@@ -109,7 +109,7 @@ def test_the_sweep_has_a_bar_a_round_a_rate_and_what_is_left() -> None:
     assert lines[2].endswith("about 21 s left")
 
 
-def test_a_pause_is_told_and_nothing_is_left_by_then() -> None:
+def test_a_pause_is_shown_without_remaining_time() -> None:
     model = half()
     model.apply(Paused(on=True))
     pace = Pace()
@@ -125,7 +125,7 @@ def test_there_is_no_sweep_before_and_after(what: str) -> None:
     assert sweep_lines(model, 1.0, Pace(), GLYPHS, 45) == []
 
 
-def test_the_rate_is_that_of_the_latest_seconds_and_begins_anew_with_each_phase() -> None:
+def test_the_rate_is_that_of_the_latest_seconds_of_the_phase() -> None:
     model = half()
     pace = Pace()
     began = model.phase.since - model.started

@@ -43,7 +43,7 @@ async def test_values_stand_under_their_endpoints(opened: Opened) -> None:
         assert "12.4!" in lines[3]
 
 
-async def test_nodes_are_told_apart_by_what_their_names_do_not_have_in_common(opened: Opened) -> None:
+async def test_node_labels_show_where_names_differ(opened: Opened) -> None:
     nodes = ["gpu-rack07-0017.cluster.example.org", "gpu-rack07-0018.cluster.example.org"]
     story = Story(nodes, 4)
     for node in nodes:
@@ -64,7 +64,7 @@ async def test_nodes_are_told_apart_by_what_their_names_do_not_have_in_common(op
         assert "gpu-rack07-0017" in screen_text(app)
 
 
-async def test_what_is_drawn_is_what_the_model_says(opened: Opened) -> None:
+async def test_the_grid_draws_the_model(opened: Opened) -> None:
     """Every cell of every layer, fast path and all, against the model asked cell by cell."""
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
         grid = app.main.grid
@@ -80,7 +80,7 @@ async def test_what_is_drawn_is_what_the_model_says(opened: Opened) -> None:
 
 
 async def test_lines_drawn_again_are_the_lines_drawn_from_nothing(opened: Opened) -> None:
-    """Whatever order cells, cursor and scrolling change in, kept lines never go stale."""
+    """Cached lines never go stale, in any order of changes of cells, cursor and scrolling."""
     story = big_sweep(12, 8, part=0.5)
     random.seed(4)
     async with opened(FakeFeed(story.events), size=(90, 30)) as (app, pilot):
@@ -156,7 +156,7 @@ async def test_headers_stay_when_it_scrolls(opened: Opened) -> None:
         assert cursor(grid) == "n019:6>n019:6"
 
 
-async def test_a_click_moves_and_another_looks_into_it(opened: Opened) -> None:
+async def test_a_click_moves_and_a_double_click_opens(opened: Opened) -> None:
     async with opened(FakeFeed(sweep_of_two().events)) as (app, pilot):
         grid = app.main.grid
         column, begin = grid.viewport.columns[5]
@@ -216,7 +216,7 @@ async def test_only_cells_that_changed_are_read_again(opened: Opened, monkeypatc
 
 
 async def test_a_moved_median_is_drawn_in_the_end(opened: Opened) -> None:
-    """What was fine against the first values is slow against all: it must not stay fine on the screen."""
+    """A value that was good against the first values and is slow against all is redrawn as slow."""
     story = Story(["a", "b"], 4)
     for node in ("a", "b"):
         story.connect(node)

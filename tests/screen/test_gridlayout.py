@@ -61,7 +61,7 @@ def test_what_all_names_end_in_is_left_out() -> None:
     assert common_domain(["example.org", "a.example.org"]) == ".org"
     assert common_domain([".example.org", "a.example.org"]) == ""
     assert common_domain(["a.example.org"]) == ""
-    assert common_domain(["10.0.0.5", "10.1.0.5"]) == "", "an address is told whole"
+    assert common_domain(["10.0.0.5", "10.1.0.5"]) == "", "an address is shown in full"
     assert common_domain([]) == ""
 
 

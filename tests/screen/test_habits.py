@@ -152,7 +152,7 @@ async def test_a_letter_can_be_clicked(opened: Opened) -> None:
         (("n",), "help: node", "One node: GPUs", "node."),
     ],
 )
-async def test_help_begins_with_what_is_looked_at(
+async def test_help_begins_with_the_current_view(
     opened: Opened, keys: tuple[str, ...], title: str, words: str, first: str
 ) -> None:
     async with opened(FakeFeed(sweep_of_two().events), size=(120, 200)) as (app, pilot):

@@ -1,4 +1,4 @@
-"""Everything a node says is shown as it is: no markup, no escape sequences, no turned writing, no broken columns."""
+"""Text from a node is shown literally: no markup, escape sequences, bidirectional text or broken columns."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def assert_clean(text: str) -> None:
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 15)])
-async def test_nothing_a_node_says_is_more_than_text(opened: Opened, size: tuple[int, int]) -> None:
+async def test_text_from_a_node_is_only_text(opened: Opened, size: tuple[int, int]) -> None:
     async with opened(FakeFeed(nasty_story().events), size=size) as (app, pilot):
         for key in (
             "right",

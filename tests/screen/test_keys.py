@@ -43,7 +43,7 @@ class World:
         return screen_text(self.app)
 
     @property
-    def told(self) -> str:
+    def notifications(self) -> str:
         return "\n".join(note.message for note in self.app._notifications)
 
     @property
@@ -99,7 +99,7 @@ class World:
 
 @dataclass(frozen=True)
 class Case:
-    """What is done before a key is pressed, and what holds after it."""
+    """Steps before a key is pressed, and the check after it."""
 
     check: Callable[[World], bool]
     before: tuple[str, ...] = ()
@@ -140,7 +140,7 @@ def talkative() -> Story:
 
 
 def log_from(first: int) -> Callable[[World], bool]:
-    """Which line the large log begins with."""
+    """Check the first line of the enlarged log."""
     return lambda w: f"{first} to {first + 18} of 82" in w.text
 
 
@@ -157,7 +157,7 @@ SMALL = (60, 15)
 DETAIL = (80, 12)
 
 CASES: dict[str, Case] = {
-    "app.csv": Case(lambda w: "rows written to" in w.told and bool(list(w.folder.glob("*.csv")))),
+    "app.csv": Case(lambda w: "rows written to" in w.notifications and bool(list(w.folder.glob("*.csv")))),
     "app.svg": Case(lambda w: len(list(w.folder.glob("*.svg"))) == 1),
     "app.help": Case(lambda w: w.screen == "HelpScreen"),
     "app.commands": Case(lambda w: w.screen == "CommandPalette"),
@@ -182,7 +182,7 @@ CASES: dict[str, Case] = {
     "log.first": Case(log_from(1), before=("L",), story=talkative),
     "log.last": Case(log_from(64), before=("L", "up"), story=talkative),
     "log.leave": Case(lambda w: "event log" not in w.text, before=("L",), story=talkative),
-    "node.look": Case(lambda w: w.feed.looked == ["n000"], before=("n",)),
+    "node.look": Case(lambda w: w.feed.probed == ["n000"], before=("n",)),
     "nodes.up": chosen("n000", "down"),
     "nodes.down": chosen("n001"),
     "nodes.first": chosen("n000", "end"),
@@ -194,7 +194,7 @@ CASES: dict[str, Case] = {
     "nodes.invert": sorted_by("node \u25b4"),
     "nodes.back": Case(lambda w: w.app.screen is w.app.main, before=("t",)),
     "nodes.open": Case(lambda w: w.screen == "NodeScreen", before=("t",)),
-    "nodes.look": Case(lambda w: w.feed.looked == ["n000"], before=("t",)),
+    "nodes.look": Case(lambda w: w.feed.probed == ["n000"], before=("t",)),
     "nodes.copy": Case(lambda w: "n002" in w.app.clipboard, before=("t",)),
     "main.layer-health": layer("health"),
     "main.layer-p2p": layer("p2p", "3"),
@@ -250,15 +250,15 @@ CASES: dict[str, Case] = {
     "preflight.all": Case(lambda w: w.text != w.before["text"], before=("P",), size=(120, 60)),
     "preflight.copy": Case(lambda w: "memlock" in w.app.clipboard, before=("P",)),
     "main.findings": Case(lambda w: w.screen == "FindingsScreen"),
-    "findings.go-1": Case(lambda w: "concerns no pair of the grid" in w.told, before=("F",)),
+    "findings.go-1": Case(lambda w: "concerns no pair of the grid" in w.notifications, before=("F",)),
     "findings.go-2": Case(lambda w: w.screen == "MainScreen" and w.cursor == FAILED, before=("F",)),
     "findings.go-3": Case(lambda w: w.screen == "MainScreen" and w.cursor == TIMEOUT, before=("F",)),
     "findings.go-4": Case(lambda w: w.screen == "MainScreen" and w.cursor == SLOW, before=("F",)),
     **{
-        f"findings.go-{number}": Case(lambda w: "concerns no pair of the grid" in w.told, before=("F",))
+        f"findings.go-{number}": Case(lambda w: "concerns no pair of the grid" in w.notifications, before=("F",))
         for number in (5, 6, 7, 8)
     },
-    "findings.go-9": Case(lambda w: "there is no finding 9" in w.told, before=("F",)),
+    "findings.go-9": Case(lambda w: "there is no finding 9" in w.notifications, before=("F",)),
     "findings.copy": Case(lambda w: "n002 failed" in w.app.clipboard, before=("F",)),
     "pair.copy-command": Case(lambda w: w.app.clipboard.startswith("fabtui "), before=(*TO_THE_BAD, "enter")),
     "detail.back": Case(lambda w: w.app.screen is w.app.main, before=("enter",)),
@@ -348,7 +348,7 @@ async def test_a_key_does_what_it_is_for(
             if case.check(world):
                 return
             await pilot.pause(0.05)
-        raise AssertionError(f"{key} ({name}) did not do what it is for; told: {world.told!r}\n{world.text}")
+        raise AssertionError(f"{key} ({name}) had no effect; notifications: {world.notifications!r}\n{world.text}")
 
 
 async def press(pilot: Pilot[int], *keys: str) -> None:

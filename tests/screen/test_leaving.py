@@ -1,4 +1,4 @@
-"""How the app ends: asked to, at the end of a sweep, by bad input, by an error."""
+"""Ends of the app: on request, after a sweep, on bad input, on an error."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_ok_cells_are_graded_and_others_are_not() -> None:
         ("\x1b[31mpigeon", Slot.OTHER, "[31m"),
     ],
 )
-def test_transports_are_told_apart(text: str, slot: Slot, short: str) -> None:
+def test_transports_are_distinct(text: str, slot: Slot, short: str) -> None:
     assert transport_of(text) == (slot, short)
 
 

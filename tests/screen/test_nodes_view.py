@@ -15,13 +15,13 @@ from fabtui.screen.views.node.probe_tables import system_lines
 from fabtui.screen.views.nodes import COLUMNS, node_rows
 from tests.screen.conftest import Opened, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
-from tests.screen.fakelooks import inventory
+from tests.screen.fakeprobes import inventory
 
 GLYPHS = Glyphs(False)
 
 
 def gpu_look(node: str) -> dict[str, Any]:
-    """What the probe `gpus` finds, of a node whose second GPU is too hot."""
+    """Return the gpus probe result of a node whose second GPU is too hot."""
     gpus = [
         {
             "bus": gpu["bus"].upper(),
@@ -62,14 +62,14 @@ async def test_a_node_shows_its_gpus_its_part_of_the_grid_and_what_is_odd(opened
         assert "others: 570.124.06" in text
         await pilot.press("r")
         await pilot.pause()
-        assert feed.looked == ["n001"]
+        assert feed.probed == ["n001"]
 
 
 def test_where_cells_do_not_fit_a_glyph_stands_for_a_node() -> None:
     story = big_sweep(16, 8)
     record = story.shadow.nodes["n003"]
     lines = [plain(line) for line in row_lines(story.shadow, record, 100, GLYPHS)]
-    assert "the worst of its cells" in lines[1]
+    assert "its worst cell" in lines[1]
     assert lines[3].split() == ["GPU", "0", "." * 16, "GPU", "0", "." * 16]
     wide = [plain(line) for line in row_lines(story.shadow, record, 320, GLYPHS)]
     assert "one glyph per cell" in wide[1]
@@ -86,7 +86,7 @@ def test_the_rows_of_the_table_count_what_is_bad_and_for_how_long_nodes_are_gone
     ]
     texts = {column.name: column.text(rows[2]) for column in COLUMNS}
     assert texts["gone for"] == "2:14"
-    assert texts["said"].startswith("connection refused")
+    assert texts["message"].startswith("connection refused")
     texts = {column.name: column.text(rows[0]) for column in COLUMNS}
     assert (texts["GPUs"], texts["ports up"], texts["NCCL"]) == ("4 x H200", "4 of 4 at 400", "2.28.9")
 
@@ -113,10 +113,10 @@ async def test_the_table_sorts_by_its_columns_and_opens_nodes(opened: Opened) ->
         assert order() == ["n001", "n000", "n002"]
         await pilot.press("left", "left")
         await pilot.pause()
-        assert "said ▾" in screen_text(app)
+        assert "message ▾" in screen_text(app)
         await pilot.press("r")
         await pilot.pause()
-        assert feed.looked == ["n001"]
+        assert feed.probed == ["n001"]
         await pilot.press("y")
         assert "n002" in app.clipboard
         await pilot.click("NodesTable", offset=(3, 0))
@@ -131,7 +131,7 @@ async def test_the_table_sorts_by_its_columns_and_opens_nodes(opened: Opened) ->
         assert app.screen is app.main
 
 
-async def test_a_lost_node_is_told_with_how_long_it_is_gone() -> None:
+async def test_a_lost_node_is_shown_with_its_time() -> None:
     story = sweep_of_two(failed_node=False)
     story.state("n001", NodeState.LOST, "no heartbeat for 10 s", "ssh n001 uptime")
     now = [100.0]
@@ -203,6 +203,6 @@ async def test_the_large_log_scrolls_and_stays_where_it_is_read(opened: Opened) 
 
 
 def test_limits_have_their_units() -> None:
-    told = dict(system_lines({"limits": {"memlock": {"soft": 8 << 20}, "nofile": {"soft": 20000}}}))
-    assert (told["memlock"], told["open files"]) == ("8 MiB", "20000")
+    rows_shown = dict(system_lines({"limits": {"memlock": {"soft": 8 << 20}, "nofile": {"soft": 20000}}}))
+    assert (rows_shown["memlock"], rows_shown["open files"]) == ("8 MiB", "20000")
     assert dict(system_lines({"limits": {"memlock": {"soft": -1}}}))["memlock"] == "unlimited"

@@ -48,7 +48,7 @@ def test_the_way_between_nodes_names_every_station_it_knows() -> None:
     assert found.splitlines()[0].split() == ["n000", "n001"]
 
 
-def test_the_way_back_tells_of_the_way_there() -> None:
+def test_the_reverse_direction_supplies_addresses() -> None:
     model = sweep_of_two().shadow
     a, b = (model.endpoints[model.number(name) or 0] for name in FAILED)
     stations = hops(model, a, b, model.latest(Layer.P2P, FAILED[1], FAILED[0]))
@@ -63,7 +63,7 @@ def test_gpu_direct_goes_past_the_memory_of_the_host() -> None:
     assert "host memory" not in found
 
 
-def test_a_narrow_pcie_link_is_told() -> None:
+def test_a_narrow_pcie_link_is_marked() -> None:
     assert "gen5 x8 of x16" in way(sweep_of_two().shadow, "n000:3", "n001:0")
 
 
@@ -125,7 +125,7 @@ def test_an_inventory_of_any_shape_draws_a_way(value: Any) -> None:
     assert "\x1b" not in found
 
 
-def test_neighbours_tell_whether_it_is_the_pair_or_more() -> None:
+def test_neighbors_show_if_only_the_pair_is_bad() -> None:
     model = sweep_of_two().shadow
     a, b = model.number(FAILED[0]), model.number(FAILED[1])
     assert a is not None
@@ -154,7 +154,7 @@ def test_the_history_is_a_sparkline_and_a_table() -> None:
     assert times[0] == "p2p", "the latest first"
 
 
-def test_cells_of_nodes_are_told_apart_in_a_strip() -> None:
+def test_a_strip_separates_the_cells_of_nodes() -> None:
     model = sweep_of_two().shadow
     parts = cells_strip(model, Layer.P2P, [(1, n) for n in range(8)], GLYPHS)
     assert plain(parts) == ". .. .!x."
@@ -189,7 +189,7 @@ async def test_the_pair_has_it_all_and_y_takes_it_along(opened: Opened) -> None:
         found = screen_text(app)
         for words in (
             "2 n000:1 > n001:2 failed   1 pair",
-            "path  as far as it is known",
+            "path  known hops",
             "others of n000 > n001:2",
             "local_ack_timeout_err",
             "library log",

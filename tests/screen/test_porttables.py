@@ -13,17 +13,17 @@ from tests.conftest import ModelMaker
 
 
 def drawn(rdma: dict[str, Any] | None = None, fabric: dict[str, Any] | None = None) -> str:
-    looks = {name: look for name, look in (("rdma", rdma), ("ibfabric", fabric)) if look is not None}
-    lines = port_lines(NodeRecord("n0", looks=looks))
+    results = {name: look for name, look in (("rdma", rdma), ("ibfabric", fabric)) if look is not None}
+    lines = port_lines(NodeRecord("n0", looks=results))
     return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
 
 
-def test_nothing_where_nobody_looked() -> None:
+def test_nothing_without_probe_results() -> None:
     assert drawn() == ""
     assert drawn({"error": "failed"}, {"error": "failed"}) == ""
 
 
-def test_what_both_looks_tell_stands_in_one_row() -> None:
+def test_both_probes_share_a_row() -> None:
     port = {"ca": "mlx5_0", "port": 1, "netdev": "eth0", "active_mtu": 1024, "max_mtu": 4096, "pkeys": ["0xffff"]}
     rdma = {
         "ports": [{**port, "gid_index": 5, "ipv4": "10.0.0.1", "refresh": 10, "errors": {"symbol_error": 65535}}],
@@ -62,7 +62,7 @@ def test_what_is_not_known_is_not_zero() -> None:
     assert "the fabric cannot be queried from this node: no umad" in text
 
 
-def test_a_pair_tells_what_looks_found_of_its_ports(make_model: Callable[[], ModelMaker]) -> None:
+def test_a_pair_shows_its_port_problems(make_model: Callable[[], ModelMaker]) -> None:
     maker = make_model().start("ab")
     ends = []
     for number, node in enumerate("ab"):

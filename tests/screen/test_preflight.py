@@ -21,7 +21,7 @@ NAMES = [f"n{i:03}" for i in range(60, 76)]
 
 def story() -> Story:
     """Return sixteen nodes of eight H200s: one with memlock, one with an older driver and a slow port, one late."""
-    told = Story(NAMES, 8)
+    session = Story(NAMES, 8)
     for name in NAMES:
         one = node(name)
         if name == "n062":
@@ -30,19 +30,19 @@ def story() -> Story:
             found = inventory(host=name, driver="550.54.15")
             found["ib"][3]["rate"] = 200.0
             one = node(name, found, clock=clock(-3.25))
-        told.state(name, NodeState.CONNECTING)
+        session.state(name, NodeState.CONNECTING)
         if name == "n070":
-            told.state(name, NodeState.FAILED, "no route to host", "ping n070")
+            session.state(name, NodeState.FAILED, "no route to host", "ping n070")
             continue
-        told.add(InventoryUpdate(node=name, value=dict(one.inventory)))
+        session.add(InventoryUpdate(node=name, value=dict(one.inventory)))
         for probe, value in one.looks.items():
-            told.add(ProbeResult(node=name, probe=probe, value=dict(value)))
-        told.state(name, NodeState.READY)
-    return told
+            session.add(ProbeResult(node=name, probe=probe, value=dict(value)))
+        session.state(name, NodeState.READY)
+    return session
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_looks(snap_compare: Compare, size: tuple[int, int]) -> None:
+def test_preflight_view(snap_compare: Compare, size: tuple[int, int]) -> None:
     app = make_app(FakeFeed(story().events))
     assert snap_compare(app, terminal_size=size, run_before=pressed("P"))
 
@@ -94,24 +94,24 @@ async def test_it_follows_the_session() -> None:
             await pilot.pause(0.05)
 
 
-def test_it_is_not_made_anew_for_what_it_does_not_show() -> None:
-    told = story()
-    latest = SessionDiagnosis(told.shadow)
+def test_it_is_not_evaluated_again_for_unrelated_events() -> None:
+    session = story()
+    latest = SessionDiagnosis(session.shadow)
     found, current = latest.preflight()
-    told.log("something")
+    session.log("something")
     assert current
     assert latest.preflight() == (found, True)
     assert latest.preflight()[0] is found
 
 
 async def test_a_probe_of_the_users_own_is_shown_with_its_node() -> None:
-    told = Story(["n000"], 1)
-    told.connect("n000")
+    session = Story(["n000"], 1)
+    session.connect("n000")
     judged = [{"subject": "scratch", "verdict": "warn", "text": "/scratch is \x1b[31m93 % full"}]
     value: dict[str, Any] = {"own": True, "title": "scratch", "value": {"used": 93}, "units": {"used": "%"}}
-    told.add(ProbeResult(node="n000", probe="scratch", value={**value, "judged": judged, "problem": None}))
-    told.add(ProbeResult(node="n000", probe="bad", value={"own": True, "problem": "a set, which is no value"}))
-    app = make_app(FakeFeed(told.events))
+    session.add(ProbeResult(node="n000", probe="scratch", value={**value, "judged": judged, "problem": None}))
+    session.add(ProbeResult(node="n000", probe="bad", value={"own": True, "problem": "a set, which is no value"}))
+    app = make_app(FakeFeed(session.events))
     async with app.run_test(size=(120, 100)) as pilot:
         await settled(app, pilot)
         app.open_node("n000")
@@ -126,11 +126,11 @@ async def test_a_probe_of_the_users_own_is_shown_with_its_node() -> None:
 
 
 def test_a_host_name_that_is_not_one_node_alone() -> None:
-    """Two nodes that are one machine are told on the screen as they are in text."""
-    told = Story(["a", "b"], 8)
+    """Two nodes that are one machine are session on the screen as they are in text."""
+    session = Story(["a", "b"], 8)
     for name in ("a", "b"):
         same = host("x")
-        told.add(InventoryUpdate(node=name, value=inventory(host="x")))
-        told.add(ProbeResult(node=name, probe="host", value=same))
-    found, _ = SessionDiagnosis(told.shadow).preflight()
+        session.add(InventoryUpdate(node=name, value=inventory(host="x")))
+        session.add(ProbeResult(node=name, probe="host", value=same))
+    found, _ = SessionDiagnosis(session.shadow).preflight()
     assert [finding.subject for finding in found.findings] == ["machine"]

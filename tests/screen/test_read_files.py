@@ -1,4 +1,4 @@
-"""What was read from files, in the app's grid."""
+"""Imported files in the grid."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Terminal:
 
 
 @pytest.mark.parametrize("term", ["dumb", ""])
-def test_a_terminal_that_cannot_show_a_screen_is_told(monkeypatch: pytest.MonkeyPatch, term: str) -> None:
+def test_a_terminal_that_cannot_show_a_screen_is_reported(monkeypatch: pytest.MonkeyPatch, term: str) -> None:
     monkeypatch.setenv("TERM", term)
     with pytest.raises(NoScreen, match=r"TERM is .* cannot show a screen"):
         check_terminal()
@@ -115,7 +115,7 @@ def test_settings_can_be_had_without_textual() -> None:
 
 
 @pytest.mark.parametrize(("colors", "system"), [("24", "truecolor"), ("256", "256"), ("16", "standard")])
-def test_the_number_of_colours_is_told_to_textual(monkeypatch: pytest.MonkeyPatch, colors: str, system: str) -> None:
+def test_textual_gets_the_number_of_colours(monkeypatch: pytest.MonkeyPatch, colors: str, system: str) -> None:
     for name in ("TEXTUAL_COLOR_SYSTEM", "TEXTUAL_ANIMATIONS", "TEXTUAL_SMOOTH_SCROLL"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -214,7 +214,7 @@ def tmux() -> Iterator[list[str]]:
 def test_a_terminal_gets_the_colours_it_has(
     tmux: list[str], environment: str, arguments: str, has: str, lacks: str | None
 ) -> None:
-    """What really comes out, read back from a terminal: Textual alone would be tested without its escape sequences."""
+    """Output read back from a terminal. Headless tests of Textual skip its escape sequences."""
     keep = " ".join(f"-u {name}" for name in ("COLORTERM", "NO_COLOR", "COLUMNS", "LINES"))
     command = f"env {keep} PYTHONPATH={ROOT} {environment} {sys.executable} -m tests.screen.show two {arguments}"
     subprocess.run([*tmux, "new-session", "-d", "-x", "80", "-y", "24", "-c", str(ROOT), command], check=True)

@@ -60,7 +60,7 @@ async def test_an_edited_theme_changes_the_screen(opened: Opened, folder: Path) 
         assert "#0000aa" not in cell_background(app)
 
 
-async def test_a_broken_theme_keeps_the_old_one_and_says_why(opened: Opened, folder: Path) -> None:
+async def test_a_broken_theme_keeps_the_old_one_and_reports_why(opened: Opened, folder: Path) -> None:
     path = folder / "mine.toml"
     write(path, THEME.format(primary="#112233", background="#000000", good="#0000aa"))
     async with opened(FakeFeed(sweep_of_two().events), theme="mine") as (app, pilot):
@@ -87,7 +87,7 @@ async def test_a_theme_of_the_users_goes_before_one_of_its_name(opened: Opened, 
         assert "#0000aa" in cell_background(app)
 
 
-async def test_a_theme_of_the_settings_that_is_gone_is_told_and_the_default_drawn(opened: Opened) -> None:
+async def test_a_missing_theme_is_reported_and_the_default_drawn(opened: Opened) -> None:
     settings = {"theme": "gone", "theme_must_be": False}
     async with opened(FakeFeed(sweep_of_two().events), **settings) as (app, _):
         assert app.theme == "dark"
@@ -95,7 +95,7 @@ async def test_a_theme_of_the_settings_that_is_gone_is_told_and_the_default_draw
         assert any("there is no theme 'gone'" in note.message for note in app._notifications)
 
 
-async def test_keys_of_the_settings_work_and_wrong_ones_are_told(opened: Opened) -> None:
+async def test_keys_of_the_settings_work_and_wrong_ones_are_reported(opened: Opened) -> None:
     feed = FakeFeed(sweep_of_two().events)
     keys = {"main.sweep": "f5,ctrl+r", "main.retset": "f6", "main.pause": "nokey"}
     problems = ("config.toml:3: unknown setting screen.thme",)
@@ -107,10 +107,10 @@ async def test_keys_of_the_settings_work_and_wrong_ones_are_told(opened: Opened)
         assert feed.model.paused
         text = screen_text(app)
         assert "3 PROBLEMS IN SETTINGS: fabtui config validate" in text
-        told = " ".join(note.message for note in app._notifications)
-        assert "did you mean main.retest?" in told
-        assert "there is no key 'nokey'" in told
-        assert "unknown setting screen.thme" in told
+        shown = " ".join(note.message for note in app._notifications)
+        assert "did you mean main.retest?" in shown
+        assert "there is no key 'nokey'" in shown
+        assert "unknown setting screen.thme" in shown
         assert "f5 sweep" in text
 
 
@@ -147,10 +147,10 @@ def test_the_default_keys_have_names_and_do_not_clash() -> None:
     assert check_keys({row.id: row.keys for row in rows}, FabricApp)[1] == []
 
 
-def test_two_bindings_with_one_key_are_told() -> None:
+def test_two_bindings_with_one_key_are_reported() -> None:
     usable, problems = check_keys({"main.sweep": "enter"}, FabricApp)
     assert usable == {"main.sweep": "enter"}
     assert [name for name, _ in problems] == ["main.sweep"]
-    assert problems[0][1].startswith("enter is also the key of main.pair (look into")
+    assert problems[0][1].startswith("enter is also the key of main.pair (show the pair")
     assert [name for name, _ in check_keys({"pair.copy": "f5", "detail.down": "f5"}, FabricApp)[1]] == ["pair.copy"]
     assert check_keys({"main.sweep": "f9", "main.pair": "R"}, FabricApp)[1] == []

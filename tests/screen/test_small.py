@@ -1,4 +1,4 @@
-"""Small terminals: 60x15 works, and what is too small for anything says so, and can be left."""
+"""Small terminals: 60x15 works; a smaller one shows the required size and can be quit."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_60x15_shows_a_sweep_as_it_goes(opened: Opened) -> None:
         assert "n000:1 > n001:2" in screen_text(app)
 
 
-async def test_a_large_fabric_at_60x15_says_when_nothing_is_wrong(opened: Opened) -> None:
+async def test_a_large_healthy_fabric_at_60x15(opened: Opened) -> None:
     story = big_sweep(8, 8)
     story.end(0)
     async with opened(FakeFeed(story.events), size=SMALL) as (app, pilot):
@@ -82,7 +82,7 @@ async def test_a_large_fabric_at_60x15_says_when_nothing_is_wrong(opened: Opened
 
 
 @pytest.mark.parametrize("size", [(20, 5), (10, 2), (MIN_WIDTH - 1, 50), (200, MIN_HEIGHT - 1), (8, 1)])
-async def test_what_is_too_small_says_what_it_needs_and_q_quits(size: tuple[int, int]) -> None:
+async def test_a_small_terminal_shows_the_required_size_and_q_quits(size: tuple[int, int]) -> None:
     feed = FakeFeed(sweep_of_two().events)
     app = make_app(feed)
     async with app.run_test(size=size) as pilot:
@@ -128,7 +128,7 @@ async def test_it_comes_back_when_there_is_room_again(opened: Opened) -> None:
         assert "12.4!" in screen_text(app)
 
 
-def test_a_real_terminal_of_20x5_says_what_it_needs_and_q_quits() -> None:
+def test_a_real_terminal_of_20x5_shows_the_required_size_and_q_quits() -> None:
     terminal = Terminal("two", size=(20, 5))
     terminal.until("q quits")
     terminal.until(f"needs {MIN_WIDTH}x{MIN_HEIGHT}")

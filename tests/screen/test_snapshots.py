@@ -85,13 +85,13 @@ def pressed(*keys: str) -> Callable[[Pilot[Any]], Any]:
             field.cursor_blink = False
         while not app.main.scope.index.step(1.0):  # type: ignore[attr-defined]
             pass
-        # What is looked for a little with each frame is found by now.
+        # Background work is done in steps; complete it.
         for _ in range(100):
             if not app.main.findings.step(1.0):  # type: ignore[attr-defined]
                 break
             await pilot.pause(0.05)
         app.main.draw()  # type: ignore[attr-defined]
-        # What was told for a moment goes by the clock.
+        # Notifications disappear by the clock.
         app.clear_notifications()
         await pilot.pause(0.1)
 

@@ -38,7 +38,7 @@ def drawn_plainly(strip: ReadyStrip, system: ColorSystem | None) -> str:
     for text, style, _ in strip.plain._segments:
         assert style is not None
         fresh = style.copy()
-        # Textual keeps the codes with the style, whatever the number of colours was.
+        # Textual keeps the codes with the style for any number of colours.
         fresh._ansi = None
         segments.append(Segment(text, fresh))
     return Strip(segments, strip.cell_length).render(console)
@@ -162,7 +162,7 @@ def test_a_healthy_frame_fits_a_slow_line() -> None:
 
 
 @pytest.mark.parametrize("count", list(SYSTEMS))
-def test_cells_share_characters_only_where_colours_tell_them_apart(count: str) -> None:
+def test_cells_share_characters_only_if_colors_differ(count: str) -> None:
     assert palette_of(count).halves is (count != "none")
     assert palette_of(count, "high-contrast").halves is (count != "none")
     assert not palette_of(count, "mono").halves

@@ -14,9 +14,9 @@ from fabtui.screen.themes.ramps import ramp_of, read_theme, read_theme_file, the
 
 COUNTS = ("24", "256", "16", "none")
 #: The colours that must not be taken for each other.
-TOLD_APART = (Slot.GOOD, Slot.SLOW, Slot.TIMEOUT, Slot.FAILED, Slot.RUNNING)
+DISTINCT = (Slot.GOOD, Slot.SLOW, Slot.TIMEOUT, Slot.FAILED, Slot.RUNNING)
 
-#: How a colour looks to someone without the cones for red, or for green (Machado, Oliveira and Fernandes 2009).
+#: Colours as seen without the cones for red, or for green (Machado, Oliveira and Fernandes 2009).
 SIGHTS = {
     "all cones": ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
     "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
@@ -74,9 +74,9 @@ def test_every_ramp_names_every_slot_with_a_style(name: str, count: str) -> None
 @pytest.mark.parametrize("name", ["dark", "light", "high-contrast"])
 @pytest.mark.parametrize("count", ["24", "256"])
 @pytest.mark.parametrize("sight", list(SIGHTS))
-def test_verdicts_are_told_apart_by_eyes_of_every_kind(name: str, count: str, sight: str) -> None:
+def test_verdicts_are_distinct_for_every_color_vision(name: str, count: str, sight: str) -> None:
     ramp = ramp_of(name, read_theme(name).dark, count)
-    for one, other in itertools.combinations(TOLD_APART, 2):
+    for one, other in itertools.combinations(DISTINCT, 2):
         first, second = (lab(seen(linear(ramp[slot.key]), sight)) for slot in (one, other))
         distance = sum((a - b) ** 2 for a, b in zip(first, second, strict=True)) ** 0.5
         assert distance > 20, f"{one.key} and {other.key}: {distance:.0f}"
@@ -91,7 +91,7 @@ def test_what_stands_in_a_cell_can_be_read(name: str, least: float, count: str) 
             assert contrast(style) >= least, f"{key}: {contrast(style):.1f}"
 
 
-def test_an_unknown_theme_is_told_with_those_there_are() -> None:
+def test_an_unknown_theme_is_reported_with_the_known_ones() -> None:
     with pytest.raises(InputError, match=r"no theme 'purple'; themes: .*dark"):
         FabricApp(lambda: None, ScreenSettings(theme="purple"))  # type: ignore[arg-type,return-value]
 
@@ -112,14 +112,14 @@ def test_a_broken_theme_file_is_one_clear_line(tmp_path: Path, text: str) -> Non
 
 @pytest.mark.parametrize("name", ["mono"])
 @pytest.mark.parametrize("count", ["24", "256", "16"])
-def test_the_grey_theme_is_grey_and_still_tells_verdicts_apart(name: str, count: str) -> None:
+def test_the_grey_theme_is_grey_and_keeps_verdicts_distinct(name: str, count: str) -> None:
     ramp = ramp_of(name, True, count)
     for style in map(Style.parse, ramp.values()):
         for color in (style.color, style.bgcolor):
             if color is not None and not color.is_default:
                 red, green, blue = color.get_truecolor()
                 assert red == green == blue
-    kinds = [ramp[slot.key] for slot in TOLD_APART]
+    kinds = [ramp[slot.key] for slot in DISTINCT]
     assert len(set(kinds)) == len(kinds)
 
 

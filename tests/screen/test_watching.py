@@ -1,4 +1,4 @@
-"""What moves while a session is watched: cells that light up, pairs that flap, what changed since a baseline."""
+"""Watching: highlighted cells, flapping pairs, changes since a baseline."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from textual.pilot import Pilot
 
 from fabtui.errors import InputError
-from fabtui.model.events import NodeState
+from fabtui.model.events import Measured, NodeState, SessionStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.presentation.cell_levels import Glyphs, Slot
@@ -52,7 +52,7 @@ def zoom_of(app: FabricApp) -> Zoom:
     return app.main.scope.zoom
 
 
-def with_trouble(nodes: int, per_node: int, bad: dict[tuple[str, str], Verdict], part: float = 1.0) -> Story:
+def with_problems(nodes: int, per_node: int, bad: dict[tuple[str, str], Verdict], part: float = 1.0) -> Story:
     """A sweep in which some pairs are bad."""
     story = big_sweep(nodes, per_node, part=part)
     for (src, dst), verdict in bad.items():
@@ -94,13 +94,13 @@ async def test_it_goes_on_to_the_pair_and_back(opened: Opened) -> None:
         assert zoom_of(app) is Zoom.NODES
         await pilot.press("minus", "minus", "minus")
         await pilot.pause(0.1)
-        assert any("whole fabric" in note.message for note in app._notifications)
+        assert any("widest zoom" in note.message for note in app._notifications)
 
 
-async def test_a_block_is_as_bad_as_its_worst_pair_and_says_how_many(opened: Opened) -> None:
+async def test_a_block_shows_its_worst_pair_and_the_count(opened: Opened) -> None:
     bad = {("n000:0", "n001:0"): Verdict.FAILED, ("n000:1", "n001:0"): Verdict.FAILED}
     bad |= {("n001:0", "n000:1"): Verdict.SLOW}
-    story = with_trouble(3, 4, bad)
+    story = with_problems(3, 4, bad)
     async with opened(FakeFeed(story.events)) as (app, pilot):
         await pilot.press("minus")
         await pilot.pause()
@@ -121,7 +121,7 @@ async def test_a_block_is_as_bad_as_its_worst_pair_and_says_how_many(opened: Ope
         assert "GB/s" in screen_text(app)
 
 
-async def test_what_is_not_all_tested_is_told_from_what_is(opened: Opened) -> None:
+async def test_a_partly_tested_block_differs_from_a_tested_one(opened: Opened) -> None:
     async with opened(FakeFeed(big_sweep(4, 4, part=0.5).events)) as (app, pilot):
         await pilot.press("minus")
         await pilot.pause()
@@ -138,7 +138,7 @@ async def test_what_is_not_all_tested_is_told_from_what_is(opened: Opened) -> No
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_the_index_is_what_the_cells_say(seed: int) -> None:
-    """Whatever comes in whatever order, in small steps: ranks, worst of blocks and counts are those of all cells."""
+    """In any order of results and steps: ranks, worst of blocks and counts match all cells."""
     chance = random.Random(seed)
     story = big_sweep(3, 3, part=0.3)
     scope = ViewState(story.shadow, Layer.P2P, Glyphs(True))
@@ -185,7 +185,7 @@ async def test_the_next_bad_cell_in_every_zoom(opened: Opened) -> None:
 
 async def test_sorting_puts_the_worst_first_and_leaves_the_cursor_on_its_pair(opened: Opened) -> None:
     bad = {(f"n{node:03}:1", "n002:3"): Verdict.FAILED for node in range(4) if node != 2}
-    async with opened(FakeFeed(with_trouble(4, 4, bad).events)) as (app, pilot):
+    async with opened(FakeFeed(with_problems(4, 4, bad).events)) as (app, pilot):
         await pilot.press("down", "down", "right")
         before = pair_of(app)
         await pilot.press("s")
@@ -193,7 +193,7 @@ async def test_sorting_puts_the_worst_first_and_leaves_the_cursor_on_its_pair(op
         rows = [seat.name for seat in app.main.grid.source.rows.seats]
         assert rows[:3] == ["n000:1", "n001:1", "n003:1"]
         assert pair_of(app) == before
-        assert "rows, worst first" in screen_text(app)
+        assert "rows: worst first" in screen_text(app)
         await pilot.press("b")
         assert app.main.grid.source.columns.seats[0].name == "n002:3"
         assert app.main.grid.source.rows.seats[0].name == "n002:3"
@@ -206,7 +206,7 @@ async def test_sorting_puts_the_worst_first_and_leaves_the_cursor_on_its_pair(op
 def test_blame_goes_to_what_explains_most() -> None:
     bad = {(f"n{node:03}:0", "n003:2"): Verdict.FAILED for node in range(3)}
     bad |= {("n000:0", "n001:1"): Verdict.TIMEOUT}
-    story = with_trouble(4, 3, bad)
+    story = with_problems(4, 3, bad)
     scope = ViewState(story.shadow, Layer.P2P, Glyphs(True))
     while not scope.index.step(1.0):
         pass
@@ -282,7 +282,7 @@ def test_places_by_name(text: str, place: Any) -> None:
         assert read_place(text, axis) == place
 
 
-def said_of(read: Callable[[], object]) -> str:
+def shown_of(read: Callable[[], object]) -> str:
     try:
         read()
     except InputError as error:
@@ -294,7 +294,7 @@ def said_of(read: Callable[[], object]) -> str:
 def test_no_text_breaks_the_prompts(text: str) -> None:
     axis: Axis = axis_of(2, 2)
     for read in (lambda: read_place(text, axis), lambda: read_filter(text.replace("@", "").replace("^", ""), ["n000"])):
-        assert len(said_of(read)) < 400
+        assert len(shown_of(read)) < 400
 
 
 async def test_going_to_a_place(opened: Opened) -> None:
@@ -311,7 +311,7 @@ async def test_going_to_a_place(opened: Opened) -> None:
 
 
 async def test_the_cursor_stays_on_its_pair_when_rows_move_under_it(opened: Opened) -> None:
-    story = with_trouble(4, 4, {("n000:0", "n001:0"): Verdict.FAILED})
+    story = with_problems(4, 4, {("n000:0", "n001:0"): Verdict.FAILED})
     async with opened(FakeFeed(story.events), size=(100, 20)) as (app, pilot):
         await type_in(pilot, "slash", "n002:1>n003:3")
         await pilot.press("s")
@@ -332,7 +332,7 @@ async def test_the_cursor_stays_on_its_pair_when_rows_move_under_it(opened: Open
 async def test_no_key_is_lost_while_results_come_in(opened: Opened) -> None:
     fabric = synthetic.Fabric(64)
     events = list(synthetic.events_of(fabric, 6000, 2000.0))
-    begin = next(at for at, one in enumerate(events) if one["kind"] == "running")
+    begin = next(at for at, one in enumerate(events) if one.kind == "running")
     feed = FakeFeed(events[:begin])
     async with opened(feed, size=(120, 40)) as (app, pilot):
         grid = app.main.grid
@@ -351,7 +351,7 @@ async def test_no_key_is_lost_while_results_come_in(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize("size", [(20, 5), (35, 30), (80, 5)])
-async def test_too_small_says_what_it_needs_and_q_quits(opened: Opened, size: tuple[int, int]) -> None:
+async def test_too_small_shows_the_required_size_and_q_quits(opened: Opened, size: tuple[int, int]) -> None:
     feed = FakeFeed(sweep_of_two().events)
     async with opened(feed, size=size) as (app, pilot):
         assert app.main.view == "small"
@@ -362,8 +362,8 @@ async def test_too_small_says_what_it_needs_and_q_quits(opened: Opened, size: tu
         assert feed.closed == 1
 
 
-async def test_a_map_shows_where_one_is_and_where_the_trouble_is(opened: Opened) -> None:
-    story = with_trouble(24, 8, {("n020:0", "n021:3"): Verdict.FAILED}, part=0.02)
+async def test_a_map_shows_the_visible_part_and_the_bad_cells(opened: Opened) -> None:
+    story = with_problems(24, 8, {("n020:0", "n021:3"): Verdict.FAILED}, part=0.02)
     async with opened(FakeFeed(story.events), size=(80, 24)) as (app, pilot):
         await pilot.press("plus")
         await pilot.pause(0.1)
@@ -394,12 +394,13 @@ def test_tiles_lose_nothing(rows: int, columns: int, across: int, down: int, dat
     assert sum(rank == RANK[Slot.FAILED] for line in found for rank in line) == 1
 
 
-def test_a_made_up_recording_says_so_everywhere(tmp_path: Path) -> None:
+def test_a_synthetic_recording_is_marked_everywhere(tmp_path: Path) -> None:
     events = list(synthetic.events_of(synthetic.Fabric(8), 500, 2000.0))
-    assert "synthetic" in events[0]["synthetic"]
-    measured = [m for one in events if one["kind"] == "measured" for m in one["measurements"]]
+    assert isinstance(events[0], SessionStart)
+    assert "synthetic" in (events[0].synthetic or "")
+    measured = [m for one in events if isinstance(one, Measured) for m in one.measurements]
     assert len(measured) == 500
-    assert all("synthetic" in one["how"] for one in measured)
+    assert all("synthetic" in (one.how or "") for one in measured)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -28,11 +28,11 @@ _ORDER_LABELS = {Order.BADNESS: ("rows: worst first", "s"), Order.BLAME: ("rows 
 
 
 class GridNavigation:
-    """What the grid shows of the model, and where its cursor is. It draws nothing but the grid itself.
+    """Content and cursor of the main grid. It draws nothing but the grid itself.
 
     Args:
         context: The app.
-        grid: The grid.
+        make_grid: Returns the grid for a view state.
 
     Attributes:
         scope: Zoom, order, filter and pair of the cursor.

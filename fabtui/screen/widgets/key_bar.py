@@ -32,7 +32,7 @@ class _Entry:
 
 
 class KeyBar(TextLine):
-    """As many active bindings as fit, in the order of their declarations; a click presses the key.
+    """Active bindings that fit, in the order of their declarations; a click presses the key.
 
     Args:
         label: Returns the current label of a binding, or "" to leave it out.

@@ -1,4 +1,4 @@
-"""What the looks at nodes of made-up sessions find."""
+"""Probe results of synthetic sessions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def address(node: str, index: int) -> str:
 
 
 def inventory(node: str, count: int, kind: str = "gpu") -> dict[str, Any]:
-    """What a node has, in the shape of the inventory probe."""
+    """Return the inventory of a node."""
     gpus = [
         {
             "index": index,
@@ -83,7 +83,7 @@ def inventory(node: str, count: int, kind: str = "gpu") -> dict[str, Any]:
 
 
 def nvlink(crc: int) -> dict[str, Any]:
-    """What the nvlink probe found on a node with one bad link."""
+    """Return the nvlink probe result of a node with one bad link."""
     return {
         "source": "nvidia-smi",
         "error": None,

@@ -1,4 +1,4 @@
-"""Looks and inventories with junk anywhere in them: every table and every sentence made of them can still be made."""
+"""Probe results and inventories with junk anywhere: every table and every sentence can still be rendered."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fabtui.screen.views.node.screen import node_lines
 from fabtui.screen.views.nodes import node_rows
 from fabtui.screen.views.pair.path import hops, path_lines
 from tests.screen.fakefeed import sweep_of_two
-from tests.screen.fakelooks import nvlink
+from tests.screen.fakeprobes import nvlink
 from tests.screen.test_hostile import nasty_story
 from tests.unit.model.test_wellformed import RECORDED, damaged
 
@@ -41,7 +41,7 @@ MORE: dict[str, Any] = {
 
 
 def model_of(seed: int) -> Model:
-    """A session in which every node says some junk."""
+    """A session in which every node sends junk."""
     chance = random.Random(seed)
     share = chance.choice([0.003, 0.02, 0.08])
     model = Model()
@@ -64,7 +64,7 @@ def model_of(seed: int) -> Model:
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_everything_can_be_told(seed: int) -> None:
+def test_everything_can_be_rendered(seed: int) -> None:
     model = model_of(seed)
     glyphs = Glyphs(plain=False)
     found = preflight(model)
