@@ -67,7 +67,8 @@ class FabricApp(App[int]):
     TITLE = "fabtui"
     BINDING_GROUP_TITLE = "Everywhere"
     ENABLE_COMMAND_PALETTE = True
-    CSS_PATH = "app.tcss"
+    # Absolute: Textual resolves relative paths next to the module of a subclass.
+    CSS_PATH = Path(__file__).with_name("app.tcss")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("e", "csv", "CSV", id="app.csv", tooltip="write all results to a CSV file"),
         Binding("S", "screenshot_svg", "SVG", id="app.svg", show=False, tooltip="write the screen to an SVG file"),
