@@ -1,11 +1,11 @@
-"""The framing that both ends of a link speak: a 4-byte big-endian length and a JSON object in UTF-8.
+"""Framing of messages on a link: a 4-byte big-endian length and a JSON object in UTF-8; kinds of errors.
 
-A length with its highest bit set, which only a node takes, is that of a piece of further modules: a byte that says
-whether it is the last one, and part of a compressed JSON object of source texts by dotted name.
+A length with its highest bit set, accepted only by a node, precedes a piece of further modules: a byte that is 1 for
+the last piece, and part of a compressed JSON object of source texts by dotted name.
 
-Everything a peer sends is untrusted: frames are capped, only plain JSON objects pass, and NaN, infinities, numbers that
-no quantity reaches and deep nesting are refused. The sender refuses them as well, so that one bad value costs a probe
-and not the link.
+Messages are untrusted: frames are bounded, and only plain JSON objects pass. NaN, infinities, numbers beyond any
+quantity and deep nesting are refused. The sender refuses them as well, so that a bad value costs a probe and not the
+link.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_FRAME = 4 * 1024 * 1024
 MAX_DEPTH = 24
 MAX_BANNER = 1024 * 1024
 _PIECE = 0x80000000
-#: JSON has integers of any length and ``1e999``; what counts with them would overflow far from where they came in.
+#: Maximum magnitude: JSON has integers of any length and ``1e999``, which would overflow in later arithmetic.
 MAX_NUMBER = 1e100
 
 Message = Dict[str, Any]
@@ -59,7 +59,7 @@ class ErrorKind(str, Enum):
     TIMEOUT = "timeout", "the deadline passed"
     PROTOCOL = "protocol", "the peer sent something out of bounds or not part of the protocol"
     REFUSED = "refused", "the node refused the request: out of bounds, or too many at once"
-    FAILED = "failed", "any other failure; the text says more"
+    FAILED = "failed", "any other failure, described by the text"
     # Probes
     UNKNOWN_PROBE = "unknown_probe", "the node has no probe of this name"
     BAD_VALUE = "bad_value", "the value of a probe cannot be encoded"
@@ -87,11 +87,11 @@ CONSEQUENCES = (ErrorKind.CANCELLED, ErrorKind.PEER_LOST, ErrorKind.NO_REPORT)
 
 
 class ProtocolError(Exception):
-    """The other end does not speak the protocol; the link cannot be used any more."""
+    """The other end violates the protocol; the link is unusable."""
 
 
 def marker(nonce: str) -> bytes:
-    """Return the bytes that divide a shell's banner from the first frame."""
+    """Return the bytes between a shell's banner and the first frame."""
     return b"\x00\x01fabtui-" + nonce.encode("ascii") + b"\x02\n"
 
 
@@ -99,7 +99,7 @@ def encode(message: Mapping[str, Any]) -> bytes:
     """Return the frame of a message.
 
     Raises:
-        ProtocolError: The message is larger than ``MAX_FRAME`` or holds something `decode` would refuse.
+        ProtocolError: The message is larger than ``MAX_FRAME`` or contains a value that `decode` refuses.
     """
     try:
         _check(message)
@@ -121,7 +121,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _check(value: Any) -> None:
-    """Raise ProtocolError where values are nested too deep or a number is out of range."""
+    """Raise ProtocolError if values are nested too deep or a number is out of range."""
     level = [value]
     for _ in range(MAX_DEPTH):
         below = []  # type: List[Any]
@@ -142,7 +142,7 @@ def decode(body: bytes) -> Message:
     """Return the message in a frame's body.
 
     Raises:
-        ProtocolError: The body is not a JSON object, is nested too deep, or holds a number that is none.
+        ProtocolError: The body is not a JSON object, is nested too deep, or contains a number that is out of range.
     """
     try:
         value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
@@ -155,10 +155,10 @@ def decode(body: bytes) -> Message:
 
 
 class Decoder:
-    """Cuts a byte stream into messages.
+    """Splits a byte stream into messages.
 
     Args:
-        pieces: Whether pieces of modules are taken.
+        pieces: Whether pieces of modules are accepted.
     """
 
     def __init__(self, pieces: bool = False) -> None:
@@ -166,7 +166,7 @@ class Decoder:
         self._pieces = pieces
 
     def feed(self, data: bytes) -> List[Message]:
-        """Take more bytes and return the messages they complete.
+        """Add bytes and return the messages they complete.
 
         Raises:
             ProtocolError: A frame is too large or not a message.

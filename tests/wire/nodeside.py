@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import fabtui_node
-from fabtui_node import protocol
+from fabtui_node import messages, protocol
 from fabtui_node.runtime.bootloader import BOOT, pack
 
 HOUSE = Path(next(iter(fabtui_node.__path__)))
@@ -121,7 +121,8 @@ class NodeSide:
                     continue
                 started, self.banner = True, before
             for message in decoder.feed(data):
-                self.inbox.put(message)
+                field = messages.mismatch(message, messages.FROM_NODE[message["t"]])
+                self.inbox.put(message if field is None else {"t": "mistyped", "field": field, "message": message})
 
     def send(self, message: dict[str, Any]) -> None:
         assert self.process.stdin is not None

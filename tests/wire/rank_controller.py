@@ -36,7 +36,7 @@ def came_not(error: str, rank: int, seconds: float, end: str = "") -> bool:
     return found is not None and seconds <= float(found[1]) < seconds + 20
 
 
-from fabtui_node import protocol  # noqa: E402
+from fabtui_node import messages, protocol  # noqa: E402
 
 CHILD = """\
 import sys, types, faulthandler
@@ -215,6 +215,8 @@ class Controller:
                 host.alive = False
                 continue
             for message in host.decoder.feed(data):
+                kind = messages.FROM_RANKS[message["op"]]
+                assert messages.mismatch(message, kind) is None, (messages.mismatch(message, kind), message)
                 self._handle(host, message)
         now = time.monotonic()
         late = [item for item in self._waiting if item[0] <= now]

@@ -78,7 +78,7 @@ def test_collectives_and_worlds(controller: Controller) -> None:
             assert row[1] == m["rank"]
             assert row[2] == 1 << 20
             assert row[3] > 1e6
-            assert row[4:] == [True, None, "TCP"]
+            assert row[4:] == [True, None, "TCP", None]
     found = {(row[0], row[1]) for m in reports.values() for row in m["rows"]}
     assert found == {pair for round_ in rounds for pair in round_}
     number = next(numbers)

@@ -100,5 +100,6 @@ def test_a_torch_without_gpus_is_told(controller: Controller) -> None:
     if controller.of("ready"):
         pytest.skip("this torch has NCCL and GPUs")
     assert len(controller.of("failed")) == 1
-    assert controller.of("failed")[0]["kind"] == "import"
+    failed = controller.of("failed")[0]
+    assert (failed["stage"], failed["error_kind"]) == ("import", "no_library")
     assert "torch" in controller.of("failed")[0]["error"]

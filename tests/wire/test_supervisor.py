@@ -303,7 +303,7 @@ def test_modules_that_come_later_are_there_for_the_worker_and_the_rank_host() ->
     try:
         node.expect("hello")
         node.ship(b"rubbish")
-        assert "modules that make no sense were ignored" in node.expect("log")["text"]
+        assert "invalid modules were ignored" in node.expect("log")["text"]
         node.ship(packed({"fabtui_node.registry": EXTRA["fabtui_node.registry"], "fill": os.urandom(99_999).hex()}))
         node.send({"t": "hb", "n": 1})
         node.expect("hb", n=1)

@@ -1,1 +1,1 @@
-"""How ranks move data: gloo for CPU ranks, NCCL for GPUs, and what both have in common."""
+"""Rank host and engines: NCCL for GPUs, gloo for CPU ranks."""

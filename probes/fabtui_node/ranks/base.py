@@ -159,7 +159,7 @@ class Link:
         """
         raise NotImplementedError
 
-    def both_ways(self, size: int, count: int, leading: bool, end: float) -> float:
+    def bidirectional(self, size: int, count: int, leading: bool, end: float) -> float:
         """Send and receive at once; return the received bytes per second.
 
         Args:

@@ -147,7 +147,7 @@ def test_the_users_own_variables_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE", "NCCL_COMM_BLOCKING", "NCCL_RAS_ENABLE"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    for name in (*log_capture.IMPATIENCE, "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS"):
+    for name in (*log_capture.SHORT_TIMEOUTS, "CUDA_DEVICE_ORDER", "CUDA_DEVICE_MAX_CONNECTIONS"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.setenv("NCCL_IB_TIMEOUT", "22")

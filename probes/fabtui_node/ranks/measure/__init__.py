@@ -1,1 +1,1 @@
-"""Measurements, as ranks run them."""
+"""Tests between ranks, common to all engines."""

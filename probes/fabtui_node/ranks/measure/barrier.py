@@ -35,8 +35,8 @@ def prepare(endpoint: Optional[Endpoint], rank: int, error: Optional[str], size:
 def come_together(task: Task, me: int, ranks: List[int], end: float, declined: Optional[Failed] = None) -> None:
     """Wait until all ranks of a group are there.
 
-    Each rank increments a counter; the last one notifies all. So a rank costs the controller three requests, whatever
-    the size of the group.
+    Each rank increments a counter; the last one notifies all. So a rank costs the controller three requests in a group
+    of any size.
 
     Args:
         task: The group's task.

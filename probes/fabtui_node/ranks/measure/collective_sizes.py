@@ -1,4 +1,4 @@
-"""The collectives as nccl-tests counts them: what one rank's buffer holds, and whose data is where in it. Pure."""
+"""Buffer layout of collectives, with sizes as nccl-tests counts them. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from fabtui_node.ranks.measure.verify import Piece
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv")
 ADDING = ("all_reduce", "reduce_scatter")
-"""Collectives that compute: what arrives is a sum, not a copy."""
+"""Collectives whose result is a sum, not a copy."""
 
 TWICE = ("alltoall", "sendrecv")
-"""Collectives that do not work in place: they need memory for what goes out and for what comes in."""
+"""Collectives that do not work in place: they need separate memory for outgoing and incoming data."""
 
 WORD = 4
-"""Bytes of a value: all of them are float32."""
+"""Bytes of a float32 value."""
 
 
 class Shape(NamedTuple):
-    """How much of a collective's message one rank holds.
+    """Sizes of a collective at one rank.
 
     Attributes:
         kind: One of ``KINDS``.
-        ranks: How many take part.
-        values: How many values one rank contributes or receives: a chunk where the message is cut by ranks.
-        bytes: Of the whole message, what nccl-tests calls its size.
+        ranks: Number of ranks.
+        values: Number of values that one rank contributes or receives: one chunk, if the message is split by ranks.
+        bytes: Bytes of the message, the size in nccl-tests.
     """
 
     kind: str
@@ -39,9 +39,9 @@ class Shape(NamedTuple):
 
 
 def shape(kind: str, size: int, ranks: int) -> Shape:
-    """Return the shape of a collective for a size that was asked for.
+    """Return the shape of a collective for a requested size.
 
-    The size is rounded down to what the ranks divide, in chunks of a multiple of 16 bytes, and never down to nothing.
+    The size is rounded down to equal chunks of a multiple of 16 bytes, at least one.
 
     Raises:
         ValueError: There is no such collective.
@@ -56,7 +56,7 @@ def shape(kind: str, size: int, ranks: int) -> Shape:
 
 
 def arrived(form: Shape, me: int) -> List[Piece]:
-    """Return whose data the message of a rank consists of afterwards; for collectives that copy."""
+    """Return the sources of the data that a rank has received; for collectives that copy."""
     if form.kind == "all_gather":
         return [Piece(rank * form.chunk, form.chunk, rank, rank) for rank in range(form.ranks)]
     if form.kind == "alltoall":

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SOURCE_FAULTS = ("corrupt", "kill", "stop")
 """Faults of the lab that change what the source does."""
 
-BOTH_WAYS_BUDGET = 0.05
+BIDIRECTIONAL_BUDGET = 0.05
 """Timed messages (s) in both directions at once."""
 
 VERDICT_GRACE = 1.0
@@ -148,7 +148,7 @@ class PairTest:
             if not self._op.get("both"):
                 self._report(src, dst, outcome)
         if self._op.get("both") and all(outcome.ok and not outcome.injected for _, _, outcome in outcomes):
-            self._both_ways([outcome for _, _, outcome in outcomes], time.monotonic() + share)
+            self._bidirectional([outcome for _, _, outcome in outcomes], time.monotonic() + share)
         for src, dst, outcome in outcomes:
             self._report(src, dst, outcome)
 
@@ -251,7 +251,7 @@ class PairTest:
 
     # -- both directions at once
 
-    def _both_ways(self, outcomes: List[Outcome], end: float) -> None:
+    def _bidirectional(self, outcomes: List[Outcome], end: float) -> None:
         """Measure both directions at once; if that fails, the link is bad although each direction alone passed."""
         link, op = self._link, self._op
         assert link is not None
@@ -259,11 +259,11 @@ class PairTest:
         size = min(outcome.result.bytes or op["bytes"] for outcome in outcomes)
         known = [size / outcome.result.rate for outcome in outcomes if outcome.result.rate]
         each = 2 * max(known, default=1.0)
-        count = repetitions(each, BOTH_WAYS_BUDGET, op["iters"]) if leading else op["iters"]
+        count = repetitions(each, BIDIRECTIONAL_BUDGET, op["iters"]) if leading else op["iters"]
         outcome, rate = Outcome(), None
         outcome.phase = TRANSFER
         try:
-            work = partial(link.both_ways, size, count, leading, end)
+            work = partial(link.bidirectional, size, count, leading, end)
             rate = self._endpoint.run(self._task, work, TRANSFER, end)
             outcome.ok = True
         except Exception as error:

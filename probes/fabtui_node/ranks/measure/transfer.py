@@ -173,7 +173,7 @@ class TransferTest(Link):
 
     # -- both directions
 
-    def both_ways(self, size: int, count: int, leading: bool, end: float) -> float:
+    def bidirectional(self, size: int, count: int, leading: bool, end: float) -> float:
         """Send and receive each message at once, as NCCL applications do."""
         if leading:
             self._send_setup((size, count, 0), end)

@@ -1,4 +1,4 @@
-"""What GPU ranks send each other and how the receiving side checks it: pure functions of bytes."""
+"""Test data of GPU ranks and its verification. Pure functions of bytes."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ import threading
 from typing import List, NamedTuple, Optional, Tuple
 
 PERIOD = 16 * 65521
-"""Bytes after which the pattern repeats: no multiple of any chunk NCCL cuts, so a chunk in the wrong place is seen."""
+"""Bytes after which the pattern repeats: no multiple of NCCL's chunks, so a chunk in the wrong place is noticed."""
 
 BLOCK = 65536
 SAMPLE = 16 * BLOCK
 BLANK = 0xA5
 
 STEPS = 61
-"""Values of the all_reduce pattern: small integers, whose sums float32 holds exactly."""
+"""Number of values of the all_reduce pattern: small integers, whose sums are exact in float32."""
 
 Blocks = List[Tuple[int, int]]
 
 Piece = NamedTuple("Piece", [("offset", int), ("length", int), ("src", int), ("dst", int)])
-"""Bytes of a buffer that came from one rank: what ``src`` sends to ``dst``."""
+"""Bytes of a buffer that ``src`` sent to ``dst``."""
 
 _lock = threading.Lock()
 _base = b""
 
 
 def _pattern() -> bytes:
-    """Return two periods of the pattern and a block, so that any cut of it is one slice."""
+    """Return two periods of the pattern and a block, so that any part of it is one slice."""
     global _base
     with _lock:
         if not _base:
@@ -47,24 +47,24 @@ def tile(src: int, dst: int) -> bytes:
 
 
 def base() -> bytes:
-    """Return bytes that begin with a whole period and stay where they are.
+    """Return bytes that begin with one full period and are never freed.
 
-    Where memory repeats that period, what ``src`` sends to ``dst`` begins at ``shift`` of it.
+    In memory that repeats that period, the data from ``src`` to ``dst`` begins at ``shift``.
     """
     return _pattern()
 
 
 def shift(src: int, dst: int) -> int:
-    """Return where in the pattern a message begins; a multiple of 16."""
+    """Return the offset of a message in the pattern; a multiple of 16."""
     return _shift(src, dst)
 
 
 def blocks(size: int, most: int = SAMPLE) -> Blocks:
-    """Return offset and length of what to look at: all of a small message, both ends and strides of a large one.
+    """Return offset and length of the blocks to check: all of a small message, both ends and strides of a large one.
 
     Args:
         size: Bytes of the message.
-        most: Bytes to look at, at most; at least 64.
+        most: Maximum number of bytes to check; at least 64.
     """
     block = min(BLOCK, most // 2 // 16 * 16)
     if size <= most:
@@ -76,20 +76,20 @@ def blocks(size: int, most: int = SAMPLE) -> Blocks:
 
 
 def piece_blocks(pieces: List[Piece]) -> List[Tuple[Piece, Blocks]]:
-    """Return what to look at of each piece of a message, within the sample in all."""
+    """Return the blocks to check of each piece of a message, within one sample in total."""
     most = max(64, SAMPLE // max(1, len(pieces)))
     return [(piece, blocks(piece.length, most)) for piece in pieces]
 
 
-def words_wrong(sample: bytes, looked: List[Tuple[Piece, Blocks]]) -> int:
-    """Return how many 4-byte values of a sample are not what their sources sent.
+def words_wrong(sample: bytes, checked: List[Tuple[Piece, Blocks]]) -> int:
+    """Return the number of 4-byte values of a sample that differ from the data sent.
 
     Args:
         sample: The blocks of all pieces, one behind the other.
-        looked: The pieces and their blocks, as ``piece_blocks`` returned them.
+        checked: The pieces and their blocks, as ``piece_blocks`` returned them.
     """
     pattern, wrong, at = _pattern(), 0, 0
-    for piece, where in looked:
+    for piece, where in checked:
         for offset, length in where:
             start = (offset + _shift(piece.src, piece.dst)) % PERIOD
             got, sent = sample[at : at + length], pattern[start : start + length]
@@ -100,7 +100,7 @@ def words_wrong(sample: bytes, looked: List[Tuple[Piece, Blocks]]) -> int:
 
 
 def compare(sample: bytes, where: Blocks, src: int, dst: int) -> Optional[str]:
-    """Return how a sample differs from what was sent, None if it does not."""
+    """Return how a sample differs from the data sent; None if it does not."""
     pattern, shift, at = _pattern(), _shift(src, dst), 0
     for offset, length in where:
         start = (offset + shift) % PERIOD
@@ -108,7 +108,7 @@ def compare(sample: bytes, where: Blocks, src: int, dst: int) -> Optional[str]:
         if got != sent:
             wrong = [index for index in range(length) if got[index] != sent[index]]
             blank = all(got[index] == BLANK for index in wrong)
-            return "%d of %d bytes looked at around offset %d are wrong, the first at %d%s" % (
+            return "%d of %d bytes checked around offset %d are wrong, the first at %d%s" % (
                 len(wrong),
                 length,
                 offset,
@@ -120,12 +120,12 @@ def compare(sample: bytes, where: Blocks, src: int, dst: int) -> Optional[str]:
 
 
 def reduce_tile(rank: int) -> bytes:
-    """Return one period of what a rank puts into an all_reduce: float32, ``index % STEPS + rank``."""
+    """Return one period of a rank's contribution to an all_reduce: float32, ``index % STEPS + rank``."""
     return array.array("f", [float(step + rank) for step in range(STEPS)] * 64).tobytes()
 
 
 def sums(ranks: int, rounds: int) -> List[float]:
-    """Return what the all_reduce pattern has become after so many in-place sums in a row over all ranks."""
+    """Return the all_reduce pattern after ``rounds`` in-place sums in a row over all ranks."""
     factor = float(ranks) ** (rounds - 1)
     return [(step * ranks + ranks * (ranks - 1) // 2) * factor for step in range(STEPS)]
 
@@ -146,19 +146,19 @@ def expected_sums(kind: str, ranks: int, rounds: int, me: int) -> Tuple[List[flo
 
 
 def scattered(ranks: int, rounds: int, me: int) -> List[float]:
-    """Return what a rank's own part has become after so many in-place reduce_scatters in a row."""
+    """Return a rank's own part after ``rounds`` in-place reduce_scatters in a row."""
     others = [step * (ranks - 1) + ranks * (ranks - 1) // 2 - me for step in range(STEPS)]
     return [float(step + me + rounds * others[step]) for step in range(STEPS)]
 
 
 def count_wrong(sample: bytes, where: Blocks, total: List[float], rounding: float = 0.0) -> int:
-    """Return how many float32 values of a sample are not what they should be.
+    """Return the number of wrong float32 values of a sample.
 
     Args:
         sample: The blocks, one behind the other.
-        where: Their offsets and lengths in bytes, multiples of 4, within the buffer that the pattern began in.
-        total: What the values of one period of the pattern have become.
-        rounding: The relative error to allow where float32 cannot hold the values exactly.
+        where: Their offsets and lengths in bytes, multiples of 4, within the buffer where the pattern begins.
+        total: Expected values of one period of the pattern.
+        rounding: Relative error to allow if the values are not exact in float32.
     """
     wanted = array.array("f", total * (BLOCK // 4 // STEPS + 2)).tobytes()
     wrong, at = 0, 0

@@ -1,7 +1,7 @@
-"""The few calls of the CUDA driver that moving and checking data needs, through ctypes and ``libcuda.so.1``.
+"""CUDA driver calls to move and check data, through ctypes and ``libcuda.so.1``.
 
 NCCL carries its own CUDA runtime and works in the device's primary context; so does this: no version to match.
-Every wait polls and has a deadline: a kernel that waits for a dead peer must not take the caller with it.
+Every wait polls and has a deadline: a kernel that waits for a dead peer must not block the caller.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STREAM_NON_BLOCKING = 1
 EVENT_DEFAULT = 0
 
 HELD_MOST = 0.1
-"""Seconds after which a stream that is held back goes on by itself."""
+"""Seconds after which a stream that is held back continues by itself."""
 
 DevicePointer = int
 
@@ -58,7 +58,7 @@ class CudaError(Exception):
 
 
 class CudaOutOfMemory(CudaError):
-    """There is not enough free device memory."""
+    """Out of device memory."""
 
     kind = ErrorKind.OUT_OF_MEMORY
 
@@ -74,8 +74,8 @@ class Driver:
 
     Attributes:
         title: Name for people.
-        amd: Whether its GPUs are AMD's.
-        can_hold: Whether a stream can be held back.
+        amd: True for AMD GPUs.
+        can_hold: True if a stream can be held back.
     """
 
     title = "CUDA driver"
@@ -88,7 +88,7 @@ class Driver:
         self.call("cuInit", 0)
 
     def _bind(self, path: str) -> None:
-        """Load the library and look its functions up."""
+        """Load the library and its functions."""
         library = ctypes.CDLL(path)
         for name, arguments in SIGNATURES.items():
             self._take(name, getattr(library, name), arguments)
@@ -106,7 +106,7 @@ class Driver:
         """Call a function of the driver.
 
         Raises:
-            CudaError: It did not return success; the text names call, error and meaning.
+            CudaError: The call failed; the text has call, error and meaning.
         """
         code = self._functions[name](*arguments)
         if code != SUCCESS:
@@ -122,20 +122,20 @@ class Driver:
         return "%s (%d)" % (": ".join(parts) or "error", code)
 
     def busy(self, stream: c_void_p) -> bool:
-        """Return whether work of a stream is still under way."""
+        """Return True while work of a stream is in progress."""
         code = self._functions["cuStreamQuery"](stream)
         if code not in (SUCCESS, NOT_READY):
             raise CudaError("on a stream: %s" % self.explain(code))
         return bool(code == NOT_READY)
 
     def version(self) -> str:
-        """Return the newest CUDA version that the driver can serve."""
+        """Return the newest CUDA version that the driver supports."""
         number = c_int()
         self.call("cuDriverGetVersion", byref(number))
         return "%d.%d" % (number.value // 1000, number.value % 1000 // 10)
 
     def count(self) -> int:
-        """Return how many devices this process sees."""
+        """Return the number of devices visible to this process."""
         number = c_int()
         self.call("cuDeviceGetCount", byref(number))
         return number.value
@@ -153,10 +153,10 @@ class Driver:
         return text.value.decode("ascii", "replace").lower()
 
     def find(self, index: int, uuid: Optional[str]) -> int:
-        """Return the ordinal of the device with a UUID, or of a place in this process's order without one.
+        """Return the ordinal of the device with a UUID; without one, of the device with an index.
 
         Raises:
-            CudaError: This process does not see it.
+            CudaError: It is not visible to this process.
         """
         count = self.count()
         if uuid is not None and uuid.startswith("GPU-"):
@@ -174,13 +174,13 @@ class Driver:
         return handle.value
 
     def primary(self, ordinal: int) -> c_void_p:
-        """Return a device's primary context, making it if need be (seconds, the first time)."""
+        """Return a device's primary context, creating it at first use (takes seconds)."""
         context = c_void_p()
         self.call("cuDevicePrimaryCtxRetain", byref(context), self._handle(ordinal))
         return context
 
     def make_current(self, context: c_void_p) -> None:
-        """Make a context the calling thread's."""
+        """Set the context of the calling thread."""
         self.call("cuCtxSetCurrent", context)
 
 
@@ -200,20 +200,20 @@ class Device:
         self._gate.value = 0
 
     def enter(self) -> None:
-        """Make this device the calling thread's."""
+        """Set this device for the calling thread."""
         self.driver.make_current(self._context)
 
     def renew_stream(self) -> None:
-        """Leave a stream with stuck work behind, and its time stamps, and take a new one."""
+        """Abandon a stream with stuck work, and its events; create a new one."""
         self._events = []
         self.stream = c_void_p()
         self.driver.call("cuStreamCreate", byref(self.stream), STREAM_NON_BLOCKING)
 
     def hold(self) -> Optional[Callable[[], None]]:
-        """Hold back what is queued from now on until the returned function is called.
+        """Hold back work queued from now on until the returned function is called; None if that is not supported.
 
-        Returns None where the driver cannot do that. A call that waits for the device, in any thread of the process,
-        would wait for the stream and might keep the caller from releasing it: a clock releases it after ``HELD_MOST``.
+        A call that waits for the device, in any thread of the process, would wait for the stream. It might prevent the
+        caller from releasing it: a timer releases it after ``HELD_MOST``.
         """
         if not self.driver.can_hold:
             return None
@@ -228,7 +228,7 @@ class Device:
             clock.cancel()
             self._gate.value = turn
 
-        # Only memory of the host is written, so no lock of the driver can stop it.
+        # It only writes host memory, so no lock of the driver can block it.
         clock = threading.Timer(HELD_MOST, release)
         clock.daemon = True
         clock.start()
@@ -247,7 +247,7 @@ class Device:
         """Return new device memory.
 
         Raises:
-            CudaError: Names what was asked for and what is free.
+            CudaOutOfMemory: With the requested and the free memory.
         """
         free, total = self.memory()
         wanted = "%s of GPU memory are needed, %s of %s are free" % (_gib(size), _gib(free), _gib(total))
@@ -261,17 +261,17 @@ class Device:
         return int(pointer.value or 0)
 
     def memory(self) -> Tuple[int, int]:
-        """Return the bytes of device memory that are free, and all of them."""
+        """Return the bytes of free and of total device memory."""
         free, total = c_size_t(), c_size_t()
         self.driver.call("cuMemGetInfo_v2", byref(free), byref(total))
         return free.value, total.value
 
     def free(self, pointer: DevicePointer) -> None:
-        """Give device memory back; waits for the device, so only when it is idle."""
+        """Free device memory; waits for the device, so only when it is idle."""
         self.driver.call("cuMemFree_v2", pointer)
 
     def pinned(self, size: int) -> Any:
-        """Return host memory that the device can copy from and to without a stop."""
+        """Return pinned host memory, which the device copies from and to asynchronously."""
         pointer = c_void_p()
         self.driver.call("cuMemHostAlloc", byref(pointer), size, 0)
         return (c_char * size).from_address(int(pointer.value or 0))
@@ -294,7 +294,7 @@ class Device:
         self.driver.call("cuMemsetD8Async", pointer, byte, size, self.stream)
 
     def spread(self, pointer: DevicePointer, period: int, size: int) -> None:
-        """Repeat the first ``period`` bytes over the whole of ``size`` bytes."""
+        """Repeat the first ``period`` bytes until ``size`` bytes are filled."""
         have = period
         while have < size:
             step = min(have, size - have)
@@ -306,7 +306,7 @@ class Device:
 
         Args:
             end: Monotonic time at which to give up.
-            look: Called now and then; raises to end the wait.
+            look: Called periodically; raises to end the wait.
 
         Raises:
             CudaTimeout: The stream is still busy.
@@ -320,12 +320,12 @@ class Device:
                     look()
                 if time.monotonic() > end:
                     raise CudaTimeout("the stream is still busy")
-            # A few hundred looks at full speed keep short waits exact; then the other threads get the interpreter.
+            # A few hundred polls without a pause keep short waits exact; then other threads get the interpreter.
             if turn > 256:
                 time.sleep(0.0001)
 
     def events(self, count: int) -> List[c_void_p]:
-        """Return so many events, the same ones at each call: whoever calls is through with those of the last."""
+        """Return ``count`` events, the same ones at each call: those of the last call must no longer be in use."""
         while len(self._events) < count:
             event = c_void_p()
             self.driver.call("cuEventCreate", byref(event), EVENT_DEFAULT)
@@ -333,20 +333,20 @@ class Device:
         return self._events[:count]
 
     def record(self, event: c_void_p) -> None:
-        """Queue a time stamp."""
+        """Queue an event."""
         self.driver.call("cuEventRecord", event, self.stream)
 
     def between(self, first: c_void_p, second: c_void_p) -> float:
-        """Return the seconds between two time stamps that have come to pass."""
+        """Return the seconds between two completed events."""
         milliseconds = c_float()
         self.driver.call("cuEventElapsedTime", byref(milliseconds), first, second)
         return float(milliseconds.value) / 1000.0
 
     def laps(self, events: List[c_void_p]) -> List[float]:
-        """Return the seconds from each of some time stamps to the next."""
+        """Return the seconds from each event to the next."""
         return [self.between(events[turn], events[turn + 1]) for turn in range(len(events) - 1)]
 
 
 def _gib(size: int) -> str:
-    """Return bytes in GiB, or in MiB where they are few, as people read them."""
+    """Return bytes in GiB, or in MiB below 1 GiB."""
     return "%.1f GiB" % (size / 2**30) if size >= 2**30 else "%.1f MiB" % (size / 2**20)

@@ -1,6 +1,6 @@
-"""The calls of `cuda_api` under the names that AMD's HIP gives them, through ctypes and ``libamdhip64.so``.
+"""Calls of `ctypes_cuda` by their names in AMD's HIP, through ctypes and ``libamdhip64.so``.
 
-HIP has no contexts worth the name: a thread chooses a device by its number. Nobody has run this on such a GPU yet.
+HIP has no contexts: a thread selects a device by its number. Not yet run on an AMD GPU.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import List
 from fabtui_node.ranks.nccl.ctypes_cuda import SIGNATURES, Driver
 from fabtui_node.ranks.nccl.ctypes_nccl import installed
 
-#: What does not follow from the name of CUDA's call.
+#: Names that differ from those of CUDA's calls by more than the prefix.
 _NAMES = {
     "cuDeviceGetCount": "hipGetDeviceCount",
     "cuMemAlloc_v2": "hipMalloc",
@@ -21,7 +21,7 @@ _NAMES = {
     "cuStreamCreate": "hipStreamCreateWithFlags",
     "cuEventCreate": "hipEventCreateWithFlags",
 }
-#: What HIP does otherwise.
+#: Calls that HIP does not have.
 _OTHERS = ("cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuGetErrorName", "cuGetErrorString")
 
 
@@ -31,7 +31,7 @@ def named(name: str) -> str:
 
 
 def candidates() -> List[str]:
-    """Return where to look for HIP: beside this interpreter's PyTorch, on the loader's paths, in ROCm's own folder."""
+    """Return the paths of HIP: beside this interpreter's PyTorch, on the loader's paths, in ROCm's folder."""
     found = installed("torch", "lib", "libamdhip64.so*")
     return [*found, "libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "/opt/rocm/lib/libamdhip64.so"]
 
@@ -65,20 +65,20 @@ class HipDriver(Driver):
         return "%d.%d" % (number.value // 10000000, number.value // 100000 % 100)
 
     def primary(self, ordinal: int) -> c_void_p:
-        """Make a device ready, and return what `make_current` takes."""
+        """Initialise a device, and return the argument of `make_current`."""
         self.call("hipSetDevice", ordinal)
         return c_void_p(ordinal)
 
     def make_current(self, context: c_void_p) -> None:
-        """Make a device the calling thread's."""
+        """Set the device of the calling thread."""
         self.call("hipSetDevice", context.value or 0)
 
 
 def open_driver() -> Driver:
-    """Return NVIDIA's driver, or AMD's where there is none of NVIDIA's.
+    """Return NVIDIA's driver, or else AMD's.
 
     Raises:
-        OSError: There is neither.
+        OSError: Neither is installed.
         CudaError: The driver does not initialise.
     """
     try:

@@ -1,6 +1,6 @@
-"""NCCL's C interface through ctypes: non-blocking communicators whose every step is polled against a deadline.
+"""NCCL's C interface through ctypes: non-blocking communicators, polled with deadlines.
 
-AMD's librccl has the same interface; it is taken where the GPUs are AMD's (see `hip_api`).
+AMD's librccl has the same interface and is used for AMD GPUs (see `ctypes_hip`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ SUM, MAX, MIN = 0, 2, 3
 MAGIC = 0xCAFEBEEF
 UNDEFINED = -(2**31)
 CONFIG_VERSION = 21700
-"""The config below is the one of NCCL 2.17: older ones read its beginning, newer ones keep defaults for the rest."""
+"""Config of NCCL 2.17: older versions read its beginning, newer ones use defaults for the rest."""
 
 OLDEST = 21400
-"""Non-blocking communicators came with 2.14."""
+"""Non-blocking communicators were added in 2.14."""
 
 RESULTS = {
     1: "unhandled CUDA error",
@@ -40,7 +40,7 @@ RESULTS = {
 
 
 class UniqueId(Structure):
-    """What the ranks of a communicator find each other by."""
+    """``ncclUniqueId``, by which the ranks of a communicator find each other."""
 
     _fields_ = [("internal", c_char * 128)]
 
@@ -61,7 +61,7 @@ class Config(Structure):
 
 
 def non_blocking(channels: Optional[int] = None) -> Config:
-    """Return a config that says non-blocking, and how many channels there are at most; the rest is left to NCCL."""
+    """Return a config of a non-blocking communicator with at most ``channels`` channels, if given."""
     most = UNDEFINED if channels is None else channels
     return Config(ctypes.sizeof(Config), MAGIC, CONFIG_VERSION, 0, UNDEFINED, UNDEFINED, most, None)
 
@@ -97,18 +97,18 @@ class NcclPeerLost(NcclError):
 
 
 def version_text(code: int) -> str:
-    """Return NCCL's version number as people write it."""
+    """Return NCCL's version, as in 2.28.9."""
     if code < 10000:
         return "%d.%d.%d" % (code // 1000, code % 1000 // 100, code % 100)
     return "%d.%d.%d" % (code // 10000, code % 10000 // 100, code % 100)
 
 
 def candidates(library: Optional[str], amd: bool = False) -> List[str]:
-    """Return where to look for NCCL: what was given, else the wheels of this interpreter, else the system's.
+    """Return the paths of NCCL: the given one, or else the wheels of this interpreter and the system's.
 
     Args:
-        library: What was given.
-        amd: Whether RCCL is meant.
+        library: The path from the options.
+        amd: True for RCCL.
     """
     if library:
         return [library]
@@ -118,7 +118,7 @@ def candidates(library: Optional[str], amd: bool = False) -> List[str]:
 
 
 def installed(*parts: str) -> List[str]:
-    """Return the files that packages of this interpreter bring, by the parts of a path, the last one a pattern."""
+    """Return files of this interpreter's packages by the parts of a path, of which the last one is a pattern."""
     found = []  # type: List[str]
     for folder in sys.path:
         found.extend(sorted(glob.glob(os.path.join(glob.escape(folder), *parts))))
@@ -184,10 +184,10 @@ class Library:
         return getattr(self._handle, name)
 
     def unique_id(self) -> bytes:
-        """Return a new id; its maker must live until the communicator stands.
+        """Return a new id; its creator must live until the communicator is formed.
 
         Raises:
-            NcclError: NCCL finds no network interface, or the like.
+            NcclError: For example, there is no network interface.
         """
         made = UniqueId()
         code = self._handle.ncclGetUniqueId(byref(made))
@@ -196,7 +196,7 @@ class Library:
         return bytes(bytearray(made))
 
     def explain(self, code: int, comm: Optional[c_void_p] = None) -> str:
-        """Return a result in words, with NCCL's own last words about it."""
+        """Return the meaning of a result code, and NCCL's last error message."""
         text = "%s (%d)" % (RESULTS.get(code, "unknown result"), code)
         last = self._handle.ncclGetLastError(comm) if comm else None
         if last:
@@ -209,7 +209,7 @@ Transfer = NamedTuple("Transfer", [("sending", bool), ("pointer", int), ("size",
 
 
 class Communicator:
-    """One rank of a communicator; used by one thread, let go by another."""
+    """One rank of a communicator; used by one thread, released by another."""
 
     def __init__(self, library: Library, stop: Callable[[], bool]) -> None:
         self._library = library
@@ -221,11 +221,11 @@ class Communicator:
         self._error = library.function("ncclCommGetAsyncError")
 
     def join(self, unique: bytes, rank: int, size: int, end: float, channels: Optional[int] = None) -> None:
-        """Become a rank of a communicator, of so many channels at most.
+        """Join a communicator with at most ``channels`` channels, if given.
 
         Raises:
-            NcclError: NCCL could not.
-            NcclTimeout: Others did not come, or could not be reached, in time.
+            NcclError: NCCL failed.
+            NcclTimeout: Other ranks did not join, or could not be reached, in time.
         """
         made = UniqueId.from_buffer_copy(unique)
         config = non_blocking(channels)
@@ -239,7 +239,7 @@ class Communicator:
         return code if code != SUCCESS else state.value
 
     def look(self) -> None:
-        """Raise when the communicator has failed or was called off; cheap enough for a wait's loop."""
+        """Raise if the communicator failed or the test was cancelled; cheap enough for a polling loop."""
         code = self.state()
         if code not in (SUCCESS, IN_PROGRESS):
             raise self._error_of(code, self._library.explain(code, self._comm))
@@ -260,7 +260,7 @@ class Communicator:
             if turn % 16 == 0 and self._stop():
                 raise NcclCancelled("called off: a peer is gone")
             if time.monotonic() > end:
-                raise NcclTimeout("%s was still under way" % what)
+                raise NcclTimeout("%s was still in progress" % what)
             if turn > 64:
                 time.sleep(0.0002)
         if code != SUCCESS:
@@ -275,7 +275,7 @@ class Communicator:
         self._settle("ncclRecv", self._recv(pointer, size, INT8, peer, self._comm, stream), end)
 
     def together(self, transfers: Iterable[Transfer], stream: c_void_p, end: float) -> None:
-        """Queue several transfers as one: they go at once, and connections that they need are made at once."""
+        """Queue several transfers as one group: their connections are made at once."""
         code = int(self._library.function("ncclGroupStart")())
         if code != SUCCESS:
             raise NcclError("ncclGroupStart: %s" % self._library.explain(code))
@@ -294,27 +294,27 @@ class Communicator:
         self._settle("ncclAllReduce", code, end)
 
     def all_gather(self, pointer: int, count: int, rank: int, stream: c_void_p, end: float) -> None:
-        """Queue the in-place gathering of ``count`` float32 values of each rank at every rank."""
+        """Queue an in-place all-gather of ``count`` float32 values per rank."""
         function = self._library.function("ncclAllGather")
         code = function(pointer + 4 * count * rank, pointer, count, FLOAT32, self._comm, stream)
         self._settle("ncclAllGather", code, end)
 
     def reduce_scatter(self, pointer: int, count: int, rank: int, stream: c_void_p, end: float) -> None:
-        """Queue the in-place sum of float32 values, of which each rank gets its ``count``."""
+        """Queue an in-place reduce-scatter (sum) of ``count`` float32 values per rank."""
         function = self._library.function("ncclReduceScatter")
         code = function(pointer, pointer + 4 * count * rank, count, FLOAT32, SUM, self._comm, stream)
         self._settle("ncclReduceScatter", code, end)
 
     def broadcast(self, pointer: int, count: int, stream: c_void_p, end: float) -> None:
-        """Queue the in-place copy of rank 0's float32 values to every rank."""
+        """Queue an in-place broadcast of rank 0's float32 values."""
         function = self._library.function("ncclBroadcast")
         self._settle("ncclBroadcast", function(pointer, pointer, count, FLOAT32, 0, self._comm, stream), end)
 
     def abort(self, patience: float) -> Optional[str]:
-        """Tear it down without waiting for peers.
+        """Abort it without waiting for peers.
 
         Returns:
-            What to tell when NCCL does not come back from it within ``patience`` seconds.
+            The error if NCCL does not return within ``patience`` seconds.
         """
         comm, self._comm = self._comm, c_void_p()
         if not comm:
@@ -327,11 +327,11 @@ class Communicator:
 
         threading.Thread(target=body, name="nccl-abort", daemon=True).start()
         if not done.wait(patience):
-            return "abort stuck: ncclCommAbort has not come back after %.1f s" % patience
+            return "abort stuck: ncclCommAbort has not returned after %.1f s" % patience
         return None
 
     def retire(self, patience: float) -> None:
-        """Let go of a healthy communicator; blocks, so called from a thread that has nothing else to do."""
+        """Destroy a healthy communicator; blocks, so no test may be in progress."""
         comm, self._comm = self._comm, c_void_p()
         if not comm:
             return

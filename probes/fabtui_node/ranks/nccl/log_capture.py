@@ -1,4 +1,4 @@
-"""NCCL's own log, kept in memory and read as it grows: nothing on a disk, nothing between the lines of the protocol."""
+"""NCCL's log in an anonymous memory file, read as it grows; nothing is written to disk."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fabtui_node.parsers.nccl.log_lines import Line, Nics
 
 SUBSYSTEMS = "INIT,BOOTSTRAP,ENV,NET,P2P,SHM,TUNING"
 KEEP = 4000
-"""Lines remembered of each GPU; those of a pair are looked up within seconds of their printing."""
+"""Number of lines kept per GPU; those of a pair are read within seconds."""
 
-FORGET = 4 << 20
-"""Bytes read after which their memory is given back to the system."""
+FREE_AFTER = 4 << 20
+"""Bytes read after which their memory is freed."""
 
-# A dead path must be told within a pair's deadline; NCCL's own patience is 30 to 60 s.
-IMPATIENCE = {"NCCL_SOCKET_RETRY_CNT": "5", "NCCL_IB_TIMEOUT": "17"}
+# A dead path must be reported within a pair's deadline; NCCL's own timeouts are 30 to 60 s.
+SHORT_TIMEOUTS = {"NCCL_SOCKET_RETRY_CNT": "5", "NCCL_IB_TIMEOUT": "17"}
 
 _MEMFD_CREATE = {"x86_64": 319, "aarch64": 279, "ppc64le": 360}
 
@@ -28,7 +28,7 @@ def memory_file() -> int:
     """Return the descriptor of an anonymous file in memory.
 
     Raises:
-        OSError: This system has none.
+        OSError: The system does not support it.
     """
     if hasattr(os, "memfd_create"):
         return os.memfd_create("nccl-log")
@@ -42,22 +42,20 @@ def memory_file() -> int:
 
 
 def punch(fd: int, size: int) -> None:
-    """Give the memory of the first bytes of a file back; the offsets of the rest stay."""
+    """Free the memory of the first bytes of a file; the offsets of the rest stay."""
     function = getattr(ctypes.CDLL(None), "fallocate", None)
     if function is not None:
         function.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]
-        # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE; where it is refused, the memory just stays in use.
+        # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE; if it fails, the memory stays in use.
         function(fd, 3, 0, size)
 
 
 def set_environment(fd: int, blocking: bool = False) -> List[str]:
-    """Set NCCL's variables for this process where the user did not; return what shortens NCCL's patience.
+    """Set NCCL's variables for this process unless the user did; return those that shorten timeouts.
 
-    Without ``blocking``, communicators do not block, whatever a job script says: deadlines need that; and contexts are
-    made as small as we need them.
+    Without ``blocking``, communicators are always non-blocking, which deadlines need, and contexts are small.
 
-    NCCL prints to ``fd``. Of the user's own, only a level of ``NCCL_DEBUG`` too low to name transports is raised:
-    what it prints goes to us and not to the user.
+    NCCL prints to ``fd``. A user's ``NCCL_DEBUG`` that is too low to print transports is raised.
     """
     environ = os.environ
     if environ.get("NCCL_DEBUG", "").upper() in ("", "NONE", "VERSION", "WARN"):
@@ -67,13 +65,13 @@ def set_environment(fd: int, blocking: bool = False) -> List[str]:
     if not blocking:
         environ["NCCL_COMM_BLOCKING"] = "0"
         # A context with 2 work queues instead of 8 is made in half the time: 0.5 s less for 8 H200s. This process has
-        # one stream a GPU and NCCL's few.
+        # one stream per GPU and the few of NCCL.
         environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "2")
-    # NCCL's own service for asking a running job would listen on the port that the user's job wants.
+    # NCCL's RAS service would listen on the port that the user's job needs.
     environ.setdefault("NCCL_RAS_ENABLE", "0")
     environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     notes = []
-    for name, value in IMPATIENCE.items():
+    for name, value in SHORT_TIMEOUTS.items():
         if name not in environ:
             environ[name] = value
             notes.append("%s=%s" % (name, value))
@@ -81,7 +79,7 @@ def set_environment(fd: int, blocking: bool = False) -> List[str]:
 
 
 class Log:
-    """What NCCL printed in this process so far; safe from any thread."""
+    """NCCL's output in this process; thread-safe."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -112,18 +110,18 @@ class Log:
                     del kept[:-KEEP]
                 if "Using" in line.text:
                     self._nics.update(log_lines.parse_nics(line.text))
-            if self._offset - self._held > FORGET:
+            if self._offset - self._held > FREE_AFTER:
                 self._held = self._offset
                 punch(self._fd, self._offset)
 
     def mark(self) -> int:
-        """Return where the log ends now, for ``since``."""
+        """Return the current end of the log, for ``since``."""
         with self._lock:
             self._read()
             return self._count
 
     def since(self, mark: int, device: int) -> List[Line]:
-        """Return what was printed for a device since a mark."""
+        """Return the lines of a device since a mark."""
         with self._lock:
             self._read()
             found = []
@@ -134,14 +132,14 @@ class Log:
             return found[::-1]
 
     def warned(self, mark: int) -> List[Line]:
-        """Return the warnings since a mark, of all devices: before a communicator has one, NCCL names any or none."""
+        """Return the warnings since a mark, of all devices: NCCL prints any or none before it knows the device."""
         with self._lock:
             self._read()
             every = sorted(item for kept in self._lines.values() for item in kept if item[0] > mark)
             return [line for _, line in every if line.level in ("WARN", "ERROR")]
 
     def nics(self) -> Nics:
-        """Return the interfaces that NCCL said it uses."""
+        """Return the interfaces that NCCL reported to use."""
         with self._lock:
             self._read()
             return dict(self._nics)
@@ -154,13 +152,13 @@ class Log:
             return [line for _, line in every[-count:]]
 
 
-def summary(lines: List[Line], most: int = 8, way: Optional[Tuple[int, int]] = None) -> str:
-    """Return the warnings and the connections among lines, as few lines as tell them.
+def summary(lines: List[Line], most: int = 8, pair: Optional[Tuple[int, int]] = None) -> str:
+    """Return the warnings and the connections among lines, without repetitions.
 
     Args:
-        lines: What NCCL printed.
-        most: The most lines to return.
-        way: Source and destination of the only direction to tell of, None for all.
+        lines: Lines of NCCL's log.
+        most: Maximum number of lines to return.
+        pair: Source and destination of the only direction to include, None for all.
     """
     chosen: Dict[str, None] = {}
     for line in lines:
@@ -169,7 +167,7 @@ def summary(lines: List[Line], most: int = 8, way: Optional[Tuple[int, int]] = N
     seen = set()
     for line in lines:
         channel = log_lines.parse_channel(line.text)
-        if channel is not None and way in (None, (channel.src, channel.dst)):
+        if channel is not None and pair in (None, (channel.src, channel.dst)):
             key = (channel.src, channel.dst, channel.direction, channel.via)
             if key not in seen:
                 seen.add(key)
