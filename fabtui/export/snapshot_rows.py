@@ -10,6 +10,7 @@ from fabtui.model.endpoints import Endpoint
 from fabtui.model.layers import MESH, Layer, all_layers
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
+from fabtui.presentation.numbers import percent_text
 from fabtui.sanitize import one_line
 
 COLUMNS = (
@@ -96,7 +97,7 @@ def _slow(model: Model, m: Measurement) -> str | None:
     if not median:
         return None
     made = " (made by the lab)" if m.made else ""
-    return f"{m.value / median:.2g} of the class median, {median:.3g} {m.unit}{made}"
+    return f"{percent_text(m.value / median)} of the class median {median:.3g} {m.unit}{made}"
 
 
 def _untested(model: Model) -> Iterator[Row]:

@@ -50,7 +50,7 @@ def divide(gpus: Sequence[str], endpoints: Sequence[int]) -> tuple[list[list[str
     wanted = sum(endpoints)
     if len(gpus) < wanted:
         found = f"{len(gpus)} GPU{'s' * (len(gpus) != 1)}" if gpus else "no GPU"
-        note = f"this machine has {found} and the lab {wanted} endpoint{'s' * (wanted != 1)}: CPU ranks are used"
+        note = f"this machine has {found}, the lab {wanted} endpoint{'s' * (wanted != 1)}: using CPU ranks"
         return [[] for _ in endpoints], note
     shares, start = [], 0
     for count in endpoints:

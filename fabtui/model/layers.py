@@ -290,7 +290,7 @@ Layer.UDP = _mesh(
     unit="%",
     better=Better.LESS,
     probe="udp",
-    healthy="lose nothing one way",
+    healthy="lose no packets one way",
 )
 Layer.TCP = _mesh(
     "tcp",
@@ -299,7 +299,7 @@ Layer.TCP = _mesh(
     unit="ms",
     better=Better.LESS,
     probe="udp",
-    healthy="let TCP in on an ephemeral port",
+    healthy="accept TCP on an ephemeral port",
 )
 Layer.BUSBW = _collective(
     "all_reduce",

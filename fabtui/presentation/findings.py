@@ -175,6 +175,7 @@ def _related(related: Iterable[Finding]) -> list[str]:
 _COMMON: dict[str, Callable[[Any], list[str]]] = {
     "error": _error,
     "slowest": _slowest,
+    "share": lambda one: [share_text(one.value, one.median, one.unit)],
     "retest": lambda text: [text],
     "meaning": lambda text: [f"means: {text}"],
     "ports": list,

@@ -9,6 +9,7 @@ from fabtui.model.endpoints import PairClass
 from fabtui.model.layers import Layer, key_layers
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, Slot, bytes_text, full_number
+from fabtui.presentation.numbers import percent_text
 from fabtui.presentation.wording import CLASS_WORDS, MUTED, Part
 from fabtui.sanitize import one_line
 
@@ -83,7 +84,7 @@ def _change_legend(model: Model) -> list[Part]:
     when = time.strftime(" of %d %b %Y %H:%M", time.localtime(found.time)) if found.time else ""
     return [
         (f"{found.layer} now / then", "bold"),
-        (f"  slow below {SLOW_BELOW:.0%}  then: ", MUTED),
+        (f"  slow below {percent_text(SLOW_BELOW)}  then: ", MUTED),
         (one_line(found.name, 60), ""),
         (when, MUTED),
     ]
@@ -102,5 +103,5 @@ def meanings(layer: Layer) -> list[Meaning]:
     of = "what it was" if layer is Layer.CHANGE else "class median"
     if layer is Layer.CHANGE:
         problems[5] = (Slot.SKIPPED, "no value then")
-    good = f"{GOOD_FROM:.0%} of {of} or better"
-    return [(Slot.GOOD, good), (Slot.FAIR, f"{FAIR_FROM:.0%}"), (Slot.LOW, "less"), *problems]
+    good = f"{percent_text(GOOD_FROM)} of {of} or better"
+    return [(Slot.GOOD, good), (Slot.FAIR, percent_text(FAIR_FROM)), (Slot.LOW, "less"), *problems]

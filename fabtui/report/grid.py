@@ -13,7 +13,7 @@ from fabtui.model.layers import Layer, Per, grid_layers, health_layers
 from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import FAIR_FROM, GOOD_FROM, ratio, transport_of
-from fabtui.presentation.numbers import size_text, value_text
+from fabtui.presentation.numbers import percent_text, size_text, value_text
 from fabtui.sanitize import one_line
 
 #: Maximum number of endpoints with a row and a column each.
@@ -42,8 +42,8 @@ LEGEND = {
 }
 _ROWS = "a row sends, a column receives"
 _MEANINGS = {
-    ".": f". {GOOD_FROM:.0%} of the median of its class or better",
-    "9": f"9 {FAIR_FROM:.0%} or better",
+    ".": f". {percent_text(GOOD_FROM)} of the median of its class or better",
+    "9": f"9 {percent_text(FAIR_FROM)} or better",
     "8": "8 less, and not slow",
     **LEGEND,
 }

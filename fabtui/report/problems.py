@@ -154,23 +154,24 @@ def _bad_line(model: Model, group: list[Measurement], signs: Signs, notes: PortN
         about.append(one_line(m.error, 300))
     if (meaning := meaning_of_measurement(m)) is not None:
         about.append(f"means: {meaning.text}")
-    if m.made and "made by the lab" not in (m.error or ""):
-        about.append("made by the lab")
-    if m.layer in (Layer.P2P, Layer.WORLD) and (note := comparison_text(model, m.src, m.dst)) is not None:
-        about.append(note)
+    compared = comparison_text(model, m.src, m.dst) if m.layer in (Layer.P2P, Layer.WORLD) else None
+    if compared is not None:
+        about.append(compared)
+    elif m.made and "made by the lab" not in (m.error or ""):
+        about.append("deliberate lab fault")
     if m.layer is Layer.P2P:
         about += notes.of(m.src, m.dst)
-    if m.layer is Layer.P2P and (note := model.suspects.get((m.src, m.dst))) is not None:
-        about.append(one_line(note, 300))
+    if m.layer is Layer.P2P and (retest := model.suspects.get((m.src, m.dst))) is not None:
+        about.append(one_line(retest, 300))
     return f"  {one_line(ends)}  {one_line('; '.join(about))}"
 
 
 def _notable(model: Model, signs: Signs) -> list[str]:
     found = [one for one in notable(model) if model.verdict(one.measurement) is Verdict.OK]
     lines = [_spread_line(one, signs) for one in found]
-    head = "notable: ok, but some messages took far longer than others (a link that flaps, or a busy node)"
+    head = "slow messages: ok pairs with some messages far above their median (flapping link, or busy node)"
     most = _MOST_NOTABLE if any(end.kind == "gpu" for end in model.endpoints) else _MOST_NOTABLE_ON_CPUS
-    return capped([head], lines, "such times", most, "--json has them all") if lines else []
+    return capped([head], lines, "pairs", most, "--json has them all") if lines else []
 
 
 def _spread_line(found: Spread, signs: Signs) -> str:

@@ -113,7 +113,7 @@ async def test_the_layer_change_shows_ratios_and_its_own_scale(opened: Opened, t
         assert app.main.source.cell(0, 2, 6) == (Slot.GOOD, " 1.00 ")
         assert app.main.source.cell(3, 6, 6)[0] is Slot.SKIPPED, "dead then, dead now"
         assert "349 GB/s then, 175 GB/s now" in app.main.panel.shown.plain
-        assert "95% of what it was or better" in text
+        assert "95 % of what it was or better" in text
         await pilot.press("right_square_bracket")
         assert (app.main.grid.row, app.main.grid.column) == (0, 1), "what got worse is what is wrong here"
 
@@ -139,7 +139,7 @@ def test_each_layer_has_a_legend_with_unit_and_scale(layer: Layer) -> None:
     words = " ".join(word for _, word in meanings(layer))
     if layer in (Layer.P2P, Layer.BUSBW):
         assert "median" in text
-        assert "95% of class median or better" in words
+        assert "95 % of class median or better" in words
     if layer in (Layer.LATENCY, Layer.PING):
         assert "less is better" in text
         assert "up to 1.05 x class median 1.18 x more" in words

@@ -18,7 +18,7 @@ RELAYED = "fails alone, passes in the world communicator: collective jobs can st
 #: For CPU ranks, which have no NCCL that could relay.
 PASSES_IN_WORLD = "fails alone, passes in the world communicator"
 SLOW_ALONE = "slow alone, as fast as others in the world communicator"
-LAB_FAULT = "the lab makes this fault in single pairs only, so the pair passes in the world communicator"
+LAB_FAULT = "deliberate lab fault of single pairs, so the pair passes in the world communicator"
 FAILS_IN_WORLD = "passes alone, not in the world communicator"
 
 _DEAD = (Verdict.FAILED, Verdict.TIMEOUT)

@@ -579,7 +579,8 @@ def _single(rule: _PairRule, context: PairContext, pairs: list[Pair]) -> Finding
     facts = {
         "pair": Route(*first, len(pairs) == 2),
         "verdict": str(verdict),
-        "slowest": context.slowest(pairs) if slow else None,
+        # A single pair is in the title already.
+        "share" if len(pairs) == 1 else "slowest": context.slowest(pairs) if slow else None,
         **context.retest(pairs),
     }
     error = None if slow else context.error(pairs)

@@ -79,7 +79,7 @@ def test_bad_pairs_are_listed_with_their_error(make_model: Maker) -> None:
     maker.measured("p2p", "n0:1", "n1:0", "failed", error="connect: refused", made=True, unit="GB/s")
     maker.measured("latency", "n0:1", "n1:0", "failed", error="connect: refused", unit="us")
     text = summary(maker.model(), plain=True)
-    assert "not ok: 1\n  n0:1 > n1:0  p2p failed; cross-rail; connect: refused; made by the lab\n" in text
+    assert "not ok: 1\n  n0:1 > n1:0  p2p failed; cross-rail; connect: refused; deliberate lab fault\n" in text
 
 
 def world(maker: Any, names: list[str] = NAMES) -> Any:
@@ -170,7 +170,7 @@ def test_cpu_ranks_are_busy_and_one_line_is_enough(make_model: Maker) -> None:
     maker = whole(make_model)
     for dst in NAMES[1:]:
         maker.measured("p2p", "n0:0", dst, value=2.0, unit="GB/s", bytes=4 << 20, extra={"times": times})
-    assert "\n  and 2 more such times; --json has them all\n" in summary(maker.model())
+    assert "\n  and 2 more pairs; --json has them all\n" in summary(maker.model())
 
 
 def test_collectives_have_a_table_each(make_model: Maker) -> None:
