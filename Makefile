@@ -83,6 +83,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/check_imports.py
 	$(BIN)/vermin --quiet --no-tips --violations -t=3.8- probes
 
 $(VENV)/.docs: $(VENV)/.dev

@@ -98,7 +98,67 @@ def rules() -> str:
     return page("Rules", intro, table(["id", "name", "finding", "severity", "meaning", "next step"], rows))
 
 
-PAGES: dict[str, Callable[[], str]] = {"layers.md": layers, "probes.md": probes, "rules.md": rules}
+def options() -> str:
+    """Return the page of the options."""
+    from fabtui.config.options import option_rows
+
+    groups: dict[str, list[list[str]]] = {}
+    # The options of the app come first, arguments of single commands last.
+    for row in sorted(option_rows(), key=lambda row: ("fabtui" not in row["commands"].split(", "), not row["group"])):
+        several = "," in row["values"]
+        name = row["option"] + (f" {row['values']}" if row["values"] and not several else "")
+        meaning = row["help"] + (f" ({row['values']})" if several else "")
+        setting = " ".join(code(text) for text in (row["setting"], row["environment"]))
+        line = [code(name), cell(meaning), cell(row["default"]), setting, cell(row["commands"])]
+        groups.setdefault(row["group"] or "arguments", []).append(line)
+    header = ["option", "meaning", "default", "setting and variable", "commands"]
+    parts = [f"## {group.capitalize()}\n\n{table(header, rows)}" for group, rows in groups.items()]
+    intro = (
+        "Each option is declared once, in `fabtui/config/options.py`. The command line has priority over the "
+        "environment, the environment over the settings file. Sizes: `256M` and `256MiB` are powers of 1024, `256MB` is "
+        "a power of 1000."
+    )
+    return page("Options", intro, *parts)
+
+
+def transports() -> str:
+    """Return the page of the transports."""
+    from fabtui.transport.registry import transport_rows
+
+    rows = [[code(name), cell(title), code(hint)] for name, title, hint in transport_rows()]
+    intro = "`--transport` takes these names. Each is declared in `fabtui/transport/registry.py`."
+    return page("Transports", intro, table(["transport", "reaches a node through", "the same by hand"], rows))
+
+
+def keys() -> str:
+    """Return the page of the keys."""
+    from textual.keys import format_key
+
+    from fabtui.screen.app import FabricApp
+    from fabtui.screen.keymap import key_rows
+
+    groups: dict[str, list[list[str]]] = {}
+    for row in key_rows(FabricApp):
+        pressed = " ".join(code(format_key(key)) for key in row.keys.split(","))
+        groups.setdefault(row.group, []).append([pressed, cell(row.description), code(row.id)])
+    parts = [
+        f"## {group}\n\n{table(['key', 'action', 'id in the settings file'], rows)}" for group, rows in groups.items()
+    ]
+    intro = (
+        "Each key is a binding of the class that handles it. The table `[keys]` of the settings file changes keys by "
+        "id ([settings](../config.md#keys))."
+    )
+    return page("Keys", intro, *parts)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "keys.md": keys,
+    "layers.md": layers,
+    "options.md": options,
+    "probes.md": probes,
+    "rules.md": rules,
+    "transports.md": transports,
+}
 
 
 def main() -> int:
