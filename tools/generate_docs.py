@@ -115,8 +115,8 @@ def options() -> str:
     parts = [f"## {group.capitalize()}\n\n{table(header, rows)}" for group, rows in groups.items()]
     intro = (
         "Each option is declared once, in `fabtui/config/options.py`. The command line has priority over the "
-        "environment, the environment over the settings file. Sizes: `256M` and `256MiB` are powers of 1024, `256MB` is "
-        "a power of 1000."
+        "environment, the environment over the settings file. Sizes: `256M` and `256MiB` are powers of 1024, `256MB` "
+        "is a power of 1000."
     )
     return page("Options", intro, *parts)
 
