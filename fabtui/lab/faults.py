@@ -1,8 +1,8 @@
-"""Faults that a lab makes on purpose, and how they are written.
+"""Deliberate faults of a lab, and their syntax.
 
 ``n000:1>n001:2=drop`` (or ``refuse``, ``slow:10MB``, ``absent``, ``corrupt``, ``kill``, ``stop``) is a fault of an
-ordered pair of endpoints; the rank hosts make it.
-``n001=dead-after:3`` (or ``down``, ``hang``, ``env:NAME=VALUE``) is a fault of a node; the lab's own server makes it.
+ordered pair of endpoints, made by the rank hosts.
+``n001=dead-after:3`` (or ``down``, ``hang``, ``env:NAME=VALUE``) is a fault of a node, made by the lab's server.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fabtui.lab.spec import LabSpec
 PAIR_KINDS = ("drop", "refuse", "slow", "absent", "corrupt", "kill", "stop")
 LONGEST_LIFE = 86400.0
 LONGEST_VALUE = 1000
-#: The lab itself finds and counts what is its own by these.
+#: Variables by which the lab finds and counts its own processes.
 RESERVED_NAMES = frozenset({"FABTUI_LAB_MARK", "FABTUI_LAB_NODE", "FABTUI_LAB_ENDPOINTS"})
 
 _PAIR_FAULTS = "drop, refuse, slow:10MB, absent, corrupt, kill or stop"
@@ -39,7 +39,7 @@ _UNITS = {
 
 @dataclass(frozen=True, slots=True)
 class PairFault:
-    """A fault of the way from one endpoint to another.
+    """Fault of an ordered pair of endpoints.
 
     Attributes:
         src: The source, as ``n000:1``.
@@ -47,7 +47,7 @@ class PairFault:
         kind: ``drop`` (nothing arrives), ``refuse`` (an error at once), ``slow``, ``absent`` (the source stays away),
             ``corrupt`` (it sends a wrong byte), ``kill`` or ``stop`` (in mid-transfer its process is ended or stopped).
         rate: Bytes per second of ``slow``, else None.
-        text: What the user wrote.
+        text: The user's text.
     """
 
     src: str
@@ -59,14 +59,14 @@ class PairFault:
 
 @dataclass(frozen=True, slots=True)
 class NodeFault:
-    """A fault of a node.
+    """Fault of a node.
 
     Attributes:
         node: The node's name.
-        kind: ``dead-after`` (dies so many seconds after its first command), ``down`` (refuses connections), ``hang``
-            (takes connections and never says a word) or ``env`` (all that runs there has a wrong variable).
+        kind: ``dead-after`` (dies some seconds after its first command), ``down`` (refuses connections), ``hang``
+            (accepts connections and never answers) or ``env`` (all its processes get a wrong variable).
         after: Seconds of ``dead-after``, else None.
-        text: What the user wrote.
+        text: The user's text.
         variable: Name and value of ``env``, else None.
     """
 
@@ -84,7 +84,7 @@ def parse_rate(text: str) -> float:
     """Return the bytes per second of a text like ``10MB`` or ``1.5 GiB/s``.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not a rate.
     """
     match = re.fullmatch(r"\s*([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([A-Za-z]{1,3}(?:/s)?)\s*", text, re.ASCII)
     factor = _UNITS.get(match[2].lower()) if match else None
@@ -158,21 +158,21 @@ def _variable(text: str) -> tuple[str, str]:
 
 
 def _place(fault: Fault) -> tuple[str, ...]:
-    """Return what there may be one fault of: a pair, a node, a variable of a node."""
+    """Return the key of a fault, unique within a lab: a pair, a node, or a variable of a node."""
     if isinstance(fault, PairFault):
         return fault.src, fault.dst
     return (fault.node,) if fault.variable is None else (fault.node, fault.variable[0])
 
 
 def parse_faults(texts: Sequence[str], nodes: LabSpec | Mapping[str, int]) -> list[Fault]:
-    """Return the faults that texts stand for.
+    """Return the faults of texts.
 
     Args:
         texts: One fault each.
         nodes: The lab's shape, or the number of endpoints by name of the node.
 
     Raises:
-        ValueError: A text stands for none, or names what the lab does not have; the message is one line.
+        ValueError: A text is not a fault, or names an unknown node or endpoint; the message is one line.
     """
     known = nodes.nodes if isinstance(nodes, LabSpec) else nodes
     faults: list[Fault] = []

@@ -1,4 +1,4 @@
-"""The GPUs of this machine, and their division among the nodes of a lab."""
+"""Distribution of this machine's GPUs over the nodes of a lab."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 
 def visible_gpus(dev: Path = Path("/dev")) -> list[str]:
-    """Return what ``CUDA_VISIBLE_DEVICES`` may name here, one text a GPU; blocks for a moment.
+    """Return what ``CUDA_VISIBLE_DEVICES`` may name here, one text per GPU; blocks for a moment.
 
-    A list that the environment already has is kept to: its GPUs may be all that the user was given.
+    A list in the environment is respected: the user may have been given only these GPUs.
     """
     count = _nvml_count()
     if count is None:
@@ -39,12 +39,12 @@ def _nvml_count() -> int | None:
 
 
 def divide(gpus: Sequence[str], endpoints: Sequence[int]) -> tuple[list[list[str]], str | None]:
-    """Return the GPUs of each node, and a note for the user where they are none.
+    """Return the GPUs of each node, and a note for the user if there are none.
 
-    Every endpoint of the lab is a GPU, or none is: a lab of both would compare what cannot be compared.
+    Either every endpoint of the lab is a GPU, or none is: mixed endpoints cannot be compared.
 
     Args:
-        gpus: The GPUs there are.
+        gpus: All GPUs.
         endpoints: The number of endpoints of each node.
     """
     wanted = sum(endpoints)

@@ -1,4 +1,4 @@
-"""A lab as the session sees it: started, used like any other set of nodes, and gone afterwards."""
+"""A lab: simulated nodes on this machine, used like any other set of nodes."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class LabError(Exception):
 
 
 class Lab:
-    """SSH servers on loopback addresses of this machine, in a process of their own.
+    """SSH servers on loopback addresses of this machine, in a separate process.
 
     Args:
-        spec: How many nodes, and how many endpoints each.
-        faults: Faults to make. Those of nodes are made here, those of pairs are left to the rank hosts.
+        spec: Number of nodes, and of endpoints per node.
+        faults: Faults to create. Node faults are created here; pair faults are left to the rank hosts.
 
     Attributes:
-        ssh_config: The configuration that reaches the nodes by their names.
+        ssh_config: SSH configuration of the nodes.
         nodes: The names of the nodes.
-        notes: What the user should be told.
-        places: What the lab's process said of each node: name, address, port, endpoints, gpus.
+        notes: Notes for the user.
+        places: Each node's name, address, port, endpoints and gpus, as reported by the lab process.
     """
 
     def __init__(self, spec: LabSpec, faults: Sequence[Fault] = ()) -> None:
@@ -69,7 +69,7 @@ class Lab:
     async def _start(self) -> None:
         process = self._process = await asyncio.create_subprocess_exec(
             sys.executable,
-            # Not from the working directory: what lies there must not shadow the standard library.
+            # Without the working directory: files there must not shadow the standard library.
             "-P",
             "-m",
             "fabtui.lab.server",
@@ -77,7 +77,7 @@ class Lab:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             limit=1 << 20,
-            # The ^C of the terminal is for the controller, which ends its lab in order.
+            # A ^C in the terminal goes to the controller, which ends the lab in order.
             start_new_session=True,
         )
         assert process.stdin is not None
@@ -92,7 +92,7 @@ class Lab:
         try:
             found = json.loads(line)
         except ValueError:
-            raise LabError(f"the lab did not start: {await self._last_words()}") from None
+            raise LabError(f"the lab did not start: {await self._last_line()}") from None
         self._folder = Path(found["dir"])
         self.ssh_config = Path(found["ssh_config"])
         self.places = found["nodes"]
@@ -107,13 +107,13 @@ class Lab:
             self._stderr += data
             del self._stderr[:-_KEPT_STDERR]
 
-    async def _last_words(self) -> str:
+    async def _last_line(self) -> str:
         assert self._listening is not None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2):
                 await asyncio.shield(self._listening)
         lines = self._stderr.decode("utf-8", "backslashreplace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
 
     async def _stop(self) -> None:
         process = self._process
@@ -131,25 +131,25 @@ class Lab:
             if self._listening is not None:
                 self._listening.cancel()
             if self._folder is not None:
-                # Its process removes it itself, unless it was killed.
+                # The lab process removes the folder itself, unless it was killed.
                 await asyncio.to_thread(shutil.rmtree, self._folder, True)
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the lab's process is told to make."""
+    """Request to the lab process: the nodes and faults to create."""
 
     spec: LabSpec
     faults: tuple[NodeFault, ...]
 
     def to_json(self) -> str:
-        """Return the line that says this."""
+        """Return the request as one line of JSON."""
         faults = [[f.node, f.kind, f.after, f.text, f.variable] for f in self.faults]
         return json.dumps({"endpoints": self.spec.endpoints, "faults": faults})
 
     @classmethod
     def from_json(cls, line: str) -> Order:
-        """Return what a line of ``to_json`` says."""
+        """Return the request of a line of `to_json`."""
         given = json.loads(line)
         faults = [
             NodeFault(node, kind, after, text, None if variable is None else (variable[0], variable[1]))

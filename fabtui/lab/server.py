@@ -1,7 +1,7 @@
-"""The lab's own process: the SSH servers of all its nodes.
+"""Lab process: the SSH servers of all nodes of a lab.
 
-It is started by ``fabtui.lab.lab``, reads one line of JSON that says what to make, prints one line of JSON that says
-where it is, and ends, with everything that runs on its nodes, when its standard input closes or its parent goes.
+`fabtui.lab.lab` starts it. It reads one line of JSON with the nodes to create, and prints one line of JSON with their
+addresses. It ends, with all processes on its nodes, when its standard input closes or its parent ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LabServer:
     """The nodes of a lab.
 
     Args:
-        order: What to make.
+        order: The nodes and faults to create.
         folder: A private folder for the files of the SSH client.
     """
 
@@ -58,7 +58,7 @@ class LabServer:
         return LabNode(name, number, environment, next((fault for fault in faults if fault.variable is None), None))
 
     async def listen(self) -> dict[str, Any]:
-        """Open all nodes and write the client's files; returns what the controller has to know."""
+        """Open all nodes and write the client's files; return the report for the controller."""
         key = asyncssh.generate_private_key("ssh-ed25519")
         client = asyncssh.import_authorized_keys(key.export_public_key().decode("ascii"))
         for node in self._nodes:
@@ -76,11 +76,11 @@ class LabServer:
         }
 
     def reap_orphans(self) -> None:
-        """Collect ended processes that were handed up to this one; asyncio collects its own commands."""
+        """Collect ended orphans that this process inherited; asyncio collects its own commands."""
         own = set().union(*(node.pids for node in self._nodes))
         while True:
             try:
-                # A look without collecting: the next one that ended may be a command that asyncio waits for.
+                # Without collecting it: the next ended process may be a command that asyncio waits for.
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
@@ -96,16 +96,16 @@ class LabServer:
                 connection.abort()
 
 
-async def _until_unwanted(server: LabServer, parent: int) -> None:
-    """Wait for the end of standard input, or for the parent to go."""
+async def _until_not_needed(server: LabServer, parent: int) -> None:
+    """Wait for the end of standard input or of the parent process."""
     over = asyncio.Event()
 
-    def look() -> None:
+    def read_input() -> None:
         if not os.read(0, 4096):
             over.set()
 
     loop = asyncio.get_running_loop()
-    loop.add_reader(0, look)
+    loop.add_reader(0, read_input)
     while not over.is_set() and os.getppid() == parent:
         try:
             async with asyncio.timeout(PARENT_CHECK):
@@ -121,18 +121,18 @@ async def _serve(order: Order, folder: Path, parent: int) -> None:
         found = await server.listen()
         sys.stdout.write(json.dumps(found) + "\n")
         sys.stdout.flush()
-        await _until_unwanted(server, parent)
+        await _until_not_needed(server, parent)
     finally:
         server.close()
         # Lets the streams of the commands close before this process blocks in ending them.
         await asyncio.sleep(0.05)
-        # They are collected there, behind the back of asyncio, which would complain.
+        # The processes are collected there; asyncio would log warnings about them.
         logging.disable()
         reap.end_descendants(grace=END_GRACE)
 
 
 def main() -> int:
-    """Run a lab until it is not wanted any more; returns the exit status."""
+    """Run a lab until it is not needed any more; return the exit status."""
     parent = os.getppid()
     reap.become_subreaper()
     order = Order.from_json(_first_line())

@@ -1,4 +1,4 @@
-"""How many nodes a lab has, and how many endpoints each."""
+"""Shape of a lab: number of nodes, and of endpoints per node."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class LabSpec:
 
     @classmethod
     def parse(cls, text: str) -> LabSpec:
-        """Return the spec that a text like ``2x4`` or ``2,3`` stands for.
+        """Return the spec of a text like ``2x4`` or ``2,3``.
 
         Raises:
-            ValueError: It stands for none, or for too many; the message is one line.
+            ValueError: The text is not a shape, or exceeds the maximum; the message is one line.
         """
         shown = repr(text[:40])
         if product := re.fullmatch(r"\s*([0-9]{1,6})\s*[xX]\s*([0-9]{1,6})\s*", text, re.ASCII):

@@ -1,4 +1,4 @@
-"""The files a user of SSH has for the nodes of a lab: a key, known hosts, and a configuration."""
+"""SSH files for the nodes of a lab: a key, known hosts, and a configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import asyncssh
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the SSH server of a node listens, and the public half of its host key (as in known_hosts)."""
+    """Address of a node's SSH server, and its public host key (as in known_hosts)."""
 
     name: str
     address: str
@@ -21,7 +21,7 @@ class Place:
 
 
 def user_name() -> str:
-    """Return the name to log in with; the lab's servers take any, so one is made up where the user has none."""
+    """Return the login name; the lab's servers accept any, so there is a default for users without a name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -1,4 +1,4 @@
-"""One node of a lab: an SSH server on an address of its own, and the faults it was given."""
+"""Node of a lab: an SSH server on its own address, and its faults."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fabtui.lab.ssh_files import Place
 from fabtui.lab.ssh_process import CommandSession
 from fabtui_node.runtime import reap
 
-# In the environment of all that runs on a node of a lab, with a value that no other lab has.
+# Set for all processes on a node of a lab, with a value unique to the lab.
 MARK = "FABTUI_LAB_MARK"
 
 KILL_BOUND = 5.0
@@ -34,13 +34,13 @@ def node_environment(
     """Return the environment of the commands on a node.
 
     Args:
-        base: The environment of the lab's server; what SSH and the server itself put there is left out.
+        base: The environment of the lab's server; variables of SSH and of the server are left out.
         name: The node's name.
         address: Its address.
         endpoints: The number of its endpoints.
         gpus: Its share of the GPUs, none for CPU ranks.
         python: The interpreter for the rank host.
-        mark: Tells the processes of this node from all others of the machine.
+        mark: Identifies the processes of this node among all others of the machine.
     """
     kept = {key: value for key, value in base.items() if not key.startswith(("SSH_", "FABTUI_LAB_"))}
     own = {
@@ -49,7 +49,7 @@ def node_environment(
         "FABTUI_LAB_ADDRESS": address,
         "FABTUI_LAB_PYTHON": python,
         MARK: mark,
-        # Empty, not unset: a node with CPU ranks has no GPUs, whatever the machine has.
+        # Empty, not unset: a node with CPU ranks has no GPUs, even if the machine has some.
         "CUDA_VISIBLE_DEVICES": ",".join(gpus),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
@@ -103,16 +103,16 @@ class LabNode:
 
     @property
     def place(self) -> Place:
-        """Where it listens, and its host key."""
+        """Address and host key."""
         public = self._key.export_public_key().decode("ascii").strip()
         return Place(self.name, self.address, self._socket.getsockname()[1], public)
 
     async def listen(self, client: asyncssh.SSHAuthorizedKeys) -> None:
-        """Take connections; a node that is down has its port, but nobody listens there."""
+        """Accept connections; a node that is down keeps its port, but does not listen."""
         if self._fault is not None and self._fault.kind == "down":
             return
         if self._fault is not None and self._fault.kind == "hang":
-            self._listener = await asyncio.start_server(self._say_nothing, sock=self._socket)
+            self._listener = await asyncio.start_server(self._never_answer, sock=self._socket)
             return
         self._listener = await asyncssh.listen(
             sock=self._socket,
@@ -129,7 +129,7 @@ class LabNode:
             config=None,
         )
 
-    async def _say_nothing(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _never_answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while await reader.read(4096):
                 pass
@@ -139,13 +139,13 @@ class LabNode:
             writer.close()
 
     def started(self, pid: int) -> None:
-        """Take note of a command's process; the first one starts the clock of a ``dead-after``."""
+        """Register a command's process; the first one starts the clock of a ``dead-after``."""
         self.pids.add(pid)
         if self._dying is None and self._fault is not None and self._fault.after is not None:
             self._dying = asyncio.get_running_loop().create_task(self._die(self._fault.after))
 
     def ended(self, pid: int) -> None:
-        """Take note that a command's process has ended."""
+        """Remove a command's ended process."""
         self.pids.discard(pid)
 
     async def _die(self, after: float) -> None:
@@ -166,8 +166,8 @@ def kill_marked(mark: str, pids: frozenset[int], bound: float = KILL_BOUND) -> N
     """SIGKILL the processes below this one that belong to a node, until none is left or the time is over; blocks.
 
     Args:
-        mark: The node's mark: finds what has lost its parents.
-        pids: The processes of its commands: what is below them is the node's, marked or not.
+        mark: The node's mark; finds orphaned processes.
+        pids: The processes of its commands; their descendants belong to the node, marked or not.
         bound: Seconds after which survivors are left.
     """
     wanted = f"{MARK}={mark}".encode()

@@ -1,7 +1,7 @@
-"""A command on a node of a lab: what an SSH server does with one, no more and no less.
+"""Command on a node of a lab, run as an SSH server runs it.
 
-It runs in a session of its own with its three streams wired to the channel. When the channel ends, its standard input
-is closed and nothing else happens to it, as with a real server: ending itself is the command's own affair.
+It runs in its own session with its three streams connected to the channel. When the channel ends, only its standard
+input is closed, as with a real server: the command has to end itself.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ SHELL = "/bin/sh"
 
 
 class Place(Protocol):
-    """The node that a command runs on."""
+    """Node that a command runs on."""
 
     environment: Mapping[str, str]
     home: str
 
     def started(self, pid: int) -> None:
-        """Take note of a process that was started for a command."""
+        """Register a process that was started for a command."""
 
     def ended(self, pid: int) -> None:
-        """Take note that it has ended."""
+        """Remove an ended process."""
 
 
 class _Streams(asyncio.SubprocessProtocol):
-    """Carries what a command prints to the channel, and tells when it has ended."""
+    """Passes the output of a command to the channel, and reports its end."""
 
     def __init__(self, session: CommandSession) -> None:
         self._session = session
@@ -44,8 +44,7 @@ class _Streams(asyncio.SubprocessProtocol):
         self._session.channel.pause_reading()
 
     def resume_writing(self) -> None:
-        # Not at once: it may bring the end of the input, and asyncio does not expect a pipe that is just being written
-        # to be closed.
+        # Later: it may bring the end of the input, and asyncio does not expect a pipe to close while it writes to it.
         asyncio.get_running_loop().call_soon(self._session.channel.resume_reading)
 
     def process_exited(self) -> None:
@@ -56,7 +55,7 @@ class _Streams(asyncio.SubprocessProtocol):
 
 
 class CommandSession(asyncssh.SSHServerSession[bytes]):
-    """One session channel: one command, without a terminal."""
+    """Session channel of one command, without a terminal."""
 
     channel: asyncssh.SSHServerChannel[bytes]
 
@@ -98,7 +97,7 @@ class CommandSession(asyncssh.SSHServerSession[bytes]):
                 start_new_session=True,
             )
         except OSError as error:
-            self._say(f"cannot run {SHELL}: {error}\n".encode())
+            self._print_error(f"cannot run {SHELL}: {error}\n".encode())
             self.channel.exit(127)
             return
         self._transport = transport
@@ -115,7 +114,7 @@ class CommandSession(asyncssh.SSHServerSession[bytes]):
             self.pause_writing()
         self.channel.resume_reading()
 
-    def _say(self, text: bytes) -> None:
+    def _print_error(self, text: bytes) -> None:
         with contextlib.suppress(OSError):
             self.channel.write_stderr(text)
 
@@ -130,9 +129,9 @@ class CommandSession(asyncssh.SSHServerSession[bytes]):
     # -- from the client ----------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
-        """Hand on what the client sent."""
+        """Pass on data from the client."""
         if self._transport is None:
-            # asyncssh reads on after a session has started; the command takes a moment longer.
+            # asyncssh reads on when a session has started; the command takes a moment longer to start.
             self._early.append(data)
             self.channel.pause_reading()
             return
@@ -162,7 +161,7 @@ class CommandSession(asyncssh.SSHServerSession[bytes]):
                 pipe.close()
 
     def pause_writing(self) -> None:
-        """Stop reading what the command prints: the client does not take it as fast."""
+        """Stop reading the command's output: the client reads too slowly."""
         self._paused = True
         for fd in (1, 2):
             if (pipe := self._pipe(fd)) is not None:
@@ -170,7 +169,7 @@ class CommandSession(asyncssh.SSHServerSession[bytes]):
                     cast(asyncio.ReadTransport, pipe).pause_reading()
 
     def resume_writing(self) -> None:
-        """Read again what the command prints."""
+        """Resume reading the command's output."""
         self._paused = False
         for fd in (1, 2):
             if (pipe := self._pipe(fd)) is not None and not pipe.is_closing():
@@ -180,7 +179,7 @@ class CommandSession(asyncssh.SSHServerSession[bytes]):
     # -- from the command ---------------------------------------------------------------------------------------------
 
     def printed(self, fd: int, data: bytes) -> None:
-        """Send what the command printed."""
+        """Send output of the command."""
         if self._lost:
             return
         with contextlib.suppress(OSError):
@@ -190,12 +189,12 @@ class CommandSession(asyncssh.SSHServerSession[bytes]):
                 self.channel.write_stderr(data)
 
     def exited(self) -> None:
-        """Take note that the command's process ended; what it left running may still print."""
+        """Note the end of the command's process; its descendants may still print."""
         if self._transport is not None:
             self._place.ended(self._transport.get_pid())
 
     def finished(self) -> None:
-        """End the channel: the process has ended and nobody holds its output any more."""
+        """End the channel: the process has ended and its output is closed."""
         if self._lost or self._transport is None:
             return
         status = self._transport.get_returncode()

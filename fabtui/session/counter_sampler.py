@@ -1,4 +1,4 @@
-"""Reading the counters of all nodes while pairs are tested, beside the tests: nothing waits for it."""
+"""Counter sampling of all nodes while pairs are tested, without delaying the tests."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.context import TestBed
 from fabtui.session.node_client import NodeClient, ProbeFailed
 
-#: Between two looks at a node.
+#: Interval (s) between two samples of a node.
 PERIOD = 2.0
-#: With more nodes than so many a second, each is looked at less often: the numbers of one take about a millisecond.
-NODES_A_SECOND = 32.0
-#: What a look may take.
+#: Maximum number of nodes sampled per second; the counters of one node take about a millisecond.
+NODES_PER_SECOND = 32.0
+#: Deadline (s) of a sample.
 DEADLINE = 3.0
-#: Short tests that come one after the other are not told apart any further than this.
-SHORTEST = 0.1
-#: A node whose looks fail so often in a row is not asked again.
-MOST_FAILURES = 3
+#: Minimum interval (s) between two samples of a node, also between short tests.
+MIN_INTERVAL = 0.1
+#: Maximum number of failed samples in a row; after that the node is not sampled any more.
+MAX_FAILURES = 3
 
 
-class Counting:
-    """Turns the counters of nodes into events.
+class CounterSampler:
+    """Emits the counter deltas of nodes as events.
 
     Args:
-        bed: Knows the nodes that have something to test.
-        pump: Where events go.
-        model: Holds the inventories, which say which interfaces carry data.
+        bed: Shared state of the tests, with the nodes to sample.
+        pump: Event pump.
+        model: Source of the inventories, which list the data interfaces.
     """
 
     def __init__(self, bed: TestBed, pump: EventPump, model: Model) -> None:
@@ -50,8 +50,8 @@ class Counting:
         self._failures: dict[str, int] = {}
 
     @contextlib.contextmanager
-    def over(self) -> Iterator[None]:
-        """Look at all nodes at the beginning, every now and then, and at the end; may be nested."""
+    def sampling(self) -> Iterator[None]:
+        """Sample all nodes at the start, periodically, and at the end; may be nested."""
         self._depth += 1
         if self._depth == 1:
             self._last.clear()
@@ -62,10 +62,10 @@ class Counting:
             self._depth -= 1
             if self._depth == 0 and self._ticker is not None:
                 self._ticker.cancel()
-                self.look(self._bed.hosts)
+                self.sample(self._bed.hosts)
 
-    def look(self, nodes: Iterable[str]) -> None:
-        """Begin to look at nodes now, as when a test that runs alone begins or ends; returns at once."""
+    def sample(self, nodes: Iterable[str]) -> None:
+        """Start samples of nodes in the background, at the start and end of a test that runs alone."""
         for node in nodes:
             host = self._bed.hosts.get(node)
             if host is None or host.client.lost is not None or node in self._silent:
@@ -77,12 +77,12 @@ class Counting:
                 self._go(self._read(node, host.client))
 
     async def settle(self, seconds: float) -> None:
-        """Wait for looks that are under way, at most so long."""
+        """Wait for running samples, for a maximum number of seconds."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
 
     async def close(self) -> None:
-        """End all looks that are under way."""
+        """Cancel all running samples."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -96,23 +96,23 @@ class Counting:
 
     async def _tick(self) -> None:
         while True:
-            self.look(self._bed.hosts)
-            await asyncio.sleep(max(PERIOD, len(self._bed.hosts) / NODES_A_SECOND))
+            self.sample(self._bed.hosts)
+            await asyncio.sleep(max(PERIOD, len(self._bed.hosts) / NODES_PER_SECOND))
             await self._bed.go.wait()
 
     async def _read(self, node: str, client: NodeClient) -> None:
-        """Look at a node, and once more where that was asked for meanwhile."""
+        """Sample a node, and again if that was requested meanwhile."""
         try:
             while True:
                 self._again.discard(node)
-                await self._look_once(node, client)
+                await self._sample_once(node, client)
                 if node not in self._again or node in self._silent:
                     return
-                await asyncio.sleep(SHORTEST)
+                await asyncio.sleep(MIN_INTERVAL)
         finally:
             self._reading.discard(node)
 
-    async def _look_once(self, node: str, client: NodeClient) -> None:
+    async def _sample_once(self, node: str, client: NodeClient) -> None:
         asked = time.time()
         began = time.monotonic()
         try:
@@ -120,14 +120,14 @@ class Counting:
                 value = await client.probe("counters", {"nics": self._interfaces(node)}, DEADLINE - 0.5)
         except (ProbeFailed, TimeoutError) as failed:
             self._failures[node] = self._failures.get(node, 0) + 1
-            if self._failures[node] >= MOST_FAILURES or getattr(failed, "kind", "") == "unknown_probe":
+            if self._failures[node] >= MAX_FAILURES or getattr(failed, "kind", "") == "unknown_probe":
                 self._silent.add(node)
             return
         self._failures.pop(node, None)
         if not counts_anything(value):
             self._silent.add(node)
             return
-        # The clocks of nodes differ, so that the time of a look is ours: the middle of its way there and back.
+        # The clocks of nodes differ: the time of a sample is the middle of its round trip by our clock.
         when = asked + (time.monotonic() - began) / 2
         before = self._last.get(node)
         self._last[node] = (when, value)

@@ -1,4 +1,4 @@
-"""From the inventories of nodes to endpoints and to how their ranks are run."""
+"""Endpoints of nodes, and the configuration of their ranks, from their inventories."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from fabtui.model.endpoints import Endpoint
 from fabtui.model.facts.node_view import dicts
 from fabtui.sanitize import one_line
 
-#: More endpoints than this on one node are not believed.
+#: Maximum number of endpoints per node.
 MAX_ENDPOINTS = 64
 
 
 @dataclass(slots=True)
 class Admission:
-    """What a node brings into the sweep.
+    """Contribution of a node to the sweep.
 
     Attributes:
-        endpoints: Its rows; one of kind ``none`` when it has nothing to test.
+        endpoints: Its rows; one of kind ``none`` if it has nothing to test.
         note: Why it has nothing to test, or "".
         argv: The interpreter for its rank host, or None to let the node choose.
         library: Its NCCL library, or None to let the rank host search.
-        busy: Endpoint numbers that other processes use, with who uses them.
+        busy: Numbers of endpoints that other processes use, with these processes.
     """
 
     endpoints: list[Endpoint]
@@ -33,7 +33,7 @@ class Admission:
 
 
 def engine_for(inventories: list[dict[str, Any]]) -> str:
-    """Return the engine of a sweep: ``nccl`` as soon as one node has a GPU that can be used."""
+    """Return the engine of a sweep: ``nccl`` if any node has a usable GPU."""
     return "nccl" if any(_gpus(inventory) for inventory in inventories) else "gloo"
 
 
@@ -42,14 +42,14 @@ def _gpus(inventory: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def absent(node: str, number: int, why: str) -> Admission:
-    """Return the admission of a node that has nothing to test: one row that says why."""
+    """Return the admission of a node that has nothing to test: one row with the reason."""
     return Admission([Endpoint(number, node, 0, kind="none")], why)
 
 
 def admit(
     node: str, inventory: dict[str, Any], first: int, engine: str, ranks_per_node: int | None, remote_python: str | None
 ) -> Admission:
-    """Return what a node brings in; its endpoints are numbered from ``first``."""
+    """Return the admission of a node; its endpoints are numbered from ``first``."""
     if engine == "torch":
         return _with_torch(_admit_gpus(node, inventory, first, remote_python), node, inventory, first, remote_python)
     if engine == "nccl":
@@ -113,20 +113,20 @@ def _nccl_library(inventory: dict[str, Any]) -> str | None:
 
 
 def _torch_python(inventory: dict[str, Any], remote_python: str | None) -> str | None:
-    """Return the interpreter that has torch: the one that was given, else the first one found."""
+    """Return the interpreter with torch: the given one, or the first one found."""
     found = (p for p in dicts(inventory.get("pythons")) if p.get("torch") and isinstance(p.get("path"), str))
     return remote_python or next((str(python["path"]) for python in found), None)
 
 
 def _no_torch(node: str, inventory: dict[str, Any], first: int, what: str) -> Admission:
-    looked = ", ".join(str(p.get("path")) for p in dicts(inventory.get("pythons"))[:6]) or "nowhere"
-    return absent(node, first, one_line(f"{what} (looked at {looked}); name one with --client-python", 400))
+    searched = ", ".join(str(p.get("path")) for p in dicts(inventory.get("pythons"))[:6]) or "nowhere"
+    return absent(node, first, one_line(f"{what} (searched {searched}); name one with --client-python", 400))
 
 
 def _with_torch(
     admission: Admission, node: str, inventory: dict[str, Any], first: int, remote_python: str | None
 ) -> Admission:
-    """Give GPUs the interpreter that has torch, or tell that there is none."""
+    """Return a GPU admission with the interpreter that has torch, or the reason why there is none."""
     python = _torch_python(inventory, remote_python)
     if python is None and not admission.note:
         return _no_torch(node, inventory, first, f"no Python with torch on {node} for --engine torch")

@@ -1,4 +1,4 @@
-"""The way of every event: into the journal first, then into the model, then to whoever listens."""
+"""Event pipeline: into the journal first, then into the model, then to the listeners."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class EventPump:
     """Numbers and stamps events and moves them in batches.
 
     Args:
-        model: The model they go into.
-        journal: Where they are kept, or None.
-        lost: Called with the reason when they can be kept no longer (disk full).
+        model: The model.
+        journal: The journal, or None.
+        lost: Called with the reason when the journal cannot be written any more (disk full).
     """
 
     def __init__(self, model: Model, journal: Journal | None, lost: Callable[[str], None] = lambda _: None) -> None:
@@ -33,7 +33,7 @@ class EventPump:
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, changed: Callable[[], None]) -> None:
-        """Have ``changed`` called after each batch."""
+        """Register a callback for the end of each batch."""
         self._listeners.append(changed)
 
     def emit(self, event: Event) -> None:
@@ -43,11 +43,11 @@ class EventPump:
         self._wake.set()
 
     def log(self, level: str, text: str, node: str | None = None) -> None:
-        """Take a line for the event log."""
+        """Emit a line for the event log."""
         self.emit(LogEntry(level=level, node=node, text=text))
 
     async def run(self) -> None:
-        """Move events for ever; cancel it to stop, then call `drain`."""
+        """Move events until cancelled; call `drain` afterwards."""
         while True:
             await self._wake.wait()
             await self._move()
@@ -79,14 +79,14 @@ class EventPump:
                 changed()
 
     async def flush(self) -> None:
-        """Wait until all events taken so far are in the model."""
+        """Wait until all emitted events are in the model."""
         wanted = self._seq
         async with self._moved:
             while self._applied < wanted:
                 await self._moved.wait()
 
     async def drain(self) -> None:
-        """Move what is left and close the journal; `run` must have ended."""
+        """Move the remaining events and close the journal; `run` must have ended."""
         if self._pending:
             await self._move()
         if self._pending:

@@ -1,4 +1,4 @@
-"""What a session is asked to do."""
+"""Session options."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """Everything a session needs to know before it starts.
+    """Options of a session.
 
     Attributes:
         hosts: The nodes, in order, as the user names them; empty with ``lab``.
         probes: Which probes run, out of `ALL_PROBES` and `OPTIONAL_PROBES`.
         bytes: Message size of p2p and the largest of all_reduce; None: 256 MiB on GPUs, 4 MiB on CPU ranks.
-        timeout: Deadline in seconds of one test; a dead pair costs this much.
+        timeout: Deadline of one test (s); a dead pair costs this much.
         warmup: Iterations before timing begins.
-        iters: Timed iterations at most; fewer when they take long.
+        iters: Maximum number of timed iterations; fewer if they take long.
         transport: ``ssh``, ``openssh`` or ``local``.
         ssh_config: An ssh_config file instead of the user's, or None.
         remote_python: The interpreter on the nodes, or None to look for one.
         host_key_policy: ``config``, ``strict``, ``accept-new`` or ``off``.
         env: Variables for the ranks (``NCCL_*``).
-        ranks_per_node: CPU ranks of a node without GPUs; None: 1, or what the lab says.
-        record: Where the journal goes, or None for no journal.
+        ranks_per_node: CPU ranks per node without GPUs; None: 1, or the endpoints of the lab.
+        record: File of the recording, or None.
         lab: ``2x4`` for a lab of that shape, or None.
         lab_faults: Faults of the lab, as text.
-        lease: Seconds without a heartbeat after which a node ends what runs on it.
+        lease: Time (s) without a heartbeat after which a node ends its processes.
         connect_timeout: Deadline in seconds of connecting to a node, name lookup to login.
         layers: Which layers of pairs are tested: ``world``, ``p2p``.
         mode: Which pairs are tested: ``auto``, ``quick``, ``sampled`` or ``full`` (`fabtui.model.schedule`).
@@ -50,12 +50,12 @@ class SessionOptions:
         collective_sizes: Their message sizes, ascending; empty: three up to ``bytes``.
         compare: A variable and the values under which everything is tested, ``("NCCL_P2P_DISABLE", ("0", "1"))``.
         engine: ``auto``, ``nccl``, ``torch`` or ``gloo``.
-        keep_warm: Whether the ranks keep their GPUs after a sweep, for quick re-tests.
-        probe_folder: Where the user's own probes lie, or None to run none.
-        looks_only: Whether nodes are only looked at, and nothing is tested.
-        watch_rate: Pairs a second that are tested again while the session watches; None: what suits the fabric.
-        pairs: The only pairs that are tested, by their endpoints (``n060:3``), both ways; none: what ``mode`` says.
-        force: Whether GPUs that other processes use are tested all the same.
+        keep_warm: Whether the ranks keep their GPUs after a sweep, for quick retests.
+        probe_folder: Folder of the user's probes, or None to run none.
+        preflight_only: Whether nodes are only probed, and nothing is tested.
+        watch_rate: Pairs tested per second while the session watches; None: derived from the number of endpoints.
+        pairs: The only pairs to test, by endpoints (``n060:3``), in both directions; empty: all of the ``mode``.
+        force: Whether GPUs in use by other processes are tested.
     """
 
     hosts: tuple[str, ...] = ()
@@ -86,17 +86,19 @@ class SessionOptions:
     compare: tuple[str, tuple[str, ...]] | None = None
     engine: Literal["auto", "nccl", "torch", "gloo"] = "auto"
     keep_warm: bool = False
-    looks_only: bool = False
+    preflight_only: bool = False
     probe_folder: Path | None = None
     watch_rate: float | None = None
     pairs: tuple[tuple[str, str], ...] = ()
 
     def recorded(self) -> dict[str, Any]:
-        """Return what the recording keeps of it: names of variables, not their values, which may be secret."""
+        """Return the options for the recording: names of variables without their values, which may be secret."""
         kept = asdict(self)
         kept["env"] = sorted(self.env)
         kept["ssh_config"] = None if self.ssh_config is None else str(self.ssh_config)
         kept.pop("record")
+        # The name in recordings of format 1.
+        kept["looks_only"] = kept.pop("preflight_only")
         kept.pop("probe_folder")
         kept["hosts"] = list(self.hosts)
         return kept

@@ -1,4 +1,4 @@
-"""Looks at nodes before and between tests: which probes there are for it, on which nodes, and when."""
+"""Probe runner: the probes of nodes before, between and beside tests."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from fabtui.session.user_probes import OwnProbe
 from fabtui_node import registry
 
 INVENTORY_DEADLINE = 30.0
-LOOK_DEADLINE = 20.0
+PROBE_DEADLINE = 20.0
 CLOCK_DEADLINE = 5.0
 OWN_DEADLINE = 5.5
-#: The clock is asked so often; the quickest answer is the most exact.
-CLOCK_QUESTIONS = 5
-#: So many nodes, one after the other, are tried to walk over the whole InfiniBand fabric: not all have the rights.
-WALKERS = 3
+#: Number of clock samples; the fastest one is the most exact.
+CLOCK_SAMPLES = 5
+#: Maximum number of nodes that try to walk the InfiniBand fabric, one after the other; not all have the rights.
+MAX_WALKERS = 3
 
 #: Probes of a preflight.
 PREFLIGHT = registry.PREFLIGHT
@@ -33,21 +33,21 @@ EARLY = registry.probes_in("inspect")
 
 
 def inventory_args(options: SessionOptions) -> dict[str, Any]:
-    """Return what the inventory probe is told."""
+    """Return the arguments of the inventory probe."""
     return {"pythons": [options.remote_python] if options.remote_python else []}
 
 
-class Looks:
-    """Runs light probes and tells what they found.
+class ProbeRunner:
+    """Runs probes and emits their results.
 
     Args:
-        options: What is asked for.
-        pump: Where events go.
-        model: What is known so far.
-        clients: The nodes; more come while the session goes on.
+        options: Options of the session.
+        pump: Event pump for the results.
+        model: State of the session.
+        clients: The nodes; more are added during the session.
 
     Attributes:
-        own: The user's own probes, by name.
+        own: The user's probes, by name.
     """
 
     def __init__(
@@ -60,17 +60,17 @@ class Looks:
         self.own: Mapping[str, OwnProbe] = {}
 
     async def early(self, nodes: Sequence[str]) -> None:
-        """Look at what is quick and disturbs no test."""
-        await self.look_at(nodes, [probe for probe in EARLY if probe in self._options.probes])
-        await self._look_own(nodes)
+        """Run the probes that are quick and disturb no test."""
+        await self.run(nodes, [probe for probe in EARLY if probe in self._options.probes])
+        await self._run_user_probes(nodes)
 
     async def again(self, nodes: Sequence[str]) -> None:
-        """Look at nodes once more, beside what is tested: what they have, then what is light."""
+        """Probe nodes again beside the tests: inventory first, then the light probes."""
         async with asyncio.TaskGroup() as group:
             for node in nodes:
                 group.create_task(self._inventory(node))
         chosen = [probe for probe in registry.probes_in("inspect", "driver") if probe in self._options.probes]
-        await self.look_at(nodes, chosen, beside_tests=True)
+        await self.run(nodes, chosen, beside_tests=True)
 
     async def _inventory(self, node: str) -> None:
         try:
@@ -81,13 +81,13 @@ class Looks:
             self._pump.emit(InventoryUpdate(node=node, value=value))
 
     async def all(self, nodes: Sequence[str]) -> None:
-        """Look at everything there is to look at."""
+        """Run all probes of a preflight."""
         chosen = [probe for probe in PREFLIGHT if probe in self._options.probes]
-        await self.look_at(nodes, chosen)
-        await self._look_own(nodes)
+        await self.run(nodes, chosen)
+        await self._run_user_probes(nodes)
 
-    async def look_at(self, nodes: Iterable[str], probes: Iterable[str], *, beside_tests: bool = False) -> None:
-        """Run light probes on those nodes that have what they look at; beside tests in a way that does not disturb."""
+    async def run(self, nodes: Iterable[str], probes: Iterable[str], *, beside_tests: bool = False) -> None:
+        """Run probes on the nodes that meet their requirements; beside tests with arguments that do not disturb."""
         names = list(nodes)
         async with asyncio.TaskGroup() as group:
             for probe in probes:
@@ -97,16 +97,16 @@ class Looks:
                     continue
                 for node in able:
                     args = registry.PROBES[probe].beside_tests if beside_tests else None
-                    group.create_task(self._clock(node) if probe == "clock" else self._look(node, probe, args))
+                    group.create_task(self._clock(node) if probe == "clock" else self._probe(node, probe, args))
 
     def _can(self, node: str, probe: str) -> bool:
         required = registry.PROBES[probe].requires
         return not required or bool((self._model.nodes[node].inventory or {}).get(required))
 
-    async def _look(self, node: str, probe: str, args: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        """Run a probe on a node, tell what it found, and return that; nothing where it failed."""
+    async def _probe(self, node: str, probe: str, args: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        """Run a probe on a node, emit the result, and return the value; empty if it failed."""
         try:
-            value = await self._clients[node].probe(probe, dict(args or {}), LOOK_DEADLINE)
+            value = await self._clients[node].probe(probe, dict(args or {}), PROBE_DEADLINE)
         except ProbeFailed as failed:
             self._pump.emit(ProbeResult(node=node, probe=probe, error=one_line(failed.text, 500)))
             return {}
@@ -114,30 +114,30 @@ class Looks:
         return value
 
     async def _fabric(self, nodes: list[str]) -> None:
-        """Have each node ask about its own cables; one that may do so walks over the whole fabric, for all of them."""
+        """Have each node inspect its own cables; one node with the rights walks the fabric for all of them."""
         if any(self._walked(self._model.nodes[node].looks.get("ibfabric")) for node in self._model.nodes):
             first: list[str] = []
         else:
-            first = nodes[:WALKERS]
+            first = nodes[:MAX_WALKERS]
         async with asyncio.TaskGroup() as group:
             for node in nodes:
                 if node not in first:
-                    group.create_task(self._look(node, "ibfabric", {"whole": False}))
+                    group.create_task(self._probe(node, "ibfabric", {"whole": False}))
             for at, node in enumerate(first):
-                if self._walked(await self._look(node, "ibfabric", {"whole": True})):
+                if self._walked(await self._probe(node, "ibfabric", {"whole": True})):
                     for other in first[at + 1 :]:
-                        group.create_task(self._look(other, "ibfabric", {"whole": False}))
+                        group.create_task(self._probe(other, "ibfabric", {"whole": False}))
                     break
 
     @staticmethod
     def _walked(value: Mapping[str, Any] | None) -> bool:
         return isinstance((value or {}).get("fabric"), dict)
 
-    async def _look_own(self, nodes: Iterable[str]) -> None:
-        """Run the user's own probes. One that does not work is told, as what it is, and is no look that is missing."""
+    async def _run_user_probes(self, nodes: Iterable[str]) -> None:
+        """Run the user's probes; log those that fail, which is not an error of the node."""
         problems: dict[tuple[str, str], list[str]] = {}
 
-        async def look(node: str, name: str) -> None:
+        async def run(node: str, name: str) -> None:
             try:
                 value = await self._clients[node].probe("own", {"name": name}, OWN_DEADLINE)
             except ProbeFailed as failed:
@@ -150,23 +150,23 @@ class Looks:
         async with asyncio.TaskGroup() as group:
             for node in nodes:
                 for name in self.own:
-                    group.create_task(look(node, name))
+                    group.create_task(run(node, name))
         for (name, problem), names in problems.items():
             self._pump.log("warning", f"your probe {name} did not work on {fold(names)}: {problem}")
 
     async def _clock(self, node: str) -> None:
-        """Ask what time it is: the node's clock was somewhere between question and answer."""
+        """Measure the clock offset: the node's time lies between request and answer."""
         best: dict[str, Any] | None = None
         try:
-            for _ in range(CLOCK_QUESTIONS):
+            for _ in range(CLOCK_SAMPLES):
                 asked, began = time.time(), time.monotonic()
                 value = await self._clients[node].probe("clock", {}, CLOCK_DEADLINE)
                 half = (time.monotonic() - began) / 2
-                told = value.get("time")
-                if not isinstance(told, (int, float)) or isinstance(told, bool):
-                    raise ProbeFailed("bad_value", "the clock probe told no time")
+                clock = value.get("time")
+                if not isinstance(clock, (int, float)) or isinstance(clock, bool):
+                    raise ProbeFailed("bad_value", "the clock probe returned no time")
                 if best is None or half < best["uncertainty"]:
-                    best = {**value, "offset": round(told - asked - half, 6), "uncertainty": round(half, 6)}
+                    best = {**value, "offset": round(clock - asked - half, 6), "uncertainty": round(half, 6)}
         except ProbeFailed as failed:
             if best is None:
                 self._pump.emit(ProbeResult(node=node, probe="clock", error=one_line(failed.text, 500)))

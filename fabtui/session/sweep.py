@@ -1,4 +1,4 @@
-"""One sweep over the nodes that are there: look, ping, then all tests of their endpoints, then look again."""
+"""Sweep over the connected nodes: probes, ping mesh, all tests of their endpoints, and probes again."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, Measured, PairsStarted, PhaseStart, PlanUpdate
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
-from fabtui.session.counter_sampler import Counting
+from fabtui.session.counter_sampler import CounterSampler
 from fabtui.session.endpoint_admission import Admission, absent, admit, engine_for
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.context import TestBed
 from fabtui.session.measure.external_tools import PairTools
 from fabtui.session.measure.mesh_targets import addresses_of, targets_between
 from fabtui.session.measure.one_way import OneWay
-from fabtui.session.measure.ping_mesh import Mesh
-from fabtui.session.measure.runner import Trials
+from fabtui.session.measure.ping_mesh import PingMesh
+from fabtui.session.measure.runner import TestRunner
 from fabtui.session.node_client import NodeClient
 from fabtui.session.options import OPTIONAL_PROBES, SessionOptions
-from fabtui.session.probe_runner import Looks
+from fabtui.session.probe_runner import ProbeRunner
 from fabtui.session.ranks.rank_host import Engine, RankHost
 from fabtui_node import registry
 
-#: How long tests wait for a look that runs beside them: it takes less, unless a node is in trouble.
-LOOK_PATIENCE = 1.0
-#: How long ranks that have started wait for those of slower nodes; these are tested against all others later.
+#: Maximum time (s) that tests wait for a probe beside them; usually less.
+PROBE_PATIENCE = 1.0
+#: Maximum time (s) that started ranks wait for those of slower nodes, which are tested later.
 RANKS_SETTLE = 15.0
 
 
 class Sweep:
-    """The state of a session's sweeps: who takes part, and what tests work on.
+    """Sweeps of a session: their participants, and the shared state of the tests.
 
     Args:
-        options: What is asked for.
-        pump: Where events go.
-        model: What is known so far.
+        options: Options of the session.
+        pump: Event pump.
+        model: State of the session.
         go: Cleared while the session is paused.
         faults: Lab faults of pairs: ``(src, dst, kind, rate)`` with endpoint names.
 
     Attributes:
-        warm: Whether the ranks keep their GPUs after tests for now, whatever the options say.
+        warm: Whether the ranks keep their GPUs after tests, regardless of the options.
     """
 
     def __init__(
@@ -71,15 +71,15 @@ class Sweep:
         self._faults = faults
         self._admissions: dict[str, Admission] = {}
         self._engine: Engine | None = None
-        self._trials = Trials(options, pump, model, self.bed)
-        self.looks = Looks(options, pump, model, self.clients)
+        self._runner = TestRunner(options, pump, model, self.bed)
+        self.probes = ProbeRunner(options, pump, model, self.clients)
 
-    # -- who takes part -----------------------------------------------------------------------------------------------
+    # -- participants -------------------------------------------------------------------------------------------------
 
     def admit(
         self, ready: dict[str, tuple[NodeClient, dict[str, Any]]], gone: dict[str, str], order: list[str]
     ) -> None:
-        """Give endpoints to nodes that became ready, and one row each to nodes that failed, in the given order."""
+        """Add the endpoints of ready nodes, and one row per failed node, in the given order."""
         options = self._options
         if self._engine is None and ready:
             found = engine_for([inventory for _, inventory in ready.values()])
@@ -132,27 +132,27 @@ class Sweep:
         """Sweep over the pairs that involve a new node; ``old`` nodes were swept before."""
         await self._pump.flush()
         self._pump.emit(PhaseStart(name="look", total=0))
-        self._tell_untestable()
-        if self._options.looks_only:
-            await self.looks.all(self._alive(new))
+        self._report_untestable()
+        if self._options.preflight_only:
+            await self.probes.all(self._alive(new))
             return
         async with asyncio.TaskGroup() as longer:
-            async with asyncio.TaskGroup() as looks:
-                looks.create_task(self.looks.early(self._alive(new)))
-                await self._test(new, old, looks, longer)
-            # Before the GPUs are given back: without a context anywhere, the driver takes seconds to answer.
-            longer.create_task(self._look_at([*old, *new], "nvlink"))
+            async with asyncio.TaskGroup() as probes:
+                probes.create_task(self.probes.early(self._alive(new)))
+                await self._test(new, old, probes, longer)
+            # Before the GPUs are released: without any context, the driver takes seconds to answer.
+            longer.create_task(self._run_probe([*old, *new], "nvlink"))
             for probe in registry.probes_in("finish"):
-                longer.create_task(self._look_at(new, probe))
-            longer.create_task(self._trials.counting.settle(1.0))
+                longer.create_task(self._run_probe(new, probe))
+            longer.create_task(self._runner.counters.settle(1.0))
         if self._wants("p2p", "all_reduce"):
             await self._done_with_gpus()
 
-    async def _test(self, new: list[str], old: list[str], looks: asyncio.TaskGroup, longer: asyncio.TaskGroup) -> None:
-        """Ping, start the ranks and run all tests; GPUs and NVLinks are looked at as soon as the ranks have started.
+    async def _test(self, new: list[str], old: list[str], probes: asyncio.TaskGroup, longer: asyncio.TaskGroup) -> None:
+        """Ping, start the ranks and run all tests; GPUs and NVLinks are probed as soon as the ranks have started.
 
-        Not sooner: at the same time, each makes the other wait for the driver. How GPUs do under load is looked at
-        while the tests run, in the group that may last longer than they do.
+        Not sooner: at the same time, each would wait for the driver. The load probe runs during the tests, in the
+        group that may last longer.
         """
         arms = self._arms()
         starts: dict[str, asyncio.Task[None]] = {}
@@ -160,7 +160,7 @@ class Sweep:
             if self._wants("ping", "udp"):
                 group.create_task(self._mesh(self._alive(new), self._alive(old)))
             if self._wants("p2p", "all_reduce"):
-                starts = self._start_ranks([*old, *new], dict(arms[0][1]), looks)
+                starts = self._start_ranks([*old, *new], dict(arms[0][1]), probes)
                 group.create_task(self._ranks_settled(starts))
         for probe in OPTIONAL_PROBES:
             if self._wants(probe):
@@ -168,33 +168,33 @@ class Sweep:
                 await tools.run(probe, self._alive(new), self._alive(old))
         late = [node for node, start in starts.items() if not start.done()]
         there = [node for node in new if node not in late]
-        tasks = {probe: looks.create_task(self._look_at(there, probe)) for probe in registry.probes_in("driver")}
-        await asyncio.wait({tasks["nvlink"]}, timeout=LOOK_PATIENCE)
+        tasks = {probe: probes.create_task(self._run_probe(there, probe)) for probe in registry.probes_in("driver")}
+        await asyncio.wait({tasks["nvlink"]}, timeout=PROBE_PATIENCE)
         if starts:
             for probe in registry.probes_in("load"):
-                longer.create_task(self._look_at([*old, *there], probe))
-            await self._run_arms(arms, there, [node for node in old if node not in late], looks)
+                longer.create_task(self._run_probe([*old, *there], probe))
+            await self._run_arms(arms, there, [node for node in old if node not in late], probes)
         if late:
             self._pump.log("info", f"now with {', '.join(late)}, whose ranks were late")
             await asyncio.wait([starts[node] for node in late])
             for probe in registry.probes_in("driver"):
-                looks.create_task(self._look_at(late, probe))
-            await self._trials.run(
+                probes.create_task(self._run_probe(late, probe))
+            await self._runner.run(
                 self._alive(late), self._alive([n for n in [*old, *new] if n not in late]), self._busy()
             )
 
     async def _run_arms(
-        self, arms: list[tuple[str, dict[str, str]]], new: list[str], old: list[str], looks: asyncio.TaskGroup
+        self, arms: list[tuple[str, dict[str, str]]], new: list[str], old: list[str], probes: asyncio.TaskGroup
     ) -> None:
         """Run all tests, once in each arm of a comparison; the ranks of the first arm have started."""
         for at, (arm, env) in enumerate(arms):
             if at:
                 self.bed.arm = arm
                 self._pump.log("info", f"everything again with {arm}")
-                if starts := self._start_ranks([*old, *new], env, looks):
+                if starts := self._start_ranks([*old, *new], env, probes):
                     await asyncio.wait(starts.values())
             try:
-                await self._trials.run(self._alive(new), self._alive(old), self._busy())
+                await self._runner.run(self._alive(new), self._alive(old), self._busy())
             finally:
                 self.bed.arm = None
 
@@ -204,15 +204,15 @@ class Sweep:
             _, pending = await asyncio.wait(starts.values(), return_when=asyncio.FIRST_COMPLETED)
             if pending:
                 await asyncio.wait(pending, timeout=RANKS_SETTLE)
-            self._tell_start([self.bed.hosts[node] for node in starts if node in self.bed.hosts])
+            self._log_start([self.bed.hosts[node] for node in starts if node in self.bed.hosts])
 
-    def _tell_start(self, hosts: Sequence[RankHost]) -> None:
+    def _log_start(self, hosts: Sequence[RankHost]) -> None:
         """Log what the slowest start of ranks took: a driver that takes long is a sign of its own."""
-        told = [host for host in hosts if host.ready and "total" in host.laps]
-        if told:
-            slowest = max(told, key=lambda host: host.laps["total"])
+        started = [host for host in hosts if host.ready and "total" in host.laps]
+        if started:
+            slowest = max(started, key=lambda host: host.laps["total"])
             parts = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in slowest.laps.items() if name != "total")
-            which = f"{slowest.node} started last" if len(told) > 1 else "started"
+            which = f"{slowest.node} started last" if len(started) > 1 else "started"
             text = f"ranks: {which}, in {slowest.laps['total']:.2f} s" + (f" ({parts})" if parts else "")
             self._pump.log("info", text)
 
@@ -231,8 +231,8 @@ class Sweep:
             return {}
         return {n: why for admission in self._admissions.values() for n, why in admission.busy.items()}
 
-    def _tell_untestable(self) -> None:
-        """Tell the ordered pairs in which a node has nothing to test, with the reason."""
+    def _report_untestable(self) -> None:
+        """Report the ordered pairs with a node that has nothing to test, with the reason."""
         notes = {e.number: self._admissions[e.node].note for e in self.bed.endpoints if e.kind == "none"}
         lines = [
             (str(a), str(b), notes.get(a.number) or notes[b.number])
@@ -242,20 +242,20 @@ class Sweep:
         if lines and self._wants("p2p"):
             self.bed.skip(lines)
 
-    # -- looking ------------------------------------------------------------------------------------------------------
+    # -- probes -------------------------------------------------------------------------------------------------------
 
-    async def _look_at(self, nodes: list[str], probe: str) -> None:
+    async def _run_probe(self, nodes: list[str], probe: str) -> None:
         if self._wants(probe):
-            await self.looks.look_at(self._alive(nodes), [probe], beside_tests=True)
+            await self.probes.run(self._alive(nodes), [probe], beside_tests=True)
 
-    async def look_again(self, nodes: Sequence[str]) -> None:
-        """Look at nodes once more: what they have, and all light probes that disturb no test."""
-        await self.looks.again(self._alive(list(nodes)))
+    async def probe_again(self, nodes: Sequence[str]) -> None:
+        """Probe nodes again: inventory, and all light probes that disturb no test."""
+        await self.probes.again(self._alive(list(nodes)))
 
-    async def look_at_links(self, probes: Sequence[str]) -> None:
-        """Run light probes on all nodes that are there, beside tests."""
+    async def run_probes(self, probes: Sequence[str]) -> None:
+        """Run probes on all connected nodes, beside the tests."""
         chosen = [probe for probe in probes if probe in self._options.probes]
-        await self.looks.look_at(self._alive(list(self.clients)), chosen, beside_tests=True)
+        await self.probes.run(self._alive(list(self.clients)), chosen, beside_tests=True)
 
     async def _mesh(self, new: list[str], old: list[str]) -> None:
         """Test every address against every other: echoes, then one way each."""
@@ -266,7 +266,7 @@ class Sweep:
         if len(targets) < total:
             self._pump.log("notice", f"mesh: {len(targets)} of {total} pairs of addresses are asked")
         if self._wants("ping"):
-            await Mesh(self._pump, self._model, self.clients).run(targets)
+            await PingMesh(self._pump, self._model, self.clients).run(targets)
         if self._wants("udp"):
             await OneWay(self._pump, self._model, self.clients).run(targets)
 
@@ -315,15 +315,15 @@ class Sweep:
         nodes = {self.bed.endpoints[n].node for pair in pairs for n in pair}
         async with asyncio.TaskGroup() as group:
             self._start_ranks(sorted(nodes), {}, group)
-        await self._trials.pairs_alone(pairs)
+        await self._runner.pairs_alone(pairs)
         await self._done_with_gpus()
 
     # -- watching -----------------------------------------------------------------------------------------------------
 
     @property
-    def counting(self) -> Counting:
+    def counters(self) -> CounterSampler:
         """Reads the counters of the nodes."""
-        return self._trials.counting
+        return self._runner.counters
 
     async def ready_again(self) -> None:
         """Start the ranks that were given back or left down; those that run are left as they are."""
@@ -337,10 +337,10 @@ class Sweep:
         """Test unordered pairs again, all at once as far as they share no NIC; the ranks keep what the tests have left.
 
         Args:
-            pairs: Pairs of endpoint numbers, of which no two share an endpoint.
+            pairs: Disjoint pairs of endpoint numbers.
             deadline_share: The share of the usual deadline they have.
         """
-        await self._trials.again(pairs, deadline_share)
+        await self._runner.again(pairs, deadline_share)
 
     async def cool(self) -> None:
         """Have the ranks let go of what tests have left, and give the GPUs back unless they are to be kept."""
@@ -348,12 +348,12 @@ class Sweep:
 
     async def _done_with_gpus(self) -> None:
         if self._options.keep_warm or self.warm:
-            await self._trials.let_go()
+            await self._runner.release()
         else:
             # Their end lets go of everything, which is quicker than doing it piece by piece.
             await self.give_back()
 
     async def close(self) -> None:
         """End the waits of the store, and looks at counters."""
-        await self._trials.counting.close()
+        await self._runner.counters.close()
         await self.bed.store.close()

@@ -1,6 +1,6 @@
-"""Probes of the user's own: Python files that are shipped to the nodes, and never run here.
+"""User probes: Python files that are sent to the nodes, and never run here.
 
-They lie in a folder of the user's, or come with an installed package as entry points of the group ``fabtui.probes``.
+They are files in a folder of the user, or entry points of installed packages in the group ``fabtui.probes``.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ def _files(folder: Path, found: OwnProbes) -> Iterator[tuple[Path, str]]:
 
 
 def _may_have_entry_points() -> bool:
-    """Say whether any installed package could have probes; where none has, what asks them properly is not loaded.
+    """Return True if an installed package may have probes; only then is importlib.metadata loaded.
 
-    That takes 2 MB and longer than the reading of these files.
+    That takes 2 MB, and longer than reading these files.
     """
     for entry in map(Path, sys.path):
         if entry.is_file():

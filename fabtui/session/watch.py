@@ -1,4 +1,4 @@
-"""Watching: pairs are tested again in the background at a bounded rate, suspects first, then what is stalest."""
+"""Watching: pairs are tested again in the background at a bounded rate, bad and oldest results first."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Pair = tuple[int, int]
 PHASE = "watch"
 #: Seconds between two steps, each of which tests as many pairs as the rate allows.
 STEP = 0.5
-#: Pairs a second, whatever the size of the fabric.
-LEAST_RATE = 2.0
+#: Minimum rate (pairs per second), on fabrics of any size.
+MIN_RATE = 2.0
 #: Endpoints for each further pair a second: an endpoint is in a test about every four seconds.
-ENDPOINTS_A_PAIR = 8
+ENDPOINTS_PER_PAIR = 8
 #: Seconds before a suspect is tested again.
 SUSPECT_REST = 5.0
 #: The share of the deadline that a pair has which was dead when it was tested last.
 DEAD_SHARE = 0.3
 #: Seconds between two looks at links and GPUs while it watches, and what is looked at.
-LOOK_EVERY = 60.0
-LOOKS = tuple(spec.name for spec in registry.PROBES.values() if spec.watch)
+PROBE_INTERVAL = 60.0
+WATCH_PROBES = tuple(spec.name for spec in registry.PROBES.values() if spec.watch)
 #: Seconds between two looks for something to test while there is nothing.
 IDLE = 1.0
 
@@ -39,8 +39,8 @@ _DEAD = (Verdict.FAILED, Verdict.TIMEOUT)
 
 
 def rate_for(wanted: float | None, endpoints: int) -> float:
-    """Return how many pairs are tested in a second: what is wanted, else what suits so many endpoints."""
-    return wanted if wanted is not None else max(LEAST_RATE, endpoints / ENDPOINTS_A_PAIR)
+    """Return the number of pairs tested per second: the wanted one, or one for a number of endpoints."""
+    return wanted if wanted is not None else max(MIN_RATE, endpoints / ENDPOINTS_PER_PAIR)
 
 
 def verdicts_of(model: Model, pair: Pair) -> list[Verdict]:
@@ -51,7 +51,7 @@ def verdicts_of(model: Model, pair: Pair) -> list[Verdict]:
 
 
 def is_suspect(model: Model, pair: Pair) -> bool:
-    """Say whether a pair is bad in a direction, or flaps."""
+    """Return True if a pair is bad in a direction, or flaps."""
     a, b = (str(model.endpoints[number]) for number in pair)
     flaps = (Layer.P2P, a, b) in model.flapping or (Layer.P2P, b, a) in model.flapping
     return flaps or any(verdict.bad for verdict in verdicts_of(model, pair))
@@ -61,7 +61,7 @@ class Round:
     """The order in which pairs are tested again: the stalest first, round and round; every other turn is a suspect's.
 
     Args:
-        model: What is known; what was never tested is not tested here either.
+        model: State of the session; pairs without results are not tested.
     """
 
     def __init__(self, model: Model) -> None:
@@ -72,7 +72,7 @@ class Round:
         self._turn = 0
 
     def _begin(self) -> None:
-        """Line up all pairs that were tested, the stalest first, and those of them that are suspects."""
+        """Queue all tested pairs, the oldest results first, and the suspects among them."""
         times: dict[Pair, float] = {}
         for measurement in self._model.measurements():
             if measurement.layer is not Layer.P2P:
@@ -134,7 +134,7 @@ class Round:
         return found
 
     def ended(self, pairs: Iterable[Pair]) -> list[Pair]:
-        """Take note that pairs were tested; returns those that came to be suspects by it."""
+        """Note that pairs were tested; return those that became suspects."""
         new = [pair for pair in pairs if pair not in self._suspects and is_suspect(self._model, pair)]
         self._suspects.extend(new)
         return new
@@ -144,13 +144,13 @@ class Watch:
     """Tests pairs again while it is on. Tests that a user asks for come between its steps.
 
     Args:
-        sweep: What tests.
-        pump: Where events go.
-        model: What is known.
+        sweep: Sweep that runs the tests.
+        pump: Event pump.
+        model: State of the session.
         go: Cleared while the session is paused.
-        testing: Held by whoever tests.
+        testing: Lock of the running tests.
         rate: Pairs a second, or None for what suits the fabric.
-        end: Closes a session's tests: tells the exit code.
+        end: Ends the tests of a session and emits the exit code.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class Watch:
 
     @property
     def on(self) -> bool:
-        """Whether it is on."""
+        """Return True if watching is on."""
         return not self._off.is_set()
 
     def turn(self, on: bool, first: asyncio.Event) -> None:
@@ -217,7 +217,7 @@ class Watch:
                 await self._watch()
                 # Turned on again while it came to its end.
         except Exception as error:
-            # The session lives on without it.
+            # The session continues without it.
             self._off.set()
             text = one_line(f"{type(error).__name__}: {error}", 300)
             self._pump.log("error", f"watching ended by an error: {text}")
@@ -231,10 +231,10 @@ class Watch:
         self._sweep.warm = True
         loop = asyncio.get_running_loop()
         credit, most = 1.0, max(1.0, 2 * rate * STEP)
-        looking = asyncio.create_task(self._look_at_times())
+        probing = asyncio.create_task(self._probe_periodically())
         last = loop.time()
         try:
-            with self._sweep.counting.over():
+            with self._sweep.counters.sampling():
                 while self.on:
                     now = loop.time()
                     credit, last = min(credit + rate * (now - last), most), now
@@ -246,21 +246,21 @@ class Watch:
                     await self._wait(now + (min(STEP, 1 / rate) if done else IDLE) - loop.time())
         finally:
             self._sweep.warm = False
-            looking.cancel()
-            await asyncio.gather(looking, return_exceptions=True)
+            probing.cancel()
+            await asyncio.gather(probing, return_exceptions=True)
         async with self._testing:
             await self._sweep.cool()
             await self._end()
 
-    async def _look_at_times(self) -> None:
-        """Look at links and GPUs every now and then, beside the tests."""
+    async def _probe_periodically(self) -> None:
+        """Probe links and GPUs periodically, beside the tests."""
         while True:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(PROBE_INTERVAL)
             await self._go.wait()
             try:
-                await self._sweep.look_at_links(LOOKS)
+                await self._sweep.run_probes(WATCH_PROBES)
             except ExceptionGroup as errors:
-                self._pump.log("warning", f"looking at links: {one_line(str(errors.exceptions[0]), 300)}")
+                self._pump.log("warning", f"probes: {one_line(str(errors.exceptions[0]), 300)}")
 
     async def _wait(self, seconds: float) -> None:
         """Wait, but no longer than it is on."""
@@ -285,10 +285,10 @@ class Watch:
             if well:
                 await self._sweep.again(well)
             await self._pump.flush()
-            self._tell(order.ended(pairs))
+            self._log_new(order.ended(pairs))
             return len(pairs)
 
-    def _tell(self, pairs: list[Pair]) -> None:
+    def _log_new(self, pairs: list[Pair]) -> None:
         for a, b in pairs:
             src, dst = self._model.endpoints[a], self._model.endpoints[b]
             verdict = next((v for v in verdicts_of(self._model, (a, b)) if v.bad), None)

@@ -61,7 +61,7 @@ def _options(args: argparse.Namespace) -> SessionOptions:
     given = {name: value for name, value in vars(args).items() if name not in _OWN}
     request = request_from(argparse.Namespace(**given), config)
     # All light probes; each node skips those that it has no hardware for.
-    return replace(request.options, probes=PREFLIGHT, looks_only=True)
+    return replace(request.options, probes=PREFLIGHT, preflight_only=True)
 
 
 async def _session(

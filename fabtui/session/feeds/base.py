@@ -1,4 +1,4 @@
-"""What a front end sees of a session, be it live or replayed."""
+"""Interface of a session for front ends, live or replayed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from fabtui.model.session_model import Model
 
 
 class Feed(Protocol):
-    """A source of events with the model they build.
+    """Source of events, with the model they build.
 
     Attributes:
-        model: What is known so far. Only the feed changes it, in the event loop that runs the feed.
-        can_test: Whether `retest` and `sweep` do anything (a replay cannot test).
-        badges: Short lasting warnings for the status bar, for example ``HOST KEYS NOT CHECKED``.
+        model: State of the session. Only the feed changes it, in the event loop that runs the feed.
+        can_test: Whether `retest` and `sweep` have an effect (a replay cannot test).
+        badges: Short permanent warnings for the status bar, for example ``HOST KEYS NOT CHECKED``.
     """
 
     model: Model
@@ -22,25 +22,25 @@ class Feed(Protocol):
     badges: list[str]
 
     async def run(self) -> None:
-        """Connect, look and sweep; return when the first sweep is done. Nodes stay connected until `close`."""
+        """Connect, probe and sweep; return after the first sweep. Nodes stay connected until `close`."""
 
     async def close(self) -> None:
         """End everything on the nodes and close the journal; bounded in time, safe to call twice and at any moment."""
 
     def listen(self, changed: Callable[[], None]) -> None:
-        """Have ``changed`` called, in the event loop, after each batch of events that went into the model."""
+        """Register a callback, called in the event loop after each batch of events."""
 
     async def retest(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Test ordered pairs of endpoints (``n060:3``) again, alone; returns when they are done."""
+        """Test ordered pairs of endpoints (``n060:3``) again, alone; return when they are done."""
 
     async def sweep(self) -> None:
-        """Run the whole sweep again over the nodes that are left."""
+        """Repeat the sweep over the remaining nodes."""
 
     async def look(self, nodes: Sequence[str]) -> None:
-        """Look at nodes again, beside what is tested; returns when that is done. A replay does nothing."""
+        """Probe nodes again beside the tests, and return when that is done. A replay does nothing."""
 
     def watch(self, on: bool) -> None:
-        """Test pairs again in the background while ``on``, suspects and the stalest first; a replay does nothing."""
+        """Test pairs again in the background, bad and oldest results first; a replay does nothing."""
 
     def pause(self, on: bool) -> None:
-        """Start no new test while ``on``; what runs goes on to its end. A replay stops its clock."""
+        """Start no new test while ``on``; running tests end normally. A replay stops its clock."""

@@ -1,4 +1,4 @@
-"""A live session: reaches the nodes, sweeps, stays connected for re-tests, and leaves nothing behind."""
+"""Live session: connects to the nodes, sweeps, stays connected for retests, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ from fabtui.session.watch import Watch
 from fabtui.transport.link import Link, NodeUnreachable
 from fabtui_node.protocol import ErrorKind
 
-#: How long nodes that are ready wait for the others, before the sweep begins without them; they join later.
+#: Maximum time (s) that ready nodes wait for the others; nodes that are late join later.
 SETTLE = 3.0
-#: How long ending may take, whatever the nodes do.
+#: Deadline (s) for the end of a session, independent of the nodes.
 CLOSE_DEADLINE = 8.0
-#: How long the end of a sweep waits for looks at counters that are under way, in seconds.
-COUNTED_WITHIN = 1.0
+#: Maximum time (s) that the end of a sweep waits for running counter samples.
+COUNTER_PATIENCE = 1.0
 #: M_ARENA_MAX of glibc's malloc.h.
 _M_ARENA_MAX = -8
 
@@ -60,7 +60,7 @@ class _Closing(Exception):
 
 
 class Opener(Protocol):
-    """What opens links to nodes: `fabtui.transport.connector.Connector`, or another way to the same."""
+    """Opener of links to nodes, for example `fabtui.transport.connector.Connector`."""
 
     async def open(self, host: str) -> Link:
         """Return an open link, or raise `NodeUnreachable`."""
@@ -70,11 +70,11 @@ class LiveFeed:
     """A session over real nodes, or over the nodes of a lab.
 
     Args:
-        options: What is asked for.
-        opener: What opens links, in place of the transport the options name.
+        options: Options of the session.
+        opener: Opener of links, instead of the transport in the options.
 
     Raises:
-        InputError: From `run`: something the user gave cannot be used.
+        InputError: From `run`: an input of the user cannot be used.
     """
 
     can_test = True
@@ -115,7 +115,7 @@ class LiveFeed:
     # -- what a front end calls ---------------------------------------------------------------------------------------
 
     def listen(self, changed: Callable[[], None]) -> None:
-        """Have ``changed`` called after each batch of events."""
+        """Register a callback for the end of each batch of events."""
         self._pump.listen(changed)
 
     def pause(self, on: bool) -> None:
@@ -127,7 +127,7 @@ class LiveFeed:
         self._pump.emit(Paused(on=on))
 
     async def run(self) -> None:
-        """Connect, look and sweep; return when the first sweep is done."""
+        """Connect, probe and sweep; return after the first sweep."""
         self._life = asyncio.create_task(self._live())
         first = asyncio.create_task(self._first_done.wait())
         try:
@@ -143,9 +143,9 @@ class LiveFeed:
             self._watch.turn(on, self._first_done)
 
     async def look(self, nodes: Sequence[str]) -> None:
-        """Look at nodes again, beside what is tested."""
+        """Probe nodes again, beside the tests."""
         if self._sweep is not None:
-            await self._sweep.look_again(nodes)
+            await self._sweep.probe_again(nodes)
             await self._pump.flush()
 
     async def close(self) -> None:
@@ -164,7 +164,7 @@ class LiveFeed:
             await asyncio.wait({self._life}, timeout=2.0)
 
     async def retest(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Test ordered pairs again, alone, after what runs now."""
+        """Test ordered pairs again, alone, after the running tests."""
         if self._sweep is None:
             return
         numbers = {
@@ -180,7 +180,7 @@ class LiveFeed:
             await self._end()
 
     async def sweep(self) -> None:
-        """Run the whole sweep again over the nodes that are left."""
+        """Repeat the sweep over the remaining nodes."""
         if self._sweep is None or self._sweeping or not self._first_done.is_set():
             return
         self._sweeping = True
@@ -194,14 +194,14 @@ class LiveFeed:
     # -- the life of the session --------------------------------------------------------------------------------------
 
     async def _live(self) -> None:
-        # Before the first thread: one that has a heap keeps it.
+        # Before the first thread: a thread with its own heap keeps it.
         share_heap()
         pumping = asyncio.create_task(self._pump.run())
         try:
             async with contextlib.AsyncExitStack() as stack:
                 reach, faults = await self._open(stack)
                 self._sweep = Sweep(self._options, self._pump, self.model, self._go, faults)
-                self._sweep.looks.own = self._own.probes
+                self._sweep.probes.own = self._own.probes
                 self._watch = Watch(
                     self._sweep, self._pump, self.model, self._go, self._testing, self._options.watch_rate, self._end
                 )
@@ -223,7 +223,7 @@ class LiveFeed:
             await self._pump.drain()
 
     async def _open(self, stack: contextlib.AsyncExitStack) -> tuple[Opener, list[tuple[str, str, str, float | None]]]:
-        """Start the lab where there is one, and open the way to the nodes."""
+        """Start the lab if there is one, and return the opener of links."""
         options = self._options
         ssh_config: Path | None = options.ssh_config
         faults: list[tuple[str, str, str, float | None]] = []
@@ -254,7 +254,7 @@ class LiveFeed:
             self._pump.log("warning", problem)
         if self._opener is not None:
             return self._opener, faults
-        # Brings asyncssh in, which is slow to import: not before there is something on the screen.
+        # Imports asyncssh, which is slow: not before the first frame.
         from fabtui.transport.connector import Connector, ConnectorOptions
 
         reach = Connector(
@@ -295,7 +295,7 @@ class LiveFeed:
 
     def _state(self, name: str, state: NodeState, text: str = "", hint: str | None = None, backend: str = "") -> None:
         if hint and (config := self._options.ssh_config) is not None:
-            # What is to be typed needs the configuration that the session was given.
+            # The command needs the ssh configuration of the session.
             hint = re.sub(r"(?:^|(?<=: ))ssh ", lambda _: f"ssh -F {shlex.quote(str(config))} ", hint)
         self._pump.emit(NodeUpdate(node=name, state=state, text=text, hint=hint, backend=backend))
         if state.gone:
@@ -305,7 +305,7 @@ class LiveFeed:
         self._changed.set()
 
     def _by_hand(self, failed: NodeUnreachable, name: str) -> str | None:
-        """Return the login to type where a failure names nothing better; none where ssh could tell no more."""
+        """Return an ssh command that shows more about a failure without a hint, or None if ssh would not."""
         more = failed.kind in ("auth", "banner", "busy", "closed", "protocol", "timeout")
         return f"ssh -v {shlex.quote(name)} true" if more and self._options.lab is None else None
 
@@ -371,11 +371,11 @@ class LiveFeed:
     # -- sweeping -----------------------------------------------------------------------------------------------------
 
     def _open_nodes(self) -> list[str]:
-        """Return the nodes of which it is not known yet whether they will be ready."""
+        """Return the nodes that are neither ready nor failed."""
         return [name for name in self._order if name not in self._ready and name not in self._gone]
 
     async def _settled(self) -> None:
-        """Wait until every node is ready or failed, or some are ready and waited long enough for the others."""
+        """Wait until every node is ready or failed, or some are ready and have waited long enough."""
         loop = asyncio.get_running_loop()
         first: float | None = None
         while self._open_nodes():
@@ -391,7 +391,7 @@ class LiveFeed:
                     await self._changed.wait()
 
     async def _conduct(self) -> None:
-        """Sweep what is ready; nodes that come late are swept against all others in a further pass."""
+        """Sweep the ready nodes; late nodes are swept against all others in a further pass."""
         assert self._sweep is not None
         shown: set[str] = set()
         while True:
@@ -411,12 +411,12 @@ class LiveFeed:
 
     async def _end(self) -> None:
         if self._sweep is not None:
-            # What was counted belongs to the tests that are over now.
-            await self._sweep.counting.settle(COUNTED_WITHIN)
+            # The counter deltas belong to the tests that have ended.
+            await self._sweep.counters.settle(COUNTER_PATIENCE)
         self._pump.emit(PhaseStart(name="done", total=0))
         await self._pump.flush()
         code = exit_code(self.model)
-        if self._options.looks_only:
+        if self._options.preflight_only:
             from fabtui.diagnosis.preflight.rules import preflight
 
             code = preflight(self.model).exit_code
@@ -426,10 +426,10 @@ class LiveFeed:
 
 
 def share_heap() -> bool:
-    """Have all threads take memory from one heap, from now on; say whether the C library knows how.
+    """Make all future threads share one heap; return True if the C library supports that.
 
-    glibc gives threads heaps of their own, in which what one batch of a recording has left stays free for the next one
-    of that thread alone. Threads of Python hold one lock anyway, so a heap for each gains nothing.
+    glibc gives each thread its own heap. Memory freed after a batch of a recording is then reused by that thread only.
+    Python threads hold one lock anyway, so separate heaps gain nothing.
     """
     try:
         return bool(ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1))

@@ -1,4 +1,4 @@
-"""A recording as a feed: the same events into the same model, at any speed."""
+"""Feed of a recording: the same events into the same model, at any speed."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from fabtui.model.events import Event, LogEntry, Paused
 from fabtui.model.recording import DamagedRecording, apply_recorded, read_events
 from fabtui.model.session_model import Model
 
-#: Events closer together than this many seconds of replay time go into the model together.
+#: Maximum distance (s of replay time) of events that are applied together.
 _TICK = 0.03
 
 
 class ReplayFeed:
-    """Plays a recording.
+    """Feed that plays a recording.
 
     Args:
         path: The recording.
-        speed: How many recorded seconds pass in one; None: as fast as can be.
+        speed: Recorded seconds per second; None: as fast as possible.
 
     Raises:
-        InputError: When it runs: the file is not a recording.
+        InputError: From `run`: the file is not a recording.
     """
 
     can_test = False
@@ -38,7 +38,7 @@ class ReplayFeed:
         self._closed = False
 
     def listen(self, changed: Callable[[], None]) -> None:
-        """Have ``changed`` called after each batch of events."""
+        """Register a callback for the end of each batch of events."""
         self._listeners.append(changed)
 
     def pause(self, on: bool) -> None:
@@ -48,7 +48,7 @@ class ReplayFeed:
         else:
             self._go.set()
         self.model.paused = on
-        self._tell()
+        self._notify()
 
     async def retest(self, pairs: Sequence[tuple[str, str]]) -> None:
         """Do nothing: a recording cannot be tested again."""
@@ -68,7 +68,7 @@ class ReplayFeed:
         self._go.set()
 
     async def run(self) -> None:
-        """Play to the end, or to where the recording is damaged, which is told then.
+        """Play to the end, or to the damaged place of the recording, and report the damage.
 
         Raises:
             InputError: The file is not a recording.
@@ -77,9 +77,9 @@ class ReplayFeed:
             await self._play()
         except DamagedRecording as damage:
             self.badges.append("DAMAGED, SHOWN IN PART")
-            text = f"{damage}; what comes after it is left out"
+            text = f"{damage}; what follows is left out"
             self.model.apply(LogEntry(level="error", text=text, time=self.model.now))
-        self._tell()
+        self._notify()
 
     async def _play(self) -> None:
         behind = 0.0
@@ -92,14 +92,14 @@ class ReplayFeed:
                 behind += max(0.0, time - last) / self._speed
             last = time
             if behind > _TICK:
-                self._tell()
+                self._notify()
                 await asyncio.sleep(behind)
                 behind = 0.0
             await self._go.wait()
             self._apply(event)
             count += 1
             if count % 200 == 0:
-                self._tell()
+                self._notify()
                 await asyncio.sleep(0)
 
     def _apply(self, event: Event) -> None:
@@ -109,6 +109,6 @@ class ReplayFeed:
             # The recorded session's pause is not the replay's.
             self.model.paused = paused
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for changed in self._listeners:
             changed()

@@ -1,4 +1,4 @@
-"""A feed that stands still: what was read from files, all at once."""
+"""Feed of imported files: all events at once."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from fabtui.model.session_model import Model
 
 
 class StillFeed:
-    """Shows what events tell, without any clock.
+    """Feed that applies all events at once.
 
     Args:
-        events: The events of a session that found it; each one fits the model.
-        badge: What the status bar says of where it is from.
+        events: Events; each one fits the model.
+        badge: Origin, for the status bar.
     """
 
     can_test = False
@@ -25,7 +25,7 @@ class StillFeed:
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, changed: Callable[[], None]) -> None:
-        """Have ``changed`` called after each batch of events."""
+        """Register a callback for the end of each batch of events."""
         self._listeners.append(changed)
 
     def pause(self, on: bool) -> None:
@@ -47,7 +47,7 @@ class StillFeed:
         """Do nothing: nothing is open."""
 
     async def run(self) -> None:
-        """Put everything into the model."""
+        """Apply all events."""
         for event in self._events:
             self.model.apply(event)
         for changed in self._listeners:

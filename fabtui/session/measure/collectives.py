@@ -1,4 +1,4 @@
-"""Collectives over groups of ranks: over all, over each node, over each rail, over each pair of nodes."""
+"""Collectives over groups of ranks: all ranks, each node, each rail, each pair of nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fabtui_node.protocol import ErrorKind
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The ranks of one collective and what it is called in the snapshot: ``all``, a node, a rail, or two nodes."""
+    """Ranks of one collective, and its name in the snapshot: ``all``, a node, a rail, or two nodes."""
 
     src: str
     dst: str
@@ -29,7 +29,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveTest:
-    """How a group is tested: collectives, message sizes in bytes, iterations, deadline of each phase in seconds."""
+    """Parameters of a group test: collectives, message sizes (bytes), iterations, deadline of each phase (s)."""
 
     kinds: tuple[str, ...]
     sizes: tuple[int, ...]
@@ -39,9 +39,9 @@ class CollectiveTest:
 
 
 def groups_of(endpoints: Sequence[Endpoint], nodes: Sequence[str]) -> list[Group]:
-    """Return the groups worth testing: nodes, rails, pairs of nodes, then all; each of two ranks and more.
+    """Return the groups to test: nodes, rails, pairs of nodes, then all; each of two or more ranks.
 
-    A rail of two nodes is left out: it is one pair, which is tested by itself.
+    A rail of two ranks is left out: it is a pair, which has its own test.
     """
     ranks = {node: tuple(e.number for e in endpoints if e.node == node) for node in nodes}
     ranks = {node: mine for node, mine in ranks.items() if mine}
@@ -59,7 +59,7 @@ def groups_of(endpoints: Sequence[Endpoint], nodes: Sequence[str]) -> list[Group
 
 
 def factor(kind: str, ranks: int) -> float:
-    """Return what algbw is multiplied by to give busbw, as nccl-tests defines it for each collective."""
+    """Return the factor from algbw to busbw, as nccl-tests defines it for each collective."""
     if kind == "all_reduce":
         return 2 * (ranks - 1) / ranks
     if kind in ("all_gather", "reduce_scatter", "alltoall"):
@@ -68,7 +68,7 @@ def factor(kind: str, ranks: int) -> float:
 
 
 async def run_collectives(bed: TestBed, test: CollectiveTest, groups: Sequence[Group]) -> None:
-    """Test each collective over each group, the largest group last, and report what came out."""
+    """Test each collective over each group, the largest group last, and report the results."""
     for kind in test.kinds:
         requests = {}
         for group in groups:

@@ -1,4 +1,4 @@
-"""Tools that measure between two nodes (iperf3, perftest): disjoint pairs, each with a deadline on both sides."""
+"""External tools between two nodes (iperf3, perftest): disjoint pairs, with a deadline on both sides."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from fabtui.session.node_client import NodeClient, ProbeFailed
 
 #: The layers of each probe, in the order they run.
 LAYERS = {probe: layer_of_probe(probe) for probe in ("iperf3", "perftest")}
-#: So long a tool measures, and so long it may take, in seconds.
+#: Measuring time of a tool, and deadlines of both sides (s).
 SECONDS = 2
 CLIENT_DEADLINE = 10.0
 SERVER_DEADLINE = 20.0
 OPEN_DEADLINE = 6.0
-#: Every pair of so many nodes is measured; of more, each with the next one in the list.
-MOST_NODES = 16
+#: Maximum number of nodes of which every pair is measured; of more, each is measured with the next one.
+MAX_NODES = 16
 
 
 class Port(NamedTuple):
@@ -51,13 +51,13 @@ class Port(NamedTuple):
 
 
 class PairTools:
-    """Runs a tool between nodes.
+    """Runs external tools between nodes.
 
     Args:
-        pump: Where results go.
-        model: What is known of the nodes.
+        pump: Event pump for the results.
+        model: Source of the inventories.
         clients: The nodes, by name.
-        attempt: Counts an attempt at something, and returns how many there were.
+        attempt: Counts an attempt at a test, and returns the number of attempts.
         go: Waits while the session is paused.
     """
 
@@ -76,7 +76,7 @@ class PairTools:
         self._go = go
 
     async def run(self, probe: str, new: list[str], old: list[str]) -> None:
-        """Measure between all pairs of nodes that have the tool, both ways of each rail, one pair a node at a time.
+        """Measure between all pairs of nodes that have the tool, both directions, disjoint pairs at a time.
 
         Pairs of two nodes of ``old`` were measured before.
         """
@@ -91,8 +91,8 @@ class PairTools:
             else:
                 ends[node] = found
         able = list(ends)
-        rounds = circle_rounds(len(able)) if len(able) <= MOST_NODES else _ring(len(able))
-        if len(able) > MOST_NODES:
+        rounds = circle_rounds(len(able)) if len(able) <= MAX_NODES else _ring(len(able))
+        if len(able) > MAX_NODES:
             self._pump.log("notice", f"{probe}: {len(able)} nodes, so that each is measured with the next one alone")
         named = [[(able[a], able[b]) for a, b in one] for one in rounds]
         pairs = [[(a, b) for a, b in one if a in new or b in new] for one in named]
@@ -129,8 +129,8 @@ class PairTools:
             await asyncio.wait(either, timeout=OPEN_DEADLINE, return_when=asyncio.FIRST_COMPLETED)
             port = opened.result() if opened.done() else None
             if port is None:
-                said = server.result().get("error") if server.done() else None
-                why = f"{dst} could not serve: {said or 'its server did not listen in time'}"
+                reported = server.result().get("error") if server.done() else None
+                why = f"{dst} could not serve: {reported or 'its server did not listen in time'}"
                 return self._measurement(layer, src, source, dst, target, {"error": why})
             ask = self._args(layer, target, source) | {"role": "measure", "port": port, "source": source.address}
             value = await self._call(probe, src, ask | {"seconds": SECONDS}, CLIENT_DEADLINE)
@@ -187,7 +187,7 @@ class PairTools:
 
 
 def read(layer: Layer, values: Any) -> tuple[float | None, str, int | None]:
-    """Return value, unit and message size of what a tool's format gave, None where it gave none."""
+    """Return value, unit and message size of a tool's parsed output; None for what is missing."""
     values = values if isinstance(values, dict) else {}
     if layer is Layer.IPERF3:
         return number(values.get("bandwidth")), "GB/s", None

@@ -1,4 +1,4 @@
-"""The addresses of a mesh, from the inventories of its nodes, and which of them are asked for which."""
+"""Addresses of a mesh, from the inventories of its nodes, and the pairs to test."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 
-#: Up to so many ordered pairs of addresses, each is asked; of more, these are sampled.
-MOST_PAIRS = 16_000
-#: Heads of IP and of ICMP or UDP, which are of the same length.
-_HEADS = {4: 28, 6: 48}
-#: No IPv4 packet is larger.
+#: Maximum number of ordered pairs of addresses that are all tested; of more, a sample is tested.
+MAX_PAIRS = 16_000
+#: Bytes of the headers of IP and ICMP or UDP, which have the same length.
+_HEADERS = {4: 28, 6: 48}
+#: Maximum length of an IPv4 packet.
 _LARGEST = 65_535
-#: Every interface carries packets of this size; nothing larger is known where no MTU is.
-_LEAST_MTU = 576
+#: Minimum MTU; smaller values are ignored.
+_MIN_MTU = 576
 
 
 class Address(NamedTuple):
@@ -46,21 +46,21 @@ class Address(NamedTuple):
         if self.mtu is None or other.mtu is None:
             return None
         mtu = min(self.mtu, other.mtu, _LARGEST)
-        return mtu - _HEADS[self.family] if mtu > _LEAST_MTU else None
+        return mtu - _HEADERS[self.family] if mtu > _MIN_MTU else None
 
 
 def packet_bytes(payload: int, address: str) -> int:
     """Return the length of the IP packet of an echo or a datagram."""
-    return payload + _HEADS[6 if ":" in address else 4]
+    return payload + _HEADERS[6 if ":" in address else 4]
 
 
 def payload_of(packet: int, address: str) -> int:
     """Return the bytes of an echo or a datagram in an IP packet of a length."""
-    return packet - _HEADS[6 if ":" in address else 4]
+    return packet - _HEADERS[6 if ":" in address else 4]
 
 
 class Target(NamedTuple):
-    """An ordered pair of addresses to ask."""
+    """Ordered pair of addresses to test."""
 
     node: str
     here: Address
@@ -69,14 +69,14 @@ class Target(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Peer and addresses: what tells the targets of one node apart."""
+        """Peer and addresses, which identify the targets of one node."""
         return self.peer, self.here.address, self.there.address
 
 
 def addresses_of(inventories: Mapping[str, Any]) -> dict[str, list[Address]]:
     """Return the addresses of each node, by its inventory.
 
-    An address whose interface is down is among them where another node has the same network up: its cable may be out.
+    An address whose interface is down counts if the same network is up on another node: a cable may be unplugged.
     """
     listed = {node: inventory if isinstance(inventory, dict) else {} for node, inventory in inventories.items()}
     found = {node: _listed(inventory, "data_addresses", up=True) for node, inventory in listed.items()}
@@ -122,7 +122,7 @@ def _networks(inventory: dict[str, Any]) -> dict[str, str]:
 
 
 class Targets(NamedTuple):
-    """Who is asked for whom, and how many ordered pairs of addresses there are."""
+    """Chosen targets, and the number of all ordered pairs of addresses."""
 
     chosen: list[Target]
     total: int
@@ -131,8 +131,8 @@ class Targets(NamedTuple):
 def targets_between(new: Sequence[str], old: Sequence[str], addresses: Mapping[str, list[Address]]) -> Targets:
     """Return the ordered pairs of addresses of one family in which a node of ``new`` takes part.
 
-    Of more than `MOST_PAIRS`, those across rails are one a node pair; if that is not enough, each node is asked for
-    some of the others: its neighbours in the list, and others at even distances.
+    Above `MAX_PAIRS`, each pair of nodes keeps one pair of addresses across rails. If that is not enough, each node is
+    paired with its neighbours in the list, and with others at even distances.
     """
     fresh = set(new)
     nodes = [*old, *new]
@@ -148,11 +148,11 @@ def targets_between(new: Sequence[str], old: Sequence[str], addresses: Mapping[s
         return _thinned(found) if thin else found
 
     counts = [Counter(address.family for address in addresses.get(node, [])) for node in nodes]
-    total = sum(counts[i][family] * counts[j][family] for i, j in pairs for family in _HEADS)
-    if total <= MOST_PAIRS:
+    total = sum(counts[i][family] * counts[j][family] for i, j in pairs for family in _HEADERS)
+    if total <= MAX_PAIRS:
         return Targets([target for i, j in pairs for target in between(i, j, False)], total)
     rails = max((len(found) for found in addresses.values()), default=1)
-    share = MOST_PAIRS / (len(pairs) * (rails + 1))
+    share = MAX_PAIRS / (len(pairs) * (rails + 1))
     near = _distances(len(nodes), share)
     return Targets([t for i, j in pairs if (j - i) % len(nodes) in near for t in between(i, j, True)], total)
 
@@ -161,12 +161,12 @@ def _thinned(targets: list[Target]) -> list[Target]:
     """Return the targets of two nodes within a rail, and one across rails."""
     same = [t for t in targets if t.here.rail is not None and t.here.rail == t.there.rail]
     cross = [t for t in targets if t not in same]
-    # Another one for each pair, so that all rails come up.
+    # A different choice for each pair of nodes, so that all rails occur.
     return same + [cross[sum(f"{t.node}>{t.peer}".encode()) % len(cross)] for t in cross[:1]]
 
 
 def _distances(count: int, share: float) -> set[int]:
-    """Return how far apart in a circle of nodes two of them are that are asked for each other, both ways."""
+    """Return the distances in a circle of nodes at which nodes are paired, in both directions."""
     if share >= 1:
         return set(range(1, count))
     half = max(1, int(share * (count - 1) / 2))
@@ -188,16 +188,16 @@ def _whole(value: Any) -> int | None:
 
 
 def latest(model: Model, layer: Layer, target: Target) -> Measurement | None:
-    """Return the latest measurement of a target in a layer."""
+    """Return the latest measurement of a target in a layer, or None."""
     return model.addresses.last(layer, target.node, target.peer, target.here.address, target.there.address)
 
 
 def losing(model: Model, layer: Layer, targets: Iterable[Target]) -> list[Target]:
-    """Return those of which some packets came through, and some did not."""
+    """Return the targets that lost some of their packets."""
     return [t for t in targets if (m := latest(model, layer, t)) is not None and m.verdict is Verdict.SLOW]
 
 
 def next_attempt(model: Model, layer: Layer, target: Target) -> int:
-    """Return which attempt at a target the next one is, from 1."""
+    """Return the number of the next attempt at a target, from 1."""
     before = latest(model, layer, target)
     return 1 if before is None else before.attempts + 1

@@ -1,4 +1,4 @@
-"""One-way datagrams and TCP connections between all addresses: which way is broken, and what a firewall stops."""
+"""One-way datagrams and TCP connections between all addresses, to find broken directions and firewalls."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.mesh_targets import Address, Target, losing, next_attempt, packet_bytes
 from fabtui.session.measure.p2p_result import number
 from fabtui.session.node_client import NodeClient, ProbeFailed
+from fabtui_node.protocol import ErrorKind
 
 SMALL, BIG = 5, 3
-#: When something was lost it is sent again, so many times.
+#: Numbers of datagrams in the repetition after a loss.
 SMALL_AGAIN, BIG_AGAIN = 20, 8
 OPEN_DEADLINE = 10.0
 LISTEN_DEADLINE = 120.0
-#: How long what was sent may take to be counted.
+#: Time (s) between sending and counting.
 SETTLE = 0.15
 _A_REQUEST = 4096
 
@@ -31,12 +32,12 @@ Ports = dict[tuple[str, str], tuple[int | None, int | None]]
 
 
 class OneWay:
-    """Has nodes listen, send to each other, and count.
+    """Makes nodes listen, send to each other, and count.
 
     Args:
-        pump: Where results go.
+        pump: Event pump for the results.
+        model: State of the session.
         clients: The nodes, by name.
-        model: What is known so far.
     """
 
     def __init__(self, pump: EventPump, model: Model, clients: dict[str, NodeClient]) -> None:
@@ -46,7 +47,7 @@ class OneWay:
         self._token = secrets.token_hex(16)
 
     async def run(self, targets: list[Target]) -> None:
-        """Test all targets, and again those of which something was lost."""
+        """Test all targets, and again those with losses."""
         self._pump.emit(PhaseStart(name="udp", total=2 * len(targets)))
         wanted: dict[str, set[Address]] = {}
         for target in targets:
@@ -65,7 +66,7 @@ class OneWay:
                 if lost:
                     self._pump.emit(PhaseStart(name="udp again", total=2 * len(lost)))
                     await self._round(list(enumerate(lost, len(targets))), ports, SMALL_AGAIN, BIG_AGAIN)
-                    # A node that stood still for a moment loses some of what any path brings: some is lost twice.
+                    # A node that stalled for a moment loses packets of any path: only a second loss counts.
                     still = losing(self._model, Layer.UDP, lost)
                     begin = len(targets) + len(lost)
                     await self._round(list(enumerate(still, begin)), ports, SMALL_AGAIN, BIG_AGAIN)
@@ -95,7 +96,7 @@ class OneWay:
             return {}
 
     async def _round(self, targets: list[tuple[int, Target]], ports: Ports, small: int, big: int) -> list[Target]:
-        """Send to all targets, count, report what is told; return the targets of which something was lost."""
+        """Send to all targets, count, and report; return the targets with losses."""
         if not targets:
             return []
         sent = await self._send(targets, ports, small, big)
@@ -125,7 +126,7 @@ class OneWay:
     async def _send(
         self, targets: list[tuple[int, Target]], ports: Ports, small: int, big: int
     ) -> dict[tuple[str, int], dict[str, Any]]:
-        """Have the nodes send; return what each says of each target."""
+        """Have the nodes send; return the report of each node about each target."""
         by_node: dict[str, list[dict[str, Any]]] = {}
         for number_, target in targets:
             udp, tcp = ports.get((target.peer, target.there.address), (None, None))
@@ -150,7 +151,7 @@ class OneWay:
             if isinstance(row.get("number"), int)
         }
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- results ------------------------------------------------------------------------------------------------------
 
     def _datagrams(
         self, target: Target, row: dict[str, Any] | None, came: dict[str, Any] | None, counted: dict[str, Any]
@@ -159,7 +160,7 @@ class OneWay:
         size = target.here.payload(target.there) or 0
         packet = packet_bytes(size, target.here.address) if size else None
         extra: dict[str, Any] = {"payload": size or None}
-        verdict, error, loss = Verdict.INCONCLUSIVE, "the sender told nothing", None
+        verdict, error, loss = Verdict.INCONCLUSIVE, "the sender reported nothing", None
         if came is None:
             error = f"{target.peer} could not listen"
         elif row is not None:
@@ -194,15 +195,18 @@ class OneWay:
     def _connection(self, target: Target, row: dict[str, Any] | None, ports: Ports) -> Measurement:
         attempts = next_attempt(self._model, Layer.TCP, target)
         took = number(row.get("connected")) if row else None
-        said = one_line(str(row["connect_error"]), 200) if row and row.get("connect_error") else None
+        failed = one_line(str(row["connect_error"]), 200) if row and row.get("connect_error") else None
+        kind = ErrorKind.of(row.get("error_kind")) if row else None
+        # Node sides without error kinds report a timeout as "no answer".
+        timed_out = kind is ErrorKind.TIMEOUT or (kind is None and (failed or "").startswith("no answer"))
         if took is not None:
             verdict, error = Verdict.OK, None
-        elif said is not None:
-            verdict, error = (Verdict.TIMEOUT if said.startswith("no answer") else Verdict.FAILED), said
+        elif failed is not None:
+            verdict, error = (Verdict.TIMEOUT if timed_out else Verdict.FAILED), failed
         else:
             listens = ports.get((target.peer, target.there.address), (None, None))[1] is not None
             verdict, error = Verdict.INCONCLUSIVE, None if listens else f"{target.peer} could not listen"
-            error = error or "the sender told nothing"
+            error = error or "the sender reported nothing"
         return Measurement(
             Layer.TCP,
             target.node,
@@ -221,7 +225,7 @@ class OneWay:
 
 
 def judge(sent: dict[str, int], got: dict[str, int], size: int, error: str | None) -> tuple[Verdict, str]:
-    """Return the verdict of datagrams that were sent and that arrived, and what to say of them where it is not ok."""
+    """Return the verdict on sent and received datagrams, and the error if it is not ok."""
     if not sent["small"]:
         return Verdict.FAILED, error or "nothing could be sent"
     if not got["small"] and not got["big"]:

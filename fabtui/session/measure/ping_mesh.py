@@ -1,7 +1,7 @@
-"""The mesh: every address of a node against every address of the others, with small echoes and with large ones.
+"""Ping mesh: every address of a node to every address of the others, with small echoes and large ones.
 
-Whoever does not answer is asked again before anything is said of it. Echoes that fill the MTU are sent where small ones
-pass; where they do not, smaller sizes are tried, and once ``ping`` itself, which says why.
+Targets that do not answer are asked again before they are reported. Echoes that fill the MTU are sent where small ones
+pass. Where large ones fail, smaller sizes are tried, and ``ping`` itself is run once for its error message.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from fabtui.session.node_client import NodeClient, ProbeFailed
 
 COUNT = 3
 WAIT = 1.0
-#: Whoever takes longer for the first echoes is asked again.
+#: Maximum round trip (s) of the first echoes; slower targets are asked again.
 FIRST_WAIT = 0.5
-#: So many echoes tell a path that loses some from one that lost one by chance; so far apart, in seconds.
+#: Number and interval (s) of the echoes that distinguish a lossy path from one accidental loss.
 LOSS_COUNT = 20
 LOSS_PERIOD = 0.05
 WHOLE_COUNT = 2
 WHOLE_COUNT_AGAIN = 5
-#: Packet sizes to try below the MTU, in bytes: usual MTUs of clouds, InfiniBand, Ethernet, tunnels, and IPv6's least.
+#: Packet sizes (bytes) to try below the MTU: those of clouds, InfiniBand, Ethernet, tunnels, and IPv6's minimum.
 LADDER = (8900, 4096, 2044, 1500, 1450, 1400, 1280)
-#: Where more than so many of a node's large echoes fail, the others have the same cause.
-MOST_EXPLAINED = 64
-#: Of up to so many targets what was printed is kept even where all is well.
-MOST_KEPT = 5000
-#: Targets of one request to a node.
+#: Maximum number of failed large echoes per node that are examined; the others have the same cause.
+MAX_EXAMINED = 64
+#: Maximum number of targets whose printed output is kept even if they pass.
+MAX_RAW_TARGETS = 5000
+#: Maximum number of targets per request.
 _A_REQUEST = 4096
 
 #: Targets, each with the payload in bytes, or None for the usual one.
@@ -46,12 +46,12 @@ Read = Callable[[dict[str, Any], Target, int | None], Measurement | None]
 Nothing = Callable[[Target, int | None, str], Measurement | None]
 
 
-class Mesh:
-    """Asks all targets.
+class PingMesh:
+    """Pings all targets.
 
     Args:
-        pump: Where results go.
-        model: What is known so far.
+        pump: Event pump for the results.
+        model: State of the session.
         clients: The nodes, by name.
     """
 
@@ -62,9 +62,9 @@ class Mesh:
         self._keep = True
 
     async def run(self, targets: list[Target]) -> None:
-        """Ask all targets, and again those that did not answer."""
+        """Ping all targets, and again those that did not answer."""
         self._phase("ping", len(targets))
-        self._keep = len(targets) <= MOST_KEPT
+        self._keep = len(targets) <= MAX_RAW_TARGETS
         await self._ask_small(targets, count=COUNT, wait=FIRST_WAIT)
         await self._pump.flush()
         silent: list[Target] = []
@@ -80,8 +80,8 @@ class Mesh:
                 group.create_task(self._ask_small(silent, count=COUNT))
                 group.create_task(self._ask_small(lossy, count=LOSS_COUNT, period=LOSS_PERIOD))
             await self._pump.flush()
-            # Three echoes tell that something comes back, not how much; and a node that stood still for a moment loses
-            # what any path does: what is lost is lost twice.
+            # Three echoes show that a path works, not its loss. A node that stalled for a moment loses packets of any
+            # path: only a second loss counts.
             still = losing(self._model, Layer.PING, silent + lossy)
             await self._ask_small(still, count=LOSS_COUNT, period=LOSS_PERIOD)
             await self._pump.flush()
@@ -108,7 +108,7 @@ class Mesh:
     # -- echoes that fill the MTU -------------------------------------------------------------------------------------
 
     async def _whole(self, targets: list[Target]) -> None:
-        """Send large echoes where small ones pass, then find out what passes where these do not."""
+        """Send large echoes where small ones pass; where they fail, find the size that passes."""
         asked: Asked = []
         for target in targets:
             small = latest(self._model, Layer.PING, target)
@@ -134,10 +134,10 @@ class Mesh:
         await self._ask(asked, {"wait": WAIT, "whole": True, **plan}, read, none)
 
     async def _explain(self, bad: Asked) -> None:
-        """Ask again, with a tool that gives reasons, and try smaller sizes."""
+        """Ask again with a tool that gives error messages, and try smaller sizes."""
         self._phase("mtu again", len(bad))
         self._pump.log("info", f"{len(bad)} address pairs do not pass what their MTU allows: smaller sizes are tried")
-        chosen = _first_of_each(bad, MOST_EXPLAINED)
+        chosen = _first_of_each(bad, MAX_EXAMINED)
         smaller: Asked = [
             (target, payload)
             for target, size in chosen
@@ -153,8 +153,8 @@ class Mesh:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._ask(smaller, {"wait": WAIT, "whole": True, "count": 1}, read, lambda *_: None))
             group.create_task(self._ask_whole(chosen, count=WHOLE_COUNT_AGAIN, reasons=True))
-            told = {(target.node, target.key) for target, _ in chosen}
-            rest = [pair for pair in bad if (pair[0].node, pair[0].key) not in told]
+            known = {(target.node, target.key) for target, _ in chosen}
+            rest = [pair for pair in bad if (pair[0].node, pair[0].key) not in known]
             group.create_task(self._ask_whole(rest, count=WHOLE_COUNT_AGAIN))
         await self._pump.flush()
         lossy = set(losing(self._model, Layer.MTU, (target for target, _ in bad)))
@@ -169,10 +169,10 @@ class Mesh:
         self._report(found)
         await self._pump.flush()
 
-    # -- asking -------------------------------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------------------------------
 
     async def _ask(self, asked: Asked, plan: dict[str, Any], read: Read, none: Nothing) -> None:
-        """Have all nodes ask their targets; each target is read once, or said to have given nothing."""
+        """Have all nodes ask their targets; each target gives one result, or a failure."""
         by_node: dict[str, Asked] = {}
         for target, size in asked:
             by_node.setdefault(target.node, []).append((target, size))
@@ -202,7 +202,7 @@ class Mesh:
     async def _request(
         self, node: str, asked: Asked, plan: dict[str, Any], take: Callable[[dict[str, Any]], None]
     ) -> str:
-        """Run the probe on a node and return why targets are without an answer, if any are."""
+        """Run the probe on a node, and return the reason for targets without an answer."""
         targets = [
             {"id": t.peer, "src": t.here.address, "dst": t.there.address, **({} if size is None else {"size": size})}
             for t, size in asked
@@ -218,7 +218,7 @@ class Mesh:
 
 
 def _first_of_each(asked: Asked, most: int) -> Asked:
-    """Return up to so many of each node's."""
+    """Return the first targets of each node, up to a maximum number."""
     counted: dict[str, int] = {}
     kept = []
     for pair in asked:
@@ -229,16 +229,16 @@ def _first_of_each(asked: Asked, most: int) -> Asked:
 
 
 def _explained(m: Measurement, payload: int | None) -> Measurement:
-    """Return a failed large echo with what passes in its place, and what is said of the way."""
+    """Return a failed large echo with the payload that passes and the MTU reported by the path."""
     extra = dict(m.extra or {})
     narrow = extra.get("path_mtu")
     text = f"{extra.get('payload')} bytes do not pass"
     if payload is not None:
         text += f", {payload} do"
     if narrow:
-        text += f"; the way says that its MTU is {narrow:.0f}"
+        text += f"; the path reports an MTU of {narrow:.0f}"
     value = None if payload is None else float(packet_bytes(payload, m.src_addr or ""))
-    # Who is told can send smaller packets: that costs speed. Who is not told loses them all.
+    # If the path reports its MTU, senders use smaller packets, which costs speed. Otherwise large packets are lost.
     verdict = Verdict.SLOW if narrow and payload is not None else m.verdict
     return replace(m, verdict=verdict, value=value, error=text, extra={**extra, "passes": payload})
 
@@ -261,7 +261,7 @@ SMALL = 56
 
 
 def key_of(row: Any) -> Key | None:
-    """Return the target of a row, or None where it has none."""
+    """Return the key of a row's target, or None."""
     if not isinstance(row, dict):
         return None
     key = row.get("id"), row.get("src"), row.get("dst")
@@ -272,10 +272,10 @@ def read_row(row: Mapping[str, Any], target: Target, attempts: int, keep: bool =
     """Return the measurement of one row of the ping probe: a round trip, in ms.
 
     Args:
-        row: What the node said.
-        target: Whom it asked.
-        attempts: How often it did.
-        keep: Whether what was printed is kept where all is well; there may be a hundred thousand of them.
+        row: Row of the node's report.
+        target: The target.
+        attempts: Number of attempts.
+        keep: Whether the printed output is kept if the target passes; there may be 100,000 of them.
     """
     sent, received, loss = (number(row.get(name)) for name in ("sent", "received", "loss"))
     average = number(row.get("rtt_avg"))
@@ -303,13 +303,13 @@ def read_row(row: Mapping[str, Any], target: Target, attempts: int, keep: bool =
 def judge(
     sent: float | None, received: float | None, loss: float | None, error: str | None
 ) -> tuple[Verdict, str | None]:
-    """Return the verdict of echoes, and what to say of them where that is not ok."""
+    """Return the verdict on echoes, and the error if it is not ok."""
     if received is None:
         return Verdict.INCONCLUSIVE, error or "ping gave no answer that could be read"
     if loss is None and sent:
         loss = 100.0 * (1 - received / sent)
     if received == 0:
-        # Unreachable is told by a router or the kernel; silence is a timeout.
+        # A router or the kernel reports "unreachable"; no answer is a timeout.
         silent = error is None or "lost" in error or "no answer" in error or "loss" in error
         return (Verdict.TIMEOUT if silent else Verdict.FAILED), error or f"no answer, {sent or 0:.0f} sent"
     if loss:
@@ -348,7 +348,7 @@ def read_whole(row: Mapping[str, Any], target: Target, payload: int, attempts: i
 
 
 def raw_of(row: Mapping[str, Any]) -> str | None:
-    """Return what the tool printed, cleaned and cut."""
+    """Return the output of the tool, sanitised and truncated."""
     return clean(str(row["raw"]), 2000) if row.get("raw") else None
 
 

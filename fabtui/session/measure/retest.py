@@ -1,4 +1,4 @@
-"""Bad pairs are tested again: alone, then each end with a partner that passed, which tells whose fault it is."""
+"""Retests of bad pairs: alone, then each end with a partner that passed, to find the end at fault."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 
 Pair = tuple[int, int]
-#: More suspects than this are no suspects any more: something common is broken, and testing on tells nothing new.
+#: Maximum number of suspects; more have a common cause, and retests show nothing new.
 MAX_SUSPECTS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Partners:
-    """For a bad pair: for each end a partner with which it passed, or None, and which of these to test again."""
+    """Partners of the ends of a bad pair, with which they passed, and the pairs of them to test again."""
 
     pair: Pair
     of_a: int | None
@@ -48,7 +48,7 @@ def _verdict(model: Model, a: int, b: int) -> Verdict:
 
 
 def _passed_since(model: Model, a: int, b: int, since: float) -> bool:
-    """Say whether both directions of a pair were tested after some time and are ok."""
+    """Return True if both directions of a pair were tested after a time and are ok."""
     found = [model.latest(Layer.P2P, str(model.endpoints[s]), str(model.endpoints[d])) for s, d in ((a, b), (b, a))]
     return all(
         m is not None and m.time is not None and m.time > since and model.verdict(m) is Verdict.OK for m in found
@@ -59,12 +59,12 @@ def partners_of(model: Model, pair: Pair, since: float | None = None, *, fatal: 
     """Return partners with which the ends of a bad pair passed, of the same class where there are any.
 
     Args:
-        model: What is known.
+        model: State of the session.
         pair: The bad pair.
-        since: When it failed for the first time (epoch seconds): a partner with which an end passed after that comes
-            first, and need not be tested with it again. None: they are all to be tested again.
-        fatal: Whether the pair takes a rank host with it. Then it is enough that an end passed with anybody since, and
-            with such a partner before: what a transfer did to its process says little about the links of its ends.
+        since: Time of its first failure (epoch seconds). Partners with which an end has passed since then come first,
+            and are not tested again. None: all partners are tested again.
+        fatal: Whether the pair ends a rank host. Then it is enough that an end has passed with any partner since then.
+            The effect of a transfer on its process is weak evidence about links.
     """
     ends = model.endpoints
     kind = pair_class(ends[pair[0]], ends[pair[1]])
@@ -81,8 +81,8 @@ def partners_of(model: Model, pair: Pair, since: float | None = None, *, fatal: 
     return Partners(pair, found[0], found[1], tested)
 
 
-def told(model: Model, partners: Partners, *, fatal: bool = False) -> str:
-    """Say what the tests with other partners tell about a bad pair, which ends a rank host where it is ``fatal``."""
+def conclusion(model: Model, partners: Partners, *, fatal: bool = False) -> str:
+    """Return the conclusion of the tests with other partners about a bad pair; a ``fatal`` pair ends a rank host."""
     names = [str(model.endpoints[n]) for n in partners.pair]
     others = (partners.of_a, partners.of_b)
     good = [
@@ -111,10 +111,10 @@ async def retest(
     """Test bad pairs with other partners, and return ``(src, dst, what that tells)`` of their bad directions.
 
     Args:
-        model: What is known.
+        model: State of the session.
         pairs: The bad pairs; they were tested again alone.
-        since: When pairs failed for the first time, epoch seconds; slow ones are not among them.
-        fatal: The pairs that take a rank host with them.
+        since: Time of the first failure of pairs (epoch seconds), without slow ones.
+        fatal: The pairs that end a rank host.
         run: Tests pairs, one at a time.
         flush: Waits until all results are in the model.
     """
@@ -129,12 +129,12 @@ async def retest(
     lines = []
     for found, key in zip(partners, keys, strict=True):
         ends = [model.endpoints[n] for n in found.pair]
-        # A node that went away is why; what its endpoints passed before that says nothing of the path.
+        # A lost node is the reason; earlier results of its endpoints are no evidence about the path.
         if any(model.gone(end.node) for end in ends):
             continue
         a, b = map(str, ends)
         for src, dst in ((a, b), (b, a)):
             latest = model.latest(Layer.P2P, src, dst)
             if latest is not None and model.verdict(latest).bad:
-                lines.append((src, dst, told(model, found, fatal=key in fatal)))
+                lines.append((src, dst, conclusion(model, found, fatal=key in fatal)))
     return lines

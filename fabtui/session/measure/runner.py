@@ -1,4 +1,4 @@
-"""All tests of endpoints in one sweep: reach, world layer, pairs, suspects, collectives."""
+"""Tests of endpoints in one sweep: TCP check, world layer, pairs, suspects, collectives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.pair_index import Pair, PairArray, PairSet
 from fabtui.model.schedule import in_parts, mode_for, pairs_for
 from fabtui.model.session_model import Model
-from fabtui.session.counter_sampler import Counting
+from fabtui.session.counter_sampler import CounterSampler
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.collectives import CollectiveTest, groups_of, run_collectives
 from fabtui.session.measure.context import TestBed
@@ -22,13 +22,13 @@ from fabtui.session.measure.world import WorldSweep, WorldTest
 from fabtui.session.options import MIB, SessionOptions
 from fabtui.session.ranks.teardown import release_communicators
 
-#: CPU ranks share the cores of their node with each other, so what is normal for them spreads far wider.
+#: CPU ranks share the cores of their node, so their values spread far wider.
 SLOW_BELOW = {"gloo": 0.2}
 USUAL_SLOW_BELOW = 0.7
 DEFAULT_BYTES = {"gloo": 4 * MIB}
 USUAL_BYTES = 256 * MIB
 LATENCY_ITERS = 20
-#: The share of the deadline that a dead pair has when it is tested again: both attempts together cost one deadline.
+#: Share of the deadline for the retest of a dead pair.
 DEAD_SHARE = 0.7
 #: The share of the deadline that ranks wait for each other at first, where there are so few endpoints that they meet
 #: within milliseconds; the seconds that they wait at least, as far as the deadline allows. Who does not come is waited
@@ -36,23 +36,23 @@ DEAD_SHARE = 0.7
 MEET_SHARE = 0.25
 MEET_LEAST = 2.0
 MEET_AT_ONCE = 32
-#: Communicators an endpoint may keep before it lets go of them: each holds some memory of its GPU.
+#: Maximum number of communicators per endpoint; each holds memory of its GPU.
 PAIRS_BEFORE_REST = 32
-#: Slow pairs are tested again at most this often; only what stays slow is slow.
+#: Maximum number of retests of a slow pair; only pairs that stay slow are slow.
 SLOW_ROUNDS = 2
 
 
-class Trials:
-    """Runs the tests that a session was asked for.
+class TestRunner:
+    """Runs the tests of a session.
 
     Args:
-        options: What is asked for.
-        pump: Where events go.
-        model: What is known so far.
-        bed: What tests share.
+        options: Options of the session.
+        pump: Event pump.
+        model: State of the session.
+        bed: Shared state of the tests.
 
     Attributes:
-        counting: Reads the counters of the nodes while pairs are tested.
+        counters: Samples the counters of the nodes while pairs are tested.
     """
 
     def __init__(self, options: SessionOptions, pump: EventPump, model: Model, bed: TestBed) -> None:
@@ -60,27 +60,27 @@ class Trials:
         self._pump = pump
         self._model = model
         self._bed = bed
-        self.counting = Counting(bed, pump, model)
-        bed.sample_counters = self.counting.look
-        #: Pairs whose failure was seen twice already.
+        self.counters = CounterSampler(bed, pump, model)
+        bed.sample_counters = self.counters.sample
+        #: Pairs that have failed twice.
         self._proven: set[frozenset[int]] = set()
-        #: When pairs failed for the first time in this sweep, epoch seconds.
+        #: Time of the first failure of pairs in this sweep (epoch seconds).
         self._bad_since: dict[frozenset[int], float] = {}
-        #: Pairs that take a rank host with them.
+        #: Pairs that end a rank host.
         self._fatal: set[frozenset[int]] = set()
-        #: How many communicators each endpoint keeps that tests have made.
+        #: Number of communicators that each endpoint keeps.
         self._kept: Counter[int] = Counter()
-        #: Whether tests ran since broken communicators were let go of.
+        #: Whether tests ran since broken communicators were released.
         self._tested = False
 
     async def run(self, new: list[str], old: list[str], busy: dict[int, str]) -> None:
-        """Test all that involves a node of ``new``; endpoints in ``busy`` are left alone."""
+        """Run all tests with a node of ``new``; endpoints in ``busy`` are not tested."""
         self._proven.clear()
         self._bad_since.clear()
         self._fatal.clear()
         self._bed.lasting = "all_reduce" in self._options.probes
         if "p2p" in self._options.probes:
-            with self.counting.over():
+            with self.counters.sampling():
                 await self._pairs(new, old, busy)
         if "all_reduce" in self._options.probes:
             await self._collectives([*old, *new], busy)
@@ -124,7 +124,7 @@ class Trials:
             await self._suspects(PairSet(pairs))
 
     def _wanted(self, pairs: PairArray) -> PairArray:
-        """Return those pairs that were asked for by name, where any were."""
+        """Return the pairs requested by name, or all."""
         if not self._options.pairs:
             return pairs
         there = {str(e) for e in self._bed.endpoints}
@@ -156,7 +156,7 @@ class Trials:
             await sweep.again(PairSet(slow))
 
     def _without_busy(self, pairs: PairArray, busy: dict[int, str]) -> PairArray:
-        """Take out the pairs of GPUs that other processes use: their jobs are not to be disturbed."""
+        """Remove the pairs of GPUs that other processes use, so that their jobs are not disturbed."""
         lines = []
         for a, b in pairs:
             for n in {a, b} & busy.keys():
@@ -202,7 +202,7 @@ class Trials:
     async def _run_pairs(
         self, pairs: Sequence[Pair], size: int, *, alone: bool = False, share: float = 1.0, meet: float = 0.5
     ) -> None:
-        """Test pairs, in parts that leave no endpoint with more communicators than it may keep.
+        """Test pairs, in parts that keep the number of communicators of each endpoint within its limit.
 
         Args:
             pairs: The pairs.
@@ -236,7 +236,7 @@ class Trials:
         )
 
     async def again(self, pairs: list[Pair], deadline_share: float) -> None:
-        """Test a few pairs again, and more later."""
+        """Test a few pairs again; more follow later."""
         self._bed.lasting = True
         await self._make_room(end for pair in pairs for end in pair)
         size = max(self._options.sizes, default=self._bytes)
@@ -244,36 +244,36 @@ class Trials:
         await PairSweep(self._bed, test, one_at_a_time=len(pairs) == 1).run(pairs)
 
     async def _make_room(self, ends: Iterable[int]) -> None:
-        """Before a communicator for each of these ends: let go of the broken ones, and of all where they are many.
+        """Release the broken communicators, or all if an endpoint would exceed its limit.
 
-        What is broken may keep its GPU busy; what is not costs memory alone, and seconds to be let go of.
+        A broken one may keep its GPU busy; an intact one costs memory only, and takes seconds to release.
         """
         more = Counter(ends)
         if any(self._kept[end] + count > PAIRS_BEFORE_REST for end, count in more.items()):
-            await self.let_go()
+            await self.release()
         elif self._tested:
-            await self._rest(whole=False)
+            await self._release_communicators(whole=False)
         self._kept += more
         self._tested = True
 
-    async def let_go(self) -> None:
-        """Have the ranks let go of all that tests have left; ranks that end let go by ending."""
+    async def release(self) -> None:
+        """Have the ranks release all communicators; ranks that end release them anyway."""
         if self._kept:
             self._kept.clear()
-            await self._rest(whole=True)
+            await self._release_communicators(whole=True)
 
-    async def _rest(self, *, whole: bool) -> None:
+    async def _release_communicators(self, *, whole: bool) -> None:
         self._tested = False
         for problem in await release_communicators(self._bed, whole=whole):
             self._pump.log("warning", problem)
 
     async def pairs_alone(self, pairs: list[Pair]) -> None:
         """Test pairs one at a time."""
-        with self.counting.over():
+        with self.counters.sampling():
             await self._run_pairs(pairs, max(self._options.sizes, default=self._bytes), alone=True)
 
     async def _suspects(self, swept: PairSet) -> None:
-        """Test what came out bad again, alone, then its ends with others."""
+        """Test bad pairs again, alone, then their ends with other partners."""
         await self._pump.flush()
         dead = bad_pairs(self._model, swept, (Verdict.FAILED, Verdict.TIMEOUT))
         dead = [pair for pair in dead if frozenset(pair) not in self._proven]
@@ -289,7 +289,7 @@ class Trials:
         if bad and len(bad) <= MAX_SUSPECTS and not self._options.pairs:
             lines = await retest(self._model, bad, self._bad_since, self._fatal, self.pairs_alone, self._pump.flush)
             self._pump.emit(PlanUpdate(suspects=lines))
-        # What was tested alone came out faster, and so moved what is normal.
+        # Pairs tested alone are faster and have changed the median.
         await self._slow_again(swept, alone)
 
     async def _slow_again(self, swept: PairSet, alone: Counter[Pair]) -> None:

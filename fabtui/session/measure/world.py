@@ -1,4 +1,4 @@
-"""The world layer: the same transfers as the pair tests, inside one communicator of all ranks, where NCCL may relay."""
+"""World layer: the transfers of the pair tests inside one communicator of all ranks, where NCCL may relay."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from fabtui.session.measure.context import TestBed
 from fabtui.session.measure.p2p_result import MAX_RAW, name_ranks, number
 from fabtui.session.ranks.gather import Failure, Gathering, GroupRequest, failure
 
-#: When looking for the ranks that keep a communicator from forming, one that can form takes far less than this.
+#: Deadline (s) for a communicator to form while the ranks that prevent it are searched; usually far less.
 FORM_DEADLINE = 6.0
-#: Seconds that a healthy transfer takes at most, waiting for the peer included; a rank makes one after the other.
+#: Maximum time (s) of a healthy transfer, with the wait for the peer; a rank runs one after the other.
 TRANSFER = 0.25
-#: Transfers that are told together.
+#: Maximum number of transfers per event.
 _PART = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class WorldTest:
-    """How the world layer is tested: message size, timed messages at most, warm-up, deadline of each phase (s)."""
+    """Parameters of the world layer: message size, maximum timed messages, warm-up, deadline of each phase (s)."""
 
     bytes: int
     iters: int
@@ -42,8 +42,8 @@ class WorldSweep:
     """One pass of the world layer.
 
     Args:
-        bed: What tests share.
-        test: How it is tested.
+        bed: Shared state of the tests.
+        test: Parameters.
     """
 
     def __init__(self, bed: TestBed, test: WorldTest) -> None:
@@ -52,7 +52,7 @@ class WorldSweep:
         self._good: list[int] = []
 
     async def run(self, ranks: Sequence[int], wanted: Container[Pair] | None = None) -> None:
-        """Test all ordered pairs of ranks, or those of ``wanted``; ranks without which it forms are found and told."""
+        """Test all ordered pairs of ranks, or those of ``wanted``; find and report the ranks that prevent the world."""
         good, why = list(ranks), ""
         request = await self._go(good, wanted)
         if not self._formed(request):
@@ -60,7 +60,7 @@ class WorldSweep:
             self._bed.log("warning", f"the world communicator does not form: {text}")
             good, reasons = await self._formable(list(ranks))
             why = text
-            self._tell_left_out(ranks, good, reasons, wanted, why)
+            self._report_excluded(ranks, good, reasons, wanted, why)
             if len(good) < 2:
                 return
             without = f"without {self._names(out)}" if (out := set(ranks) - set(good)) else "of all when tried again"
@@ -70,7 +70,7 @@ class WorldSweep:
         await self._report(request, good, wanted)
 
     async def again(self, wanted: Container[Pair]) -> None:
-        """Test pairs of a world that formed once more; what does not come to a test keeps what was measured before."""
+        """Test pairs of a formed world again; pairs that are not reached keep their earlier results."""
         request = await self._go(self._good, wanted)
         if not self._formed(request):
             text = self._failure(request).text
@@ -80,25 +80,25 @@ class WorldSweep:
     # -- one attempt --------------------------------------------------------------------------------------------------
 
     async def _go(self, ranks: Sequence[int], wanted: Container[Pair] | None) -> GroupRequest:
-        ways = PairArray(
+        pairs = PairArray(
             (ranks[i], ranks[j])
             for round_ in each_round(len(ranks))
             for turned in (round_, [(j, i) for i, j in round_])
             for i, j in turned
             if wanted is None or (ranks[i], ranks[j]) in wanted
         )
-        for at in range(0, len(ways), _PART):
+        for at in range(0, len(pairs), _PART):
             if at:
                 await self._bed.flush()
-            self._bed.started([(self._name(s), self._name(d)) for s, d in ways[at : at + _PART]])
-        request = self._request(ranks, ways)
+            self._bed.started([(self._name(s), self._name(d)) for s, d in pairs[at : at + _PART]])
+        request = self._request(ranks, pairs)
         await Gathering(self._bed).run([request])
         return request
 
-    def _request(self, ranks: Sequence[int], ways: PairArray) -> GroupRequest:
-        """Return the request of ordered pairs, disjoint ones together; without any the world is only to be formed."""
-        most = max(Counter(itertools.chain.from_iterable(ways)).values(), default=0)
-        deadline = max(self._test.deadline, most * TRANSFER) if ways else min(FORM_DEADLINE, self._test.deadline)
+    def _request(self, ranks: Sequence[int], pairs: PairArray) -> GroupRequest:
+        """Return the request of ordered pairs, disjoint ones together; without pairs the world is only formed."""
+        most = max(Counter(itertools.chain.from_iterable(pairs)).values(), default=0)
+        deadline = max(self._test.deadline, most * TRANSFER) if pairs else min(FORM_DEADLINE, self._test.deadline)
         message = {
             "op": "world",
             "ranks": list(ranks),
@@ -108,15 +108,15 @@ class WorldSweep:
             "warmup": self._test.warmup,
             "deadline": deadline,
         }
-        # A node is told its own transfers only: all of a big fabric do not fit into a message.
+        # A node gets only its own transfers: all transfers of a large fabric exceed a message.
         own = {self._bed.endpoints[rank].node: PairArray() for rank in ranks}
-        for pair in ways:
+        for pair in pairs:
             for node in {self._bed.endpoints[rank].node for rank in pair}:
                 own[node].append(*pair)
 
         def rounds(node: str) -> dict[str, Any]:
-            # None at all would mean a world that is only to be formed; one of others means nothing to these ranks.
-            return {"rounds": [[list(pair)] for pair in own[node] or ways[:1]]}
+            # No rounds would mean a world that is only formed; a transfer of other ranks is ignored by these.
+            return {"rounds": [[list(pair)] for pair in own[node] or pairs[:1]]}
 
         return GroupRequest(tuple(ranks), message, 2 * deadline, rounds, _with_rows_packed)
 
@@ -124,17 +124,17 @@ class WorldSweep:
         return request.last_reports("worlded")
 
     def _formed(self, request: GroupRequest) -> bool:
-        """Say whether the communicator came about, whatever happened in it then."""
+        """Return True if the communicator formed, even if a later phase failed."""
         reports = self._worlded(request)
         return all(report is not None and report.get("phase") != "connect" for report in reports.values())
 
     def _failure(self, request: GroupRequest) -> Failure:
         return failure(request, self._worlded(request), self._bed.endpoints)
 
-    # -- which ranks it forms without ---------------------------------------------------------------------------------
+    # -- ranks that prevent the world ---------------------------------------------------------------------------------
 
     async def _formable(self, ranks: list[int]) -> tuple[list[int], dict[int, str]]:
-        """Find by halves a large set of ranks whose communicator forms; returns it, and why others are left out."""
+        """Return a large set of ranks that form a communicator, and the reasons to exclude the others."""
         parts: list[list[int]] = [ranks]
         good: list[list[int]] = []
         reasons: dict[int, str] = {}
@@ -154,7 +154,7 @@ class WorldSweep:
         return await self._joined(good, reasons)
 
     async def _joined(self, good: list[list[int]], reasons: dict[int, str]) -> tuple[list[int], dict[int, str]]:
-        """Put parts together that form by themselves, the largest first; those that spoil it stay out."""
+        """Combine parts that form by themselves, the largest first; parts that prevent the whole are excluded."""
         good.sort(key=len, reverse=True)
         whole = sorted(itertools.chain.from_iterable(good))
         if len(good) > 1 and not self._formed(await self._form(whole)):
@@ -180,7 +180,7 @@ class WorldSweep:
     def _names(self, ranks: Iterable[int]) -> str:
         return ", ".join(self._name(rank) for rank in sorted(ranks))
 
-    def _tell_left_out(
+    def _report_excluded(
         self,
         ranks: Sequence[int],
         good: Sequence[int],
@@ -219,8 +219,8 @@ class WorldSweep:
             **more,
         )
 
-    def _tell_times(self, reports: dict[int, dict[str, Any] | None]) -> None:
-        """Log how long the slowest rank took for each part: a communicator that forms slowly is a sign of its own."""
+    def _log_times(self, reports: dict[int, dict[str, Any] | None]) -> None:
+        """Log the time of the slowest rank for each phase: a communicator that forms slowly is a symptom."""
         times = [part for report in reports.values() if report and isinstance(part := report.get("seconds"), dict)]
         parts = []
         for name, word in (("init", "init"), ("connect", "connections"), ("rounds", "transfers")):
@@ -235,31 +235,33 @@ class WorldSweep:
     async def _report(
         self, request: GroupRequest, ranks: Sequence[int], wanted: Container[Pair] | None, *, tested_only: bool = False
     ) -> None:
-        """Report all transfers, in parts, so that what is in between of a big fabric does not take much room."""
+        """Report all transfers, in parts, to bound the memory on large fabrics."""
         reports = self._worlded(request)
-        self._tell_times(reports)
+        self._log_times(reports)
         known = set(ranks)
-        told: dict[int, set[int]] = {}
+        reported: dict[int, set[int]] = {}
         part: list[Measurement] = []
         for rank, report in reports.items():
             found: dict[Pair, Measurement] = {}
             for row in _rows_of(report):
                 if (made := self._row(row, rank, known, report or {})) is not None:
                     found[made[0]] = made[1]
-            told[rank] = {src for src, _ in found}
-            part = await self._tell(part, found.values())
+            reported[rank] = {src for src, _ in found}
+            part = await self._report_part(part, found.values())
         missing = (
             (src, dst)
             for src, dst in itertools.permutations(ranks, 2)
-            if src not in told[dst] and (wanted is None or (src, dst) in wanted)
+            if src not in reported[dst] and (wanted is None or (src, dst) in wanted)
         )
         failed = self._missing(request, reports, missing)
-        part = await self._tell(part, (m for m in failed if not tested_only or m.verdict is not Verdict.INCONCLUSIVE))
+        part = await self._report_part(
+            part, (m for m in failed if not tested_only or m.verdict is not Verdict.INCONCLUSIVE)
+        )
         if part:
             self._bed.report(part)
 
-    async def _tell(self, part: list[Measurement], more: Iterable[Measurement]) -> list[Measurement]:
-        """Report what comes together to a part, and return what is left."""
+    async def _report_part(self, part: list[Measurement], more: Iterable[Measurement]) -> list[Measurement]:
+        """Report full parts, and return the rest."""
         for one in more:
             part.append(one)
             if len(part) >= _PART:
@@ -289,7 +291,7 @@ class WorldSweep:
     def _missing(
         self, request: GroupRequest, reports: dict[int, dict[str, Any] | None], missing: Iterable[Pair]
     ) -> Iterator[Measurement]:
-        """Yield transfers that did not come about: those in which both ranks were stuck, and those never begun."""
+        """Yield the transfers without a report: those in which both ranks were stuck, and those never begun."""
         stuck = {rank: report.get("at") for rank, report in reports.items() if report}
         text, timeout, kind = self._failure(request)
         for src, dst in missing:
@@ -301,7 +303,7 @@ class WorldSweep:
 
 
 def _with_rows_packed(report: dict[str, Any]) -> dict[str, Any]:
-    """Return a report whose rows are packed until its turn comes: all ranks report at much the same time."""
+    """Return a report with compressed rows: all ranks report at about the same time."""
     if not isinstance(rows := report.get("rows"), list):
         return report
     return {**report, "rows": zlib.compress(json.dumps(rows).encode(), 1)}

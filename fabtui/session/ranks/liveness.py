@@ -67,6 +67,6 @@ class Pulse:
 
 
 def frozen_text(host: RankHost, seconds: float) -> str:
-    """Return one line about a rank host that has not answered for some seconds."""
+    """Return the error of a rank host that has not answered for some seconds."""
     text = f"the rank host of {host.node} is frozen: no answer for {seconds:.{0 if seconds >= 2 else 1}f} s"
     return f"{text}, and its process is stopped" if host.halted else text

@@ -24,7 +24,7 @@ Counts = dict[str, Any]
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counter_sampler, "PERIOD", 0.05)
-    monkeypatch.setattr(counter_sampler, "SHORTEST", 0.005)
+    monkeypatch.setattr(counter_sampler, "MIN_INTERVAL", 0.005)
 
 
 def looks(*steps: dict[str, int]) -> list[Counts | None]:
@@ -116,7 +116,7 @@ async def test_a_node_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(counter_sampler, "DEADLINE", 0.02)
     script = Script({"a": 2}, counters={"a": [None]}, takes=0.5)
     _, nodes = await _run(script, timeout=5.0)
-    assert len(asked(nodes, "a")) == counter_sampler.MOST_FAILURES
+    assert len(asked(nodes, "a")) == counter_sampler.MAX_FAILURES
 
 
 async def test_a_node_lost_meanwhile_is_passed_over() -> None:

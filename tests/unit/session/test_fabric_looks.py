@@ -10,7 +10,7 @@ from fabtui.model.events import Event, InventoryUpdate
 from fabtui.model.session_model import Model
 from fabtui.session.node_client import ProbeFailed
 from fabtui.session.options import SessionOptions
-from fabtui.session.probe_runner import WALKERS, Looks
+from fabtui.session.probe_runner import MAX_WALKERS, ProbeRunner
 
 
 class Asked:
@@ -47,8 +47,9 @@ async def look(asked: Asked, nodes: list[str], model: Model | None = None, witho
     for node in nodes:
         ib = [] if node == without else [{"ca": "mlx5_0"}]
         model.apply(InventoryUpdate(node, {"ib": ib}))
-    looks = Looks(SessionOptions(), Pump(model), model, {node: asked.node(node) for node in nodes})  # type: ignore[arg-type]
-    await looks.look_at(nodes, ["ibfabric"])
+    clients: Any = {node: asked.node(node) for node in nodes}
+    pump: Any = Pump(model)
+    await ProbeRunner(SessionOptions(), pump, model, clients).run(nodes, ["ibfabric"])
     return model
 
 
@@ -67,12 +68,12 @@ async def test_one_node_walks_for_all() -> None:
 
 @pytest.mark.parametrize("fails", [set(), {"n0"}])
 async def test_some_are_tried_and_not_all(fails: set[str]) -> None:
-    nodes = [f"n{number}" for number in range(WALKERS + 3)]
+    nodes = [f"n{number}" for number in range(MAX_WALKERS + 3)]
     asked = Asked({"n1"}, fails)
     await look(asked, nodes)
     assert [name for name, _, whole in asked.questions if whole] == ["n0", "n1"]
     assert {name for name, _, _ in asked.questions} == set(nodes)
     asked = Asked(set())
     await look(asked, nodes)
-    assert sum(bool(whole) for _, _, whole in asked.questions) == WALKERS
+    assert sum(bool(whole) for _, _, whole in asked.questions) == MAX_WALKERS
     assert len(asked.questions) == len(nodes)

@@ -38,7 +38,7 @@ async def test_beside_tests_no_tool_that_takes_seconds_is_started() -> None:
 
 
 async def test_a_preflight_asks_everything() -> None:
-    model, nodes = await run(Script({"a": 2, "b": 0}), looks_only=True)
+    model, nodes = await run(Script({"a": 2, "b": 0}), preflight_only=True)
     (asked,) = [m["args"] for m in nodes.links["a"].sent if m["t"] == "probe" and m["name"] == "gpus"]
     assert asked == {}
     assert "gpuload" not in steps(nodes, "a"), "nothing gives the GPUs work"

@@ -33,7 +33,7 @@ JUNK: list[Any] = [
 
 #: The deadlines of a session that are made short: what the node does not answer is waited for in vain.
 DEADLINES = (
-    *("GRACE", "ABORT_PATIENCE", "LAG", "LOOK_PATIENCE", "SETTLE", "RANKS_SETTLE", "DEADLINE", "INVENTORY_DEADLINE"),
+    *("GRACE", "ABORT_PATIENCE", "LAG", "PROBE_PATIENCE", "SETTLE", "RANKS_SETTLE", "DEADLINE", "INVENTORY_DEADLINE"),
     *("LOOK_DEADLINE", "CLOCK_DEADLINE", "OPEN_DEADLINE", "START_DEADLINE", "SPAWN_DEADLINE", "CLIENT_DEADLINE"),
     *("SERVER_DEADLINE", "LISTEN_DEADLINE"),
 )

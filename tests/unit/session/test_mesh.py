@@ -8,7 +8,7 @@ import pytest
 
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
-from fabtui.session.measure.mesh_targets import MOST_PAIRS, Address, Target, addresses_of, packet_bytes, targets_between
+from fabtui.session.measure.mesh_targets import MAX_PAIRS, Address, Target, addresses_of, packet_bytes, targets_between
 from fabtui.session.measure.one_way import judge
 from fabtui.session.measure.ping_mesh import key_of, read_row, read_whole
 
@@ -50,7 +50,7 @@ def test_of_very_many_addresses_those_of_one_rail_are_all_asked() -> None:
     found, total = targets_between(nodes, [], addresses)
     pairs = len(nodes) * (len(nodes) - 1)
     same = [t for t in found if t.here.rail == t.there.rail]
-    assert total == pairs * 16 > MOST_PAIRS
+    assert total == pairs * 16 > MAX_PAIRS
     assert (len(same), len(found)) == (pairs * 4, pairs * 5)
     assert len({(t.here.rail, t.there.rail) for t in found}) > 8, "not always the same rails"
 
@@ -60,7 +60,7 @@ def test_of_more_still_each_node_is_asked_for_some_of_the_others(count: int) -> 
     nodes = [f"n{n}" for n in range(count)]
     addresses = {node: [one(f"10.{r}.{n // 250}.{n % 250}", r) for r in range(8)] for n, node in enumerate(nodes)}
     found, _ = targets_between(nodes, [], addresses)
-    assert MOST_PAIRS / 2 < len(found) <= MOST_PAIRS * 1.1
+    assert MAX_PAIRS / 2 < len(found) <= MAX_PAIRS * 1.1
     peers = {node: {t.peer for t in found if t.node == node} for node in nodes[:: count // 8]}
     assert len({len(each) for each in peers.values()}) == 1, "nobody is asked for more than the others"
     ways = {(t.node, t.peer) for t in found}

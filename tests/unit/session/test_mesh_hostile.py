@@ -17,7 +17,7 @@ from fabtui.model.session_model import Model
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.mesh_targets import Address, Target
 from fabtui.session.measure.one_way import OneWay
-from fabtui.session.measure.ping_mesh import Mesh
+from fabtui.session.measure.ping_mesh import PingMesh
 from fabtui.session.node_client import NodeClient, ProbeFailed
 
 NODES = ["a", "b", "c"]
@@ -99,7 +99,7 @@ async def test_any_answers(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pumping = asyncio.create_task(pump.run())
     remotes = cast(dict[str, NodeClient], {node: HostileNode(chance) for node in NODES})
     async with asyncio.timeout(20):
-        await Mesh(pump, model, remotes).run(TARGETS)
+        await PingMesh(pump, model, remotes).run(TARGETS)
         await OneWay(pump, model, remotes).run(TARGETS)
         await pump.flush()
     pumping.cancel()

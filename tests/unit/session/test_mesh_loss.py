@@ -15,7 +15,7 @@ from fabtui.model.session_model import Model
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.mesh_targets import Address, Target
 from fabtui.session.measure.one_way import OneWay
-from fabtui.session.measure.ping_mesh import Mesh
+from fabtui.session.measure.ping_mesh import PingMesh
 from fabtui.session.node_client import NodeClient
 
 HERE, THERE = (Address(f"10.0.0.{n}", 4, 0, "eth0", 9000) for n in (1, 2))
@@ -80,7 +80,7 @@ async def test_what_is_lost_is_lost_three_times(times: int, verdict: Verdict, mo
     node = LossyNode(times)
     remotes = cast(dict[str, NodeClient], {"a": node, "b": node})
     async with asyncio.timeout(20):
-        await Mesh(pump, model, remotes).run([TARGET])
+        await PingMesh(pump, model, remotes).run([TARGET])
         await OneWay(pump, model, remotes).run([TARGET])
         await pump.flush()
     pumping.cancel()

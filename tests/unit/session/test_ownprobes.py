@@ -216,7 +216,9 @@ def test_a_judge_that_does_not_work_leaves_the_values(ship: Any, judge: str) -> 
 
 async def session(here: Path) -> Model:
     """Look at this host, without SSH, with all probes."""
-    options = SessionOptions(hosts=("here",), transport="local", probes=PREFLIGHT, looks_only=True, probe_folder=here)
+    options = SessionOptions(
+        hosts=("here",), transport="local", probes=PREFLIGHT, preflight_only=True, probe_folder=here
+    )
     feed = LiveFeed(options)
     try:
         await feed.run()

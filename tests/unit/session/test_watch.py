@@ -238,7 +238,7 @@ async def test_watching_that_is_turned_on_early_begins_after_the_sweep() -> None
 
 @pytest.mark.usefixtures("quick")
 async def test_links_are_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(watch, "PROBE_INTERVAL", 0.05)
     feed, nodes = _feed(Script({"a": 2, "b": 2}))
 
     def looks() -> int:
