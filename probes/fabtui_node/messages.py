@@ -1,4 +1,4 @@
-"""Types of all messages between the controller and a node, and the check of what a node sends.
+"""Types of the messages that a node sends, and the check of a message against its type.
 
 Only the controller imports this module at run time: the node side uses the types for type checking alone.
 """
@@ -10,49 +10,12 @@ from typing import Any, Dict, List, Mapping, Optional, Type, TypedDict, Union, g
 #: A value of a probe, or its arguments.
 Value = Dict[str, Any]
 
-# -- controller -> node ----------------------------------------------------------------------------------------------
-
-
-class Heartbeat(TypedDict):
-    """``hb``: heartbeat, which renews the lease; echoed with ``rank``."""
-
-    t: str
-    n: int
-
-
-class ProbeRequest(TypedDict):
-    """``probe``: run a probe."""
-
-    t: str
-    id: int
-    name: str
-    args: Value
-    deadline: float
-
-
-class SpawnRequest(TypedDict):
-    """``spawn``: start the rank host, after ending the running one."""
-
-    t: str
-    argv: Optional[List[str]]
-    env: Dict[str, str]
-    config: Value
-
-
-class StandbyRequest(SpawnRequest):
-    """``standby``: keep a process ready for the next ``spawn`` with the same parameters, or end it."""
-
-    on: bool
-
 
 class RankEnvelope(TypedDict):
     """``rank``: a message to or from the rank host."""
 
     t: str
     m: Value
-
-
-# -- node -> controller ----------------------------------------------------------------------------------------------
 
 
 class Hello(TypedDict):
@@ -65,9 +28,11 @@ class Hello(TypedDict):
     host: str
 
 
-class HeartbeatEcho(Heartbeat):
+class HeartbeatEcho(TypedDict):
     """``hb``: echo of a heartbeat; ``rank`` is True while a rank host runs."""
 
+    t: str
+    n: int
     rank: bool
 
 
@@ -125,86 +90,6 @@ class LogLine(TypedDict):
 
     t: str
     text: str
-
-
-# -- controller -> rank host -----------------------------------------------------------------------------------------
-
-
-class RankInfo(TypedDict):
-    """A rank: its global number, and the index and UUID of its GPU."""
-
-    rank: int
-    index: int
-    uuid: Optional[str]
-
-
-class InitRequest(TypedDict, total=False):
-    """``init``: load the engine and start the ranks."""
-
-    op: str
-    engine: str
-    node: str
-    epoch: str
-    address: str
-    timeout: float
-    start_deadline: float
-    library: Optional[str]
-    ranks: List[RankInfo]
-    world: int
-    faults: List[Value]
-
-
-class ReachRequest(TypedDict):
-    """``reach``: open a TCP connection to the rank hosts of other nodes."""
-
-    op: str
-    peers: List[Value]
-    deadline: float
-
-
-class PairRequest(TypedDict, total=False):
-    """``pair``: test both directions of a pair; ``meet`` (s) is the deadline of the peer's arrival."""
-
-    op: str
-    id: int
-    a: int
-    b: int
-    bytes: int
-    iters: int
-    warmup: int
-    latency_iters: int
-    deadline: float
-    meet: float
-    both: bool
-
-
-class CollectiveRequest(TypedDict):
-    """``collective``: measure a collective of several sizes."""
-
-    op: str
-    id: int
-    kind: str
-    ranks: List[int]
-    sizes: List[int]
-    iters: int
-    warmup: int
-    deadline: float
-
-
-class WorldRequest(TypedDict):
-    """``world``: transfers within the communicator of all ranks."""
-
-    op: str
-    id: int
-    ranks: List[int]
-    rounds: List[List[List[int]]]
-    bytes: int
-    iters: int
-    warmup: int
-    deadline: float
-
-
-# -- rank host -> controller -----------------------------------------------------------------------------------------
 
 
 class RankState(TypedDict):

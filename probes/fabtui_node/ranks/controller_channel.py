@@ -126,17 +126,7 @@ class Store:
             self._next += 1
             q = self._next
             self._waiters[q] = waiter
-        self._channel.send(
-            {
-                "op": "store",
-                "q": q,
-                "cmd": cmd,
-                "key": key,
-                "value": value,
-                "expected": expected,
-                "timeout": timeout,
-            }
-        )
+        self._send(q, cmd, key, timeout, value, expected)
         # The owner may have been cancelled before the entry above was made.
         if getattr(owner, "cancelled", False):
             self.cancel(owner)
@@ -145,7 +135,7 @@ class Store:
                 self._waiters.pop(q, None)
             raise StoreTimeout("the controller did not answer %s %s within %.1f s" % (cmd, key, timeout + GRACE))
         if waiter.reply is None:
-            raise Cancelled("called off by the controller")
+            raise Cancelled("cancelled by the controller")
         error = waiter.reply.get("error")
         if error == "timeout":
             raise StoreTimeout("%s was not set within %.1f s" % (key, timeout))
@@ -153,26 +143,24 @@ class Store:
             raise StoreError("store %s %s: %s" % (cmd, key, str(error)[:500]))
         return waiter.reply.get("value")
 
+    def _send(
+        self,
+        q: int,
+        cmd: str,
+        key: Union[str, List[str], None],
+        timeout: float,
+        value: Union[str, int, None],
+        expected: Optional[str],
+    ) -> None:
+        request = {"op": "store", "q": q, "cmd": cmd, "key": key, "value": value, "expected": expected}
+        self._channel.send({**request, "timeout": timeout})
+
     def post(self, key: str, value: bytes) -> None:
         """Set a key without waiting for the answer."""
         with self._lock:
             self._next += 1
             q = self._next
-        self._channel.send(
-            {
-                "op": "store",
-                "q": q,
-                "cmd": "set",
-                "key": key,
-                "value": _text(value),
-                "expected": None,
-                "timeout": 0.0,
-            }
-        )
-
-    def set(self, key: str, value: bytes, timeout: float, owner: object = None) -> None:
-        """Set a key and wait until that is done."""
-        self._request("set", key, timeout, owner, _text(value))
+        self._send(q, "set", key, 0.0, _text(value), None)
 
     def get(self, key: str, timeout: float, owner: object = None) -> bytes:
         """Return a key's value, waiting until it is set.

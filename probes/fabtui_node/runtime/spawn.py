@@ -55,8 +55,7 @@ def start_command(
         The process id.
     """
     parent = os.getpid()
-    pid = os.fork()
-    if pid:
+    if pid := os.fork():
         return pid
     try:
         _detach(parent)
@@ -87,8 +86,7 @@ def start_function(
         The process id.
     """
     parent = os.getpid()
-    pid = os.fork()
-    if pid:
+    if pid := os.fork():
         return pid
     status = 1
     try:

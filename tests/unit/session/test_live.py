@@ -206,7 +206,7 @@ async def test_a_rank_that_stays_away_is_not_waited_for_once_its_peer_gave_up() 
     latest = feed.model.latest(Layer.P2P, "a:1", "b:0")
     assert latest is not None
     assert latest.attempts == 2
-    assert "called off" not in (latest.error or "")
+    assert "cancelled" not in (latest.error or "")
     assert [link.spawns for link in nodes.links.values()] == [1, 1], "no rank host was killed for it"
 
 

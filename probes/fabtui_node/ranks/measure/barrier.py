@@ -62,7 +62,7 @@ def come_together(task: Task, me: int, ranks: List[int], end: float, declined: O
         text = "%s did not come within %.1f s" % (_missing(task, ranks), time.monotonic() - task.began)
         raise Failed(CONNECT, text, timeout=True, kind=ErrorKind.PEER_MISSING) from None
     except Cancelled as error:
-        raise Failed(CONNECT, "called off: a rank is gone", kind=error.kind) from None
+        raise Failed(CONNECT, "cancelled: a rank is gone", kind=error.kind) from None
     except StoreError as error:
         raise Failed.from_error(CONNECT, error) from None
     if reply.get("declined") is not None:

@@ -200,7 +200,7 @@ class PairTest:
             text = "rank %d did not come within %.1f s" % (self._peer, time.monotonic() - began)
             raise Failed(CONNECT, text, timeout=True, kind=ErrorKind.PEER_MISSING) from None
         except Cancelled as error:
-            raise Failed(CONNECT, "called off: rank %d is gone" % self._peer, kind=error.kind) from None
+            raise Failed(CONNECT, "cancelled: rank %d is gone" % self._peer, kind=error.kind) from None
         except StoreError as error:
             raise Failed.from_error(CONNECT, error) from None
         if hello.get("declined") is not None:

@@ -244,7 +244,7 @@ class Communicator:
         if code not in (SUCCESS, IN_PROGRESS):
             raise self._error_of(code, self._library.explain(code, self._comm))
         if self._stop():
-            raise NcclCancelled("called off: a peer is gone")
+            raise NcclCancelled("cancelled: a peer is gone")
 
     @staticmethod
     def _error_of(code: int, text: str) -> NcclError:
@@ -258,7 +258,7 @@ class Communicator:
             if code != IN_PROGRESS:
                 continue
             if turn % 16 == 0 and self._stop():
-                raise NcclCancelled("called off: a peer is gone")
+                raise NcclCancelled("cancelled: a peer is gone")
             if time.monotonic() > end:
                 raise NcclTimeout("%s was still in progress" % what)
             if turn > 64:

@@ -47,7 +47,7 @@ def run_abandonable(task: Task, work: Callable[[], Any], phase: str, end: float)
     threading.Thread(target=body, daemon=True).start()
     while not done.wait(0.05):
         if task.cancelled:
-            raise Failed(phase, "called off: a peer is gone", kind=ErrorKind.CANCELLED)
+            raise Failed(phase, "cancelled: a peer is gone", kind=ErrorKind.CANCELLED)
         if time.monotonic() > end + OVERTIME:
             raise Failed(phase, "torch still waits %.0f s after the deadline" % OVERTIME, timeout=True)
     value, error = box[0]
