@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from fabtui.diagnosis.pairs.ab_comparison import KINDS, group_name
 from fabtui.export.atomic_write import write_atomically
-from fabtui.export.formula import escaped
+from fabtui.export.csv import escaped
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line

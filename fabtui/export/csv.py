@@ -1,46 +1,67 @@
-"""A snapshot as CSV."""
+"""Snapshot as CSV, with text that no spreadsheet runs as a formula."""
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from fabtui.export.atomic_write import write_atomically
-from fabtui.export.formula import escaped
 from fabtui.export.snapshot_rows import COLUMNS, INTEGERS, NUMBERS, rows
 from fabtui.model.session_model import Model
 
+_FORMULA_STARTS = "=+-@\t\r\uff1d\uff0b\uff0d\uff20"
+_MARK = "'"
+
+
+def escaped(text: str) -> str:
+    """Return a text cell that no spreadsheet runs: an apostrophe precedes what resembles a formula.
+
+    A text that begins with an apostrophe gets a second one, so that `unescaped` restores it exactly.
+    """
+    first = text.lstrip()[:1]
+    risky = text[:1] in ("\t", "\r") or (first != "" and first in _FORMULA_STARTS)
+    return _MARK + text if risky or text.startswith(_MARK) else text
+
+
+def unescaped(text: str) -> str:
+    """Return the text that `escaped` was given."""
+    return text[1:] if text.startswith(_MARK) else text
+
+
+def _cell(name: str, value: Any) -> Any:
+    if value is None:
+        return ""
+    if name in INTEGERS:
+        return int(value)
+    return float(value) if name in NUMBERS else escaped(value)
+
 
 def write_csv(model: Model, path: Path) -> int:
-    """Write a model's measurements, one a row, whole or not at all.
+    """Write the measurements of a model, one per row, whole or not at all.
 
-    Numbers are written as numbers with every digit; what is not known is an empty cell. Text that a spreadsheet would
-    run as a formula begins with an apostrophe, which `fabtui.load_snapshot` takes away again.
+    Numbers are written with every digit; unknown values are empty cells.
 
     Args:
-        model: All that is known.
-        path: The file; an older one is replaced.
+        model: The session.
+        path: The file; an existing one is replaced.
 
     Returns:
-        How many rows it has.
+        Number of rows.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
-    import pandas as pd
-
     found = rows(model)
-    frame = pd.DataFrame(found, columns=list(COLUMNS))
-    for name in COLUMNS:
-        if name in INTEGERS:
-            frame[name] = frame[name].astype("Int64")
-        elif name in NUMBERS:
-            frame[name] = frame[name].astype("float64")
-        else:
-            frame[name] = [escaped(text) if isinstance(text, str) else None for text in (row[name] for row in found)]
 
     def write(file: BinaryIO) -> None:
-        frame.to_csv(file, index=False, lineterminator="\n", encoding="utf-8")
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows([_cell(name, row[name]) for name in COLUMNS] for row in found)
+        # Without detaching, the wrapper would close the file.
+        text.detach()
 
     write_atomically(path, write)
     return len(found)

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from fabtui.errors import InputError
-from fabtui.export.formula import unescaped
+from fabtui.export.csv import unescaped
 from fabtui.export.snapshot_rows import ARM_MARK, COLUMNS, INTEGERS, NUMBERS
 from fabtui.model.layers import Layer, all_layers
 

@@ -11,9 +11,11 @@ from typing import Any
 from fabtui.diagnosis.preflight.changes import Earlier, earlier_of
 from fabtui.diagnosis.preflight.rules import Preflight, preflight
 from fabtui.errors import InputError
-from fabtui.export.formula import escaped
+from fabtui.export.csv import escaped
 from fabtui.export.snapshot_rows import when
+from fabtui.model.event_schema import APPLY_ERRORS
 from fabtui.model.facts.node_view import Value
+from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import as_json as finding_json
 
@@ -112,9 +114,6 @@ def _values(value: dict[str, Any], path: Path) -> Earlier:
 
 
 def _recorded(path: Path) -> Earlier:
-    from fabtui.model.event_schema import APPLY_ERRORS
-    from fabtui.model.recording import read_events
-
     model = Model()
     try:
         for event in read_events(path):

@@ -1,4 +1,4 @@
-"""What was measured between addresses: several values a node pair, each kept; and the rail of each address."""
+"""Measurements between addresses of nodes, and the rail of each address."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ _RANK = {verdict: rank for rank, verdict in enumerate(SEVERITY)}
 
 
 class Seat(NamedTuple):
-    """Where an address or RDMA port is: its rail (None: unknown) and the interface that has it (or "")."""
+    """Rail of an address or RDMA port (None: unknown), and its interface (or "")."""
 
     rail: int | None
     nic: str
 
 
 class AddressLog:
-    """Measurements by layer, ordered node pair and ordered address pair, all attempts of each."""
+    """All attempts by layer, ordered node pair and ordered address pair."""
 
     def __init__(self) -> None:
-        #: Grows with each measurement.
+        #: Incremented by each measurement.
         self.version = 0
-        #: The row of the latest attempt at each.
+        #: Row of the latest attempt at each.
         self._found: dict[Layer, dict[NodePair, dict[AddressPair, int]]] = {}
-        #: Each pair of addresses once: all layers have the same ones.
+        #: Each pair of addresses once, shared by all layers.
         self._pairs: dict[AddressPair, AddressPair] = {}
         self._kept = MeasurementStore()
         self._seats: dict[tuple[str, str], Seat] = {}
 
     def place(self, node: str, inventory: Any) -> None:
-        """Learn where the addresses of a node are, from its inventory."""
+        """Read the rails of the addresses of a node from its inventory."""
         inventory = inventory if isinstance(inventory, dict) else {}
         for listed in ("data_addresses", "down_addresses"):
             for entry in dicts(inventory.get(listed)):
@@ -47,11 +47,11 @@ class AddressLog:
             self._seats[node, f"{port.get('ca')}:{port.get('port')}"] = _seat(number, port.get("netdev"))
 
     def seat(self, node: str, address: str | None) -> Seat:
-        """Return where an address of a node is."""
+        """Return rail and interface of an address of a node."""
         return self._seats.get((node, address or ""), Seat(None, ""))
 
     def kind(self, measurement: Measurement) -> PairClass:
-        """Return the class of a pair of addresses: by their rails, where both are known."""
+        """Return the class of a pair of addresses, by their rails if both are known."""
         here = self.seat(measurement.src, measurement.src_addr).rail
         there = self.seat(measurement.dst, measurement.dst_addr).rail
         if here is None or there is None:
@@ -60,11 +60,11 @@ class AddressLog:
 
     @property
     def layers(self) -> Iterable[Layer]:
-        """The layers in which something was measured."""
+        """Layers with measurements."""
         return self._found.keys()
 
     def take(self, measurement: Measurement) -> Measurement | None:
-        """Keep a measurement; return the one before it, or None."""
+        """Store a measurement; return the previous attempt, or None."""
         pairs = self._found.setdefault(measurement.layer, {}).setdefault((measurement.src, measurement.dst), {})
         key = (measurement.src_addr or "", measurement.dst_addr or "")
         before = pairs.get(key, NONE)
@@ -104,7 +104,7 @@ class AddressLog:
 
 
 def badness(measurement: Measurement) -> tuple[int, float]:
-    """Return what sorts several measurements of a node pair from best to worst."""
+    """Return a sort key that orders measurements of a node pair from best to worst."""
     value = measurement.value or 0.0
     return _RANK[measurement.verdict], value if measurement.layer.spec.less_is_better else -value
 

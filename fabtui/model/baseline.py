@@ -1,4 +1,4 @@
-"""An earlier session to compare with, and how each pair changed since."""
+"""Comparison of pairs with an earlier session."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _HAS_VALUE = (Verdict.OK, Verdict.SLOW)
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What pairs of endpoints reached in an earlier session.
+    """Measurements of endpoint pairs in an earlier session.
 
     Attributes:
-        name: What it is called, for example its file's name.
-        time: When it began, seconds since the epoch; 0 when unknown.
-        layer: The layer that is compared: ``p2p``, or ``world`` where the earlier session had nothing else.
-        values: The earlier measurement of each ordered pair of endpoints, by their names.
+        name: Display name, for example of its file.
+        time: Start, seconds since the epoch; 0 if unknown.
+        layer: Layer that is compared: ``p2p``, or ``world`` if the earlier session has nothing else.
+        values: Earlier measurement of each ordered pair of endpoints, by name.
     """
 
     name: str
@@ -46,13 +46,13 @@ class Baseline:
 
 
 class Change(NamedTuple):
-    """How a pair changed.
+    """Change of a pair against the earlier session.
 
     Attributes:
-        verdict: ``ok``; ``slow`` for less than `SLOW_BELOW` of what it was; what it is now where it has no value;
-            ``skipped`` where it had none then, either; ``inconclusive`` where the two cannot be compared.
-        ratio: The value of now over that of then, or None.
-        text: What it was and what it is, in a few words.
+        verdict: ``slow`` below `SLOW_BELOW` of the earlier value; the verdict of now if there is no value now;
+            ``skipped`` if there was none then either; ``inconclusive`` if the two cannot be compared; else ``ok``.
+        ratio: Value of now over the earlier one, or None.
+        text: Both values.
     """
 
     verdict: Verdict
@@ -61,12 +61,12 @@ class Change(NamedTuple):
 
 
 def change(then: Measurement | None, now: Measurement | None, verdict: Verdict) -> Change:
-    """Return how a pair changed.
+    """Return the change of a pair.
 
     Args:
-        then: Its measurement in the earlier session, or None.
-        now: That of this session, or None.
-        verdict: The verdict of the latter, slowness included.
+        then: Measurement in the earlier session, or None.
+        now: Measurement in this session, or None.
+        verdict: Verdict in this session, slowness included.
     """
     if now is None:
         return Change(Verdict.UNTESTED, None, "not tested yet")

@@ -164,7 +164,7 @@ class ClassValues:
 
         It is ``slow_below`` times the median, and farther away where the class spreads widely by itself, as TCP over
         shared cores does. Where less is better, the median is divided by ``slow_below`` instead. The spread is that of
-        the middle half of the values, so that broken paths cannot hide in it while they are fewer than the good ones.
+        the middle half of the values: broken paths cannot widen it while they are a minority.
         """
         if slow_below not in self._limits:
             # Read for every cell that is drawn; the values change far less often.

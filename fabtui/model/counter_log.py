@@ -1,14 +1,13 @@
-"""What counters moved by, and when: differences between two looks, and a bounded memory of them for each node.
+"""Counter deltas: differences between two readings, and a bounded history per node.
 
 Deltas are a JSON object in the shape of the probe's value, without the zeros::
 
     {"hca": {"mlx5_0/1": {name: int}}, "net": {"eth0": {name: int}}, "nvlink": {"0": {"3": {name: int}}},
      "errors": [[...path]], "reset": [[...path]], "full": [[...path]]}
 
-A path is ``["hca", "mlx5_0/1", "symbol_error"]`` or ``["nvlink", "0", "3", "crc"]``. ``errors`` names those of the
-differences that tell of trouble; ``reset`` those counters that went down, or by far too much up, of which no difference
-is known; ``full`` those that came to their limit, beyond which they do not count. A part that would be empty is left
-out.
+A path is ``["hca", "mlx5_0/1", "symbol_error"]`` or ``["nvlink", "0", "3", "crc"]``. ``errors`` lists the counters of
+errors; ``reset`` those that went down, or up by an implausible amount, whose difference is unknown; ``full`` those at
+their limit, where they stop counting. Empty parts are omitted.
 """
 
 from __future__ import annotations
@@ -29,26 +28,26 @@ from fabtui_node.probes.rdma.port_counters import LIMITS
 Path = tuple[str, ...]
 Deltas = dict[str, Any]
 
-#: Intervals that are kept of each node; the oldest go.
+#: Maximum number of intervals kept per node; the oldest are dropped.
 MOST_INTERVALS = 1000
-#: Tests that took longer than this are remembered with their beginning, which lies intervals back.
+#: Duration (s) from which the start of a test is kept: it lies several intervals back.
 LONG = 1.0
 _MOST_LONG = 10_000
 #: Levels of names below each part of a value.
 _PARTS = {"hca": 2, "net": 2, "nvlink": 3}
 _MOST_COUNTERS = 20_000
 _NAME = re.compile(r"[A-Za-z0-9_.:@/-]{1,64}", re.ASCII)
-#: No counter moves by so much between two looks: it is not the same counter any more.
+#: Maximum plausible difference between two readings; beyond it the counter was replaced.
 _IMPLAUSIBLE = 1 << 60
 #: InfiniBand counts data in words of four octets.
 _WORDS = frozenset({"port_xmit_data", "port_rcv_data"})
 
-#: Words in the name of a counter that tells of trouble.
-_TROUBLE = re.compile(
+#: Words in the names of error counters.
+_ERROR_WORDS = re.compile(
     "err(or)?s?|drop(s|ped)?|discards?|retrans(mits)?|retr(y|ies)|timeouts?|naks?|overruns?|missed|i?crcs?|replays?"
     "|recovery|downed|integrity|violation|bad|invalid|oos|exceeded|unresponsive|impaired"
 )
-#: What names do not tell by themselves.
+#: Error counters whose names contain none of these words.
 _ERRORS = frozenset(
     {
         "symbol_error",
@@ -60,21 +59,21 @@ _ERRORS = frozenset(
         "carrier_changes",
     }
 )
-#: Work that is still posted when a connection is closed ends in these: every test does that.
+#: Work still posted when a connection is closed ends in these, in every test.
 _USUAL = frozenset({"req_cqe_error", "req_cqe_flush_error", "resp_cqe_error", "resp_cqe_flush_error"})
 
 
 @lru_cache(maxsize=4096)
 def is_error(name: str) -> bool:
-    """Return whether a counter of this name tells of trouble, and not of traffic."""
+    """Return True if a counter of this name counts errors rather than traffic."""
     lower = re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     if lower in _USUAL:
         return False
-    return lower in _ERRORS or any(_TROUBLE.fullmatch(word) for word in re.split("[^a-z]+", lower))
+    return lower in _ERRORS or any(_ERROR_WORDS.fullmatch(word) for word in re.split("[^a-z]+", lower))
 
 
 def flatten(value: dict[str, Any]) -> dict[Path, int]:
-    """Return the counts of a probe's value, or of deltas, by path; whatever is not a count is passed over."""
+    """Return the counts of a probe's value, or of deltas, by path; other values are ignored."""
     found: dict[Path, int] = {}
     for part, depth in _PARTS.items():
         for path, count in _leaves(value.get(part), (part,), depth):
@@ -85,7 +84,7 @@ def flatten(value: dict[str, Any]) -> dict[Path, int]:
 
 
 def counts_anything(value: dict[str, Any]) -> bool:
-    """Return whether a probe's value has any count."""
+    """Return True if a probe's value has any count."""
     return any(True for part, depth in _PARTS.items() for _ in _leaves(value.get(part), (part,), depth))
 
 
@@ -118,10 +117,9 @@ def _built(counts: dict[Path, int], errors: Iterable[Path], reset: Iterable[Path
 
 
 def deltas(before: dict[str, Any], after: dict[str, Any]) -> Deltas:
-    """Return what moved between two values of the probe ``counters``; {} when nothing did.
+    """Return the differences between two values of the probe ``counters``; {} if there are none.
 
-    Data of InfiniBand ports is in bytes. A counter that is in one of the two values only is left out: nothing is known
-    of it.
+    Data of InfiniBand ports is in bytes. A counter that only one of the values has is left out.
     """
     counts: dict[Path, int] = {}
     reset: list[Path] = []
@@ -141,7 +139,7 @@ def deltas(before: dict[str, Any], after: dict[str, Any]) -> Deltas:
 
 
 def _unlike(old: Any, new: Any, path: Path, depth: int) -> Iterator[tuple[Path, int, int]]:
-    """Yield the counts that both values have and that differ; what is alike, as most is, costs next to nothing."""
+    """Yield the counts of both values that differ; equal parts, the usual case, are skipped quickly."""
     if old == new:
         return
     if depth == 0:
@@ -155,7 +153,7 @@ def _unlike(old: Any, new: Any, path: Path, depth: int) -> Iterator[tuple[Path, 
 
 
 def paths_of(value: Any) -> frozenset[Path]:
-    """Return the paths that deltas list under ``errors``, ``reset`` or ``full``; what is not a path is passed over."""
+    """Return the paths that deltas list under ``errors``, ``reset`` or ``full``; other entries are ignored."""
     listed = value if isinstance(value, list) else []
     return frozenset(
         tuple(path)
@@ -169,7 +167,7 @@ def paths_of(value: Any) -> frozenset[Path]:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """Which counters moved: much the same from one interval to the next, so that it is kept once."""
+    """Counters that moved, shared by the intervals in which the same ones did."""
 
     paths: tuple[Path, ...]
     errors: frozenset[Path]
@@ -186,10 +184,10 @@ class _Interval:
 
 
 class CounterLog:
-    """The deltas of all nodes over time.
+    """Deltas of all nodes over time.
 
     Args:
-        most: Intervals that are kept of each node.
+        most: Maximum number of intervals kept per node.
     """
 
     def __init__(self, most: int = MOST_INTERVALS) -> None:
@@ -202,10 +200,10 @@ class CounterLog:
         self._in_world = False
 
     def take(self, node: str, since: float, until: float, found: Deltas) -> None:
-        """Take the deltas of a node over an interval, in seconds since the epoch."""
+        """Add the deltas of a node over an interval (seconds since the epoch)."""
         counts = {path: count for path, count in flatten(found).items() if count < 1 << 63}
-        told = [paths_of(found.get(name)) for name in ("errors", "reset", "full")]
-        shape = _Shape(tuple(counts), *told)
+        listed = [paths_of(found.get(name)) for name in ("errors", "reset", "full")]
+        shape = _Shape(tuple(counts), *listed)
         if len(self._shapes) > self._most:
             self._shapes.clear()
         shape = self._shapes.setdefault(shape, shape)
@@ -214,7 +212,7 @@ class CounterLog:
 
     def began(self, pairs: Iterable[tuple[str, str]], time: float) -> None:
         """Note that tests of pairs have begun."""
-        # Those of the world all begin with it, and what is kept of that is its time.
+        # World tests all begin with their phase, whose time is kept.
         if not self._in_world:
             self._began.update((pair, time) for pair in pairs)
 
@@ -226,7 +224,7 @@ class CounterLog:
             self._worlds.append(time)
 
     def ended(self, measurement: Measurement) -> None:
-        """Note that the test of a pair has ended; its beginning is kept where it took long."""
+        """Note that the test of a pair has ended; the start of a long one is kept."""
         if measurement.layer is not Layer.P2P:
             return
         began = self._began.pop((measurement.src, measurement.dst), None)
@@ -236,7 +234,7 @@ class CounterLog:
             self._long[measurement.src, measurement.dst, measurement.time] = began
 
     def between(self, node: str, since: float, until: float) -> Deltas:
-        """Return the deltas of a node, merged over the intervals that overlap a time; {} where nothing is known.
+        """Return the deltas of a node, merged over the intervals that overlap a time; {} if unknown.
 
         A moment (``since`` = ``until``) belongs to one interval: an interval holds its end and not its beginning.
         """
@@ -260,8 +258,8 @@ class CounterLog:
     def of(self, measurement: Measurement) -> dict[str, Deltas]:
         """Return the deltas of the nodes of a measurement while it was made.
 
-        Counters are those of a whole node: other tests that ran at the same time are in them. Nodes of which none are
-        known are left out.
+        Counters are per node and include other tests that ran at the same time. Nodes without known deltas are
+        left out.
         """
         if measurement.layer not in (Layer.P2P, Layer.WORLD, Layer.LATENCY):
             return {}

@@ -1,4 +1,4 @@
-"""What a session comes to, as an exit code."""
+"""Exit code of a session, and what it could not test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fabtui.nodeset import count, fold
 ALL_OK = 0
 BAD = 1
 NOT_TESTED = 3
-#: So many endpoints are named that could not be tested for one reason.
+#: Maximum number of endpoints named per reason.
 _MOST_ENDS = 8
 
 
@@ -22,16 +22,16 @@ def exit_code(model: Model) -> int:
 
 
 def wants_endpoints(model: Model) -> bool:
-    """Say whether tests of endpoints were wanted: what a node has none for is no loss to looks and to the mesh."""
+    """Return True if endpoint tests were requested; probes and the mesh do not need endpoints."""
     return any(probe in ("p2p", "all_reduce") for probe in model.options.get("probes", ["p2p"]))
 
 
 def untested_reasons(model: Model) -> dict[str, list[tuple[str, str]]]:
-    """Return the ordered pairs that could not be tested by their reason; one that only differs in endpoints is one."""
+    """Return the untested ordered pairs by reason; reasons that differ only in the endpoint are merged."""
     alike: dict[str, dict[tuple[str, str], str]] = {}
     for pair, why in model.untested.items():
         end, _, rest = why.partition(": ")
-        # What an endpoint said of itself begins with its name.
+        # The reason of an endpoint begins with its name.
         named = rest and end in pair
         alike.setdefault(rest if named else why, {})[pair] = end if named else ""
     found: dict[str, list[tuple[str, str]]] = {}
@@ -45,7 +45,7 @@ def untested_reasons(model: Model) -> dict[str, list[tuple[str, str]]]:
 
 
 def _too_few(model: Model) -> str:
-    """Say why there was nothing to measure, where that is because all tests take two."""
+    """Explain why there was nothing to measure, if that is because tests need two ends."""
     if len(model.nodes) != 1 or any(record.state.gone for record in model.nodes.values()):
         return ""
     if wants_endpoints(model):
@@ -54,19 +54,19 @@ def _too_few(model: Model) -> str:
 
 
 def not_tested(model: Model) -> list[str]:
-    """Return what was wanted and could not be tested, a line each; empty when all was."""
+    """Return what was requested and could not be tested, one line each."""
     lines: list[str] = []
     probes = model.options.get("probes", ["p2p"])
     wants_ends = wants_endpoints(model)
     alike: dict[str, list[str]] = {}
     for record in model.nodes.values():
-        said = [f"{probe}: {look['error']}" for probe, look in record.looks.items() if look.keys() == {"error"}]
+        reasons_here = [f"{probe}: {look['error']}" for probe, look in record.looks.items() if look.keys() == {"error"}]
         if record.state.gone:
-            # That its looks failed as well follows from that.
-            said = [record.text or str(record.state)]
+            # Its probes failed for the same reason.
+            reasons_here = [record.text or str(record.state)]
         elif record.note and wants_ends:
-            said.insert(0, record.note)
-        for text in said:
+            reasons_here.insert(0, record.note)
+        for text in reasons_here:
             alike.setdefault(text.replace(f" on {record.name}", ""), []).append(record.name)
     lines.extend(f"{fold(names)}: {text}" for text, names in alike.items())
     gone = {record.text for record in model.nodes.values() if record.state.gone}
@@ -78,9 +78,9 @@ def not_tested(model: Model) -> list[str]:
     if model.phase.name != "done":
         of = f", after {model.done} of {model.phase.total} tests" if model.phase.total else ""
         lines.append(f"the session was not finished: it ended in {model.phase.name}{of}")
-    looked = any(look.keys() != {"error"} for record in model.nodes.values() for look in record.looks.values())
+    probed = any(look.keys() != {"error"} for record in model.nodes.values() for look in record.looks.values())
     wants_tests = wants_ends or any(probe in ("ping", "udp") for probe in probes)
     measured = any(counts.get(verdict) for verdict in Verdict if verdict is not Verdict.SKIPPED)
-    if not measured and (wants_tests or not looked):
+    if not measured and (wants_tests or not probed):
         lines.append(f"nothing was measured{_too_few(model)}")
     return lines

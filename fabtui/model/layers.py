@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 
 class Per(StrEnum):
-    """What a layer holds values for."""
+    """Subject of the values of a layer."""
 
     ENDPOINT_PAIR = "pair"
     ADDRESS_PAIR = "address pair"
@@ -23,7 +23,7 @@ class Per(StrEnum):
 
 
 class Better(StrEnum):
-    """Which of two values of a layer is the better one."""
+    """Direction in which values of a layer improve."""
 
     MORE = "more"
     LESS = "less"
@@ -35,7 +35,7 @@ class LayerSpec:
 
     Attributes:
         name: Name in options, CSV, JSON and on the screen.
-        title: Noun phrase that says what is shown.
+        title: Noun phrase for legends and help.
         description: One sentence for the documentation.
         legend: Short title for the legend, which has the unit before it; "" to use the title.
         per: What the layer holds values for; a cell of the grid shows the worst of several addresses.

@@ -1,4 +1,4 @@
-"""One value with its verdict, unit, message size, time and how it was obtained."""
+"""Measurements: values with verdict, unit, message size, time and method."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fabtui.model.layers import Layer
 
 
 class Verdict(StrEnum):
-    """What is known of a cell. A verdict and a value are two things: a timeout is never 0 GB/s."""
+    """Result of a test. It is separate from the value: a timeout is never 0 GB/s."""
 
     UNTESTED = "untested"
     OK = "ok"
@@ -22,7 +22,7 @@ class Verdict(StrEnum):
 
     @property
     def bad(self) -> bool:
-        """Whether this verdict says that something is wrong with what was tested."""
+        """Return True if a test with this verdict found a problem."""
         return self in (Verdict.SLOW, Verdict.FAILED, Verdict.TIMEOUT)
 
 
@@ -47,14 +47,14 @@ def worst(verdicts: list[Verdict]) -> Verdict:
 
 
 class TextSource(Protocol):
-    """Where raw texts and extras are read from when somebody asks for them."""
+    """Source of raw texts and extras, which are read on first access."""
 
     def read(self, place: int) -> tuple[str | None, dict[str, Any] | None]:
         """Return raw text and extras."""
 
 
 class _Stored:
-    """Where a stored measurement has its raw text and extras, which are read when they are asked for."""
+    """Lazy raw text and extras of a stored measurement."""
 
     __slots__ = ("_asked", "_place", "_texts")
 
@@ -85,7 +85,7 @@ class Measurement(_Stored):
         layer: What was measured.
         src: Source: an endpoint (``n060:3``), a node (``n060``) or ``all``.
         dst: Destination, likewise.
-        verdict: What the test itself says; slowness is judged against the class later, by the model.
+        verdict: Verdict of the test itself; the model judges slowness against the class later.
         value: The value in ``unit``, or None when there is none.
         unit: ``GB/s`` (1e9 bytes a second), ``us``, ``ms``, ``B``, ``%``.
         bytes: The message size, or None.

@@ -114,7 +114,7 @@ class MeasurementStore:
             one: The measurement.
             previous: Row of the previous attempt, or `NONE`.
         """
-        # Whatever may fail comes first: columns of different lengths would be the end of the store.
+        # Anything that may fail comes first: columns of different lengths would corrupt the store.
         floats = ((self._value, 0.0 if one.value is None else float(one.value)), (self._time, float(one.time)))
         shape, text = self._shape(one), self._spool.add(one.raw, one.extra)
         source, target = self._end(one.src, one.src_addr), self._end(one.dst, one.dst_addr)

@@ -18,7 +18,7 @@ DEFAULT_SLOW_BELOW = 0.7
 
 
 class _Arm(NamedTuple):
-    """What distinguishes the measurements of a pair in the arms of an A/B comparison."""
+    """Key of the measurements of a pair in the arms of an A/B comparison."""
 
     arm: str
     layer: Layer
@@ -48,7 +48,7 @@ class PairResults:
         self._store = MeasurementStore()
         #: Row of the latest attempt at each ordered pair in a layer.
         self._rows: PairIndex[Layer] = PairIndex()
-        #: Row of the latest attempt with the largest message, where that is another one.
+        #: Row of the latest attempt with the largest message, where it is not the latest.
         self._largest: dict[Key, int] = {}
         self._by_class: dict[tuple[Layer, PairClass], ClassValues] = {}
         self._regroup = False

@@ -1,4 +1,4 @@
-"""What the model hands out: nodes, cells, phases, lines of the log."""
+"""Records of the model: nodes, cells, phases, lines of the log."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from fabtui.model.measurement import Measurement, Verdict
 
 @dataclass(slots=True)
 class NodeRecord:
-    """What is known of a node.
+    """State and probe results of a node.
 
     Attributes:
-        name: Its name as the user gave it.
-        state: How far it is.
-        text: What the state means here, for example why it failed.
-        hint: What to do about it, or None.
-        backend: What carries the link (``asyncssh``, ``openssh``, ``local``), or "".
+        name: Name as the user gave it.
+        state: Connection state.
+        text: Details of the state, for example why it failed.
+        hint: Suggested action, or None.
+        backend: Transport of the link (``asyncssh``, ``openssh``, ``local``), or "".
         note: Why it has no endpoint to test, or "".
-        inventory: The value of the inventory probe, or None.
-        looks: The latest value of each light probe, by its name; ``{"error": text}`` where it failed.
-        first_looks: The first value of each light probe, for deltas over the session.
-        since: When it came into this state, seconds since the epoch.
+        inventory: Value of the inventory probe, or None.
+        looks: Latest value of each probe, by its name; ``{"error": text}`` if it failed.
+        first_looks: First value of each probe, for deltas over the session.
+        since: Start of this state, seconds since the epoch.
     """
 
     name: str
@@ -48,14 +48,14 @@ class LogLine(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """What a cell of the grid shows.
+    """Content of a cell of the grid.
 
     Attributes:
-        verdict: The verdict, slowness included.
-        value: The value, or None.
-        unit: Its unit, or "".
-        text: A short text where that says more than a number (a transport), or "".
-        measurement: Where it comes from, or None; of several, the worst.
+        verdict: Verdict, slowness included.
+        value: Value, or None.
+        unit: Unit, or "".
+        text: Short text in place of a number (a transport), or "".
+        measurement: Measurement shown, or None; the worst of several.
         running: Whether it is being tested now.
     """
 
@@ -68,7 +68,7 @@ class Cell(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """A part of the sweep: its name, how many tests it has (0: not known) and when it began."""
+    """Phase of a sweep: name, number of tests (0: unknown) and start time."""
 
     name: str
     total: int

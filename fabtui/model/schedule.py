@@ -67,7 +67,7 @@ def pairs_for(mode: str, endpoints: Sequence[Endpoint]) -> PairArray:
     - ``full``: every pair.
     - ``sampled``: within a node every pair; of every other node `SAMPLES` endpoints each: the one of the same rail, and
       others that shift from node to node.
-    - ``quick``: a ring within each node and, for each rail, a ring over the nodes: about two pairs an endpoint.
+    - ``quick``: a ring within each node and, for each rail, a ring over the nodes: about two pairs per endpoint.
 
     Raises:
         ValueError: There is no such mode.

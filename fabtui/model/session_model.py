@@ -47,27 +47,23 @@ class Model:
     """State of a session, changed by events only.
 
     Attributes:
-        version: Grows with each applied event.
-        layout: Grows when endpoints were added, so that whoever draws knows to lay out anew.
-        looked: Grows with what is found on a node, and with its state.
-        nodes: The nodes in the order the user gave them.
-        endpoints: The rows and columns of the grid, by number.
-        log: The latest lines of the event log.
-        phase: The part of the sweep that runs.
-        done: How many tests of the phase have ended.
-        synthetic: Who made the values up, where no machine measured them; None for what was measured.
-        lab: What the lab is (``2x4``), or None on real nodes.
-        faults: The lab faults, as text, that were made on purpose.
-        options: The options of the session, as recorded.
-        untested: Why ordered pairs were not tested.
-        tested: The ordered pairs that were tested, each once, with the layer (p2p or world) that was the first; it only
-            grows, so that whoever goes through it a part at a time may keep a place in it.
-        suspects: What testing bad pairs with other partners told about them.
-        addresses: What was measured between addresses of nodes.
-        comparison: The arms of an A/B comparison, the first one first; empty without one.
+        version: Incremented by each event.
+        layout: Incremented when endpoints are added: the grid needs a new layout.
+        looked: Incremented by probe results and state changes of nodes.
+        nodes: Nodes in the order the user gave them.
+        log: Latest lines of the event log.
+        phase: Current phase of the sweep.
+        done: Number of tests of the phase that have ended.
+        synthetic: Generator of invented values; None if they were measured.
+        lab: Size of the lab (``2x4``), or None on real nodes.
+        faults: Deliberate lab faults, as text.
+        options: Options of the session, as recorded.
+        untested: Reason for each ordered pair that was not tested.
+        suspects: Conclusion about each bad pair from tests with other partners.
+        addresses: Measurements between addresses of nodes.
+        comparison: Arms of an A/B comparison, the reference first; empty without one.
         watching: Whether tests go on in the background.
-        baseline: An earlier session to compare with, or None; whoever shows the model sets it.
-        flapping: The pairs of a layer that flap, with how often they turned (`fabtui.model.flapping`).
+        baseline: Earlier session to compare with, or None; set by the front end.
     """
 
     def __init__(self) -> None:

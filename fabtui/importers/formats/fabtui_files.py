@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from fabtui.export.formula import unescaped
+from fabtui.export.csv import unescaped
 from fabtui.export.snapshot_rows import COLUMNS, INTEGERS, NUMBERS, rows
 from fabtui.model.event_schema import APPLY_ERRORS
 from fabtui.model.events import Event, event_from_json

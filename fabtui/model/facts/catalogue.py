@@ -1,4 +1,4 @@
-"""The facts that a preflight compares: those that are always asked for, and those of users' own probes."""
+"""Facts compared by the preflight: built-in ones, declared ones, and those of user probes."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from typing import Any
 
 from fabtui.model.facts.compare import Compare, Fact
 from fabtui.model.facts.gpu import GPU_FACTS
-from fabtui.model.facts.gpustatefacts import GPU_STATE_FACTS
 from fabtui.model.facts.network import NETWORK_FACTS
 from fabtui.model.facts.node_view import Looked, Value, field, number, single, text
 from fabtui.model.facts.system import SYSTEM_FACTS
 from fabtui_node import registry
 
-FACTS: tuple[Fact, ...] = (*GPU_FACTS, *GPU_STATE_FACTS, *NETWORK_FACTS, *SYSTEM_FACTS)
-#: So many values of one of the user's own probes are compared.
+FACTS: tuple[Fact, ...] = (*GPU_FACTS, *NETWORK_FACTS, *SYSTEM_FACTS)
+#: Maximum number of values compared per user probe.
 MOST_OWN = 40
 _OWN_COMPARED = ("kind", "all", "near", "near-all", "none")
 
 
 def facts_for(nodes: Sequence[Looked]) -> list[Fact]:
-    """Return the facts to compare: those that are always asked for, and those of users' own probes."""
+    """Return the facts to compare on these nodes."""
     return [*FACTS, *_declared(), *_own(nodes)]
 
 
@@ -47,7 +46,7 @@ def _declared_fact(spec: registry.ProbeSpec, path: str, mode: str) -> Fact:
 
 
 def _own(nodes: Iterable[Looked]) -> list[Fact]:
-    """Return a fact for each single value of the user's own probes."""
+    """Return a fact for each scalar of the user probes."""
     found: dict[str, Fact] = {}
     for node in nodes:
         for probe, look in node.looks.items():
@@ -61,7 +60,7 @@ def _own(nodes: Iterable[Looked]) -> list[Fact]:
 
 
 def _own_fact(probe: str, name: str, value: Any, look: Mapping[str, Any]) -> Fact:
-    """Texts and truths are compared unless the probe says otherwise; numbers only when it says how."""
+    """Return the fact of a value; texts and booleans are compared by default, numbers if declared."""
     default = "none" if number(value) is not None else "kind"
     word = text(field(look.get("compare"), name)) or default
     compare = Compare(word) if word in _OWN_COMPARED else Compare.NONE

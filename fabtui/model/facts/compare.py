@@ -1,4 +1,4 @@
-"""Facts of nodes side by side: named values with units, and where a node differs from others of its kind. Pure."""
+"""Comparison of facts: named values of nodes, and where a node differs from others of its hardware kind."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fabtui.model.facts.node_view import Looked, Value
 
 
 class Compare(StrEnum):
-    """How the values of nodes are compared.
+    """Method of comparing the values of nodes.
 
-    ``kind``: equal on all nodes of a hardware kind. ``all``: equal on all nodes, whatever they are. ``near``: close to
+    ``kind``: equal on all nodes of a hardware kind. ``all``: equal on all nodes of any kind. ``near``: close to
     the median of the hardware kind. ``near-all``: close to the median of all. ``unlike``: different on each node.
     ``none``: shown, not compared.
     """
@@ -31,21 +31,21 @@ class Compare(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something that can be said of every node.
+    """Named value of a node, and how it is compared.
 
     Attributes:
-        name: One word.
-        title: What users read.
-        find: Takes the value out of what was found on a node; None where it is not known.
-        compare: How values are compared.
-        unit: The unit of a number: ``B``, ``s``, ``Gb/s``; "".
-        verdict: What a difference is: ``bad`` (a test will fail or be slow), ``warn`` or ``note``.
-        next: The next command; ``{node}`` stands for a node that differs, ``{nic}`` for an interface of it.
-        share: With `Compare.NEAR`: the part of the median by which a value may differ from it.
-        floor: The same in the unit of the value; the larger of the two counts.
-        slack: How much more a value of this node may differ, as it is not known better.
-        main: Whether it is shown where nothing differs.
-        judges: The probes whose judgement of single nodes tells the same as a difference.
+        name: Identifier, one word.
+        title: Display name.
+        find: Reads the value from the probe results of a node; None if unknown.
+        compare: Method of comparison.
+        unit: Unit of a number: ``B``, ``s``, ``Gb/s``; "".
+        verdict: Severity of a difference: ``bad`` (a test will fail or be slow), ``warn`` or ``note``.
+        next: Next command; ``{node}`` stands for a node that differs, ``{nic}`` for an interface of it.
+        share: With `Compare.NEAR`: maximum deviation from the median, as a share of it.
+        floor: The same in the unit of the value; the larger of the two applies.
+        slack: Additional tolerance of a node, for values that are not known exactly.
+        main: Whether it is shown if nothing differs.
+        judges: Probes whose judgement of a single node reports the same problem.
     """
 
     name: str
@@ -63,14 +63,14 @@ class Fact:
 
 
 class Odd(NamedTuple):
-    """Nodes of one kind that do not agree in a fact.
+    """Fact in which nodes of one kind differ.
 
     Attributes:
         fact: The fact.
-        kind: The hardware kind; "" where all nodes are compared, or are of one kind.
-        usual: What most have; None where there is no majority.
-        agreeing: The nodes that have it.
-        values: The value of each node that differs; of all nodes where there is no majority.
+        kind: Hardware kind; "" if all nodes are compared, or are of one kind.
+        usual: Value of the majority; None if there is none.
+        agreeing: Nodes that have it.
+        values: Value of each node that differs; of all nodes if there is no majority.
     """
 
     fact: Fact
@@ -81,20 +81,20 @@ class Odd(NamedTuple):
 
     @property
     def tie(self) -> bool:
-        """Whether there is no majority, so that nobody can say who is right."""
+        """Return True if there is no majority to compare with."""
         return not self.agreeing
 
 
 @dataclass(slots=True)
 class FactTable:
-    """The facts of nodes.
+    """Facts of nodes.
 
     Attributes:
-        nodes: The names of the nodes, in their order.
-        kinds: The hardware kind that each is compared within.
-        facts: The facts that are known of at least one node.
-        values: The value of each fact on each node; None: unknown.
-        odd: What differs, in the order of the facts.
+        nodes: Names of the nodes, in order.
+        kinds: Hardware kind that each node is compared within.
+        facts: Facts known of at least one node.
+        values: Value of each fact on each node; None: unknown.
+        odd: Differences, in the order of the facts.
     """
 
     nodes: list[str]
@@ -104,7 +104,7 @@ class FactTable:
     odd: list[Odd] = field(default_factory=list)
 
     def differing(self, node: str) -> set[str]:
-        """Return the names of the facts in which a node is not as the others."""
+        """Return the names of the facts in which a node differs from the others."""
         return {odd.fact.name for odd in self.odd if node in odd.values}
 
 
@@ -128,7 +128,7 @@ def _found(fact: Fact, node: Looked) -> Value:
     try:
         return fact.find(node)
     except (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError):
-        # A node that sends what no probe would is not to keep the others from being compared.
+        # Malformed values of one node must not prevent the comparison of the others.
         return None
 
 
@@ -185,13 +185,13 @@ def _room(fact: Fact, middle: float) -> float:
 
 
 def differs(fact: Fact, before: Value, now: Value, room: float = 0.0) -> bool:
-    """Say whether a value is another one than at an earlier time, beyond what the fact allows for.
+    """Return True if a value differs from an earlier one by more than the fact tolerates.
 
     Args:
         fact: The fact.
         before: The earlier value.
         now: The later value.
-        room: How much more they may differ, as they are not known better.
+        room: Additional tolerance, for values that are not known exactly.
     """
     if before is None or now is None or fact.compare is Compare.NONE:
         return False
@@ -202,7 +202,7 @@ def differs(fact: Fact, before: Value, now: Value, room: float = 0.0) -> bool:
 
 
 def shown(value: Value, unit: str = "") -> str:
-    """Return a value with its unit, as people read it; ``-`` for what is not known."""
+    """Return a value with its unit for display; ``-`` if unknown."""
     if value is None:
         return "-"
     if isinstance(value, bool):

@@ -1,7 +1,8 @@
-"""Facts of GPUs: how each is found in what the probes gave."""
+"""GPU facts, from the inventory and the probes nvlink, gpus, gpuload, topology and kernel."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fabtui.model.facts.compare import Compare, Fact
@@ -9,6 +10,10 @@ from fabtui.model.facts.hardware_kind import gpu_models
 from fabtui.model.facts.node_view import Looked, Value, counted, dicts, field, number, spread, text, yes
 
 _GIB = 1 << 30
+#: Reasons for slower clocks that do not indicate a fault.
+_USUAL_REASONS = {"idle", "applications_clocks_setting", "sync_boost", "display_clock_setting"}
+_QUERY = "ssh {node} nvidia-smi -q"
+_FABRIC = _QUERY + " | grep -A4 Fabric"
 
 
 def _gpus(node: Looked, *path: str) -> list[tuple[Any, Any]]:
@@ -20,7 +25,7 @@ def _gpu_memory(node: Looked) -> Value:
 
 
 def _gpu_pcie(node: Looked) -> Value:
-    """The width now and the best generation: the generation now goes down while a GPU idles."""
+    """Return current width and best generation: the current generation drops while a GPU idles."""
     found = []
     for gpu in dicts(node.part("gpus")):
         width, best = number(field(gpu, "pcie", "width")), number(field(gpu, "pcie", "gen_max"))
@@ -58,6 +63,106 @@ def _nvlink_speed(node: Looked) -> Value:
     return spread(speeds, "GB/s")
 
 
+def _each(node: Looked, *path: str, probe: str = "gpus") -> list[tuple[str, Any]]:
+    return [(f"GPU {gpu.get('index')}", field(gpu, *path)) for gpu in dicts(node.seen(probe, "gpus"))]
+
+
+def _spread(*path: str, unit: str = "") -> Callable[[Looked], Value]:
+    return lambda node: spread(_each(node, *path), unit)
+
+
+def _switch(*path: str) -> Callable[[Looked], Value]:
+    """Return a reader of a mode: on or off."""
+    words = {True: "on", False: "off", None: None}
+    return lambda node: spread((gpu, words[yes(value)]) for gpu, value in _each(node, *path))
+
+
+def _sum(*path: str) -> Callable[[Looked], Value]:
+    """Return a reader of the sum over all GPUs; None if no GPU reports a value."""
+
+    def find(node: Looked) -> Value:
+        counts = [count for _, value in _each(node, *path) if (count := number(value)) is not None]
+        return sum(counts) if counts else None
+
+    return find
+
+
+def _under_load(node: Looked) -> Value:
+    """Return generation and width of the busy GPUs: an idle GPU lowers them."""
+    found = []
+    for gpu in dicts(node.seen("gpuload", "gpus")):
+        generation, width = number(field(gpu, "pcie", "generation")), number(field(gpu, "pcie", "width"))
+        if yes(gpu.get("busy")) and generation is not None and width is not None:
+            found.append((f"GPU {gpu.get('index')}", f"gen{generation} x{width}"))
+    return spread(found)
+
+
+def _held_down(node: Looked) -> Value:
+    """Return the notable reasons for lowered clocks, of all GPUs."""
+    found: dict[str, int] = {}
+    known = False
+    for probe in ("gpus", "gpuload"):
+        for _, reasons in _each(node, "reasons", probe=probe):
+            known = known or isinstance(reasons, list)
+            for reason in reasons if isinstance(reasons, list) else []:
+                if isinstance(reason, str) and reason not in _USUAL_REASONS:
+                    found[reason] = found.get(reason, 0) + 1
+    return ", ".join(sorted(found)) or ("nothing" if known else None)
+
+
+def _pairs(node: Looked) -> Value:
+    """Return the connections of GPUs from the topology matrix: ``28 x NV18``."""
+    words = []
+    matrix = node.seen("topology", "matrix")
+    rows, columns, cells = (field(matrix, name) for name in ("rows", "columns", "cells"))
+    if not (isinstance(rows, list) and isinstance(columns, list) and isinstance(cells, list)):
+        return None
+    for at, row in enumerate(cells[: len(rows)]):
+        for column, word in zip(columns, row if isinstance(row, list) else [], strict=False):
+            ahead = column in rows and rows.index(column) > at
+            if ahead and str(rows[at]).startswith("GPU") and str(column).startswith("GPU"):
+                words.append(word)
+    return counted(words)
+
+
+def _p2p(name: str) -> Callable[[Looked], Value]:
+    def find(node: Looked) -> Value:
+        table = node.seen("topology", "p2p", name)
+        able, bad = yes(field(table, "p2p")), field(table, "bad")
+        if able is not False:
+            return "all pairs" if able else None
+        lines = [line for line in bad if isinstance(line, list) and len(line) == 3] if isinstance(bad, list) else []
+        return f"not: {counted(line[2] for line in lines)}"
+
+    return find
+
+
+def _fabric_manager(node: Looked) -> Value:
+    manager = node.seen("gpus", "fabric_manager")
+    if not field(manager, "installed"):
+        return None if manager is None else "none"
+    version, active = text(field(manager, "version")), yes(field(manager, "active"))
+    return " ".join(filter(None, [version or "unknown version", None if active is not False else "not running"]))
+
+
+def _clique(node: Looked) -> Value:
+    """Return the multi-node NVLink domain of the GPUs."""
+    found = [
+        (gpu, f"{cluster} clique {number(field(fabric, 'clique'))}")
+        for gpu, fabric in _each(node, "fabric")
+        if (cluster := text(field(fabric, "cluster"))) is not None
+    ]
+    return spread(found)
+
+
+def _xids(node: Looked) -> Value:
+    if node.seen("kernel", "readable") != "yes":
+        return None
+    found = node.seen("kernel", "xids")
+    counts = {str(code): number(count) for code, count in found.items()} if isinstance(found, dict) else {}
+    return ", ".join(f"{count} x {code}" for code, count in list(counts.items())[:8]) or "none"
+
+
 GPU_FACTS: tuple[Fact, ...] = (
     Fact("gpus", "GPUs", lambda n: counted(gpu_models(n)), verdict="bad", next="ssh {node} nvidia-smi -L", main=True),
     Fact("gpu_memory", "GPU memory", _gpu_memory, next="ssh {node} nvidia-smi -q -d MEMORY"),
@@ -71,4 +176,35 @@ GPU_FACTS: tuple[Fact, ...] = (
     Fact("nvlink_speed", "NVLink speed", _nvlink_speed, verdict="bad", next="ssh {node} nvidia-smi nvlink -s"),
     Fact("driver", "driver", lambda n: text(n.part("driver")), next="ssh {node} nvidia-smi --version", main=True),
     Fact("cuda", "CUDA of the driver", lambda n: text(n.part("cuda")), verdict="note"),
+    Fact("vbios", "VBIOS", _spread("vbios"), next=_QUERY + " | grep VBIOS"),
+    Fact("pcie_load", "PCIe under load", _under_load, verdict="bad", next=_QUERY + " | grep -A9 'GPU Link Info'"),
+    Fact("gpu_pairs", "GPU to GPU", _pairs, verdict="bad", next="ssh {node} nvidia-smi topo -m", main=True),
+    Fact("p2p_read", "P2P reads", _p2p("read"), verdict="bad", next="ssh {node} nvidia-smi topo -p2p r"),
+    Fact("p2p_write", "P2P writes", _p2p("write"), verdict="bad", next="ssh {node} nvidia-smi topo -p2p w"),
+    Fact("ecc", "ECC", _switch("ecc", "on"), next=_QUERY + " -d ECC"),
+    Fact(
+        "ecc_errors",
+        "uncorrected memory errors",
+        _sum("ecc_errors", "uncorrected"),
+        Compare.NONE,
+        next=_QUERY + " -d ECC",
+    ),
+    Fact("rows", "remapped rows", _sum("rows", "uncorrectable"), Compare.NONE, next=_QUERY + " -d ROW_REMAPPER"),
+    Fact("power_limit", "power limit", _spread("power_limit", unit="W"), next=_QUERY + " -d POWER"),
+    Fact("clock_max", "top SM clock", _spread("clocks", "sm_max", unit="MHz"), next=_QUERY + " -d CLOCK"),
+    Fact("held_down", "clocks held down by", _held_down, Compare.NONE, next=_QUERY + " -d PERFORMANCE"),
+    Fact(
+        "persistence",
+        "persistence mode",
+        _switch("persistence"),
+        verdict="note",
+        next="ssh {node} sudo nvidia-smi -pm 1",
+    ),
+    Fact("compute_mode", "compute mode", _spread("compute_mode"), next="ssh {node} sudo nvidia-smi -c DEFAULT"),
+    Fact(
+        "nvlink_fabric", "NVLink fabric", _spread("fabric", "state"), verdict="bad", next=_QUERY + " | grep -A4 Fabric"
+    ),
+    Fact("nvlink_clique", "NVLink domain", _clique, Compare.NONE, next=_FABRIC),
+    Fact("fabric_manager", "Fabric Manager", _fabric_manager, next="ssh {node} systemctl status nvidia-fabricmanager"),
+    Fact("xids", "Xids since boot", _xids, Compare.NONE, next="ssh {node} sudo dmesg | grep -i xid"),
 )

@@ -1,4 +1,4 @@
-"""The hardware kind of a node, within which nodes are compared: its GPUs and its NICs."""
+"""Hardware kind of a node (its GPUs and NICs), within which nodes are compared."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from fabtui.model.facts.node_view import Looked, counted, dicts, text
 
 
 class Hardware(NamedTuple):
-    """What a node is made of.
+    """GPUs and NICs of a node.
 
     Attributes:
-        gpus: Its GPUs with their number, as ``8 x H200``; ``no GPU``.
-        model: The models alone.
-        nics: Its NICs with their number.
+        gpus: GPUs with their number, as ``8 x H200``; ``no GPU``.
+        model: Models without their number.
+        nics: NICs with their number.
     """
 
     gpus: str
@@ -26,7 +26,7 @@ class Hardware(NamedTuple):
 
 
 def gpu_models(node: Looked) -> list[str]:
-    """Return the model of each GPU; of those that no driver shows, that they are there."""
+    """Return the model of each GPU, also of GPUs without a driver."""
     found = [(text(gpu.get("name")) or "GPU").removeprefix("NVIDIA ") for gpu in dicts(node.part("gpus"))]
     on_pci = node.part("pci_gpus")
     if not found and isinstance(on_pci, list):
@@ -35,17 +35,17 @@ def gpu_models(node: Looked) -> list[str]:
 
 
 def rdma_models(node: Looked) -> list[str]:
-    """Return the type of each RDMA device, in the words of ibstat; where it is not known, the kind of its link."""
-    told = {str(ca.get("ca")): text(ca.get("type")) for ca in dicts(node.seen("ibstat", "cas"))}
+    """Return the type of each RDMA device as in ibstat; the kind of its link if the type is unknown."""
+    types = {str(ca.get("ca")): text(ca.get("type")) for ca in dicts(node.seen("ibstat", "cas"))}
     found = {}
     for port in dicts(node.part("ib")):
         name = str(port.get("ca"))
-        found[name] = text(port.get("type")) or told.get(name) or f"{text(port.get('link_layer')) or 'RDMA'} device"
+        found[name] = text(port.get("type")) or types.get(name) or f"{text(port.get('link_layer')) or 'RDMA'} device"
     return list(found.values())
 
 
 def hardware(node: Looked) -> Hardware:
-    """Return what a node is made of."""
+    """Return the hardware of a node."""
     models = gpu_models(node)
     nics = rdma_models(node)
     if not nics:
@@ -57,8 +57,8 @@ def hardware(node: Looked) -> Hardware:
 def kinds_of(nodes: Iterable[Looked]) -> dict[str, Hardware]:
     """Return the hardware kind that each node is compared within.
 
-    Nodes of the same hardware are of one kind. A node that is alone with its hardware, but has the same model of GPU as
-    others, is compared with the largest kind of these: it may have lost a GPU or a NIC.
+    Nodes of the same hardware are of one kind. A node with unique hardware but a common GPU model is compared with the
+    largest kind of that model: it may have lost a GPU or a NIC.
     """
     own = {node.name: hardware(node) for node in nodes}
     sizes: dict[Hardware, int] = {}

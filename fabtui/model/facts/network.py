@@ -1,4 +1,4 @@
-"""Facts of RDMA devices and networks: how each is found in what the probes gave."""
+"""Facts of RDMA devices and networks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _interfaces(node: Looked) -> Value:
 
 
 def _network(node: Looked) -> Value:
-    """The network of the interface that NCCL takes first; in a routed fabric each rack may have its own."""
+    """Return the network of the interface that NCCL selects first; in a routed fabric each rack may have its own."""
     names = candidates(node.part("nics"), node.seen("host", "network", "indexes"))
     found = chosen(names, text(node.part("env", "NCCL_SOCKET_IFNAME")))
     for nic in dicts(node.part("nics")):
@@ -57,10 +57,10 @@ def _gpudirect(node: Looked) -> Value:
     known = node.seen("host", "gpudirect") is not None
     if not known or not dicts(node.part("gpus")) or not dicts(node.part("ib")):
         return None
-    ways = [text(node.seen("host", "gpudirect", "peermem"))]
+    methods = [text(node.seen("host", "gpudirect", "peermem"))]
     if node.seen("host", "gpudirect", "dma_buf") is True:
-        ways.append("DMA-BUF")
-    return " and ".join(way for way in ways if way) or "none"
+        methods.append("DMA-BUF")
+    return " and ".join(method for method in methods if method) or "none"
 
 
 def _firewall(node: Looked) -> Value:
@@ -73,7 +73,7 @@ def _number_of_addresses(node: Looked) -> Value:
 
 
 def _detail(node: Looked, name: str) -> list[tuple[Any, Any]]:
-    """What the probe rdma tells of each port."""
+    """Return a field of each port from the probe rdma."""
     ports = dicts(node.seen("rdma", "ports"))
     return [(f"{port.get('ca')}/{port.get('port')}", port.get(name)) for port in ports]
 
@@ -94,7 +94,7 @@ def _pause(node: Looked) -> Value:
 
 
 def _cables(node: Looked) -> list[tuple[Any, Any]]:
-    """What the fabric tells of the cable in each port."""
+    """Return the rate of the cable in each port from the probe ibfabric."""
     ports = dicts(node.seen("ibfabric", "ports"))
     return [(f"{port.get('ca')}/{port.get('port')}", field(port, "link", "rate")) for port in ports]
 

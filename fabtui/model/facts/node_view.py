@@ -1,4 +1,4 @@
-"""What was found on a node, ready to be asked: nothing of its shape is relied on, no text is handed out uncleaned."""
+"""Safe readers for probe results of a node: no shape is assumed, and every text is cleaned."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any, NamedTuple
 
 from fabtui.sanitize import one_line
 
-#: Longer texts are no facts that people compare.
+#: Maximum length of a text that is compared.
 LONGEST = 160
-#: So many things of a kind are told by name where they differ from the others of their node.
+#: Maximum number of differing devices listed by name.
 _NAMED = 3
 
 Value = str | int | float | bool | None
 
 
 class Looked(NamedTuple):
-    """A node as it was found.
+    """Inventory and probe results of a node.
 
     Attributes:
-        name: Its name.
-        inventory: What the inventory probe gave, or nothing.
-        looks: What each probe gave, by its name.
+        name: Name of the node.
+        inventory: Value of the inventory probe, or empty.
+        looks: Value of each probe, by its name.
     """
 
     name: str
@@ -30,16 +30,16 @@ class Looked(NamedTuple):
     looks: Mapping[str, Mapping[str, Any]]
 
     def part(self, *path: str) -> Any:
-        """Return what the inventory has at a path of names, None where there is nothing."""
+        """Return the value at a path of the inventory, or None."""
         return field(self.inventory, *path)
 
     def seen(self, probe: str, *path: str) -> Any:
-        """Return what a probe gave at a path of names, None where there is nothing."""
+        """Return the value at a path of a probe result, or None."""
         return field(self.looks.get(probe), *path)
 
 
 def field(value: Any, *path: str) -> Any:
-    """Return a field of a field, None where there is none."""
+    """Return the value at a path of nested mappings, or None."""
     for name in path:
         if not isinstance(value, Mapping):
             return None
@@ -48,52 +48,52 @@ def field(value: Any, *path: str) -> Any:
 
 
 def dicts(value: Any) -> list[dict[str, Any]]:
-    """Return the objects of a list; nothing when it is no list."""
+    """Return the objects of a list; empty if it is not a list."""
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def text(value: Any) -> str | None:
-    """Return a text, cleaned; None for what is no text, or an empty one."""
+    """Return a cleaned text; None if it is empty or not a text."""
     if not isinstance(value, str):
         return None
     return _cleaned(value) if len(value) <= LONGEST else one_line(value, LONGEST)
 
 
-# Nodes of a kind say the same in the same words.
+# Nodes of a kind report the same texts.
 @functools.lru_cache(maxsize=8192)
 def _cleaned(value: str) -> str | None:
     return one_line(value, LONGEST) or None
 
 
 def number(value: Any) -> int | float | None:
-    """Return a number; None for what is none."""
+    """Return a number; None for any other value."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
         return None
     return value
 
 
 def yes(value: Any) -> bool | None:
-    """Return a truth; None for what is none."""
+    """Return a boolean; None for any other value."""
     return value if isinstance(value, bool) else None
 
 
 def single(value: Any) -> Value:
-    """Return a text, a truth or a number; None for anything else."""
+    """Return a text, boolean or number; None for any other value."""
     return text(value) if isinstance(value, str) else yes(value) if isinstance(value, bool) else number(value)
 
 
 def host_text(*path: str) -> Callable[[Looked], Value]:
-    """Return what takes a text at a path of names out of what the probe ``host`` gave."""
+    """Return a reader of a text at a path of the probe ``host``."""
     return lambda node: text(node.seen("host", *path))
 
 
 def host_number(*path: str) -> Callable[[Looked], Value]:
-    """Return what takes a number at a path of names out of what the probe ``host`` gave."""
+    """Return a reader of a number at a path of the probe ``host``."""
     return lambda node: number(node.seen("host", *path))
 
 
 def counted(values: Iterable[Any]) -> str | None:
-    """Return how many there are of each, the most frequent first: ``8 x H200``; None for nothing."""
+    """Return the count of each value, the most frequent first: ``8 x H200``; None for no values."""
     found: dict[str, int] = {}
     for value in values:
         word = text(value) or "unknown"
@@ -102,13 +102,13 @@ def counted(values: Iterable[Any]) -> str | None:
 
 
 def spread(values: Iterable[tuple[Any, Any]], unit: str = "") -> str | None:
-    """Return what things of a kind have in common, and which differ: ``400, 200 on mlx5_3``; None for nothing.
+    """Return the common value of devices, and those that differ: ``400, 200 on mlx5_3``; None for no values.
 
-    How many there are is a fact of its own: a node that lost one of them is not to differ in all it has of them.
+    Their number is a separate fact: a node that lost one device should not differ in all facts of them.
 
     Args:
-        values: The name and the value of each.
-        unit: The unit of the values.
+        values: Name and value of each device.
+        unit: Unit of the values.
     """
     known = [(text(str(name)) or "?", _word(value, unit)) for name, value in values]
     found: dict[str, list[str]] = {}

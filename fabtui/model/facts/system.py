@@ -1,4 +1,4 @@
-"""Facts of software, limits and machines: how each is found in what the probes gave."""
+"""Facts of software, limits and machines."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from fabtui.model.facts.node_view import Looked, Value, dicts, field, host_numbe
 
 
 def _python(node: Looked, name: str) -> Value:
-    """Of the Python with PyTorch that the ranks would use."""
+    """Return a field of the Python with PyTorch that the ranks would use."""
     found = next((python for python in dicts(node.part("pythons")) if python.get("torch")), None)
     return text(field(found, name))
 
 
 def _nccl(node: Looked) -> Value:
-    """The version of the NCCL that the ranks would load: that of the first Python that has one, else the system's."""
+    """Return the version of the NCCL that ranks would load: of the first Python that has one, else of the system."""
     for python in dicts(node.part("pythons")):
         if python.get("nccl"):
             return text(python.get("nccl_version")) or _system_version(node, python.get("nccl"))
@@ -31,7 +31,7 @@ def _system_version(node: Looked, path: Any) -> Value:
 def _environment(node: Looked) -> Value:
     env = node.part("env")
     names = sorted(name for name in env if str(name).startswith("NCCL_")) if isinstance(env, dict) else []
-    # In a lab each node has a host id of its own, so that NCCL takes it for a host.
+    # In a lab each node has its own host id, so that NCCL treats it as a host.
     return text(" ".join(f"{name}={env[name]}" for name in names if name != "NCCL_HOSTID")) or "none"
 
 
@@ -68,7 +68,7 @@ def _plugins(node: Looked) -> Value:
 
 def _offset(node: Looked) -> Value:
     offset = number(node.seen("clock", "offset"))
-    # An SSH connection tells no more than milliseconds; what is added makes 0 of -0.
+    # An SSH connection is precise to milliseconds; adding 0.0 turns -0.0 into 0.0.
     return None if offset is None else round(offset, 3) + 0.0
 
 
