@@ -77,7 +77,7 @@ def wait_gone(token: str, seconds: float = 8.0) -> None:
 
 
 class NodeSide:
-    """A booted node side and what it said."""
+    """A booted node side and its messages."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ importable()
 
 
 def came_not(error: str, rank: int, seconds: float, end: str = "") -> bool:
-    """Say whether an error tells that a rank did not come in time; a machine that stands still may add to that."""
+    """Return True if an error reports a rank that did not come in time; a busy machine may add to the time."""
     found = re.fullmatch(rf"rank {rank} did not come within (\d+\.\d) s{re.escape(end)}", error)
     return found is not None and seconds <= float(found[1]) < seconds + 20
 
@@ -74,12 +74,12 @@ class Host:
 
 
 def has(controller: Controller, number: int, count: int) -> bool:
-    """Say whether so many ranks are free after a test."""
+    """Return True if ``count`` ranks are free after a test."""
     return len(controller.of("free", id=number)) == count
 
 
 def more_free(controller: Controller, before: int) -> bool:
-    """Say whether a rank became free since."""
+    """Return True if a rank became free since."""
     return len(controller.of("free")) > before
 
 

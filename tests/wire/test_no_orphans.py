@@ -1,4 +1,4 @@
-"""The promise of the node side: whatever is killed or frozen, nothing of ours is left running."""
+"""No process of ours is left running, no matter what is killed or frozen."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_nothing_is_left_after_the_controller_froze() -> None:
         node.expect("hb")
         time.sleep(0.3)
     assert node.process.poll() is None
-    # No heartbeat from here on, while the pipes stay open.
+    # No further heartbeat, while the pipes stay open.
     wait_gone(node.token, 20)
     node.end()
 

@@ -182,7 +182,7 @@ def test_a_killed_peer_is_a_failed_pair_and_nothing_more(controller: Controller)
 
 def test_a_peer_that_never_comes_costs_half_the_deadline(controller: Controller) -> None:
     started(controller, {"n0": [0, 1], "n1": [2, 3]})
-    controller.rank_host[2] = "n0"  # so that n1 is not told
+    controller.rank_host[2] = "n0"  # so that n1 gets no message
     controller.pair(1, 0, 2, deadline=2.0)
     controller.until(lambda: bool(controller.of("free", id=1, rank=0)), 20)
     sides = by_direction(controller)
@@ -206,7 +206,7 @@ def test_abort_ends_a_wait_at_once(controller: Controller) -> None:
     assert {side["error_kind"] for side in controller.of("side")} <= {"cancelled", "peer_lost"}
 
 
-def test_a_library_that_is_not_there_is_told(controller: Controller) -> None:
+def test_a_missing_library_is_reported(controller: Controller) -> None:
     controller.spawn("n0", env={"LD_LIBRARY_PATH": "/nonexistent"})
     controller.init("n0", [0], 1, ADDRESSES["n0"], engine="nccl", library="/nonexistent/libnccl.so.2")
     controller.until(lambda: bool(controller.of("failed")), 60)
@@ -215,7 +215,7 @@ def test_a_library_that_is_not_there_is_told(controller: Controller) -> None:
     assert failed["error"]
 
 
-def test_an_address_of_another_host_is_told(controller: Controller) -> None:
+def test_an_address_of_another_host_is_reported(controller: Controller) -> None:
     controller.spawn("n0")
     controller.init("n0", [0], 1, "203.0.113.7")
     controller.until(lambda: bool(controller.of("failed")), 60)

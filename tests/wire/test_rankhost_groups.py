@@ -89,7 +89,7 @@ def test_collectives_and_worlds(controller: Controller) -> None:
 
 def test_a_world_without_one_of_its_ranks_ends_at_its_deadline(controller: Controller) -> None:
     started(controller)
-    controller.rank_host[2] = "n0"  # so that n1 is not told
+    controller.rank_host[2] = "n0"  # so that n1 gets no message
     controller.world(1, [0, 1, 2], [[(0, 1)]], deadline=1.5)
     free(controller, 1, 2, 30)
     for m in controller.of("worlded", id=1):
@@ -99,7 +99,7 @@ def test_a_world_without_one_of_its_ranks_ends_at_its_deadline(controller: Contr
     controller.until(lambda: bool(controller.of("alive", n=5)), 5)
 
 
-def test_both_ways_and_times(controller: Controller) -> None:
+def test_both_directions_at_once_and_times(controller: Controller) -> None:
     started(controller)
     controller.pair(1, 2, 0, both=True)
     free(controller, 1, 2)

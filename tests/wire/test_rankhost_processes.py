@@ -93,7 +93,7 @@ def test_alive_means_all_processes_and_one_that_dies_takes_the_rank_host_along(c
     controller.until(lambda: all(gone(pid) for pid in processes), 5)
 
 
-def test_a_torch_without_gpus_is_told(controller: Controller) -> None:
+def test_a_torch_without_gpus_is_reported(controller: Controller) -> None:
     controller.spawn("n0")
     controller.init("n0", [0, 1], 2, ADDRESSES["n0"], engine="torch")
     controller.until(lambda: bool(controller.of("ready") or controller.of("failed")), 90)

@@ -72,7 +72,7 @@ def test_probes_run_side_by_side_and_a_stuck_one_gets_a_timeout(node: NodeSide) 
 @pytest.mark.parametrize(
     ("name", "kind"), [("fails", "failed"), ("no-such", "unknown_probe"), ("odd", "bad_value"), ("big", "bad_value")]
 )
-def test_probe_that_gives_no_value_says_why(node: NodeSide, name: str, kind: str) -> None:
+def test_probe_without_a_value_reports_why(node: NodeSide, name: str, kind: str) -> None:
     node.send(probe(1, name))
     result = node.expect("result")
     assert (result["ok"], result["error"]["kind"]) == (False, kind)
@@ -158,7 +158,7 @@ def test_rank_host_gets_the_environment_of_the_session_and_of_the_spawn() -> Non
         node.end()
 
 
-def test_rank_host_that_ends_tells_how(node: NodeSide) -> None:
+def test_rank_host_that_ends_reports_how(node: NodeSide) -> None:
     spawn_rank_host(node)
     node.send({"t": "rank", "m": {"op": "quit", "code": 3}})
     assert node.expect("exit") == {"t": "exit", "code": 3, "signal": None, "stderr": "rank host starts\n"}
@@ -206,7 +206,7 @@ def test_a_process_stands_by_for_the_next_spawn_of_the_same(node: NodeSide) -> N
     wait_until(lambda: set(living(node.token)) - before, 10.0, "nothing stands by")
     (waiting,) = set(living(node.token)) - before
     node.send({"t": "rank", "m": {"op": "hello"}})
-    assert node.expect("rank")["m"]["echoed"] is True, "the rank host is another one"
+    assert node.expect("rank")["m"]["echoed"] is True, "a different rank host"
     second = spawn_rank_host(node)["pid"]
     assert second == waiting
     assert not {first} & set(living(node.token))
@@ -229,7 +229,7 @@ def test_what_stands_by_is_ended_when_it_is_of_no_use(node: NodeSide) -> None:
     assert node.expect("rank")["m"]["config"]["mark"] == 2
 
 
-def test_what_stands_by_and_dies_is_told_when_it_is_wanted(node: NodeSide) -> None:
+def test_standby_process_that_died_is_reported_at_the_spawn(node: NodeSide) -> None:
     broken = {"argv": ["/no/such/python"], "env": {}, "config": {}}
     spawn_rank_host(node)
     node.send({"t": "standby", "on": True, **broken})
@@ -241,7 +241,7 @@ def test_what_stands_by_and_dies_is_told_when_it_is_wanted(node: NodeSide) -> No
     assert "argv is not a list of words" in node.expect("log")["text"]
 
 
-def test_a_rank_host_that_is_stopped_is_told_of(node: NodeSide) -> None:
+def test_a_stopped_rank_host_is_reported(node: NodeSide) -> None:
     pid = spawn_rank_host(node)["pid"]
     for number, on in ((signal.SIGSTOP, True), (signal.SIGCONT, False), (signal.SIGSTOP, True)):
         os.kill(pid, number)
@@ -250,7 +250,7 @@ def test_a_rank_host_that_is_stopped_is_told_of(node: NodeSide) -> None:
     assert node.expect("exit")["signal"] == 9
 
 
-def test_rank_host_that_cannot_be_started_says_so(node: NodeSide) -> None:
+def test_rank_host_that_cannot_be_started_is_reported(node: NodeSide) -> None:
     node.send({"t": "spawn", "argv": ["/no/such/python"], "env": {}, "config": {}})
     end = node.expect("exit")
     assert end["code"] == 127
@@ -276,7 +276,7 @@ def test_chatty_rank_host_does_not_stop_the_heartbeat(node: NodeSide) -> None:
     node.expect("exit")
 
 
-def test_nonsense_is_told_and_survived(node: NodeSide) -> None:
+def test_nonsense_is_logged_and_survived(node: NodeSide) -> None:
     for message in (
         {"t": "probe"},
         {"t": "probe", "id": "x", "name": "echo", "args": {}, "deadline": 1},
@@ -352,7 +352,7 @@ def test_controller_that_does_not_read_gets_back_pressure_then_everything() -> N
         node.end()
 
 
-def test_a_node_without_room_for_processes_says_so() -> None:
+def test_a_node_without_room_for_processes_reports_it() -> None:
     full = "\n\ndef full(*a, **k):\n    raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
     spawning = modules()["fabtui_node.runtime.spawn"] + full + "start_command = start_function = full\n"
     node = NodeSide({**EXTRA, "fabtui_node.runtime.spawn": spawning})
@@ -379,11 +379,11 @@ def test_payload_cut_short_ends_the_first_stage() -> None:
 def find_python_3_8() -> str | None:
     candidates = [shutil.which("python3.8"), *map(str, Path("~/.pyenv/versions").expanduser().glob("3.8*/bin/python"))]
     for path in filter(None, candidates):
-        said = subprocess.run(
+        found = subprocess.run(
             [path, "-c", "import sys; print(sys.executable)"], capture_output=True, text=True, check=False
         )
-        if said.returncode == 0:
-            return said.stdout.strip()
+        if found.returncode == 0:
+            return found.stdout.strip()
     return None
 
 

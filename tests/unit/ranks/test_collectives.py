@@ -1,4 +1,4 @@
-"""What a collective's message is: the sizes of nccl-tests, and whose data is where."""
+"""Buffer layout of collectives: sizes of nccl-tests and sources of the data."""
 
 from __future__ import annotations
 

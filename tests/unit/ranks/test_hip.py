@@ -59,7 +59,7 @@ def test_every_call_has_a_name_in_hip() -> None:
     assert not any("_v2" in name or name.startswith("cu") for name in names)
 
 
-def test_where_rccl_is_looked_for() -> None:
+def test_paths_of_rccl() -> None:
     assert candidates(None, amd=True)[-2:] == ["librccl.so.1", "/opt/rocm/lib/librccl.so.1"]
     assert candidates("/x/librccl.so", amd=True) == ["/x/librccl.so"]
     assert not any("rccl" in path for path in candidates(None))

@@ -66,7 +66,7 @@ def test_what_will_be_asked_for_is_loaded_ahead_and_touches_no_gpu(
     assert all(side["ok"] for side in pair(controller, 1, 0, 3).values())
 
 
-def test_an_engine_that_nobody_knows_is_told_when_it_is_asked_for(controller: Controller, fake_gpu: Path) -> None:
+def test_an_unknown_engine_is_reported_at_the_init(controller: Controller, fake_gpu: Path) -> None:
     controller.spawn("n0", config={"engine": "smoke"})
     controller.init("n0", [0, 1], 2, "127.0.60.20", engine="smoke")
     controller.until(lambda: bool(controller.of("failed")), 20)
@@ -86,7 +86,7 @@ def test_all_pairs(controller: Controller, fake_gpu: Path, size: int) -> None:
         assert sides[b, a, "src"]["latency"] > 0
 
 
-def test_ways_and_addresses(controller: Controller, fake_gpu: Path) -> None:
+def test_transports_and_addresses(controller: Controller, fake_gpu: Path) -> None:
     started(controller, fake_gpu)
     sides = pair(controller, 1, 0, 1)
     for role in ("src", "dst"):

@@ -55,8 +55,8 @@ def test_a_collective(controller: Controller, fake_gpu: Path, kind: str) -> None
             assert (m["kind"], m["wrong"], m["error"]) == (kind, 0, None)
             assert 0 < m["fastest"] <= m["seconds"]
             assert m["sent"] == collective_sizes.shape(kind, m["bytes"], len(ranks)).bytes
-            told = kind not in collective_sizes.TWICE and m["rank"] == ranks[0]
-            assert m["algorithm"] == ("RING/SIMPLE" if told else None)
+            reported = kind not in collective_sizes.TWICE and m["rank"] == ranks[0]
+            assert m["algorithm"] == ("RING/SIMPLE" if reported else None)
 
 
 def test_a_rank_that_begins_late_does_not_slow_the_timed_iterations(controller: Controller, fake_gpu: Path) -> None:
@@ -207,7 +207,7 @@ def sides(controller: Controller, number: int) -> dict[tuple[int, int, str], dic
 
 
 @pytest.mark.parametrize("size", [1000, 3_000_000, 9_000_000])
-def test_both_ways_and_times(controller: Controller, fake_gpu: Path, size: int) -> None:
+def test_both_directions_at_once_and_times(controller: Controller, fake_gpu: Path, size: int) -> None:
     started(controller, fake_gpu)
     controller.pair(1, 2, 0, bytes=size, both=True)
     free(controller, 1, 2)

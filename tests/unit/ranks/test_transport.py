@@ -1,4 +1,4 @@
-"""What NCCL prints, read: on real lines and on lines built after NCCL's source."""
+"""Lines of NCCL's log, real ones and ones built after NCCL's source."""
 
 from __future__ import annotations
 

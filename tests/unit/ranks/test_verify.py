@@ -53,7 +53,7 @@ def test_a_chunk_in_the_wrong_place_fails() -> None:
     assert verify.compare(sample(data, blocks), blocks, 0, 1)
 
 
-def test_data_that_never_came_is_told() -> None:
+def test_data_that_never_came_is_reported() -> None:
     blocks = verify.blocks(4096)
     assert "nothing was written" in (verify.compare(bytes([verify.BLANK]) * 4096, blocks, 0, 1) or "")
 

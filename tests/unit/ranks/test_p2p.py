@@ -1,4 +1,4 @@
-"""Which side's error explains why a direction failed."""
+"""Verdict of two sides: cause and consequence."""
 
 from __future__ import annotations
 

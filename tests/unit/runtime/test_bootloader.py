@@ -112,7 +112,7 @@ def boot(
 
 @pytest.mark.parametrize("flags", [["-IS"], ["-u"]])
 def test_boot_runs_the_entry_and_leaves_the_rest_of_stdin(tmp_path: Path, flags: list[str]) -> None:
-    # What lies in the working directory must not shadow the standard library.
+    # Files in the working directory must not shadow the standard library.
     (tmp_path / "json.py").write_text("raise SystemExit('shadowed')")
     entry = (
         "import os\nimport fabtui_node.runtime.bootloader as boot\n"
