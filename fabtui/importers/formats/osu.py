@@ -125,15 +125,7 @@ class _Parser:
 
 def _untitled(heading: str) -> dict[str, Any]:
     kind = "bandwidth" if "MB/s" in heading else "latency" if "(us)" in heading else "other"
-    return {
-        "test": None,
-        "measures": kind,
-        "version": None,
-        "buffers": None,
-        "settings": {},
-        "units": {},
-        "rows": [],
-    }
+    return {"test": None, "measures": kind, "version": None, "buffers": None, "settings": {}, "units": {}, "rows": []}
 
 
 def parse(text: str) -> Reading:

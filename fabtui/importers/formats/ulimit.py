@@ -83,6 +83,4 @@ def likely(text: str) -> float:
     return 0.8 if re.search(r"^nofiles +\S+$", text, re.M) and re.search(r"^stack\(kbytes\) +\S+$", text, re.M) else 0.0
 
 
-FORMATS = [
-    Format("ulimit", "limits of a process: ulimit -a, /proc/PID/limits", (), {}, likely, parse),
-]
+FORMATS = [Format("ulimit", "limits of a process: ulimit -a, /proc/PID/limits", (), {}, likely, parse)]

@@ -69,11 +69,6 @@ def _take(port: Dict[str, Any], label: str, value: str) -> None:
 
 FORMATS = [
     Format(
-        "ibstatus",
-        "ibstatus: state, rate and LIDs of InfiniBand and RoCE ports",
-        (),
-        {"rate": "Gb/s"},
-        likely,
-        parse,
+        "ibstatus", "ibstatus: state, rate and LIDs of InfiniBand and RoCE ports", (), {"rate": "Gb/s"}, likely, parse
     )
 ]

@@ -106,6 +106,4 @@ def _from_json(text: str) -> Optional[List[Dict[str, Any]]]:
     return links
 
 
-FORMATS = [
-    Format("rdma-link", "rdma link: RDMA ports and their interfaces", ("rdma", "link"), {}, likely, parse),
-]
+FORMATS = [Format("rdma-link", "rdma link: RDMA ports and their interfaces", ("rdma", "link"), {}, likely, parse)]

@@ -320,6 +320,4 @@ _UNITS = {
     "banks": "banks",
 }
 
-FORMATS = [
-    Format("nvidia-smi-q", "everything of each GPU", ("nvidia-smi", "-q"), _UNITS, _likely, parse_query),
-]
+FORMATS = [Format("nvidia-smi-q", "everything of each GPU", ("nvidia-smi", "-q"), _UNITS, _likely, parse_query)]

@@ -115,10 +115,7 @@ def parse_p2p(text: str) -> Reading:
         notes.warn("%d of the ordered pairs cannot: %s" % (len(bad), ", ".join(sorted({str(line[2]) for line in bad}))))
     asked = re.search(r"-p2p ([rwnap])\b", matrix.command or "")
     values.update(
-        capability=CAPABILITIES.get(asked.group(1)) if asked else None,
-        bad=bad,
-        p2p=p2p,
-        errors=complain(text, notes),
+        capability=CAPABILITIES.get(asked.group(1)) if asked else None, bad=bad, p2p=p2p, errors=complain(text, notes)
     )
     return notes.reading(values)
 

@@ -20,13 +20,7 @@ ALL_LINKS = 0xFFFFFFFF
 # errors in data packets too, but that one moves on healthy links.
 _ERRORS: Tuple[Tuple[str, Tuple[Tuple[str, int], ...]], ...] = (
     ("replay", (("NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY", 1),)),
-    (
-        "recovery",
-        (
-            ("NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY", 1),
-            ("NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS", 1),
-        ),
-    ),
+    ("recovery", (("NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY", 1), ("NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS", 1))),
     ("crc", (("NVML_FI_DEV_NVLINK_ERROR_DL_CRC", 1),)),
     ("rcv_errors", (("NVML_FI_DEV_NVLINK_COUNT_RCV_ERRORS", 1),)),
     ("xmit_discards", (("NVML_FI_DEV_NVLINK_COUNT_XMIT_DISCARDS", 1),)),

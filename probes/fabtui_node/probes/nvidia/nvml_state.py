@@ -46,12 +46,7 @@ _COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "excl
 _FABRIC_STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"}
 _FABRIC_SUMMARY = {1: "healthy", 2: "unhealthy", 3: "limited capacity"}
 #: Offsets of two bits of the fabric's health: 1 is true, 2 is false, 0 is not supported.
-_FABRIC_HEALTH = {
-    "degraded_bandwidth": 0,
-    "route_recovery": 2,
-    "route_unhealthy": 4,
-    "access_timeout_recovery": 6,
-}
+_FABRIC_HEALTH = {"degraded_bandwidth": 0, "route_recovery": 2, "route_unhealthy": 4, "access_timeout_recovery": 6}
 _CONFIGURATION_SHIFT, _CONFIGURATION_MASK = 8, 0xF
 _RECOVERY = {
     0: "none",
