@@ -1,4 +1,4 @@
-"""What the real outputs of benchmarks hold: file, path into the values, value."""
+"""Expected values of real outputs of benchmarks: file, path into the values, value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What real logs, pings and outputs of Slurm hold: file, path into the values, value."""
+"""Expected values of real logs, pings and outputs of Slurm: file, path into the values, value."""
 
 from __future__ import annotations
 

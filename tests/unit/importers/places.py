@@ -1,4 +1,4 @@
-"""Where the outputs are that `fabtui read` is tested with, and how to look into what it makes of them."""
+"""Folders of the outputs that tests of `fabtui read` use, and access to its results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fabtui.importers.sources import Source
 
 from ..probes.places import REAL, SAMPLES
 
-__all__ = ["REAL", "SAMPLES", "at", "index", "of_text", "read_file", "told"]
+__all__ = ["REAL", "SAMPLES", "at", "index", "of_text", "read_file", "values_of"]
 
 
 def index() -> list[dict[str, str]]:
@@ -41,7 +41,7 @@ def at(value: Any, path: str) -> Any:
     return value
 
 
-def told(text: str, kind: str, **expected: Any) -> dict[str, Any]:
+def values_of(text: str, kind: str, **expected: Any) -> dict[str, Any]:
     """Check that a text is recognised, and return its values."""
     result = of_text(text)
     assert result.kind == kind, (result.kind, result.others)

@@ -1,4 +1,4 @@
-"""What was read, as measurements of a model: the same numbers at the right pairs, nothing made up."""
+"""Measurements of a model from read files: the same numbers at the right pairs, nothing invented."""
 
 from __future__ import annotations
 
@@ -177,10 +177,10 @@ def test_a_ping_mesh() -> None:
     ]
 
 
-def test_jobs_whose_ranks_said_nothing() -> None:
+def test_jobs_whose_ranks_printed_nothing() -> None:
     text = "==> p2p-test-0-9-1.out <==\nn060 [0] : OK 0 -> 9\n==> p2p-test-9-0-2.out <==\nsrun: error: failed\n"
     found = model([read(Source("/data/runs", text))])
-    # Rank 9 never said where it was.
+    # Rank 9 never printed its host.
     assert [str(end) for end in found.endpoints] == ["n060:0", "runs:9"]
     assert [m.verdict for m in found.measurements()] == [Verdict.OK, Verdict.FAILED]
 
@@ -228,7 +228,7 @@ def test_a_recording_beside_another_file(tmp_path: Path) -> None:
     assert rivals(results) == []
 
 
-def test_what_cannot_be_compared_is_told() -> None:
+def test_what_cannot_be_compared_is_reported() -> None:
     results = [of_text(CUDA), of_text(MULTINODE)]
     assert rivals(results) == ["p2pBandwidthLatencyTest", "nvbandwidth"]
     assert rivals([results[0], of_text(table("all_reduce", {"n060": 2}, ""))]) == []

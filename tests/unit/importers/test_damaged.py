@@ -230,8 +230,8 @@ def numbers(value: Any) -> list[float]:
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="no real samples here (FABTUI_REAL_SAMPLES)")
 @pytest.mark.parametrize("name", TABLES)
-def test_what_is_cut_off_says_so(name: str) -> None:
-    """Cut anywhere, a text says so, and up to its last line it says nothing that the whole does not say."""
+def test_a_cut_is_reported(name: str) -> None:
+    """A text cut anywhere is reported as cut, and up to its last line it has no values that the full text lacks."""
     text = (REAL / name).read_text()
     whole = read(Source(name, text))
     known = set(numbers(whole.values))
@@ -242,5 +242,5 @@ def test_what_is_cut_off_says_so(name: str) -> None:
         assert cut.warnings or text[end - 1] == "\n", end
         # Up to the last whole line every number is one of the whole text; counts of what was read so far apart.
         lines = read(Source(name, text[: text.rfind("\n", 0, end) + 1]), whole.kind)
-        told = numbers(lines.values.get(TABLES[name]))
-        assert len(set(told) - known) <= 3, (end, set(told) - known)
+        kept = numbers(lines.values.get(TABLES[name]))
+        assert len(set(kept) - known) <= 3, (end, set(kept) - known)

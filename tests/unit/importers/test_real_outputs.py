@@ -71,12 +71,12 @@ def test_values(name: str) -> None:
     assert WARNED.get(name, "") in "; ".join(result.warnings)
 
 
-def test_no_two_ways_are_mixed() -> None:
+def test_transports_of_pairs_are_not_mixed() -> None:
     edges = read_file("nccl-debug-log/p2p-ipc-and-net-socket-mixed.txt").values["edges"]
-    ways = {(edge["src"], edge["dst"]): edge["via"] for edge in edges}
-    assert ways[3, 2] == "P2P/IPC"
-    assert ways[15, 0] == "NET/Socket/0"
-    assert ways[7, 8] == "NET/Socket/0"
+    transports = {(edge["src"], edge["dst"]): edge["via"] for edge in edges}
+    assert transports[3, 2] == "P2P/IPC"
+    assert transports[15, 0] == "NET/Socket/0"
+    assert transports[7, 8] == "NET/Socket/0"
 
 
 def test_operations_of_one_table() -> None:
@@ -92,7 +92,7 @@ def test_drained_nodes_are_counted() -> None:
     assert sum(row["expands_to"] for row in rows if row["nodelist"].startswith("cpu")) == 3
 
 
-def test_a_gradient_of_nothing_is_what_the_log_says() -> None:
+def test_a_gradient_of_zero_is_in_the_log() -> None:
     rows = read_file("megatron-log/meg-13b-loss-jump.txt").values["iterations"]
     assert {row["grad_norm"] for row in rows} == {0.0}
     assert len(rows) > 3
@@ -108,8 +108,8 @@ BENCHMARKS = ("all_reduce_bench", "nccl-tests", "nvbandwidth", "osu", "p2pBandwi
 #: Benchmarks without a measurement between pairs or of a collective, and why.
 NOT_MEASURED = {
     "all_reduce_bench/ml-eng-latency-comp.txt": "one payload whole and in pieces: not a size of a collective",
-    "nccl-tests/error-1e-07-2080ti.txt": "neither the text nor the columns tell the collective",
-    "nccl-tests/mpirun-tag-prefix.txt": "neither the text nor the columns tell the collective",
+    "nccl-tests/error-1e-07-2080ti.txt": "neither the text nor the columns name the collective",
+    "nccl-tests/mpirun-tag-prefix.txt": "neither the text nor the columns name the collective",
     "nvbandwidth/header-indent-lost.txt": "between a host and its GPUs",
     "nvbandwidth/v07-assert-failure.txt": "it failed before it measured",
     "nvbandwidth/waived.txt": "nothing was run",
@@ -138,5 +138,5 @@ def test_benchmarks_become_measurements_of_the_same_numbers(name: str) -> None:
     for one in measured:
         assert one.value is None or round(one.value, 6) in printed, one
         assert (one.value is None) == (one.verdict is Verdict.FAILED)
-    # Whatever has endpoints can be shown in the grid.
+    # Results with endpoints can be shown in the grid.
     assert all(found.number(one.src) is not None or one.src in (*found.nodes, "all") for one in measured)

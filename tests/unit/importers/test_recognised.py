@@ -29,12 +29,12 @@ KINDS = {
     "slurm-squeue": "squeue",
     "torch-failure": "torch-log",
 }
-#: Files that no one could tell by what is in them, and why.
+#: Files whose contents do not identify them, and why.
 UNTELLABLE = {
     "nvidia-smi-nvlink-status/a10-empty-output.txt": "the command printed nothing",
     "perfquery/empty-output-timeout.txt": "the command printed nothing",
 }
-#: Our own recordings: what says only to a reader who knows the command that was run, and why.
+#: Our own recordings: recognisable only with the command that was run, and why.
 OURS_UNTELLABLE = {
     "h200x8/fabric.txt": "a complaint of nvidia-smi about its options",
     "ibsim/00_topology.net": "an input of the simulator",
@@ -43,12 +43,12 @@ OURS_UNTELLABLE = {
     "ibsim/perfquery_clear.txt": "the command printed nothing",
     "ping/fping-not-permitted.txt": "the command printed nothing",
     "slurm/sbatch_too_many_nodes.txt": "the number of a job",
-    "slurm/srun_fabtui_probe_in_job.txt": "whatever the job printed",
-    "slurm/srun_immediate_busy.txt": "whatever the job printed",
-    "slurm/srun_label.txt": "whatever the job printed",
-    "slurm/srun_no_overlap_busy.txt": "whatever the job printed",
-    "slurm/srun_overlap.txt": "whatever the job printed",
-    "slurm/srun_overlap_gres0.txt": "whatever the job printed",
+    "slurm/srun_fabtui_probe_in_job.txt": "output of the job",
+    "slurm/srun_immediate_busy.txt": "output of the job",
+    "slurm/srun_label.txt": "output of the job",
+    "slurm/srun_no_overlap_busy.txt": "output of the job",
+    "slurm/srun_overlap.txt": "output of the job",
+    "slurm/srun_overlap_gres0.txt": "output of the job",
 }
 
 
@@ -60,7 +60,7 @@ def test_a_real_output(row: dict[str, str]) -> None:
     assert wanted in formats()
     if row["file"] in UNTELLABLE:
         assert not result.known
-        # Whoever knows what was run can say so.
+        # The format can be named.
         assert read_file(row["file"], wanted).kind == wanted
     else:
         assert result.kind == wanted
@@ -72,7 +72,7 @@ def test_a_real_output(row: dict[str, str]) -> None:
 
 
 @real
-def test_what_cannot_be_told_is_there() -> None:
+def test_files_that_cannot_be_recognised_exist() -> None:
     assert set(UNTELLABLE) <= {row["file"] for row in index()}
 
 
@@ -87,7 +87,7 @@ def test_an_output_of_ours(name: str) -> None:
     assert text_of(result, 100).endswith("\n")
 
 
-def test_no_kind_is_told_twice() -> None:
+def test_no_kind_is_listed_twice() -> None:
     assert len({name.lower() for name in formats()}) == len(formats())
 
 

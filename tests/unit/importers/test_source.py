@@ -1,4 +1,4 @@
-"""Where texts come from: files, packed files, folders, pipes and standard input, none of them trusted."""
+"""Sources of texts: files, packed files, folders, pipes and standard input, none of them trusted."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_an_empty_folder_and_a_large_one(tmp_path: Path, monkeypatch: pytest.Mon
         texts(tmp_path)
 
 
-def test_the_name_of_a_file_is_all_that_is_looked_at(tmp_path: Path) -> None:
+def test_only_the_name_of_a_file_counts(tmp_path: Path) -> None:
     """A folder that only looks like the jobs of a pair is read as it is."""
     (tmp_path / "p2p-test-0-x.out").write_text("hello\n")
     assert texts(tmp_path) == {"p2p-test-0-x.out": "hello\n"}

@@ -1,4 +1,4 @@
-"""What benchmarks print in other versions and with other options than in the recorded outputs."""
+"""Output of benchmarks in other versions and with other options than in the recorded outputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from fabtui.importers.to_model.dispatch import events
 from fabtui.model.events import Measured
 
-from .places import of_text, told
+from .places import of_text, values_of
 
 _SIDE = "     time   algbw   busbw #wrong"
 _HEAD = f"#       size         count      type   redop    root{_SIDE}{_SIDE}\n"
@@ -31,7 +31,7 @@ def test_the_name_that_new_versions_print() -> None:
         "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 69.76 \n#\n"
         "# Collective test concluded: reduce_scatter_perf\n"
     )
-    table = told(text, "nccl-tests", version="2.17.1")["tables"][0]
+    table = values_of(text, "nccl-tests", version="2.17.1")["tables"][0]
     assert (table["operation"], table["operation_from"]) == ("reduce_scatter", "name")
     assert table["devices"][1] == {
         "rank": 1,
@@ -50,7 +50,7 @@ def test_columns_of_each_iteration_and_time_stamps() -> None:
         "  1024  256  float  sum  -1  16.4  0.06  0.11  0  15.0  19.0  18.9  3.20"
         "  15.6  0.07  0.12  0  14.0  18.0  17.9  2.10  2026-07-09_16:03:21\n"
     )
-    row = told(text, "nccl-tests")["tables"][0]["rows"][0]
+    row = values_of(text, "nccl-tests")["tables"][0]["rows"][0]
     assert row["out_of_place"] == {
         "time": 16.4,
         "algbw": 0.06,
@@ -66,14 +66,14 @@ def test_columns_of_each_iteration_and_time_stamps() -> None:
 
 def test_a_column_of_cpu_time() -> None:
     text = _HEAD.replace(" time", "cputime") + " 8 2 float sum -1 1.5 0.01 0.02 0 1.6 0.01 0.02 0\n"
-    table = told(text, "nccl-tests")["tables"][0]
+    table = values_of(text, "nccl-tests")["tables"][0]
     assert table["time_is"] == "CPU time"
     assert table["rows"][0]["out_of_place"]["time"] == 1.5
 
 
 def test_in_place_alone() -> None:
     text = _HEAD + "   1024   256   float   sum   -1                                  15.6   0.07   0.12   0\n"
-    row = told(text, "nccl-tests")["tables"][0]["rows"][0]
+    row = values_of(text, "nccl-tests")["tables"][0]["rows"][0]
     assert row["out_of_place"] is None
     assert row["in_place"]["busbw"] == 0.12
 
@@ -85,14 +85,14 @@ def test_old_tables_without_redop_and_root() -> None:
         "     1048576        262144   float    45.82   22.88   11.44  0e+00    38.17   27.47   13.74  0e+00\n"
         " Out of bounds values : 0 OK\n"
     )
-    table = told(text, "nccl-tests")["tables"][0]
-    # Neither all_gather nor alltoall of the old versions says which it is.
+    table = values_of(text, "nccl-tests")["tables"][0]
+    # Neither all_gather nor alltoall of the old versions names the operation.
     assert table["operation"] is None
     assert table["rows"][0]["root"] is None
     assert table["rows"][0]["in_place"] == {"time": 38.17, "algbw": 27.47, "busbw": 13.74, "error": 0.0}
 
 
-def test_wrong_results_are_told() -> None:
+def test_wrong_results_are_reported() -> None:
     text = (
         _HEAD
         + "   8  2  float  sum  -1  12.9  0.00  0.00  3  12.8  0.00  0.00  1.2e+06\n# Out of bounds values : 2 FAILED\n"
@@ -121,15 +121,15 @@ def test_a_row_that_is_cut_off_is_no_row() -> None:
         ("float sum 0 100 100.0 100.0 0 100 100.0 100.0 0", 8, "reduce"),
     ],
 )
-def test_an_operation_is_only_told_where_one_prints_such(row: str, ranks: int, operation: str | None) -> None:
+def test_an_operation_is_set_only_if_one_prints_such(row: str, ranks: int, operation: str | None) -> None:
     devices = "".join(f"#  Rank {rank} Group 0 Pid 1 on n060 device {rank} [0x1] H200\n" for rank in range(ranks))
-    (table,) = told(f"{devices}{_HEAD} 8388608 2097152 {row}\n", "nccl-tests")["tables"]
+    (table,) = values_of(f"{devices}{_HEAD} 8388608 2097152 {row}\n", "nccl-tests")["tables"]
     assert table["operation"] == operation
 
 
 def test_the_command_names_the_operation() -> None:
     text = f"$ ./build/all_gather_perf -b 8 -e 8\n{_HEAD} 8 2 float none -1 1.5 0.01 0.02 0 1.6 0.01 0.02 0\n"
-    assert told(text, "nccl-tests")["tables"][0]["operation"] == "all_gather"
+    assert values_of(text, "nccl-tests")["tables"][0]["operation"] == "all_gather"
 
 
 def test_a_table_that_somebody_halved() -> None:
@@ -138,7 +138,7 @@ def test_a_table_that_somebody_halved() -> None:
         "#        (B)  (elements)                    (us)  (GB/s)  (GB/s)\n"
         "  34359738368 8589934592  float   sum    -1  875713  39.24   68.66       0\n# Avg bus bandwidth    : 68.6248\n"
     )
-    table = told(text, "nccl-tests")["tables"][0]
+    table = values_of(text, "nccl-tests")["tables"][0]
     assert table["rows"][0]["out_of_place"]["busbw"] == 68.66
     assert table["rows"][0]["in_place"] is None
     assert (table["operation"], table["average"]) == ("all_reduce", 68.6248)
@@ -165,7 +165,7 @@ def test_the_file_that_nccl_tests_write() -> None:
         "out_of_bounds": {"count": 0, "okay": True},
         "average_bus_bandwidth": {"bandwidth": 560.0, "okay": "unchecked"},
     }  # fmt: skip
-    values = told(json.dumps(value), "nccl-tests", nccl="2.28.9")
+    values = values_of(json.dumps(value), "nccl-tests", nccl="2.28.9")
     (table,) = values["tables"]
     assert (table["operation"], table["ranks"], table["average"], table["hosts"]) == ("all_reduce", 8, 560.0, ["n060"])
     assert table["rows"][0]["out_of_place"] is None
@@ -201,7 +201,7 @@ NOTE: The reported results may not reflect the full capabilities of the platform
 
 
 def test_nvbandwidth_of_several_nodes() -> None:
-    values = told(MULTINODE, "nvbandwidth", mpi="Open MPI v4.1.5")
+    values = values_of(MULTINODE, "nvbandwidth", mpi="Open MPI v4.1.5")
     assert [(device["host"], device["device"]) for device in values["devices"]] == [("n060", 0), ("n061", 0)]
     assert values["tests"][0]["matrices"][0]["cells"] == [[None, 820.10], [819.50, None]]
     assert not of_text(MULTINODE).unknown
@@ -220,7 +220,7 @@ def test_nvbandwidth_with_tables_of_one_test_each_way() -> None:
         "Device to Device Latency SM GPU(row) <-> GPU(column) (ns)\n           0         1\n"
         " 0       N/A    700.55\n 1    701.11       N/A\n\nSUM device_to_device_latency_sm 1401.66\n"
     )
-    tests = told(text, "nvbandwidth")["tests"]
+    tests = values_of(text, "nvbandwidth")["tests"]
     assert [len(test["matrices"]) for test in tests] == [2, 1]
     assert tests[1]["matrices"][0]["unit"] == "ns"
     assert tests[1]["sum"] == 1401.66
@@ -246,7 +246,7 @@ def test_nvbandwidth_as_json() -> None:
             "version": "v0.8",
         }
     }
-    values = told(json.dumps(value, indent=3), "nvbandwidth", version="v0.8")
+    values = values_of(json.dumps(value, indent=3), "nvbandwidth", version="v0.8")
     assert values["devices"][1] == {"host": "n060", "device": 1, "name": "NVIDIA H200", "bus": "00000000:2a:00"}
     assert values["tests"][0]["matrices"][0]["cells"] == [[None, 392.5], [393.25, None]]
     assert [test["status"] for test in values["tests"]] == ["passed", "waived"]
@@ -254,7 +254,7 @@ def test_nvbandwidth_as_json() -> None:
 
 def test_nvbandwidth_that_stands_indented() -> None:
     text = "".join(f"      {line}\n" for line in MULTINODE.splitlines())
-    values = told(text, "nvbandwidth", version="v0.8")
+    values = values_of(text, "nvbandwidth", version="v0.8")
     assert len(values["devices"]) == 2
     assert values["tests"][0]["sum"] == 1639.6
 
@@ -264,7 +264,7 @@ def test_nccl_tests_heading_whose_first_column_is_unreadable() -> None:
         "#       size         count      type   redop    ro?time   algbw   busbw #wrong\n"
         " 134217728 33554432 float sum -1 1950.5 68.81 129.02 0 1725.6 77.78 145.83 0\n"
     )
-    assert told(text, "nccl-tests")["tables"][0]["rows"][0]["in_place"]["busbw"] == 145.83
+    assert values_of(text, "nccl-tests")["tables"][0]["rows"][0]["in_place"]["busbw"] == 145.83
 
 
 # -- OSU --------------------------------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ def test_nccl_tests_heading_whose_first_column_is_unreadable() -> None:
 
 def test_osu_latency() -> None:
     text = "# OSU MPI Latency Test v5.9\n# Size          Latency (us)\n0             1.21\n1             1.25\n"
-    test = told(text, "osu")["tests"][0]
+    test = values_of(text, "osu")["tests"][0]
     assert test["measures"] == "latency"
     assert test["rows"] == [{"bytes": 0, "latency": 1.21}, {"bytes": 1, "latency": 1.25}]
     assert test["units"] == {"latency": "us"}
@@ -291,7 +291,7 @@ def test_osu_number_that_is_none_is_missing() -> None:
 
 def test_osu_of_long_ago() -> None:
     text = "# OSU MPI Latency Test (Version 2.1)\n# Size\t\tLatency (us)\n0\t\t0.64\n1\t\t0.67\n...\n"
-    test = told(text, "osu")["tests"][0]
+    test = values_of(text, "osu")["tests"][0]
     assert (test["test"], test["version"]) == ("MPI Latency", "2.1")
     assert test["rows"][1] == {"bytes": 1, "latency": 0.67}
 
@@ -302,7 +302,7 @@ def test_osu_collectives_with_all_columns() -> None:
         "# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations\n"
         "4                      86.56             21.32            126.27        1000\n"
     )
-    row = told(text, "osu")["tests"][0]["rows"][0]
+    row = values_of(text, "osu")["tests"][0]["rows"][0]
     assert row == {"bytes": 4, "avg_latency": 86.56, "min_latency": 21.32, "max_latency": 126.27, "iterations": 1000}
 
 
@@ -314,7 +314,7 @@ def test_osu_message_rate_validation_and_barrier() -> None:
         "1                       1.01              Pass\n2                       2.02              Fail\n"
         "# OSU MPI Barrier Latency Test v5.9\n# Avg Latency(us)\n             1.32\n"
     )
-    tests = told(text, "osu")["tests"]
+    tests = values_of(text, "osu")["tests"]
     assert tests[0]["settings"] == {"pairs": "2", "window size": "64"}
     assert tests[0]["rows"] == [{"bytes": 1, "bandwidth": 6.05, "message_rate": 6054321.1}]
     assert tests[1]["measures"] == "bidirectional bandwidth"

@@ -1,10 +1,10 @@
-"""What jobs, pings and Slurm print in other versions and with other options than in the recorded outputs."""
+"""Output of jobs, pings and Slurm in other versions and with other options than in the recorded outputs."""
 
 from __future__ import annotations
 
 import json
 
-from .places import of_text, told
+from .places import of_text, values_of
 
 # -- logs -------------------------------------------------------------------------------------------------------------
 
@@ -25,7 +25,7 @@ n060:1:9 [0] NCCL INFO NCCL version 2.28.9+cuda12.9
 
 
 def test_the_log_of_new_versions() -> None:
-    values = told(NCCL, "nccl-log", version="2.28.9", cuda="12.9", nodes=2, nranks=16)
+    values = values_of(NCCL, "nccl-log", version="2.28.9", cuda="12.9", nodes=2, nranks=16)
     assert values["edges"][0]["via"] == "NET/Socket/1"
     assert values["edges"][0]["ways"] == ["NET/IB/0(1)/GDRDMA/Shared", "NET/Socket/1"]
     assert (values["warns"][0]["error"], values["warns"][0]["vendor_err"]) == (12, 129)
@@ -40,12 +40,12 @@ def test_a_first_cause_is_no_consequence() -> None:
         "a:1:1 [0] misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer b<5>\n"
         "a:1:1 [0] misc/x.cc:1 NCCL WARN Call to ibv_modify_qp failed with error Connection timed out errno 110\n"
     )
-    assert told(text, "nccl-log")["first_cause"].startswith("Call to ibv_modify_qp failed")
+    assert values_of(text, "nccl-log")["first_cause"].startswith("Call to ibv_modify_qp failed")
 
 
 def test_a_traceback_of_memory() -> None:
     text = "[rank2]: torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
-    told(text, "torch-log", **{"class": "out_of_memory", "ranks": [2]})
+    values_of(text, "torch-log", **{"class": "out_of_memory", "ranks": [2]})
 
 
 def test_a_timeout_on_two_lines_and_the_newest_words() -> None:
@@ -56,7 +56,7 @@ def test_a_timeout_on_two_lines_and_the_newest_words() -> None:
         "  failure detected by watchdog at work sequence id: 64214 PG status:"
         " last enqueued work: 64215, last completed work: 64213\n"
     )
-    (timeout,) = told(text, "torch-log", **{"class": "collective_timeout"})["timeouts"]
+    (timeout,) = values_of(text, "torch-log", **{"class": "collective_timeout"})["timeouts"]
     assert (timeout["rank"], timeout["seq"], timeout["op"], timeout["ran"]) == (3, 64214, "ALLGATHER", None)
     assert (timeout["enqueued"], timeout["completed"], timeout["at"]) == (64215, 64213, 64214)
 
@@ -79,7 +79,7 @@ def test_a_new_megatron_line() -> None:
         " number of skipped iterations:   0 | number of nan"
         " iterations:   0 |\n"
     )
-    row = told(text, "megatron-log")["iterations"][0]
+    row = values_of(text, "megatron-log")["iterations"][0]
     assert (row["elapsed"], row["tflops"], row["time"]) == (1.5005, 412.3, "2026-01-01 10:00:00")
 
 
@@ -99,7 +99,7 @@ def test_several_pings_in_a_text() -> None:
         "--- n06{0} ping statistics ---\n1 packets transmitted, 1 received, 0% packet loss, time 0ms\n"
         "rtt min/avg/max/mdev = 0.1/0.1/0.1/0.0 ms\n\n"
     )
-    runs = told(one.format(0) + one.format(1), "ping")["runs"]
+    runs = values_of(one.format(0) + one.format(1), "ping")["runs"]
     assert [(run["destination"], run["received"]) for run in runs] == [("n060", 1), ("n061", 1)]
 
 
@@ -133,7 +133,7 @@ def test_the_jobs_of_a_pair_each() -> None:
         "==> runs/p2p-test-1-9-103.out <==\nn060 [1/16]\n"
         "==> runs/p2p-test-1-9-99.out <==\nn061 [9] : OK 1 -> 9\n"
     )
-    values = told(text, "p2p-test", world=16)
+    values = values_of(text, "p2p-test", world=16)
     pairs = {(pair["src"], pair["dst"]): pair for pair in values["pairs"]}
     assert {key: pair["status"] for key, pair in pairs.items()} == {(0, 9): "ok", (0, 10): "failed", (1, 9): "unknown"}
     assert pairs[0, 10]["error"].startswith("torch.distributed.DistBackendError")
@@ -145,7 +145,7 @@ def test_the_jobs_of_a_pair_each() -> None:
 def test_another_order_of_a_bench_table() -> None:
     text = "| payload |    algbw   |    busbw   |\n| ------: | ---------: | ---------: |\n"
     text += "|    1GiB | 264.90GBps | 463.58GBps |\n"
-    assert told(text, "all_reduce_bench")["rows"] == [
+    assert values_of(text, "all_reduce_bench")["rows"] == [
         {"bytes": 1024**3, "payload": "1GiB", "algbw": 264.9, "busbw": 463.58}
     ]
 
@@ -157,7 +157,7 @@ def test_the_newest_bench() -> None:
         "| payload |    busbw   |    algbw   |\n| ------: | ---------: | ---------: |\n"
         "|    4GiB | 473.10GBps | 270.34GBps |\n"
     )
-    values = told(text, "all_reduce_bench", ranks=8, nccl="2.26.5", torch="2.7.1", trials=20)
+    values = values_of(text, "all_reduce_bench", ranks=8, nccl="2.26.5", torch="2.7.1", trials=20)
     assert values["rows"][0]["busbw"] == 473.1
 
 
@@ -167,14 +167,14 @@ def test_a_profile_of_one_payload() -> None:
         "|    busbw   |    algbw   |\n| ---------: | ---------: |\n"
         "| 473.10GBps | 270.34GBps |\n| 100.00GBps |  57.14GBps |\n"
     )
-    rows = told(text, "all_reduce_bench", ranks=16)["rows"]
+    rows = values_of(text, "all_reduce_bench", ranks=16)["rows"]
     assert [(row["bytes"], row["busbw"]) for row in rows] == [(4 * 1024**3, 473.1), (4 * 1024**3, 100.0)]
 
 
 def test_blocks_of_ranks_with_their_hosts() -> None:
     block = "{0}:\n duration: 0.012 sec\n algbw: 800.000 Gbps\n busbw: {1} Gbps\n"
     text = block.format("n060:0", "700.000") + block.format("n061:0", "600.000")
-    values = told(text, "all_reduce_bench", ranks=2)
+    values = values_of(text, "all_reduce_bench", ranks=2)
     assert [(rank["host"], rank["rank"], rank["busbw"]) for rank in values["by_rank"]] == [
         ("n060", 0, 87.5),
         ("n061", 0, 75.0),
@@ -183,7 +183,9 @@ def test_blocks_of_ranks_with_their_hosts() -> None:
 
 def test_a_bench_behind_pages_of_a_log() -> None:
     text = "a:1:1 [0] NCCL INFO threadThresholds 8/8/64 | 64/8/64 | 8/8/512\n" * 2000
-    told(text + "0:\n duration: 0.1 sec\n algo throughput: 1 bps, 8.0 Gbps\n busbw: 7.0 Gbps\n", "all_reduce_bench")
+    values_of(
+        text + "0:\n duration: 0.1 sec\n algo throughput: 1 bps, 8.0 Gbps\n busbw: 7.0 Gbps\n", "all_reduce_bench"
+    )
 
 
 def test_bsd_counts_answers_that_come_again() -> None:
@@ -193,7 +195,7 @@ def test_bsd_counts_answers_that_come_again() -> None:
         "1 packets transmitted, 1 packets received, +1 duplicates, 0.0% packet loss\n"
         "round-trip min/avg/max/stddev = 0.1/2.1/4.2/2.0 ms\n"
     )
-    run = told(text, "ping")["runs"][0]
+    run = values_of(text, "ping")["runs"][0]
     assert [reply["duplicate"] for reply in run["replies"]] == [False, True]
     assert run["duplicates"] == 1
 
@@ -207,7 +209,7 @@ def test_limits_of_a_shell() -> None:
         "open files                          (-n) 20000\nstack size                  (kbytes, -s) 8192\n"
         "max user processes                  (-u) unlimited\n"
     )
-    limits = {entry["name"]: entry for entry in told(text, "ulimit")["limits"]}
+    limits = {entry["name"]: entry for entry in values_of(text, "ulimit")["limits"]}
     assert limits["max locked memory"] == {"name": "max locked memory", "soft": 65536, "hard": None, "unit": "bytes"}
     assert limits["open files"]["soft"] == 20000
     assert limits["max user processes"]["soft"] == "unlimited"
@@ -221,7 +223,7 @@ def test_limits_of_a_process() -> None:
         "Max locked memory         unlimited            unlimited            bytes     \n"
         "Max nice priority         0                    0                    \n"
     )
-    limits = {entry["name"]: entry for entry in told(text, "ulimit")["limits"]}
+    limits = {entry["name"]: entry for entry in values_of(text, "ulimit")["limits"]}
     assert (limits["open files"]["soft"], limits["open files"]["hard"]) == (1024, 524288)
     assert limits["max locked memory"]["soft"] == "unlimited"
     assert len(limits) == 3
@@ -233,7 +235,7 @@ def test_limits_of_a_process() -> None:
 
 def test_columns_of_ones_own() -> None:
     text = "NODELIST|STATE|REASON\nn[060-061]|down*|Not responding\n"
-    row = told(text, "sinfo")["rows"][0]
+    row = values_of(text, "sinfo")["rows"][0]
     assert (row["nodelist"], row["state"], row["flags"], row["expands_to"]) == (
         "n[060-061]",
         "down",
@@ -247,7 +249,7 @@ def test_a_reason_with_a_blank_where_its_heading_ends() -> None:
         "REASON               USER      TIMESTAMP           NODELIST\n"
         "broken cable         root      2025-04-02T16:01:38 cpu242\n"
     )
-    row = told(text, "sinfo")["rows"][0]
+    row = values_of(text, "sinfo")["rows"][0]
     assert (row["reason"], row["user"], row["nodelist"]) == ("broken cable", "root", "cpu242")
 
 
@@ -256,7 +258,7 @@ def test_a_heading_that_lost_its_indent() -> None:
         "hii$ squeue --me\n   JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n"
         "              8503 standardq my_scrip   abc123  R       0:02      1 node01fl\n"
     )
-    row = told(text, "squeue")["rows"][0]
+    row = values_of(text, "squeue")["rows"][0]
     assert (row["job"], row["name"], row["state"], row["nodelist"]) == ("8503", "my_scrip", "RUNNING", "node01fl")
 
 
@@ -266,13 +268,13 @@ def test_a_name_wider_than_its_column() -> None:
         "          12345678      ckpt klone-container UWNetID  R      00:01      1 n3219\n"
         "              4_11      ckpt sh UWNetID PD      00:00      1 \n"
     )
-    rows = told(text, "squeue")["rows"]
+    rows = values_of(text, "squeue")["rows"]
     assert (rows[0]["name"], rows[0]["user"], rows[0]["nodelist"]) == ("klone-container", "UWNetID", "n3219")
 
 
-def test_a_prompt_tells_the_columns() -> None:
+def test_a_prompt_gives_the_columns() -> None:
     text = "$ squeue -h -o '%i|%T|%N|%r'\n7|RUNNING|n[060-061]|None\n8|PENDING||Resources\n"
-    rows = told(text, "squeue")["rows"]
+    rows = values_of(text, "squeue")["rows"]
     assert [(row["job"], row["state"], row["nodelist"], row["reason"]) for row in rows] == [
         ("7", "RUNNING", "n[060-061]", "None"),
         ("8", "PENDING", None, "Resources"),
@@ -300,6 +302,6 @@ def test_sinfo_of_new_releases_as_json() -> None:
         ],
         "meta": {"slurm": {"release": "24.05.0"}},
     }
-    row = told(json.dumps(value), "sinfo")["rows"][0]
+    row = values_of(json.dumps(value), "sinfo")["rows"][0]
     assert row["state"] == "down+drain"
     assert of_text(json.dumps(value)).warnings

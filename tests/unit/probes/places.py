@@ -1,4 +1,4 @@
-"""Where recorded outputs are, and how to make a folder that looks like the kernel's."""
+"""Folders of recorded outputs, and synthetic folders like the kernel's."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class NVMLError(Exception):
-    """What pynvml raises, with NVML's code."""
+    """Exception of pynvml, with NVML's code."""
 
     def __init__(self, value: int, text: str = "Unknown Error") -> None:
         super().__init__(text)
@@ -34,7 +34,7 @@ class PlayedNvml:
 
     Attributes:
         fails: The code with which a question fails: for ``(GPU, function)``, or for a function on all GPUs.
-        says: What a question answers instead, by the same keys.
+        overrides: Answers by the same keys that replace others.
         lacks: Functions that this pynvml or driver does not have.
         asked: How often each function was called.
     """
@@ -79,7 +79,7 @@ class PlayedNvml:
         self.fails: dict[str | tuple[int, str], int] = {
             "nvmlDeviceGetRetiredPagesPendingStatus": NOT_SUPPORTED,
         }
-        self.says: dict[str | tuple[int, str], Any] = {}
+        self.overrides: dict[str | tuple[int, str], Any] = {}
         self.lacks: set[str] = set()
         self.asked: dict[str, int] = {}
 
@@ -112,8 +112,8 @@ class PlayedNvml:
         code = self.fails.get((at, name), self.fails.get(name))
         if code is not None:
             raise NVMLError(code, {NOT_SUPPORTED: "Not Supported"}.get(code, "Unknown Error"))
-        if (at, name) in self.says or name in self.says:
-            answer = self.says.get((at, name), self.says.get(name))
+        if (at, name) in self.overrides or name in self.overrides:
+            answer = self.overrides.get((at, name), self.overrides.get(name))
             return answer(*args) if callable(answer) else answer
         if name == "nvmlDeviceGetHandleByIndex":
             return at

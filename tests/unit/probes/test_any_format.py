@@ -1,4 +1,4 @@
-"""Whatever text a format is given, it says how likely the text is its own, and makes a reading of it; none raises."""
+"""Any text: a format returns a likelihood and a reading; none raises."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_damaged_bytes() -> None:
     "path", [pytest.param(p, id=f"{p.parent.name}/{p.name}") for p in recorded() if p.parent.name == "ibsim"]
 )
 def test_a_sample_is_known_by_its_command(path: Path) -> None:
-    """The first line of a sample tells the command."""
+    """The first line of a sample names the command."""
     first, _, text = path.read_text().partition("\n")
     if not first.startswith("# SIM_HOST="):
         return

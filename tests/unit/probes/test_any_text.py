@@ -1,4 +1,4 @@
-"""Whatever a node prints, a parser returns: it never raises, and what it returns fits into a message."""
+"""Any output of a node: a parser never raises, and its result fits into a message."""
 
 from __future__ import annotations
 

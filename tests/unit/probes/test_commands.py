@@ -16,7 +16,7 @@ def test_a_command_that_works() -> None:
     assert result.why() is None
 
 
-def test_a_command_that_fails_says_its_last_line() -> None:
+def test_a_command_that_fails_reports_its_last_line() -> None:
     result = run_command.run(["sh", "-c", "echo first; echo no such port >&2; exit 7"], 10)
     assert not result.ok
     assert result.why() == "sh exited with 7: no such port"
@@ -36,7 +36,7 @@ def test_a_file_that_may_not_be_run() -> None:
     assert "ermission denied" in (result.why() or "")
 
 
-def test_the_deadline_ends_a_command_and_keeps_what_it_said() -> None:
+def test_the_deadline_ends_a_command_and_keeps_its_output() -> None:
     start = time.monotonic()
     result = run_command.run(["sh", "-c", "echo begun; sleep 60"], 0.5)
     assert time.monotonic() - start < 20
@@ -85,7 +85,7 @@ def test_bytes_that_are_no_text() -> None:
     assert result.stdout == "a\ufffdb"
 
 
-def test_the_command_is_told_nothing_and_speaks_english(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_has_no_input_and_prints_english(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANG", "de_DE.UTF-8")
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     result = run_command.run(["sh", "-c", 'cat; echo "$LC_ALL $LANG $PATH $EXTRA"'], 10, env={"EXTRA": "yes"})

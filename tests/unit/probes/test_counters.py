@@ -99,7 +99,7 @@ def test_without_names_those_that_have_an_address_for_data(tree: Tree, monkeypat
     assert list(run(tree)["net"]) == ["eth0"]
 
 
-def test_it_reads_anew_each_time(tree: Tree) -> None:
+def test_it_reads_again_each_time(tree: Tree) -> None:
     for count in (1, 2):
         port(tree, "mlx5_0/ports/1", counters__symbol_error=count)
         interface(tree, "eth0", rx_errors=count)
@@ -222,7 +222,7 @@ def test_links_by_field_values(using: Callable[[Library], Library]) -> None:
     library.asked.clear()
     assert counts.read() == expected
     assert library.opened == 1, "it stays open"
-    assert [len(fields) for fields in library.asked] == [8, 5], "one call a GPU, and only for what answers"
+    assert [len(fields) for fields in library.asked] == [8, 5], "one call per GPU, and only for what answers"
 
 
 def test_links_of_newer_gpus(using: Callable[[Library], Library]) -> None:

@@ -118,7 +118,7 @@ def test_an_sxid_goes_on_over_lines_and_is_one() -> None:
     assert one(text)["link"] == 32
 
 
-def test_an_error_of_pcie_is_told_in_several_lines_and_is_one() -> None:
+def test_an_error_of_pcie_spans_several_lines() -> None:
     text = (
         "[1.000001] pcieport 0000:c0:01.1: AER: Multiple Corrected error message received from 0000:c1:00.0\n"
         "[1.000002] nvidia 0000:c1:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)\n"
@@ -148,7 +148,7 @@ def test_lines_that_mean_nothing(text: str) -> None:
     assert (reading.values["events"], reading.warnings, reading.unknown) == ([], [], [])
 
 
-def test_what_a_gpu_says_and_nobody_knows_is_kept() -> None:
+def test_unknown_messages_of_a_gpu_are_kept() -> None:
     line = "[  211.000000] NVRM: GPU 0000:0a:00.0: something new"
     assert dmesg.parse_kernel(line).unknown == [line]
 

@@ -1,4 +1,4 @@
-"""What the tools for InfiniBand print about a simulated fabric: two leaves, a spine, four nodes of two adapters."""
+"""Output of InfiniBand tools on a simulated fabric: two leaves, a spine, four nodes of two adapters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def links(reading: Reading) -> dict[tuple[str, int], dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("name", "ports"), [("ibnetdiscover.txt", 24), ("ibnetdiscover_ports.txt", 56)])
-def test_the_two_forms_of_a_topology_tell_the_same(name: str, ports: int) -> None:
+def test_the_two_forms_of_a_topology_agree(name: str, ports: int) -> None:
     reading = ibnetdiscover.parse(sample(f"ibsim/{name}"))
     assert (len(reading.values["links"]), reading.warnings, reading.unknown) == (ports, [], [])
     link = links(reading)["n063 mlx5_1", 1]
@@ -48,7 +48,7 @@ def test_the_two_forms_of_a_topology_tell_the_same(name: str, ports: int) -> Non
     assert links(reading)["spine1", 2]["rate"] == 100.0
 
 
-def test_a_topology_file_tells_of_nodes() -> None:
+def test_a_topology_file_has_nodes() -> None:
     values = ibnetdiscover.parse(sample("ibsim/ibnetdiscover.txt")).values
     assert values["from_port"] == "0x0000000000100005"
     kinds = [node["type"] for node in values["nodes"]]
@@ -77,7 +77,7 @@ def test_links_below_what_both_ends_can_do(name: str) -> None:
     reading = iblinkinfo.parse(sample(f"ibsim/{name}"))
     assert (reading.warnings, reading.unknown) == ([], [])
     below = {(end, port): link["below"] for (end, port), link in links(reading).items() if link["below"]}
-    # That ports say they could do 12X is true of all of them, and means nothing.
+    # All ports report 12X as possible; it has no meaning.
     assert below == {
         ("n063 mlx5_1", 1): ["width"],
         ("leaf2", 4): ["width"],

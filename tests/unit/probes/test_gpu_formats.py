@@ -258,7 +258,7 @@ VERBOSE = """\
 """
 
 
-def test_a_diagnostic_that_tells_more() -> None:
+def test_a_diagnostic_with_more_details() -> None:
     reading = read("dcgmi-diag", VERBOSE)
     found = [(test["test"], test["result"], test["of"]) for test in reading.values["tests"]]
     assert found == [("PCIe", "Pass", "All"), ("Diagnostic", "Pass", "All"), ("EUD Test", "Skip", "All")]

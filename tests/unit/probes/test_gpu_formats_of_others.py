@@ -314,7 +314,7 @@ def test_topology_with_device_names_and_one_gpu() -> None:
     assert values["nics"] == {"NIC0": "mlx5_3"}
 
 
-def test_a_word_of_the_future_is_kept_and_told() -> None:
+def test_an_unknown_word_is_kept_and_reported() -> None:
     reading = topo.parse_topology("\tGPU0\tGPU1\nGPU0\t X \tC2C\nGPU1\tC2C\t X\n")
     assert reading.values["cells"] == [["X", "C2C"], ["C2C", "X"]]
     assert reading.unknown == ["GPU0: C2C", "GPU1: C2C"]
@@ -362,7 +362,7 @@ def test_what_a_gpu_needs_to_recover(lines: str, action: str | None) -> None:
     assert gpu["recovery_action"] == action
 
 
-def test_of_several_tables_the_last_one_is_told() -> None:
+def test_of_several_tables_the_last_one_is_used() -> None:
     text = sample("h200x8/smi.txt")
     reading = read("nvidia-smi", text + text.replace("78W", "99W"))
     assert [gpu["index"] for gpu in reading.values["gpus"]] == list(GPUS)

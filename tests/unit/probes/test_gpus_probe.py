@@ -57,7 +57,7 @@ def look(tree: Tree, **args: Any) -> dict[str, Any]:
     return value
 
 
-def said(value: dict[str, Any]) -> list[tuple[str, str, str]]:
+def judged(value: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [(one["subject"], one["verdict"], one["text"]) for one in gpu_health.judge(value)]
 
 
@@ -90,7 +90,7 @@ def test_healthy_gpus(tree: Tree, played: PlayedNvml, smi: Smi) -> None:
     }
     assert (gpu["recovery"], gpu["errors"], gpu["lost"]) == ("none", {}, None)
     assert played.asked["nvmlShutdown"] == 1
-    assert said(value) == []
+    assert judged(value) == []
 
 
 def test_one_question_that_fails_leaves_the_others(tree: Tree, played: PlayedNvml, smi: Smi) -> None:
@@ -105,7 +105,7 @@ def test_one_question_that_fails_leaves_the_others(tree: Tree, played: PlayedNvm
     assert first["mig"] == {"on": None, "next": None}
     assert first["errors"] == {"power": "Unknown Error (NVML error 999)", "ecc_errors": "not permitted"}
     assert second["errors"] == {}
-    assert said(value) == [("gpus", "warn", "GPU 0: power cannot be read: Unknown Error (NVML error 999)")]
+    assert judged(value) == [("gpus", "warn", "GPU 0: power cannot be read: Unknown Error (NVML error 999)")]
 
 
 @pytest.mark.parametrize(("code", "word"), [(LOST, "GPU is lost"), (RESET, "GPU requires reset")])
@@ -114,7 +114,7 @@ def test_a_dead_gpu(tree: Tree, played: PlayedNvml, smi: Smi, code: int, word: s
     played.fails[1, question] = code
     value = look(tree)
     assert [gpu["lost"] for gpu in value["gpus"]] == [None, word]
-    assert said(value) == [("gpus", "bad", f"GPU 1: {word}; reset it or reboot the node")]
+    assert judged(value) == [("gpus", "bad", f"GPU 1: {word}; reset it or reboot the node")]
     # A GPU that is gone is not asked on and on: each question may take the driver seconds.
     assert played.asked["nvmlDeviceGetPowerUsage"] == 1
 
@@ -125,16 +125,16 @@ def test_an_old_driver_lacks_functions(tree: Tree, played: PlayedNvml, smi: Smi)
         "nvmlDeviceGetGpuFabricInfoV",
         "nvmlDeviceGetRemappedRows",
     }
-    played.says["nvmlDeviceGetCurrentClocksThrottleReasons"] = 0x40
+    played.overrides["nvmlDeviceGetCurrentClocksThrottleReasons"] = 0x40
     value = look(tree)
     assert value["gpus"][0]["reasons"] == ["hw_thermal_slowdown"]
     assert (value["gpus"][0]["fabric"], value["gpus"][0]["rows"]) == (None, None)
-    assert said(value) == [("clocks", "bad", "GPUs 0-1: it is too hot and the hardware slows it down")]
+    assert judged(value) == [("clocks", "bad", "GPUs 0-1: it is too hot and the hardware slows it down")]
 
 
 def test_answers_that_make_no_sense(tree: Tree, played: PlayedNvml, smi: Smi) -> None:
     for name in PlayedNvml._USUAL:
-        played.says[name] = "?" if name != "nvmlDeviceGetGpuFabricInfoV" else None
+        played.overrides[name] = "?" if name != "nvmlDeviceGetGpuFabricInfoV" else None
     value = look(tree)
     assert value["gpus"][0]["pcie"]["width"] is None
     assert value["gpus"][0]["rows"] is None
@@ -165,9 +165,9 @@ def _fabric(**fields: Any) -> Any:
 def test_the_nvlink_fabric(
     tree: Tree, played: PlayedNvml, smi: Smi, fields: dict[str, Any], verdicts: list[str]
 ) -> None:
-    played.says[0, "nvmlDeviceGetGpuFabricInfoV"] = _fabric(**fields)
+    played.overrides[0, "nvmlDeviceGetGpuFabricInfoV"] = _fabric(**fields)
     value = look(tree)
-    assert said(value) == [("fabric", "bad", f"GPU 0: {text}") for text in verdicts]
+    assert judged(value) == [("fabric", "bad", f"GPU 0: {text}") for text in verdicts]
     if "cliqueId" in fields:
         fabric = value["gpus"][0]["fabric"]
         assert (fabric["clique"], fabric["cluster"]) == (7, "01010101-0101-0101-0101-010101010101")
@@ -200,20 +200,20 @@ def test_the_nvlink_fabric(
 def test_what_is_bad(
     tree: Tree, played: PlayedNvml, smi: Smi, name: str, answer: Any, judgement: tuple[str, str, str]
 ) -> None:
-    played.says[1, name] = answer
-    (found,) = said(look(tree))
+    played.overrides[1, name] = answer
+    (found,) = judged(look(tree))
     assert found[:2] == judgement[:2]
     assert found[2].startswith("GPU 1: ")
     assert judgement[2] in found[2]
 
 
 def test_an_idle_gpu_may_lower_its_generation(tree: Tree, played: PlayedNvml, smi: Smi) -> None:
-    played.says["nvmlDeviceGetCurrPcieLinkGeneration"] = 1
-    assert said(look(tree)) == []
-    played.says["nvmlDeviceGetUtilizationRates"] = SimpleNamespace(gpu=50)
+    played.overrides["nvmlDeviceGetCurrPcieLinkGeneration"] = 1
+    assert judged(look(tree)) == []
+    played.overrides["nvmlDeviceGetUtilizationRates"] = SimpleNamespace(gpu=50)
     value = look(tree)
     assert value["gpus"][0]["busy"] is True
-    assert said(value) == [("pcie", "bad", "GPUs 0-1: PCIe generation 1 of 5 under load")]
+    assert judged(value) == [("pcie", "bad", "GPUs 0-1: PCIe generation 1 of 5 under load")]
 
 
 def test_visible_devices(tree: Tree, played: PlayedNvml, smi: Smi, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +247,7 @@ def test_nvidia_smi_contradicts(tree: Tree, played: PlayedNvml, smi: Smi) -> Non
         "NVML does not list GPU-9",
     ]
     assert value["raw"] == text.strip()
-    assert {verdict for _, verdict, _ in said(value)} == {"warn"}
+    assert {verdict for _, verdict, _ in judged(value)} == {"warn"}
 
 
 def test_nvidia_smi_is_not_asked_beside_tests(tree: Tree, played: PlayedNvml, smi: Smi) -> None:
@@ -259,7 +259,7 @@ def test_nvidia_smi_complains(tree: Tree, played: PlayedNvml, smi: Smi) -> None:
     smi(query=(15, "Unable to determine the device handle for GPU1: 0000:01:00.0: Unknown Error\n"))
     value = look(tree)
     assert value["problems"] == ["0000:01:00.0: Unknown Error"]
-    assert said(value) == [("gpus", "bad", "nvidia-smi: 0000:01:00.0: Unknown Error")]
+    assert judged(value) == [("gpus", "bad", "nvidia-smi: 0000:01:00.0: Unknown Error")]
 
 
 def unavailable() -> None:
@@ -285,7 +285,7 @@ def test_without_nvml_nvidia_smi_is_read(tree: Tree, smi: Smi, monkeypatch: pyte
     assert gpu["ecc_errors"] == {"uncorrected": 0, "uncorrected_ever": 0, "corrected": 0}
     assert gpu["fabric"]["state"] == "completed"
     assert (gpu["recovery"], gpu["mig"]["on"], gpu["busy"]) == ("none", False, False)
-    assert said(value) == []
+    assert judged(value) == []
 
 
 def test_the_text_of_visible_gpus(tree: Tree, smi: Smi, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,10 +308,10 @@ def test_no_driver_at_all(tree: Tree, smi: Smi, monkeypatch: pytest.MonkeyPatch)
     tree.pci("pci0000:00/0000:00:06.0", vendor="0x10de", **{"class": "0x030200"})
     value = look(tree)
     assert (value["source"], value["gpus"], value["on_pci"]) == ("none", [], ["0000:00:06.0"])
-    assert said(value) == [("gpus", "bad", f"nvidia-smi: {words[:-1]}")]
+    assert judged(value) == [("gpus", "bad", f"nvidia-smi: {words[:-1]}")]
     smi()
     value = look(tree)
-    assert said(value) == [("gpus", "bad", "1 GPUs on PCI and none usable: NVML: Driver Not Loaded")]
+    assert judged(value) == [("gpus", "bad", "1 GPUs on PCI and none usable: NVML: Driver Not Loaded")]
 
 
 def test_a_gpu_that_only_pci_knows(tree: Tree, played: PlayedNvml, smi: Smi) -> None:
@@ -319,7 +319,7 @@ def test_a_gpu_that_only_pci_knows(tree: Tree, played: PlayedNvml, smi: Smi) -> 
         tree.pci(f"pci0000:00/0000:0{at}:00.0", vendor="0x10de", **{"class": "0x030200"})
     value = look(tree)
     value["container"] = None
-    assert said(value) == [("gpus", "warn", "3 GPUs are on PCI and 2 answer; not: 0000:02:00.0")]
+    assert judged(value) == [("gpus", "warn", "3 GPUs are on PCI and 2 answer; not: 0000:02:00.0")]
 
 
 def test_the_fabric_manager(tree: Tree, played: PlayedNvml, smi: Smi) -> None:
@@ -335,30 +335,30 @@ def test_the_fabric_manager(tree: Tree, played: PlayedNvml, smi: Smi) -> None:
         "switches": 1,
     }
     text = "Fabric Manager 580.95.05 does not fit driver 580.159.04: they must be the same"
-    assert said(value) == [("fabric", "warn", text)]
+    assert judged(value) == [("fabric", "warn", text)]
 
 
 def test_a_fabric_manager_that_does_not_run(tree: Tree, played: PlayedNvml, smi: Smi) -> None:
-    played.says["nvmlDeviceGetGpuFabricInfoV"] = _fabric(state=1)
+    played.overrides["nvmlDeviceGetGpuFabricInfoV"] = _fabric(state=1)
     smi(systemctl=(3, "failed\n"))
     value = look(tree)
     assert value["fabric_manager"]["active"] is False
-    found = said(value)
+    found = judged(value)
     assert ("fabric", "bad", "the Fabric Manager is failed") in found
     assert [verdict for _, verdict, _ in found] == ["bad", "bad"]
 
 
 def test_a_fabric_manager_outside_of_the_virtual_machine_is_no_fault(tree: Tree, played: PlayedNvml, smi: Smi) -> None:
     smi(systemctl=(3, "inactive\n"))
-    assert said(look(tree)) == []
+    assert judged(look(tree)) == []
     assert fabric_manager.running(str(tree.root / "proc")) is False
 
 
 def test_under_load(played: PlayedNvml, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_load, "EVERY", 0.0)
     loads = iter([0, 0, 30, 0, 0, 80])
-    played.says["nvmlDeviceGetUtilizationRates"] = lambda: SimpleNamespace(gpu=next(loads))
-    played.says["nvmlDeviceGetCurrPcieLinkWidth"] = 8
+    played.overrides["nvmlDeviceGetUtilizationRates"] = lambda: SimpleNamespace(gpu=next(loads))
+    played.overrides["nvmlDeviceGetCurrPcieLinkWidth"] = 8
     value = gpu_load.run({"seconds": 30}, lambda part: None, 60.0)
     assert (value["samples"], value["busy"], value["error"]) == (3, 2, None)
     assert [gpu["utilization"] for gpu in value["gpus"]] == [30, 80]
@@ -368,8 +368,8 @@ def test_under_load(played: PlayedNvml, monkeypatch: pytest.MonkeyPatch) -> None
     ]
 
 
-def test_no_load_says_nothing(played: PlayedNvml) -> None:
-    played.says["nvmlDeviceGetCurrPcieLinkWidth"] = 8
+def test_no_load_is_no_judgement(played: PlayedNvml) -> None:
+    played.overrides["nvmlDeviceGetCurrPcieLinkWidth"] = 8
     value = gpu_load.run({"seconds": 0}, lambda part: None, 20.0)
     assert (value["samples"], value["busy"]) == (1, 0)
     assert gpu_load.judge(value) == []

@@ -43,7 +43,7 @@ def test_a_capability_list_that_goes_in_circles_ends() -> None:
 @pytest.mark.parametrize(
     ("data", "state"), [(config(0x1D), "on"), (config(0x01), "off"), (config(None), "none"), (b"x" * 64, "unknown")]
 )
-def test_the_bridges_above_devices_are_looked_at(tree: Tree, data: bytes, state: str) -> None:
+def test_the_bridges_above_devices_are_read(tree: Tree, data: bytes, state: str) -> None:
     tree.pci(_BRIDGE)
     gpu = tree.pci(f"{_BRIDGE}/0000:01:00.0")
     tree.pci("pci0000:00/0000:00:02.0")
@@ -80,8 +80,8 @@ def test_the_iommu(tree: Tree, kind: str | None, words: str, state: str) -> None
 def test_gpudirect_by_module_and_by_dma_buf(tree: Tree) -> None:
     tree.files("proc", sys__kernel__osrelease="5.15.0-105-generic")
     tree.files("proc/driver/nvidia", version="NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15")
-    ways = str(tree.root), str(tree.root / "proc")
-    assert drivers.gpudirect(["nvidia", "nvidia_peermem"], *ways) == {
+    folders = str(tree.root), str(tree.root / "proc")
+    assert drivers.gpudirect(["nvidia", "nvidia_peermem"], *folders) == {
         "peermem": "nvidia_peermem",
         "registered": None,
         "open_driver": True,
@@ -89,7 +89,7 @@ def test_gpudirect_by_module_and_by_dma_buf(tree: Tree) -> None:
     }
     tree.files("kernel/mm/memory_peers/rubbish", x=1)
     tree.files("proc/driver/nvidia", version="NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05")
-    found = drivers.gpudirect([], *ways)
+    found = drivers.gpudirect([], *folders)
     assert (found["peermem"], found["registered"], found["dma_buf"]) == (None, False, False)
 
 
@@ -123,11 +123,11 @@ def test_memory_and_the_tightest_limit_of_the_control_groups(tree: Tree) -> None
     tree.files("proc/self", cgroup="0::/system.slice/ssh")
     tree.files("fs/cgroup/system.slice", **{"cpu.max": "200000 100000", "memory.max": "max"})
     tree.files("fs/cgroup/system.slice/ssh", **{"cpu.max": "max 100000", "memory.max": 4096, "pids.max": 100})
-    ways = str(tree.root), str(tree.root / "proc")
-    found = machine.memory(*ways, shm=str(tree.root))
+    folders = str(tree.root), str(tree.root / "proc")
+    found = machine.memory(*folders, shm=str(tree.root))
     assert (found["available"], found["huge_total"], found["huge_size"]) == (1 << 20, 3, 2 << 20)
     assert found["swap"] is found["shm_size"] is None
-    assert machine.cgroup(*ways) == {"cpus": 2.0, "memory": 4096, "tasks": 100}
+    assert machine.cgroup(*folders) == {"cpus": 2.0, "memory": 4096, "tasks": 100}
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_a_user_cannot_see_the_rules(monkeypatch: pytest.MonkeyPatch, tree: Tree
     assert firewall.run({}, None, 1.0, str(tree.root))["input"] == "drop"
 
 
-def test_libraries_are_looked_for_again_when_their_folder_changed(tree: Tree) -> None:
+def test_libraries_are_searched_again_when_their_folder_changed(tree: Tree) -> None:
     lib = tree.root / "lib"
     lib.mkdir()
     (lib / "libibverbs.so.1.14.50.0").write_text("")

@@ -37,7 +37,7 @@ GUID = "0x000000000010000f"
 
 
 class Tools:
-    """Tools of infiniband-diags that print what they are told to."""
+    """Tools of infiniband-diags that print given texts."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -132,19 +132,19 @@ def test_the_whole_fabric(value: dict[str, Any]) -> None:
     }
 
 
-def test_what_is_said(value: dict[str, Any]) -> None:
-    told = [(one["subject"], one["verdict"], one["text"]) for one in ib_fabric.judge(value)]
-    assert told[:2] == [
+def test_judgements(value: dict[str, Any]) -> None:
+    judged = [(one["subject"], one["verdict"], one["text"]) for one in ib_fabric.judge(value)]
+    assert judged[:2] == [
         ("mlx5_1/1", "slow", "link below what both ends can do: width 1X of 4X, 50 Gb/s, to leaf2 port 4"),
         ("mlx5_1/1", "slow", "errors of the link: link_error_recovery 7, symbol_error 1742, at leaf2 port 4"),
     ]
-    text = next(text for subject, _, text in told if subject == "spine1 port 2")
+    text = next(text for subject, _, text in judged if subject == "spine1 port 2")
     assert text.startswith("link below what both ends can do: 25.78125 Gb/s a lane of 53.125")
     assert text.endswith(", to leaf1 port 16")
-    # What is beside adapters is told by their own nodes: here it is counted.
+    # Problems beside adapters are reported by their nodes and counted here.
     words = "cables of adapters in the fabric with errors, or below what both ends support"
-    assert ("ibfabric", "note", f"{words}: 5") in told
-    assert [subject for subject, _, _ in told] == ["mlx5_1/1", "mlx5_1/1", "spine1 port 2", "ibfabric"]
+    assert ("ibfabric", "note", f"{words}: 5") in judged
+    assert [subject for subject, _, _ in judged] == ["mlx5_1/1", "mlx5_1/1", "spine1 port 2", "ibfabric"]
 
 
 def test_only_its_own_cables(tools: Tools, tree: Tree) -> None:
@@ -191,8 +191,8 @@ def test_no_tools_and_no_infiniband(tree: Tree, monkeypatch: pytest.MonkeyPatch)
 def test_a_manager_that_is_silent(tools: Tools, tree: Tree) -> None:
     tree.ca("mlx5_1")
     tools.sample("sminfo", "sminfo_from_unlinked.txt", 255)
-    told = [one["text"] for one in ib_fabric.judge(run(tree, whole=False))]
-    assert "no subnet manager answered" in told
+    judged = [one["text"] for one in ib_fabric.judge(run(tree, whole=False))]
+    assert "no subnet manager answered" in judged
 
 
 def test_a_fabric_that_answers_in_part(tools: Tools, tree: Tree) -> None:

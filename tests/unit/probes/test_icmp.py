@@ -27,7 +27,7 @@ def test_echoes_over_loopback_come_back() -> None:
 
 
 @pytest.mark.skipif(not _permitted(), reason="this user may not send ICMP echoes")
-def test_an_address_that_is_not_ours_is_told() -> None:
+def test_an_address_that_is_not_ours_is_reported() -> None:
     row = icmp_socket.ask("192.0.2.77", "127.0.0.1", 1, 0.2, 56, time.monotonic() + 2)
     assert (row["sent"], row["received"], row["loss"]) == (0, 0, None)
     assert row["error"]
@@ -41,7 +41,7 @@ def test_silence_is_loss_and_ends_in_time() -> None:
     assert time.monotonic() - began < 15, "the wait for five answers of 5 s each"
 
 
-def test_who_may_not_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_permission_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> socket.socket:
         raise PermissionError
 

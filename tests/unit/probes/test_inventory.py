@@ -84,9 +84,9 @@ def host(tree: Tree) -> Tree:
 
 
 def test_gpus(host: Tree) -> None:
-    told = nvml_inventory.read(Library(), None, str(host.root))
-    assert (told["driver"], told["cuda"]) == ("580.159.04", "13.0")
-    first, second = told["gpus"]
+    found = nvml_inventory.read(Library(), None, str(host.root))
+    assert (found["driver"], found["cuda"]) == ("580.159.04", "13.0")
+    first, second = found["gpus"]
     assert (first["index"], first["nvml_index"], first["name"], first["uuid"]) == (0, 0, "NVIDIA H200", "GPU-a")
     assert (first["bus"], first["numa"], first["mig"]) == ("0000:18:00.0", 0, False)
     assert (first["memory"], first["memory_used"]) == (143 << 30, 1 << 20)
@@ -166,7 +166,7 @@ def test_each_gpu_has_its_nic(host: Tree, monkeypatch: pytest.MonkeyPatch) -> No
     ]
 
 
-def test_gpus_without_a_driver_are_told(host: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_without_a_driver_are_reported(host: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     value = look(host, monkeypatch)
     assert (value["gpus"], value["driver"], value["cuda"]) == ([], None, None)
     assert value["nvml_error"] == "NVML: Driver Not Loaded"

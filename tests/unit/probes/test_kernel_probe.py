@@ -37,7 +37,7 @@ def look(tree: Tree, kmsg: Path | str = "/nowhere/kmsg") -> dict[str, Any]:
     return kernel_log.run({}, lambda part: None, 5.0, kmsg=str(kmsg), proc=str(tree.root / "proc"))
 
 
-def said(value: dict[str, Any]) -> list[tuple[str, str, str]]:
+def judgements_of(value: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [(one["subject"], one["verdict"], one["text"]) for one in kernel_log.judge(value)]
 
 
@@ -49,7 +49,7 @@ def test_the_device(tree: Tree, tmp_path: Path) -> None:
     (event,) = value["events"]
     assert (event["kind"], event["code"], event["uptime"], event["age"]) == ("xid", 79, 900.0, 100.0)
     text = "Xid 79: GPU has fallen off the bus, at 0000:9b:00: last 1 min ago"
-    assert said(value) == [("xid", "bad", text)]
+    assert judgements_of(value) == [("xid", "bad", text)]
 
 
 def test_not_permitted_is_a_value_and_no_error(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +58,7 @@ def test_not_permitted_is_a_value_and_no_error(tree: Tree, tmp_path: Path, monke
     play(monkeypatch, dmesg=(1, "", refused), journalctl=(1, "", hint + "insufficient permissions."))
     value = look(tree)
     assert (value["readable"], value["error"], value["events"]) == ("not permitted", None, [])
-    assert [verdict for _, verdict, _ in said(value)] == ["note"]
+    assert [verdict for _, verdict, _ in judgements_of(value)] == ["note"]
 
 
 def test_a_device_that_may_not_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_the_journal_where_dmesg_is_closed(tree: Tree, monkeypatch: pytest.Monke
 def test_no_log_at_all(tree: Tree) -> None:
     value = look(tree)
     assert (value["source"], value["readable"], value["lines"]) == ("none", "unknown", 0)
-    assert said(value) == []
+    assert judgements_of(value) == []
 
 
 def test_only_the_end_of_a_long_log_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_only_the_end_of_a_long_log_is_read(tmp_path: Path, monkeypatch: pytest.
     assert log.text.endswith("line 99")
 
 
-def test_what_is_told_is_bounded_and_the_worst_comes_first(tree: Tree, tmp_path: Path) -> None:
+def test_reports_are_bounded_and_the_worst_comes_first(tree: Tree, tmp_path: Path) -> None:
     device = tmp_path / "kmsg"
     noise = "".join(f"6,{n},{n}000000,-;mlx5_core 0000:9f:00.0 eth{n}: Link up\n" for n in range(300))
     device.write_text(noise + KMSG)

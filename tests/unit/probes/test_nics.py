@@ -188,7 +188,7 @@ def test_the_kernel_and_ip_agree_on_this_machine() -> None:
     assert ("127.0.0.1", 8) in {(entry["address"], entry["prefix"]) for entry in nics.addresses_by_kernel("lo", inet6)}
 
 
-def test_ports_of_one_card_are_told_apart(tree: Tree) -> None:
+def test_ports_of_one_card_are_distinguished(tree: Tree) -> None:
     card = tree.pci("pci0000:15/0000:16:00.0")
     tree.ca("mlx4_0", card)
     tree.files("class/infiniband/mlx4_0/ports/2", state="4: ACTIVE")

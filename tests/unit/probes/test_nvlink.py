@@ -86,7 +86,7 @@ def test_deltas() -> None:
     assert link["reset"] == []
 
 
-def test_a_reset_counter_is_told() -> None:
+def test_a_reset_counter_is_reported() -> None:
     link = moved({"replay": 300, "crc": 1}, {"replay": 4, "crc": 1})
     assert link["counters"] == {"replay": 4, "crc": 0}
     assert link["reset"] == ["replay"]

@@ -29,7 +29,7 @@ def test_a_task_gives_its_value_and_closes_the_library(library: Library) -> None
     assert library.closed == 1
 
 
-def test_a_task_that_fails_says_why(library: Library) -> None:
+def test_a_task_that_fails_reports_why(library: Library) -> None:
     def fail(library: Any) -> None:
         raise KeyError("x")
 

@@ -56,9 +56,7 @@ def play(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) ->
 ARGS = {"tool": "ib_write_bw", "address": "127.0.0.1", "device": "mlx5_0", "ib_port": 1, "gid_index": 3, "token": "t"}
 
 
-def test_a_server_is_told_of_when_it_listens_and_ends_when_it_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_reports_its_port_and_ends_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     play(tmp_path, monkeypatch, "ib_write_bw", SERVER.format(python=sys.executable, text=TABLE))
     parts: queue.Queue[dict[str, Any]] = queue.Queue()
     ended: list[dict[str, Any]] = []
@@ -94,7 +92,7 @@ def test_a_client_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.Monke
     assert time.monotonic() - began < 30
 
 
-def test_a_server_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_fails_reports_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     play(tmp_path, monkeypatch, "ib_write_bw", "#!/bin/sh\necho ' IB device mlx5_0 not found' >&2\nexit 1\n")
     value = external_tools.run({**ARGS, "role": "serve"}, lambda value: None, 10.0)
     assert value["error"] == "IB device mlx5_0 not found"

@@ -120,7 +120,7 @@ def test_the_commands_have_no_room_for_options() -> None:
 def sweep(targets: list[dict[str, Any]], deadline: float = 30.0, **args: Any) -> tuple[dict[str, Any], list[Any]]:
     parts: list[Any] = []
     value = ping.run({"targets": targets, "count": 2, "wait": 0.5, **args}, parts.append, deadline)
-    # The parts and the result say the same.
+    # The parts and the result agree.
     assert sorted(str(row) for part in parts for row in part["rows"]) == sorted(str(row) for row in value["rows"])
     return value, parts
 
@@ -296,7 +296,7 @@ def test_whole_packets_are_asked_of_each_tool() -> None:
         ("2 packets transmitted, 0 received, 100% packet loss", None),
     ],
 )
-def test_what_is_said_of_the_mtu_on_the_way(text: str, mtu: int | None) -> None:
+def test_the_path_mtu_is_read(text: str, mtu: int | None) -> None:
     assert parse_ping(text)["path_mtu"] == mtu
 
 

@@ -16,7 +16,7 @@ MAPPED = "0000:0000:0000:0000:0000:ffff:0a00:{:04x}"
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder that comes first on PATH, with tools of ours that say nothing until they are told to."""
+    """Return a folder that comes first on PATH, with tools that print nothing unless set up."""
     folder = tmp_path / "tools"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
@@ -50,7 +50,7 @@ def run(tree: Tree, **args: Any) -> dict[str, Any]:
     return rdmaports.run(args, None, 20.0, str(tree.root))
 
 
-def said(value: dict[str, Any]) -> list[tuple[str, str, str]]:
+def judged(value: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [(one["subject"], one["verdict"], one["text"]) for one in rdmaports.judge(value)]
 
 
@@ -67,10 +67,10 @@ def test_a_roce_port(tree: Tree, tools: Path) -> None:
         (5, "RoCE v2", "10.0.0.1"),
     ]
     assert [nic["interface"] for nic in value["nics"]] == ["eth7"]
-    assert said(value) == []
+    assert judged(value) == []
 
 
-def test_of_many_gids_the_one_that_counts_is_told(tree: Tree, tools: Path) -> None:
+def test_of_many_gids_the_one_that_counts_is_kept(tree: Tree, tools: Path) -> None:
     many: dict[str, object] = {f"gids__{n}": f"fe80:0000:0000:0000:0000:0000:0000:{n + 1:04x}" for n in range(100)}
     many.update({f"gid_attrs__types__{n}": "RoCE v2" for n in range(100)})
     roce(tree, "mlx5_0", "eth0", 3, 9000, **{**many, "gids__90": MAPPED.format(9), "gids__2": "", "gids__3": ""})
@@ -86,17 +86,17 @@ def test_what_verbs_say_comes_first(tree: Tree, tools: Path) -> None:
     value = run(tree)
     (port,) = value["ports"]
     assert (port["max_mtu"], port["active_mtu"], port["mtu_from"]) == (4096, 2048, "ibv_devinfo")
-    ((subject, verdict, told),) = said(value)
+    ((subject, verdict, text),) = judged(value)
     assert (subject, verdict) == ("mlx5_0/1", "slow")
-    assert "2048 B of 4096 B" in told
+    assert "2048 B of 4096 B" in text
 
 
-def test_without_tools_little_is_known_and_nothing_said(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tools_little_is_known_and_nothing_judged(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fabtui_node.system.run_command.environment", lambda extra=None: {"PATH": "/nowhere"})
     tree.ca("mlx5_0")
     value = run(tree)
     assert (value["ports"][0]["active_mtu"], value["ports"][0]["mtu_from"]) == (None, None)
-    assert said(value) == []
+    assert judged(value) == []
 
 
 def test_a_small_mtu_counts_on_fast_roce_only(tree: Tree, tools: Path) -> None:
@@ -104,23 +104,23 @@ def test_a_small_mtu_counts_on_fast_roce_only(tree: Tree, tools: Path) -> None:
     roce(tree, "mlx5_1", "eth1", mtu=1500, rate="25 Gb/sec (1X EDR)")
     value = run(tree, nics=[])
     assert [port["active_mtu"] for port in value["ports"]] == [1024, 1024]
-    assert [(subject, verdict) for subject, verdict, _ in said(value)] == [("mlx5_0/1", "slow")]
+    assert [(subject, verdict) for subject, verdict, _ in judged(value)] == [("mlx5_0/1", "slow")]
 
 
 def test_an_index_from_the_environment_that_is_wrong(tree: Tree, tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     roce(tree, "mlx5_0", "eth0", index=5)
     monkeypatch.setenv("NCCL_IB_GID_INDEX", "3")
-    ((subject, verdict, text),) = said(run(tree, nics=[]))
+    ((subject, verdict, text),) = judged(run(tree, nics=[]))
     assert (subject, verdict) == ("mlx5_0/1", "failed")
     assert "NCCL_IB_GID_INDEX=3" in text
     assert "5 is" in text
     monkeypatch.setenv("NCCL_IB_GID_INDEX", "5")
-    assert said(run(tree, nics=[])) == []
+    assert judged(run(tree, nics=[])) == []
 
 
 def test_limited_members_and_ports_without_ipv4(tree: Tree, tools: Path) -> None:
     roce(tree, "mlx5_0", "eth0", pkeys__0="0x7fff", gids__2="", gids__3="")
-    verdicts = [(verdict, text.partition(":")[0]) for _, verdict, text in said(run(tree, nics=[]))]
+    verdicts = [(verdict, text.partition(":")[0]) for _, verdict, text in judged(run(tree, nics=[]))]
     assert verdicts == [
         ("inconclusive", "no RoCE v2 GID of an IPv4 address"),
         ("inconclusive", "only limited member of its partitions"),
@@ -142,7 +142,7 @@ def test_counters(tree: Tree, tools: Path) -> None:
     (port,) = value["ports"]
     assert port["errors"] == {"symbol_error": 65535, "link_downed": 2, "port_xmit_wait": 7, "out_of_sequence": 4}
     assert (port["saturated"], port["refresh"]) == (["symbol_error"], 10)
-    assert [(verdict, text) for _, verdict, text in said(value)] == [
+    assert [(verdict, text) for _, verdict, text in judged(value)] == [
         ("slow", "errors of the link: symbol_error 65535 or more (it stands at its limit)"),
         ("inconclusive", "the link went down: link_downed 2"),
     ]
@@ -178,7 +178,7 @@ def test_interfaces(tree: Tree, tools: Path) -> None:
         "discards": {"rx_discards_phy": 4, "rx_prio3_pause": 6},
         "error": None,
     }
-    assert said(value) == [("eth0", "slow", "runs at 10 Gb/s, can do 100")]
+    assert judged(value) == [("eth0", "slow", "runs at 10 Gb/s, can do 100")]
 
 
 def port(ca: str, **values: Any) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def port(ca: str, **values: Any) -> dict[str, Any]:
         ([port("a"), port("b", state="Down", gid_index=9, rate=100.0)], 3, None, "NCCL older"),
     ],
 )
-def test_what_nccl_should_be_told(ports: list[dict[str, Any]], index: int | None, hca: str | None, words: str) -> None:
+def test_nccl_settings(ports: list[dict[str, Any]], index: int | None, hca: str | None, words: str) -> None:
     advice = gids.nccl_advice(ports)
     assert (advice["gid_index"], advice["hca"]) == (index, hca)
     assert words in advice["gid_why"]

@@ -1,6 +1,6 @@
 """Parsers of the tools for InfiniBand, RoCE and network interfaces on outputs that people have posted.
 
-They are not ours to ship, so they are read where they lie; each test checks what the index says of the file.
+They are not ours to ship, so they are read where they lie; each test checks the values of the index.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def values(name: str) -> Any:
 
 
 def test_every_file_has_its_expectation_here() -> None:
-    told = set(re.findall(r'"([a-z_-]+/[\w.-]+\.txt)"', Path(__file__).read_text()))
-    assert {name for name in index() if not name.startswith("ibstat/")} <= told
+    named = set(re.findall(r'"([a-z_-]+/[\w.-]+\.txt)"', Path(__file__).read_text()))
+    assert {name for name in index() if not name.startswith("ibstat/")} <= named
 
 
 @pytest.mark.parametrize("name", list(index()) or [""])
@@ -172,7 +172,7 @@ def test_ibswinfo() -> None:
     found = values("ibswinfo/edr-unmanaged-ok.txt")
     assert (found["ports"], found["temperature"], found["part"]) == (36, 45.0, "MSB7790-ES2F")
     assert (found["psus"]["0"]["status"], found["psus"]["1"]["status"]) == ("OK", "OK")
-    # The file is named ok, and that holds for its power supplies; of its fans the switch says something else.
+    # The file is named ok, and that holds for its power supplies; its fans differ.
     assert found["fan_status"] == "ERROR"
 
 

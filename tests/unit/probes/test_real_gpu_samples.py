@@ -1,4 +1,4 @@
-"""What people have posted of their GPUs and kernels; these are not ours to ship, so they are read where they lie."""
+"""Outputs of GPUs and kernels that people have posted; these are not ours to ship, so they are read where they lie."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def rows(folder: str) -> list[Any]:
     return [pytest.param(name, expect, id=name) for name, expect in chosen] or [pytest.param("", "")]
 
 
-def said(expect: str, pattern: str) -> str | None:
+def expected_value(expect: str, pattern: str) -> str | None:
     found = re.search(pattern, expect)
     return found.group(1) if found else None
 
@@ -73,7 +73,7 @@ def joined(words: str) -> str:
     return " ".join(words.split())
 
 
-def test_every_folder_was_looked_at() -> None:
+def test_every_folder_is_used() -> None:
     assert {name.partition("/")[0] for name in index()} == set(FOLDERS)
 
 
@@ -92,8 +92,8 @@ def test_each_file_is_known_by_its_look(name: str) -> None:
 def test_table(name: str, expect: str) -> None:
     values = smi_table.parse_nvidia_smi(text(name)).values
     gpus = values["gpus"]
-    assert len(gpus) == int(said(expect, r"gpus=(\d+)") or -1)
-    assert values["any_err"] == (said(expect, r"any_err=(\w+)") == "true")
+    assert len(gpus) == int(expected_value(expect, r"gpus=(\d+)") or -1)
+    assert values["any_err"] == (expected_value(expect, r"any_err=(\w+)") == "true")
     if "525" in name:
         assert gpus[0]["fan"] is None
         assert gpus[0]["errors"] == {"fan": "ERR!"}
@@ -113,11 +113,11 @@ def test_broken(name: str, expect: str) -> None:
     values = smi_table.parse_nvidia_smi(text(name)).values
     (error,) = values["errors"]
     assert values["gpus"] == []
-    assert error["kind"] == said(expect, r"error=(\w+)")
-    assert error["bus"] == said(expect, r"(?:^|; )pci=([0-9A-F:.]+)")
+    assert error["kind"] == expected_value(expect, r"error=(\w+)")
+    assert error["bus"] == expected_value(expect, r"(?:^|; )pci=([0-9A-F:.]+)")
     kernel = [(event["kind"], event["bus"], event["code"]) for event in values["kernel"]]
     assert kernel == ([("gpu_init", "0000:01:00.0", "0x22:0x56:884")] if "kernel: RmInitAdapter" in expect else [])
-    reason = said(expect, r"; reason=([^;]+)")
+    reason = expected_value(expect, r"; reason=([^;]+)")
     assert reason is None or error["reason"] == reason
 
 
@@ -128,9 +128,11 @@ def links(reading: Reading) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-nvlink-e"))
 def test_nvlink_errors(name: str, expect: str) -> None:
     reading = formats()["nvidia-smi-nvlink-e"].parse(text(name))
-    assert len(reading.values["gpus"]) == int(said(expect, r"gpus=(\d+)") or -1)
-    assert len(links(reading)) == int(said(expect, r"links(?: listed)?=(\d+)") or -1)
-    wanted = {counter: int(said(expect, rf"{counter}=(\d+)") or -1) for counter in ("replay", "recovery", "crc")}
+    assert len(reading.values["gpus"]) == int(expected_value(expect, r"gpus=(\d+)") or -1)
+    assert len(links(reading)) == int(expected_value(expect, r"links(?: listed)?=(\d+)") or -1)
+    wanted = {
+        counter: int(expected_value(expect, rf"{counter}=(\d+)") or -1) for counter in ("replay", "recovery", "crc")
+    }
     assert all(link["counters"] == wanted for link in links(reading))
     assert reading.unknown == []
 
@@ -139,9 +141,9 @@ def test_nvlink_errors(name: str, expect: str) -> None:
 def test_nvlink_status(name: str, expect: str) -> None:
     reading = formats()["nvidia-smi-nvlink-s"].parse(text(name))
     gpus = reading.values["gpus"]
-    assert len(gpus) == int(said(expect, r"\bgpus=(\d+)") or -1)
-    assert len(links(reading)) == int(said(expect, r"links(?:_total| listed)?=(\d+)") or -1)
-    speed = said(expect, r"speed=([0-9.]+) GB/s")
+    assert len(gpus) == int(expected_value(expect, r"\bgpus=(\d+)") or -1)
+    assert len(links(reading)) == int(expected_value(expect, r"links(?:_total| listed)?=(\d+)") or -1)
+    speed = expected_value(expect, r"speed=([0-9.]+) GB/s")
     assert {link["speed"] for link in links(reading)} == ({float(speed)} if speed else set())
     assert any(gpu["all_inactive"] for gpu in gpus) == ("all_inactive" in expect)
     if "all_inactive" in expect:
@@ -155,8 +157,8 @@ def test_nvlink_status(name: str, expect: str) -> None:
 def test_query(name: str, expect: str) -> None:
     reading = smi_query.parse_query(text(name))
     (gpu,) = reading.values["gpus"]
-    assert gpu["bus"] == said(expect, r"gpu=([0-9A-F:.]+)")
-    assert gpu["ecc_errors"]["volatile"]["dram_correctable"] == int(said(expect, r"volatile=(\d+)") or -1)
+    assert gpu["bus"] == expected_value(expect, r"gpu=([0-9A-F:.]+)")
+    assert gpu["ecc_errors"]["volatile"]["dram_correctable"] == int(expected_value(expect, r"volatile=(\d+)") or -1)
     remapped = gpu["remapped_rows"]
     found = (remapped["correctable"], remapped["uncorrectable"], remapped["pending"], remapped["failure"])
     assert found == (1, 0, True, False)
@@ -168,7 +170,7 @@ def test_query(name: str, expect: str) -> None:
 def test_remapped_rows(name: str, expect: str) -> None:
     reading = query_csv.parse_remapped(text(name))
     found = reading.values["rows"]
-    assert len(found) == int(said(expect, r"gpus=(\d+)") or -1)
+    assert len(found) == int(expected_value(expect, r"gpus=(\d+)") or -1)
     assert [row["remapped_rows.uncorrectable"] for row in found] == [0, 1, 0, 0]
     assert {(row["remapped_rows.pending"], row["remapped_rows.failure"]) for row in found} == {(False, False)}
     assert ["pending Yes" in line for line in reading.unknown] == [True]
@@ -188,7 +190,7 @@ def test_topology(name: str, expect: str) -> None:
     values = reading.values
     for row, column, word in re.findall(r"\[(\w+)\]\[(\w+)\]=(\w+)", expect):
         assert cell(values, device(row), device(column)) == word
-    size = said(expect, r"matrix=(\d)x")
+    size = expected_value(expect, r"matrix=(\d)x")
     if size:
         assert (len(values["rows"]), len(values["columns"]), values["complete"]) == (int(size), int(size), True)
     counts = re.search(r"rows(?: shown)?=(\d+)(?: of (\d+))?", expect)
@@ -198,7 +200,7 @@ def test_topology(name: str, expect: str) -> None:
         assert any("cut off" in warning for warning in reading.warnings)
         assert counts.group(2) is None or len(values["columns"]) == int(counts.group(2))
     for key, pattern in (("gpus", r"(?:\bgpus|GPU columns)=(\d+)"), ("nic_count", r"(?:\bnics|NIC columns)=(\d+)")):
-        wanted = said(expect, pattern)
+        wanted = expected_value(expect, pattern)
         assert wanted is None or values[key] == int(wanted)
     affinity = values["affinity"]
     for gpu, cpus in re.findall(r"(?:cpu|cpu_affinity) (?i:gpu)(\d)=([0-9,-]+)", expect):
@@ -221,7 +223,7 @@ def test_topology(name: str, expect: str) -> None:
 @pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-topo-p2p"))
 def test_p2p(name: str, expect: str) -> None:
     values = topo.parse_p2p(text(name)).values
-    size = int(said(expect, r"matrix=(\d)x") or -1)
+    size = int(expected_value(expect, r"matrix=(\d)x") or -1)
     assert (len(values["rows"]), len(values["columns"])) == (size, size)
     words = Counter(word for row in values["cells"] for word in row if word != "X")
     if "CNS" in expect:
@@ -247,7 +249,7 @@ def test_diag(name: str, expect: str) -> None:
         assert message["text"].endswith("fans, and any other components.")
     elif "row-remap" in name:
         (message,) = values["messages"]
-        wanted = joined(said(expect, r'Error="([^"]+)"') or "")
+        wanted = joined(expected_value(expect, r'Error="([^"]+)"') or "")
         assert (message["kind"], message["section"], message["gpus"]) == ("error", "Deployment", [3])
         assert joined(message["text"]) == wanted
     elif "nvlink-down" in name:
@@ -295,16 +297,16 @@ def test_xids(name: str, expect: str) -> None:
         assert found[0]["code"] == int(number)
     for number, count in re.findall(r"count\((\d+)\)=(\d+)", expect):
         assert values["xids"][number] == int(count)
-    seen = said(expect, r"xids seen: ([\d,]+)")
+    seen = expected_value(expect, r"xids seen: ([\d,]+)")
     assert seen is None or set(values["xids"]) == set(seen.split(","))
-    distinct = said(expect, r"distinct events=(\d+)")
+    distinct = expected_value(expect, r"distinct events=(\d+)")
     assert distinct is None or len(found) == int(distinct)
-    bus = said(expect, r"pci=([0-9a-f:.]+)")
+    bus = expected_value(expect, r"pci=([0-9a-f:.]+)")
     assert {event["bus"] for event in [*found, *events(name, "gpu_init")]} == {bus}
     if "pid=" in expect:
-        assert found[0]["pid"] == int(said(expect, r"pid=(\d+)") or -1)
+        assert found[0]["pid"] == int(expected_value(expect, r"pid=(\d+)") or -1)
     assert "name=nvidia-smi" not in expect or found[0]["name"] == "nvidia-smi"
-    serial = said(expect, r"serial[= ](\d+)")
+    serial = expected_value(expect, r"serial[= ](\d+)")
     assert serial is None or values["boards"][0]["serial"] == serial
     assert "text contains Row Remapper" not in expect or "Row Remapper" in found[0]["text"]
     if "AER" in expect:
@@ -321,7 +323,7 @@ def test_xids(name: str, expect: str) -> None:
 def test_pcie_limited(name: str, expect: str) -> None:
     found = events(name, "pcie_limited")
     assert [event["bus"] for event in found] == ["0000:04:00.0", "0000:8b:00.0"]
-    assert {event["ratio"] for event in found} == {float(said(expect, r"ratio=([\d.]+)") or -1)}
+    assert {event["ratio"] for event in found} == {float(expected_value(expect, r"ratio=([\d.]+)") or -1)}
     limits = {(event["available"], event["capable"], event["speed"], event["width"]) for event in found}
     assert limits == {(252.048, 504.112, 16.0, 16)}
 

@@ -34,15 +34,15 @@ def rows(folder: str) -> list[Any]:
     return [pytest.param(row["file"], row["expect"], id=row["file"]) for row in chosen] or [pytest.param("", "")]
 
 
-def said(expect: str, pattern: str) -> str | None:
-    """Return what the index says of a value, None if it says nothing."""
+def expected_value(expect: str, pattern: str) -> str | None:
+    """Return the value in the index, or None."""
     found = re.search(pattern, expect)
     return found.group(1) if found else None
 
 
 def equal(value: Any, expect: str, pattern: str) -> None:
-    """Check a value against the index, where it says something."""
-    wanted = said(expect, pattern)
+    """Check a value against the index, if it has one."""
+    wanted = expected_value(expect, pattern)
     if wanted is not None:
         assert type(value)(wanted) == value, f"{pattern} in {expect!r}"
 
@@ -58,10 +58,10 @@ def test_ibstat(name: str, expect: str) -> None:
     for key, pattern in (("InfiniBand", r"\bib=(\d+)"), ("Ethernet", r"ethernet=(\d+)")):
         equal(sum(port["link_layer"] == key for _, port in ports), expect, pattern)
     equal(sum(port["physical_state"] == "Disabled" for _, port in ports), expect, r"phys_disabled=(\d+)")
-    down = said(expect, r"down_ports=([\w,]+)")
+    down = expected_value(expect, r"down_ports=([\w,]+)")
     if down:
         assert {ca for ca, port in ports if port["state"] == "Down"} == set(down.split(","))
-    rates = said(expect, r"rates: ([0-9x, ]+)")
+    rates = expected_value(expect, r"rates: ([0-9x, ]+)")
     if rates:
         wanted = {
             float(rate): int(count) for rate, _, count in (part.strip().partition("x") for part in rates.split(","))
@@ -72,7 +72,7 @@ def test_ibstat(name: str, expect: str) -> None:
     if re.search(r"(?<![.\w])base_lid=", expect) and len(ports) == 1:
         equal(ports[0][1]["lid"], expect, r"(?<![.\w])base_lid=(\d+)")
         equal(ports[0][1]["sm_lid"], expect, r"sm_lid=(\d+)")
-    rate = said(expect, r"(?:^|; )rate=(\d+)(?: for all|;|$)")
+    rate = expected_value(expect, r"(?:^|; )rate=(\d+)(?: for all|;|$)")
     if rate:
         assert {port["rate"] for _, port in ports} == {float(rate)}
     if "rate=unknown" in expect:
@@ -94,8 +94,8 @@ def test_ports_that_are_not_used_do_not_count_as_broken() -> None:
         ("ibstat/h100-12ca-all-roce-2-down.txt", {("mlx5_5/1", "failed"), ("mlx5_11/1", "failed")}),
         ("ibstat/h100-12ca-all-roce-active.txt", set()),
     ):
-        said = ibstat.judge(ibstat.parse_ibstat((REAL / name).read_text()))
-        assert {(one["subject"], one["verdict"]) for one in said} == wanted
+        judged = ibstat.judge(ibstat.parse_ibstat((REAL / name).read_text()))
+        assert {(one["subject"], one["verdict"]) for one in judged} == wanted
 
 
 @pytest.mark.parametrize(("name", "expect"), rows("ping"))
@@ -103,14 +103,14 @@ def test_ping(name: str, expect: str) -> None:
     row = ping_format.parse_ping((REAL / name).read_text())
     equal(row["sent"], expect, r"\btx=(\d+)")
     equal(row["received"], expect, r"\brx=(\d+)")
-    loss = said(expect, r"loss=([0-9.]+)%")
+    loss = expected_value(expect, r"loss=([0-9.]+)%")
     if loss:
         assert row["loss"] == float(loss)
-    assert row["duplicates"] == int(said(expect, r"duplicates=(\d+)") or 0)
-    average = said(expect, r"\bavg=([0-9.]+)")
+    assert row["duplicates"] == int(expected_value(expect, r"duplicates=(\d+)") or 0)
+    average = expected_value(expect, r"\bavg=([0-9.]+)")
     if average:
         assert row["rtt_avg"] == float(average)
-    times = said(expect, r"min/avg/max=([0-9./]+)")
+    times = expected_value(expect, r"min/avg/max=([0-9./]+)")
     if times:
         assert [row["rtt_min"], row["rtt_avg"], row["rtt_max"]] == [float(word) for word in times.split("/")]
     if row["received"] == 0:
@@ -125,7 +125,7 @@ def test_nvlink_errors(name: str, expect: str) -> None:
     equal(len(gpus), expect, r"gpus=(\d+)")
     equal(len(links), expect, r"links(?: listed)?=(\d+)")
     for counter in ("replay", "recovery", "crc"):
-        wanted = said(expect, rf"{counter}=(\d+)")
+        wanted = expected_value(expect, rf"{counter}=(\d+)")
         assert wanted is not None
         assert {link["counters"][counter] for link in links} == {int(wanted)}
 
@@ -137,7 +137,7 @@ def test_nvlink_status(name: str, expect: str) -> None:
     equal(len(gpus), expect, r"gpus=(\d+)")
     equal(len(links), expect, r"links(?:_total| listed)?=(\d+)")
     equal(sum(link["state"] == "inactive" for link in links), expect, r"inactive=(\d+)")
-    speed = said(expect, r"speed=([0-9.]+) GB/s")
+    speed = expected_value(expect, r"speed=([0-9.]+) GB/s")
     if speed:
         assert {(link["state"], link["speed"]) for link in links} == {("active", float(speed))}
     assert any(gpu["all_inactive"] for gpu in gpus) == ("all_inactive" in expect)
@@ -147,14 +147,14 @@ def test_nvlink_status(name: str, expect: str) -> None:
 @pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-broken"))
 def test_broken(name: str, expect: str) -> None:
     found = values.parse_errors((REAL / name).read_text())
-    assert [error["kind"] for error in found] == [said(expect, r"error=(\w+)")]
-    reason, bus = said(expect, r"; reason=([^;]+)"), said(expect, r"; pci=([0-9A-F:.]+)")
+    assert [error["kind"] for error in found] == [expected_value(expect, r"error=(\w+)")]
+    reason, bus = expected_value(expect, r"; reason=([^;]+)"), expected_value(expect, r"; pci=([0-9A-F:.]+)")
     if reason:
         assert found[0]["reason"] == reason
     if bus:
         assert found[0]["bus"] == bus
 
 
-def test_every_folder_was_looked_at() -> None:
+def test_every_folder_is_used() -> None:
     assert {row["file"].partition("/")[0] for row in index()} == set(FOLDERS)
     assert len(index()) >= 30

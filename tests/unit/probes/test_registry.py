@@ -119,12 +119,12 @@ PROBE = ProbeSpec(
 NODE_VIEW = """
 import gzip, json, sys
 from fabtui.screen.views.node.probe_tables import declared_lines
-looks = {}
+results = {}
 for line in gzip.open(sys.argv[1], "rt"):
     event = json.loads(line)
     if "probe" in event and "value" in event:
-        looks[event["probe"]] = event["value"]
-for line in declared_lines(looks):
+        results[event["probe"]] = event["value"]
+for line in declared_lines(results):
     print("".join(text for text, _ in line))
 """
 

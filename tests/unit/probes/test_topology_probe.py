@@ -45,7 +45,7 @@ def no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> PlayedNvml:
     library = PlayedNvml(8)
-    library.says["nvmlDeviceGetP2PStatus"] = 0
+    library.overrides["nvmlDeviceGetP2PStatus"] = 0
     monkeypatch.setattr(nvml, "open_library", lambda: library)
     return library
 
@@ -109,7 +109,7 @@ def test_p2p_by_nvml(monkeypatch: pytest.MonkeyPatch, played: PlayedNvml) -> Non
 def test_p2p_by_nvml_in_all_its_words(monkeypatch: pytest.MonkeyPatch, played: PlayedNvml) -> None:
     play(monkeypatch, m=NEAR)
     codes = iter([0, 1, 2, 3, 4, 5, 6, 7])
-    played.says[0, "nvmlDeviceGetP2PStatus"] = lambda other, index: next(codes, 0) if index == 0 else 0
+    played.overrides[0, "nvmlDeviceGetP2PStatus"] = lambda other, index: next(codes, 0) if index == 0 else 0
     played.fails[7, "nvmlDeviceGetP2PStatus"] = UNKNOWN
     value = look()
     assert value["p2p"]["read"]["cells"][0] == ["X", "OK", "CNS", "GNS", "TNS", "DR", "NS", "U"]

@@ -37,7 +37,7 @@ class Listening:
         return {row["number"]: row for row in value["rows"]}
 
     def until(self, number: int, small: int, big: int) -> dict[str, Any]:
-        """Return the row of a target as soon as so much arrived."""
+        """Return the row of a target as soon as that much arrived."""
         end = time.monotonic() + 10
         while True:
             row = self.count().get(number, {})
@@ -121,7 +121,7 @@ def test_nobody_listens() -> None:
     assert row["connect_error"]
 
 
-def test_addresses_that_are_none_and_ports_that_are_not_told() -> None:
+def test_invalid_addresses_and_missing_ports() -> None:
     found = Listening(["127.0.0.1", "192.0.2.1", "no address"])
     assert found.ports["127.0.0.1"]["error"] is None
     assert [found.ports[a]["udp"] for a in ("192.0.2.1", "no address")] == [None, None]

@@ -78,10 +78,10 @@ def test_they_are_found_and_not_run(tmp_path: Path) -> None:
 def test_a_broken_one_is_one_line_and_the_others_stay(tmp_path: Path, text: str, problem: str) -> None:
     found = user_probes.find(folder(tmp_path, broken=text, good=GOOD))
     assert list(found.probes) == ["good"]
-    (told,) = found.problems
-    assert problem in told
-    assert "broken.py is left out: " in told
-    assert "\n" not in told
+    (reported,) = found.problems
+    assert problem in reported
+    assert "broken.py is left out: " in reported
+    assert "\n" not in reported
 
 
 def test_what_is_no_utf8_or_open_to_anybody_is_left_out(tmp_path: Path) -> None:
@@ -95,15 +95,15 @@ def test_what_is_no_utf8_or_open_to_anybody_is_left_out(tmp_path: Path) -> None:
     assert "is called d already" in found.problems[2]
 
 
-@pytest.mark.parametrize("told", ["oursite-1.dist-info", "oursite.egg-info"])
-def test_installed_packages_bring_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str) -> None:
+@pytest.mark.parametrize("reported", ["oursite-1.dist-info", "oursite.egg-info"])
+def test_installed_packages_bring_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reported: str) -> None:
     package = tmp_path / "site" / "oursite"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
     (package / "scratch.py").write_text(GOOD)
-    info = tmp_path / "site" / told
+    info = tmp_path / "site" / reported
     info.mkdir()
-    (info / ("METADATA" if told.endswith("dist-info") else "PKG-INFO")).write_text("Name: oursite\nVersion: 1\n")
+    (info / ("METADATA" if reported.endswith("dist-info") else "PKG-INFO")).write_text("Name: oursite\nVersion: 1\n")
     points = f"[{user_probes.GROUP}]\nscratch = oursite.scratch\ngone = oursite.gone\n"
     (info / "entry_points.txt").write_text(points)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
@@ -198,7 +198,7 @@ def test_what_it_gives_comes_with_units_and_judgements(ship: Any) -> None:
         ("return undefined", "NameError"),
     ],
 )
-def test_one_that_does_not_work_says_why(ship: Any, body: str, problem: str) -> None:
+def test_one_that_fails_reports_why(ship: Any, body: str, problem: str) -> None:
     found = ship("bad", f"def run(args, emit, deadline):\n    {body}\n")
     assert problem in found["problem"]
     assert found["value"] == {}
@@ -249,7 +249,7 @@ async def test_a_probe_may_use_the_names_from_before_the_move(tmp_path: Path) ->
     assert (look["problem"], look["value"]) == (None, {"out": "yes\n"})
 
 
-async def test_broken_ones_are_told_and_take_nothing_along(tmp_path: Path) -> None:
+async def test_broken_ones_are_reported_and_others_run(tmp_path: Path) -> None:
     here = folder(
         tmp_path,
         syntax="def run(:",
@@ -258,14 +258,14 @@ async def test_broken_ones_are_told_and_take_nothing_along(tmp_path: Path) -> No
         good=GOOD,
     )
     model = await session(here)
-    looks = model.nodes["here"].looks
-    assert looks["good"]["value"] == {"a": 1}
-    assert looks["dies"]["problem"] == "it ended its own process, with status 7"
-    assert looks["raises"]["problem"].startswith("ValueError: no")
-    assert looks["host"]["limits"]
-    told = [line.text for line in model.log if line.level == "warning" and "probe" in line.text]
-    assert len(told) == 3
-    assert all("\x1b" not in line and "\n" not in line for line in told)
+    results = model.nodes["here"].looks
+    assert results["good"]["value"] == {"a": 1}
+    assert results["dies"]["problem"] == "it ended its own process, with status 7"
+    assert results["raises"]["problem"].startswith("ValueError: no")
+    assert results["host"]["limits"]
+    reported = [line.text for line in model.log if line.level == "warning" and "probe" in line.text]
+    assert len(reported) == 3
+    assert all("\x1b" not in line and "\n" not in line for line in reported)
     found = preflight(model)
     assert found.missing == []
     assert {one.subject: one.severity for one in found.findings if one.subject in ("dies", "raises", "good")} == {
@@ -278,9 +278,9 @@ async def test_one_that_hangs_costs_its_deadline_alone(tmp_path: Path, monkeypat
     monkeypatch.setattr("fabtui.session.probe_runner.OWN_DEADLINE", 1.0)
     here = folder(tmp_path, hangs="import time\ndef run(a, e, d):\n    time.sleep(600)\n", good=GOOD)
     model = await session(here)
-    looks = model.nodes["here"].looks
-    assert looks["good"]["problem"] is None
-    assert looks["hangs"]["problem"] == "it did not end within 0.5 s"
+    results = model.nodes["here"].looks
+    assert results["good"]["problem"] is None
+    assert results["hangs"]["problem"] == "it did not end within 0.5 s"
 
 
 async def test_they_travel_with_the_probes() -> None:
