@@ -15,12 +15,22 @@ import importlib
 import os
 import re
 from types import MappingProxyType
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, TypedDict
 
 Value = Dict[str, Any]
 Emit = Callable[[Value], None]
 Run = Callable[[Value, Emit, float], Any]
-Judge = Callable[[Value], List[Dict[str, str]]]
+
+
+class Judgement(TypedDict):
+    """Result of a ``judge`` function: ``verdict`` is ``bad``, ``warn`` or ``note``."""
+
+    subject: str
+    verdict: str
+    text: str
+
+
+Judge = Callable[[Value], List[Judgement]]
 
 #: When probes run, by the name of the phase. Probes are listed in this order, then by name.
 PHASES = {

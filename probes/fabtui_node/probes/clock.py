@@ -6,7 +6,8 @@ import ctypes
 import time
 from typing import Any, Dict, List, Optional
 
-from fabtui_node.registry import ProbeSpec
+from fabtui_node.probes.judgement import judgement
+from fabtui_node.registry import Judgement, ProbeSpec
 
 _UNSYNCHRONISED = 0x40
 _SIZE = 512
@@ -31,11 +32,11 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     return {"time": time.time(), "synchronised": kept}
 
 
-def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
+def judge(value: Dict[str, Any]) -> List[Judgement]:
     """Return what is bad on this node alone."""
     if value.get("synchronised") is not False:
         return []
-    return [{"subject": "clock", "verdict": "note", "text": "the clock is not synchronised (no NTP, no PTP)"}]
+    return [judgement("clock", "note", "the clock is not synchronised (no NTP, no PTP)")]
 
 
 PROBE = ProbeSpec(

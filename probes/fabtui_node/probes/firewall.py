@@ -6,7 +6,8 @@ import os
 import re
 from typing import Any, Dict, List, Optional
 
-from fabtui_node.registry import ProbeSpec
+from fabtui_node.probes.judgement import judgement
+from fabtui_node.registry import Judgement, ProbeSpec
 from fabtui_node.system import run_command, sysfs
 
 _CHAIN = re.compile(r"^[ \t]*chain \S+ \{(.*?)^[ \t]*\}", re.MULTILINE | re.DOTALL)
@@ -64,12 +65,12 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, etc: str = "/etc") -> 
     return {"source": "none", "input": "unknown", "rules": None, "why": why or "only root may read the rules"}
 
 
-def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
+def judge(value: Dict[str, Any]) -> List[Judgement]:
     """Return what is bad on this node alone."""
     if value.get("input") != "drop":
         return []
     text = "the firewall drops incoming packets by default; NCCL uses any port of ip_local_port_range"
-    return [{"subject": "firewall", "verdict": "note", "text": text}]
+    return [judgement("firewall", "note", text)]
 
 
 PROBE = ProbeSpec(

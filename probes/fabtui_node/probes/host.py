@@ -9,8 +9,9 @@ import os
 from typing import Any, Dict, List, Optional
 
 from fabtui_node.probes import inventory
+from fabtui_node.probes.judgement import count, judgement, part
 from fabtui_node.probes.nvidia import nvml_inventory
-from fabtui_node.registry import ProbeSpec
+from fabtui_node.registry import Judgement, ProbeSpec
 from fabtui_node.system import drivers, machine, pci, rdma_devices, sysfs
 
 _MIB = 1024 * 1024
@@ -21,8 +22,6 @@ ENOUGH_MEMLOCK = 64 * _MIB
 ENOUGH_SHM = 1 * _GIB
 ENOUGH_FILES = 4096
 ENOUGH_PORTS = 1000
-
-Judgement = Dict[str, str]
 
 
 def parse_port_range(text: Optional[str]) -> Optional[List[int]]:
@@ -84,8 +83,8 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
 
     ``verdict`` is ``bad`` (something will fail or be slow), ``warn`` (likely) or ``note`` (worth knowing).
     """
-    devices = _part(value, "devices")
-    cards, graphics = _number(devices, "rdma") or 0, _number(devices, "gpus") or 0
+    devices = part(value, "devices")
+    cards, graphics = count(devices, "rdma") or 0, count(devices, "gpus") or 0
     found: List[Judgement] = []
     found += _limits(value, cards, graphics)
     if cards or graphics > 1:
@@ -93,82 +92,68 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
     if graphics:
         found += _memory(value)
         found += _processors(value)
-    ports = _part(value, "network").get("port_range")
+    ports = part(value, "network").get("port_range")
     if isinstance(ports, list) and len(ports) == 2 and all(isinstance(port, int) for port in ports):
-        count = ports[1] - ports[0] + 1
-        if count < ENOUGH_PORTS:
-            found.append(_judgement("ports", "warn", "only %d ephemeral ports (ip_local_port_range)" % count))
+        available = ports[1] - ports[0] + 1
+        if available < ENOUGH_PORTS:
+            found.append(judgement("ports", "warn", "only %d ephemeral ports (ip_local_port_range)" % available))
     return found
-
-
-def _judgement(subject: str, verdict: str, text: str) -> Judgement:
-    return {"subject": subject, "verdict": verdict, "text": text}
-
-
-def _part(value: Any, name: str) -> Dict[str, Any]:
-    part = value.get(name) if isinstance(value, dict) else None
-    return part if isinstance(part, dict) else {}
-
-
-def _number(value: Dict[str, Any], name: str) -> Optional[float]:
-    number = value.get(name)
-    return number if isinstance(number, (int, float)) and not isinstance(number, bool) else None
 
 
 def _limits(value: Dict[str, Any], cards: float, graphics: float) -> List[Judgement]:
     found = []
-    memlock = _part(_part(value, "limits"), "memlock")
-    soft, hard = _number(memlock, "soft"), _number(memlock, "hard")
+    memlock = part(part(value, "limits"), "memlock")
+    soft, hard = count(memlock, "soft"), count(memlock, "hard")
     if cards and soft is not None and 0 <= soft < ENOUGH_MEMLOCK:
         more = "" if hard is None or hard == soft else ", though up to %s may be asked for" % size(hard)
         text = "memlock is %s in an SSH session%s: RDMA cannot register memory" % (size(soft), more)
-        found.append(_judgement("memlock", "bad", text))
-    files = _number(_part(_part(value, "limits"), "nofile"), "soft")
+        found.append(judgement("memlock", "bad", text))
+    files = count(part(part(value, "limits"), "nofile"), "soft")
     if graphics and files is not None and 0 <= files < ENOUGH_FILES:
-        found.append(_judgement("nofile", "note", "%d open files: large jobs run out of them" % files))
+        found.append(judgement("nofile", "note", "%d open files: large jobs run out of them" % files))
     return found
 
 
 def _paths(value: Dict[str, Any], cards: float, graphics: float) -> List[Judgement]:
     found = []
-    control = _part(value, "acs")
+    control = part(value, "acs")
     if control.get("state") == "on":
         on = control.get("on")
         bridges = [str(entry.get("bus")) for entry in on if isinstance(entry, dict)] if isinstance(on, list) else []
         where = ", ".join(bridges[:4]) + (" and %d more" % (len(bridges) - 4) if len(bridges) > 4 else "")
         text = "PCI ACS redirects between devices (%s): GPUs and NICs do not reach each other directly" % where
-        found.append(_judgement("acs", "bad", text))
-    if _part(value, "iommu").get("state") == "translating" and graphics:
+        found.append(judgement("acs", "bad", text))
+    if part(value, "iommu").get("state") == "translating" and graphics:
         found.append(
-            _judgement("iommu", "warn", "the IOMMU translates what GPUs and NICs send each other; iommu=pt avoids it")
+            judgement("iommu", "warn", "the IOMMU translates what GPUs and NICs send each other; iommu=pt avoids it")
         )
-    direct = _part(value, "gpudirect")
+    direct = part(value, "gpudirect")
     if graphics and cards and direct.get("open_driver") is not None:
         if direct.get("registered") is False and direct.get("peermem") and not direct.get("dma_buf"):
             text = "%s is loaded but not registered: the driver was built before OFED" % direct["peermem"]
-            found.append(_judgement("gpudirect", "bad", text))
+            found.append(judgement("gpudirect", "bad", text))
         elif not direct.get("peermem") and direct.get("dma_buf") is False:
             text = "nvidia_peermem is not loaded and this driver cannot use DMA-BUF: no GPUDirect RDMA"
-            found.append(_judgement("gpudirect", "bad", text))
+            found.append(judgement("gpudirect", "bad", text))
     return found
 
 
 def _memory(value: Dict[str, Any]) -> List[Judgement]:
-    shm = _number(_part(value, "memory"), "shm_size")
+    shm = count(part(value, "memory"), "shm_size")
     if shm is None or shm >= ENOUGH_SHM:
         return []
-    return [_judgement("shm", "warn", "/dev/shm has %s: NCCL may find no room for ranks of one node" % size(shm))]
+    return [judgement("shm", "warn", "/dev/shm has %s: NCCL may find no room for ranks of one node" % size(shm))]
 
 
 def _processors(value: Dict[str, Any]) -> List[Judgement]:
-    part = _part(value, "processors")
+    processors = part(value, "processors")
     found = []
-    if part.get("numa_balancing") is True:
-        found.append(_judgement("numa", "note", "NUMA balancing is on: it stalls threads while it moves their memory"))
-    governors = part.get("governors")
+    if processors.get("numa_balancing") is True:
+        found.append(judgement("numa", "note", "NUMA balancing is on: it stalls threads while it moves their memory"))
+    governors = processors.get("governors")
     slow = sorted(str(name) for name in governors if name != "performance") if isinstance(governors, dict) else []
     if slow:
-        found.append(_judgement("governor", "note", "CPU frequency governor is %s, not performance" % ", ".join(slow)))
+        found.append(judgement("governor", "note", "CPU frequency governor is %s, not performance" % ", ".join(slow)))
     return found
 
 

@@ -11,9 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Optional, Tuple
 
 from fabtui_node.probes.amd import kfd_inventory
+from fabtui_node.probes.judgement import judgement
 from fabtui_node.probes.network import interfaces as nics
 from fabtui_node.probes.nvidia import nvml, nvml_inventory
-from fabtui_node.registry import ProbeSpec
+from fabtui_node.registry import Judgement, ProbeSpec
 from fabtui_node.system import interpreters as pythons
 from fabtui_node.system import nccl_libraries, pci, rdma_devices, run_command, sysfs
 
@@ -193,7 +194,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
     return value
 
 
-def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
+def judge(value: Dict[str, Any]) -> List[Judgement]:
     """Return what is bad on this node alone: GPUs that are on PCI and that the driver does not show."""
     on_pci, shown = value.get("pci_gpus"), value.get("gpus")
     if not isinstance(on_pci, list) or not isinstance(shown, list):
@@ -211,7 +212,7 @@ def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
     why = value.get("nvml_error")
     text = "the driver shows %d of %d NVIDIA GPUs" % (len(on_pci) - len(missing), len(on_pci))
     text += ": %s" % why if why else ", not %s" % ", ".join(missing[:4])
-    return [{"subject": "gpus", "verdict": "bad", "text": text}]
+    return [judgement("gpus", "bad", text)]
 
 
 PROBE = ProbeSpec(

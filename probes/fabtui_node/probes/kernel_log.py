@@ -11,8 +11,8 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 from fabtui_node.parsers.kernel import dmesg
 from fabtui_node.parsers.nvidia import xid_table
-from fabtui_node.probes.nvidia.gpu_rules import count
-from fabtui_node.registry import ProbeSpec
+from fabtui_node.probes.judgement import count, judgement
+from fabtui_node.registry import Judgement, ProbeSpec
 from fabtui_node.system import run_command, sysfs
 
 UNITS = {"uptime": "s", "age": "s", "available": "Gb/s", "capable": "Gb/s", "speed": "GT/s", "width": "lanes"}
@@ -150,20 +150,20 @@ def _uptime(text: Optional[str]) -> Optional[float]:
         return None
 
 
-def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
+def judge(value: Dict[str, Any]) -> List[Judgement]:
     """Return what is bad on this node alone; reports of long ago are notes."""
-    found: List[Dict[str, str]] = []
+    found: List[Judgement] = []
     counts = value.get("counts")
     for entry in counts if isinstance(counts, list) else []:
         if isinstance(entry, dict):
             found += _judged(entry)
     if value.get("readable") == "not permitted":
         text = "the kernel's log may not be read by this user: no Xid, AER or link reports from it"
-        found.append({"subject": "kernel", "verdict": "note", "text": text})
+        found.append(judgement("kernel", "note", text))
     return found[:200]
 
 
-def _judged(entry: Dict[str, Any]) -> List[Dict[str, str]]:
+def _judged(entry: Dict[str, Any]) -> List[Judgement]:
     found = verdict(entry)
     if found is None:
         return []
@@ -175,9 +175,7 @@ def _judged(entry: Dict[str, Any]) -> List[Dict[str, str]]:
         words.append("%d times" % times)
     if age is not None:
         words.append("last %s ago" % _long(age))
-    return [
-        {"subject": _subject(entry), "verdict": found, "text": ": ".join([name, "; ".join(words)] if words else [name])}
-    ]
+    return [judgement(_subject(entry), found, ": ".join([name, "; ".join(words)] if words else [name]))]
 
 
 def verdict(entry: Dict[str, Any]) -> Optional[str]:

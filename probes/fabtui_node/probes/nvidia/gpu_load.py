@@ -7,7 +7,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from fabtui_node.probes.nvidia import gpu_rules, nvml, nvml_state
-from fabtui_node.registry import ProbeSpec
+from fabtui_node.registry import Judgement, ProbeSpec
 
 UNITS = nvml_state.UNITS
 
@@ -63,7 +63,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     return dict(value, busy=sum(1 for gpu in value["gpus"] if gpu["busy"]), error=error)
 
 
-def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
+def judge(value: Dict[str, Any]) -> List[Judgement]:
     """Return problems under load, of the GPUs that had any."""
     found = value.get("gpus")
     gpus = [gpu for gpu in found if isinstance(gpu, dict)][:1024] if isinstance(found, list) else []

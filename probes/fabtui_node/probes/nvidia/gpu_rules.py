@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Tuple
 
-Judgement = Dict[str, str]
+from fabtui_node.probes.judgement import count, judgement, part, texts
+from fabtui_node.registry import Judgement
 
 #: Throttle reasons that are faults, and their meanings.
 _SLOW = {
@@ -14,23 +15,6 @@ _SLOW = {
     "sw_thermal_slowdown": "it is too hot and the driver slows it down",
 }
 _MOST = 200
-
-
-def part(value: Any, name: str) -> Dict[str, Any]:
-    """Return an object in an object, an empty one if there is none."""
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def count(value: Dict[str, Any], name: str) -> Optional[float]:
-    """Return a number in an object, None if there is none."""
-    found = value.get(name)
-    return found if isinstance(found, (int, float)) and not isinstance(found, bool) else None
-
-
-def texts(value: Any) -> List[str]:
-    """Return the texts of a list."""
-    return [entry for entry in value if isinstance(entry, str)] if isinstance(value, list) else []
 
 
 def which(indexes: Iterable[Any]) -> str:
@@ -60,7 +44,7 @@ class Judgements:
     def all(self) -> List[Judgement]:
         """Return all judgements."""
         return [
-            {"subject": subject, "verdict": verdict, "text": "%s: %s" % (which(indexes), text)}
+            judgement(subject, verdict, "%s: %s" % (which(indexes), text))
             for (subject, verdict, text), indexes in self._found.items()
         ]
 
@@ -193,16 +177,14 @@ def _node(value: Dict[str, Any], gpus: List[Dict[str, Any]]) -> List[Judgement]:
         text = "%d GPUs are on PCI and %d answer; not: %s" % (len(on_pci), there, missing)
         # A container sees all of PCI, and those GPUs that it was given.
         verdict = "note" if value.get("container") else "warn"
-        found.append({"subject": "gpus", "verdict": verdict, "text": text})
+        found.append(judgement("gpus", verdict, text))
     for problem in texts(value.get("problems")):
-        found.append({"subject": "gpus", "verdict": "bad", "text": "nvidia-smi: " + problem})
+        found.append(judgement("gpus", "bad", "nvidia-smi: " + problem))
     if on_pci and not there and not found:
         why = value.get("error") or "the driver lists none"
-        found.append(
-            {"subject": "gpus", "verdict": "bad", "text": "%d GPUs on PCI and none usable: %s" % (len(on_pci), why)}
-        )
+        found.append(judgement("gpus", "bad", "%d GPUs on PCI and none usable: %s" % (len(on_pci), why)))
     for text in texts(value.get("disagreements")):
-        found.append({"subject": "gpus", "verdict": "warn", "text": text})
+        found.append(judgement("gpus", "warn", text))
     return found
 
 
@@ -218,8 +200,8 @@ def _manager(value: Dict[str, Any], gpus: List[Dict[str, Any]]) -> List[Judgemen
     found: List[Judgement] = []
     if isinstance(version, str) and isinstance(driver, str) and version != driver:
         text = "Fabric Manager %s does not fit driver %s: they must be the same" % (version, driver)
-        found.append({"subject": "fabric", "verdict": "warn" if ready else "bad", "text": text})
+        found.append(judgement("fabric", "warn" if ready else "bad", text))
     if manager.get("active") is False and not ready:
         state = manager.get("said") or "not running"
-        found.append({"subject": "fabric", "verdict": "bad", "text": "the Fabric Manager is %s" % state})
+        found.append(judgement("fabric", "bad", "the Fabric Manager is %s" % state))
     return found

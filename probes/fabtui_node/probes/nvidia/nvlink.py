@@ -14,9 +14,10 @@ from fabtui_node.parsers.nvidia.smi_nvlink import (
     parse_nvlink_status,
 )
 from fabtui_node.parsers.nvidia.values import parse_errors
+from fabtui_node.probes.judgement import count, part
 from fabtui_node.probes.nvidia import nvml, run_nvidia_smi
-from fabtui_node.probes.nvidia.gpu_rules import Judgements, count, part
-from fabtui_node.registry import ProbeSpec
+from fabtui_node.probes.nvidia.gpu_rules import Judgements
+from fabtui_node.registry import Judgement, ProbeSpec
 from fabtui_node.system import run_command
 
 UNITS = {"speed": "GB/s", "counters": "events since the driver was loaded"}
@@ -216,7 +217,7 @@ def _problem(status: run_command.Result, errors: run_command.Result, nvml_error:
     return "; ".join(printed[:10]) or None
 
 
-def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
+def judge(value: Dict[str, Any]) -> List[Judgement]:
     """Return what is bad on this node alone: GPUs with fewer or slower links than the others, errors that were counted.
 
     Inactive links alone are no fault: GPUs on PCIe have links for bridges that may be absent.

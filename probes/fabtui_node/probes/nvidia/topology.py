@@ -10,11 +10,11 @@ from typing import Any, Dict, List, Optional
 from fabtui_node.parsers.nvidia import smi_table as listing
 from fabtui_node.parsers.nvidia import topo
 from fabtui_node.parsers.nvidia.topo import CAPABILITIES, able
+from fabtui_node.probes.judgement import judgement, part, texts
 from fabtui_node.probes.nvidia import nvml, run_nvidia_smi
-from fabtui_node.probes.nvidia.gpu_rules import part, texts
 from fabtui_node.probes.nvidia.nvml import ask, number
 from fabtui_node.probes.nvidia.nvml import words as nvml_text
-from fabtui_node.registry import ProbeSpec
+from fabtui_node.registry import Judgement, ProbeSpec
 from fabtui_node.system import run_command
 
 #: NVML's numbers of what can be asked, in the order of `CAPABILITIES`.
@@ -160,9 +160,9 @@ def gpu_pairs(matrix: Dict[str, Any]) -> List[List[Any]]:
     return found
 
 
-def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
+def judge(value: Dict[str, Any]) -> List[Judgement]:
     """Return what is bad on this node alone: NVLinks that some GPUs have and others lack, GPUs that cannot do P2P."""
-    found: List[Dict[str, str]] = []
+    found: List[Judgement] = []
     matrix = part(value, "matrix")
     links = [(one, other, topo.nvlinks(word)) for one, other, word in gpu_pairs(matrix)]
     counts = sorted(count for _, _, count in links if count)
@@ -172,17 +172,17 @@ def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
         apart = [name for name in none if all(count is None for one, other, count in links if name in (one, other))]
         if apart:
             text = "%s not connected by NVLink, the other GPUs are" % ", ".join(apart)
-            found.append({"subject": "nvlink", "verdict": "bad", "text": text})
+            found.append(judgement("nvlink", "bad", text))
         less = ["%s-%s NV%d" % (one, other, count) for one, other, count in links if count and count < usual]
         if less and len(less) < len(links) / 2:
             text = "fewer NVLinks than the usual %d: %s" % (usual, _some(less))
-            found.append({"subject": "nvlink", "verdict": "warn", "text": text})
+            found.append(judgement("nvlink", "warn", text))
     for name in _WANTED:
         found += _cannot(name, part(part(value, "p2p"), name), bool(counts))
     return found
 
 
-def _cannot(name: str, table: Dict[str, Any], nvlink: bool) -> List[Dict[str, str]]:
+def _cannot(name: str, table: Dict[str, Any], nvlink: bool) -> List[Judgement]:
     bad = [line for line in table.get("bad") or [] if isinstance(line, list) and len(line) == 3]
     if not bad:
         return []
@@ -195,7 +195,7 @@ def _cannot(name: str, table: Dict[str, Any], nvlink: bool) -> List[Dict[str, st
     which = "no GPU" if whole else _some(["%s>%s" % (one, other) for one, other, _ in bad])
     text = "P2P %s: %s can (%s)" % (name, which, reasons) if whole else "no P2P %s: %s (%s)" % (name, which, reasons)
     # Machines without NVLink are often made like that; with it, something is off.
-    return [{"subject": "p2p", "verdict": "bad" if nvlink else ("note" if whole else "warn"), "text": text}]
+    return [judgement("p2p", "bad" if nvlink else ("note" if whole else "warn"), text)]
 
 
 _MEANING = {

@@ -12,9 +12,10 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from fabtui_node.parsers.ib import perfquery, sminfo, smpquery, values
+from fabtui_node.probes.judgement import judgement
 from fabtui_node.probes.rdma import port_counters
 from fabtui_node.probes.rdma.ib_fabric_walk import walk
-from fabtui_node.registry import ProbeSpec
+from fabtui_node.registry import Judgement, ProbeSpec
 from fabtui_node.system import rdma_devices, run_command
 
 Value = Dict[str, Any]
@@ -184,12 +185,12 @@ def _link(own: Value, peer: Optional[Value]) -> Value:
     return link
 
 
-def judge(value: Value) -> List[Dict[str, str]]:
+def judge(value: Value) -> List[Judgement]:
     """Return what is bad: of this node's ports (``mlx5_0/1``), and between switches (``leaf1 port 16``)."""
-    found: List[Dict[str, str]] = []
+    found: List[Judgement] = []
     for port in value.get("ports") or []:
         subject = "%s/%s" % (port.get("ca"), port.get("port"))
-        found += [{"subject": subject, "verdict": verdict, "text": text} for verdict, text in _of_port(port)]
+        found += [judgement(subject, verdict, text) for verdict, text in _of_port(port)]
     fabric = value.get("fabric")
     if isinstance(fabric, dict):
         found += _of_fabric(fabric)
@@ -216,9 +217,9 @@ def _towards(port: Value, word: str = "to ") -> str:
     return ", %s%s port %s" % (word, leaf.get("name") or leaf.get("guid"), leaf.get("port"))
 
 
-def _of_fabric(fabric: Value) -> List[Dict[str, str]]:
+def _of_fabric(fabric: Value) -> List[Judgement]:
     """Return problems between switches; those beside adapters are reported by their nodes."""
-    found: List[Dict[str, str]] = []
+    found: List[Judgement] = []
     listed = fabric.get("leaves")
     leaves: Value = listed if isinstance(listed, dict) else {}
     beside = {(leaf.get("guid"), leaf.get("port")) for leaf in leaves.values() if isinstance(leaf, dict)}
@@ -234,20 +235,20 @@ def _of_fabric(fabric: Value) -> List[Dict[str, str]]:
             peer.get("name") or peer.get("guid"),
             peer.get("port"),
         )
-        found.append({"subject": subject, "verdict": "slow", "text": text})
+        found.append(judgement(subject, "slow", text))
     for port in fabric.get("errors") or []:
         judged = port_counters.judge_counts(port)
         if port.get("guid") in leaves or (port.get("guid"), port.get("port")) in beside:
             others += bool(judged)
             continue
         subject = "%s port %s" % (port.get("node") or port.get("guid"), port.get("port"))
-        found += [{"subject": subject, "verdict": verdict, "text": text} for verdict, text in judged]
+        found += [judgement(subject, verdict, text) for verdict, text in judged]
     if others:
         text = "cables of adapters in the fabric with errors, or below what both ends support: %d"
-        found.append({"subject": "ibfabric", "verdict": "note", "text": text % others})
+        found.append(judgement("ibfabric", "note", text % others))
     if fabric.get("complete") is False:
         text = "the fabric answered in part: %s" % "; ".join(fabric.get("warnings") or ["no reason given"])
-        found.append({"subject": "ibfabric", "verdict": "inconclusive", "text": text[:500]})
+        found.append(judgement("ibfabric", "inconclusive", text[:500]))
     return found
 
 

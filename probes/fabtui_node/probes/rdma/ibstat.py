@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Dict, List, Tuple
 
 from fabtui_node.parsers.ib import ibstat as form
+from fabtui_node.probes.judgement import judgement
 from fabtui_node.probes.rdma import port_counters
-from fabtui_node.registry import ProbeSpec
+from fabtui_node.registry import Judgement, ProbeSpec
 from fabtui_node.system import rdma_devices, run_command
 
 _RAW_LIMIT = 64 * 1024
@@ -54,7 +55,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
     return {"source": "none", "cas": [], "raw": raw, "error": error}
 
 
-def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
+def judge(value: Dict[str, Any]) -> List[Judgement]:
     """Return what is wrong with the states and rates of this node's ports: ``[{"subject", "verdict", "text"}]``.
 
     ``verdict``: ``failed`` (the port cannot be used), ``slow``, or ``inconclusive`` (may be meant so).
@@ -79,7 +80,7 @@ def judge(value: Dict[str, Any]) -> List[Dict[str, str]]:
         rate = port.get("rate")
         if port.get("state") == "Active" and rate and rate < best[kind]:
             judged.append(("slow", "runs at %g Gb/s, others of its kind on this node at %g" % (rate, best[kind])))
-        found += [{"subject": subject, "verdict": verdict, "text": text} for verdict, text in judged]
+        found += [judgement(subject, verdict, text) for verdict, text in judged]
     return found
 
 

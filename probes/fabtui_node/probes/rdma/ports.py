@@ -10,9 +10,10 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from fabtui_node.parsers.ib import ibv_devinfo, rdma_link
 from fabtui_node.parsers.net import ethtool
 from fabtui_node.probes import counters
+from fabtui_node.probes.judgement import judgement
 from fabtui_node.probes.rdma import port_counters
 from fabtui_node.probes.rdma.gids import nccl_advice, read_gids
-from fabtui_node.registry import ProbeSpec
+from fabtui_node.registry import Judgement, ProbeSpec
 from fabtui_node.system import rdma_devices, run_command, sysfs
 
 Value = Dict[str, Any]
@@ -197,20 +198,20 @@ def _settle(nic: Value, settings: run_command.Result, ask: Callable[..., run_com
     nic["discards"] = port_counters.discards(statistics)
 
 
-def judge(value: Value) -> List[Dict[str, str]]:
+def judge(value: Value) -> List[Judgement]:
     """Return what is bad on this node alone: ``[{"subject": "mlx5_0/1", "verdict", "text"}]``.
 
     ``verdict``: ``failed``, ``slow``, ``inconclusive`` (may be meant so) or ``note``.
     """
-    found: List[Dict[str, str]] = []
+    found: List[Judgement] = []
     ports = [port for port in value.get("ports") or [] if isinstance(port, dict)]
     for port in ports:
         subject = "%s/%s" % (port.get("ca"), port.get("port"))
-        found += [{"subject": subject, "verdict": verdict, "text": text} for verdict, text in _of_port(port)]
+        found += [judgement(subject, verdict, text) for verdict, text in _of_port(port)]
     known = {port.get("netdev") for port in ports}
     for nic in value.get("nics") or []:
         judged = _of_nic(nic, nic.get("interface") in known)
-        found += [{"subject": str(nic.get("interface")), "verdict": verdict, "text": text} for verdict, text in judged]
+        found += [judgement(str(nic.get("interface")), verdict, text) for verdict, text in judged]
     return found + _of_environment(value, ports)
 
 
@@ -245,7 +246,7 @@ def _of_nic(nic: Value, of_port: bool) -> List[Tuple[str, str]]:
     return judged
 
 
-def _of_environment(value: Value, ports: List[Value]) -> List[Dict[str, str]]:
+def _of_environment(value: Value, ports: List[Value]) -> List[Judgement]:
     """Return what a GID index that is set in the environment spoils."""
     setting = sysfs.to_integer((value.get("env") or {}).get("NCCL_IB_GID_INDEX"))
     if setting is None or setting < 0:
@@ -255,7 +256,7 @@ def _of_environment(value: Value, ports: List[Value]) -> List[Dict[str, str]]:
         usual = port.get("gid_index")
         if port.get("state") == "Active" and usual is not None and setting not in (port.get("roce_v2_ipv4") or []):
             text = "NCCL_IB_GID_INDEX=%d is no RoCE v2 GID of an IPv4 address here; %d is" % (setting, usual)
-            found.append({"subject": "%s/%s" % (port.get("ca"), port.get("port")), "verdict": "failed", "text": text})
+            found.append(judgement("%s/%s" % (port.get("ca"), port.get("port")), "failed", text))
     return found
 
 
