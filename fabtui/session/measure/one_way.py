@@ -196,9 +196,7 @@ class OneWay:
         attempts = next_attempt(self._model, Layer.TCP, target)
         took = number(row.get("connected")) if row else None
         failed = one_line(str(row["connect_error"]), 200) if row and row.get("connect_error") else None
-        kind = ErrorKind.of(row.get("error_kind")) if row else None
-        # Node sides without error kinds report a timeout as "no answer".
-        timed_out = kind is ErrorKind.TIMEOUT or (kind is None and (failed or "").startswith("no answer"))
+        timed_out = row is not None and ErrorKind.of(row.get("connect_error_kind")) is ErrorKind.TIMEOUT
         if took is not None:
             verdict, error = Verdict.OK, None
         elif failed is not None:

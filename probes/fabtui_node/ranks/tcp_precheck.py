@@ -10,14 +10,13 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from fabtui_node.protocol import ErrorKind
+from fabtui_node.system.socket_errors import error_kind
 
 if TYPE_CHECKING:
     from fabtui_node.messages import ReachReport
 
 GREETING = b"fabtui-rank "
 MAX_GREETING = 256
-
-_UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL)
 
 
 def family(address: str) -> int:
@@ -103,15 +102,6 @@ def reason(error: OSError, address: str, port: int, seconds: float) -> str:
         return "connect to %s: no answer within %.1f s" % (where, seconds)
     text = os.strerror(error.errno) if error.errno else str(error)
     return "connect to %s: %s" % (where, text)
-
-
-def error_kind(error: OSError) -> ErrorKind:
-    """Return the kind of a failed attempt to connect."""
-    if isinstance(error, socket.timeout):
-        return ErrorKind.TIMEOUT
-    if error.errno == errno.ECONNREFUSED:
-        return ErrorKind.CONNECTION_REFUSED
-    return ErrorKind.UNREACHABLE if error.errno in _UNREACHABLE else ErrorKind.FAILED
 
 
 def check(address: str, port: int, source: str, timeout: float) -> Tuple[Optional[ErrorKind], Optional[str]]:

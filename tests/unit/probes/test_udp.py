@@ -115,6 +115,7 @@ def test_nobody_listens() -> None:
     udp_port.close()
     (row,) = send({"number": 0, "id": "b", "src": "127.0.0.1", "dst": "127.0.0.3", "udp": closed, "tcp": closed})
     assert "refused" in row["connect_error"]
+    assert row["connect_error_kind"] == "connection_refused"
     (row,) = send({"number": 0, "id": "b", "src": "192.0.2.1", "dst": "127.0.0.1", "udp": closed, "tcp": closed})
     assert row["small"] == 0
     assert row["error"]

@@ -9,13 +9,17 @@ import socket
 import time
 from typing import Any, Dict, List, Tuple
 
+from fabtui_node.system.socket_errors import error_kind
+
 _AT_ONCE = 256
 
 Row = Dict[str, Any]
 
 
 def connect(rows: List[Row], end: float) -> None:
-    """Try a connection for each row and set ``connected`` (ms until it was there) or ``connect_error``.
+    """Try a connection for each row.
+
+    Sets ``connected`` (ms), or ``connect_error`` and ``connect_error_kind``.
 
     Args:
         rows: With ``src``, ``dst`` and ``tcp``, the port.
@@ -36,7 +40,7 @@ def _connect_some(rows: List[Row], end: float) -> None:
             poll.unregister(number)
             failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if failed:
-                row["connect_error"] = os.strerror(failed)
+                _fail(row, OSError(failed, os.strerror(failed)))
             else:
                 row["connected"] = round(1000 * (time.monotonic() - began), 3)
             sock.close()
@@ -47,7 +51,7 @@ def _connect_some(rows: List[Row], end: float) -> None:
             try:
                 sock = _start(row["src"], row["dst"], row["tcp"])
             except OSError as problem:
-                row["connect_error"] = problem.strerror or str(problem)
+                _fail(row, problem)
                 continue
             waiting[sock.fileno()] = (sock, row, began)
             poll.register(sock.fileno(), select.POLLOUT)
@@ -57,8 +61,13 @@ def _connect_some(rows: List[Row], end: float) -> None:
             harvest(max(0.001, end - time.monotonic()))
     finally:
         for sock, row, began in waiting.values():
-            row["connect_error"] = "no answer in %.1f s" % (time.monotonic() - began)
+            _fail(row, socket.timeout("no answer in %.1f s" % (time.monotonic() - began)))
             sock.close()
+
+
+def _fail(row: Row, error: OSError) -> None:
+    row["connect_error"] = error.strerror or str(error)
+    row["connect_error_kind"] = error_kind(error)
 
 
 def _start(src: str, dst: str, port: int) -> socket.socket:

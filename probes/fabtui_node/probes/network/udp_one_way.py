@@ -239,6 +239,7 @@ def _targets(args: Row) -> List[Row]:
             "error": None,
             "connected": None,
             "connect_error": None,
+            "connect_error_kind": None,
         }
         for target in listed
     ]
@@ -278,8 +279,8 @@ def run(args: Row, emit: Emit, deadline: float) -> Row:
 
     Returns:
         Of a sender ``{"rows": [{"number", "id", "src", "dst", "size", "small", "big" (sent), "error", "connected" (ms,
-        or null), "connect_error"}]}``; of a listener and of ``count`` ``{"rows": [{"number", "src" (where it came
-        from), "dst", "small", "big" (arrived)}], "no_room"}``; of ``end`` ``{}``.
+        or null), "connect_error", "connect_error_kind" (`ErrorKind`)}]}``; of a listener and of ``count`` ``{"rows":
+        [{"number", "src" (where it came from), "dst", "small", "big" (arrived)}], "no_room"}``; of ``end`` ``{}``.
 
     Raises:
         ValueError: The arguments are not those of a role.

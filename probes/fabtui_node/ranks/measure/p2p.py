@@ -27,6 +27,7 @@ from fabtui_node.ranks.base import (
     summarize,
 )
 from fabtui_node.ranks.controller_channel import Cancelled, Message, StoreError, StoreTimeout
+from fabtui_node.system.socket_errors import error_kind
 
 if TYPE_CHECKING:
     from fabtui_node.messages import SideReport
@@ -360,7 +361,7 @@ class PairTest:
             tcp_precheck.connect(address, port, self._host.address, seconds).close()
         except OSError as error:
             text = tcp_precheck.reason(error, address, port, seconds)
-            return Failed(CONNECT, text, isinstance(error, socket.timeout), kind=tcp_precheck.error_kind(error))
+            return Failed(CONNECT, text, isinstance(error, socket.timeout), kind=error_kind(error))
         return Failed(CONNECT, "connected to %s, which should refuse" % tcp_precheck.endpoint(address, port))
 
     def _drop_link(self, broken: bool, outcome: Optional[Outcome] = None) -> None:
