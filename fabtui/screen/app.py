@@ -222,7 +222,6 @@ class FabricApp(App[int]):
         return EXIT_INTERNAL_ERROR if self._error_badge is not None else self.model.exit_code or 0
 
     async def action_quit(self) -> None:
-        """Quit; during a sweep only after a confirmation."""
         if self._deferred is None or not self.sweeping or isinstance(self.screen, self._deferred.ConfirmScreen):
             self.leave()
             return
@@ -418,7 +417,6 @@ class FabricApp(App[int]):
     # -- actions ------------------------------------------------------------------------------------------------------
 
     def action_csv(self) -> None:
-        """Write a CSV snapshot in a thread."""
         self.run_worker(self._write_csv(), name="csv", exit_on_error=False)
 
     async def _write_csv(self) -> None:
@@ -433,7 +431,6 @@ class FabricApp(App[int]):
             self.notify(f"{rows} rows written to {one_line(str(path), 300)}")
 
     def action_screenshot_svg(self) -> None:
-        """Write the screen to an SVG file."""
         try:
             path = self.save_screenshot(time.strftime("fabtui-%Y%m%dT%H%M%SZ.svg", time.gmtime()))
         except OSError as error:
@@ -442,13 +439,11 @@ class FabricApp(App[int]):
             self.notify(f"screenshot written to {path}")
 
     def action_help(self) -> None:
-        """Show help for the present view, and all keys."""
         later = self._deferred
         if later is not None and not isinstance(self.screen, later.HelpScreen):
             self.push_screen(later.HelpScreen(later.key_owners(type(self)), later.views_of(self.screen)))
 
     def action_jump(self) -> None:
-        """Label every target on the screen with a letter."""
         if self._deferred is None:
             return
         targets = self._deferred.targets_of(self.screen)

@@ -1,10 +1,9 @@
-"""Interface of cell sources, and the cells of endpoint pairs."""
+"""Cells of endpoint pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from fabtui.model.endpoints import PairClass, pair_class
 from fabtui.model.events import NodeState
@@ -12,7 +11,8 @@ from fabtui.model.layers import Layer, Per
 from fabtui.model.session_model import Cell, Model
 from fabtui.presentation.cell_levels import Glyphs, Slot, cell_text, ratio, short_number, slot_of, transport_of
 from fabtui.screen.grid.axis import Axis
-from fabtui.screen.grid.layout import ENDPOINTS, NUMBER_WIDTH, Shape
+from fabtui.screen.grid.cell_source import CellSource
+from fabtui.screen.grid.layout import NUMBER_WIDTH
 
 if TYPE_CHECKING:
     from fabtui.screen.grid.filter import Filter
@@ -36,33 +36,7 @@ _CLASSES = (
 )
 
 
-class CellSource(Protocol):
-    """Rows and columns of a grid, with a ramp slot and a text for each cell.
-
-    Attributes:
-        rows: Rows.
-        columns: Columns.
-        shape: Range of cell shapes.
-    """
-
-    rows: Axis
-    columns: Axis
-    shape: Shape
-
-    def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
-        """Return slots and texts of the cells ``first`` to ``last`` (exclusive) of a row.
-
-        Each text is exactly ``width`` cells wide. Below `NUMBER_WIDTH` there are none, because only the glyph fits.
-        """
-
-    def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
-        """Return slot and text of one cell; the text is ignored if `row` returns none."""
-
-    def below(self, row: int, column: int, width: int) -> list[str]:
-        """Return the texts of the second and later lines of a tall cell, each exactly ``width`` cells wide."""
-
-
-class EndpointCells:
+class EndpointCells(CellSource):
     """Cells of one layer of a model, by endpoint.
 
     Args:
@@ -71,24 +45,16 @@ class EndpointCells:
         glyphs: Characters to draw with.
 
     Attributes:
-        axis: All endpoints in their own order; a position is an index into it.
-        rows: Rows shown.
-        columns: Columns shown.
-        row_at: Position of each row.
-        column_at: Position of each column.
         filter: Filter of cells, or None.
         highlighted: Cells, by positions, that changed a moment ago.
     """
-
-    shape = ENDPOINTS
 
     def __init__(self, model: Model, layer: Layer, glyphs: Glyphs) -> None:
         self.model = model
         self.layer = layer
         self.glyphs = glyphs
-        self.axis = Axis.of_model(model)
+        super().__init__(Axis.of_model(model))
         self.filter: Filter | None = None
-        self.show_in()
         self._axis_key = self._key()
         self._medians: dict[PairClass, float | None] = {}
         self._drawn_with: list[float | None] = []
@@ -96,17 +62,6 @@ class EndpointCells:
         self._unit_version = -1
         self.highlighted: set[tuple[int, int]] = set()
         self.take_medians()
-
-    # -- order --------------------------------------------------------------------------------------------------------
-
-    def show_in(self, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> None:
-        """Show some rows and columns by their positions; None means all, in their own order."""
-        self.row_at = range(self.axis.size) if rows is None else rows
-        self.column_at = range(self.axis.size) if columns is None else columns
-        self.rows = self.axis if rows is None else self.axis.in_order(rows)
-        self.columns = self.axis if columns is None else self.axis.in_order(columns)
-        self._row_of = _places(self.row_at)
-        self._column_of = _places(self.column_at)
 
     # -- what changed -------------------------------------------------------------------------------------------------
 
@@ -157,51 +112,19 @@ class EndpointCells:
         at = self.axis.position
         return [(at[src], at[dst]) for src, dst in changed if src in at and dst in at]
 
-    def shown_at(self, positions: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return rows and columns of those of the given positions that are shown."""
-        rows, columns = self._row_of, self._column_of
-        return [(rows[a], columns[b]) for a, b in positions if a in rows and b in columns]
-
-    def row_of(self, position: int) -> int | None:
-        """Return the row of a position, or None if it is not shown."""
-        return self._row_of.get(position)
-
-    def column_of(self, position: int) -> int | None:
-        """Return the column of a position, or None if it is not shown."""
-        return self._column_of.get(position)
-
-    def shows_row(self, position: int) -> bool:
-        """Return True if the row of a position is shown."""
-        return position in self._row_of
-
-    def shows_column(self, position: int) -> bool:
-        """Return True if the column of a position is shown."""
-        return position in self._column_of
-
     # -- cells --------------------------------------------------------------------------------------------------------
 
     def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
         """Return slots and texts of some cells of a row."""
-        slots = bytearray(last - first)
-        if width < NUMBER_WIDTH:
-            here, column_at = self.row_at[row], self.column_at
-            for column in range(first, last):
-                slots[column - first], _ = self.display(here, column_at[column], width)
-            return slots, None
-        texts = []
-        for column in range(first, last):
-            slots[column - first], text = self.cell(row, column, width)
-            texts.append(text)
-        return slots, texts
+        if width >= NUMBER_WIDTH:
+            return super().row(row, first, last, width)
+        here, column_at, display = self.row_at[row], self.column_at, self.display
+        return bytearray(display(here, column_at[column], width)[0] for column in range(first, last)), None
 
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
         """Return slot and text of one cell."""
         slot, number = self.display(self.row_at[row], self.column_at[column], width)
         return slot, cell_text(slot, number, width, self.glyphs)
-
-    def below(self, row: int, column: int, width: int) -> list[str]:
-        """Return nothing: cells have one line."""
-        return []
 
     def display(self, row: int, column: int, width: int) -> tuple[Slot, str]:
         """Return slot and number of the cell of two positions; the number fits the width."""
@@ -298,7 +221,3 @@ def _far(before: float | None, now: float | None) -> bool:
     if before is None or now is None:
         return before is not now
     return abs(now - before) > _MEDIAN_STEP * abs(before)
-
-
-def _places(order: Sequence[int]) -> dict[int, int]:
-    return {position: at for at, position in enumerate(order)}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from fabtui.model.layers import Layer
 from fabtui.presentation.cell_levels import Slot, cell_text, short_number
+from fabtui.screen.grid.cell_source import CellSource
 from fabtui.screen.grid.cells_by_endpoint import EndpointCells
 from fabtui.screen.grid.layout import NUMBER_WIDTH, Shape
 from fabtui.screen.grid.severity import BAD_FROM, NOTHING, RANK, SLOT_OF_RANK
@@ -20,7 +20,7 @@ _FINE = frozenset(RANK[slot] for slot in (Slot.GOOD, Slot.FAIR, Slot.LOW))
 _HIDDEN_WHEN_GONE = frozenset({0, RANK[Slot.DIAGONAL], NOTHING, *_FINE})
 
 
-class NodeCells:
+class NodeCells(CellSource):
     """Blocks: the cells of two nodes.
 
     The slot of a block is that of its worst cell, after the number of such cells if not all are that bad. A good block
@@ -29,40 +29,19 @@ class NodeCells:
     Args:
         source: Cells of all endpoint pairs.
         index: Severity of these cells.
-
-    Attributes:
-        axis: All nodes in their own order.
-        rows: Rows shown.
-        columns: Columns shown.
     """
 
     shape = Shape(condensed=True)
 
     def __init__(self, source: EndpointCells, index: SeverityIndex) -> None:
+        super().__init__(source.axis.of_nodes())
         self._source = source
         self._index = index
-        self.axis = source.axis.of_nodes()
-        self.show_in()
-
-    def show_in(self, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> None:
-        """Show some rows and columns by node index; None means all, in their own order."""
-        self.row_at = range(self.axis.size) if rows is None else rows
-        self.column_at = range(self.axis.size) if columns is None else columns
-        self.rows = self.axis if rows is None else self.axis.in_order(rows)
-        self.columns = self.axis if columns is None else self.axis.in_order(columns)
-        self._row_of = {node: at for at, node in enumerate(self.row_at)}
-        self._column_of = {node: at for at, node in enumerate(self.column_at)}
-
-    def shown_at(self, blocks: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return rows and columns of those of the given blocks that are shown."""
-        rows, columns = self._row_of, self._column_of
-        return [(rows[a], columns[b]) for a, b in blocks if a in rows and b in columns]
 
     def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
         """Return slots and texts of some blocks of a row."""
         if width > 1:
-            cells = [self.cell(row, column, width) for column in range(first, last)]
-            return bytearray(slot for slot, _ in cells), [text for _, text in cells]
+            return super().row(row, first, last, width)
         a, nodes = self.row_at[row], self.column_at[first:last]
         ranks, tested = self._index.block_ranks[a].tobytes(), self._index.tested[a].tolist()
         gone, seats, expected, whole = self.axis.seats[a].gone, self.axis.seats, self._index.cells, self._whole
@@ -103,10 +82,6 @@ class NodeCells:
         """True if no cell of a block is hidden."""
         shown = self._source.filter
         return (shown is None or not shown.by_cell) and self._source.layer is not Layer.PING
-
-    def below(self, row: int, column: int, width: int) -> list[str]:
-        """Return nothing: blocks have one line."""
-        return []
 
 
 def _counted(count: int, glyph: str, width: int) -> str:

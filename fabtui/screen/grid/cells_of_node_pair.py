@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from fabtui.model.layers import Layer
 from fabtui.model.session_model import Cell
 from fabtui.presentation.cell_levels import BAD, Slot, cell_text, full_number
 from fabtui.presentation.wording import CLASS_WORDS
+from fabtui.screen.grid.cell_source import CellSource
 from fabtui.screen.grid.cells_by_endpoint import EndpointCells
 from fabtui.screen.grid.layout import Shape
 
@@ -25,7 +24,7 @@ _WORDS = {
 _UNIT_FROM = 10
 
 
-class NodePairCells:
+class NodePairCells(CellSource):
     """Cells with rows of one node and columns of another.
 
     Args:
@@ -35,31 +34,19 @@ class NodePairCells:
 
     Attributes:
         nodes: Both nodes.
-        row_at: Position of each row.
-        column_at: Position of each column.
     """
 
     shape = Shape(widest=14, tall=3, apart=True, halves=False)
 
     def __init__(self, source: EndpointCells, a: int, b: int) -> None:
+        super().__init__(source.axis)
         self._source = source
         self.nodes = (a, b)
         at = source.axis.node_at
-        self.row_at = [position for position in source.row_at if at[position] == a]
-        self.column_at = [position for position in source.column_at if at[position] == b]
-        self.rows = source.axis.in_order(self.row_at)
-        self.columns = source.axis.in_order(self.column_at)
-
-    def shown_at(self, positions: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return rows and columns of those of the given positions that are shown."""
-        rows = {position: at for at, position in enumerate(self.row_at)}
-        columns = {position: at for at, position in enumerate(self.column_at)}
-        return [(rows[a], columns[b]) for a, b in positions if a in rows and b in columns]
-
-    def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
-        """Return slots and first lines of some cells of a row."""
-        cells = [self.cell(row, column, width) for column in range(first, last)]
-        return bytearray(slot for slot, _ in cells), [text for _, text in cells]
+        self.show_in(
+            [position for position in source.row_at if at[position] == a],
+            [position for position in source.column_at if at[position] == b],
+        )
 
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
         """Return slot and first line of one cell: its value with the unit, or its verdict."""

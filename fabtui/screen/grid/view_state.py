@@ -147,7 +147,7 @@ class ViewState:
     def shows(self, row: int, column: int) -> bool:
         """Return True if the row and the column of two positions are shown."""
         source = self.source
-        return source.shows_row(row) and source.shows_column(column)
+        return source.row_of(row) is not None and source.column_of(column) is not None
 
     def map_tiles(self, down: int, across: int) -> list[bytes]:
         """Return the worst severity rank of each tile of a map of the grid, ``down`` lines of ``across`` tiles."""

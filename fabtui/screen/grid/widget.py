@@ -16,7 +16,7 @@ from textual.widget import Widget
 
 from fabtui.presentation.cell_levels import Glyphs, Slot
 from fabtui.screen.grid.axis import Seat
-from fabtui.screen.grid.cells_by_endpoint import CellSource
+from fabtui.screen.grid.cell_source import CellSource
 from fabtui.screen.grid.layout import HEADER_LINES, GridLayout, lay_out
 from fabtui.screen.grid.lines import LineRenderer
 from fabtui.screen.grid.viewport import Viewport
@@ -356,21 +356,17 @@ class GridView(Widget, can_focus=True):
         return self.viewport.lines_of(self._layout, *rows) if self._layout is not None else []
 
     def action_move(self, down: int, right: int) -> None:
-        """Move the cursor by rows and columns."""
         self.move_to(self.row + down, self.column + right)
 
     def action_edge(self, edge: str) -> None:
-        """Move the cursor to an edge."""
         row = {"top": 0, "bottom": self.source.rows.size - 1}.get(edge, self.row)
         column = {"left": 0, "right": self.source.columns.size - 1}.get(edge, self.column)
         self.move_to(row, column)
 
     def action_page(self, pages: int) -> None:
-        """Move the cursor by screens."""
         self.move_to(self.row + pages * max(1, len(self.viewport.line_of_row) - 1), self.column)
 
     def action_widen(self, by: int) -> None:
-        """Make cells wider or narrower; the narrowest share a character with the next row."""
         layout = self.layout_now()
         self.cell_width = max(0, min(self.source.shape.widest, (0 if layout.halves else layout.cell) + by))
         self._layout = None
