@@ -36,7 +36,7 @@ def address(node: str, rail: int) -> str:
 
 
 class Net:
-    """A network whose ways are good or bad as functions of (source, rail, destination, rail) say."""
+    """A network whose paths are good or bad according to functions of (source, rail, destination, rail)."""
 
     def __init__(self, nodes: int = 8, rails: int = 4, layers: tuple[Layer, ...] = MESH) -> None:
         self.nodes = [f"n{n}" for n in range(nodes)]
@@ -165,7 +165,7 @@ def test_a_cut_rail_of_a_host_that_does_not_route_by_source() -> None:
     assert net.texts() == ["rail 2 is cut off on all 8 nodes"]
     net = Net(2, 4)
     net.drops = lambda a, r, b, s: (b, s) == ("n1", 2) or (a == "n1" and s == 2)
-    assert net.texts() == ["rail 2 is cut off on all 2 nodes"], "which of the two it is cannot be told"
+    assert net.texts() == ["rail 2 is cut off on all 2 nodes"], "which of the two it is cannot be reported"
 
 
 def test_a_node_a_rail_and_everything() -> None:
@@ -237,7 +237,7 @@ def test_two_nodes_alone() -> None:
     assert net.texts() == ["n1 rail 3 (eth3 10.4.0.2) is cut off"]
 
 
-def test_ways_between_rails_and_halves_of_one() -> None:
+def test_paths_between_rails_and_halves_of_one() -> None:
     net = Net()
     net.drops = lambda a, r, b, s: r != s
     assert net.texts() == ["no traffic between rails"]
@@ -255,11 +255,11 @@ def test_black_holes() -> None:
     net = Net()
     net.swallows = lambda *way: way in (("n1", 0, "n2", 0), ("n2", 0, "n1", 0))
     (found,) = net.findings()
-    told = "MTU black hole between n1 and n2 on rail 0 (10.1.0.2 > 10.1.0.3): 8972 bytes do not pass, 1472 do"
-    assert (found.rule.name, title(found)) == ("mtu-black-hole", told)
+    reported = "MTU black hole between n1 and n2 on rail 0 (10.1.0.2 > 10.1.0.3): 8972 bytes do not pass, 1472 do"
+    assert (found.rule.name, title(found)) == ("mtu-black-hole", reported)
     assert found.next == ("ssh n1 ping -M do -s 8972 -c 3 -I 10.1.0.2 10.1.0.3",)
     net.swallows = lambda *way: way == ("n1", 0, "n2", 0)
-    assert net.texts() == [told.replace("between n1 and", "from n1 to").replace("to n2 on", "to n2 on")]
+    assert net.texts() == [reported.replace("between n1 and", "from n1 to").replace("to n2 on", "to n2 on")]
     net.swallows = lambda a, r, b, s: ("n6", 1) in ((a, r), (b, s))
     assert net.texts() == ["MTU black hole at n6 rail 1 (eth1 10.2.0.7): 8972 bytes do not pass, 1472 do"]
     net.swallows = lambda a, r, b, s: r != s
@@ -268,7 +268,7 @@ def test_black_holes() -> None:
     assert net.texts() == ["MTU black hole between all nodes: 8972 bytes do not pass, 1472 do"]
 
 
-def test_a_path_that_says_how_narrow_it_is() -> None:
+def test_a_path_that_reports_its_mtu() -> None:
     net = Net()
     net.narrow = lambda a, r, b, s: r != s
     (text,) = net.texts()
@@ -305,7 +305,7 @@ def test_loss_by_chance_is_still_one_finding() -> None:
     )
 
 
-def test_late_answers_are_told_and_are_not_bad() -> None:
+def test_late_answers_are_reported_and_are_not_bad() -> None:
     net = Net()
     net.slow = lambda a, r, b, s: {a, b} == {"n1", "n4"} and r == s == 0
     (found,) = net.findings()
@@ -338,13 +338,13 @@ def test_several_faults_at_once() -> None:
 def test_any_faults_are_all_explained_once(seed: int) -> None:
     chance = random.Random(seed)
     net = Net(5, 3)
-    ways = {
+    paths = {
         (a, r, b, s)
         for a, b in itertools.permutations(net.nodes, 2)
         for r, s in itertools.product(net.rails, net.rails)
         if chance.random() < 0.1
     }
-    net.drops = lambda *way: way in ways
+    net.drops = lambda *way: way in paths
     covered = {cell for finding in net.findings() for cell in finding.measurements}
     assert covered
 
@@ -373,7 +373,7 @@ def test_findings_are_in_the_json_and_in_the_summary() -> None:
     assert found["measurements"] == 3 * 56, "ping, udp and tcp"
     text = summary(model, plain=True)
     assert "findings: 1\n  1 n3 rail 2 (eth2 10.3.0.4) is cut off\n" in text
-    assert "not ok" not in text, "what a finding tells is not told again"
+    assert "not ok" not in text, "what a finding explains is not listed again"
     assert "ping: 840 of 896 address pairs answer" in text
 
 
@@ -401,7 +401,7 @@ def test_what_nodes_call_their_interfaces_does_not_get_into_commands() -> None:
     assert all("\x1b" not in text for text in (title(cause), *evidence(cause), *cause.next))
 
 
-def test_many_ways_that_have_nothing_in_common_are_one_finding() -> None:
+def test_many_paths_that_have_nothing_in_common_are_one_finding() -> None:
     net = Net()
     chance = random.Random(3)
     pairs = list(itertools.product(net.nodes, net.rails, net.nodes, net.rails))
@@ -413,8 +413,8 @@ def test_many_ways_that_have_nothing_in_common_are_one_finding() -> None:
     assert len(found) < 4
 
 
-@pytest.mark.parametrize(("udp", "told"), [(False, 1), (True, 2)])
-def test_a_pair_that_a_firewall_explains_is_not_told_again(udp: bool, told: int) -> None:
+@pytest.mark.parametrize(("udp", "reported"), [(False, 1), (True, 2)])
+def test_a_pair_that_a_firewall_explains_is_not_reported_again(udp: bool, reported: int) -> None:
     net = Net(nodes=4, rails=2)
     net.filters = lambda a, r, b, s: ("udp" if udp else True) if (a, r, b, s) == ("n1", 0, "n3", 0) else False
     model = net.model()
@@ -434,4 +434,4 @@ def test_a_pair_that_a_firewall_explains_is_not_told_again(udp: bool, told: int)
     assert [title(one) for one in found if "TCP" not in title(one) and "UDP" not in title(one)] == (
         ["n1:0 > n3:0 timeout"] if udp else []
     )
-    assert len(found) == told
+    assert len(found) == reported

@@ -1,4 +1,4 @@
-"""From what was found on nodes to findings, and to the lines that tell them."""
+"""Preflight: from probe results to findings and to lines of text."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_what_is_wrong_everywhere_is_one_finding() -> None:
     assert plain(finding_lines(finding, 100, UNICODE)[0]).startswith("x n[0-63]  memlock is 64 KiB")
 
 
-def test_a_difference_tells_both_sides_and_the_next_command() -> None:
+def test_a_difference_has_both_sides_and_the_next_command() -> None:
     nodes = four()
     nodes[1] = node("n061", inventory(host="n061", driver="550.54.15"))
     (finding,) = found_on(*nodes).findings
@@ -107,7 +107,7 @@ def test_a_difference_tells_both_sides_and_the_next_command() -> None:
     assert (finding.severity, finding.next) == ("warn", ("ssh n061 nvidia-smi --version",))
 
 
-def test_a_tie_is_told_as_such() -> None:
+def test_a_tie_has_no_majority() -> None:
     (finding,) = found_on(node("a"), node("b", inventory(kernel="6.8"))).findings
     assert finding.nodes == ("a", "b")
     assert "no value has a majority" in title(finding)
@@ -164,7 +164,7 @@ def test_the_nodes_of_a_lab_are_one_machine_by_intent() -> None:
     assert found_on(*nodes, lab="2x4").findings == []
 
 
-def test_what_could_not_be_looked_at_is_told_apart() -> None:
+def test_what_could_not_be_inspected_is_listed_apart() -> None:
     model = model_of(*four())
     model.apply(NodeUpdate(node="n060", state=NodeState.FAILED, text="no route to host"))
     model.apply(ProbeResult(node="n061", probe="host", error="worker died"))
@@ -174,7 +174,7 @@ def test_what_could_not_be_looked_at_is_told_apart() -> None:
     assert found.exit_code == 3
 
 
-def test_a_judge_that_stumbles_is_told_and_the_others_go_on() -> None:
+def test_a_judge_that_fails_is_reported_and_the_others_go_on() -> None:
     rubbish = {"devices": {"gpus": 8, "rdma": 8}, "limits": 7, "acs": {"state": "on", "on": 3}}
     nodes = [node("a", firewall={"input": "drop"}, host=rubbish)]
     subjects = {one.subject: one for one in judged(nodes)}
@@ -207,7 +207,7 @@ def test_equal_nodes_share_a_column() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
-def test_many_different_nodes_are_told_value_by_value(width: int) -> None:
+def test_many_different_nodes_are_listed_value_by_value(width: int) -> None:
     nodes = [node(f"n{i:03}", inventory(host=f"n{i:03}", kernel=f"5.{i}")) for i in range(9)]
     table = table_of(*nodes)
     lines = [plain(line) for line in table_lines(table, chosen_facts(table, True), width, ASCII)]
@@ -237,7 +237,7 @@ def test_nothing_changed() -> None:
     assert not changes(four(), four()).any
 
 
-def test_what_changed_is_told_by_node() -> None:
+def test_changes_are_listed_by_node() -> None:
     now = four()
     now[0] = node("n060", host=memlock("n060", 65536))
     now[1] = node(
@@ -264,7 +264,7 @@ def test_what_moves_by_itself_is_no_change() -> None:
     assert not changes(four()[:1], now).any
 
 
-# -- what is said of devices ------------------------------------------------------------------------------------------
+# -- what is reported of devices ------------------------------------------------------------------------------------------
 
 
 def ports(*states: str) -> dict[str, Any]:
@@ -295,7 +295,7 @@ def test_a_port_that_is_down_is_named_once() -> None:
     assert finding.next == ("ssh n1 ibstat mlx5_1 1",)
 
 
-def test_what_is_said_of_many_devices_of_many_nodes_is_one_finding() -> None:
+def test_a_judgement_of_many_devices_of_many_nodes_is_one_finding() -> None:
     nodes = [node(f"n{i}", ibstat=ports("Active", *["Down"] * 7)) for i in range(64)]
     (finding,) = judged(nodes)
     assert len(finding.nodes) == 64
@@ -322,8 +322,8 @@ def wired(name: str, *interfaces: str, setting: str | None = None) -> Looked:
 
 def test_an_interface_that_leads_nowhere() -> None:
     nodes = [wired("a", "lo", "eth0"), wired("b", "lo", "docker0"), wired("c", "eno1", setting="eth")]
-    told = sorted((one.nodes, title(one)) for one in sockets(nodes))
-    assert told == [
+    reported = sorted((one.nodes, title(one)) for one in sockets(nodes))
+    assert reported == [
         (("b",), "NCCL picks docker0 for its bootstrap, which leads to no other node"),
         (("c",), "NCCL_SOCKET_IFNAME=eth matches no interface that has an address: NCCL does not start"),
     ]
@@ -367,18 +367,18 @@ def test_whatever_nodes_send_becomes_lines(seed: int) -> None:
     draw = random.Random(seed)
     for _ in range(10):
         good = whole("b")
-        found, looks = dict(good.inventory), {probe: dict(value) for probe, value in good.looks.items()}
+        found, results = dict(good.inventory), {probe: dict(value) for probe, value in good.looks.items()}
         for _ in range(draw.randint(1, 6)):
             found = mutated(found, draw) if draw.random() < 0.4 else found
-            probe = draw.choice(list(looks))
-            looks[probe] = mutated(looks[probe], draw)
+            probe = draw.choice(list(results))
+            results[probe] = mutated(results[probe], draw)
         found = found if isinstance(found, dict) else {}
-        looks = {probe: value if isinstance(value, dict) else {} for probe, value in looks.items()}
-        told = found_on(whole("a"), Looked("b", found, looks), whole("c"))
-        lines = [plain(line) for one in told.findings for line in finding_lines(one, 100, UNICODE)]
-        lines += [plain(line) for line in table_lines(told.table, chosen_facts(told.table, True), 100, UNICODE)]
+        results = {probe: value if isinstance(value, dict) else {} for probe, value in results.items()}
+        reported = found_on(whole("a"), Looked("b", found, results), whole("c"))
+        lines = [plain(line) for one in reported.findings for line in finding_lines(one, 100, UNICODE)]
+        lines += [plain(line) for line in table_lines(reported.table, chosen_facts(reported.table, True), 100, UNICODE)]
         assert all(line.isprintable() for line in lines), [line for line in lines if not line.isprintable()]
-        json.dumps([as_json(one) for one in told.findings])
+        json.dumps([as_json(one) for one in reported.findings])
 
 
 # -- among the causes of a session ------------------------------------------------------------------------------------
@@ -395,7 +395,7 @@ def test_what_counts_is_one_line_among_the_causes() -> None:
     assert cause.next[0] == "ssh n062 ulimit -l"
 
 
-def test_it_is_made_anew_only_when_more_was_found() -> None:
+def test_it_is_computed_again_only_when_more_was_found() -> None:
     model = model_of(*four())
     first = latest_preflight(model)
     model.apply(LogEntry(level="info", text="x"))

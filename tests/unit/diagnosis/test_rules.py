@@ -20,7 +20,7 @@ from fabtui.report.preflight import preflight_text
 from fabtui.report.summary import summary
 from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.widgets.finding_lines import finding_block, finding_lines
-from tests.unit.diagnosis.test_causes import dead_if, fabric
+from tests.unit.diagnosis.test_pair_rules import dead_if, fabric
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +87,7 @@ def test_a_rule_is_one_declaration(rules: list[Rule[object]]) -> None:
 
 
 class NoNodes(NodeRule):
-    """There are nodes."""
+    """Any nodes at all."""
 
     id = "FT914"
     name = "nodes"

@@ -1,4 +1,4 @@
-"""What is wrong is told once, the largest cause first, with the cells it explains."""
+"""Rules about pairs: each cause is reported once, the largest first, with the pairs it explains."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Judge = Callable[[str, str], Verdict | float]
 
 
 def fabric(nodes: str, per_node: int, judge: Judge, world: Verdict | None = OK, kind: str = "gpu") -> Model:
-    """A fabric of which ``judge`` says how each pair does: a verdict, or a share of what is usual."""
+    """A fabric in which ``judge`` returns the result of each pair: a verdict, or a share of the usual value."""
     model = Model()
     model.apply(SessionStart(nodes=list(nodes), time=1.0))
     ends = [
@@ -96,7 +96,7 @@ def test_rails_without_a_route_are_one_cause_and_jobs_can_run() -> None:
     assert one.next[0] == "ssh a ping -c3 -I 10.0.0.1 10.1.0.2"
 
 
-def test_a_dead_gpu_a_dead_nic_and_a_dead_way_are_told_apart() -> None:
+def test_a_dead_gpu_a_dead_nic_and_a_dead_path_are_distinguished() -> None:
     def dead(src: str, dst: str) -> bool:
         ends = {src, dst}
         off = src[0] != dst[0]
@@ -138,12 +138,12 @@ def test_a_node_that_reaches_no_other_is_one_cause() -> None:
     assert (title(one), len(one.cells)) == ("b reaches no other node", 64)
 
 
-def test_a_way_that_is_dead_in_one_direction_is_told_as_such() -> None:
+def test_a_path_that_is_dead_in_one_direction() -> None:
     (one,) = findings(fabric("ab", 2, dead_if(lambda s, d: s[0] == "a" and d[0] == "b")))
     assert (title(one), len(one.cells)) == ("no traffic from a to b", 4)
 
 
-def test_single_pairs_are_told_one_by_one_and_many_as_one() -> None:
+def test_single_pairs_are_reported_one_by_one_and_many_as_one() -> None:
     (one,) = findings(fabric("ab", 4, dead_if(lambda s, d: {s, d} == {"a:0", "b:1"})))
     assert (title(one), len(one.cells), evidence(one)[0]) == ("a:0 - b:1 timeout", 2, "connect: timed out")
     some = {("a:0", "b:1"), ("a:1", "b:2"), ("a:2", "b:3"), ("a:3", "b:0"), ("a:0", "b:2")}
@@ -151,7 +151,7 @@ def test_single_pairs_are_told_one_by_one_and_many_as_one() -> None:
     assert titles(found) == [("5 pairs fail with the same error", 5)]
 
 
-def test_a_slow_nic_is_told_as_such_and_a_slow_pair_as_a_pair() -> None:
+def test_a_slow_nic_and_a_slow_pair_are_distinguished() -> None:
     def judge(src: str, dst: str) -> Verdict | float:
         if "a:3" in (src, dst) and src[0] != dst[0]:
             return 0.3
@@ -163,7 +163,7 @@ def test_a_slow_nic_is_told_as_such_and_a_slow_pair_as_a_pair() -> None:
     assert found[0].next == ("ssh a ibstat mlx5_3",)
 
 
-def test_a_node_that_is_gone_comes_first_with_its_hint_and_its_pairs_are_not_told_again() -> None:
+def test_a_lost_node_comes_first_with_its_hint_and_explains_its_pairs() -> None:
     model = fabric("ab", 2, dead_if(lambda s, d: "b" in (s[0], d[0])))
     model.apply(NodeUpdate(node="b", state=NodeState.LOST, text="no heartbeat", hint="ssh b uptime", time=3.0))
     model.apply(PlanUpdate(untested=[("a:0", "b:1", "no heartbeat")], time=3.0))
@@ -172,7 +172,7 @@ def test_a_node_that_is_gone_comes_first_with_its_hint_and_its_pairs_are_not_tol
     assert len(one.cells) == 10, "the pairs within it included"
 
 
-def test_flapping_reasons_and_links_are_told() -> None:
+def test_flapping_reasons_and_links_are_reported() -> None:
     model = fabric("ab", 2, dead_if(lambda s, d: False))
     for verdict, at in ((TIMEOUT, 3.0), (OK, 4.0)):
         one = Measurement(Layer.P2P, "a:0", "b:0", verdict, 45.0 if verdict is OK else None, "GB/s", 8, at)
@@ -216,7 +216,7 @@ def test_faults_made_in_the_lab_on_real_gpus() -> None:
     assert found[2].next == ("nvidia-smi topo -p2p n", "nvidia-smi nvlink -e -i 0,3"), "the nodes are this machine"
 
 
-def test_a_survey_goes_in_steps_and_begins_anew_when_the_model_changed() -> None:
+def test_a_survey_goes_in_steps_and_restarts_when_the_model_changed() -> None:
     model = fabric("abcd", 4, dead_if(lambda s, d: {s, d} == {"a:0", "b:1"}))
     survey = Survey(model)
     steps = 0
@@ -290,10 +290,10 @@ def test_no_way_across_rails_from_one_node_is_one_cause_and_a_dead_nic_beside_it
         return "d:1" in (src, dst) or (src[0] == "b" and src[2:] != dst[2:])
 
     found = findings(fabric("abcd", 4, dead_if(dead)))
-    told = {title(one): len(one.cells) for one in found}
-    assert told["no traffic across rails from b to a,c,d"] == 36
-    assert told["d:1 reaches no other node: check its NIC mlx5_1"] == 21
-    assert len(told) == 2
+    reported = {title(one): len(one.cells) for one in found}
+    assert reported["no traffic across rails from b to a,c,d"] == 36
+    assert reported["d:1 reaches no other node: check its NIC mlx5_1"] == 21
+    assert len(reported) == 2
 
 
 def test_two_rails_without_a_way_between_them_are_one_cause() -> None:

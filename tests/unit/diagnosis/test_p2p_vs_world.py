@@ -32,7 +32,7 @@ def gpus(make_model: Maker, world: bool = True) -> Any:
     return maker
 
 
-def test_where_the_layers_agree_nothing_is_said(make_model: Maker) -> None:
+def test_where_the_layers_agree_there_is_no_comparison(make_model: Maker) -> None:
     maker = gpus(make_model)
     assert p2p_vs_world.relayed(maker.model()) == p2p_vs_world.differing(maker.model()) == []
     for layer in ("p2p", "world"):

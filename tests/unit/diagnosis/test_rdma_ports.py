@@ -1,4 +1,4 @@
-"""What looks tell of ports is noted on the pairs concerned, and on no others."""
+"""Problems of ports are noted on the pairs concerned, and on no others."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def test_what_another_node_met_on_its_walk(maker: ModelMaker) -> None:
 
 def test_a_slow_cable_between_leaves(maker: ModelMaker) -> None:
     for node, leaf in (("a", "L1"), ("b", "L1"), ("c", "L2")):
-        told = {"guid": leaf, "name": leaf, "port": 1}
-        maker.add("look", node=node, probe="ibfabric", value=fabric(node, leaf=told))
+        reported = {"guid": leaf, "name": leaf, "port": 1}
+        maker.add("look", node=node, probe="ibfabric", value=fabric(node, leaf=reported))
     cable = {
         "type": "switch",
         "guid": "L2",
@@ -113,7 +113,7 @@ def test_a_slow_cable_between_leaves(maker: ModelMaker) -> None:
     assert pair_notes(model, "a:0", "c:0") == [], "the leaves of these are not known"
 
 
-def test_it_is_told_everywhere(maker: ModelMaker) -> None:
+def test_it_is_reported_everywhere(maker: ModelMaker) -> None:
     maker.add("look", node="b", probe="ibstat", value=ibstat("b", "Down", "Polling"))
     names = [f"{node}:{n}" for node in "abcd" for n in (0, 1)]
     for src in names:
@@ -123,9 +123,9 @@ def test_it_is_told_everywhere(maker: ModelMaker) -> None:
                 maker.measured("p2p", src, dst, "failed" if dead else "ok", value=None if dead else 40.0, unit="GB/s")
     model = maker.model()
     assert "b mlx5_1/1: Down, physical state Polling" in summary(model)
-    told = {(m["src"], m["dst"]): m.get("notes") for m in as_json(model)["measurements"]}
-    assert {pair for pair, notes in told.items() if notes} == {
-        pair for pair in told if "b:1" in pair and pair[0][0] != pair[1][0]
+    reported = {(m["src"], m["dst"]): m.get("notes") for m in as_json(model)["measurements"]}
+    assert {pair for pair, notes in reported.items() if notes} == {
+        pair for pair in reported if "b:1" in pair and pair[0][0] != pair[1][0]
     }
     causes = findings(model)
     alone = next(cause for cause in causes if title(cause).startswith("b:1 reaches no other node"))
@@ -143,7 +143,7 @@ def test_it_is_told_everywhere(maker: ModelMaker) -> None:
         {"ports": [], "fabric": {"below": [{"peer": 1, "type": "switch"}], "errors": [{"errors": []}]}},
     ],
 )
-def test_looks_of_any_shape(maker: ModelMaker, value: dict[str, Any]) -> None:
+def test_probe_results_of_any_shape(maker: ModelMaker, value: dict[str, Any]) -> None:
     maker.add("look", node="a", probe="ibfabric", value=value)
     maker.add("look", node="a", probe="ibstat", value={"cas": 7})
     model = maker.model()

@@ -41,7 +41,7 @@ def test_wide_times_are_notable_and_the_widest_comes_first(make_model: Maker) ->
         {"times": {"count": 20, "median": True, "p99": 9}},
     ],
 )
-def test_what_tells_nothing_is_not_notable(make_model: Maker, extra: Any) -> None:
+def test_what_is_no_evidence_is_not_notable(make_model: Maker, extra: Any) -> None:
     assert notable(session(make_model, extra).model()) == []
 
 

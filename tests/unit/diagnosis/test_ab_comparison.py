@@ -59,7 +59,7 @@ def test_without_a_comparison_there_is_none(make_model: Maker) -> None:
     assert comparison(model) == []
 
 
-def test_an_arm_that_was_never_reached_is_told_as_such(make_model: Maker) -> None:
+def test_an_arm_that_was_never_reached(make_model: Maker) -> None:
     maker = make_model().start(["n0"]).endpoints({"n0": 2}).add("plan", arms=[FIRST, SECOND]).pairs(["n0:0", "n0:1"])
     assert comparison(maker.model())[-1].split() == [
         *("p2p", "same-node", "4", "MiB", "gloo/tcp", "2.00", "GB/s"),

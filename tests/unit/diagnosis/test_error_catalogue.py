@@ -1,4 +1,4 @@
-"""What errors mean: each way in which libraries print one is known, and causes go before what follows from them."""
+"""Error catalogue: each form in which libraries print an error is known, causes go before consequences."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.presentation.findings import evidence, title
 from fabtui_node.protocol import ErrorKind
-from tests.unit.diagnosis.test_causes import dead_if, fabric
+from tests.unit.diagnosis.test_pair_rules import dead_if, fabric
 
 COMPLETION = "NET/IB : Got completion from peer 10.2.0.5<33092> with "
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("printed", "words"),
     [
         (COMPLETION + "error 12, opcode 1, len 0, vendor err 129", "RETRY_EXC"),
         (COMPLETION + "status=12 opcode=0 len=0 vendor err 129 (Recv) localGid fe80:: hca mlx5_10", "RETRY_EXC"),
@@ -50,18 +50,18 @@ COMPLETION = "NET/IB : Got completion from peer 10.2.0.5<33092> with "
         ("socketProgress: Connection closed by remote peer node1<57557>", "the other process"),
     ],
 )
-def test_errors_are_known_in_the_words_of_their_libraries(said: str, words: str) -> None:
-    found = meaning_of(said)
+def test_errors_are_known_in_the_words_of_their_libraries(printed: str, words: str) -> None:
+    found = meaning_of(printed)
     assert found is not None
     assert words in found.text
 
 
 @pytest.mark.parametrize(
-    "said",
+    "printed",
     ["", "connect: timed out after 5.0 s", COMPLETION + "error 120", "ibv_modify_qp", "transfer: no first byte came"],
 )
-def test_what_is_not_known_means_nothing(said: str) -> None:
-    assert meaning_of(said, None) is None
+def test_what_is_not_known_means_nothing(printed: str) -> None:
+    assert meaning_of(printed, None) is None
 
 
 def test_a_cause_goes_before_what_follows_from_it() -> None:
@@ -98,7 +98,7 @@ def test_long_and_hostile_text_is_searched_quickly() -> None:
     assert meaning_of("ibv_modify_qp failed" + "A" * 1_000_000) is None
 
 
-def test_a_finding_says_what_its_error_means_and_what_to_type() -> None:
+def test_a_finding_has_the_meaning_of_its_error_and_commands() -> None:
     model = fabric("ab", 2, dead_if(lambda s, d: (s, d) == ("a:0", "b:1")))
     error = "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_0"
     row = Measurement(Layer.P2P, "a:0", "b:1", Verdict.FAILED, unit="GB/s", bytes=8, time=3.0, error=error)

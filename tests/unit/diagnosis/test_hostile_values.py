@@ -1,4 +1,4 @@
-"""Whatever a node sends as a look or an inventory, the model takes it and what is said of ports does not fail."""
+"""Findings and notes for hostile inventories and probe results: no value from a node raises."""
 
 from __future__ import annotations
 
@@ -25,23 +25,25 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=5),
     max_leaves=25,
 )
-looks = st.dictionaries(names, values, max_size=4)
+results = st.dictionaries(names, values, max_size=4)
 port = st.fixed_dictionaries({"ca": st.just("mlx5_0"), "port": st.just(1)}, optional={"leaf": values, "guid": values})
-shaped = st.fixed_dictionaries({"ports": st.lists(port | values, max_size=3) | values, "fabric": looks | values})
+shaped = st.fixed_dictionaries({"ports": st.lists(port | values, max_size=3) | values, "fabric": results | values})
 
 
 @given(
-    inventory=looks,
-    told=st.lists(st.tuples(st.sampled_from(["ibstat", "rdma", "ibfabric"]), st.sampled_from("ab"), looks | shaped)),
+    inventory=results,
+    probed=st.lists(
+        st.tuples(st.sampled_from(["ibstat", "rdma", "ibfabric"]), st.sampled_from("ab"), results | shaped)
+    ),
 )
-def test_any_look(inventory: dict[str, Any], told: list[tuple[str, str, dict[str, Any]]]) -> None:
+def test_any_probe_result(inventory: dict[str, Any], probed: list[tuple[str, str, dict[str, Any]]]) -> None:
     model = Model()
     for node in "ab":
         known = {"ib": [{"ca": "mlx5_0", "port": 1, "netdev": "eth0"}], **inventory}
         model.apply(InventoryUpdate(node, known))
     ends = [Endpoint(n, node, 0, kind="cpu", name="CPU rank", nic="mlx5_0") for n, node in enumerate("ab")]
     model.apply(EndpointsAdded(ends))
-    for probe, node, value in told:
+    for probe, node, value in probed:
         model.apply(ProbeResult(node, probe, value))
     assert isinstance(pair_notes(model, "a:0", "b:0"), list)
     assert isinstance(findings(model), list)
