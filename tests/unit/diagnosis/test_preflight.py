@@ -264,7 +264,7 @@ def test_what_moves_by_itself_is_no_change() -> None:
     assert not changes(four()[:1], now).any
 
 
-# -- what is reported of devices ------------------------------------------------------------------------------------------
+# -- judgements of devices --------------------------------------------------------------------------------------------
 
 
 def ports(*states: str) -> dict[str, Any]:
