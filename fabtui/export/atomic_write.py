@@ -1,4 +1,4 @@
-"""Files that are either whole or not there."""
+"""Atomic writing of files."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from fabtui.errors import InputError
 
 
 def _target(path: Path) -> Path:
-    """Return where a path really leads, so that a symbolic link stays one."""
+    """Return the resolved path, so that a symbolic link remains one."""
     return Path(os.path.realpath(path.expanduser()))
 
 
 def _open_beside(target: Path) -> tuple[int, Path]:
-    """Make a new file in the folder of the target, with the permissions a new file has here."""
+    """Create a temporary file in the folder of the target, with the default permissions."""
     beside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}.fabtui-tmp")
     return os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), beside
 
 
 def check_writable(path: Path, option: str) -> None:
-    """Make sure, before anything else is done, that a file can be written later.
+    """Check early that a file can be written later.
 
     Raises:
-        InputError: It cannot, and why.
+        InputError: It cannot be written.
     """
     if not path.name:
         raise InputError(f"{option}: a file name is needed, not {str(path)!r}")
@@ -46,14 +46,14 @@ def check_writable(path: Path, option: str) -> None:
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file so that whoever reads it finds the old one or the whole new one, also after a power cut.
+    """Write a file so that readers find the old or the complete new content, even after a power cut.
 
     Args:
-        path: The file; an older one is replaced.
+        path: The file; an existing one is replaced.
         write: Writes the content.
 
     Raises:
-        OSError: It cannot be written; the old file is still there, and nothing else is left.
+        OSError: It cannot be written; the old file is unchanged, and no temporary file is left.
     """
     target = _target(path)
     descriptor, beside = _open_beside(target)

@@ -1,4 +1,4 @@
-"""The tables of the collectives: a row for each collective, group, message size and arm."""
+"""Tables of collectives: one row per collective, group, message size and arm."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from fabtui.sanitize import one_line
 
 
 class TableRow(NamedTuple):
-    """What one group reached in one collective; None is what is not known.
+    """Result of one group in one collective; None: unknown.
 
     Attributes:
-        kind: The collective, such as ``all_reduce``.
+        kind: Collective, such as ``all_reduce``.
         group: ``all``, a node, a rail (``rail3``) or two nodes (``n060+n061``).
-        ranks: How many ranks took part.
-        bytes: The message size, as nccl-tests counts it.
-        time_us: Microseconds of one iteration, of the slowest rank.
+        ranks: Number of ranks.
+        bytes: Message size, as nccl-tests counts it.
+        time_us: Time of one iteration (us), of the slowest rank.
         algbw: Bytes over time, in GB/s (1e9 bytes a second).
         busbw: The same times the factor of the collective.
-        wrong: How many elements of the result were wrong.
-        algorithm: What the library chose, such as ``RING/SIMPLE``.
-        transport: The path that was really used.
-        arm: The arm of an A/B comparison; None for the first one, and without one.
-        verdict: The verdict.
-        error: What went wrong.
+        wrong: Number of wrong elements of the result.
+        algorithm: Algorithm and protocol chosen by the library, such as ``RING/SIMPLE``.
+        transport: Transport that was used.
+        arm: Arm of an A/B comparison; None for the reference.
+        verdict: Verdict.
+        error: Error message.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""A CSV snapshot as a DataFrame."""
+"""CSV snapshot as a DataFrame."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fabtui.model.layers import Layer, all_layers
 
 
 class SnapshotFrame(pd.DataFrame):
-    """A snapshot: a DataFrame with the columns of the CSV, a row a measurement.
+    """Snapshot as a DataFrame: the columns of the CSV, one row per measurement.
 
     ``time`` is a UTC timestamp, ``value`` a float, ``src_index``, ``dst_index``, ``bytes`` and ``attempts`` are
-    ``Int64``, the rest is text; what is not known is missing (NaN, <NA> or None), never 0.
+    ``Int64``, the rest is text. Unknown values are missing (NaN, <NA> or None), never 0.
     """
 
     @property
@@ -26,10 +26,10 @@ class SnapshotFrame(pd.DataFrame):
         return SnapshotFrame
 
     def pivot_layer(self, layer: str, bytes: int | None = None) -> pd.DataFrame:  # noqa: A002 - as the column
-        """Return a layer as a matrix: a row a source, a column a destination, both in the order of the grid.
+        """Return a layer as a matrix of sources (rows) and destinations (columns), both in the order of the grid.
 
-        Where a pair has several rows, the largest message counts, and of several addresses the worst value.
-        What is not between two endpoints or two nodes (``all``, a rail) is left out.
+        Of several rows of a pair the largest message is used, and of several addresses the worst value.
+        Groups (``all``, a rail) are left out.
 
         Args:
             layer: ``p2p``, ``world``, ``latency``, ``busbw`` or another collective, a layer of addresses (``ping``,

@@ -1,4 +1,4 @@
-"""All that is known of a session as one JSON object."""
+"""Session as one JSON object."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def write_json(model: Model, path: Path) -> None:
 
 def _measured(model: Model, measurement: Measurement, notes: PortNotes) -> dict[str, Any]:
     counters = model.counters_for(measurement)
-    told = notes.of(measurement.src, measurement.dst)
+    port_notes = notes.of(measurement.src, measurement.dst)
     return {
         **measurement.to_json(),
         "time": when(measurement.time),
         "class": model.class_of(measurement),
         "verdict": model.verdict(measurement),
         **({"counters": counters} if counters else {}),
-        **({"notes": told} if told else {}),
+        **({"notes": port_notes} if port_notes else {}),
     }
 
 

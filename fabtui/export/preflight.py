@@ -1,4 +1,4 @@
-"""A preflight as JSON and as CSV, and an earlier one read again."""
+"""Preflight as JSON and CSV, and reading of an earlier one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fabtui.presentation.findings import as_json as finding_json
 KIND = "fabtui preflight"
 #: 2: findings have rules, facts and lists of commands; ``severity`` was ``verdict``.
 FORMAT = 2
-#: A larger file is no preflight.
+#: Maximum size (bytes) of a preflight file.
 LARGEST = 256 * 1024 * 1024
 COLUMNS = ("node", "hardware", "fact", "title", "value", "unit", "verdict")
 
@@ -70,9 +70,9 @@ def csv_text(found: Preflight) -> str:
     for node in table.nodes:
         for fact in table.facts:
             value = table.values[fact.name][node]
-            told = escaped(value) if isinstance(value, str) else "" if value is None else value
+            cell = escaped(value) if isinstance(value, str) else "" if value is None else value
             verdict = roles.get((fact.name, node), "")
-            writer.writerow([escaped(node), str(table.kinds[node]), fact.name, fact.title, told, fact.unit, verdict])
+            writer.writerow([escaped(node), str(table.kinds[node]), fact.name, fact.title, cell, fact.unit, verdict])
     return out.getvalue()
 
 
@@ -109,7 +109,7 @@ def _values(value: dict[str, Any], path: Path) -> Earlier:
                 str(name): fact for name, fact in facts if isinstance(fact, (str, int, float, bool))
             }
     except (KeyError, TypeError, AttributeError):
-        raise InputError(f"--baseline: {path} is not whole: a node without a name or without facts") from None
+        raise InputError(f"--baseline: {path} is incomplete: a node has no name or no facts") from None
     return found
 
 
@@ -124,5 +124,5 @@ def _recorded(path: Path) -> Earlier:
         raise InputError(f"--baseline: {path} is a recording that cannot be used ({error})") from None
     found = earlier_of(preflight(model).table)
     if not found:
-        raise InputError(f"--baseline: nothing was looked at in the recording {path}")
+        raise InputError(f"--baseline: there are no probe results in the recording {path}")
     return found

@@ -1,4 +1,4 @@
-"""A model as rows: one measurement a row, and one for each pair that could not be tested."""
+"""Snapshot rows: one per measurement, and one per pair that could not be tested."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ Row = dict[str, Any]
 def rows(model: Model) -> list[Row]:
     """Return the rows of a snapshot, by layer, source, destination and message size in the order of the grid.
 
-    A value that is not known is None, never 0. All text is on one line and without control characters. What a further
-    arm of an A/B comparison measured comes last, and its layer names the arm: ``p2p@NCCL_P2P_DISABLE=1``.
+    Unknown values are None, never 0. All text is on one line and without control characters. Further arms of an A/B
+    comparison come last, with the arm in the layer: ``p2p@NCCL_P2P_DISABLE=1``.
     """
     found = [_measured(model, measurement) for measurement in (*model.measurements(), *model.arms())]
     found += _untested(model)
@@ -87,7 +87,7 @@ def _measured(model: Model, m: Measurement) -> Row:
 
 
 def _slow(model: Model, m: Measurement) -> str | None:
-    """Return what a slow value was held against: a row has to be understood without all others."""
+    """Return what a slow value was compared with: a row must be understandable on its own."""
     if m.value is None or model.verdict(m) is not Verdict.SLOW:
         return None
     if m.verdict is Verdict.SLOW and m.layer in MESH:
@@ -101,7 +101,7 @@ def _slow(model: Model, m: Measurement) -> str | None:
 
 
 def _untested(model: Model) -> Iterator[Row]:
-    """Yield a row for each ordered pair of endpoints that is known not to have been tested, and why."""
+    """Yield a row with the reason for each ordered pair of endpoints that was not tested."""
     if "p2p" not in model.options.get("probes", ("p2p",)):
         return
     gone = {str(end): why for end in model.endpoints if (why := _why_not(model, end)) is not None}
@@ -116,7 +116,7 @@ def _untested(model: Model) -> Iterator[Row]:
 
 
 def _why_not(model: Model, end: Endpoint) -> str | None:
-    """Return why nothing can be had of an endpoint, or None when something can."""
+    """Return why an endpoint cannot be tested, or None."""
     record = model.nodes.get(end.node)
     if record is not None and record.state.gone:
         return f"{end.node}: {record.text or record.state}"
@@ -143,7 +143,7 @@ def _row(model: Model, layer: str, src: str, dst: str, **more: Any) -> Row:
 
 
 def when(seconds: float) -> str | None:
-    """Return a time as ISO 8601 in UTC to the millisecond, or None when it is not known."""
+    """Return a time as ISO 8601 in UTC to the millisecond, or None if unknown."""
     if not seconds:
         return None
     moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)

@@ -33,7 +33,7 @@ from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.pair_index import PairList
 from fabtui.model.pair_results import PairResults
 from fabtui.model.records import Cell, LogLine, NodeRecord, Phase
-from fabtui.model.topology.leaf_switches import TELLING, leaf_of, walked_leaves
+from fabtui.model.topology.leaf_switches import LEAF_PROBES, leaf_of, walked_leaves
 
 __all__ = ["Cell", "LogLine", "Model", "NodeRecord", "Phase"]
 
@@ -171,8 +171,8 @@ class Model:
         record.looks[event.probe] = kept
         if value is not None:
             record.first_looks.setdefault(event.probe, value)
-        if event.probe in TELLING:
-            # One node walks for all of them.
+        if event.probe in LEAF_PROBES:
+            # One node scans the fabric for all of them.
             whole = isinstance(kept.get("fabric"), dict)
             self._place_on_leaves(self.endpoints if whole else self.endpoints_of(record.name))
 
@@ -344,21 +344,20 @@ class Model:
         return self._results.arms()
 
     def in_arm(self, arm: str, measurement: Measurement) -> Measurement | None:
-        """Return what another arm measured of the same thing at the same message size, or None."""
+        """Return the measurement of the same pair at the same message size in another arm, or None."""
         return self._results.in_arm(arm, measurement)
 
     def counters_between(self, node: str, since: float, until: float) -> Deltas:
-        """Return what a node's counters moved by, over all looks that overlap a time (epoch seconds); {} for nothing.
+        """Return the counter deltas of a node over all intervals that overlap a time (epoch seconds); {} for none.
 
         The shape is that of `fabtui.model.counter_log`.
         """
         return self._counters.between(node, since, until)
 
     def counters_for(self, measurement: Measurement) -> dict[str, Deltas]:
-        """Return what the counters of the nodes of a pair's measurement moved by while it was made.
+        """Return the counter deltas of the nodes of a pair during its measurement.
 
-        They are those of whole nodes, so that what else was tested at that time is in them. A node is left out where
-        nothing moved or nothing is known.
+        They are per node and include other tests of that time. Nodes without known deltas are left out.
         """
         return self._counters.of(measurement)
 
@@ -367,7 +366,7 @@ class Model:
         return self._results.verdict(measurement)
 
     def values(self, layer: Layer, kind: PairClass) -> ClassValues | None:
-        """Return the good values of a class in a layer, or None when there are none; not to be changed."""
+        """Return the good values of a class in a layer, or None; the caller must not change them."""
         return self._results.values(layer, kind)
 
     def median(self, layer: Layer, kind: PairClass) -> float | None:
@@ -377,16 +376,16 @@ class Model:
 
     @property
     def slow_below(self) -> float:
-        """The share of its class median below which a value of a class that spreads little is slow."""
+        """Share of its class median below which a value of a narrow class is slow."""
         return self._results.slow_below
 
     def limit(self, layer: Layer, kind: PairClass) -> float | None:
-        """Return the value below which one of a class is slow, or None where there are too few to tell."""
+        """Return the value beyond which one of a class is slow, or None if there are too few values."""
         values = self._results.values(layer, kind)
         return None if values is None or not layer.spec.judged else values.limit(self._results.slow_below)
 
     def measured_for(self, layer: Layer, src: int, dst: int) -> Measurement | None:
-        """Return the measurement a cell of the grid stands for, or None; of several addresses, the worst."""
+        """Return the measurement that a cell of the grid shows, or None; of several addresses, the worst."""
         a, b = self.endpoints[src], self.endpoints[dst]
         if layer.spec.by_address:
             rows = self.by_address(layer, a.node, b.node)

@@ -1,6 +1,6 @@
-"""Which RDMA ports an endpoint sends over, and on which leaf switch they hang, as far as looks tell. Pure.
+"""RDMA ports of endpoints, and the leaf switches they are connected to.
 
-Everything of a look comes from a node: nothing of its shape is relied on.
+Probe results come from nodes: no shape is assumed.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from fabtui.model.endpoints import Endpoint
 from fabtui.model.facts.node_view import dicts
 from fabtui.model.records import NodeRecord
 
-#: The looks that tell on which leaf ports hang.
-TELLING = frozenset({"ibfabric", "ibstat"})
+#: Probes that report the leaf switches of ports.
+LEAF_PROBES = frozenset({"ibfabric", "ibstat"})
 
 
 class Port(NamedTuple):
     """An RDMA port of a node.
 
     Attributes:
-        ca: The device.
-        number: The port's number, from 1.
+        ca: RDMA device.
+        number: Port number, from 1.
     """
 
     ca: str
@@ -36,22 +36,22 @@ def _text(value: Any) -> str | None:
 
 
 def _port(ca: Any, number: Any) -> Port | None:
-    """Return the port that a node named, or None for what is no name of one."""
+    """Return the port that a node named, or None for malformed names."""
     known = isinstance(ca, str) and isinstance(number, int) and not isinstance(number, bool)
     return Port(ca, number) if known else None
 
 
 def ports_of(endpoint: Endpoint, record: NodeRecord | None) -> list[Port]:
-    """Return the RDMA ports that an endpoint sends over: those of its NIC, or of the interface that has its address.
+    """Return the RDMA ports of an endpoint: those of its NIC, or of the interface with its address.
 
-    None where its NIC is not known.
+    Empty if its NIC is unknown.
     """
     inventory = (record.inventory if record is not None else None) or {}
     names = {endpoint.nic} if endpoint.nic else _holders(endpoint.address, inventory)
     found = []
-    for told in dicts(inventory.get("ib")):
-        port = _port(told.get("ca"), told.get("port"))
-        if port is not None and names & {port.ca, _text(told.get("netdev"))}:
+    for listed in dicts(inventory.get("ib")):
+        port = _port(listed.get("ca"), listed.get("port"))
+        if port is not None and names & {port.ca, _text(listed.get("netdev"))}:
             found.append(port)
     return found
 
@@ -67,7 +67,7 @@ def _holders(address: str | None, inventory: Mapping[str, Any]) -> set[str]:
 
 
 def guids_of(record: NodeRecord) -> dict[Port, str]:
-    """Return the GUID of each port of a node, as its looks tell it."""
+    """Return the GUID of each port of a node, from its probe results."""
     found: dict[Port, str] = {}
     for ca in dicts((record.looks.get("ibstat") or {}).get("cas")):
         for port in dicts(ca.get("ports")):
@@ -84,7 +84,7 @@ def _note(found: dict[Port, str], ca: Any, port: Mapping[str, Any]) -> None:
 
 
 def walked_leaves(records: Iterable[NodeRecord]) -> dict[str, str]:
-    """Return the leaf of each port by GUID, as those nodes tell that walked over a whole fabric."""
+    """Return the leaf of each port by GUID, from nodes that scanned the whole fabric."""
     found: dict[str, str] = {}
     for record in records:
         fabric = (record.looks.get("ibfabric") or {}).get("fabric")
@@ -96,12 +96,12 @@ def walked_leaves(records: Iterable[NodeRecord]) -> dict[str, str]:
 
 
 def leaf_of(endpoint: Endpoint, record: NodeRecord, walked: Mapping[str, str]) -> str | None:
-    """Return the GUID of the leaf that all ports of an endpoint hang on; None where that is not known, or not one.
+    """Return the GUID of the leaf of all ports of an endpoint; None if it is unknown, or there are several.
 
     Args:
         endpoint: The endpoint.
         record: Its node.
-        walked: What `walked_leaves` returned, for nodes that may not ask themselves.
+        walked: Result of `walked_leaves`, for nodes that may not query the fabric themselves.
     """
     own = {
         _port(port.get("ca"), port.get("port")): _text(port["leaf"].get("guid"))

@@ -1,4 +1,4 @@
-"""Which network interfaces NCCL would use for its bootstrap and its sockets, by its own rules. Pure."""
+"""Network interfaces that NCCL selects for its bootstrap and sockets, by its own rules."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 from fabtui.model.facts.node_view import dicts, text
 
-#: More than this NCCL does not use.
+#: Maximum number of interfaces that NCCL uses.
 MOST = 16
-#: What NCCL leaves out as long as there is anything else.
+#: Interfaces that NCCL uses only if there are no others.
 _LAST = ("docker", "lo", "virbr")
 
 
 def candidates(nics: Any, indexes: Any = None) -> list[str]:
-    """Return the interfaces that are not down and have an address, in the order of the kernel's index of them.
+    """Return the interfaces that are up and have an address, in the order of the kernel's index.
 
     Args:
         nics: The ``nics`` of an inventory.
-        indexes: The index of each interface, where it is known.
+        indexes: Index of each interface, if known.
     """
     known = indexes if isinstance(indexes, Mapping) else {}
     found = [
@@ -35,11 +35,11 @@ def _has_address(nic: Mapping[str, Any]) -> bool:
 
 
 def chosen(names: Sequence[str], setting: str | None = None) -> list[str]:
-    """Return the interfaces NCCL chooses out of those that have an address.
+    """Return the interfaces NCCL selects among those with an address.
 
     Args:
         names: The interfaces, in the kernel's order.
-        setting: ``NCCL_SOCKET_IFNAME``: prefixes with commas, after ``=`` whole names, after ``^`` those to leave out.
+        setting: ``NCCL_SOCKET_IFNAME``: prefixes separated by commas; exact names after ``=``; exclusions after ``^``.
     """
     if setting:
         return [name for name in names if _matches(name, setting)][:MOST]
