@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fabtui.diagnosis.finding import Severity
-from fabtui.model.facts.node_view import Looked, dicts
+from fabtui.model.facts.node_view import ProbedNode, dicts
 from fabtui.sanitize import one_line
 from fabtui_node import registry
 
@@ -15,10 +15,10 @@ _FIELDS = ("subject", "verdict", "text")
 _MOST = 200
 
 
-def judgements(node: Looked) -> list[dict[str, str]]:
+def judgements(node: ProbedNode) -> list[dict[str, str]]:
     """Return the judgements of a node by its probes: ``[{"probe", "subject", "verdict", "text"}]``."""
     found: list[dict[str, str]] = []
-    for probe, value in [("inventory", node.inventory), *node.looks.items()]:
+    for probe, value in [("inventory", node.inventory), *node.probe_results.items()]:
         spec = registry.PROBES.get(probe)
         judged: Any = _user_probe(probe, value)
         if spec is not None and spec.judge is not None and value and value.keys() != {"error"}:

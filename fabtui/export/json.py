@@ -89,8 +89,8 @@ def _node(record: NodeRecord) -> dict[str, Any]:
         "note": record.note,
         "since": when(record.since),
         "inventory": record.inventory,
-        "first_looks": record.first_looks,
-        "looks": record.looks,
+        "first_looks": record.first_probe_results,
+        "looks": record.probe_results,
     }
 
 

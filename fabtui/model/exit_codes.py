@@ -60,7 +60,9 @@ def not_tested(model: Model) -> list[str]:
     wants_ends = wants_endpoints(model)
     alike: dict[str, list[str]] = {}
     for record in model.nodes.values():
-        reasons_here = [f"{probe}: {look['error']}" for probe, look in record.looks.items() if look.keys() == {"error"}]
+        reasons_here = [
+            f"{probe}: {look['error']}" for probe, look in record.probe_results.items() if look.keys() == {"error"}
+        ]
         if record.state.gone:
             # Its probes failed for the same reason.
             reasons_here = [record.text or str(record.state)]
@@ -78,7 +80,7 @@ def not_tested(model: Model) -> list[str]:
     if model.phase.name != "done":
         of = f", after {model.done} of {model.phase.total} tests" if model.phase.total else ""
         lines.append(f"the session was not finished: it ended in {model.phase.name}{of}")
-    probed = any(look.keys() != {"error"} for record in model.nodes.values() for look in record.looks.values())
+    probed = any(look.keys() != {"error"} for record in model.nodes.values() for look in record.probe_results.values())
     wants_tests = wants_ends or any(probe in ("ping", "udp") for probe in probes)
     measured = any(counts.get(verdict) for verdict in Verdict if verdict is not Verdict.SKIPPED)
     if not measured and (wants_tests or not probed):

@@ -145,7 +145,7 @@ class Measurement(_Stored):
         """
         try:
             known = {name: value[name] for name in cls.__slots__ if name in value}
-            # Looked up in a dict: an enumeration takes a microsecond to find a member.
+            # ProbedNode up in a dict: an enumeration takes a microsecond to find a member.
             known["layer"], known["verdict"] = Layer(known["layer"]), _VERDICTS[known["verdict"]]
             return cls(**known)
         except (KeyError, TypeError) as error:

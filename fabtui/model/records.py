@@ -21,8 +21,8 @@ class NodeRecord:
         backend: Transport of the link (``asyncssh``, ``openssh``, ``local``), or "".
         note: Why it has no endpoint to test, or "".
         inventory: Value of the inventory probe, or None.
-        looks: Latest value of each probe, by its name; ``{"error": text}`` if it failed.
-        first_looks: First value of each probe, for deltas over the session.
+        probe_results: Latest value of each probe, by its name; ``{"error": text}`` if it failed.
+        first_probe_results: First value of each probe, for deltas over the session.
         since: Start of this state, seconds since the epoch.
     """
 
@@ -33,8 +33,8 @@ class NodeRecord:
     backend: str = ""
     note: str = ""
     inventory: dict[str, Any] | None = None
-    looks: dict[str, dict[str, Any]] = field(default_factory=dict)
-    first_looks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    probe_results: dict[str, dict[str, Any]] = field(default_factory=dict)
+    first_probe_results: dict[str, dict[str, Any]] = field(default_factory=dict)
     since: float = 0.0
 
 

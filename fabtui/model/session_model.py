@@ -49,7 +49,7 @@ class Model:
     Attributes:
         version: Incremented by each event.
         layout: Incremented when endpoints are added: the grid needs a new layout.
-        looked: Incremented by probe results and state changes of nodes.
+        nodes_version: Incremented by probe results and state changes of nodes.
         nodes: Nodes in the order the user gave them.
         log: Latest lines of the event log.
         phase: Current phase of the sweep.
@@ -69,7 +69,7 @@ class Model:
     def __init__(self) -> None:
         self.version = 0
         self.layout = 0
-        self.looked = 0
+        self.nodes_version = 0
         self.nodes: dict[str, NodeRecord] = {}
         self.log: deque[LogLine] = deque(maxlen=LOG_LINES)
         self.phase = Phase("start", 0, 0.0)
@@ -138,7 +138,7 @@ class Model:
         return self.nodes.setdefault(name, NodeRecord(name))
 
     def _on_node(self, event: NodeUpdate) -> None:
-        self.looked += 1
+        self.nodes_version += 1
         record = self._record(event.node)
         record.state = event.state
         record.text = event.text or ""
@@ -151,7 +151,7 @@ class Model:
         self._changed = None
 
     def _on_inventory(self, event: InventoryUpdate) -> None:
-        self.looked += 1
+        self.nodes_version += 1
         self._record(event.node).inventory = event.value
         self.addresses.place(event.node, event.value)
 
@@ -164,13 +164,13 @@ class Model:
         self._changed = None
 
     def _on_look(self, event: ProbeResult) -> None:
-        self.looked += 1
+        self.nodes_version += 1
         record = self._record(event.node)
         value = event.value
         kept = value if value is not None else {"error": event.error or ""}
-        record.looks[event.probe] = kept
+        record.probe_results[event.probe] = kept
         if value is not None:
-            record.first_looks.setdefault(event.probe, value)
+            record.first_probe_results.setdefault(event.probe, value)
         if event.probe in LEAF_PROBES:
             # One node scans the fabric for all of them.
             whole = isinstance(kept.get("fabric"), dict)

@@ -111,7 +111,7 @@ class SessionDiagnosis:
     def preflight(self) -> tuple[Preflight, bool]:
         """Return the preflight, and True if it includes the latest probe results."""
         began = time.monotonic()
-        wanted = self._model.looked
+        wanted = self._model.nodes_version
         if self._preflight is not None and (self._preflight[0] == wanted or began < self._preflight_resting_until):
             return self._preflight[1], self._preflight[0] == wanted
         found = latest_preflight(self._model)

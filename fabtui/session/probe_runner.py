@@ -115,7 +115,7 @@ class ProbeRunner:
 
     async def _fabric(self, nodes: list[str]) -> None:
         """Have each node inspect its own cables; one node with the rights walks the fabric for all of them."""
-        if any(self._walked(self._model.nodes[node].looks.get("ibfabric")) for node in self._model.nodes):
+        if any(self._walked(self._model.nodes[node].probe_results.get("ibfabric")) for node in self._model.nodes):
             first: list[str] = []
         else:
             first = nodes[:MAX_WALKERS]

@@ -14,7 +14,7 @@ from tests.conftest import ModelMaker
 
 def drawn(rdma: dict[str, Any] | None = None, fabric: dict[str, Any] | None = None) -> str:
     results = {name: look for name, look in (("rdma", rdma), ("ibfabric", fabric)) if look is not None}
-    lines = port_lines(NodeRecord("n0", looks=results))
+    lines = port_lines(NodeRecord("n0", probe_results=results))
     return "\n".join("".join(text for text, _ in line).rstrip() for line in lines)
 
 

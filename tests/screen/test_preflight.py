@@ -35,7 +35,7 @@ def story() -> Story:
             session.state(name, NodeState.FAILED, "no route to host", "ping n070")
             continue
         session.add(InventoryUpdate(node=name, value=dict(one.inventory)))
-        for probe, value in one.looks.items():
+        for probe, value in one.probe_results.items():
             session.add(ProbeResult(node=name, probe=probe, value=dict(value)))
         session.state(name, NodeState.READY)
     return session

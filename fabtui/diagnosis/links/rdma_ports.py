@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.probe_judgements import judgements, severity_of
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.facts.node_view import Looked, dicts
+from fabtui.model.facts.node_view import ProbedNode, dicts
 from fabtui.model.session_model import Model, NodeRecord
 from fabtui.model.topology.leaf_switches import Port, guids_of, ports_of
 from fabtui.sanitize import one_line
@@ -54,9 +54,9 @@ def port_problems(model: Model, endpoint: Endpoint) -> list[PortProblem]:
 
 def _reported(record: NodeRecord, ports: list[Port]) -> Iterator[PortProblem]:
     """Yield the problems that probes on the node itself report."""
-    results = {probe: record.looks[probe] for probe in _PORT_PROBES if probe in record.looks}
+    results = {probe: record.probe_results[probe] for probe in _PORT_PROBES if probe in record.probe_results}
     names = {str(port): port for port in ports}
-    for one in judgements(Looked(record.name, {}, results)):
+    for one in judgements(ProbedNode(record.name, {}, results)):
         # A port without a cable may be intended, but not for an endpoint that sends over it.
         dark = (one["probe"], one["verdict"]) == ("ibstat", "inconclusive")
         severity = Severity.BAD if dark else severity_of(one["verdict"])
@@ -66,7 +66,7 @@ def _reported(record: NodeRecord, ports: list[Port]) -> Iterator[PortProblem]:
 
 def _probed_itself(record: NodeRecord, port: Port) -> bool:
     """Return True if the node inspected its own cable; its report is better than that of others."""
-    for own in dicts((record.looks.get("ibfabric") or {}).get("ports")):
+    for own in dicts((record.probe_results.get("ibfabric") or {}).get("ports")):
         if (own.get("ca"), own.get("port")) == port and isinstance(own.get("link"), dict):
             return True
     return False
@@ -74,7 +74,7 @@ def _probed_itself(record: NodeRecord, port: Port) -> bool:
 
 def _walks(model: Model) -> Iterator[Mapping[str, Any]]:
     for record in model.nodes.values():
-        fabric = (record.looks.get("ibfabric") or {}).get("fabric")
+        fabric = (record.probe_results.get("ibfabric") or {}).get("fabric")
         if isinstance(fabric, dict):
             yield fabric
 

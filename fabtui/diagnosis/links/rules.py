@@ -24,10 +24,10 @@ class _NvlinkRule(_LinkRule):
         for record in model.nodes.values():
             before = {
                 _link_id(gpu, link): _counters(link)
-                for gpu in dicts((record.first_looks.get("nvlink") or {}).get("gpus"))
+                for gpu in dicts((record.first_probe_results.get("nvlink") or {}).get("gpus"))
                 for link in dicts(gpu.get("links"))
             }
-            for gpu in dicts((record.looks.get("nvlink") or {}).get("gpus")):
+            for gpu in dicts((record.probe_results.get("nvlink") or {}).get("gpus")):
                 if facts := self._facts(gpu, dicts(gpu.get("links")), before):
                     index = one_line(str(gpu.get("index")), 8)
                     yield self.finding(
@@ -129,7 +129,7 @@ class RdmaPortInactive(_LinkRule):
 
     def check(self, model: Model) -> Iterator[Finding]:
         for record in model.nodes.values():
-            if "ibstat" not in record.looks:
+            if "ibstat" not in record.probe_results:
                 yield from self._inactive(model, record)
 
     def _inactive(self, model: Model, record: NodeRecord) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from fabtui.diagnosis.finding import Domain, Rule
 from fabtui.model.facts.catalogue import facts_for
 from fabtui.model.facts.compare import FactTable, fact_table
-from fabtui.model.facts.node_view import Looked
+from fabtui.model.facts.node_view import ProbedNode
 from fabtui.model.session_model import Model
 
 
@@ -21,11 +21,11 @@ class NodeContext:
         nodes: The inspected nodes; by default those of the model.
     """
 
-    def __init__(self, model: Model, nodes: Sequence[Looked] | None = None) -> None:
+    def __init__(self, model: Model, nodes: Sequence[ProbedNode] | None = None) -> None:
         self.model = model
         records = (record for record in model.nodes.values() if record.inventory is not None)
         self.nodes = (
-            [Looked(record.name, record.inventory or {}, record.looks) for record in records]
+            [ProbedNode(record.name, record.inventory or {}, record.probe_results) for record in records]
             if nodes is None
             else list(nodes)
         )

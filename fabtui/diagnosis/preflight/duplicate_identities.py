@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from fabtui.diagnosis.finding import Finding, Severity, register
 from fabtui.diagnosis.preflight.context import NodeContext, NodeRule
-from fabtui.model.facts.node_view import Looked, dicts, text
+from fabtui.model.facts.node_view import ProbedNode, dicts, text
 from fabtui.nodeset import fold
 
 #: Maximum number of shared values that are kept as evidence.
@@ -105,11 +105,11 @@ class _SharedValueRule(_IdentityRule):
     subject: ClassVar[str]
     command: ClassVar[str]
 
-    def _values(self, node: Looked) -> list[str]:
+    def _values(self, node: ProbedNode) -> list[str]:
         raise NotImplementedError
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
-        holders: dict[str, list[Looked]] = {}
+        holders: dict[str, list[ProbedNode]] = {}
         for node in context.nodes:
             for value in dict.fromkeys(self._values(node)):
                 holders.setdefault(value, []).append(node)
@@ -137,7 +137,7 @@ class SameAddress(_SharedValueRule):
     subject = "address"
     command = "ssh {node} ip -br addr"
 
-    def _values(self, node: Looked) -> list[str]:
+    def _values(self, node: ProbedNode) -> list[str]:
         return [word for entry in dicts(node.part("data_addresses")) if (word := text(entry.get("address")))]
 
 
@@ -153,7 +153,7 @@ class SameGuid(_SharedValueRule):
     subject = "guid"
     command = "ssh {node} ibstat"
 
-    def _values(self, node: Looked) -> list[str]:
+    def _values(self, node: ProbedNode) -> list[str]:
         found = [text(ca.get("node_guid")) for ca in dicts(node.seen("ibstat", "cas"))]
         return [guid for guid in found if guid and guid.strip("0x:.")]
 
@@ -170,27 +170,27 @@ class SameHostId(_SharedValueRule):
     subject = "hostid"
     command = "unset NCCL_HOSTID"
 
-    def _values(self, node: Looked) -> list[str]:
+    def _values(self, node: ProbedNode) -> list[str]:
         word = text(node.part("env", "NCCL_HOSTID"))
         return [word] if word else []
 
 
-def _boot(node: Looked) -> str | None:
+def _boot(node: ProbedNode) -> str | None:
     return text(node.seen("host", "identity", "boot_id"))
 
 
-def _host_name(node: Looked) -> str | None:
+def _host_name(node: ProbedNode) -> str | None:
     return text(node.seen("host", "identity", "hostname")) or text(node.part("host"))
 
 
-def _shared(nodes: Iterable[Looked], key: Callable[[Looked], str | None]) -> dict[str, list[Looked]]:
+def _shared(nodes: Iterable[ProbedNode], key: Callable[[ProbedNode], str | None]) -> dict[str, list[ProbedNode]]:
     """Return nodes by a value that several of them have."""
-    groups: dict[str, list[Looked]] = {}
+    groups: dict[str, list[ProbedNode]] = {}
     for node in nodes:
         if (value := key(node)) is not None:
             groups.setdefault(value, []).append(node)
     return {value: group for value, group in groups.items() if len(group) > 1}
 
 
-def _names(nodes: Sequence[Looked]) -> tuple[str, ...]:
+def _names(nodes: Sequence[ProbedNode]) -> tuple[str, ...]:
     return tuple(node.name for node in nodes)

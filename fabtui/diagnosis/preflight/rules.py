@@ -15,7 +15,7 @@ from fabtui.diagnosis.preflight import duplicate_identities, socket_interfaces
 from fabtui.diagnosis.preflight.context import NodeContext, NodeRule
 from fabtui.diagnosis.probe_judgements import judgements, severity_of
 from fabtui.model.facts.compare import Compare, FactTable, Odd, shown
-from fabtui.model.facts.node_view import Looked, dicts, text
+from fabtui.model.facts.node_view import ProbedNode, dicts, text
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
@@ -184,8 +184,8 @@ _LATEST: WeakKeyDictionary[Model, tuple[int, Preflight]] = WeakKeyDictionary()
 def latest_preflight(model: Model) -> Preflight:
     """Return `preflight` of a model, cached until a node reports more."""
     known = _LATEST.get(model)
-    if known is None or known[0] != model.looked:
-        known = _LATEST[model] = (model.looked, preflight(model))
+    if known is None or known[0] != model.nodes_version:
+        known = _LATEST[model] = (model.nodes_version, preflight(model))
     return known[1]
 
 
@@ -211,13 +211,13 @@ def _merged(findings: list[Finding], odds: Iterable[Odd]) -> list[Finding]:
     return found
 
 
-def _with_commands(one: Finding, nodes: Sequence[Looked], model: Model) -> Finding:
+def _with_commands(one: Finding, nodes: Sequence[ProbedNode], model: Model) -> Finding:
     """Return a finding with its next commands as they are typed in the session."""
     commands = tuple(typed(_with_interface(command, one, nodes), model) for command in one.next)
     return one.replace(next=commands)
 
 
-def _with_interface(command: str, one: Finding, nodes: Sequence[Looked]) -> str:
+def _with_interface(command: str, one: Finding, nodes: Sequence[ProbedNode]) -> str:
     """Return a command with the interface that a finding names, else with a data interface of its node."""
     if "{nic}" not in command:
         return command
@@ -237,7 +237,7 @@ def _missing(model: Model) -> Iterable[str]:
             yield one_line(f"{record.name}: {record.text or record.state}{hint}", 400)
         elif record.inventory is None:
             yield f"{fold([record.name])}: not inspected yet"
-        for probe, result in record.looks.items():
+        for probe, result in record.probe_results.items():
             if result.keys() == {"error"}:
                 failed.setdefault(f"{probe}: {one_line(str(result['error']), 300)}", []).append(record.name)
     yield from (f"{fold(names)}: {text}" for text, names in failed.items())

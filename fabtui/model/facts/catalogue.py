@@ -8,7 +8,7 @@ from typing import Any
 from fabtui.model.facts.compare import Compare, Fact
 from fabtui.model.facts.gpu import GPU_FACTS
 from fabtui.model.facts.network import NETWORK_FACTS
-from fabtui.model.facts.node_view import Looked, Value, field, number, single, text
+from fabtui.model.facts.node_view import ProbedNode, Value, field, number, single, text
 from fabtui.model.facts.system import SYSTEM_FACTS
 from fabtui_node import registry
 
@@ -18,7 +18,7 @@ MOST_OWN = 40
 _OWN_COMPARED = ("kind", "all", "near", "near-all", "none")
 
 
-def facts_for(nodes: Sequence[Looked]) -> list[Fact]:
+def facts_for(nodes: Sequence[ProbedNode]) -> list[Fact]:
     """Return the facts to compare on these nodes."""
     return [*FACTS, *_declared(), *_own(nodes)]
 
@@ -45,11 +45,11 @@ def _declared_fact(spec: registry.ProbeSpec, path: str, mode: str) -> Fact:
     )
 
 
-def _own(nodes: Iterable[Looked]) -> list[Fact]:
+def _own(nodes: Iterable[ProbedNode]) -> list[Fact]:
     """Return a fact for each scalar of the user probes."""
     found: dict[str, Fact] = {}
     for node in nodes:
-        for probe, look in node.looks.items():
+        for probe, look in node.probe_results.items():
             value = look.get("value")
             if look.get("own") is not True or not isinstance(value, dict):
                 continue
@@ -68,8 +68,8 @@ def _own_fact(probe: str, name: str, value: Any, look: Mapping[str, Any]) -> Fac
     return Fact(f"{probe}.{name}", title, _taken(probe, name), compare, unit, share=0.2, main=True)
 
 
-def _taken(probe: str, name: str) -> Callable[[Looked], Value]:
-    def find(node: Looked) -> Value:
+def _taken(probe: str, name: str) -> Callable[[ProbedNode], Value]:
+    def find(node: ProbedNode) -> Value:
         return single(node.seen(probe, "value", name)) if node.seen(probe, "own") is True else None
 
     return find

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from fabtui.model.facts.hardware_kind import Hardware, kinds_of
-from fabtui.model.facts.node_view import Looked, Value
+from fabtui.model.facts.node_view import ProbedNode, Value
 
 
 class Compare(StrEnum):
@@ -50,14 +50,14 @@ class Fact:
 
     name: str
     title: str
-    find: Callable[[Looked], Value]
+    find: Callable[[ProbedNode], Value]
     compare: Compare = Compare.KIND
     unit: str = ""
     verdict: str = "warn"
     next: str = ""
     share: float = 0.0
     floor: float = 0.0
-    slack: Callable[[Looked], float] | None = None
+    slack: Callable[[ProbedNode], float] | None = None
     main: bool = False
     judges: tuple[str, ...] = ()
 
@@ -108,7 +108,7 @@ class FactTable:
         return {odd.fact.name for odd in self.odd if node in odd.values}
 
 
-def fact_table(nodes: Sequence[Looked], facts: Iterable[Fact]) -> FactTable:
+def fact_table(nodes: Sequence[ProbedNode], facts: Iterable[Fact]) -> FactTable:
     """Return the facts of nodes, and where they differ."""
     kinds = kinds_of(nodes)
     asked = list(facts)
@@ -124,7 +124,7 @@ def fact_table(nodes: Sequence[Looked], facts: Iterable[Fact]) -> FactTable:
     return table
 
 
-def _found(fact: Fact, node: Looked) -> Value:
+def _found(fact: Fact, node: ProbedNode) -> Value:
     try:
         return fact.find(node)
     except (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError):

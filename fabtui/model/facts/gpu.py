@@ -7,7 +7,7 @@ from typing import Any
 
 from fabtui.model.facts.compare import Compare, Fact
 from fabtui.model.facts.hardware_kind import gpu_models
-from fabtui.model.facts.node_view import Looked, Value, counted, dicts, field, number, spread, text, yes
+from fabtui.model.facts.node_view import ProbedNode, Value, counted, dicts, field, number, spread, text, yes
 
 _GIB = 1 << 30
 #: Reasons for slower clocks that do not indicate a fault.
@@ -16,15 +16,15 @@ _QUERY = "ssh {node} nvidia-smi -q"
 _FABRIC = _QUERY + " | grep -A4 Fabric"
 
 
-def _gpus(node: Looked, *path: str) -> list[tuple[Any, Any]]:
+def _gpus(node: ProbedNode, *path: str) -> list[tuple[Any, Any]]:
     return [(f"GPU {gpu.get('index')}", field(gpu, *path)) for gpu in dicts(node.part("gpus"))]
 
 
-def _gpu_memory(node: Looked) -> Value:
+def _gpu_memory(node: ProbedNode) -> Value:
     return spread((name, f"{v / _GIB:.4g} GiB") if number(v) else (name, None) for name, v in _gpus(node, "memory"))
 
 
-def _gpu_pcie(node: Looked) -> Value:
+def _gpu_pcie(node: ProbedNode) -> Value:
     """Return current width and best generation: the current generation drops while a GPU idles."""
     found = []
     for gpu in dicts(node.part("gpus")):
@@ -34,16 +34,16 @@ def _gpu_pcie(node: Looked) -> Value:
     return spread(found)
 
 
-def _gpu_nics(node: Looked) -> Value:
+def _gpu_nics(node: ProbedNode) -> Value:
     return spread(_gpus(node, "nic_path"))
 
 
-def _gpu_users(node: Looked) -> Value:
+def _gpu_users(node: ProbedNode) -> Value:
     gpus = dicts(node.part("gpus"))
     return sum(1 for gpu in gpus if gpu.get("processes")) if gpus else None
 
 
-def _nvlinks(node: Looked) -> Value:
+def _nvlinks(node: ProbedNode) -> Value:
     gpus = dicts(node.seen("nvlink", "gpus"))
     counts = [
         (f"GPU {gpu.get('index')}", sum(1 for link in dicts(gpu.get("links")) if link.get("state") == "active"))
@@ -53,7 +53,7 @@ def _nvlinks(node: Looked) -> Value:
     return spread(counts) if counts else None
 
 
-def _nvlink_speed(node: Looked) -> Value:
+def _nvlink_speed(node: ProbedNode) -> Value:
     speeds = [
         (f"GPU {gpu.get('index')} link {link.get('link')}", link.get("speed"))
         for gpu in dicts(node.seen("nvlink", "gpus"))
@@ -63,31 +63,31 @@ def _nvlink_speed(node: Looked) -> Value:
     return spread(speeds, "GB/s")
 
 
-def _each(node: Looked, *path: str, probe: str = "gpus") -> list[tuple[str, Any]]:
+def _each(node: ProbedNode, *path: str, probe: str = "gpus") -> list[tuple[str, Any]]:
     return [(f"GPU {gpu.get('index')}", field(gpu, *path)) for gpu in dicts(node.seen(probe, "gpus"))]
 
 
-def _spread(*path: str, unit: str = "") -> Callable[[Looked], Value]:
+def _spread(*path: str, unit: str = "") -> Callable[[ProbedNode], Value]:
     return lambda node: spread(_each(node, *path), unit)
 
 
-def _switch(*path: str) -> Callable[[Looked], Value]:
+def _switch(*path: str) -> Callable[[ProbedNode], Value]:
     """Return a reader of a mode: on or off."""
     words = {True: "on", False: "off", None: None}
     return lambda node: spread((gpu, words[yes(value)]) for gpu, value in _each(node, *path))
 
 
-def _sum(*path: str) -> Callable[[Looked], Value]:
+def _sum(*path: str) -> Callable[[ProbedNode], Value]:
     """Return a reader of the sum over all GPUs; None if no GPU reports a value."""
 
-    def find(node: Looked) -> Value:
+    def find(node: ProbedNode) -> Value:
         counts = [count for _, value in _each(node, *path) if (count := number(value)) is not None]
         return sum(counts) if counts else None
 
     return find
 
 
-def _under_load(node: Looked) -> Value:
+def _under_load(node: ProbedNode) -> Value:
     """Return generation and width of the busy GPUs: an idle GPU lowers them."""
     found = []
     for gpu in dicts(node.seen("gpuload", "gpus")):
@@ -97,7 +97,7 @@ def _under_load(node: Looked) -> Value:
     return spread(found)
 
 
-def _held_down(node: Looked) -> Value:
+def _held_down(node: ProbedNode) -> Value:
     """Return the notable reasons for lowered clocks, of all GPUs."""
     found: dict[str, int] = {}
     known = False
@@ -110,7 +110,7 @@ def _held_down(node: Looked) -> Value:
     return ", ".join(sorted(found)) or ("nothing" if known else None)
 
 
-def _pairs(node: Looked) -> Value:
+def _pairs(node: ProbedNode) -> Value:
     """Return the connections of GPUs from the topology matrix: ``28 x NV18``."""
     words = []
     matrix = node.seen("topology", "matrix")
@@ -125,8 +125,8 @@ def _pairs(node: Looked) -> Value:
     return counted(words)
 
 
-def _p2p(name: str) -> Callable[[Looked], Value]:
-    def find(node: Looked) -> Value:
+def _p2p(name: str) -> Callable[[ProbedNode], Value]:
+    def find(node: ProbedNode) -> Value:
         table = node.seen("topology", "p2p", name)
         able, bad = yes(field(table, "p2p")), field(table, "bad")
         if able is not False:
@@ -137,7 +137,7 @@ def _p2p(name: str) -> Callable[[Looked], Value]:
     return find
 
 
-def _fabric_manager(node: Looked) -> Value:
+def _fabric_manager(node: ProbedNode) -> Value:
     manager = node.seen("gpus", "fabric_manager")
     if not field(manager, "installed"):
         return None if manager is None else "none"
@@ -145,7 +145,7 @@ def _fabric_manager(node: Looked) -> Value:
     return " ".join(filter(None, [version or "unknown version", None if active is not False else "not running"]))
 
 
-def _clique(node: Looked) -> Value:
+def _clique(node: ProbedNode) -> Value:
     """Return the multi-node NVLink domain of the GPUs."""
     found = [
         (gpu, f"{cluster} clique {number(field(fabric, 'clique'))}")
@@ -155,7 +155,7 @@ def _clique(node: Looked) -> Value:
     return spread(found)
 
 
-def _xids(node: Looked) -> Value:
+def _xids(node: ProbedNode) -> Value:
     if node.seen("kernel", "readable") != "yes":
         return None
     found = node.seen("kernel", "xids")

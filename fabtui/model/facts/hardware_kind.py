@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from fabtui.model.facts.node_view import Looked, counted, dicts, text
+from fabtui.model.facts.node_view import ProbedNode, counted, dicts, text
 
 
 class Hardware(NamedTuple):
@@ -25,7 +25,7 @@ class Hardware(NamedTuple):
         return f"{self.gpus}, {self.nics}" if self.nics else self.gpus
 
 
-def gpu_models(node: Looked) -> list[str]:
+def gpu_models(node: ProbedNode) -> list[str]:
     """Return the model of each GPU, also of GPUs without a driver."""
     found = [(text(gpu.get("name")) or "GPU").removeprefix("NVIDIA ") for gpu in dicts(node.part("gpus"))]
     on_pci = node.part("pci_gpus")
@@ -34,7 +34,7 @@ def gpu_models(node: Looked) -> list[str]:
     return found
 
 
-def rdma_models(node: Looked) -> list[str]:
+def rdma_models(node: ProbedNode) -> list[str]:
     """Return the type of each RDMA device as in ibstat; the kind of its link if the type is unknown."""
     types = {str(ca.get("ca")): text(ca.get("type")) for ca in dicts(node.seen("ibstat", "cas"))}
     found = {}
@@ -44,7 +44,7 @@ def rdma_models(node: Looked) -> list[str]:
     return list(found.values())
 
 
-def hardware(node: Looked) -> Hardware:
+def hardware(node: ProbedNode) -> Hardware:
     """Return the hardware of a node."""
     models = gpu_models(node)
     nics = rdma_models(node)
@@ -54,7 +54,7 @@ def hardware(node: Looked) -> Hardware:
     return Hardware(counted(models) or "no GPU", " and ".join(kinds) or "no GPU", counted(nics) or "")
 
 
-def kinds_of(nodes: Iterable[Looked]) -> dict[str, Hardware]:
+def kinds_of(nodes: Iterable[ProbedNode]) -> dict[str, Hardware]:
     """Return the hardware kind that each node is compared within.
 
     Nodes of the same hardware are of one kind. A node with unique hardware but a common GPU model is compared with the

@@ -7,11 +7,11 @@ from typing import Any
 
 from fabtui.model.facts.compare import Compare, Fact
 from fabtui.model.facts.hardware_kind import rdma_models
-from fabtui.model.facts.node_view import Looked, Value, counted, dicts, field, host_text, number, spread, text
+from fabtui.model.facts.node_view import ProbedNode, Value, counted, dicts, field, host_text, number, spread, text
 from fabtui.model.topology.nccl_interfaces import candidates, chosen
 
 
-def _ports(node: Looked, name: str) -> list[tuple[Any, Any]]:
+def _ports(node: ProbedNode, name: str) -> list[tuple[Any, Any]]:
     several = {str(port.get("ca")) for port in dicts(node.part("ib")) if port.get("port") not in (None, 1)}
     return [
         (f"{port.get('ca')}/{port.get('port')}" if str(port.get("ca")) in several else port.get("ca"), port.get(name))
@@ -19,29 +19,29 @@ def _ports(node: Looked, name: str) -> list[tuple[Any, Any]]:
     ]
 
 
-def _rate(node: Looked) -> Value:
+def _rate(node: ProbedNode) -> Value:
     return spread(_ports(node, "rate"), "Gb/s")
 
 
-def _data_nics(node: Looked) -> list[dict[str, Any]]:
+def _data_nics(node: ProbedNode) -> list[dict[str, Any]]:
     names = [entry.get("nic") for entry in dicts(node.part("data_addresses"))]
     return [nic for nic in dicts(node.part("nics")) if nic.get("name") in names]
 
 
-def _nic_speed(node: Looked) -> Value:
+def _nic_speed(node: ProbedNode) -> Value:
     speeds = [
         (nic.get("name"), f"{v / 1000:g}" if (v := number(nic.get("speed_mbps"))) else None) for nic in _data_nics(node)
     ]
     return spread(speeds, "Gb/s")
 
 
-def _interfaces(node: Looked) -> Value:
+def _interfaces(node: ProbedNode) -> Value:
     names = candidates(node.part("nics"), node.seen("host", "network", "indexes"))
     env = node.part("env", "NCCL_SOCKET_IFNAME")
     return text(", ".join(chosen(names, text(env)))) or ("none" if names else None)
 
 
-def _network(node: Looked) -> Value:
+def _network(node: ProbedNode) -> Value:
     """Return the network of the interface that NCCL selects first; in a routed fabric each rack may have its own."""
     names = candidates(node.part("nics"), node.seen("host", "network", "indexes"))
     found = chosen(names, text(node.part("env", "NCCL_SOCKET_IFNAME")))
@@ -53,7 +53,7 @@ def _network(node: Looked) -> Value:
     return None
 
 
-def _gpudirect(node: Looked) -> Value:
+def _gpudirect(node: ProbedNode) -> Value:
     known = node.seen("host", "gpudirect") is not None
     if not known or not dicts(node.part("gpus")) or not dicts(node.part("ib")):
         return None
@@ -63,43 +63,43 @@ def _gpudirect(node: Looked) -> Value:
     return " and ".join(method for method in methods if method) or "none"
 
 
-def _firewall(node: Looked) -> Value:
+def _firewall(node: ProbedNode) -> Value:
     found = text(node.seen("firewall", "input"))
     return None if found == "unknown" else found
 
 
-def _number_of_addresses(node: Looked) -> Value:
+def _number_of_addresses(node: ProbedNode) -> Value:
     return len(dicts(node.part("data_addresses"))) if node.inventory else None
 
 
-def _detail(node: Looked, name: str) -> list[tuple[Any, Any]]:
+def _detail(node: ProbedNode, name: str) -> list[tuple[Any, Any]]:
     """Return a field of each port from the probe rdma."""
     ports = dicts(node.seen("rdma", "ports"))
     return [(f"{port.get('ca')}/{port.get('port')}", port.get(name)) for port in ports]
 
 
-def _partitions(node: Looked) -> Value:
+def _partitions(node: ProbedNode) -> Value:
     keys = [(port, ", ".join(map(str, found))) for port, found in _detail(node, "pkeys") if isinstance(found, list)]
     return spread(keys)
 
 
-def _nic_firmware(node: Looked) -> Value:
+def _nic_firmware(node: ProbedNode) -> Value:
     return spread((nic.get("interface"), text(nic.get("firmware"))) for nic in dicts(node.seen("rdma", "nics")))
 
 
-def _pause(node: Looked) -> Value:
+def _pause(node: ProbedNode) -> Value:
     nics = [(nic.get("interface"), nic.get("pause")) for nic in dicts(node.seen("rdma", "nics"))]
     words = [(name, f"rx {found.get('rx')} tx {found.get('tx')}") for name, found in nics if isinstance(found, dict)]
     return spread(words) if words else None
 
 
-def _cables(node: Looked) -> list[tuple[Any, Any]]:
+def _cables(node: ProbedNode) -> list[tuple[Any, Any]]:
     """Return the rate of the cable in each port from the probe ibfabric."""
     ports = dicts(node.seen("ibfabric", "ports"))
     return [(f"{port.get('ca')}/{port.get('port')}", field(port, "link", "rate")) for port in ports]
 
 
-def _leaves(node: Looked) -> Value:
+def _leaves(node: ProbedNode) -> Value:
     leaves = [field(port, "leaf", "name") for port in dicts(node.seen("ibfabric", "ports"))]
     return counted(leaf for leaf in leaves if leaf is not None)
 

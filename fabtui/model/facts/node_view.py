@@ -16,18 +16,18 @@ _NAMED = 3
 Value = str | int | float | bool | None
 
 
-class Looked(NamedTuple):
+class ProbedNode(NamedTuple):
     """Inventory and probe results of a node.
 
     Attributes:
         name: Name of the node.
         inventory: Value of the inventory probe, or empty.
-        looks: Value of each probe, by its name.
+        probe_results: Value of each probe, by its name.
     """
 
     name: str
     inventory: Mapping[str, Any]
-    looks: Mapping[str, Mapping[str, Any]]
+    probe_results: Mapping[str, Mapping[str, Any]]
 
     def part(self, *path: str) -> Any:
         """Return the value at a path of the inventory, or None."""
@@ -35,7 +35,7 @@ class Looked(NamedTuple):
 
     def seen(self, probe: str, *path: str) -> Any:
         """Return the value at a path of a probe result, or None."""
-        return field(self.looks.get(probe), *path)
+        return field(self.probe_results.get(probe), *path)
 
 
 def field(value: Any, *path: str) -> Any:
@@ -82,12 +82,12 @@ def single(value: Any) -> Value:
     return text(value) if isinstance(value, str) else yes(value) if isinstance(value, bool) else number(value)
 
 
-def host_text(*path: str) -> Callable[[Looked], Value]:
+def host_text(*path: str) -> Callable[[ProbedNode], Value]:
     """Return a reader of a text at a path of the probe ``host``."""
     return lambda node: text(node.seen("host", *path))
 
 
-def host_number(*path: str) -> Callable[[Looked], Value]:
+def host_number(*path: str) -> Callable[[ProbedNode], Value]:
     """Return a reader of a number at a path of the probe ``host``."""
     return lambda node: number(node.seen("host", *path))
 

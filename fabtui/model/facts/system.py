@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from fabtui.model.facts.compare import Compare, Fact
-from fabtui.model.facts.node_view import Looked, Value, dicts, field, host_number, host_text, number, text, yes
+from fabtui.model.facts.node_view import ProbedNode, Value, dicts, field, host_number, host_text, number, text, yes
 
 
-def _python(node: Looked, name: str) -> Value:
+def _python(node: ProbedNode, name: str) -> Value:
     """Return a field of the Python with PyTorch that the ranks would use."""
     found = next((python for python in dicts(node.part("pythons")) if python.get("torch")), None)
     return text(field(found, name))
 
 
-def _nccl(node: Looked) -> Value:
+def _nccl(node: ProbedNode) -> Value:
     """Return the version of the NCCL that ranks would load: of the first Python that has one, else of the system."""
     for python in dicts(node.part("pythons")):
         if python.get("nccl"):
@@ -23,64 +23,64 @@ def _nccl(node: Looked) -> Value:
     return text(libraries[0].get("version")) if libraries else None
 
 
-def _system_version(node: Looked, path: Any) -> Value:
+def _system_version(node: ProbedNode, path: Any) -> Value:
     found = (library for library in dicts(node.part("nccl")) if library.get("path") == path)
     return text(field(next(found, None), "version"))
 
 
-def _environment(node: Looked) -> Value:
+def _environment(node: ProbedNode) -> Value:
     env = node.part("env")
     names = sorted(name for name in env if str(name).startswith("NCCL_")) if isinstance(env, dict) else []
     # In a lab each node has its own host id, so that NCCL treats it as a host.
     return text(" ".join(f"{name}={env[name]}" for name in names if name != "NCCL_HOSTID")) or "none"
 
 
-def _limit(node: Looked, name: str) -> Value:
+def _limit(node: ProbedNode, name: str) -> Value:
     return number(node.seen("host", "limits", name, "soft")) or number(node.part("limits", name, "soft"))
 
 
-def _files(node: Looked) -> Value:
+def _files(node: ProbedNode) -> Value:
     found = _limit(node, "nofile")
     return "unlimited" if found == -1 else found
 
 
-def _huge_pages(node: Looked) -> Value:
+def _huge_pages(node: ProbedNode) -> Value:
     total, size = number(node.seen("host", "memory", "huge_total")), number(node.seen("host", "memory", "huge_size"))
     return None if total is None or size is None else int(total * size)
 
 
-def _governor(node: Looked) -> Value:
+def _governor(node: ProbedNode) -> Value:
     found = node.seen("host", "processors", "governors")
     return ", ".join(sorted(filter(None, map(text, found)))) or None if isinstance(found, dict) else None
 
 
-def _acs(node: Looked) -> Value:
+def _acs(node: ProbedNode) -> Value:
     found = text(node.seen("host", "acs", "state"))
     return None if found == "unknown" else found
 
 
-def _plugins(node: Looked) -> Value:
+def _plugins(node: ProbedNode) -> Value:
     found = node.seen("host", "versions", "net_plugins")
     if not isinstance(found, list):
         return None
     return text(", ".join(sorted(str(path).rpartition("/")[2] for path in found))) or "none"
 
 
-def _offset(node: Looked) -> Value:
+def _offset(node: ProbedNode) -> Value:
     offset = number(node.seen("clock", "offset"))
     # An SSH connection is precise to milliseconds; adding 0.0 turns -0.0 into 0.0.
     return None if offset is None else round(offset, 3) + 0.0
 
 
-def _uncertainty(node: Looked) -> float:
+def _uncertainty(node: ProbedNode) -> float:
     return float(number(node.seen("clock", "uncertainty")) or 0.0)
 
 
-def _addresses(node: Looked) -> Value:
+def _addresses(node: ProbedNode) -> Value:
     return text(", ".join(str(entry.get("address")) for entry in dicts(node.part("data_addresses"))))
 
 
-def _no(node: Looked) -> Value:
+def _no(node: ProbedNode) -> Value:
     return None if node.seen("host", "identity") is None else "none"
 
 

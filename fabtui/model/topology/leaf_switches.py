@@ -69,10 +69,10 @@ def _holders(address: str | None, inventory: Mapping[str, Any]) -> set[str]:
 def guids_of(record: NodeRecord) -> dict[Port, str]:
     """Return the GUID of each port of a node, from its probe results."""
     found: dict[Port, str] = {}
-    for ca in dicts((record.looks.get("ibstat") or {}).get("cas")):
+    for ca in dicts((record.probe_results.get("ibstat") or {}).get("cas")):
         for port in dicts(ca.get("ports")):
             _note(found, ca.get("ca"), port)
-    for port in dicts((record.looks.get("ibfabric") or {}).get("ports")):
+    for port in dicts((record.probe_results.get("ibfabric") or {}).get("ports")):
         _note(found, port.get("ca"), port)
     return found
 
@@ -87,7 +87,7 @@ def walked_leaves(records: Iterable[NodeRecord]) -> dict[str, str]:
     """Return the leaf of each port by GUID, from nodes that scanned the whole fabric."""
     found: dict[str, str] = {}
     for record in records:
-        fabric = (record.looks.get("ibfabric") or {}).get("fabric")
+        fabric = (record.probe_results.get("ibfabric") or {}).get("fabric")
         leaves = fabric.get("leaves") if isinstance(fabric, dict) else None
         for guid, leaf in leaves.items() if isinstance(leaves, dict) else ():
             if isinstance(leaf, dict) and isinstance(leaf.get("guid"), str):
@@ -105,7 +105,7 @@ def leaf_of(endpoint: Endpoint, record: NodeRecord, walked: Mapping[str, str]) -
     """
     own = {
         _port(port.get("ca"), port.get("port")): _text(port["leaf"].get("guid"))
-        for port in dicts((record.looks.get("ibfabric") or {}).get("ports"))
+        for port in dicts((record.probe_results.get("ibfabric") or {}).get("ports"))
         # Two adapters on one cable have no leaf.
         if isinstance(port.get("leaf"), dict) and port["leaf"].get("type", "switch") == "switch"
     }

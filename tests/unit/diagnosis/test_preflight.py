@@ -18,7 +18,7 @@ from fabtui.diagnosis.session import PreflightSummary, findings
 from fabtui.model.events import InventoryUpdate, LogEntry, NodeState, NodeUpdate, ProbeResult, SessionStart
 from fabtui.model.facts.catalogue import facts_for
 from fabtui.model.facts.compare import FactTable, fact_table
-from fabtui.model.facts.node_view import Looked
+from fabtui.model.facts.node_view import ProbedNode
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import as_json, evidence, title
 from fabtui.presentation.preflight_lines import (
@@ -33,32 +33,32 @@ from fabtui.presentation.preflight_lines import (
 from tests.unit.model.cluster import clock, host, inventory, memlock, node
 
 
-def model_of(*nodes: Looked, lab: str | None = None) -> Model:
+def model_of(*nodes: ProbedNode, lab: str | None = None) -> Model:
     model = Model()
     names = [one.name for one in nodes]
     model.apply(SessionStart(format=1, version="0", nodes=names, options={}, lab=lab, faults=[], time=0.0))
     for one in nodes:
         model.apply(InventoryUpdate(node=one.name, value=dict(one.inventory)))
-        for probe, value in one.looks.items():
+        for probe, value in one.probe_results.items():
             model.apply(ProbeResult(node=one.name, probe=probe, value=dict(value)))
     return model
 
 
-def of_rules(prefix: str, nodes: list[Looked]) -> list[Finding]:
+def of_rules(prefix: str, nodes: list[ProbedNode]) -> list[Finding]:
     """The findings of the rules whose ids begin so."""
     context = NodeContext(Model(), nodes)
     return [one for rule in rules_of(Domain.NODES) if rule.id.startswith(prefix) for one in rule.check(context)]
 
 
-def clashes(nodes: list[Looked]) -> list[Finding]:
+def clashes(nodes: list[ProbedNode]) -> list[Finding]:
     return of_rules("FT31", nodes)
 
 
-def sockets(nodes: list[Looked]) -> list[Finding]:
+def sockets(nodes: list[ProbedNode]) -> list[Finding]:
     return of_rules("FT32", nodes)
 
 
-def judged(nodes: list[Looked]) -> list[Finding]:
+def judged(nodes: list[ProbedNode]) -> list[Finding]:
     return of_rules("FT301", nodes)
 
 
@@ -66,11 +66,11 @@ def preflight_summary(model: Model) -> list[Finding]:
     return list(PreflightSummary().check(PairContext(model)))
 
 
-def found_on(*nodes: Looked, lab: str | None = None) -> Preflight:
+def found_on(*nodes: ProbedNode, lab: str | None = None) -> Preflight:
     return preflight(model_of(*nodes, lab=lab))
 
 
-def four() -> list[Looked]:
+def four() -> list[ProbedNode]:
     return [node(f"n06{i}") for i in range(4)]
 
 
@@ -192,7 +192,7 @@ def test_many_different_texts_of_one_subject_are_one_finding() -> None:
 # -- lines ------------------------------------------------------------------------------------------------------------
 
 
-def table_of(*nodes: Looked) -> FactTable:
+def table_of(*nodes: ProbedNode) -> FactTable:
     return fact_table(nodes, facts_for(nodes))
 
 
@@ -229,7 +229,7 @@ def test_short_lines_are_those_that_count() -> None:
 # -- an earlier one ---------------------------------------------------------------------------------------------------
 
 
-def changes(before: list[Looked], now: list[Looked]) -> PreflightChanges:
+def changes(before: list[ProbedNode], now: list[ProbedNode]) -> PreflightChanges:
     return compare(earlier_of(table_of(*before)), table_of(*now))
 
 
@@ -314,7 +314,7 @@ def test_what_may_be_meant_so_does_not_count() -> None:
 # -- the interfaces of NCCL -------------------------------------------------------------------------------------------
 
 
-def wired(name: str, *interfaces: str, setting: str | None = None) -> Looked:
+def wired(name: str, *interfaces: str, setting: str | None = None) -> ProbedNode:
     addresses = [{"address": "10.0.0.1", "family": 4}]
     nics = [{"name": interface, "state": "up", "addresses": addresses} for interface in interfaces]
     return node(name, inventory(host=name, nics=nics, env={"NCCL_SOCKET_IFNAME": setting} if setting else {}))
@@ -346,7 +346,7 @@ def mutated(value: Any, draw: random.Random) -> Any:
     return copied
 
 
-def whole(name: str) -> Looked:
+def whole(name: str) -> ProbedNode:
     """Return a node on which every probe found something."""
     data = [{"address": "10.0.0.1", "nic": "eth0", "rail": 0, "family": 4}]
     detail = {"ca": "mlx5_0", "port": 1, "active_mtu": 4096, "lanes": 4, "pkeys": ["0xffff"], "gid_index": 3}
@@ -367,14 +367,14 @@ def test_whatever_nodes_send_becomes_lines(seed: int) -> None:
     draw = random.Random(seed)
     for _ in range(10):
         good = whole("b")
-        found, results = dict(good.inventory), {probe: dict(value) for probe, value in good.looks.items()}
+        found, results = dict(good.inventory), {probe: dict(value) for probe, value in good.probe_results.items()}
         for _ in range(draw.randint(1, 6)):
             found = mutated(found, draw) if draw.random() < 0.4 else found
             probe = draw.choice(list(results))
             results[probe] = mutated(results[probe], draw)
         found = found if isinstance(found, dict) else {}
         results = {probe: value if isinstance(value, dict) else {} for probe, value in results.items()}
-        reported = found_on(whole("a"), Looked("b", found, results), whole("c"))
+        reported = found_on(whole("a"), ProbedNode("b", found, results), whole("c"))
         lines = [plain(line) for one in reported.findings for line in finding_lines(one, 100, UNICODE)]
         lines += [plain(line) for line in table_lines(reported.table, chosen_facts(reported.table, True), 100, UNICODE)]
         assert all(line.isprintable() for line in lines), [line for line in lines if not line.isprintable()]

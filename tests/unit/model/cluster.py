@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from fabtui.model.facts.node_view import Looked
+from fabtui.model.facts.node_view import ProbedNode
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -73,9 +73,11 @@ def clock(offset: float = 0.0, uncertainty: float = 0.001) -> dict[str, Any]:
     return {"time": 0.0, "offset": offset, "uncertainty": uncertainty, "synchronised": True}
 
 
-def node(name: str, /, found: dict[str, Any] | None = None, **looks: dict[str, Any]) -> Looked:
+def node(name: str, /, found: dict[str, Any] | None = None, **looks: dict[str, Any]) -> ProbedNode:
     """Return a node of eight H200s, or with another inventory."""
-    return Looked(name, copy.deepcopy(found or inventory(host=name)), {"host": host(name), "clock": clock(), **looks})
+    return ProbedNode(
+        name, copy.deepcopy(found or inventory(host=name)), {"host": host(name), "clock": clock(), **looks}
+    )
 
 
 def memlock(name: str, size: int) -> dict[str, Any]:

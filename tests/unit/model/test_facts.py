@@ -7,16 +7,16 @@ import pytest
 from fabtui.model.facts.catalogue import FACTS, facts_for
 from fabtui.model.facts.compare import Compare, Fact, FactTable, differs, fact_table, shown
 from fabtui.model.facts.hardware_kind import kinds_of
-from fabtui.model.facts.node_view import Looked, Value, counted, spread
+from fabtui.model.facts.node_view import ProbedNode, Value, counted, spread
 
 from .cluster import GIB, clock, host, inventory, memlock, node
 
 
-def table(*nodes: Looked) -> FactTable:
+def table(*nodes: ProbedNode) -> FactTable:
     return fact_table(nodes, facts_for(nodes))
 
 
-def odd_names(*nodes: Looked) -> dict[str, set[str]]:
+def odd_names(*nodes: ProbedNode) -> dict[str, set[str]]:
     return {odd.fact.name: set(odd.values) for odd in table(*nodes).odd}
 
 
@@ -35,7 +35,7 @@ def test_the_odd_one_is_named_with_what_the_others_have() -> None:
 
 
 def test_what_is_not_known_is_not_odd() -> None:
-    nodes = [node("n0"), node("n1"), Looked("n2", inventory(host="n2"), {})]
+    nodes = [node("n0"), node("n1"), ProbedNode("n2", inventory(host="n2"), {})]
     assert odd_names(*nodes) == {}
 
 
@@ -47,7 +47,7 @@ def test_without_a_majority_nobody_is_the_odd_one() -> None:
     assert odd.values == {"n0": "570.86.15", "n1": "550.54.15"}
 
 
-def mixed() -> list[Looked]:
+def mixed() -> list[ProbedNode]:
     """A cluster as they grow: A100 nodes, A10 nodes with other drivers and a slower network, desktops with 3090s."""
     nodes = [node(f"a{i}", inventory("NVIDIA A100-SXM4-80GB", driver="535.1", kernel="5.4")) for i in range(4)]
     for i in range(3):
@@ -130,7 +130,7 @@ def test_whatever_a_node_sends_is_no_crash(rubbish: Any) -> None:
     }
     looks["nvlink"]["gpus"] = looks["ibstat"]["cas"] = rubbish
     looks["clock"]["offset"] = rubbish
-    nodes = [Looked("n0", found, looks), node("n1"), Looked("n2", {}, {})]
+    nodes = [ProbedNode("n0", found, looks), node("n1"), ProbedNode("n2", {}, {})]
     assert table(*nodes).nodes == ["n0", "n1", "n2"]
 
 
@@ -187,7 +187,7 @@ def test_a_node_whose_ibstat_failed_is_of_the_same_kind() -> None:
 
 
 def test_another_network_than_the_others_is_a_note() -> None:
-    def wired(name: str, address: str) -> Looked:
+    def wired(name: str, address: str) -> ProbedNode:
         nics = [{"name": "eth0", "state": "up", "addresses": [{"address": address, "prefix": 24, "family": 4}]}]
         return node(name, inventory(host=name, nics=nics))
 

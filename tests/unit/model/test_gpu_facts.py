@@ -8,7 +8,7 @@ import pytest
 from fabtui.model.facts.catalogue import facts_for
 from fabtui.model.facts.compare import fact_table
 from fabtui.model.facts.gpu import GPU_FACTS
-from fabtui.model.facts.node_view import Looked, Value
+from fabtui.model.facts.node_view import ProbedNode, Value
 
 from .cluster import node
 
@@ -132,7 +132,7 @@ def test_the_odd_node_is_named() -> None:
     "value", [None, 3, [], {"gpus": 3}, {"gpus": [{}, 1, {"index": []}]}, {"matrix": {"rows": [1]}}]
 )
 def test_any_value(value: Any) -> None:
-    odd = Looked("n", {}, dict.fromkeys(("gpus", "gpuload", "topology", "kernel"), value))
+    odd = ProbedNode("n", {}, dict.fromkeys(("gpus", "gpuload", "topology", "kernel"), value))
     for fact in GPU_FACTS:
         fact.find(odd)
 

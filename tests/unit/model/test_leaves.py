@@ -116,7 +116,7 @@ def test_two_leaves_of_one_endpoint_are_none(maker: ModelMaker) -> None:
     record = model.nodes["a"]
     record.inventory = {"ib": [{"ca": "x", "port": 1, "netdev": "eth0"}, {"ca": "x", "port": 2, "netdev": "eth0"}]}
     record.inventory["nics"] = inventory(0)["nics"]
-    record.looks["ibfabric"] = {
+    record.probe_results["ibfabric"] = {
         "ports": [{"ca": "x", "port": n, "leaf": {"guid": f"L{n}"}} for n in (1, 2)],
     }
     assert ports_of(model.endpoints[0], record) == [Port("x", 1), Port("x", 2)]

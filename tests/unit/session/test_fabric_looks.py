@@ -61,7 +61,7 @@ async def test_one_node_walks_for_all() -> None:
         ("b", "ibfabric", False),
         ("c", "ibfabric", False),
     ]
-    assert model.nodes["a"].looks["ibfabric"] == {"fabric": {}}
+    assert model.nodes["a"].probe_results["ibfabric"] == {"fabric": {}}
     await look(asked, ["e"], model)
     assert asked.questions[-1] == ("e", "ibfabric", False)
 

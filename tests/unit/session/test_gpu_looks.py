@@ -28,7 +28,7 @@ async def test_gpus_are_looked_at_once_the_ranks_have_started() -> None:
         assert words.index("gpus") < words.index("gpuload") < words.index("rank pair")
         last = max(at for at, word in enumerate(words) if word in ("rank pair", "rank collective"))
         assert last < words.index("topology") < words.index("rank quit"), "after the tests, while GPUs have contexts"
-        assert {"gpus", "gpuload", "topology", "kernel"} <= set(model.nodes[node].looks)
+        assert {"gpus", "gpuload", "topology", "kernel"} <= set(model.nodes[node].probe_results)
 
 
 async def test_beside_tests_no_tool_that_takes_seconds_is_started() -> None:
@@ -42,9 +42,9 @@ async def test_a_preflight_asks_everything() -> None:
     (asked,) = [m["args"] for m in nodes.links["a"].sent if m["t"] == "probe" and m["name"] == "gpus"]
     assert asked == {}
     assert "gpuload" not in steps(nodes, "a"), "nothing gives the GPUs work"
-    assert {"gpus", "topology", "kernel"} <= set(model.nodes["a"].looks)
-    assert not {"gpus", "topology"} & set(model.nodes["b"].looks), "no GPUs"
-    assert "kernel" in model.nodes["b"].looks
+    assert {"gpus", "topology", "kernel"} <= set(model.nodes["a"].probe_results)
+    assert not {"gpus", "topology"} & set(model.nodes["b"].probe_results), "no GPUs"
+    assert "kernel" in model.nodes["b"].probe_results
 
 
 async def test_what_is_not_wanted_is_not_asked() -> None:
@@ -55,6 +55,6 @@ async def test_what_is_not_wanted_is_not_asked() -> None:
 async def test_a_look_that_fails_is_told_and_stops_nothing() -> None:
     broken = {"a": {name: {"fails": "no"} for name in ("gpus", "gpuload", "topology", "kernel")}}
     model, _ = await run(Script({"a": 2}, looks=broken))
-    assert model.nodes["a"].looks["gpus"]["error"] == "no"
+    assert model.nodes["a"].probe_results["gpus"]["error"] == "no"
     assert len([m for m in model.measurements() if m.layer is Layer.P2P]) == 2
     assert model.exit_code == 3, "something that was wanted could not be looked at"

@@ -231,7 +231,7 @@ async def test_the_probe_of_the_docs_works(tmp_path: Path) -> None:
     (example,) = blocks(ROOT / "docs/user-probes.md")
     assert len(example.splitlines()) <= 32
     model = await session(folder(tmp_path, scratch=example))
-    look = model.nodes["here"].looks["scratch"]
+    look = model.nodes["here"].probe_results["scratch"]
     assert (look["problem"], look["title"]) == (None, "the scratch file system")
     assert look["value"].keys() == {"type", "size", "used"}
     found = preflight(model)
@@ -245,7 +245,7 @@ async def test_a_probe_may_use_the_names_from_before_the_move(tmp_path: Path) ->
     source = f"from {old} import commands\nimport {old}.sysfs\n\ndef run(a, e, d):\n"
     source += "    return {'out': commands.run(['echo', 'yes'], d).stdout}\n"
     model = await session(folder(tmp_path, older=source))
-    look = model.nodes["here"].looks["older"]
+    look = model.nodes["here"].probe_results["older"]
     assert (look["problem"], look["value"]) == (None, {"out": "yes\n"})
 
 
@@ -258,7 +258,7 @@ async def test_broken_ones_are_reported_and_others_run(tmp_path: Path) -> None:
         good=GOOD,
     )
     model = await session(here)
-    results = model.nodes["here"].looks
+    results = model.nodes["here"].probe_results
     assert results["good"]["value"] == {"a": 1}
     assert results["dies"]["problem"] == "it ended its own process, with status 7"
     assert results["raises"]["problem"].startswith("ValueError: no")
@@ -278,7 +278,7 @@ async def test_one_that_hangs_costs_its_deadline_alone(tmp_path: Path, monkeypat
     monkeypatch.setattr("fabtui.session.probe_runner.OWN_DEADLINE", 1.0)
     here = folder(tmp_path, hangs="import time\ndef run(a, e, d):\n    time.sleep(600)\n", good=GOOD)
     model = await session(here)
-    results = model.nodes["here"].looks
+    results = model.nodes["here"].probe_results
     assert results["good"]["problem"] is None
     assert results["hangs"]["problem"] == "it did not end within 0.5 s"
 

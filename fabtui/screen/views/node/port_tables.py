@@ -18,7 +18,7 @@ _MAX_KEYS = 4
 
 def port_lines(record: NodeRecord) -> Lines:
     """Return the tables of ports and interfaces, and the advice for NCCL; nothing without probe results."""
-    rdma, fabric = record.looks.get("rdma") or {}, record.looks.get("ibfabric") or {}
+    rdma, fabric = record.probe_results.get("rdma") or {}, record.probe_results.get("ibfabric") or {}
     beyond = {_place(port): port for port in dicts(fabric.get("ports"))}
     known = {_place(port): port for port in dicts(rdma.get("ports"))}
     rows: list[list[str]] = []

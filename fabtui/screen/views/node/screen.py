@@ -125,16 +125,16 @@ def node_lines(model: Model, record: NodeRecord, found: Preflight, width: int, g
     if inventory is None:
         lines += [[], [("  inventory not known", MUTED)]]
     else:
-        lines += gpu_lines(inventory, record.looks.get("gpus")) + process_lines(inventory)
-    lines += gpu_state_lines(record.looks.get("gpus"), record.looks.get("gpuload"))
+        lines += gpu_lines(inventory, record.probe_results.get("gpus")) + process_lines(inventory)
+    lines += gpu_state_lines(record.probe_results.get("gpus"), record.probe_results.get("gpuload"))
     if inventory is not None:
         lines += section("system") + pairs(system_lines(inventory))
-    lines += nvlink_lines(record.looks.get("nvlink"), record.first_looks.get("nvlink"))
-    lines += ib_lines(record.looks.get("ibstat"), inventory) + port_lines(record)
+    lines += nvlink_lines(record.probe_results.get("nvlink"), record.first_probe_results.get("nvlink"))
+    lines += ib_lines(record.probe_results.get("ibstat"), inventory) + port_lines(record)
     if inventory is not None:
         lines += nic_lines(inventory) + library_lines(inventory)
-    lines += declared_lines(record.looks)
-    lines += kernel_lines(record.looks.get("kernel")) + user_probe_lines(record) + _raw_lines(record)
+    lines += declared_lines(record.probe_results)
+    lines += kernel_lines(record.probe_results.get("kernel")) + user_probe_lines(record) + _raw_lines(record)
     return lines
 
 
@@ -150,7 +150,7 @@ def _count_lines(model: Model, record: NodeRecord) -> Lines:
 
 def _raw_lines(record: NodeRecord) -> Lines:
     lines: Lines = []
-    for probe, result in record.looks.items():
+    for probe, result in record.probe_results.items():
         raw = result.get("raw")
         texts = raw.items() if isinstance(raw, dict) else [("", raw)]
         for name, text in texts:

@@ -15,7 +15,7 @@ from fabtui.screen.widgets.preflight_text import STYLES
 def user_probe_lines(record: NodeRecord) -> Lines:
     """Return the results of the user's probes on a node."""
     lines: Lines = []
-    for probe, result in record.looks.items():
+    for probe, result in record.probe_results.items():
         if result.get("own") is not True:
             continue
         lines += section(f"your probe {one_line(probe, 40)}", one_line(str(result.get("title") or ""), 100))

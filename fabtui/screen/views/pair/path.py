@@ -113,7 +113,7 @@ def _within(model: Model, src: Endpoint, dst: Endpoint, transport: str) -> list[
 def _nvlinks(model: Model, end: Endpoint) -> tuple[int, int, float | None]:
     """Return the number of active NVLinks of an endpoint, of all its NVLinks, and their speed (GB/s)."""
     record = model.nodes.get(end.node)
-    nvlink = (record.looks.get("nvlink") if record is not None else None) or {}
+    nvlink = (record.probe_results.get("nvlink") if record is not None else None) or {}
     found = dicts(nvlink.get("gpus"))
     mine = next((g for g in found if end.uuid and g.get("uuid") == end.uuid), None)
     mine = mine or next((g for g in found if g.get("index") == end.index), {})
