@@ -126,11 +126,11 @@ def test_two_faults_of_one_place_are_refused() -> None:
     | st.from_regex(r"n00[0-9](:[0-9])?(>n00[0-9]:[0-9])?=[a-z-]{1,10}(:[0-9kMGiB.]{0,6})?", fullmatch=True)
 )
 def test_any_text_is_faults_or_a_plain_error(text: str) -> None:
-    said = ""
+    printed = ""
     try:
         (fault,) = parse_faults([text], SPEC)
     except ValueError as error:
-        said = str(error)
+        printed = str(error)
     else:
         assert fault.text == text
-    assert said.isprintable()
+    assert printed.isprintable()

@@ -49,7 +49,7 @@ def test_names() -> None:
         ("2x4\n\x1b[2J", "not the shape"),
     ],
 )
-def test_bad_shapes_are_told_in_one_line(text: str, word: str) -> None:
+def test_bad_shapes_are_reported_in_one_line(text: str, word: str) -> None:
     with pytest.raises(ValueError, match=word) as caught:
         LabSpec.parse(text)
     assert str(caught.value).isprintable()

@@ -45,15 +45,15 @@ def test_a_recording_and_the_snapshot_of_it_are_the_same_baseline(tmp_path: Path
         ('{"kind":"start","seq":0,"time":1.0}\n', "'nodes' of 'start' is missing"),
     ],
 )
-def test_what_is_none_is_told_in_a_line(tmp_path: Path, text: str, told: str) -> None:
+def test_what_is_none_is_reported_in_a_line(tmp_path: Path, text: str, reported: str) -> None:
     path = tmp_path / "x"
     path.write_text(text)
-    with pytest.raises(InputError, match=told) as caught:
+    with pytest.raises(InputError, match=reported) as caught:
         read_baseline(path)
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot read"):
         read_baseline(tmp_path / "none.json")
 

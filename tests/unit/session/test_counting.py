@@ -27,8 +27,8 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counter_sampler, "MIN_INTERVAL", 0.005)
 
 
-def looks(*steps: dict[str, int]) -> list[Counts | None]:
-    """What looks at one port give, one after the other, then the last one for ever."""
+def probe_results(*steps: dict[str, int]) -> list[Counts | None]:
+    """Return the successive samples of one port; the last one repeats."""
     return [{"hca": {"mlx5_0/1": step}, "net": {}, "nvlink": {}, "time": 1.0} for step in steps]
 
 
@@ -42,7 +42,7 @@ def asked(nodes: FakeNodes, node: str) -> list[dict[str, Any]]:
 
 async def test_what_moved_is_recorded_and_the_replay_knows_it(tmp_path: Path) -> None:
     record = tmp_path / "r.jsonl.gz"
-    steps = looks(*({"port_xmit_data": 10 * n, "symbol_error": n // 4} for n in range(8)))
+    steps = probe_results(*({"port_xmit_data": 10 * n, "symbol_error": n // 4} for n in range(8)))
     script = Script({"a": 2, "b": 2}, counters={"a": steps}, takes=0.1)
     model, nodes = await _run(script, record)
     events = [e for e in read_events(record) if isinstance(e, CounterDeltas)]
@@ -64,7 +64,7 @@ async def test_what_moved_is_recorded_and_the_replay_knows_it(tmp_path: Path) ->
 
 async def test_where_nothing_moves_there_is_no_event(tmp_path: Path) -> None:
     record = tmp_path / "r.jsonl.gz"
-    script = Script({"a": 2}, counters={"a": looks({"port_xmit_data": 5})}, takes=0.2)
+    script = Script({"a": 2}, counters={"a": probe_results({"port_xmit_data": 5})}, takes=0.2)
     _, nodes = await _run(script, record)
     assert len(asked(nodes, "a")) > 2, "it is looked at again and again"
     assert not [e for e in read_events(record) if isinstance(e, CounterDeltas)]
@@ -85,7 +85,7 @@ async def test_pairs_that_run_alone_each_have_their_own_interval(
 ) -> None:
     monkeypatch.setattr(counter_sampler, "PERIOD", 60.0)
     record = tmp_path / "r.jsonl.gz"
-    steps = looks(*({"port_xmit_data": n} for n in range(40)))
+    steps = probe_results(*({"port_xmit_data": n} for n in range(40)))
     script = Script({"a": 1, "b": 1, "c": 1}, counters={"a": steps}, takes=0.1)
     model, _ = await _run(script, record, isolated=True)
     events = [e for e in read_events(record) if isinstance(e, CounterDeltas)]
@@ -101,10 +101,10 @@ async def test_pairs_that_run_alone_each_have_their_own_interval(
 
 async def test_a_node_that_does_not_answer_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counter_sampler, "DEADLINE", 30.0)
-    script = Script({"a": 2, "b": 2}, counters={"a": [None], "b": looks({"x": 1}, {"x": 2})}, takes=0.1)
+    script = Script({"a": 2, "b": 2}, counters={"a": [None], "b": probe_results({"x": 1}, {"x": 2})}, takes=0.1)
     async with asyncio.timeout(15):
         model, nodes = await _run(script)
-    assert len(asked(nodes, "a")) == 1, "nothing is asked while a look is under way"
+    assert len(asked(nodes, "a")) == 1, "nothing is asked while a sample is under way"
     cells = {(m.src, m.dst): model.verdict(m) for m in model.measurements() if m.layer is Layer.P2P}
     assert len(cells) == 12
     assert set(cells.values()) == {Verdict.OK}
@@ -120,7 +120,7 @@ async def test_a_node_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyP
 
 
 async def test_a_node_lost_meanwhile_is_passed_over() -> None:
-    steps = looks(*({"x": n} for n in range(50)))
+    steps = probe_results(*({"x": n} for n in range(50)))
     script = Script({"a": 2, "b": 2}, counters={"a": steps, "b": list(steps)}, dies_after={"b": 1}, takes=0.1)
     model, _ = await _run(script)
     assert model.counters_between("a", 0.0, 1e12)

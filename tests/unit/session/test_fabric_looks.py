@@ -1,4 +1,4 @@
-"""Who asks about the fabric: each node about its own cables, one about the whole, where there is InfiniBand."""
+"""InfiniBand fabric probe: each node inspects its own cables, and one with the rights walks the fabric."""
 
 from __future__ import annotations
 

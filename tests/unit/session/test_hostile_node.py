@@ -114,13 +114,13 @@ def _with(op: str, **fields: Any) -> Callable[[Message], Message]:
         *("no-rows", "rows"),
     ],
 )
-async def test_a_message_with_a_wrong_field_is_that_nodes_trouble_alone(twist: Callable[[Message], Message]) -> None:
+async def test_a_message_with_a_wrong_field_is_that_nodes_problem_alone(twist: Callable[[Message], Message]) -> None:
     model = await _run(twist)
     assert _others_are_whole(model)
 
 
 @pytest.mark.parametrize("wrong", [{"id": []}, {"rank": {}}], ids=["id", "rank"])
-async def test_ranks_that_never_come_free_are_their_nodes_trouble_alone(wrong: Message) -> None:
+async def test_ranks_that_never_come_free_are_their_nodes_problem_alone(wrong: Message) -> None:
     assert _others_are_whole(await _run(_with("free", **wrong), probes=("p2p",), layers=("p2p",)))
 
 
@@ -188,5 +188,5 @@ class Twister:
 
 
 @pytest.mark.parametrize("seed", range(1, 5))
-async def test_a_node_that_says_anything(seed: int) -> None:
+async def test_a_node_that_sends_anything(seed: int) -> None:
     assert _others_are_whole(await _run(Twister(seed)))

@@ -61,13 +61,13 @@ def test_a_cut_file_is_read_up_to_the_last_whole_event(tmp_path: Path, cut: int)
 @pytest.mark.parametrize(
     "content", [b"", b"hello\n", b"[1]\n", b'{"kind":"log"}\n', b"\x1f\x8bgarbage", b'{"kind":"start"}\nnope\n']
 )
-def test_what_is_no_recording_is_told_in_one_line(tmp_path: Path, content: bytes) -> None:
+def test_what_is_no_recording_is_reported_in_one_line(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x"
     path.write_bytes(content)
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as reported:
         list(read_events(path))
-    assert str(path) in str(told.value)
-    assert "\n" not in str(told.value)
+    assert str(path) in str(reported.value)
+    assert "\n" not in str(reported.value)
 
 
 def test_a_file_that_exists_is_not_written_over(tmp_path: Path) -> None:
@@ -83,11 +83,11 @@ async def test_replay_builds_the_model(tmp_path: Path) -> None:
     journal = Journal(path)
     journal.append([EVENTS[0], READY])
     feed = ReplayFeed(path)
-    told = []
-    feed.listen(lambda: told.append(feed.model.version))
+    reported = []
+    feed.listen(lambda: reported.append(feed.model.version))
     await feed.run()
     assert feed.model.nodes["n000"].state == "ready"
-    assert told
+    assert reported
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ async def test_what_is_slow_only_by_what_was_tested_again_is_tested_again_as_wel
     assert bad == {("a:0", "b:0"), ("c:0", "d:0")}
 
 
-async def test_a_node_that_cannot_be_reached_is_a_row_that_says_why() -> None:
+async def test_a_node_that_cannot_be_reached_is_a_row_that_gives_the_reason() -> None:
     script = Script(
         {"a": 2, "b": 2, "c": 2}, unreachable={"b": NodeUnreachable("refused", "port 22 refused", "is sshd up?")}
     )
@@ -105,7 +105,7 @@ async def test_a_late_node_does_not_hold_the_others_and_joins(monkeypatch: pytes
     assert [str(e) for e in feed.model.endpoints] == ["a:0", "a:1", "c:0", "c:1", "b:0", "b:1"]
 
 
-async def test_a_node_lost_in_the_middle_is_told_and_the_others_go_on() -> None:
+async def test_a_node_lost_in_the_middle_is_reported_and_the_others_go_on() -> None:
     model, _ = await run(Script({"a": 2, "b": 2, "c": 2}, dies_after={"b": 2}))
     cells = p2p_of(model)
     others = {pair: v for pair, v in cells.items() if "b" not in pair[0] + pair[1]}
@@ -144,7 +144,7 @@ async def test_gpus_in_use_are_left_alone_unless_forced() -> None:
     assert len(p2p_of(model)) == 12
 
 
-async def test_a_node_without_gpus_among_gpu_nodes_says_why() -> None:
+async def test_a_node_without_gpus_among_gpu_nodes_gives_the_reason() -> None:
     model, _ = await run(Script({"a": 2, "b": 0, "c": 3}))
     assert [str(e) for e in model.endpoints] == ["a:0", "a:1", "b:-", "c:0", "c:1", "c:2"]
     assert "no driver" in model.nodes["b"].note
@@ -233,7 +233,7 @@ async def test_the_direction_in_which_a_rank_host_dies_is_bad_and_the_other_one_
     assert len(p2p_of(model)) == 56
 
 
-async def test_suspects_are_told_apart_by_partners_that_pass() -> None:
+async def test_suspects_are_reported_apart_by_partners_that_pass() -> None:
     slow = {(0, n): 5e9 for n in (4, 5, 6, 7)} | {(n, 0): 5e9 for n in (4, 5, 6, 7)}
     model, _ = await run(Script({"a": 4, "b": 4}, rates={**slow, (1, 6): 1e9}))
     assert model.suspects["a:1", "b:2"].startswith("both ends work with other partners")
@@ -334,7 +334,7 @@ async def test_what_is_to_be_typed_names_the_ssh_configuration_of_the_session(tm
     assert feed.model.nodes["a"].hint == f"ssh -F '{config}' -v a true"
 
 
-async def test_a_login_that_fails_without_advice_names_the_command_that_tells_more() -> None:
+async def test_a_login_that_fails_without_advice_names_the_command_that_shows_more() -> None:
     feed, nodes = feed_of(Script({"a": 1, "b": 1}), probes=("ping",))
 
     async def refuse(host: str) -> Any:

@@ -27,7 +27,7 @@ async def test_the_world_layer_is_filled_beside_the_pairs() -> None:
     assert not p2p_of(model)
 
 
-async def test_a_big_world_is_told_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_big_world_is_reported_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world, "_PART", 5)
     record = tmp_path / "r.jsonl.gz"
     script = Script({"a": 2, "b": 2}, stuck={(0, 3)}, patient=True)
@@ -38,15 +38,15 @@ async def test_a_big_world_is_told_in_parts(tmp_path: Path, monkeypatch: pytest.
     assert max(sizes) == 5, "no event holds more, and the memory of a session holds few of them at once"
 
 
-async def test_a_node_is_told_its_own_transfers_of_the_world_alone() -> None:
+async def test_a_node_is_reported_its_own_transfers_of_the_world_alone() -> None:
     rates = {"a": 2, "b": 2, "c": 1}
     _, nodes = await run(Script(rates), layers=("world",))
     mine = {"a": {0, 1}, "b": {2, 3}, "c": {4}}
     for name, link in nodes.links.items():
-        (told,) = (m["m"] for m in link.sent if m["t"] == "rank" and m["m"]["op"] == "world")
-        pairs = [tuple(pair) for round_ in told["rounds"] for pair in round_]
+        (reported,) = (m["m"] for m in link.sent if m["t"] == "rank" and m["m"]["op"] == "world")
+        pairs = [tuple(pair) for round_ in reported["rounds"] for pair in round_]
         assert sorted(pairs) == [p for p in itertools.permutations(range(5), 2) if mine[name] & set(p)]
-        assert told["ranks"] == [0, 1, 2, 3, 4]
+        assert reported["ranks"] == [0, 1, 2, 3, 4]
 
 
 async def test_a_rank_that_spoils_the_world_is_found_by_halves_and_the_rest_is_tested() -> None:

@@ -1,4 +1,4 @@
-"""Who is asked for whom, and what is read from the answers."""
+"""Targets of the mesh, and the measurements of their answers."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def test_of_more_still_each_node_is_asked_for_some_of_the_others(count: int) -> 
     assert MAX_PAIRS / 2 < len(found) <= MAX_PAIRS * 1.1
     peers = {node: {t.peer for t in found if t.node == node} for node in nodes[:: count // 8]}
     assert len({len(each) for each in peers.values()}) == 1, "nobody is asked for more than the others"
-    ways = {(t.node, t.peer) for t in found}
-    assert all((b, a) in ways for a, b in ways)
-    assert ("n0", "n1") in ways
+    directions = {(t.node, t.peer) for t in found}
+    assert all((b, a) in directions for a, b in directions)
+    assert ("n0", "n1") in directions
 
 
 def test_addresses_and_what_fills_their_mtu() -> None:

@@ -1,4 +1,4 @@
-"""What is lost once is not called lost: a machine that stands still for a moment loses packets of any path."""
+"""Loss in the mesh: only a second loss counts, as a machine that stalls for a moment loses packets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ends tools measure between, and what is read from what they print."""
+"""External tools: the ends they measure between, and the values of their output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes send is read into measurements, whatever it holds."""
+"""Measurements from unvalidated node messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_good_direction_gives_bandwidth_and_latency() -> None:
     assert (latency.layer, latency.value, latency.unit) == (Layer.LATENCY, 2.0, "us")
 
 
-def test_the_side_that_knows_more_tells_the_error() -> None:
+def test_the_side_that_knows_more_gives_the_error() -> None:
     (p2p,) = _both(
         {"ok": False, "timeout": False, "phase": "connect", "error": "connection refused"},
         {"ok": False, "timeout": True, "phase": "connect", "error": "no answer within 5.0 s"},
@@ -51,7 +51,7 @@ def test_a_timeout_explains_more_than_an_error_that_follows_from_the_peer(kind: 
     assert p2p.extra == {"error_kind": "timeout"}
 
 
-def test_why_a_rank_host_went_is_told_with_what_its_peer_saw() -> None:
+def test_why_a_rank_host_went_is_reported_with_what_its_peer_saw() -> None:
     gone = Side.failed("the rank host of a ended with signal 9", ErrorKind.KILLED, gone=True)
     saw = Side.read({"ok": False, "phase": "transfer", "error": "connection closed by peer", "made": True})
     (p2p,) = direction("a:0", "b:0", gone, saw, time=1.0, how="gloo", attempts=1)
@@ -60,7 +60,7 @@ def test_why_a_rank_host_went_is_told_with_what_its_peer_saw() -> None:
     assert p2p.error == "the rank host of a ended with signal 9"
 
 
-def test_a_loss_that_ended_both_sides_is_told_once() -> None:
+def test_a_loss_that_ended_both_sides_is_reported_once() -> None:
     one, other = (Side.failed("a was lost: the connection was lost", ErrorKind.NODE_LOST, gone=True) for _ in range(2))
     (p2p,) = direction("a:0", "a:1", one, other, time=1.0, how="gloo", attempts=1)
     assert p2p.error == "a was lost: the connection was lost"
@@ -163,7 +163,7 @@ def test_gpus_for_torch_need_a_python_with_torch() -> None:
     assert "no Python with torch on n0" in admit("n0", inventory, 0, "torch", None, None).note
 
 
-def test_a_frozen_source_is_told_rather_than_that_the_other_side_was_called_off() -> None:
+def test_a_frozen_source_is_reported_rather_than_that_the_other_side_was_cancelled() -> None:
     frozen = Side.failed("the rank host of a is frozen: no answer for 3 s", ErrorKind.FROZEN, timeout=True, gone=True)
     off = {
         "ok": False,
@@ -177,7 +177,7 @@ def test_a_frozen_source_is_told_rather_than_that_the_other_side_was_called_off(
     assert p2p.error == "the rank host of a is frozen: no answer for 3 s"
 
 
-def test_a_frozen_source_is_told_rather_than_how_its_end_looked_from_the_other_side() -> None:
+def test_a_frozen_source_is_reported_rather_than_how_its_end_looked_from_the_other_side() -> None:
     frozen = Side.failed("the rank host of a is frozen: no answer for 3 s", ErrorKind.FROZEN, timeout=True, gone=True)
     saw = Side.read({"ok": False, "phase": "transfer", "error": "connection reset by peer", "made": True})
     (p2p,) = direction("a:0", "b:0", frozen, saw, time=1.0, how="gloo", attempts=1)

@@ -1,4 +1,4 @@
-"""What a fault costs: how often rank hosts are started, and how many sides of pairs wait for a deadline in vain."""
+"""Costs of a fault: restarts of rank hosts, and sides of pairs that wait for a deadline without success."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ async def test_a_rank_host_that_dies_is_started_as_often_as_tests_need_it(way: P
     assert 2 <= max(_starts(play).values()) <= 3
     assert play.links[src.node].deaths == 2, "what it does was seen twice, once alone"
     assert play.timeouts == 0
-    told = model.suspects[str(src), str(dst)]
-    assert told.startswith("both ends work with other partners")
-    assert told.endswith("only this pair ends the ranks"), "what ends a process is no fault of a path"
+    reported = model.suspects[str(src), str(dst)]
+    assert reported.startswith("both ends work with other partners")
+    assert reported.endswith("only this pair ends the ranks"), "what ends a process is no fault of a path"
 
 
 async def test_a_rank_host_that_nothing_needs_is_not_started_again() -> None:
@@ -121,7 +121,7 @@ async def test_a_process_stands_by_while_the_same_may_happen_again() -> None:
     assert len(bad) == 1
     assert {node: link.standbys for node, link in play.links.items()} == {"a": 1, "b": 1}
     ended = [m["on"] for m in play.links["b"].sent if m["t"] == "standby"]
-    assert ended == [True, False], "what stood by in vain was ended"
+    assert ended == [True, False], "an unused standby process was ended"
 
 
 @pytest.mark.parametrize(("way", "tells"), [((4, 0), True), ((7, 1), True), ((1, 7), False)])

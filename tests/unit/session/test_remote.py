@@ -1,4 +1,4 @@
-"""What a front end sees of a node's probes when the node goes."""
+"""Open probes of a node whose link ends."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ async def _drain(client: NodeClient) -> None:
 async def test_a_node_that_goes_while_a_question_is_sent_leaves_nothing_to_print() -> None:
     link = GoneLink()
     remote = NodeClient(link)  # type: ignore[arg-type]
-    told: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     serving = asyncio.create_task(_drain(remote))
     asking = asyncio.create_task(remote.probe("counters", {}, 5.0))
     await asyncio.sleep(0)
@@ -48,4 +48,4 @@ async def test_a_node_that_goes_while_a_question_is_sent_leaves_nothing_to_print
     del asking, serving, remote
     gc.collect()
     await asyncio.sleep(0)
-    assert told == []
+    assert reported == []

@@ -148,7 +148,7 @@ async def test_watching_goes_round_without_new_ranks_and_ends_with_an_exit_code(
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_pair_that_breaks_while_it_is_watched_is_told_and_marked() -> None:
+async def test_a_pair_that_breaks_while_it_is_watched_is_reported_and_marked() -> None:
     script = Script({"a": 2, "b": 2})
     feed, _ = _feed(script)
     model = feed.model
@@ -237,29 +237,29 @@ async def test_watching_that_is_turned_on_early_begins_after_the_sweep() -> None
 
 
 @pytest.mark.usefixtures("quick")
-async def test_links_are_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_links_are_probed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "PROBE_INTERVAL", 0.05)
     feed, nodes = _feed(Script({"a": 2, "b": 2}))
 
-    def looks() -> int:
+    def probe_results() -> int:
         return sum(m["t"] == "probe" and m["name"] == "nvlink" for m in nodes.links["b"].sent)
 
     try:
         await feed.run()
-        first = looks()
+        first = probe_results()
         feed.watch(True)
-        await _until(lambda: looks() >= first + 3)
+        await _until(lambda: probe_results() >= first + 3)
         feed.watch(False)
         await _until(lambda: feed.model.exit_code == 0)
-        done = looks()
+        done = probe_results()
         await asyncio.sleep(0.2)
-        assert looks() == done
+        assert probe_results() == done
     finally:
         await feed.close()
 
 
 @pytest.mark.usefixtures("quick")
-async def test_nodes_are_looked_at_again_when_that_is_asked_for() -> None:
+async def test_nodes_are_probed_again_when_that_is_asked_for() -> None:
     feed, nodes = _feed(Script({"a": 2, "b": 2}))
     try:
         await feed.run()
