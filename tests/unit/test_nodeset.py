@@ -70,7 +70,7 @@ def test_sets_expand_in_the_order_they_are_written(text: str, names: list[str]) 
         ("a^b", "not a host name"),
     ],
 )
-def test_what_is_no_set_of_nodes_is_told_in_one_line(text: str, word: str) -> None:
+def test_what_is_no_set_of_nodes_is_reported_in_one_line(text: str, word: str) -> None:
     with pytest.raises(InputError, match=r"^--nodes: ") as caught:
         expand(text, "--nodes")
     assert word in str(caught.value)
@@ -127,7 +127,7 @@ def test_a_hostfile_has_comments_blanks_slots_and_sets(tmp_path: Path) -> None:
         ("\x00\x01\n", "not a host name"),
     ],
 )
-def test_a_bad_hostfile_is_told_with_its_line(tmp_path: Path, content: str, word: str) -> None:
+def test_a_bad_hostfile_is_reported_with_its_line(tmp_path: Path, content: str, word: str) -> None:
     path = tmp_path / "hosts"
     path.write_text(content)
     with pytest.raises(InputError) as caught:
@@ -205,13 +205,13 @@ def test_groups_come_from_clustershell() -> None:
         ("@", "unknown or empty"),
     ],
 )
-def test_bad_groups_are_told(text: str, word: str) -> None:
+def test_bad_groups_are_reported(text: str, word: str) -> None:
     with pytest.raises(InputError) as caught:
         expand(text, "--nodes")
     assert word in str(caught.value)
 
 
-def test_a_machine_without_group_sources_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_group_sources_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ClusterShell import NodeSet
     from ClusterShell.NodeUtils import GroupResolverConfig
 

@@ -19,7 +19,7 @@ SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/l
 
 
 def missing() -> str | None:
-    """Say what this machine lacks to run servers, None if nothing."""
+    """Return what this machine lacks to run servers, None if nothing."""
     for program in ("ssh", "ssh-keygen"):
         if shutil.which(program) is None:
             return f"no {program} here"
@@ -28,8 +28,8 @@ def missing() -> str | None:
     return None
 
 
-def told(name: str) -> str:
-    """Return what a file of ``/proc`` says; nothing where its process or thread has ended, listed or open or not."""
+def proc_text(name: str) -> str:
+    """Return a file of ``/proc``; nothing if its process or thread has ended."""
     try:
         return Path("/proc", name).read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -37,14 +37,14 @@ def told(name: str) -> str:
 
 
 def alive(pid: int) -> bool:
-    """Say whether a process runs; one that is dead and not yet reaped does not."""
-    return told(f"{pid}/stat").rpartition(")")[2].split()[:1] not in ([], ["Z"])
+    """Return True if a process runs and is no zombie."""
+    return proc_text(f"{pid}/stat").rpartition(")")[2].split()[:1] not in ([], ["Z"])
 
 
 async def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Wait until something is true, at most so many seconds."""
+    """Wait until something is true, with a timeout (s)."""
     async with asyncio.timeout(seconds):
-        while not true():  # noqa: ASYNC110 - nobody tells when
+        while not true():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.02)
 
 
@@ -56,8 +56,8 @@ def children() -> list[str]:
     """Return the command lines of this process's children."""
     found = []
     for task in Path("/proc/self/task").iterdir():
-        for pid in told(f"self/task/{task.name}/children").split():
-            if command := told(f"{pid}/cmdline"):
+        for pid in proc_text(f"self/task/{task.name}/children").split():
+            if command := proc_text(f"{pid}/cmdline"):
                 found.append(command.replace("\0", " "))
     return found
 
@@ -99,8 +99,8 @@ class Server:
         below = [self.process.pid]
         while below:
             pid = below.pop()
-            for child in told(f"{pid}/task/{pid}/children").split():
-                if told(f"{child}/comm").startswith("sshd"):
+            for child in proc_text(f"{pid}/task/{pid}/children").split():
+                if proc_text(f"{child}/comm").startswith("sshd"):
                     found.append(int(child))
                     below.append(int(child))
         return found
@@ -194,7 +194,7 @@ class Field:
         return self._add(name, config)
 
     def silent(self, name: str) -> Server:
-        """Name a host that accepts connections and never says a word."""
+        """Name a host that accepts connections and never sends a banner."""
         server = self._add(name, ())
         listener = socket.create_server((server.address, server.port), backlog=64)
         self.sockets.append(listener)

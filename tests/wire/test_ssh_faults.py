@@ -123,7 +123,7 @@ async def test_no_python(field: sshd.Field, reach_for: Reaching, transport: str)
 
 
 @pytest.mark.parametrize("transport", ["ssh", "openssh"])
-async def test_a_login_that_ends_at_once_says_its_last_words(
+async def test_a_login_that_ends_at_once_reports_its_last_words(
     field: sshd.Field, reach_for: Reaching, transport: str
 ) -> None:
     script = field.script("nologin", "#!/bin/sh\necho this account is closed\nexit 1\n")

@@ -108,7 +108,7 @@ async def test_strict_counts_over_a_lax_configuration(field: sshd.Field, reach_f
 
 
 @pytest.mark.parametrize("transport", ["ssh", "openssh"])
-async def test_off_checks_nothing_and_says_so(field: sshd.Field, reach_for: Reaching, transport: str) -> None:
+async def test_off_checks_nothing_and_reports_it(field: sshd.Field, reach_for: Reaching, transport: str) -> None:
     changed = field.serve("changed", known=False)
     field.know(changed.known_name, sshd.make_key(field.folder / "old"))
     reach = reach_for(field.config(), transport=transport, host_key_policy="off", **fakeside.options())

@@ -111,7 +111,7 @@ def test_the_probes_are_listed() -> None:
         assert f"\n  {name} " in text
 
 
-def test_info_tells_where_things_are(tmp_path: Path) -> None:
+def test_info_reports_where_things_are(tmp_path: Path) -> None:
     done = fabtui(
         "info", env={**os.environ, "XDG_STATE_HOME": str(tmp_path), "TERM": "xterm-256color", "COLORTERM": ""}
     )
@@ -141,7 +141,7 @@ def test_bash_takes_its_completion() -> None:
     assert "--host-key-policy" in done.stdout
 
 
-def test_a_recording_is_told_as_text(make_model: Maker, tmp_path: Path) -> None:
+def test_a_recording_is_reported_as_text(make_model: Maker, tmp_path: Path) -> None:
     names = ["n0:0", "n0:1"]
     maker = make_model().start(["n0"]).endpoints({"n0": 2}).pairs(names).add("phase", name="done")
     csv = tmp_path / "s.csv"
@@ -180,7 +180,7 @@ def test_an_unexpected_error_leaves_one_line_and_a_log(
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_crash_without_a_place_for_the_log_is_still_told(
+def test_a_crash_without_a_place_for_the_log_is_still_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
@@ -224,7 +224,7 @@ def test_standard_files_may_be_closed(closed: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "told"),
+    ("argv", "reported"),
     [
         (
             ["run", "n060", "n061"],
@@ -236,13 +236,13 @@ def test_standard_files_may_be_closed(closed: str) -> None:
         (["run", "--nodes", "a", "--watch", "-3"], "is not a time from 1 to 2592000 seconds"),
     ],
 )
-def test_what_is_left_over_is_told_with_its_command(argv: list[str], told: str) -> None:
+def test_what_is_left_over_is_reported_with_its_command(argv: list[str], reported: str) -> None:
     done = fabtui(*argv)
     assert done.returncode == 2
-    assert told in done.stderr
+    assert reported in done.stderr
 
 
-def test_files_are_written_though_nobody_reads_what_is_told(make_model: Maker, tmp_path: Path) -> None:
+def test_files_are_written_though_nobody_reads_what_is_reported(make_model: Maker, tmp_path: Path) -> None:
     names = [f"n{node}:{index}" for node in range(8) for index in range(4)]
     maker = make_model().start([f"n{node}" for node in range(8)]).endpoints({f"n{node}": 4 for node in range(8)})
     path, csv = recording(tmp_path / "r.gz", maker.pairs(names)), tmp_path / "pairs.csv"

@@ -51,7 +51,7 @@ def test_nothing_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         assert not [message for message in link.sent if message["t"] in ("spawn", "rank")]
 
 
-def test_the_odd_one_is_told_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_odd_one_is_reported_first(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     play(monkeypatch, nodes := FakeNodes(script(n062={"host": memlock("n062", 65536)})))
     assert preflight(nodes, "--ascii") == 1
     out = capsys.readouterr().out
@@ -76,7 +76,7 @@ def test_json_and_csv_hold_everything(
     assert (odd["node"], odd["fact"], odd["value"], odd["unit"]) == ("n062", "memlock", "65536", "B")
 
 
-def test_what_was_found_is_told_also_when_a_file_cannot_be_written(
+def test_what_was_found_is_reported_also_when_a_file_cannot_be_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     from fabtui.export.atomic_write import write_atomically as real
@@ -90,14 +90,14 @@ def test_what_was_found_is_told_also_when_a_file_cannot_be_written(
     play(monkeypatch, nodes := FakeNodes(script()))
     table = tmp_path / "facts.csv"
     assert preflight(nodes, "--json", str(tmp_path / "facts.json"), "--csv", str(table)) == 2
-    told = capsys.readouterr()
-    assert told.out.startswith("preflight: 4 nodes inspected, no findings\n")
-    assert f"wrote {table}" in told.out
-    assert "No space left on device" in told.err
+    reported = capsys.readouterr()
+    assert reported.out.startswith("preflight: 4 nodes inspected, no findings\n")
+    assert f"wrote {table}" in reported.out
+    assert "No space left on device" in reported.err
 
 
 @pytest.mark.parametrize("kind", ["json", "recording"])
-def test_a_baseline_tells_what_changed(
+def test_a_baseline_reports_what_changed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: str
 ) -> None:
     path = tmp_path / "before"
@@ -125,9 +125,9 @@ def test_a_file_that_is_no_preflight_is_one_line(tmp_path: Path, capsys: pytest.
     path = tmp_path / "x.json"
     path.write_text(text)
     assert entry.main(["preflight", "--nodes", "a", "--no-record", "--baseline", str(path)]) == 2
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert "--baseline" in told
+    reported = capsys.readouterr().err
+    assert reported.count("\n") == 1
+    assert "--baseline" in reported
 
 
 def test_a_node_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,7 +138,7 @@ def test_a_node_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert "not inspected\n  n063: nobody listens on port 22\n" in capsys.readouterr().out
 
 
-def test_a_probe_that_fails_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failing_probe_is_reported_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = script()
     for name in wanted.looks:
         wanted.looks[name]["firewall"] = {"fails": "boom \x1b[31m"}
@@ -162,7 +162,7 @@ def test_json_and_csv_do_not_go_to_the_same_place(capsys: pytest.CaptureFixture[
     assert "the same destination" in capsys.readouterr().err
 
 
-def test_run_tells_what_counts_of_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_reports_what_counts_of_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     play(monkeypatch, nodes := FakeNodes(script(n062={"host": memlock("n062", 65536)})))
     argv = ["run", "--nodes", "n060,n061,n062", "--no-record", "--quiet", "--ascii", "--probes", "host"]
     del nodes.script.gpus["n063"]

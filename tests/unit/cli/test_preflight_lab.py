@@ -18,7 +18,7 @@ def fabtui(*argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "fabtui", *argv], capture_output=True, text=True, timeout=90, env=env)
 
 
-def test_the_nodes_of_a_lab_are_looked_at(tmp_path: Path) -> None:
+def test_the_nodes_of_a_lab_are_probed(tmp_path: Path) -> None:
     own = tmp_path / "fabtui/probes"
     own.mkdir(parents=True)
     (own / "color.py").write_text("def run(args, emit, deadline):\n    return {'color': 'blue'}\n")
@@ -41,7 +41,7 @@ def test_the_nodes_of_a_lab_are_looked_at(tmp_path: Path) -> None:
     assert fabtui("replay", "--text", str(record)).stdout.startswith("preflight: 3 nodes inspected, ")
 
 
-def test_a_node_that_is_down_is_told_and_the_others_are_compared() -> None:
+def test_a_node_that_is_down_is_reported_and_the_others_are_compared() -> None:
     argv = ["--lab", "3x1", "--lab-fault", "n001=down", "--no-record", "--quiet", "--ascii"]
     done = fabtui("preflight", *argv)
     assert done.returncode in (1, 3), done.stdout + done.stderr

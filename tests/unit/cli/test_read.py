@@ -201,7 +201,7 @@ def test_a_table_has_its_units_under_its_names() -> None:
     assert lines == ["", "  rows", "    bytes  busbw", "        B   GB/s", "        8    1.5", "       16      -"]
 
 
-def test_a_row_too_wide_is_told_line_by_line() -> None:
+def test_a_row_too_wide_is_reported_line_by_line() -> None:
     lines = shown({"rows": [{f"name_{number}": "word" * 3 for number in range(8)}]})
     assert lines[1] == "  row 1 of 1"
     assert lines[2] == "    name 0  wordwordword"
@@ -253,10 +253,12 @@ def test_an_isolated_fabric_is_named(tmp_path: Path, capsys: Out) -> None:
     for a in range(4):
         for b in range(4):
             node = "n060" if b < 2 else "n061"
-            said = f"{node} [{b}] : OK {a} -> {b}" if a // 2 == b // 2 or abs(a - b) == 2 else "RuntimeError: timed out"
+            reported = (
+                f"{node} [{b}] : OK {a} -> {b}" if a // 2 == b // 2 or abs(a - b) == 2 else "RuntimeError: timed out"
+            )
             hello = "".join(f"{'n060' if rank < 2 else 'n061'} [{rank}/4]\n" for rank in range(4))
             if a != b:
-                put(tmp_path / f"p2p-test-{a}-{b}-{10 * a + b}.out", f"{hello}{said}\n")
+                put(tmp_path / f"p2p-test-{a}-{b}-{10 * a + b}.out", f"{hello}{reported}\n")
     assert entry.main(["read", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "counts  ok 8, failed 4" in out

@@ -151,7 +151,7 @@ def test_local_alone_means_this_host() -> None:
         (["--nodes", "a", "--table", "/nowhere/t.csv"], "--table: cannot write"),
     ],
 )
-def test_mistakes_are_told_in_one_line(argv: list[str], words: str) -> None:
+def test_mistakes_are_reported_in_one_line(argv: list[str], words: str) -> None:
     with pytest.raises(InputError) as caught:
         asked(*argv)
     assert words in str(caught.value)
@@ -159,13 +159,13 @@ def test_mistakes_are_told_in_one_line(argv: list[str], words: str) -> None:
 
 
 @pytest.mark.parametrize("lab", ["0x4", "2x0", "x", "2x4x", "9999x9999", ""])
-def test_labs_that_cannot_be_are_told(lab: str) -> None:
+def test_labs_that_cannot_be_are_reported(lab: str) -> None:
     with pytest.raises(InputError, match=r"^--lab: "):
         asked("--lab", lab)
 
 
 @pytest.mark.parametrize("fault", ["n000:1", "n000:1>n001:2=explode", "n000:1>n009:2=drop", "n000:1>n001:9=drop", ""])
-def test_faults_that_cannot_be_made_are_told(fault: str) -> None:
+def test_faults_that_cannot_be_made_are_reported(fault: str) -> None:
     with pytest.raises(InputError, match=r"^--lab-fault: "):
         asked("--lab", "2x4", "--lab-fault", fault)
 

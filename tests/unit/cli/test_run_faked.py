@@ -141,7 +141,7 @@ def test_only_the_pair_that_is_named_is_tested(
     assert "neither end passes" not in out, "nothing was tested that could tell"
 
 
-def test_a_pair_of_which_an_end_is_not_there_is_told(
+def test_a_pair_of_which_an_end_is_not_there_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nodes = FakeNodes(Script({"a": 2, "b": 2}))
@@ -150,7 +150,7 @@ def test_a_pair_of_which_an_end_is_not_there_is_told(
     assert "2 pairs: --pair: there is no endpoint b:7" in capsys.readouterr().out
 
 
-def test_a_recording_that_stopped_is_told_also_when_a_file_cannot_be_written(
+def test_a_recording_that_stopped_is_reported_also_when_a_file_cannot_be_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     record, table = tmp_path / "r.gz", tmp_path / "folder" / "s.csv"
@@ -166,12 +166,12 @@ def test_a_recording_that_stopped_is_told_also_when_a_file_cannot_be_written(
     monkeypatch.setattr(Journal, "append", full)
     argv = ["run", "--nodes", "a", "--quiet", "--probes", "p2p", "--record", str(record), "--csv", str(table)]
     assert entry.main(argv) == 2
-    told = capsys.readouterr()
-    assert f"RECORDING INCOMPLETE (No space left on device): {record}" in told.out
-    assert "cannot write" in told.err
+    reported = capsys.readouterr()
+    assert f"RECORDING INCOMPLETE (No space left on device): {record}" in reported.out
+    assert "cannot write" in reported.err
 
 
-def test_what_is_written_is_told_also_when_another_file_cannot_be(
+def test_what_is_written_is_reported_also_when_another_file_cannot_be(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def full(*_: object) -> None:
@@ -180,9 +180,9 @@ def test_what_is_written_is_told_also_when_another_file_cannot_be(
     monkeypatch.setattr("fabtui.cli.write_outputs.write_json", full)
     files = ("--csv", str(tmp_path / "a.csv"), "--json", str(tmp_path / "a.json"))
     assert run(monkeypatch, FakeNodes(Script({"a": 2})), "--probes", "p2p", *files) == 2
-    told = capsys.readouterr()
-    assert f"wrote {tmp_path / 'a.csv'}" in told.out
-    assert "No space left on device" in told.err
+    reported = capsys.readouterr()
+    assert f"wrote {tmp_path / 'a.csv'}" in reported.out
+    assert "No space left on device" in reported.err
 
 
 def test_watching_finds_what_breaks_after_the_sweep(

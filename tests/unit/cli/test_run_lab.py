@@ -70,7 +70,7 @@ def test_an_interrupted_run_writes_what_it_has(tmp_path: Path, number: signal.Si
     assert "the session was not finished: it ended in p2p" in again.stdout
 
 
-def test_watching_a_lab_tests_again_without_starting_ranks_anew(tmp_path: Path) -> None:
+def test_watching_a_lab_tests_again_without_starting_ranks_again(tmp_path: Path) -> None:
     record = tmp_path / "r.jsonl.gz"
     argv = ["--lab", "2x2", "--lab-fault", "n000:0>n001:1=drop", "--timeout", "2", "--bytes", "64K"]
     argv += ["--record", str(record)]

@@ -9,7 +9,7 @@ from fabtui.cli.commands import serve
 from fabtui.cli.main import main
 
 
-def test_without_the_extra_one_line_says_what_to_install(
+def test_without_the_extra_one_line_reports_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     find = importlib.util.find_spec

@@ -29,7 +29,7 @@ def written(home: Path, text: str) -> ConfigFile:
     return read_config()
 
 
-def told(home: Path, text: str) -> list[str]:
+def reported(home: Path, text: str) -> list[str]:
     config = written(home, text)
     return [config.describe(problem).removeprefix(f"{home}/") for problem in config.problems]
 
@@ -76,8 +76,8 @@ def test_the_command_line_beats_the_file_and_the_file_beats_the_defaults(home: P
         ("x = [\n\n", "is not TOML"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line_and_the_right_name(home: Path, text: str, words: str) -> None:
-    assert words in "\n".join(told(home, text))
+def test_what_is_wrong_is_reported_with_its_line_and_the_right_name(home: Path, text: str, words: str) -> None:
+    assert words in "\n".join(reported(home, text))
 
 
 def test_what_is_wrong_leaves_the_rest_in_force(home: Path) -> None:
@@ -95,7 +95,7 @@ def test_bytes_that_are_no_text_and_files_that_are_too_large(home: Path) -> None
 
 
 def test_control_characters_of_the_file_do_not_reach_the_terminal(home: Path) -> None:
-    assert "\x1b" not in "".join(told(home, '[screen]\ncolors = "\\u001b[2J"\n"\\u001b]0;x" = 1\n'))
+    assert "\x1b" not in "".join(reported(home, '[screen]\ncolors = "\\u001b[2J"\n"\\u001b]0;x" = 1\n'))
 
 
 def test_a_file_that_was_named_has_to_be_there(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +202,7 @@ def test_validate_ends_with_2_and_a_line_for_each_problem(home: Path, capsys: py
     assert "f7 is also the key of main." in lines[-1]
 
 
-def test_show_tells_where_each_value_comes_from(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_reports_where_each_value_comes_from(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / "config.toml").write_text(
         '[screen]\ntheme = "light"\n[session]\ntimeout = 20\nenv = { TOKEN = "s3cret" }\n'
     )

@@ -24,7 +24,7 @@ def test_sizes(text: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "12Q", "-4", "0", "3", "1e9", "1.0000001k", "999T", "4 M B", "nan", "\u0664K"])
-def test_what_is_no_size_is_told(text: str) -> None:
+def test_what_is_no_size_is_reported(text: str) -> None:
     with pytest.raises(InputError, match="--bytes"):
         values.size(text, "--bytes")
 
@@ -67,7 +67,7 @@ def test_lists_and_ranges_of_sizes(text: str, found: tuple[int, ...]) -> None:
         "8-99T",
     ],
 )
-def test_what_is_no_list_of_sizes_is_told(text: str) -> None:
+def test_what_is_no_list_of_sizes_is_reported(text: str) -> None:
     with pytest.raises(InputError, match="--sizes"):
         values.sizes(text, "--sizes", 40)
 
@@ -78,7 +78,7 @@ def test_there_are_not_too_many_sizes() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "nan", "inf", "-1", "0", "x", "1e9"])
-def test_what_is_no_time_is_told(text: str) -> None:
+def test_what_is_no_time_is_reported(text: str) -> None:
     with pytest.raises(InputError, match="--timeout"):
         values.seconds(text, "--timeout", 0.5, 3600)
 
@@ -89,7 +89,7 @@ def test_times() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", "-1", "0", "101", "9" * 40])
-def test_what_is_no_count_is_told(text: str) -> None:
+def test_what_is_no_count_is_reported(text: str) -> None:
     with pytest.raises(InputError, match="--iters"):
         values.count(text, "--iters", 1, 100)
 

@@ -124,7 +124,7 @@ def test_each_line_of_the_log_is_shown_once(make_model: Maker) -> None:
     assert shown == [f"error: line {number}" for number in range(6)]
 
 
-def test_nothing_is_said_twice_of_a_node(make_model: Maker) -> None:
+def test_nothing_is_reported_twice_of_a_node(make_model: Maker) -> None:
     maker = make_model().start(["n0"]).add("node", node="n0", state="failed", text="refused", hint="is sshd up?")
     maker.add("log", level="error", node="n0", text="refused")
     maker.add("log", level="error", node="n0", text="something else")

@@ -92,8 +92,10 @@ def world(maker: Any, names: list[str] = NAMES) -> Any:
 
 def test_a_world_like_p2p_is_one_line(make_model: Maker) -> None:
     text = summary(world(whole(make_model)).model())
-    told = "world: whole, all 12 pairs are ok; medians same-node 1.90 GB/s, same-rail 1.90 GB/s, cross-rail 1.90 GB/s"
-    assert f"\n\n{told}\n\n" in text
+    reported = (
+        "world: whole, all 12 pairs are ok; medians same-node 1.90 GB/s, same-rail 1.90 GB/s, cross-rail 1.90 GB/s"
+    )
+    assert f"\n\n{reported}\n\n" in text
     assert text.count("a row sends") == 1
     assert "\n  world " not in text, "the line has its medians"
     both = world(whole(make_model)).measured("p2p", "n0:0", "n0:1", "failed", error="x")
@@ -122,15 +124,15 @@ def test_a_world_without_p2p_is_a_grid(make_model: Maker) -> None:
     assert "p2p" not in text
 
 
-def test_isolated_rails_are_told_before_the_list(make_model: Maker) -> None:
+def test_isolated_rails_are_reported_before_the_list(make_model: Maker) -> None:
     maker = world(whole(make_model))
     for src, dst in (("n0:0", "n1:1"), ("n0:1", "n1:0"), ("n1:1", "n0:0"), ("n1:0", "n0:1")):
         maker.measured("p2p", src, dst, "timeout", error="no answer", unit="GB/s")
-    told = "rail-isolated fabric: all 4 pairs across rails fail, all 4 pairs within a rail pass; 4 of 4 pairs pass"
-    assert f"\n\n{told} in the world communicator\n\nnot ok: 4\n" in summary(maker.model())
+    reported = "rail-isolated fabric: all 4 pairs across rails fail, all 4 pairs within a rail pass; 4 of 4 pairs pass"
+    assert f"\n\n{reported} in the world communicator\n\nnot ok: 4\n" in summary(maker.model())
 
 
-def test_both_ways_and_sizes_have_their_medians(make_model: Maker) -> None:
+def test_both_directions_and_sizes_have_their_medians(make_model: Maker) -> None:
     maker = make_model().start(["n0"]).endpoints({"n0": 2})
     for src, dst in (("n0:0", "n0:1"), ("n0:1", "n0:0")):
         for size, value in ((8 << 20, 3.0), (256 << 20, 5.0)):
@@ -216,7 +218,7 @@ def test_arms_are_in_the_summary_and_not_in_the_count(make_model: Maker) -> None
     assert text.endswith("measured: 17 ok\n")
 
 
-def test_what_could_not_be_tested_is_told_with_the_reason(make_model: Maker) -> None:
+def test_what_could_not_be_tested_is_reported_with_the_reason(make_model: Maker) -> None:
     maker = make_model().start(["n0", "n1"]).endpoints({"n0": 2, "n1": 0}).pairs(["n0:0", "n0:1"])
     maker.add("plan", layer="p2p", untested=[["n0:0", "n1:-", "n1 is down"], ["n1:-", "n0:0", "n1 is down"]])
     text = summary(maker.model())
@@ -224,7 +226,7 @@ def test_what_could_not_be_tested_is_told_with_the_reason(make_model: Maker) -> 
     assert "  n1  failed     refused" in text
 
 
-def test_an_empty_session_is_told_as_such(make_model: Maker) -> None:
+def test_an_empty_session_is_reported_as_such(make_model: Maker) -> None:
     text = summary(make_model().start(["n0"]).model())
     assert "no endpoints" in text
     assert "nothing was measured" in text
@@ -272,7 +274,7 @@ def test_hostile_text_does_not_reach_the_terminal(make_model: Maker, plain: bool
     assert not plain or text.isascii()
 
 
-def test_what_many_pairs_have_in_common_is_told_once_with_the_next_command(make_model: Maker) -> None:
+def test_what_many_pairs_have_in_common_is_reported_once_with_the_next_command(make_model: Maker) -> None:
     nodes = [f"n{number}" for number in range(6)]
     maker = make_model().start(nodes).endpoints(dict.fromkeys(nodes, 2))
     for src, dst in itertools.permutations([f"{node}:{index}" for node in nodes for index in (0, 1)], 2):
@@ -296,7 +298,7 @@ def test_what_many_pairs_have_in_common_is_told_once_with_the_next_command(make_
     assert not any("n3:1" in line for line in lines[head:])
 
 
-def test_nodes_of_which_the_same_is_said_share_a_line(make_model: Maker) -> None:
+def test_nodes_of_which_the_same_is_reported_share_a_line(make_model: Maker) -> None:
     nodes = [f"n{number:02}" for number in range(12)]
     maker = make_model().start(nodes, options={"probes": ["ping"]})
     for node in nodes:

@@ -156,7 +156,7 @@ def test_the_command_is_fit_for_any_login_shell() -> None:
     assert len(command) < 4000
 
 
-def test_an_old_interpreter_says_so_or_hands_over() -> None:
+def test_an_old_interpreter_reports_it_or_hands_over() -> None:
     old = f"import sys; sys.version_info = (3, 6, 8); sys.argv = {{}}; exec({bootstrap.BOOT!r})"
     alone = subprocess.run(
         [sys.executable, "-c", old.format(["-c", bootstrap.BOOT])], capture_output=True, timeout=60, check=False

@@ -1,4 +1,4 @@
-"""What follows the payload: packed once, sent when it is needed, ahead of what needs it, and never in the way."""
+"""Parts that follow the payload: packed once and sent ahead of the first message that needs them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class SlowPipe(BytePipe):
         self.taken: list[dict[str, Any]] = []
         self.begun = asyncio.Event()
         self.seconds = seconds
-        self.said: asyncio.Queue[bytes] = asyncio.Queue()
+        self.reported: asyncio.Queue[bytes] = asyncio.Queue()
         self.broken = False
         hello = {"t": "hello", "protocol": protocol.VERSION, "pid": 1, "python": "3", "host": "n"}
-        self.said.put_nowait(protocol.marker(NONCE) + protocol.encode(hello))
+        self.reported.put_nowait(protocol.marker(NONCE) + protocol.encode(hello))
 
     async def read(self) -> bytes:
-        return await self.said.get()
+        return await self.reported.get()
 
     async def read_error(self) -> bytes:
         await asyncio.sleep(600)
@@ -50,7 +50,7 @@ class SlowPipe(BytePipe):
                 self.begun.set()
 
     def write_eof(self) -> None:
-        self.said.put_nowait(b"")
+        self.reported.put_nowait(b"")
 
     async def ending(self) -> Ending:
         return Ending(status=0)
@@ -150,7 +150,7 @@ async def test_a_link_that_breaks_on_the_way_is_lost() -> None:
     await link.close()
 
 
-async def test_a_broken_installation_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broken_installation_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def gone() -> dict[str, str]:
         raise FileNotFoundError("no node side sources")
 

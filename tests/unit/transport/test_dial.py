@@ -86,7 +86,7 @@ async def test_a_dial_that_is_given_up_closes_what_was_begun(server: socket.sock
     dialer.close()
 
 
-async def test_one_that_fails_says_so_where_it_is_asked_for() -> None:
+async def test_one_that_fails_reports_it_where_it_is_asked_for() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         host = Resolved("n1", "127.0.0.1", "me", taken.getsockname()[1])

@@ -31,7 +31,7 @@ Host key verification failed.
 
 
 @pytest.mark.parametrize(
-    ("said", "kind"),
+    ("reported", "kind"),
     [
         (CHANGED, "changed-host-key"),
         ("No ED25519 host key is known for n1 and you have requested strict checking.\r\n"
@@ -54,8 +54,8 @@ Host key verification failed.
         ("channel 0: open failed: administratively prohibited: open failed", "refused"),
     ],
 )  # fmt: skip
-def test_what_openssh_says(said: str, kind: str) -> None:
-    failure = classify_openssh("n1", said)
+def test_what_openssh_reports(reported: str, kind: str) -> None:
+    failure = classify_openssh("n1", reported)
     assert failure is not None
     assert failure.kind == kind
     assert "\n" not in failure.text
@@ -67,7 +67,7 @@ def test_unknown_words_are_not_guessed_at() -> None:
     assert classify_openssh("n1", "something quite new happened") is None
 
 
-def test_a_changed_key_tells_where_the_old_one_is() -> None:
+def test_a_changed_key_reports_where_the_old_one_is() -> None:
     failure = classify_openssh("n1", CHANGED)
     assert failure is not None
     assert "/home/me/.ssh/known_hosts:7" in failure.text
@@ -95,7 +95,7 @@ def test_what_asyncssh_raises(error: Exception, greeted: bool, kind: str) -> Non
     assert explain_login(error, HOST, Known("n1"), Offer(), None, greeted).kind == kind
 
 
-def test_what_a_jump_host_says() -> None:
+def test_what_a_jump_host_reports() -> None:
     prohibited = asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, "open failed")
     assert explain_tunnel(prohibited, "n1", "gate").kind == "refused"
     for reason, kind in (("Connection refused", "refused"), ("No route to host", "no-route"), ("hm", "closed")):

@@ -104,7 +104,7 @@ async def test_a_key_is_remembered_in_the_first_file(tmp_path: Path, hashed: boo
         each.close()
 
 
-async def test_a_key_that_cannot_be_written_is_told_and_known_for_now(tmp_path: Path) -> None:
+async def test_a_key_that_cannot_be_written_is_reported_and_known_for_now(tmp_path: Path) -> None:
     notices: list[str] = []
     keys = HostKeys(notices.append)
     host = resolved(write(tmp_path / "f") / "below")

@@ -1,4 +1,4 @@
-"""What is printed beside the summary and across the screen: nothing."""
+"""No output beside the summary and over the screen."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ async def test_a_login_and_a_port_of_their_own_are_kept_apart(tmp_path: Path) ->
 
 
 @needs_ssh
-async def test_a_broken_configuration_is_told_to_everybody(tmp_path: Path) -> None:
+async def test_a_broken_configuration_is_reported_to_everybody(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("Host *\n  Frobnicate yes\n")
     resolver = Resolver(config)
