@@ -35,9 +35,9 @@ from typing import NamedTuple
 
 from loopback import Loopback, clush, lacking, nodes
 
-BAR_CURVE = 0.9
+BAR_CURVE = 1.0
 BAR_STOCK = 0.35
-BAR_CPU = 3.0
+BAR_CPU = 6.0
 DEADLINE = 120.0
 CLIENT = Path(__file__).with_name("fanclient.py")
 

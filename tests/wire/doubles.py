@@ -40,7 +40,7 @@ def big(args, emit, deadline):
 PROBES = {name: Probe(globals()[name]) for name in "echo fails stuck dies leaves prints reads odd big".split()}
 """
 
-# Echoes what it is told; some words make it do something first.
+# Echoes its input; some words have an effect first.
 RANKHOST = """
 import os, signal, socket, struct, subprocess, sys, time
 from fabtui_node.protocol import Decoder, encode

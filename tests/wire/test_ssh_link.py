@@ -81,7 +81,7 @@ async def test_the_node_side_is_killed(field: sshd.Field, reach_for: Reaching, t
     os.kill(link.hello["pid"], signal.SIGKILL)
     lost = await end_of(link)
     if transport == "openssh":
-        # ssh says 255 for that and for a connection that broke.
+        # ssh ends with 255 for that and for a connection that broke.
         assert lost.kind == "lost"
     else:
         assert lost.kind == "exit"

@@ -31,10 +31,10 @@ def preflight(nodes: FakeNodes, *argv: str, record: str = "--no-record") -> int:
     return entry.main(["preflight", "--nodes", ",".join(nodes.script.gpus), *record.split(), "--quiet", *argv])
 
 
-def script(**looks: dict[str, Any]) -> Script:
-    """Return four nodes of two GPUs each, with other looks of some."""
+def script(**results: dict[str, Any]) -> Script:
+    """Return four nodes of two GPUs each, with different probe results of some."""
     names = [f"n06{i}" for i in range(4)]
-    wanted = {name: {"host": host(name), "firewall": {"input": "accept"}, **looks.get(name, {})} for name in names}
+    wanted = {name: {"host": host(name), "firewall": {"input": "accept"}, **results.get(name, {})} for name in names}
     return Script(dict.fromkeys(names, 2), looks=wanted)
 
 

@@ -138,7 +138,7 @@ def test_only_the_pair_that_is_named_is_tested(
     rows = list(csv.DictReader((tmp_path / "c").open()))
     assert {(row["src"], row["dst"]) for row in rows} == {("a:0", "b:1"), ("b:1", "a:0")}
     out = capsys.readouterr().out
-    assert "neither end passes" not in out, "nothing was tested that could tell"
+    assert "neither end passes" not in out, "nothing was tested that could show it"
 
 
 def test_a_pair_of_which_an_end_is_not_there_is_reported(

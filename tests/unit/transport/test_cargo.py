@@ -21,7 +21,7 @@ NONCE = "ab"
 
 
 class SlowPipe(BytePipe):
-    """A pipe to a node that says hello, answers heartbeats, and takes its time to read."""
+    """A pipe to a node that sends hello, answers heartbeats and reads slowly."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         self.frames = protocol.Decoder(pieces=True)
