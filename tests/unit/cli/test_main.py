@@ -152,10 +152,14 @@ def test_a_recording_is_reported_as_text(make_model: Maker, tmp_path: Path) -> N
     assert len(csv.read_text().splitlines()) == 3
     maker.measured("p2p", *names, "failed", error="x")
     assert fabtui("replay", "--text", str(recording(tmp_path / "bad.gz", maker))).returncode == 1
-    maker.add("measured", measurements=[{"layer": "nonsense"}])
-    done = fabtui("replay", "--text", str(recording(tmp_path / "broken.gz", maker)))
+    broken = recording(tmp_path / "broken.gz", maker)
+    with gzip.open(broken, "at") as file:
+        file.write('{"kind": "measured", "measurements": [{"layer": "nonsense"}], "seq": 7, "time": 1700000003.5}\n')
+    done = fabtui("replay", "--text", str(broken))
     assert done.returncode == 2
-    assert "event 7 cannot be used" in done.stderr
+    assert "broken.gz" in done.stderr
+    assert "unknown layer 'nonsense'" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_an_unexpected_error_leaves_one_line_and_a_log(
