@@ -30,10 +30,11 @@ def fabtui(*argv: str, **more: Any) -> subprocess.CompletedProcess[str]:
     )
 
 
-def recording(path: Path, maker: Any) -> Path:
+def recording(path: Path, maker: Any, more: str = "") -> Path:
     with gzip.open(path, "wt") as file:
         for event in maker.events:
             file.write(json.dumps(event.to_json()) + "\n")
+        file.write(more)
     return path
 
 
@@ -152,10 +153,8 @@ def test_a_recording_is_reported_as_text(make_model: Maker, tmp_path: Path) -> N
     assert len(csv.read_text().splitlines()) == 3
     maker.measured("p2p", *names, "failed", error="x")
     assert fabtui("replay", "--text", str(recording(tmp_path / "bad.gz", maker))).returncode == 1
-    broken = recording(tmp_path / "broken.gz", maker)
-    with gzip.open(broken, "at") as file:
-        file.write('{"kind": "measured", "measurements": [{"layer": "nonsense"}], "seq": 7, "time": 1700000003.5}\n')
-    done = fabtui("replay", "--text", str(broken))
+    event = '{"kind": "measured", "measurements": [{"layer": "nonsense"}], "seq": 7, "time": 1700000003.5}\n'
+    done = fabtui("replay", "--text", str(recording(tmp_path / "broken.gz", maker, event)))
     assert done.returncode == 2
     assert "broken.gz" in done.stderr
     assert "unknown layer 'nonsense'" in done.stderr
