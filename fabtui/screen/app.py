@@ -29,7 +29,6 @@ from fabtui.screen.themes.ramps import RAMP_OF_SYSTEM, ramp_of
 from fabtui.screen.themes.watcher import ThemeWatcher
 from fabtui.screen.views.main import MainScreen
 from fabtui.screen.views.main_layout import is_too_small
-from fabtui.screen.views.too_small import fit
 from fabtui.screen.widgets.title_bar import lost_nodes
 
 if TYPE_CHECKING:
@@ -166,6 +165,7 @@ class FabricApp(App[int]):
         from fabtui.screen import deferred
 
         self._deferred = deferred
+        deferred.fit(self)
         try:
             feed = self._make_feed()
             self.feed, self.model = feed, feed.model
@@ -315,8 +315,8 @@ class FabricApp(App[int]):
 
     def on_resize(self) -> None:
         """Cover all views where there is no room for them."""
-        if is_too_small(*self.size) or len(self.screen_stack) > 1:
-            self.call_next(fit, self)
+        if self._deferred is not None and (is_too_small(*self.size) or len(self.screen_stack) > 1):
+            self.call_next(self._deferred.fit, self)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Show the value of the cell under the mouse."""

@@ -17,6 +17,7 @@ from fabtui.screen.views.node.screen import NodeScreen
 from fabtui.screen.views.nodes import NodesScreen
 from fabtui.screen.views.pair.screen import PairScreen
 from fabtui.screen.views.preflight import PreflightScreen
+from fabtui.screen.views.too_small import fit
 from fabtui.session.feeds.baseline import read_baseline
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "PairScreen",
     "check_keys",
     "commands",
+    "fit",
     "key_owners",
     "read_baseline",
     "targets_of",

@@ -19,7 +19,6 @@ from fabtui.model.layers import Layer, key_layers
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.presentation.legends import layers_of, legend
-from fabtui.presentation.progress_estimate import Pace
 from fabtui.presentation.wording import MUTED
 from fabtui.presentation.wrapping import clipped
 from fabtui.sanitize import one_line
@@ -37,7 +36,6 @@ from fabtui.screen.grid.widget import GridView
 from fabtui.screen.views.connecting import ConnectingView
 from fabtui.screen.views.main_layout import LayoutChoices, MainLayout, arrange, grid_fits, panel_width, size_text
 from fabtui.screen.views.main_navigation import GridNavigation
-from fabtui.screen.views.main_panel import panel_content
 from fabtui.screen.widgets.cell_tooltip import CellTooltip
 from fabtui.screen.widgets.color_key import ColorKey
 from fabtui.screen.widgets.event_log import EventLog
@@ -52,6 +50,7 @@ from fabtui.screen.widgets.worst_pairs import MAX_PAIRS, WorstPairs
 
 if TYPE_CHECKING:
     from fabtui.screen.session_diagnosis import SessionDiagnosis
+    from fabtui.screen.views.main_panel import PanelContent
 
 _ZOOM = Binding.Group("zoom")
 #: Keys that start tests. A recording cannot be tested again.
@@ -177,8 +176,7 @@ class MainScreen(Screen[None]):
         self.event_log = EventLog(id="log")
         self.key_bar = KeyBar(self._key_label, ("arrows", "move"), id="keys")
         self.tooltip_line = CellTooltip(id="hover")
-        self.findings: SessionDiagnosis | None = None
-        self.pace = Pace()
+        self._panel_content: PanelContent | None = None
         #: Width of the side panel.
         self.panel_width = PANEL_WIDTH
         self._choices = LayoutChoices()
@@ -198,6 +196,11 @@ class MainScreen(Screen[None]):
     def model(self) -> Model:
         """Session model."""
         return self._app_context.model
+
+    @property
+    def findings(self) -> SessionDiagnosis | None:
+        """Findings and preflight; None until the session has started."""
+        return self._panel_content.diagnosis if self._panel_content is not None else None
 
     @property
     def scope(self) -> ViewState:
@@ -249,12 +252,12 @@ class MainScreen(Screen[None]):
     def take_model(self) -> None:
         """Show the model of the feed, which has just been opened."""
         # Diagnosis takes 0.1 s to import, and the first frame has nothing to diagnose.
-        from fabtui.screen.session_diagnosis import SessionDiagnosis
+        from fabtui.screen.views.main_panel import PanelContent
 
         if self.findings is not None:
             self.findings.stop()
-        self.findings = SessionDiagnosis(self.model, self._app_context.request_draw)
         self.navigation.take_model()
+        self._panel_content = PanelContent(self._app_context, self.navigation)
         self.draw()
 
     # -- layout -------------------------------------------------------------------------------------------------------
@@ -363,11 +366,9 @@ class MainScreen(Screen[None]):
         seats = self.cursor_seats()
         if seats is None:
             return
-        if self.panel.display and self.findings is not None:
-            self.pace.take(self.model, self._app_context.elapsed())
+        if self.panel.display and self._panel_content is not None:
             size = self.panel_width - PANEL_EDGES, max(1, self.panel.size.height)
-            block, context = self.cursor_block(), self._app_context
-            self.panel.put(panel_content(context, self.navigation, self.findings, self.pace, seats, block, size))
+            self.panel.put(self._panel_content.lines(seats, self.cursor_block(), size))
             return
         parts = status_parts(self.model, self.source.layer, *seats, self._glyphs)
         block = self.cursor_block()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.progress_estimate import Pace, sweep_lines
 from fabtui.presentation.wording import MUTED
@@ -12,13 +10,11 @@ from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import Seat
 from fabtui.screen.grid.node_block_text import block_name, block_parts
 from fabtui.screen.grid.view_state import ViewState
+from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.views.main_navigation import GridNavigation
 from fabtui.screen.widgets.finding_lines import class_lines, finding_lines
 from fabtui.screen.widgets.pair_text import pair_name, panel_lines
 from fabtui.screen.widgets.worst_pairs import bad_pair_parts
-
-if TYPE_CHECKING:
-    from fabtui.screen.session_diagnosis import SessionDiagnosis
 
 #: Maximum share of the panel for the pair while other parts need room.
 _PAIR_SHARE = 0.5
@@ -29,58 +25,67 @@ _WORST_FROM = 4
 _MAX_WORST = 12
 
 
-def panel_content(
-    context: AppContext,
-    navigation: GridNavigation,
-    diagnosis: SessionDiagnosis,
-    pace: Pace,
-    seats: tuple[Seat, Seat],
-    block: tuple[int, int] | None,
-    size: tuple[int, int],
-) -> Lines:
-    """Return the lines of the side panel.
+class PanelContent:
+    """Lines of the side panel, and the diagnosis that they show.
 
     Args:
         context: The app.
-        navigation: Content of the grid.
-        diagnosis: Findings of the session.
-        pace: Pace of the sweep.
-        seats: Row and column of the cursor's pair.
-        block: Nodes of the block under the cursor, if the grid shows blocks.
-        size: Width and height of the text.
+        navigation: Content and cursor of the grid.
     """
-    model, glyphs, scope = context.model, context.glyphs, navigation.scope
-    width, height = size
 
-    def part(title: str, lines: Lines) -> Lines:
-        rule = "-" if glyphs.plain else "─"
-        return [[(f"{rule} {title} ".ljust(width, rule)[:width], MUTED)], *lines] if lines else []
+    def __init__(self, context: AppContext, navigation: GridNavigation) -> None:
+        self._context = context
+        self._navigation = navigation
+        self._pace = Pace()
+        self.diagnosis = SessionDiagnosis(context.model, context.request_draw)
 
-    pair: Lines = []
-    if block is not None:
-        pair += [[(block_name(scope, *block), "bold $accent")]]
-        pair += [*stacked([block_parts(scope, *block, glyphs)], width, 0), []]
-    name = pair_name(*seats)
-    names = [name] if len(name) <= width else [f"{seats[0].name} >", f"  {seats[1].name}"]
-    pair += [[(line, "bold $accent")] for line in names]
-    pair += stacked(panel_lines(model, *seats, glyphs, context.now()), width, 8)
-    most = max(6, int(height * _PAIR_SHARE))
-    pair, rest = pair[:most], pair[most:]
-    room = height - len(pair)
-    sweep = part("sweep", sweep_lines(model, context.elapsed(), pace, glyphs, width))
-    classes = part("classes", class_lines(model, scope.source.layer, diagnosis.bad, width))
-    for lines in (classes, sweep):
-        if room - len(lines) < _FINDINGS_FIRST + 1:
-            lines.clear()
-        room -= len(lines)
-    ends = [str(model.endpoints[seat.number]) for seat in seats if seat.number is not None]
-    here = (ends[0], ends[1]) if len(ends) == 2 else None
-    findings = part("findings", finding_lines(diagnosis, here, width, max(0, room - 1), glyphs))[: max(0, room)]
-    room -= len(findings)
-    worst = part("worst pairs", _worst_lines(scope, width, room - 2, glyphs))[:room] if room > _WORST_FROM else []
-    below = [*findings, *classes, *sweep, *worst]
-    # The pair gets the lines that no other part needs.
-    return [*pair, *rest[: max(0, height - len(pair) - len(below))], *below]
+    def lines(self, seats: tuple[Seat, Seat], block: tuple[int, int] | None, size: tuple[int, int]) -> Lines:
+        """Return the lines for a cursor, most important first.
+
+        Args:
+            seats: Row and column of the cursor's pair.
+            block: Nodes of the block under the cursor, if the grid shows blocks.
+            size: Width and height of the text.
+        """
+        context, scope = self._context, self._navigation.scope
+        model, glyphs = context.model, context.glyphs
+        width, height = size
+        self._pace.take(model, context.elapsed())
+
+        def part(title: str, lines: Lines) -> Lines:
+            rule = "-" if glyphs.plain else "─"
+            return [[(f"{rule} {title} ".ljust(width, rule)[:width], MUTED)], *lines] if lines else []
+
+        pair = self._pair_lines(seats, block, width)
+        most = max(6, int(height * _PAIR_SHARE))
+        pair, rest = pair[:most], pair[most:]
+        room = height - len(pair)
+        sweep = part("sweep", sweep_lines(model, context.elapsed(), self._pace, glyphs, width))
+        classes = part("classes", class_lines(model, scope.source.layer, self.diagnosis.bad, width))
+        for lines in (classes, sweep):
+            if room - len(lines) < _FINDINGS_FIRST + 1:
+                lines.clear()
+            room -= len(lines)
+        ends = [str(model.endpoints[seat.number]) for seat in seats if seat.number is not None]
+        here = (ends[0], ends[1]) if len(ends) == 2 else None
+        findings = part("findings", finding_lines(self.diagnosis, here, width, max(0, room - 1), glyphs))
+        findings = findings[: max(0, room)]
+        room -= len(findings)
+        worst = part("worst pairs", _worst_lines(scope, width, room - 2, glyphs))[:room] if room > _WORST_FROM else []
+        below = [*findings, *classes, *sweep, *worst]
+        # The pair gets the lines that no other part needs.
+        return [*pair, *rest[: max(0, height - len(pair) - len(below))], *below]
+
+    def _pair_lines(self, seats: tuple[Seat, Seat], block: tuple[int, int] | None, width: int) -> Lines:
+        scope, glyphs = self._navigation.scope, self._context.glyphs
+        lines: Lines = []
+        if block is not None:
+            lines += [[(block_name(scope, *block), "bold $accent")]]
+            lines += [*stacked([block_parts(scope, *block, glyphs)], width, 0), []]
+        name = pair_name(*seats)
+        names = [name] if len(name) <= width else [f"{seats[0].name} >", f"  {seats[1].name}"]
+        lines += [[(line, "bold $accent")] for line in names]
+        return lines + stacked(panel_lines(self._context.model, *seats, glyphs, self._context.now()), width, 8)
 
 
 def _worst_lines(scope: ViewState, width: int, height: int, glyphs: Glyphs) -> Lines:

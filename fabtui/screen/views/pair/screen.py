@@ -219,9 +219,9 @@ def _layer_lines(model: Model, layer: Layer, measurement: Measurement | None, gl
         return [[*line, ("-", MUTED)]]
     verdict = model.verdict(measurement)
     word, style = verdict_part(verdict, glyphs)
-    line.append((f"{word:<15}", style))
+    line.append((f"{word:<10}", style))
     if measurement.value is not None:
-        line.append((f"{value_text(measurement):<11}", "bold"))
+        line.append((f"{value_text(measurement):<9}", "bold"))
         share = share_text(model, measurement, model.class_of(measurement))
         if share:
             line.append((f" {share}", MUTED))
