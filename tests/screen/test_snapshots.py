@@ -80,7 +80,7 @@ TOUR: list[tuple[tuple[str, ...], str, tuple[str, ...]]] = [
     (("minus",), "fabric", ("plus",)),
     (("plus",), "2 nodes", ("escape",)),
     (("v",), "n000:3 > n001:2    timeout", ("v",)),
-    (("t",), "connection refused", ("escape",)),
+    (("t",), "gone for", ("escape",)),
     (("F",), "findings   8", ("escape",)),
     (("f",), "several: all of them", ("escape",)),
     (("slash",), "n060:3>n061:5", ("escape",)),
