@@ -31,7 +31,7 @@ def column_numbers(words: list[str]) -> list[int] | None:
 
 
 def cells_of(words: list[str], width: int) -> tuple[str, list[float | None]] | None:
-    """Return the name and the cells of a row with ``columns`` columns; None if the words are no such row.
+    """Return the name and the cells of a row of ``width`` cells; None if the words are no such row.
 
     A cell may be ``N/A``. Negative numbers are none that any test here prints.
     """

@@ -414,9 +414,10 @@ def _check(table: dict[str, Any], notes: Notes) -> None:
 def parse(text: str) -> Reading:
     """Return the tables of a log.
 
-    ``tables``: ``operation`` (None if unknown), ``ranks``, ``hosts``, ``devices``,
-    ``options``, ``rows`` (``bytes``, ``count``, ``type``, ``redop``, ``root``, ``out_of_place`` and ``in_place`` with
-    ``time``, ``algbw``, ``busbw``, ``wrong`` or, of old versions, ``error``), ``out_of_bounds``, ``average``, ``best``.
+    - ``tables``: ``operation`` (None if unknown), ``ranks``, ``hosts``, ``devices``, ``options``, ``rows``,
+      ``out_of_bounds``, ``average``, ``best``.
+    - Rows: ``bytes``, ``count``, ``type``, ``redop``, ``root``, ``out_of_place`` and ``in_place``.
+    - Both of these: ``time``, ``algbw``, ``busbw``, ``wrong`` or, in old versions, ``error``.
     """
     parser = _Parser()
     written = _from_json(text)

@@ -1,1 +1,1 @@
-"""The probes, by what they look at."""
+"""Built-in probes, by subject."""

@@ -43,7 +43,7 @@ def parse_iptables(text: str) -> Optional[Dict[str, Any]]:
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float, etc: str = "/etc") -> Dict[str, Any]:
-    """Look at the rules for what comes in.
+    """Read the rules for incoming packets.
 
     Returns:
         ``{"source", "input", "rules", "why"}``: ``nft``, ``iptables``, ``ufw`` or ``none``; ``accept``, ``drop`` or

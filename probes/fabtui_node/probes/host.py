@@ -34,7 +34,7 @@ def parse_port_range(text: Optional[str]) -> Optional[List[int]]:
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float, sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
-    """Look at the system.
+    """Read the system settings.
 
     Returns:
         ``identity``, ``processors``, ``memory``, ``cgroup`` (`machine`), ``limits`` (`inventory`), ``acs`` (`pci`),

@@ -147,10 +147,10 @@ def _has_rccl(files: List[str], interpreters: List[Dict[str, Any]]) -> bool:
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") -> Dict[str, Any]:
-    """Look at the node. What does not answer in time is left unknown, with the reason where there is a place for it.
+    """Read the inventory of the node. Values that are not available in time are unknown, with a reason where possible.
 
     Args:
-        args: ``pythons``: interpreters to look at first.
+        args: ``pythons``: interpreters to try first.
         emit: Not used.
         deadline: Seconds.
         root: Where sysfs is.

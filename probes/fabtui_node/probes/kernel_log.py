@@ -110,7 +110,7 @@ def read_log(deadline: float, kmsg: str = "/dev/kmsg") -> _Log:
 def run(
     args: Dict[str, Any], emit: Any, deadline: float, kmsg: str = "/dev/kmsg", proc: str = "/proc"
 ) -> Dict[str, Any]:
-    """Look at the kernel's log of this boot.
+    """Read the kernel's log of this boot.
 
     Returns:
         ``{"source": "kmsg"|"dmesg"|"journal"|"none", "readable": "yes"|"not permitted"|"unknown", "lines", "events"

@@ -69,7 +69,7 @@ def parse_nvidia_version(text: Optional[str]) -> Optional[bool]:
 
 
 def iommu(devices: Iterable[str], sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
-    """Look at the IOMMU.
+    """Read the state of the IOMMU.
 
     Args:
         devices: PCI addresses of GPUs and RDMA devices.
@@ -95,7 +95,7 @@ def iommu(devices: Iterable[str], sys: str = "/sys", proc: str = "/proc") -> Dic
 
 
 def gpudirect(modules: List[str], sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
-    """Look at how RDMA devices may reach GPU memory.
+    """Read how RDMA devices can access GPU memory.
 
     Returns:
         ``{"peermem", "registered", "open_driver", "dma_buf"}``: the module that is loaded for it or None; whether it

@@ -75,7 +75,7 @@ print("\nMARK" + json.dumps(printed))
 _TEXTS = ("version", "torch", "torch_cuda", "nccl", "nccl_version", "cudart", "site", "error")
 
 
-def parse_look(text: str) -> Optional[Dict[str, Optional[str]]]:
+def parse_inspection(text: str) -> Optional[Dict[str, Optional[str]]]:
     """Return what the script printed, None if it printed nothing of the kind; other lines are passed over."""
     for line in text.splitlines():
         if not line.startswith(_MARK):
@@ -90,11 +90,11 @@ def parse_look(text: str) -> Optional[Dict[str, Optional[str]]]:
 
 
 def candidates(named: Iterable[str], environ: Dict[str, str]) -> List[str]:
-    """Return the interpreters to look at, most wanted first, each once.
+    """Return the interpreters to inspect, preferred ones first, each once.
 
     Args:
         named: Interpreters that the user named; kept even if the file is missing, to report that.
-        environ: The environment to look for a virtual environment in.
+        environ: The environment, which may name a virtual environment.
     """
     wanted = [environ.get("FABTUI_LAB_PYTHON", "")]
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
@@ -120,11 +120,11 @@ def _identity(path: str) -> str:
     return os.path.join(os.path.realpath(os.path.dirname(path)), "python3")
 
 
-def look(path: str, deadline: float) -> Dict[str, Optional[str]]:
+def inspect(path: str, deadline: float) -> Dict[str, Optional[str]]:
     """Return ``{"path", "version", "torch", "torch_cuda", "nccl", "nccl_version", "cudart", "site", "error"}``."""
     entry: Dict[str, Optional[str]] = dict.fromkeys(("path", *_TEXTS))
     result = run_command.run([path, "-B", "-c", _SCRIPT], deadline, limit=200000, cwd="/")
-    printed = parse_look(result.stdout)
+    printed = parse_inspection(result.stdout)
     if printed is None:
         entry["error"] = result.why() or "it printed nothing of use"
     else:
@@ -134,9 +134,9 @@ def look(path: str, deadline: float) -> Dict[str, Optional[str]]:
 
 
 def discover(named: Iterable[str], environ: Dict[str, str], deadline: float) -> List[Dict[str, Any]]:
-    """Return ``look`` of each candidate, all at once, in the order of ``candidates``."""
+    """Return ``inspect`` of each candidate, all at once, in the order of ``candidates``."""
     paths = candidates(list(named), environ)
     if not paths:
         return []
     with ThreadPoolExecutor(min(_AT_ONCE, len(paths))) as pool:
-        return list(pool.map(lambda path: look(path, deadline), paths))
+        return list(pool.map(lambda path: inspect(path, deadline), paths))

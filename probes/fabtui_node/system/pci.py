@@ -154,7 +154,7 @@ def above(paths: Iterable[Optional[str]]) -> Set[str]:
 
 
 def read_acs(devices: Iterable[Optional[str]], root: str = "/sys") -> Dict[str, Any]:
-    """Look at the bridges above devices.
+    """Read ACS of the bridges above devices.
 
     Args:
         devices: Real paths of the devices' sysfs folders.
@@ -162,7 +162,7 @@ def read_acs(devices: Iterable[Optional[str]], root: str = "/sys") -> Dict[str, 
 
     Returns:
         ``{"state", "bridges", "read", "on"}``: ``none`` (no bridge above them has ACS), ``off``, ``on`` (some bridge
-        redirects) or ``unknown`` (not allowed to look); how many bridges there are and how many could be read; those
+        redirects) or ``unknown`` (not permitted); how many bridges there are and how many could be read; those
         that redirect, ``[{"bus", "flags"}]``.
     """
     bridges = sorted(above(devices))[:_MOST_BRIDGES]

@@ -50,7 +50,7 @@ PARSERS: list[Callable[[str], Any]] = [
     port_counters.lanes,
     ping_format.parse_fping,
     ping_format.parse_ping,
-    interpreters.parse_look,
+    interpreters.parse_inspection,
     rdma_devices.parse_physical_state,
     rdma_devices.parse_rate,
     rdma_devices.parse_state,

@@ -216,7 +216,7 @@ def test_torch_is_found_without_importing_it(tmp_path: Path, monkeypatch: pytest
         "from typing import Optional\n__version__ = '2.9.1+cu128'\ncuda: Optional[str] = '12.8'\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(site))
-    found = interpreters.look(sys.executable, 30.0)
+    found = interpreters.inspect(sys.executable, 30.0)
     assert (found["torch"], found["torch_cuda"], found["error"]) == ("2.9.1+cu128", "12.8", None)
     assert (found["nccl"], found["nccl_version"]) == (str(wheel / "libnccl.so.2"), "2.27.5")
     assert found["site"] == str(site)
@@ -226,9 +226,9 @@ def test_a_python_that_is_none(tmp_path: Path) -> None:
     fake = tmp_path / "python3"
     fake.write_text("#!/bin/sh\necho something else\n")
     fake.chmod(0o755)
-    assert interpreters.look(str(fake), 10.0)["error"] == "it printed nothing of use"
+    assert interpreters.inspect(str(fake), 10.0)["error"] == "it printed nothing of use"
     fake.write_text("#!/bin/sh\nexec sleep 60\n")
-    assert interpreters.look(str(fake), 0.3)["error"] == "python3 did not end in time"
+    assert interpreters.inspect(str(fake), 0.3)["error"] == "python3 did not end in time"
 
 
 def test_candidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

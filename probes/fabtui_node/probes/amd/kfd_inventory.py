@@ -24,7 +24,7 @@ def read(environ: Mapping[str, str], root: str = "/sys", proc: str = "/proc") ->
     """Return the GPUs that the environment leaves visible, in the shape of `nvml_inventory.read`; none without KFD.
 
     Args:
-        environ: The variables of ``VISIBLE`` are looked at.
+        environ: The environment; the variables of ``VISIBLE`` count.
         root: Where sysfs is.
         proc: Where procfs is.
     """

@@ -27,7 +27,7 @@ _SAME = {"pci.bus_id": "bus", "vbios_version": "vbios"}
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
-    """Look at the GPUs.
+    """Read the state of the GPUs.
 
     Args:
         args: ``check`` False: without ``nvidia-smi``, which takes seconds where no program keeps the driver busy.

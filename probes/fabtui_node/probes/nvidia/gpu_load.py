@@ -43,10 +43,10 @@ def _watch(library: Any, setting: Optional[str], seconds: float) -> Dict[str, An
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
-    """Look at the GPUs, while somebody else gives them work.
+    """Sample the GPUs under load.
 
     Args:
-        args: ``seconds``: how long to look, 0 for once.
+        args: ``seconds``: duration, 0 for one sample.
         emit: Not used.
         deadline: Seconds.
 

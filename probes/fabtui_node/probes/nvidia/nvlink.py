@@ -177,7 +177,7 @@ def _speed(library: Any, handle: Any, number: int) -> Optional[float]:
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
-    """Look at the links.
+    """Read the state of the links.
 
     Returns:
         ``{"source": "nvidia-smi"|"nvml"|"nvidia-smi+nvml"|"none", "gpus": [{"index", "nvml_index", "name", "uuid",

@@ -1,6 +1,6 @@
 """The counters of NVLinks, from an NVML that stays open, so that a reading costs milliseconds.
 
-What NVML knows differs from one generation of GPUs to the next: the first look tries everything, later ones ask for
+What NVML knows differs from one generation of GPUs to the next: the first reading tries everything, later ones ask for
 what answered then.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from fabtui_node.probes.nvidia import nvml, run_nvidia_smi
 
-# What a later look may cost; where it costs more, the traffic is left out from then on and only errors are read.
+# Maximum duration (s) of a later reading; beyond it, only errors are read, not traffic.
 ENOUGH = 0.03
 # NVML's scope "all links of the GPU together".
 ALL_LINKS = 0xFFFFFFFF

@@ -26,7 +26,7 @@ _ONE = 8.0
 
 
 def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
-    """Look at the fabric from this node.
+    """Read the fabric as seen from this node.
 
     Args:
         args: ``whole``: also walk the fabric (the default).

@@ -34,7 +34,7 @@ def from_sysfs(root: str = "/sys") -> List[Dict[str, Any]]:
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") -> Dict[str, Any]:
-    """Look at the ports.
+    """Read the ports.
 
     Returns:
         ``{"source": "ibstat"|"sysfs"|"none", "cas": [{"ca", "type", "firmware", "hardware", "node_guid",

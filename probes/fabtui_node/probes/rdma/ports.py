@@ -31,7 +31,7 @@ _FAST = 100.0
 
 
 def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
-    """Look at the RDMA ports and the interfaces that carry data.
+    """Read the RDMA ports and the interfaces that carry data.
 
     Args:
         args: ``nics``: interfaces to ask ``ethtool`` about, besides those of RoCE ports; without it, those that have
