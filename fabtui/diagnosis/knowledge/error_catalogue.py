@@ -67,7 +67,15 @@ def meaning_of(*texts: str | None, kind: str | None = None) -> Meaning | None:
 
 def meaning_of_measurement(m: Measurement | None) -> Meaning | None:
     """Return the meaning of the error of a measurement; None if it has none, or if a lab made it."""
-    return None if m is None or m.made or not m.error else meaning_of(m.error, m.raw)
+    if m is None or m.made or not m.error:
+        return None
+    return meaning_of(m.error, m.raw, kind=error_kind(m))
+
+
+def error_kind(m: Measurement) -> str | None:
+    """Return the error kind of a measurement; None in recordings of fabtui 0.1.0, whose errors are text only."""
+    kind = (m.extra or {}).get("error_kind")
+    return kind if isinstance(kind, str) else None
 
 
 class ErrorFact(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Pair, Rule, Severity, register, rules_of
+from fabtui.diagnosis.knowledge.error_catalogue import error_kind
 from fabtui.diagnosis.knowledge.next_commands import on_node
 from fabtui.diagnosis.mesh.mesh import Mesh, endpoint_pairs
 from fabtui.diagnosis.mesh.paths import DEAD
@@ -21,6 +22,7 @@ from fabtui.diagnosis.mesh.scopes import Kind, Scope
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
+from fabtui_node.protocol import ErrorKind
 
 #: A round trip is high from this multiple of the median of its class on, and from this excess (ms).
 _HIGH_RATIO, _HIGH_MS = 10.0, 1.0
@@ -172,7 +174,7 @@ class Firewall(_MeshRule):
 
     def _finding(self, mesh: Mesh, scope: Scope, protocols: str, layers: tuple[Layer, ...]) -> Finding:
         rows = [m for path in scope.pairs if (m := mesh.paths[path].tcp) is not None]
-        refused = protocols == "TCP" and all("refused" in (m.error or "") for m in rows)
+        refused = protocols == "TCP" and all(map(_is_refused, rows))
         errors = Counter(m.error for m in rows if m.error)
         node = scope.nodes[-1]
         facts = {
@@ -279,6 +281,12 @@ def _blocked_paths(finding: Finding) -> set[AddressPair]:
     if isinstance(finding.rule, (Unreachable, OneWay, MtuBlackHole)):
         return {path for _, path in finding.measurements}
     return {path for layer, path in finding.measurements if isinstance(finding.rule, Firewall) and layer is Layer.TCP}
+
+
+def _is_refused(m: Measurement) -> bool:
+    kind = error_kind(m)
+    # Recordings of fabtui 0.1.0 have no kind.
+    return "refused" in (m.error or "") if kind is None else kind == ErrorKind.CONNECTION_REFUSED.value
 
 
 def _path_mtu(rows: list[Measurement]) -> int | None:
