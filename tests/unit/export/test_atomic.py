@@ -77,6 +77,6 @@ def test_the_check_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nowhere/x", "x" * 300, "", "."])
-def test_the_check_tells_what_cannot_be_written(tmp_path: Path, name: str) -> None:
+def test_the_check_reports_what_cannot_be_written(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="--csv"):
         check_writable(tmp_path / name if name != "" else Path(), "--csv")

@@ -95,15 +95,15 @@ def test_a_measurement_is_a_row_with_all_it_knows(make_model: Maker, tmp_path: P
     ] * 2
 
 
-def test_a_slow_row_says_what_it_was_held_against(make_model: Maker) -> None:
+def test_a_slow_row_names_what_it_was_compared_with(make_model: Maker) -> None:
     names = ["n0:0", "n0:1", "n0:2"]
     maker = make_model().start(["n0"]).endpoints({"n0": 3}).pairs(names)
     maker.measured("p2p", "n0:0", "n0:1", value=0.02, unit="GB/s", made=True)
     maker.measured("ping", "n0", "n0", "slow", value=0.1, unit="ms", extra={"loss": 50.0})
-    told = {(row["layer"], row["src"], row["dst"]): row["error"] for row in rows(maker.model())}
-    assert told["p2p", "n0:0", "n0:1"] == "1.0 % of the class median 2 GB/s (made by the lab)"
-    assert told["ping", "n0", "n0"] == "50 % of packets are lost"
-    assert told["p2p", "n0:1", "n0:2"] is None
+    errors = {(row["layer"], row["src"], row["dst"]): row["error"] for row in rows(maker.model())}
+    assert errors["p2p", "n0:0", "n0:1"] == "1.0 % of the class median 2 GB/s (made by the lab)"
+    assert errors["ping", "n0", "n0"] == "50 % of packets are lost"
+    assert errors["p2p", "n0:1", "n0:2"] is None
 
 
 def test_times_are_utc(make_model: Maker) -> None:
@@ -120,7 +120,7 @@ def test_rows_are_in_the_order_of_the_grid(make_model: Maker) -> None:
     assert found == [(src, dst) for src in NAMES for dst in NAMES if src != dst]
 
 
-def test_pairs_that_could_not_be_tested_have_a_row_that_says_why(make_model: Maker) -> None:
+def test_untested_pairs_have_a_row_with_the_reason(make_model: Maker) -> None:
     maker = make_model().start(["n0", "n1", "n2"]).endpoints({"n0": 2, "n1": 1, "n2": 0}).pairs(["n0:0", "n0:1"])
     maker.add("plan", layer="p2p", untested=[["n0:0", "n1:0", "n0:0 is in use"]])
     found = {(row["src"], row["dst"]): row for row in rows(maker.model()) if row["verdict"] == "untested"}
@@ -129,7 +129,7 @@ def test_pairs_that_could_not_be_tested_have_a_row_that_says_why(make_model: Mak
     assert with_n2 == {(a, b) for a, b in _pairs("n2:-", ["n0:0", "n0:1", "n1:0"])}
     row = found["n2:-", "n0:0"]
     assert (row["src_node"], row["src_index"], row["value"], row["error"]) == ("n2", None, None, "n2: refused")
-    assert ("n1:0", "n0:0") not in found, "nothing is known of why, so nothing is said"
+    assert ("n1:0", "n0:0") not in found, "the reason is unknown, so there is no row"
 
 
 def _pairs(one: str, others: list[str]) -> list[tuple[str, str]]:
@@ -235,7 +235,7 @@ def test_a_matrix_is_of_one_size_and_one_arm(make_model: Maker, tmp_path: Path) 
     frame = fabtui.load_snapshot(path)
     largest = frame.pivot_layer("p2p")
     assert largest.loc["n10:0", "n9:0"] == 9.0
-    assert largest.isna().loc["n9:0", "n10:0"], "it failed at that size, whatever it did at others"
+    assert largest.isna().loc["n9:0", "n10:0"], "it failed at that size; other sizes do not count"
     assert frame.pivot_layer("p2p", bytes=8 << 20).loc["n9:0", "n10:0"] == 4.0
     assert frame.pivot_layer(f"p2p@{ARM}").loc["n9:0", "n10:0"] == 1.0
     assert frame.pivot_layer("world", bytes=256 << 20).loc["n9:0", "n10:0"] == 7.0
@@ -351,14 +351,14 @@ def test_a_node_named_nan_is_a_node(make_model: Maker, tmp_path: Path) -> None:
         (HEADER.encode() + b"\n" + b"," * 40 + b"\n", "not a"),
     ],
 )
-def test_what_is_no_snapshot_is_told(tmp_path: Path, content: bytes, words: str) -> None:
+def test_what_is_no_snapshot_is_reported(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "x.csv"
     path.write_bytes(content)
     with pytest.raises(InputError, match=words):
         fabtui.load_snapshot(path)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot read .*No such file"):
         fabtui.load_snapshot(tmp_path / "nowhere.csv")
 

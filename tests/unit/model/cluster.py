@@ -73,10 +73,10 @@ def clock(offset: float = 0.0, uncertainty: float = 0.001) -> dict[str, Any]:
     return {"time": 0.0, "offset": offset, "uncertainty": uncertainty, "synchronised": True}
 
 
-def node(name: str, /, found: dict[str, Any] | None = None, **looks: dict[str, Any]) -> ProbedNode:
+def node(name: str, /, found: dict[str, Any] | None = None, **results: dict[str, Any]) -> ProbedNode:
     """Return a node of eight H200s, or with another inventory."""
     return ProbedNode(
-        name, copy.deepcopy(found or inventory(host=name)), {"host": host(name), "clock": clock(), **looks}
+        name, copy.deepcopy(found or inventory(host=name)), {"host": host(name), "clock": clock(), **results}
     )
 
 

@@ -33,7 +33,7 @@ def one(verdict: Verdict, value: float | None, **more: Any) -> Measurement:
         (one(OK, 50.0), None, Verdict.UNTESTED, None, "not tested yet"),
     ],
 )
-def test_a_change_is_a_ratio_or_says_why_there_is_none(
+def test_a_change_is_a_ratio_or_the_reason_for_none(
     then: Measurement | None, now: Measurement | None, verdict: Verdict, ratio: float | None, text: str
 ) -> None:
     found = change(then, now, Verdict.UNTESTED if now is None else now.verdict)

@@ -43,7 +43,7 @@ def test_a_counter_that_was_reset_or_wrapped_has_no_difference() -> None:
     assert found == {"reset": [["hca", "mlx5_0/1", "port_rcv_data"], ["hca", "mlx5_0/1", "symbol_error"]]}
 
 
-def test_a_counter_that_came_to_its_limit_is_told() -> None:
+def test_a_counter_at_its_limit_is_reported() -> None:
     found = deltas(value(symbol_error=65000, link_downed=3), value(symbol_error=65535, link_downed=4))
     assert found["hca"] == {"mlx5_0/1": {"symbol_error": 535, "link_downed": 1}}
     assert found["full"] == [["hca", "mlx5_0/1", "symbol_error"]]
@@ -106,7 +106,7 @@ def test_nvlinks_and_interfaces() -> None:
         "tcpRetransSegs",
     ],
 )
-def test_counters_of_trouble(name: str) -> None:
+def test_error_counters(name: str) -> None:
     assert is_error(name)
 
 

@@ -125,12 +125,12 @@ def test_a_nvlink_that_is_down_shows() -> None:
 )
 def test_whatever_a_node_sends_is_no_crash(rubbish: Any) -> None:
     found = dict.fromkeys(inventory(), rubbish)
-    looks = {
+    results = {
         name: dict.fromkeys(host("x"), rubbish) for name in ("host", "clock", "firewall", "nvlink", "ibstat", "rdma")
     }
-    looks["nvlink"]["gpus"] = looks["ibstat"]["cas"] = rubbish
-    looks["clock"]["offset"] = rubbish
-    nodes = [ProbedNode("n0", found, looks), node("n1"), ProbedNode("n2", {}, {})]
+    results["nvlink"]["gpus"] = results["ibstat"]["cas"] = rubbish
+    results["clock"]["offset"] = rubbish
+    nodes = [ProbedNode("n0", found, results), node("n1"), ProbedNode("n2", {}, {})]
     assert table(*nodes).nodes == ["n0", "n1", "n2"]
 
 

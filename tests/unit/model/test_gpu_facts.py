@@ -44,14 +44,14 @@ TOPOLOGY = {
 KERNEL = {"readable": "yes", "xids": {"79": 1, "94": 9}}
 
 
-def found(name: str, **looks: dict[str, Any]) -> Value:
+def found(name: str, **results: dict[str, Any]) -> Value:
     (fact,) = [fact for fact in GPU_FACTS if fact.name == name]
-    return fact.find(node("n0", **looks))
+    return fact.find(node("n0", **results))
 
 
 def test_a_healthy_node() -> None:
-    looks = {"gpus": gpus(), "topology": TOPOLOGY, "kernel": {"readable": "yes", "xids": {}}}
-    values = {fact.name: found(fact.name, **looks) for fact in GPU_FACTS}
+    results = {"gpus": gpus(), "topology": TOPOLOGY, "kernel": {"readable": "yes", "xids": {}}}
+    values = {fact.name: found(fact.name, **results) for fact in GPU_FACTS}
     inventory = ["gpus", "gpu_memory", "gpu_pcie", "gpu_mig", "gpu_nics", "gpu_users", "nvlinks", "nvlink_speed"]
     assert {name: value for name, value in values.items() if name not in (*inventory, "driver", "cuda")} == {
         "vbios": "96.00.A5.00.1A",

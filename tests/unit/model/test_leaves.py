@@ -1,4 +1,4 @@
-"""Leaves: known from looks alone, and pairs of different ones are a class of their own."""
+"""Leaves: known from probe results alone; pairs of different ones are a separate class."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def inventory(number: int, netdev: str | None = "eth0") -> dict[str, Any]:
 
 
 def own(leaf: str | None, guid: str = "0x1") -> dict[str, Any]:
-    told = None if leaf is None else {"guid": leaf, "name": leaf, "port": 1}
-    return {"ports": [{"ca": "mlx5_0", "port": 1, "guid": guid, "leaf": told}], "fabric": None}
+    listed = None if leaf is None else {"guid": leaf, "name": leaf, "port": 1}
+    return {"ports": [{"ca": "mlx5_0", "port": 1, "guid": guid, "leaf": listed}], "fabric": None}
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_ports_of_a_gpu_are_those_of_its_nic(maker: ModelMaker) -> None:
 
 
 @pytest.mark.parametrize("value", [{}, {"ports": 7}, {"ports": [{"leaf": 3}, 5]}, {"fabric": {"leaves": [1]}}])
-def test_looks_of_any_shape(maker: ModelMaker, value: dict[str, Any]) -> None:
+def test_probe_results_of_any_shape(maker: ModelMaker, value: dict[str, Any]) -> None:
     maker.add("look", node="a", probe="ibfabric", value=value)
     maker.add("look", node="b", probe="ibfabric", error="failed")
     model = maker.model()
@@ -141,7 +141,7 @@ def test_looks_of_any_shape(maker: ModelMaker, value: dict[str, Any]) -> None:
 
 
 def test_pairs_across_leaves_are_pairs_within_a_rail(make_model: Callable[[], ModelMaker]) -> None:
-    """A fabric is rail-isolated where what is within a rail passes, on whatever leaf, and what crosses rails fails."""
+    """A fabric is rail-isolated where what is within a rail passes, on any leaf, and what crosses rails fails."""
     maker = make_model().start(["a", "b"])
     ends: list[dict[str, Any]] = []
     for node in "ab":

@@ -34,7 +34,7 @@ def _names(rank: int) -> str:
 
 
 def _direction(a: int, b: int, when: float, chance: random.Random) -> list[Measurement]:
-    """What a session tells of one direction of a pair of GPUs, as JSON."""
+    """Return the measurements of one direction of a pair of GPUs, as JSON."""
     raw = "\n".join(
         RAW.format(end=_names(end), a=a, b=b, x=a % 8, y=b % 8, init=chance.randrange(100), data=chance.randrange(999))
         for end in (a, b)
@@ -53,7 +53,7 @@ def _direction(a: int, b: int, when: float, chance: random.Random) -> list[Measu
 
 
 def _events(count: int) -> Iterator[Event]:
-    """Events with so many directions, each two measurements, as a recording has them."""
+    """Yield the events of directions, two measurements each."""
     chance = random.Random(7)
     ranks = math.isqrt(count) + 8 & ~7
     yield SessionStart(nodes=[f"n{node:03d}" for node in range(ranks // 8)])
@@ -80,16 +80,16 @@ def test_a_measurement_takes_few_bytes_of_a_model() -> None:
     finally:
         tracemalloc.stop()
     assert sum(model.counts().values()) == 10_000
-    # 1,100 as objects of their own. The texts lie in a file.
+    # 1,100 as objects of their own. The texts are in a file.
     assert each < 100
 
 
-def test_what_is_kept_is_what_was_told() -> None:
-    told = [value for one in _events(700) if isinstance(one, Measured) for value in one.measurements]
+def test_what_is_stored_comes_back() -> None:
+    sent = [value for one in _events(700) if isinstance(one, Measured) for value in one.measurements]
     model = Model()
     for one in _events(700):
         model.apply(one)
-    assert list(model.measurements()) == told
+    assert list(model.measurements()) == sent
     assert model.tested[:2] == [(Layer.P2P, "n000:0", "n000:1"), (Layer.P2P, "n000:0", "n000:2")]
 
 

@@ -111,7 +111,7 @@ def test_busbw_of_a_cell_is_that_of_the_largest_message_between_its_nodes() -> N
     assert len(list(model.measurements())) == 2
 
 
-def test_events_of_unknown_kinds_are_passed_over_and_broken_ones_are_told() -> None:
+def test_events_of_unknown_kinds_are_ignored_and_broken_ones_are_refused() -> None:
     model = _model()
     model.apply(event_from_json({"kind": "from-the-future"}))
     with pytest.raises(ValueError, match="missing"):

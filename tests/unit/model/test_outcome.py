@@ -82,14 +82,14 @@ def test_nothing_measured_is_3(make_model: Maker) -> None:
     assert not_tested(maker.model()) == ["nothing was measured: there is one node, and pings go from node to node"]
 
 
-def test_looks_alone_are_enough_when_nothing_else_was_wanted(make_model: Maker) -> None:
+def test_probes_alone_are_enough_when_nothing_else_was_requested(make_model: Maker) -> None:
     maker = make_model().start(["n0"], options={"probes": ["ibstat"]}).endpoints({"n0": 1})
     maker.add("phase", name="done")
     assert exit_code(maker.model()) == 3
     assert exit_code(maker.add("look", node="n0", probe="ibstat", value={"ports": []}).model()) == 0
 
 
-def test_a_node_that_is_gone_is_told_once(make_model: Callable[[], Any]) -> None:
+def test_a_node_that_is_gone_is_reported_once(make_model: Callable[[], Any]) -> None:
     maker = make_model().start(["n0", "n1"]).endpoints({"n0": 1, "n1": 0})
     maker.add("look", node="n1", probe="host", error="refused")
     maker.add("plan", untested=[["n0:0", "n1:-", "refused"], ["n1:-", "n0:0", "refused"]])

@@ -40,6 +40,6 @@ def test_sampling_crosses_rails() -> None:
     assert len({(b - a) % 4 for a, b in crossed}) >= 3
 
 
-def test_an_unknown_mode_is_told() -> None:
+def test_an_unknown_mode_is_refused() -> None:
     with pytest.raises(ValueError, match="quick, sampled, full"):
         pairs_for("most", _ends(1, 2))

@@ -1,4 +1,4 @@
-"""Events of files from elsewhere: what gets past the check can be taken by a model and told by all who read it."""
+"""Events of files from elsewhere: what passes the check can be applied by a model and shown by every reader."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_is_recorded_is_well_formed() -> None:
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_what_passes_can_be_told(seed: int, tmp_path: Path) -> None:
+def test_what_passes_can_be_shown(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     share = chance.choice([0.0005, 0.003, 0.02])
     model = Model()
@@ -86,9 +86,9 @@ def test_a_damaged_recording_is_bad_input(
     path = tmp_path / "r.jsonl"
     path.write_text(json.dumps({"kind": "start", "nodes": ["n000"]}) + "\n" + json.dumps(event) + "\n")
     assert main(["replay", str(path), "--text"]) == 2
-    told = capsys.readouterr()
-    assert f"{path}, line 2: not an event of fabtui (" in told.err
-    assert "1 node" in told.out, "what comes before it is shown"
+    shown = capsys.readouterr()
+    assert f"{path}, line 2: not an event of fabtui (" in shown.err
+    assert "1 node" in shown.out, "what comes before it is shown"
 
 
 def test_what_was_lost_one_way_is_counted_by_size_and_a_collective_in_bytes() -> None:
