@@ -151,7 +151,17 @@ def keys() -> str:
     return page("Keys", intro, *parts)
 
 
+def errors() -> str:
+    """Return the page of the error kinds."""
+    from fabtui_node.protocol import ErrorKind
+
+    rows = [[code(kind.value), cell(kind.meaning)] for kind in ErrorKind]
+    intro = "Every error carries one of these kinds (`error_kind`) next to its text: on the wire, in recordings and in JSON."
+    return page("Error kinds", intro, table(["kind", "meaning"], rows))
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "errors.md": errors,
     "keys.md": keys,
     "layers.md": layers,
     "options.md": options,
