@@ -156,7 +156,7 @@ def errors() -> str:
     from fabtui_node.protocol import ErrorKind
 
     rows = [[code(kind.value), cell(kind.meaning)] for kind in ErrorKind]
-    intro = "Every error carries one of these kinds (`error_kind`) next to its text: on the wire, in recordings and in JSON."
+    intro = "Every error carries a kind (`error_kind`) next to its text: on the wire, in recordings and in JSON."
     return page("Error kinds", intro, table(["kind", "meaning"], rows))
 
 
