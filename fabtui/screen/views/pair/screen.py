@@ -60,7 +60,7 @@ class PairScreen(DetailScreen):
     BINDING_GROUP_TITLE = "Pair"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "retest(False)", "retest", id="pair.retest", tooltip="test this pair again, alone"),
-        Binding("R", "retest(True)", "both directions", id="pair.retest-both", tooltip="test both directions again"),
+        Binding("R", "retest(True)", "both", id="pair.retest-both", tooltip="test both directions again"),
         Binding("x", "turn", "turn", id="pair.turn", tooltip="swap source and destination"),
         Binding("n", "node(0)", "node", id="pair.node", tooltip="show the first node"),
         Binding("N", "node(1)", "other node", id="pair.other-node", tooltip="show the second node"),
