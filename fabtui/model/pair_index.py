@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar, overload
 
 from fabtui.model.layers import Layer
@@ -94,10 +94,6 @@ class PairIndex(Generic[Kind]):
             for source in sorted(rows):
                 for target, number in zip(rows[source].targets, rows[source].numbers, strict=True):
                     yield kind, names[source], names[target], number
-
-    def keys(self, kinds: Container[Kind]) -> Iterator[tuple[Kind, str, str]]:
-        """Yield the pairs of some kinds; nothing may be added meanwhile."""
-        return ((kind, src, dst) for kind, src, dst, _ in self.items() if kind in kinds)
 
 
 class PairList:

@@ -163,7 +163,6 @@ def test_an_index_keeps_a_number_for_each_ordered_pair() -> None:
     assert {(kind, a, b): number for kind, a, b, number in index.items()} == kept
     assert all(index.get(*key) == number for key, number in kept.items())
     assert [index.get("p2p", "n0", "other"), index.get("change", "n0", "n1", 7)] == [-1, 7]
-    assert set(index.keys({"p2p"})) == {key for key in kept if key[0] == "p2p"}
 
 
 def test_an_index_takes_more_than_65536_names() -> None:
