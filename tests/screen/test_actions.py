@@ -92,7 +92,7 @@ async def test_csv_is_written_in_a_thread_and_reported(
 ) -> None:
     import threading
 
-    import fabtui.export.csv as module
+    import fabtui.screen.deferred as module
 
     seen: list[Any] = []
 
