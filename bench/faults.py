@@ -102,7 +102,7 @@ def main() -> int:
     print(f"{'fault':18} {'seconds':>8} {'more':>7} {'bar':>5} {'starts':>7} {'waits':>6} {'bad cells':>10}")
     healthy, good = 0.0, True
     for name in ["healthy", *(n for n in args.only or FAULTS if n != "healthy")]:
-        play = Play(GPUS, load=args.load, attach=args.attach, tells=not args.silent, **{**SLOW, **FAULTS[name]})
+        play = Play(GPUS, load=args.load, attach=args.attach, reports_stops=not args.silent, **{**SLOW, **FAULTS[name]})
         found = asyncio.run(run(play, args.timeout, args.story, tuple(args.probes.split(","))))
         healthy = healthy or found.seconds
         more = found.seconds - healthy

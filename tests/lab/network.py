@@ -1,10 +1,10 @@
 """Nodes in network namespaces: rails of bridges, a router between them, an SSH server for each node, and faults.
 
-Every namespace belongs to a process that the kernel kills when the process that made the network dies, so that nothing
-is left behind even when a test is killed: interfaces, bridges, routes and rules go with the namespaces.
+Every namespace belongs to a process that the kernel kills when the process that made the network dies. So nothing is
+left behind even when a test is killed: interfaces, bridges, routes and rules go with the namespaces.
 
 A node is reached by ``ssh`` with a ProxyCommand that starts ``sshd -i`` inside its namespaces: no management network.
-Addresses are ``10.<rail + 1>.0.<node + 1>``. Traffic between rails goes through a router, and each node sends from an
+Addresses are ``10.<rail + 1>.0.<node + 1>``. Traffic between rails goes through a router. Each node sends from an
 address over the interface that has it, as hosts with several rails are set up.
 """
 
@@ -229,7 +229,7 @@ class Network:
             self.fabric("nft", "add", "rule", family, "mesh", "faults", *match.split(), *action.split())
 
     def forget_sources(self) -> None:
-        """Have nodes send to a rail over their interface there, from whichever address, as hosts usually do."""
+        """Have nodes send to a rail over their interface there, from any address, as hosts usually do."""
         for name, host in self._hosts.items():
             lines = [f"rule del from {self.address(name, rail)} table {100 + rail}" for rail in self.rails]
             host.run("ip", "-batch", "-", text="\n".join(lines) + "\n", only_net=True)

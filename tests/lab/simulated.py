@@ -1,6 +1,6 @@
 """A simulated InfiniBand fabric for the nodes of a network: ibsim, opensm, and tools on each node that talk to it.
 
-The nodes see their adapters in a made-up ``/sys/class/infiniband`` and reach the fabric with the real tools of
+The nodes see their adapters in a synthetic ``/sys/class/infiniband``. They reach the fabric with the real tools of
 infiniband-diags, which a preloaded library sends to the simulator. It runs in the network between the nodes.
 """
 
@@ -169,18 +169,18 @@ class Fabric:
         end = time.monotonic() + _DEADLINE
         while not log.exists() or text not in log.read_text(errors="replace"):
             if time.monotonic() > end or process.poll() is not None:
-                told = log.read_text(errors="replace")[-500:] if log.exists() else "no log"
-                raise RuntimeError(f"{log.name}: no {text!r}: {told}")
+                logged = log.read_text(errors="replace")[-500:] if log.exists() else "no log"
+                raise RuntimeError(f"{log.name}: no {text!r}: {logged}")
             time.sleep(0.02)
 
-    def tell(self, command: str) -> None:
+    def send_command(self, command: str) -> None:
         """Give the simulator a command, for example ``Unlink "n1 mlx5_0"[1]``."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{command}\n".encode())
         self._process.stdin.flush()
 
     def _configure(self) -> None:
-        """Start the subnet manager, which configures what is there and looks again every second."""
+        """Start the subnet manager, which configures what is there and sweeps again every second."""
         folder = self._folder / "osm"
         folder.mkdir()
         variables = {
@@ -214,7 +214,7 @@ class Fabric:
         with (self._net.folder / "sshd_config").open("a") as config:
             config.write(f"SetEnv PATH={tools}:{_PATH}\n")
         for name in self._net.names:
-            said = self._net.on(name, str(tools / "ibstat"))
-            guid = said.partition("Port GUID: 0x")[2][:16]
+            output = self._net.on(name, str(tools / "ibstat"))
+            guid = output.partition("Port GUID: 0x")[2][:16]
             groups = ":".join(guid[at : at + 4] for at in range(0, 16, 4))
             self._net.on(name, "sh", "-c", _SYSFS.format(guid=groups))

@@ -106,9 +106,9 @@ def test_what_is_always_wrong(network: Network, fabric: Fabric, tmp_path: Path) 
 
 
 def test_a_pulled_cable_and_errors(network: Network, fabric: Fabric, tmp_path: Path) -> None:
-    fabric.tell('Unlink "n1 mlx5_0"[1]')
-    fabric.tell('PerformanceSet "leaf2"[2] PortCounters.SymbolErrorCounter=1742')
-    fabric.tell('PerformanceSet "n3 mlx5_0"[1] PortCounters.PortRcvErrors=65535')
+    fabric.send_command('Unlink "n1 mlx5_0"[1]')
+    fabric.send_command('PerformanceSet "leaf2"[2] PortCounters.SymbolErrorCounter=1742')
+    fabric.send_command('PerformanceSet "n3 mlx5_0"[1] PortCounters.PortRcvErrors=65535')
     end = time.monotonic() + DEADLINE
     while read(network, "n1", "ibstat").values["cas"][0]["ports"][0]["state"] != "Down":
         assert time.monotonic() < end

@@ -63,7 +63,7 @@ class Fabric:
             assert self.process.poll() is None, self.log.read_text()
             time.sleep(0.02)
 
-    def tell(self, command: str) -> None:
+    def send_command(self, command: str) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{command}\n".encode())
         self.process.stdin.flush()
@@ -111,7 +111,7 @@ def test_two_nodes(fabric: Fabric, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_pulled_cable(fabric: Fabric, monkeypatch: pytest.MonkeyPatch) -> None:
-    fabric.tell('Unlink "n001 mlx5_0"[1]')
+    fabric.send_command('Unlink "n001 mlx5_0"[1]')
     end = time.monotonic() + DEADLINE
     port = only_port(fabric.look("n001", monkeypatch))
     while port["state"] != "Down" and time.monotonic() < end:

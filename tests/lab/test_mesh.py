@@ -134,8 +134,8 @@ def test_an_mtu_black_hole(network: Network, tmp_path: Path) -> None:
         rules_between(network, a, b, "ip length > 1500")
     result = run(network, tmp_path)
     result.check()
-    told = "MTU black hole between n1 and n6 on rail 1 (10.2.0.2 > 10.2.0.7): 8972 bytes do not pass, 1472 do"
-    assert result.texts() == [told]
+    text = "MTU black hole between n1 and n6 on rail 1 (10.2.0.2 > 10.2.0.7): 8972 bytes do not pass, 1472 do"
+    assert result.texts() == [text]
     assert {m.value for m in result.model.by_address(Layer.MTU, "n1", "n6")} == {9000.0, 1500.0}
 
 

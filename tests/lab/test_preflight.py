@@ -67,7 +67,7 @@ def test_equal_nodes_differ_in_nothing_and_then_in_what_was_changed(network: Net
     code, found, printed = preflight(network)
     assert serious(found) == {}, printed
     assert code == 0, printed
-    # They are namespaces of this machine, and say so.
+    # They are namespaces of this machine, and are reported as such.
     assert [one["nodes"] for one in found["findings"] if one["subject"] == "machine"] == [network.names]
     before = network.folder / "before.json"
     shutil.copy(network.folder / "found.json", before)
@@ -95,8 +95,8 @@ def test_equal_nodes_differ_in_nothing_and_then_in_what_was_changed(network: Net
         "mtu": ["n1"],
         "firewall": ["n3"],
     }, printed
-    for told in ("n1  MTU: 9000 -> 9000, 1500 on eth1", "n2  memlock: ", "n3  firewall for input: accept -> drop"):
-        assert told in printed
+    for line in ("n1  MTU: 9000 -> 9000, 1500 on eth1", "n2  memlock: ", "n3  firewall for input: accept -> drop"):
+        assert line in printed
 
 
 def test_two_nodes_that_nccl_takes_for_one(network: Network) -> None:

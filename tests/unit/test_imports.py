@@ -1,4 +1,4 @@
-"""What may import what, and what may be loaded when: checked in fresh interpreters."""
+"""Rules of imports between modules, and of the modules that a command loads: checked in fresh interpreters."""
 
 from __future__ import annotations
 

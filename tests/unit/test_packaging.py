@@ -1,4 +1,4 @@
-"""What is shipped: a wheel and an sdist that work on their own, with all data inside."""
+"""The shipped packages: a wheel and an sdist that work on their own, with all data inside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recordings that ship: each is told of, and replays to its end."""
+"""The recordings that ship: each is listed, and replays to its end."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ LARGEST = 512 * 1024
 
 
 def test_the_list_is_complete() -> None:
-    told = (shipped_recordings_folder() / "README.md").read_text()
+    listing = (shipped_recordings_folder() / "README.md").read_text()
     for path in FILES:
-        assert f"| {path.name} |" in told
-    for line in told.splitlines():
+        assert f"| {path.name} |" in listing
+    for line in listing.splitlines():
         name = line.split("|")[1].strip() if line.startswith("|") else ""
         if name.endswith(".gz"):
             assert (shipped_recordings_folder() / name).is_file(), name

@@ -1,4 +1,4 @@
-"""A node side of a few lines that does what a test tells it: answer, fall silent, flood, talk nonsense, end."""
+"""A node side of a few lines that does what a test asks for: answer, fall silent, flood, send nonsense, end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def main(config):
                     put(encode({"t": "flood", "number": number, "fill": "x" * message["size"]}))
             elif kind == "raw":
                 put(message["hex"] and bytes.fromhex(message["hex"]))
-            elif kind == "say":
+            elif kind == "stderr":
                 os.write(2, message["text"].encode())
             elif kind == "exit":
                 os.write(2, message["text"].encode())

@@ -1,4 +1,4 @@
-"""What goes wrong spoils its own cells and nothing else: faults of every kind over the lab, with real ranks (gloo)."""
+"""Faults of every kind over the lab, with real ranks (gloo): each spoils its own cells and nothing else."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def _check(run: Run, healthy: Run, kind: str, verdict: str, *cells: Pair) -> None:
     print(f"\n{kind}: {run.seconds:.1f} s, healthy {healthy.seconds:.1f} s, deadline {TIMEOUT:.0f} s")
     check_cells(run, dict.fromkeys(cells, (verdict, kind)), REASONS, 56)
-    # A healthy run more, and a little, for starting ranks anew (which imports torch again) and for a busy machine.
+    # A healthy run more, and a little, for starting ranks again (which imports torch again) and for a busy machine.
     assert run.seconds <= 2 * healthy.seconds + TIMEOUT + 5.0, run.story()
 
 

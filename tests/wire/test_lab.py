@@ -59,18 +59,18 @@ def token(monkeypatch: pytest.MonkeyPatch) -> str:
 async def test_every_node_runs_commands_as_itself() -> None:
     async with lab_of("2,3,1") as lab:
         assert lab.nodes == ["n000", "n001", "n002"]
-        told = await asyncio.gather(
+        answers = await asyncio.gather(
             *(
                 ask(lab, node, "echo $FABTUI_LAB_NODE $FABTUI_LAB_ENDPOINTS $FABTUI_LAB_ADDRESS; pwd")
                 for node in lab.nodes
             )
         )
-        assert [t.stdout.decode().split("\n")[0] for t in told] == [
+        assert [t.stdout.decode().split("\n")[0] for t in answers] == [
             "n000 2 127.0.60.10",
             "n001 3 127.0.60.11",
             "n002 1 127.0.60.12",
         ]
-        assert all(is_home(t.stdout.decode().split("\n")[1]) for t in told)
+        assert all(is_home(t.stdout.decode().split("\n")[1]) for t in answers)
         python = await ask(lab, "n000", "echo $FABTUI_LAB_PYTHON")
         assert python.stdout.decode().strip() == sys.executable
 
@@ -178,7 +178,7 @@ async def test_signals_reach_the_command() -> None:
         assert done.exit_signal[0] == "TERM"
 
 
-async def test_down_refuses_and_hang_says_nothing_while_others_answer() -> None:
+async def test_down_refuses_and_hang_is_silent_while_others_answer() -> None:
     async with lab_of("3x1", "n001=down", "n002=hang") as lab:
         with pytest.raises(ConnectionRefusedError):
             await ask(lab, "n001", "true")
@@ -214,8 +214,8 @@ async def test_sixteen_nodes_answer(token: str) -> None:
     begin = time.monotonic()
     async with lab_of("16x2") as lab:
         started = time.monotonic() - begin
-        told = await asyncio.gather(*(ask(lab, node, "echo $FABTUI_LAB_NODE") for node in lab.nodes))
-        assert [t.stdout.decode().strip() for t in told] == lab.nodes
+        answers = await asyncio.gather(*(ask(lab, node, "echo $FABTUI_LAB_NODE") for node in lab.nodes))
+        assert [t.stdout.decode().strip() for t in answers] == lab.nodes
         print(f"16 nodes: started in {started:.2f} s, answered after {time.monotonic() - begin:.2f} s")
         # Far more than it takes; a server that goes through its nodes one at a time with some wait would show.
         assert started < 40
@@ -284,7 +284,7 @@ async def test_the_node_side_runs_on_a_lab_node_and_dies_with_the_connection(tok
     wait_gone(token, 5)
 
 
-async def test_a_lab_that_cannot_start_says_why_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_lab_that_cannot_start_gives_the_reason_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fabtui.lab.lab.sys.executable", "/bin/false")
     with pytest.raises(LabError, match="did not start") as caught:
         async with lab_of("1x1"):

@@ -99,7 +99,7 @@ def test_one_node_alone(tmp_path: Path) -> None:
     assert Counter(row["layer"] for row in rows)["ping"] == 0
 
 
-def test_a_node_that_is_down_and_one_that_dies_are_told(tmp_path: Path) -> None:
+def test_a_node_that_is_down_and_one_that_dies_are_reported(tmp_path: Path) -> None:
     faults = ["--lab-fault", "n001=down", "--lab-fault", "n002=dead-after:2"]
     done, rows = _run(tmp_path, "--lab", "3x2", *faults, "--timeout", "4")
     assert done.returncode in (1, 3), done.stderr + done.stdout

@@ -67,7 +67,7 @@ def test_four_nodes_with_strict_host_keys(field: sshd.Field, tmp_path: Path) -> 
     assert not any(server.sessions() for server in field.servers.values()), "nothing of ours is left on the nodes"
 
 
-def test_bad_nodes_are_told_apart_and_do_not_hold_the_good_ones(field: sshd.Field, tmp_path: Path) -> None:
+def test_bad_nodes_are_distinguished_and_do_not_hold_the_good_ones(field: sshd.Field, tmp_path: Path) -> None:
     _node(field, "good1")
     changed = field.serve("changed", known=False)
     field.know(changed.known_name, sshd.make_key(field.folder / "old"))

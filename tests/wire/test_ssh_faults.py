@@ -262,10 +262,10 @@ async def test_proxy_commands_that_fail(field: sshd.Field, reach_for: Reaching) 
     field.nobody("sleeps", config=["ProxyCommand sleep 60"])
     field.nobody("odd", config=["ProxyCommand nc %h %C"])
     reach = reach_for(field.config(), connect_timeout=2, **fakeside.options())
-    says = await outcome(reach, "says")
-    assert isinstance(says, NodeUnreachable)
-    assert says.kind == "closed"
-    assert "no way through" in says.text
+    failure = await outcome(reach, "says")
+    assert isinstance(failure, NodeUnreachable)
+    assert failure.kind == "closed"
+    assert "no way through" in failure.text
     assert await kind_of(reach, "sleeps") == "timeout"
     assert await kind_of(reach, "odd") == "config"
 

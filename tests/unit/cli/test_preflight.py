@@ -35,7 +35,7 @@ def script(**results: dict[str, Any]) -> Script:
     """Return four nodes of two GPUs each, with different probe results of some."""
     names = [f"n06{i}" for i in range(4)]
     wanted = {name: {"host": host(name), "firewall": {"input": "accept"}, **results.get(name, {})} for name in names}
-    return Script(dict.fromkeys(names, 2), looks=wanted)
+    return Script(dict.fromkeys(names, 2), probe_results=wanted)
 
 
 def test_nothing_found(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,8 +140,8 @@ def test_a_node_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch, capsys: 
 
 def test_a_failing_probe_is_reported_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = script()
-    for name in wanted.looks:
-        wanted.looks[name]["firewall"] = {"fails": "boom \x1b[31m"}
+    for name in wanted.probe_results:
+        wanted.probe_results[name]["firewall"] = {"fails": "boom \x1b[31m"}
     play(monkeypatch, nodes := FakeNodes(wanted))
     assert preflight(nodes) == 3
     out = capsys.readouterr().out

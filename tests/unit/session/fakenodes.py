@@ -1,6 +1,6 @@
 """Nodes that speak the protocol inside the test process: a link each, with a supervisor, probes and ranks played.
 
-What they do wrong is said in a `Script`.
+A `Script` holds their faults.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from fabtui.transport.link import Link, LinkLost, NodeUnreachable
 
 @dataclass
 class Script:
-    """What the fake nodes do.
+    """The behaviour of the fake nodes.
 
     Attributes:
         gpus: How many endpoints each node has; 0: a node without GPUs and without torch.
         unreachable: Nodes that cannot be reached.
-        late: Nodes that take so many seconds to be reached.
+        late: Seconds that a node takes to be reached.
         rates: Bytes a second of ordered pairs of ranks that differ from ``rate``; a list is used up attempt by attempt.
         silent: Ordered pairs of ranks that time out.
         hang: Unordered pairs (lower first) of which nothing is ever heard, and which ignore an abort.
-        dies_after: Nodes whose link is lost after so many pairs.
+        dies_after: Number of pairs after which the link of a node is lost.
         busy: GPUs (node and index) that another process uses.
         kills: Nodes whose rank host dies in the test of a pair.
         deadly: Nodes whose rank host dies in one direction of a pair, of which the other one is good.
         away: Ranks that never come to a meeting with a peer, ``(rank, peer)``; they come back when it is called off.
         spoilers: Ranks with which no world communicator forms.
-        spoilers_after: So many worlds each node sees before the spoilers spoil one.
+        spoilers_after: Number of worlds that each node sees before the spoilers spoil one.
         world_rates: Bytes a second in the world of ordered pairs of ranks that differ from 40 GB/s.
         apart: Ranks that no world communicator may have together.
         stuck: Ordered pairs whose transfer hangs in the world communicator.
-        slow_ranks: Nodes whose ranks take so many seconds to be ready.
+        slow_ranks: Seconds that the ranks of a node take to be ready.
         patient: Whether ranks wait, until they are called off, for those that spoil the world.
         counters: What each look at the counters of a node gives, one after the other, then the last one for ever;
             None: no answer.
         takes: Seconds that a pair takes before its ranks report.
-        inventory: What the inventory of a node says besides its GPUs, or in their place.
-        looks: What the probes of a node give, ``{"fails": text}`` where one fails.
+        inventory: Fields of the inventory of a node besides its GPUs, or in their place.
+        probe_results: Results of the probes of a node, ``{"fails": text}`` where one fails.
         ahead: Seconds by which the clock of a node is ahead.
-        mail: The datagrams of all nodes: token, destination address, and what its listener says of them.
+        mail: The datagrams of all nodes: token, destination address, and what its listener reports of them.
         lost: Ordered pairs of addresses whose datagrams are lost.
     """
 
@@ -68,7 +68,7 @@ class Script:
     counters: dict[str, list[dict[str, Any] | None]] = field(default_factory=dict)
     takes: float = 0.0
     inventory: dict[str, dict[str, Any]] = field(default_factory=dict)
-    looks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    probe_results: dict[str, dict[str, Any]] = field(default_factory=dict)
     ahead: dict[str, float] = field(default_factory=dict)
     mail: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     lost: set[tuple[str, str]] = field(default_factory=set)
@@ -146,7 +146,7 @@ class FakeLink(Link):
         self._queue.put_nowait({"t": "rank", "m": message})
 
     def _probe(self, message: dict[str, Any]) -> dict[str, Any] | None:
-        mine = self.script.looks.get(self.node, {})
+        mine = self.script.probe_results.get(self.node, {})
         if message["name"] in mine:
             return dict(mine[message["name"]])
         if message["name"] == "clock":

@@ -1,6 +1,6 @@
 """Nodes played inside the test process: rank hosts take time to start, pairs take time and fail as real ones do.
 
-What real nodes do with each fault of the lab was taken from recordings of them: which side says what, and when.
+What real nodes do with each fault of the lab was taken from recordings of them: which side reports what, and when.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Pair = tuple[int, int]
 
 @dataclass
 class Play(Script):
-    """What these nodes do besides what a `Script` says; all times in seconds.
+    """The behaviour of these nodes besides that of a `Script`; all times in seconds.
 
     Attributes:
         load: What a rank host takes to start before it touches a GPU: interpreter, libraries, the driver.
@@ -30,10 +30,10 @@ class Play(Script):
         faults: Faults of ordered pairs of ranks: ``absent``, ``corrupt``, ``kill`` or ``stop``.
         wrong: Nodes on which no communicator comes about.
         naps: For how long the rank host of a node is stopped in its first pair, and then goes on.
-        tells: Whether supervisors tell of a rank host that is stopped.
+        reports_stops: Whether supervisors report a rank host that is stopped.
         meetings: The pairs under way, by number.
         links: The nodes, by name.
-        timeouts: How many sides told of a timeout.
+        timeouts: Number of sides that reported a timeout.
     """
 
     load: float = 0.0
@@ -44,7 +44,7 @@ class Play(Script):
     faults: dict[Pair, str] = field(default_factory=dict)
     wrong: set[str] = field(default_factory=set)
     naps: dict[str, float] = field(default_factory=dict)
-    tells: bool = True
+    reports_stops: bool = True
     meetings: dict[int, Meeting] = field(default_factory=dict)
     links: dict[str, SlowLink] = field(default_factory=dict)
     timeouts: int = 0
@@ -74,9 +74,9 @@ class Meeting:
     def __init__(self, play: Play, m: dict[str, Any]) -> None:
         self.play = play
         self.m = m
-        self.ways: list[Pair] = [(m["a"], m["b"]), (m["b"], m["a"])]
+        self.directions: list[Pair] = [(m["a"], m["b"]), (m["b"], m["a"])]
         self.at: dict[int, SlowLink] = {}
-        self.told: set[tuple[int, Pair]] = set()
+        self.reported: set[tuple[int, Pair]] = set()
         self.free: set[int] = set()
 
     def join(self, rank: int, link: SlowLink) -> None:
@@ -84,7 +84,7 @@ class Meeting:
         self.at[rank] = link
         peer = self.m["a"] + self.m["b"] - rank
         deadline = self.m["deadline"]
-        away = {r for r in (rank, peer) if self.play.faults.get((r, sum(self.ways[0]) - r)) == "absent"}
+        away = {r for r in (rank, peer) if self.play.faults.get((r, sum(self.directions[0]) - r)) == "absent"}
         if rank in away:
             self._later(deadline, lambda: self._leave(rank))
         elif away:
@@ -103,7 +103,7 @@ class Meeting:
 
     def _way(self, number: int) -> None:
         """Be through with a direction, as far as its nodes live."""
-        src, dst = way = self.ways[number]
+        src, dst = way = self.directions[number]
         if self.free or any(link.dead or link.frozen for link in self.at.values()):
             return
         fault = self.play.faults.get(way)
@@ -118,7 +118,7 @@ class Meeting:
                 self._say(rank, way, "verify", "1 of 65536 bytes is wrong (made by the lab: corrupt)")
                 self.at[rank].broken = True
             else:
-                self.told.add((rank, way))
+                self.reported.add((rank, way))
                 self.at[rank].report(self.m, src, dst, role)
         if number == 0:
             self._later(self.play.each / 2, lambda: self._way(1))
@@ -127,9 +127,9 @@ class Meeting:
                 self._leave(rank)
 
     def _say(self, rank: int, way: Pair, phase: str, error: str, *, timeout: bool = False) -> None:
-        if (rank, way) in self.told:
+        if (rank, way) in self.reported:
             return
-        self.told.add((rank, way))
+        self.reported.add((rank, way))
         self.play.timeouts += timeout
         role = "src" if rank == way[0] else "dst"
         kind = "cancelled" if error.startswith("cancelled") else None
@@ -142,26 +142,26 @@ class Meeting:
             "timeout": timeout,
             "error_kind": kind,
         }
-        self.at[rank].tell(op="side", id=self.m["id"], ok=False, made="made" in error, **side)
+        self.at[rank].send_report(op="side", id=self.m["id"], ok=False, made="made" in error, **side)
 
     def fail(self, rank: int, phase: str, error: str, *, timeout: bool = False) -> None:
         """Have a rank report what it did not yet, as failed, and leave."""
         if rank in self.free or self.at[rank].dead or self.at[rank].frozen:
             return
         self.at[rank].broken = True
-        for way in self.ways:
+        for way in self.directions:
             self._say(rank, way, phase, error, timeout=timeout)
         self._leave(rank)
 
     def _leave(self, rank: int) -> None:
         if rank not in self.free and not self.at[rank].dead and not self.at[rank].frozen:
             self.free.add(rank)
-            self.at[rank].tell(op="free", id=self.m["id"], rank=rank)
+            self.at[rank].send_report(op="free", id=self.m["id"], rank=rank)
 
     def lose(self, link: SlowLink) -> None:
         """See the process of one side go."""
         for rank, at in self.at.items():
-            if at is not link and self.play.faults.get((rank, sum(self.ways[0]) - rank)) != "absent":
+            if at is not link and self.play.faults.get((rank, sum(self.directions[0]) - rank)) != "absent":
                 self._later(0.05, partial(self.fail, rank, "transfer", "connection closed by remote peer"))
 
 
@@ -205,8 +205,8 @@ class SlowLink(FakeLink):
     def _now() -> float:
         return asyncio.get_running_loop().time()
 
-    def tell(self, **message: Any) -> None:
-        """Send what the rank host says."""
+    def send_report(self, **message: Any) -> None:
+        """Send a message of the rank host."""
         if not self.dead and not self.frozen:
             self._say(**message)
 
@@ -234,7 +234,7 @@ class SlowLink(FakeLink):
         """Stop the rank host."""
         self.frozen = True
         self.deaths += 1
-        if self.play.tells:
+        if self.play.reports_stops:
             self._queue.put_nowait({"t": "stopped", "on": True})
 
     def _nap(self, seconds: float) -> None:
@@ -269,8 +269,8 @@ class SlowLink(FakeLink):
             ready = {"op": "ready", "engine": m["engine"], "version": "fake 1", "port": 1, "ranks": ranks}
             load = max(0.0, (self._loaded or 0.0) - self._now())
             wait = load + self.play.attach * len(ranks)
-            loop.call_later(load, partial(self._if_alive, life, partial(self.tell, op="loaded")))
-            loop.call_later(wait, partial(self._if_alive, life, partial(self.tell, **ready)))
+            loop.call_later(load, partial(self._if_alive, life, partial(self.send_report, op="loaded")))
+            loop.call_later(wait, partial(self._if_alive, life, partial(self.send_report, **ready)))
         elif op == "pair":
             if self.node in self.play.naps and not self.naps:
                 self.naps += 1
@@ -294,7 +294,7 @@ class SlowLink(FakeLink):
 
     def _call_off(self, number: int, rank: int) -> None:
         meeting = self.play.meetings[number]
-        peer = sum(meeting.ways[0]) - rank
+        peer = sum(meeting.directions[0]) - rank
         if self.play.faults.get((rank, peer)) == "absent":
             meeting._leave(rank)
         else:

@@ -34,7 +34,7 @@ def test_a_recording_and_the_snapshot_of_it_are_the_same_baseline(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("", "not a recording"),
         ("hello", "not a recording"),

@@ -1,4 +1,4 @@
-"""When GPUs are looked at: beside tests without disturbing them, and never before the ranks have started."""
+"""Times of GPU probes: beside tests without disturbing them, and never before the ranks have started."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.unit.session.played import run
 
 
 def steps(nodes: FakeNodes, node: str) -> list[str]:
-    """Return what a node was told to do, one word each, in order; looks at GPUs by their name."""
+    """Return the requests to a node, one word each, in order; GPU probes by their name."""
     words = []
     for message in nodes.links[node].sent:
         if message["t"] == "probe":
@@ -18,7 +18,7 @@ def steps(nodes: FakeNodes, node: str) -> list[str]:
     return words
 
 
-async def test_gpus_are_looked_at_once_the_ranks_have_started() -> None:
+async def test_gpus_are_probed_once_the_ranks_have_started() -> None:
     model, nodes = await run(Script({"a": 2, "b": 2}))
     for node in ("a", "b"):
         words = steps(nodes, node)
@@ -52,9 +52,9 @@ async def test_what_is_not_wanted_is_not_asked() -> None:
     assert not {"gpus", "gpuload", "topology", "kernel"} & set(steps(nodes, "a"))
 
 
-async def test_a_look_that_fails_is_told_and_stops_nothing() -> None:
+async def test_a_failed_probe_is_reported_and_stops_nothing() -> None:
     broken = {"a": {name: {"fails": "no"} for name in ("gpus", "gpuload", "topology", "kernel")}}
-    model, _ = await run(Script({"a": 2}, looks=broken))
+    model, _ = await run(Script({"a": 2}, probe_results=broken))
     assert model.nodes["a"].probe_results["gpus"]["error"] == "no"
     assert len([m for m in model.measurements() if m.layer is Layer.P2P]) == 2
-    assert model.exit_code == 3, "something that was wanted could not be looked at"
+    assert model.exit_code == 3, "something that was wanted could not be probed"

@@ -1,4 +1,4 @@
-"""One node that says anything: the session goes on, and what the others measured is whole."""
+"""One node that sends arbitrary messages: the session goes on, and what the others measured is complete."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ JUNK: list[Any] = [
 ]
 
 
-#: The deadlines of a session that are made short: what the node does not answer is waited for in vain.
+#: The deadlines of a session that are made short: an answer that the node does not send is awaited until the deadline.
 DEADLINES = (
     *("GRACE", "ABORT_PATIENCE", "LAG", "PROBE_PATIENCE", "SETTLE", "RANKS_SETTLE", "DEADLINE", "INVENTORY_DEADLINE"),
     *("LOOK_DEADLINE", "CLOCK_DEADLINE", "OPEN_DEADLINE", "START_DEADLINE", "SPAWN_DEADLINE", "CLIENT_DEADLINE"),
@@ -59,7 +59,7 @@ class TwistedLink(FakeLink):
 
 
 class OneTwisted(FakeNodes):
-    """Nodes of which ``c`` twists what it says."""
+    """Nodes of which ``c`` twists the messages that it sends."""
 
     def __init__(self, script: Script, twist: Callable[[Message], Any]) -> None:
         super().__init__(script)
@@ -85,7 +85,7 @@ async def _run(twist: Callable[[Message], Any], **options: Any) -> Model:
 
 
 def _others_are_whole(model: Model) -> bool:
-    """Say whether all pairs of the two good nodes were measured and are ok."""
+    """Return whether all pairs of the two good nodes were measured and are ok."""
     found = [m for m in model.measurements() if m.layer is Layer.P2P and not {m.src[0], m.dst[0]} & {"c"}]
     return len(found) == 2 and {model.verdict(m) for m in found} == {Verdict.OK}
 

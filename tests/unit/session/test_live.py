@@ -131,7 +131,7 @@ async def test_a_pair_that_hangs_is_ended_from_outside(monkeypatch: pytest.Monke
     assert {p for p, v in cells.items() if v is not Verdict.OK} == {("a:0", "b:1"), ("b:1", "a:0")}
     assert cells["a:0", "b:1"] is Verdict.TIMEOUT
     assert any(m["t"] == "rank" and m["m"]["op"] == "abort" for m in nodes.links["a"].sent)
-    assert nodes.links["a"].spawns == 3, "its rank host was killed and started anew, and once more when tested alone"
+    assert nodes.links["a"].spawns == 3, "its rank host was killed and started again, and once more when tested alone"
     assert model.suspects["a:0", "b:1"].startswith("both ends work with other partners")
 
 

@@ -26,7 +26,7 @@ class LossyNode:
     """A node that loses one packet of each of the first requests of a kind.
 
     Args:
-        times: So many requests; those of small echoes, of large ones and of datagrams are counted apart.
+        times: Number of these requests; those of small echoes, of large ones and of datagrams are counted apart.
     """
 
     def __init__(self, times: int) -> None:

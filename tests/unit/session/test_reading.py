@@ -177,7 +177,7 @@ def test_a_frozen_source_is_reported_rather_than_that_the_other_side_was_cancell
     assert p2p.error == "the rank host of a is frozen: no answer for 3 s"
 
 
-def test_a_frozen_source_is_reported_rather_than_how_its_end_looked_from_the_other_side() -> None:
+def test_a_frozen_source_is_reported_rather_than_the_error_of_the_other_side() -> None:
     frozen = Side.failed("the rank host of a is frozen: no answer for 3 s", ErrorKind.FROZEN, timeout=True, gone=True)
     saw = Side.read({"ok": False, "phase": "transfer", "error": "connection reset by peer", "made": True})
     (p2p,) = direction("a:0", "b:0", frozen, saw, time=1.0, how="gloo", attempts=1)

@@ -124,15 +124,17 @@ async def test_a_process_stands_by_while_the_same_may_happen_again() -> None:
     assert ended == [True, False], "an unused standby process was ended"
 
 
-@pytest.mark.parametrize(("way", "tells"), [((4, 0), True), ((7, 1), True), ((1, 7), False)])
-async def test_a_rank_host_that_is_stopped_is_found_by_its_silence_not_by_deadlines(way: Pair, tells: bool) -> None:
-    model, play, bad = await _run(faults={way: "stop"}, tells=tells)
+@pytest.mark.parametrize(("way", "reports_stops"), [((4, 0), True), ((7, 1), True), ((1, 7), False)])
+async def test_a_rank_host_that_is_stopped_is_found_by_its_silence_not_by_deadlines(
+    way: Pair, reports_stops: bool
+) -> None:
+    model, play, bad = await _run(faults={way: "stop"}, reports_stops=reports_stops)
     src, dst = (model.endpoints[n] for n in way)
     verdict, error = bad.pop((str(src), str(dst)))
     assert not bad
     assert verdict is Verdict.TIMEOUT
     assert error.startswith(f"the rank host of {src.node} is frozen: no answer for ")
-    assert error.endswith("and its process is stopped") == tells
+    assert error.endswith("and its process is stopped") == reports_stops
     assert play.links[src.node].deaths == 2
     assert max(_starts(play).values()) <= 3
     assert play.timeouts == 0

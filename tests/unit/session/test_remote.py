@@ -11,7 +11,7 @@ from fabtui.transport.link import LinkLost
 
 
 class GoneLink:
-    """A link that takes nothing more and ends once it is told to."""
+    """A link that takes nothing more and ends once `end` is set."""
 
     node = "a"
 

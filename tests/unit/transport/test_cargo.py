@@ -95,10 +95,10 @@ async def test_each_part_goes_once_ahead_of_what_needs_it() -> None:
     assert [kind for number, kind in enumerate(kinds) if kinds[number - 1 : number] != [kind] or kind != "modules"] == [
         *("kill", "modules", "probe", "probe", "probe", "modules", "spawn", "rank", "spawn")
     ]
-    looks, ranks = pipe.modules()
-    assert looks["fabtui_own.x"] == "y = 1"
-    assert {**payload.first_modules(), **looks, **ranks} == {**payload.node_modules(), "fabtui_own.x": "y = 1"}
-    assert not {"fabtui_node.ranks.rank_host", "fabtui_node.runtime.supervisor"} & set(looks)
+    probes, ranks = pipe.modules()
+    assert probes["fabtui_own.x"] == "y = 1"
+    assert {**payload.first_modules(), **probes, **ranks} == {**payload.node_modules(), "fabtui_own.x": "y = 1"}
+    assert not {"fabtui_node.ranks.rank_host", "fabtui_node.runtime.supervisor"} & set(probes)
     assert all(len(message["piece"]) <= PIECE for message in pipe.taken if message["t"] == "modules")
     await link.close()
 
@@ -109,8 +109,8 @@ async def test_a_rank_host_needs_everything(kind: str) -> None:
     link = await start(pipe)
     await link.send({"t": kind})
     assert pipe.kinds()[-1] == kind
-    looks, ranks = pipe.modules()
-    assert "fabtui_node.system.pci" in looks
+    probes, ranks = pipe.modules()
+    assert "fabtui_node.system.pci" in probes
     assert "fabtui_node.ranks.rank_host" in ranks
     await link.close()
 
