@@ -50,7 +50,7 @@ def test_healthy_gpus_are_plain() -> None:
         "  GPU  PCIe      under load  SM MHz       power W    C   ECC  rows  fabric",
         "  0    gen1 x16  gen5 x16    345 of 1980  78 of 700  34  on   0     completed",
         "  1    gen1 x16  -           345 of 1980  78 of 700  34  on   0     completed",
-        "  Fabric Manager 580.1, runs",
+        "  Fabric Manager 580.1, running",
     ]
     assert styled(lines) == set()
 
@@ -89,12 +89,12 @@ def test_the_kernel() -> None:
     lines = kernel_lines({"readable": "yes", "source": "kmsg", "counts": counts})
     assert text(lines)[1:] == [
         "kernel  from kmsg",
-        "       report  of          times  last       text",
+        "       report  device      count  last       text",
         "  bad  xid 79  0000:9b:00  2      1 min ago  GPU has fallen",
     ]
     assert styled(lines) == {"bad"}
     assert "not permitted" in text(kernel_lines({"readable": "not permitted", "counts": []}))[-1]
-    assert "nothing" in text(kernel_lines({"readable": "yes", "counts": []}))[-1]
+    assert "no GPU, PCIe or link events since boot" in text(kernel_lines({"readable": "yes", "counts": []}))[-1]
     assert kernel_lines(None) == kernel_lines({"error": "x"}) == []
 
 

@@ -47,7 +47,7 @@ async def served(*argv: str, **environment: str) -> AsyncIterator[Served]:
     try:
         printed = ""
         async with asyncio.timeout(60):
-            while "ctrl+c here" not in printed:
+            while "Ctrl+C here" not in printed:
                 line = await child.stdout.readline()
                 assert line, (await child.stderr.read()).decode() if child.stderr else ""
                 printed += line.decode()
