@@ -82,7 +82,7 @@ TOUR: list[tuple[tuple[str, ...], str, tuple[str, ...]]] = [
     (("v",), "n000:3 > n001:2    timeout", ("v",)),
     (("t",), "gone for", ("escape",)),
     (("F",), "findings   8", ("escape",)),
-    (("f",), "several: all of them", ("escape",)),
+    (("f",), "words that all match", ("escape",)),
     (("slash",), "n060:3>n061:5", ("escape",)),
     (("s",), "worst first", ("s",)),
     (("question_mark",), "help: grid", ("escape",)),

@@ -33,7 +33,7 @@ TRANSPORTS: dict[str, tuple[str, ...]] = {
 }
 
 #: Hint in the filter prompt.
-HINT = "bad, slow, failed; rail, cross, node; n[060-063], n060>, >n061; shm, ib, via:TEXT; several: all of them"
+HINT = "words that all match: bad; rail; n[060-063], n060>, >n061; ib, via:TEXT"
 
 
 @dataclass(frozen=True)
