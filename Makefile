@@ -66,24 +66,21 @@ demo: $(VENV)/.installed
 replay: $(VENV)/.app
 	@$(BIN)/fabtui replay recordings/h200x8-lab-2x4-faults.jsonl.gz $(ARGS) || [ $$? -eq 1 ]
 
-# Tests that are sensitive to the load of the machine run alone, after all others.
-ifdef ARGS
 test: $(VENV)/.test
-	$(BIN)/python -m pytest $(ARGS)
-else
-test: $(VENV)/.test
-	$(BIN)/python -m pytest
-endif
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
 test-fast: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not fuzz and not serial" tests/unit $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not fuzz" tests/unit $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/check_imports.py
+	$(BIN)/python tools/check_language.py
+	$(BIN)/python tools/generate_docs.py --check
 	$(BIN)/vermin --quiet --no-tips --violations -t=3.8- probes
 
 $(VENV)/.docs: $(VENV)/.dev
