@@ -18,6 +18,8 @@ from fabtui.screen.terminal.internals import screen_lines
 from tests.screen.conftest import Opened, make_app, screen_text, settled
 from tests.screen.fakefeed import REFUSED, FakeFeed, Story, big_sweep, sweep_of_two
 
+pytestmark = pytest.mark.snapshot
+
 Compare = Callable[..., bool]
 
 
