@@ -228,7 +228,7 @@ async def test_the_browser_shows_why_the_app_cannot_start(tmp_path: Path) -> Non
     async with served("--nodes", "192.0.2.1", "--connect-timeout", "0.5", "--record", str(record)) as server:
         record.write_text("in the way")
         async with window(server.url) as ws:
-            await shown(ws, "is there already, and is not overwritten")
+            await shown(ws, "already exists and is not overwritten")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
@@ -247,11 +247,11 @@ async def test_no_app_is_left_when_the_server_ends(number: signal.Signals) -> No
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["--nodes", "n[1-"], "without ']'"),
+        (["--nodes", "n[1-"], "unbalanced brackets"),
         ([], "no nodes given"),
         (["--replay", "/nowhere"], "cannot read /nowhere"),
         (["--nodes", "a", "--port", "x"], "--port: 'x' is not a whole number from 0 to 65535"),
-        (["--nodes", "a", "--speed", "3"], "--speed goes with --replay"),
+        (["--nodes", "a", "--speed", "3"], "--speed needs --replay"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_served(argv: list[str], words: str) -> None:
