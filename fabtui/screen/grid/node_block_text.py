@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fabtui.presentation.cell_levels import Glyphs, Slot
+from fabtui.presentation.cell_levels import RANKS, Glyphs, Slot
 from fabtui.presentation.wording import MUTED, Part
-from fabtui.screen.grid.severity import NOTHING, RANK, RANKS
+from fabtui.screen.grid.severity import NOTHING, RANK
 from fabtui.screen.grid.view_state import ViewState
 
 _OK = frozenset(RANK[slot] for slot in (Slot.GOOD, Slot.FAIR, Slot.LOW, Slot.P2P, Slot.SHM, Slot.RDMA, Slot.SOCKET))

@@ -12,8 +12,8 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from fabtui.presentation.cell_levels import Glyphs, Slot
-from fabtui.screen.grid.severity import BAD_FROM, NOTHING, RANKS
+from fabtui.presentation.cell_levels import RANKS, Glyphs, Slot
+from fabtui.screen.grid.severity import BAD_FROM, NOTHING
 from fabtui.screen.grid.view_state import ViewState
 from fabtui.screen.terminal.ansi_strips import Palette, Runs, half_slot, pack
 

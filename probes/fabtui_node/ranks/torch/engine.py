@@ -90,10 +90,10 @@ class TorchEngine(base.Engine):
     """The transport, if all data uses the same one."""
 
     device = "cpu"
-    """Where the messages are stored."""
+    """Device that holds the messages."""
 
     lasting = False
-    """Whether process groups use the store after they were made."""
+    """True if process groups use the store after they were made."""
 
     def __init__(self, address: str, store: Store, library: Optional[str]) -> None:
         super().__init__(address, store, library)
