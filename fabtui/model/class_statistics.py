@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
-from itertools import accumulate, chain, pairwise
+from itertools import pairwise
 
 from fabtui.model.measurement import Verdict
 
@@ -20,8 +20,8 @@ DEVIATIONS = 4.0
 SURELY_SLOW = 0.2
 #: Half of a normal distribution lies within this many standard deviations of its median.
 _QUARTILE = 0.6745
-#: Numbers of a part of `SortedFloats`; it is split at twice as many.
-_PART = 512
+#: Maximum number of values that are inserted one by one; more are sorted in, which takes longer for a few.
+_MOST_INSERTED = 64
 #: Number of latest attempts considered for flapping.
 ATTEMPTS = 10
 #: Minimum number of turns, from good to bad or back, of a flapping pair.
@@ -31,82 +31,57 @@ _INDECISIVE = (Verdict.UNTESTED, Verdict.SKIPPED, Verdict.INCONCLUSIVE)
 
 
 class SortedFloats:
-    """Sorted floats in parts of bounded size, so that insertion stays fast among a million of them.
+    """Sorted floats, eight bytes each. New ones wait until a reader asks, so that a million load in one sort.
 
     Args:
         values: Initial values, in any order.
     """
 
-    __slots__ = ("_befores", "_count", "_lasts", "_parts")
+    __slots__ = ("_sorted", "_waiting")
 
     def __init__(self, values: Iterable[float] = ()) -> None:
-        known = array("d", sorted(values))
-        self._count = len(known)
-        self._parts = [known[at : at + _PART] for at in range(0, len(known), _PART)] or [array("d")]
-        #: The last number of each part except the final one, which takes everything larger.
-        self._lasts = [part[-1] for part in self._parts[:-1]]
-        #: Count of numbers before each part; None: to be recomputed.
-        self._befores: list[int] | None = None
+        self._sorted = array("d", sorted(values))
+        self._waiting = array("d")
+
+    def _settled(self) -> array[float]:
+        if len(self._waiting) > _MOST_INSERTED:
+            self._sorted.extend(self._waiting)
+            self._sorted = array("d", sorted(self._sorted))
+        else:
+            for value in self._waiting:
+                insort(self._sorted, value)
+        if self._waiting:
+            self._waiting = array("d")
+        return self._sorted
 
     def __len__(self) -> int:
-        return self._count
-
-    def _begin(self, part: int) -> int:
-        if self._befores is None:
-            self._befores = list(accumulate((len(one) for one in self._parts), initial=0))
-        return self._befores[part]
+        return len(self._sorted) + len(self._waiting)
 
     def __iter__(self) -> Iterator[float]:
-        return chain.from_iterable(self._parts)
+        return iter(self._settled())
 
     def __getitem__(self, at: int) -> float:
-        at = range(self._count)[at]
-        self._begin(0)
-        assert self._befores is not None
-        part = bisect_right(self._befores, at) - 1
-        return self._parts[part][at - self._befores[part]]
+        return self._settled()[at]
 
     def below(self, value: float) -> int:
         """Return the count of numbers below a value."""
-        part = bisect_left(self._lasts, value)
-        return self._begin(part) + bisect_left(self._parts[part], value)
+        return bisect_left(self._settled(), value)
 
     def until(self, value: float) -> int:
         """Return the count of numbers not above a value."""
-        part = bisect_right(self._lasts, value)
-        return self._begin(part) + bisect_right(self._parts[part], value)
+        return bisect_right(self._settled(), value)
 
     def add(self, value: float) -> None:
         """Insert a number."""
-        at = bisect_left(self._lasts, value)
-        part = self._parts[at]
-        insort(part, value)
-        self._count += 1
-        self._befores = None
-        if len(part) > 2 * _PART:
-            self._parts[at : at + 1] = [part[:_PART], part[_PART:]]
-            self._lasts.insert(at, part[_PART - 1])
+        self._waiting.append(value)
 
     def remove(self, value: float) -> bool:
         """Remove one number of this value; return True if there was one."""
-        number = bisect_left(self._lasts, value)
-        # Equal numbers may lie on both sides of a boundary.
-        while not self._remove_from(number, value):
-            if number == len(self._lasts) or self._lasts[number] != value:
-                return False
-            number += 1
-        return True
-
-    def _remove_from(self, number: int, value: float) -> bool:
-        part = self._parts[number]
-        at = bisect_left(part, value)
-        if at == len(part) or part[at] != value:
+        known = self._settled()
+        at = bisect_left(known, value)
+        if at == len(known) or known[at] != value:
             return False
-        del part[at]
-        self._count -= 1
-        self._befores = None
-        if not part and number < len(self._lasts):
-            del self._parts[number], self._lasts[number]
+        del known[at]
         return True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def reference_page(name: str) -> str:
+    """Return a page of docs/reference as it is written from the declarations of this process."""
+    found = runpy.run_path(str(ROOT / "tools" / "generate_docs.py"))[name]()
+    assert isinstance(found, str)
+    return found
 
 
 def test_the_tables_are_current() -> None:

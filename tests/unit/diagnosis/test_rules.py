@@ -21,6 +21,7 @@ from fabtui.report.summary import summary
 from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.widgets.finding_lines import finding_block, finding_lines
 from tests.unit.diagnosis.test_pair_rules import dead_if, fabric
+from tests.unit.test_reference import reference_page
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +85,7 @@ def test_a_rule_is_one_declaration(rules: list[Rule[object]]) -> None:
     assert (written["rule"], written["name"], written["severity"]) == ("FT913", "odd-luck", "warn")
     assert written["facts"] == {"endpoints": 4, "first": "a:0"}
     assert rules[-1].description == "Thirteen endpoints or fewer take part."
+    assert "Thirteen endpoints or fewer take part." in reference_page("rules")
 
 
 class NoNodes(NodeRule):

@@ -19,6 +19,7 @@ from fabtui.presentation.cell_levels import Slot, ratio, slot_of
 from fabtui.presentation.legends import legend, meanings
 from fabtui.report.grid import Shown, grid
 from fabtui.report.summary import summary
+from tests.unit.test_reference import reference_page
 
 Maker = Callable[[], Any]
 JITTER = LayerSpec(
@@ -103,6 +104,7 @@ def test_a_layer_is_added_by_one_declaration(make_model: Maker, jitter: Layer, t
     assert load_snapshot(path).pivot_layer("jitter").loc["n0:0", "n1:0"] == 30.0
     written = json.loads(json.dumps(as_json(model)))["measurements"]
     assert [m["value"] for m in written if m["layer"] == "jitter" and m["verdict"] == "slow"] == [30.0]
+    assert "| `9` | `jitter` | Standard deviation of the round-trip time. | us |" in reference_page("layers")
 
 
 def test_a_declaration_ends_with_its_block() -> None:

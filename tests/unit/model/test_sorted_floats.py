@@ -23,7 +23,7 @@ def _agree(found: SortedFloats, wanted: list[float]) -> None:
 @settings(max_examples=200)
 def test_it_is_what_a_sorted_list_is(first: list[int], steps: list[tuple[bool, int]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(class_statistics, "_PART", 2)
+        patch.setattr(class_statistics, "_MOST_INSERTED", 2)
         wanted = sorted(map(float, first))
         found = SortedFloats(map(float, first))
         _agree(found, wanted)
