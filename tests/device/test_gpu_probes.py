@@ -11,7 +11,7 @@ import pytest
 from fabtui.lab.gpu_split import visible_gpus
 from fabtui_node.parsers.nvidia import smi_query, smi_table, topo
 from fabtui_node.probes import kernel_log
-from fabtui_node.probes.nvidia import gpu_health, gpu_load, nvlink, nvml, topology
+from fabtui_node.probes.nvidia import gpu_health, nvlink, nvml, topology
 
 
 def nvidia_smi(*argv: str) -> str:
@@ -90,7 +90,7 @@ def test_nvlinks() -> None:
 
 
 def test_a_look_under_load_is_quick() -> None:
-    value = gpu_load.run({"seconds": 0}, nothing, 60.0)
+    value = gpu_health.run_load({"seconds": 0}, nothing, 60.0)
     assert value["error"] is None
     assert all(gpu["pcie"]["width"] for gpu in value["gpus"])
     print("took", value["seconds"], "s for", len(value["gpus"]), "GPUs")

@@ -10,14 +10,13 @@ from fabtui_node.probes.judgement import judgement
 from fabtui_node.registry import Judgement, ProbeSpec
 
 _UNSYNCHRONISED = 0x40
-_SIZE = 512
 
 
 def synchronised() -> Optional[bool]:
     """Return True if the kernel reports a synchronised clock, or None if unknown."""
     try:
         # struct timex: the modes (0: read only), padded to a long, then four longs, then the status.
-        buffer = (ctypes.c_long * (_SIZE // ctypes.sizeof(ctypes.c_long)))()
+        buffer = (ctypes.c_long * 64)()
         if ctypes.CDLL(None).adjtimex(ctypes.byref(buffer)) < 0:
             return None
         status = ctypes.c_int.from_buffer(buffer, 5 * ctypes.sizeof(ctypes.c_long))

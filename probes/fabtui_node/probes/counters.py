@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 import time
@@ -11,23 +12,14 @@ from typing import Any, Callable, Dict, List, Optional
 from fabtui_node.probes.network import interfaces as nics
 from fabtui_node.probes.nvidia.nvlink_counters import NvlinkCounts
 from fabtui_node.registry import ProbeSpec
-from fabtui_node.system import rdma_devices, sysfs
+from fabtui_node.system import sysfs
 
-_MAX_DEVICES = 64
-_MAX_NICS = 64
+_MAX_DEVICES = _MAX_NICS = 64
 _MAX_COUNTERS = 256
 _LARGEST = 1 << 64
 
-_STATISTICS = (
-    "rx_bytes",
-    "tx_bytes",
-    "rx_errors",
-    "tx_errors",
-    "rx_dropped",
-    "tx_dropped",
-    "rx_crc_errors",
-    "rx_missed_errors",
-)
+_STATISTICS = [way + kind for kind in ("bytes", "errors", "dropped") for way in ("rx_", "tx_")]
+_STATISTICS += ["rx_crc_errors", "rx_missed_errors"]
 # A setting among the counters of NVIDIA's adapters, and gauges of Broadcom's.
 _NOT_COUNTED = ("lifespan", "active_", "watermark_")
 
@@ -118,8 +110,7 @@ def interface_counts(names: List[str], root: str = "/sys") -> Counts:
 
 def data_interfaces(root: str = "/sys") -> List[str]:
     """Return the interfaces that have an address which data may use."""
-    devices = rdma_devices.devices(root)
-    interfaces = nics.read(devices, root)
+    interfaces, devices = nics.read_all(root)
     entries = nics.data_addresses(interfaces, devices, os.environ.get("FABTUI_LAB_ADDRESS"))
     return list(dict.fromkeys(entry["nic"] for entry in entries))
 
@@ -134,14 +125,13 @@ class Counters:
         self._nvlink = Source(NvlinkCounts(os.environ.get("CUDA_VISIBLE_DEVICES")).read)
         self._names: Optional[List[str]] = None
 
-    def _device(self, name: str) -> Source:
-        path = os.path.join(self._folder, name)
-        return self._devices.setdefault(name, Source(lambda: port_counts(path)))
-
     def read(self, names: Optional[List[str]], until: float) -> Dict[str, Any]:
         """Read everything; what is not there by ``until`` (monotonic seconds) is left out."""
         # An adapter's counters are asked from its firmware one by one, so that many adapters are read side by side.
-        readings = [self._device(name).begin() for name in sysfs.names(self._folder)[:_MAX_DEVICES]]
+        readings = []
+        for name in sysfs.names(self._folder)[:_MAX_DEVICES]:
+            read_ports = functools.partial(port_counts, os.path.join(self._folder, name))
+            readings.append(self._devices.setdefault(name, Source(read_ports)).begin())
         links = self._nvlink.begin()
         if names is None:
             if self._names is None:
@@ -160,11 +150,7 @@ _KEPT: Dict[str, Counters] = {}
 def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") -> Dict[str, Any]:
     """Read the counters. What cannot be read, or not in time, is absent.
 
-    Args:
-        args: ``nics``: the interfaces to read; without it, those that have an address which data may use.
-        emit: Not used.
-        deadline: Seconds.
-        root: Where sysfs is.
+    ``nics``: the interfaces to read; without it, those that have an address which data may use.
 
     Returns:
         ``{"hca": {"mlx5_0/1": {name: count}}, "net": {"eth0": {name: count}}, "nvlink": {GPU: {link: {name: count}}},

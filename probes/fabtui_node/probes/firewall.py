@@ -43,11 +43,10 @@ def parse_iptables(text: str) -> Optional[Dict[str, Any]]:
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float, etc: str = "/etc") -> Dict[str, Any]:
-    """Read the rules for incoming packets.
+    """Read the rules for incoming packets: ``{"source", "input", "rules", "why"}``.
 
-    Returns:
-        ``{"source", "input", "rules", "why"}``: ``nft``, ``iptables``, ``ufw`` or ``none``; ``accept``, ``drop`` or
-        ``unknown``; the number of rules, None where unknown; why it is unknown, else None.
+    ``nft``, ``iptables``, ``ufw`` or ``none``; ``accept``, ``drop`` or ``unknown``; the number of rules, None where
+    unknown; why it is unknown, else None.
     """
     why: Optional[str] = None
     if os.geteuid() == 0:

@@ -9,7 +9,7 @@ import os
 from typing import Any, Dict, List, Optional
 
 from fabtui_node.probes import inventory
-from fabtui_node.probes.judgement import count, judgement, part
+from fabtui_node.probes.judgement import count, judgement, objects, part, seconds_since_boot, some
 from fabtui_node.probes.nvidia import nvml_inventory
 from fabtui_node.registry import Judgement, ProbeSpec
 from fabtui_node.system import drivers, machine, pci, rdma_devices, sysfs
@@ -27,10 +27,8 @@ ENOUGH_PORTS = 1000
 def parse_port_range(text: Optional[str]) -> Optional[List[int]]:
     """Return first and last of ``ip_local_port_range``."""
     words = (text or "").split()
-    numbers = [sysfs.to_integer(word) for word in words]
-    if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:
-        return None
-    return [numbers[0], numbers[1]]
+    numbers = [number for word in words if (number := sysfs.to_integer(word)) is not None]
+    return numbers if len(numbers) == len(words) == 2 else None
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float, sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
@@ -44,6 +42,8 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, sys: str = "/sys", pro
     graphics = nvml_inventory.on_pci(sys)
     cards = [device["bus"] for device in rdma_devices.places(sys)]
     buses = [*graphics, *(bus for bus in cards if bus)]
+    nics = sysfs.names(sys, "class/net")[:512]
+    indexes = {name: sysfs.integer(sys, "class/net", name, "ifindex") for name in nics}
     modules = drivers.parse_modules(sysfs.text(proc, "modules", limit=1 << 20) or "")
     return {
         "identity": machine.identity(sys, proc),
@@ -58,40 +58,22 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, sys: str = "/sys", pro
         "versions": drivers.versions(dict(os.environ), sys),
         "network": {
             "port_range": parse_port_range(sysfs.text(proc, "sys/net/ipv4/ip_local_port_range")),
-            "indexes": _indexes(sys),
+            "indexes": {name: index for name, index in indexes.items() if index is not None},
         },
-        "uptime": _uptime(sysfs.text(proc, "uptime")),
+        "uptime": seconds_since_boot(sysfs.text(proc, "uptime")),
         "devices": {"gpus": len(graphics), "rdma": len(cards)},
     }
 
 
-def _indexes(sys: str) -> Dict[str, int]:
-    names = sysfs.names(sys, "class/net")[:512]
-    found = {name: sysfs.integer(sys, "class/net", name, "ifindex") for name in names}
-    return {name: index for name, index in found.items() if index is not None}
-
-
-def _uptime(text: Optional[str]) -> Optional[float]:
-    try:
-        return float((text or "").split()[0])
-    except (IndexError, ValueError):
-        return None
-
-
 def judge(value: Dict[str, Any]) -> List[Judgement]:
-    """Return what is bad on this node alone: ``[{"subject", "verdict", "text"}]``.
-
-    ``verdict`` is ``bad`` (something will fail or be slow), ``warn`` (likely) or ``note`` (worth knowing).
-    """
+    """Return what is bad on this node alone."""
     devices = part(value, "devices")
     cards, graphics = count(devices, "rdma") or 0, count(devices, "gpus") or 0
-    found: List[Judgement] = []
-    found += _limits(value, cards, graphics)
+    found = _limits(value, cards, graphics)
     if cards or graphics > 1:
         found += _paths(value, cards, graphics)
     if graphics:
-        found += _memory(value)
-        found += _processors(value)
+        found += _inside(value)
     ports = part(value, "network").get("port_range")
     if isinstance(ports, list) and len(ports) == 2 and all(isinstance(port, int) for port in ports):
         available = ports[1] - ports[0] + 1
@@ -118,15 +100,12 @@ def _paths(value: Dict[str, Any], cards: float, graphics: float) -> List[Judgeme
     found = []
     control = part(value, "acs")
     if control.get("state") == "on":
-        on = control.get("on")
-        bridges = [str(entry.get("bus")) for entry in on if isinstance(entry, dict)] if isinstance(on, list) else []
-        where = ", ".join(bridges[:4]) + (" and %d more" % (len(bridges) - 4) if len(bridges) > 4 else "")
+        where = some([str(entry.get("bus")) for entry in objects(control.get("on"))], 4)
         text = "PCI ACS redirects between devices (%s): GPUs and NICs do not reach each other directly" % where
         found.append(judgement("acs", "bad", text))
     if part(value, "iommu").get("state") == "translating" and graphics:
-        found.append(
-            judgement("iommu", "warn", "the IOMMU translates what GPUs and NICs send each other; iommu=pt avoids it")
-        )
+        text = "the IOMMU translates what GPUs and NICs send each other; iommu=pt avoids it"
+        found.append(judgement("iommu", "warn", text))
     direct = part(value, "gpudirect")
     if graphics and cards and direct.get("open_driver") is not None:
         if direct.get("registered") is False and direct.get("peermem") and not direct.get("dma_buf"):
@@ -138,16 +117,13 @@ def _paths(value: Dict[str, Any], cards: float, graphics: float) -> List[Judgeme
     return found
 
 
-def _memory(value: Dict[str, Any]) -> List[Judgement]:
-    shm = count(part(value, "memory"), "shm_size")
-    if shm is None or shm >= ENOUGH_SHM:
-        return []
-    return [judgement("shm", "warn", "/dev/shm has %s: NCCL may find no room for ranks of one node" % size(shm))]
-
-
-def _processors(value: Dict[str, Any]) -> List[Judgement]:
-    processors = part(value, "processors")
+def _inside(value: Dict[str, Any]) -> List[Judgement]:
+    """Judge shared memory and processors."""
+    shm, processors = count(part(value, "memory"), "shm_size"), part(value, "processors")
     found = []
+    if shm is not None and shm < ENOUGH_SHM:
+        text = "/dev/shm has %s: NCCL may find no room for ranks of one node" % size(shm)
+        found.append(judgement("shm", "warn", text))
     if processors.get("numa_balancing") is True:
         found.append(judgement("numa", "note", "NUMA balancing is on: it stalls threads while it moves their memory"))
     governors = processors.get("governors")

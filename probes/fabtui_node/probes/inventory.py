@@ -8,35 +8,18 @@ import resource
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 from fabtui_node.probes.amd import kfd_inventory
-from fabtui_node.probes.judgement import judgement
+from fabtui_node.probes.judgement import judgement, part
 from fabtui_node.probes.network import interfaces as nics
 from fabtui_node.probes.nvidia import nvml, nvml_inventory
 from fabtui_node.registry import Judgement, ProbeSpec
 from fabtui_node.system import interpreters as pythons
-from fabtui_node.system import nccl_libraries, pci, rdma_devices, run_command, sysfs
+from fabtui_node.system import nccl_libraries, pci, run_command, sysfs
 
-_TOOLS = (
-    "ibstat",
-    "nvidia-smi",
-    "ping",
-    "fping",
-    "ip",
-    "ethtool",
-    "ibv_devinfo",
-    "iblinkinfo",
-    "perfquery",
-    "rdma",
-    "mlxlink",
-    "dcgmi",
-    "srun",
-    "iperf3",
-    "ib_write_bw",
-    "ib_send_bw",
-    "ib_read_lat",
-)
+_TOOLS = ["ibstat", "nvidia-smi", "ping", "fping", "ip", "ethtool", "ibv_devinfo", "iblinkinfo", "perfquery", "rdma"]
+_TOOLS += ["mlxlink", "dcgmi", "srun", "iperf3", "ib_write_bw", "ib_send_bw", "ib_read_lat"]
 _ENV = re.compile(r"(NCCL_|RCCL_|UCX_).*|(CUDA|HIP|ROCR)_VISIBLE_DEVICES|LD_LIBRARY_PATH")
 _ENV_LIMIT = 4096
 
@@ -58,14 +41,12 @@ def limits() -> Dict[str, Dict[str, Optional[int]]]:
     found: Dict[str, Dict[str, Optional[int]]] = {}
     for name in ("memlock", "nofile"):
         try:
-            soft, hard = resource.getrlimit(getattr(resource, "RLIMIT_" + name.upper()))
+            pair = resource.getrlimit(getattr(resource, "RLIMIT_" + name.upper()))
         except (AttributeError, OSError, ValueError):
             found[name] = {"soft": None, "hard": None}
-            continue
-        found[name] = {
-            "soft": -1 if soft == resource.RLIM_INFINITY else soft,
-            "hard": -1 if hard == resource.RLIM_INFINITY else hard,
-        }
+        else:
+            soft, hard = (-1 if limit == resource.RLIM_INFINITY else limit for limit in pair)
+            found[name] = {"soft": soft, "hard": hard}
     return found
 
 
@@ -83,12 +64,10 @@ def place_nics(
             if nic["path"]:
                 rank = (float(nic["state"] == "up"), float(nic["speed_mbps"] or 0))
                 near[nic["name"]] = pci.Device(nic["path"], nic["numa"], rank)
-    places = {
-        str(gpu["index"]): pci.Device(
-            sysfs.real(root, "bus/pci/devices", gpu["bus"]) if gpu["bus"] else None, gpu["numa"]
-        )
-        for gpu in found
-    }
+    places = {}
+    for gpu in found:
+        path = sysfs.real(root, "bus/pci/devices", gpu["bus"]) if gpu["bus"] else None
+        places[str(gpu["index"])] = pci.Device(path, gpu["numa"])
     chosen = pci.closest(places, near)
     for gpu in found:
         gpu["nic"], gpu["nic_path"] = chosen[str(gpu["index"])]
@@ -96,26 +75,14 @@ def place_nics(
 
 def ports(devices: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """Return the ``ib`` list: one entry a port of ``rdma.devices``."""
-    return [
-        {
-            "ca": device["ca"],
-            "type": device["type"],
-            "port": port["port"],
-            "state": port["state"],
-            "phys_state": port["physical_state"],
-            "rate": port["rate"],
-            "link_layer": port["link_layer"],
-            "lid": port["lid"],
-            "sm_lid": port["sm_lid"],
-            "firmware": device["firmware"],
-            "numa": device["numa"],
-            "bus": device["bus"],
-            "netdev": port["netdev"],
-            "gids": port["gids"],
-        }
-        for device in devices
-        for port in device["ports"]
-    ]
+    of_device = ("ca", "type", "firmware", "numa", "bus")
+    of_port = ("port", "state", "rate", "link_layer", "lid", "sm_lid", "netdev", "gids")
+    found = []
+    for device in devices:
+        for port in device["ports"]:
+            own = {name: port[name] for name in of_port}
+            found.append({**{name: device[name] for name in of_device}, **own, "phys_state": port["physical_state"]})
+    return found
 
 
 def _system() -> Dict[str, Any]:
@@ -137,23 +104,10 @@ def _system() -> Dict[str, Any]:
     }
 
 
-def _network(root: str, deadline: float) -> Tuple[List[Dict[str, Any]], List[Dict[str, Any]]]:
-    devices = rdma_devices.devices(root)
-    return nics.read(devices, root, deadline), devices
-
-
-def _has_rccl(files: List[str], interpreters: List[Dict[str, Any]]) -> bool:
-    return bool(nccl_libraries.named([*files, *(python.get("nccl") or "" for python in interpreters)], "librccl"))
-
-
 def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") -> Dict[str, Any]:
     """Read the inventory of the node. Values that are not available in time are unknown, with a reason where possible.
 
-    Args:
-        args: ``pythons``: interpreters to try first.
-        emit: Not used.
-        deadline: Seconds.
-        root: Where sysfs is.
+    ``pythons``: interpreters to try first.
 
     Returns:
         ``host``, ``kernel``, ``os``, ``cpus`` (usable ones), ``memory`` (bytes), ``driver``, ``cuda``, ``nvml_error``,
@@ -168,7 +122,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
     asked = nvml.Task(lambda library: nvml_inventory.read(library, setting, root))
     with ThreadPoolExecutor(3) as pool:
         interpreters = pool.submit(pythons.discover, named, environ, share)
-        network = pool.submit(_network, root, share)
+        network = pool.submit(nics.read_all, root, share)
         shared = pool.submit(nccl_libraries.find, environ, share)
         value = _system()
         interfaces, devices = network.result()
@@ -176,7 +130,8 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
         value["pythons"] = interpreters.result()
     listed, nvml_error = asked.result(max(end - time.monotonic() - 0.2, 0.1))
     listed = listed or {"driver": None, "cuda": None, "gpus": []}
-    if not listed["gpus"] and _has_rccl(files, value["pythons"]) and (others := kfd_inventory.read(environ, root)):
+    rccl = nccl_libraries.named([*files, *(one.get("nccl") or "" for one in value["pythons"])], "librccl")
+    if not listed["gpus"] and rccl and (others := kfd_inventory.read(environ, root)):
         # Where there is none of NVIDIA's. Without RCCL they are the display's, or part of a processor.
         listed, nvml_error = {"driver": kfd_inventory.driver(root), "cuda": None, "gpus": others}, None
     place_nics(listed["gpus"], interfaces, devices, root)
@@ -199,15 +154,12 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
     on_pci, shown = value.get("pci_gpus"), value.get("gpus")
     if not isinstance(on_pci, list) or not isinstance(shown, list):
         return []
-    env = value.get("env")
-    # Where some are hidden on purpose, those on PCI are not missing.
-    if shown and isinstance(env, dict) and env.get("CUDA_VISIBLE_DEVICES") is not None:
-        return []
+    setting = part(value, "env").get("CUDA_VISIBLE_DEVICES")
     buses = [gpu.get("bus") for gpu in shown if isinstance(gpu, dict)]
     missing = [str(bus) for bus in on_pci if bus not in buses]
-    if not missing or (shown and None in buses):
-        return []
-    if not shown and isinstance(env, dict) and env.get("CUDA_VISIBLE_DEVICES") == "":
+    # Where some are hidden on purpose, those on PCI are not missing.
+    hidden = setting is not None if shown else setting == ""
+    if hidden or not missing or (shown and None in buses):
         return []
     why = value.get("nvml_error")
     text = "the driver shows %d of %d NVIDIA GPUs" % (len(on_pci) - len(missing), len(on_pci))

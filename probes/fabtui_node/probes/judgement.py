@@ -27,3 +27,21 @@ def count(value: Dict[str, Any], name: str) -> Optional[float]:
 def texts(value: Any) -> List[str]:
     """Return the texts of a list."""
     return [entry for entry in value if isinstance(entry, str)] if isinstance(value, list) else []
+
+
+def objects(value: Any) -> List[Dict[str, Any]]:
+    """Return the objects of a list, at most 1024."""
+    return [entry for entry in value if isinstance(entry, dict)][:1024] if isinstance(value, list) else []
+
+
+def some(names: List[str], most: int = 8) -> str:
+    """Return the first names, and how many more there are."""
+    return ", ".join(names[:most]) + (" and %d more" % (len(names) - most) if len(names) > most else "")
+
+
+def seconds_since_boot(text: Optional[str]) -> Optional[float]:
+    """Return the seconds since boot from ``/proc/uptime``."""
+    try:
+        return float((text or "").split()[0])
+    except (IndexError, ValueError):
+        return None

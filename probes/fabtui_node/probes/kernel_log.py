@@ -11,11 +11,9 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 from fabtui_node.parsers.kernel import dmesg
 from fabtui_node.parsers.nvidia import xid_table
-from fabtui_node.probes.judgement import count, judgement
+from fabtui_node.probes.judgement import count, judgement, objects, seconds_since_boot
 from fabtui_node.registry import Judgement, ProbeSpec
 from fabtui_node.system import run_command, sysfs
-
-UNITS = {"uptime": "s", "age": "s", "available": "Gb/s", "capable": "Gb/s", "speed": "GT/s", "width": "lanes"}
 
 #: Maximum bytes read of the end of the log.
 LIMIT = 4 * 1000 * 1000
@@ -98,13 +96,8 @@ def read_log(deadline: float, kmsg: str = "/dev/kmsg") -> _Log:
     if not tried[-1].permitted:
         argv = ["journalctl", "-k", "-b", "0", "--no-pager", "-o", "short-monotonic", "-n", "50000"]
         tried.append(_command(argv, "journal", (end - time.monotonic()) * 0.9))
-    for log in tried:
-        if log.permitted:
-            return log
-    refused = [log for log in tried if log.permitted is False]
-    if refused:
-        return refused[0]
-    return _Log("none", "", None, next((log.error for log in tried if log.error), None))
+    none = _Log("none", "", None, next((log.error for log in tried if log.error), None))
+    return next((log for wanted in (True, False) for log in tried if log.permitted is wanted), none)
 
 
 def run(
@@ -120,9 +113,10 @@ def run(
     """
     log = read_log(deadline * 0.8, kmsg)
     values = dmesg.parse_kernel(log.text).values
-    uptime = _uptime(sysfs.text(proc, "uptime"))
+    uptime = seconds_since_boot(sysfs.text(proc, "uptime"))
     values["events"] = values["events"][-EVENTS:]
-    values["counts"] = sorted(values["counts"], key=_rank)[:COUNTS]
+    order = ["bad", "warn", "note", None]
+    values["counts"] = sorted(values["counts"], key=lambda entry: order.index(_verdict(entry)))[:COUNTS]
     for event in values["events"]:
         event["age"] = _age(uptime, event["uptime"])
     for entry in values["counts"]:
@@ -132,41 +126,25 @@ def run(
     return {"source": log.source, "readable": readable, "uptime": uptime, "error": log.error, **values}
 
 
-def _rank(entry: Dict[str, Any]) -> int:
-    """Return the place of a count: what is bad comes first."""
-    return {"bad": 0, "warn": 1, "note": 2}.get(_verdict(entry) or "", 3)
-
-
 def _age(uptime: Optional[float], when: Any) -> Optional[float]:
     if uptime is None or not isinstance(when, (int, float)) or when > uptime + 60:
         return None
     return round(max(0.0, uptime - when), 1)
 
 
-def _uptime(text: Optional[str]) -> Optional[float]:
-    try:
-        return float((text or "").split()[0])
-    except (IndexError, ValueError):
-        return None
-
-
 def judge(value: Dict[str, Any]) -> List[Judgement]:
     """Return what is bad on this node alone; reports of long ago are notes."""
-    found: List[Judgement] = []
-    counts = value.get("counts")
-    for entry in counts if isinstance(counts, list) else []:
-        if isinstance(entry, dict):
-            found += _judged(entry)
+    found = [one for entry in objects(value.get("counts")) if (one := _judged(entry)) is not None]
     if value.get("readable") == "not permitted":
         text = "the kernel's log may not be read by this user: no Xid, AER or link reports from it"
         found.append(judgement("kernel", "note", text))
     return found[:200]
 
 
-def _judged(entry: Dict[str, Any]) -> List[Judgement]:
+def _judged(entry: Dict[str, Any]) -> Optional[Judgement]:
     found = verdict(entry)
     if found is None:
-        return []
+        return None
     age, times = count(entry, "age"), count(entry, "count") or 1
     name, reported = _name(entry), str(entry.get("text", ""))[:200]
     # The driver repeats the name of an Xid in its message.
@@ -175,7 +153,8 @@ def _judged(entry: Dict[str, Any]) -> List[Judgement]:
         words.append("%d times" % times)
     if age is not None:
         words.append("last %s ago" % _long(age))
-    return [judgement(_subject(entry), found, ": ".join([name, "; ".join(words)] if words else [name]))]
+    subject = _SUBJECTS.get(str(entry.get("kind")), "kernel")
+    return judgement(subject, found, ": ".join([name, "; ".join(words)] if words else [name]))
 
 
 def verdict(entry: Dict[str, Any]) -> Optional[str]:
@@ -201,24 +180,12 @@ def _verdict(entry: Dict[str, Any]) -> Optional[str]:
 
 
 _VERDICTS = {
-    "sxid": "warn",
-    "gpu_init": "bad",
-    "gpu_lost": "bad",
-    "driver_mismatch": "bad",
-    "peermem": "note",
-    "pcie_limited": "warn",
-    "iommu": "warn",
-    "machine_check": "warn",
-    "nic_health": "bad",
-    "nic_command": "warn",
-    "nic_power": "warn",
+    **dict.fromkeys(("gpu_init", "gpu_lost", "driver_mismatch", "nic_health"), "bad"),
+    **dict.fromkeys(("sxid", "pcie_limited", "iommu", "machine_check", "nic_command", "nic_power"), "warn"),
     "nic_temperature": "warn",
+    "peermem": "note",
 }
 _SUBJECTS = {"xid": "xid", "sxid": "sxid", "aer": "aer", "pcie_limited": "pcie", "link_down": "link", "module": "link"}
-
-
-def _subject(entry: Dict[str, Any]) -> str:
-    return _SUBJECTS.get(str(entry.get("kind")), "kernel")
 
 
 def _name(entry: Dict[str, Any]) -> str:
@@ -226,11 +193,8 @@ def _name(entry: Dict[str, Any]) -> str:
     at = " at %s" % where if where else ""
     if entry.get("kind") == "xid":
         meaning = xid_table.explain(entry.get("code"))
-        return "Xid %s%s%s" % (
-            entry.get("code"),
-            ": %s" % meaning if meaning else "",
-            "," + at if meaning and at else at,
-        )
+        at = ": %s%s" % (meaning, "," + at if at else "") if meaning else at
+        return "Xid %s%s" % (entry.get("code"), at)
     code = " %s" % entry["code"] if entry.get("code") is not None else ""
     return "%s%s%s" % (str(entry.get("kind")).replace("_", " "), code, at)
 

@@ -52,11 +52,7 @@ class BadValueError(Exception):
 
 
 def check(value: Any, left: int = MOST, depth: int = 0) -> int:
-    """Return what is left of a size after a value.
-
-    Raises:
-        BadValueError: It is too large or too deep, or has no form in a message.
-    """
+    """Return what is left of a size after a value; BadValueError if it is too large or deep, or fits no message."""
     if depth > _DEEPEST:
         raise BadValueError("values within values, more than %d deep" % _DEEPEST)
     if isinstance(value, str):
@@ -78,10 +74,6 @@ def check(value: Any, left: int = MOST, depth: int = 0) -> int:
     if left <= 0:
         raise BadValueError("more than %d characters" % MOST)
     return left - 1
-
-
-def _nothing(value: Dict[str, Any]) -> None:
-    """Ignore a partial value."""
 
 
 def _judged(module: Any, value: Dict[str, Any]) -> List[Judgement]:
@@ -106,23 +98,19 @@ def _words(module: Any, constant: str) -> Dict[str, str]:
     return {str(name)[:60]: str(word)[:20] for name, word in list(words.items())[:200]}
 
 
-def _provide_old_names() -> None:
-    old: Any = types.ModuleType(OLD_PACKAGE)
-    old.__path__ = []
-    sys.modules[OLD_PACKAGE] = old
-    for name, new in OLD_MODULES.items():
-        module = importlib.import_module(new)
-        sys.modules[OLD_PACKAGE + "." + name] = module
-        setattr(old, name, module)
-
-
 def _imported(name: str) -> Any:
     try:
         return importlib.import_module(PACKAGE + "." + name)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != OLD_PACKAGE or OLD_PACKAGE in sys.modules:
             raise
-        _provide_old_names()
+        old: Any = types.ModuleType(OLD_PACKAGE)
+        old.__path__ = []
+        sys.modules[OLD_PACKAGE] = old
+        for short, new in OLD_MODULES.items():
+            module = importlib.import_module(new)
+            sys.modules[OLD_PACKAGE + "." + short] = module
+            setattr(old, short, module)
         return importlib.import_module(PACKAGE + "." + name)
 
 
@@ -130,7 +118,7 @@ def _found(name: str, args: Dict[str, Any], deadline: float) -> Dict[str, Any]:
     found: Dict[str, Any] = {"own": True, "value": {}, "units": {}, "compare": {}, "judged": [], "problem": None}
     try:
         module = _imported(name)
-        value = module.run(args, _nothing, deadline)
+        value = module.run(args, lambda partial: None, deadline)
         if isinstance(value, str):
             if len(value) > 50 * MOST:
                 raise BadValueError("run gives a text of %d characters" % len(value))
@@ -209,13 +197,8 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
         found: Dict[str, Any] = json.loads(data.decode("utf-8", "surrogatepass"))
         return found
     except ValueError:
-        return {"own": True, "value": {}, "problem": "it ended its own process, %s" % _how(status)}
-
-
-def _how(status: int) -> str:
-    if os.WIFSIGNALED(status):
-        return "by signal %d" % os.WTERMSIG(status)
-    return "with status %d" % (status >> 8)
+        how = "by signal %d" % os.WTERMSIG(status) if os.WIFSIGNALED(status) else "with status %d" % (status >> 8)
+        return {"own": True, "value": {}, "problem": "it ended its own process, %s" % how}
 
 
 PROBE = ProbeSpec(

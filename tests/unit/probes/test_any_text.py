@@ -17,8 +17,8 @@ from fabtui_node.parsers.nvidia import smi_nvlink as nvlink_format
 from fabtui_node.parsers.nvidia import values as nvidia_values
 from fabtui_node.probes import firewall, host, inventory
 from fabtui_node.probes.network import interfaces
-from fabtui_node.probes.nvidia import nvlink, run_nvidia_smi
-from fabtui_node.probes.rdma import gids, ibstat, port_counters
+from fabtui_node.probes.nvidia import nvlink, nvml
+from fabtui_node.probes.rdma import ibstat, port_counters, ports
 from fabtui_node.system import drivers, interpreters, machine, nccl_libraries, rdma_devices, sysfs
 
 from .places import SAMPLES
@@ -36,14 +36,14 @@ PARSERS: list[Callable[[str], Any]] = [
     machine.parse_cpu_max,
     machine.parse_cpuinfo,
     machine.parse_meminfo,
-    gids.ipv4,
+    ports.ipv4,
     ibstat.parse_ibstat,
     inventory.parse_meminfo,
     inventory.parse_os_release,
     nccl_libraries.parse_ldconfig,
     interfaces.parse_if_inet6,
     interfaces.parse_ip_addr,
-    run_nvidia_smi.bus_id,
+    nvml.bus_id,
     nvidia_values.parse_errors,
     nvlink_format.parse_nvlink_errors,
     nvlink_format.parse_nvlink_status,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fabtui_node.parsers.nvidia import smi_query
-from fabtui_node.probes.nvidia import fabric_manager, gpu_health, gpu_load, gpu_rules, nvml, nvml_state
+from fabtui_node.probes.nvidia import gpu_health, gpu_rules, nvml
 from fabtui_node.system import run_command
 
 from .places import Tree, sample
@@ -351,28 +351,28 @@ def test_a_fabric_manager_that_does_not_run(tree: Tree, played: PlayedNvml, smi:
 def test_a_fabric_manager_outside_of_the_virtual_machine_is_no_fault(tree: Tree, played: PlayedNvml, smi: Smi) -> None:
     smi(systemctl=(3, "inactive\n"))
     assert judged(look(tree)) == []
-    assert fabric_manager.running(str(tree.root / "proc")) is False
+    assert gpu_health.fabric_manager(1.0, str(tree.root), str(tree.root / "proc"))["active"] is False
 
 
 def test_under_load(played: PlayedNvml, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_load, "EVERY", 0.0)
+    monkeypatch.setattr(gpu_health, "EVERY", 0.0)
     loads = iter([0, 0, 30, 0, 0, 80])
     played.overrides["nvmlDeviceGetUtilizationRates"] = lambda: SimpleNamespace(gpu=next(loads))
     played.overrides["nvmlDeviceGetCurrPcieLinkWidth"] = 8
-    value = gpu_load.run({"seconds": 30}, lambda part: None, 60.0)
+    value = gpu_health.run_load({"seconds": 30}, lambda part: None, 60.0)
     assert (value["samples"], value["busy"], value["error"]) == (3, 2, None)
     assert [gpu["utilization"] for gpu in value["gpus"]] == [30, 80]
     assert "vbios" not in value["gpus"][0]
-    assert gpu_load.judge(value) == [
+    assert gpu_health.judge_load(value) == [
         {"subject": "pcie", "verdict": "bad", "text": "GPUs 0-1: PCIe at x8 of x16 under load"}
     ]
 
 
 def test_no_load_is_no_judgement(played: PlayedNvml) -> None:
     played.overrides["nvmlDeviceGetCurrPcieLinkWidth"] = 8
-    value = gpu_load.run({"seconds": 0}, lambda part: None, 20.0)
+    value = gpu_health.run_load({"seconds": 0}, lambda part: None, 20.0)
     assert (value["samples"], value["busy"]) == (1, 0)
-    assert gpu_load.judge(value) == []
+    assert gpu_health.judge_load(value) == []
 
 
 @pytest.mark.parametrize(("indexes", "words"), [([3], "GPU 3"), ([0, 1, 2, 7, None], "GPUs 0-2,7"), ([], "a GPU")])
@@ -392,7 +392,7 @@ def test_which(indexes: list[Any], words: str) -> None:
     ],
 )
 def test_any_value_is_judged(value: dict[str, Any]) -> None:
-    for one in [*gpu_health.judge(value), *gpu_load.judge(value)]:
+    for one in [*gpu_health.judge(value), *gpu_health.judge_load(value)]:
         assert set(one) == {"subject", "verdict", "text"}
         assert one["verdict"] in ("bad", "warn", "note")
 
@@ -406,16 +406,3 @@ def test_a_broken_driver_costs_the_deadline_only(tree: Tree, smi: Smi, monkeypat
     never.set()
     assert value["source"] == "none"
     assert value["error"].startswith("NVML did not answer")
-
-
-def test_the_units_name_fields_that_are_there(tree: Tree, played: PlayedNvml, smi: Smi) -> None:
-    names: set[str] = set()
-
-    def walk(value: Any) -> None:
-        if isinstance(value, dict):
-            names.update(value)
-            for inner in value.values():
-                walk(inner)
-
-    walk(look(tree)["gpus"][0])
-    assert set(nvml_state.UNITS) <= names

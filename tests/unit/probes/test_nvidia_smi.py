@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fabtui_node.parsers.nvidia import values
-from fabtui_node.probes.nvidia import run_nvidia_smi
+from fabtui_node.probes.nvidia import nvml
 
 UUIDS = ["GPU-aa11", "GPU-aa22", "GPU-bb33", None]
 
@@ -28,11 +28,11 @@ UUIDS = ["GPU-aa11", "GPU-aa22", "GPU-bb33", None]
     ],
 )
 def test_visible_devices(setting: str | None, expected: list[int]) -> None:
-    assert run_nvidia_smi.visible_devices(setting, UUIDS) == [(index, None) for index in expected]
+    assert nvml.visible_devices(setting, UUIDS) == [(index, None) for index in expected]
 
 
 def test_mig_instances_keep_their_name() -> None:
-    assert run_nvidia_smi.visible_devices("MIG-7c5d,1", UUIDS) == [(-1, "MIG-7c5d"), (1, None)]
+    assert nvml.visible_devices("MIG-7c5d,1", UUIDS) == [(-1, "MIG-7c5d"), (1, None)]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_mig_instances_keep_their_name() -> None:
     ],
 )
 def test_bus_id(text: str | None, expected: str | None) -> None:
-    assert run_nvidia_smi.bus_id(text) == expected
+    assert nvml.bus_id(text) == expected
 
 
 def one(text: str) -> tuple[str | None, str | None, str | None]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fabtui_node.probes.rdma import gids, ibstat, port_counters
+from fabtui_node.probes.rdma import ibstat, port_counters
 from fabtui_node.probes.rdma import ports as rdmaports
 
 from .places import Tree
@@ -200,15 +200,15 @@ def port(ca: str, **values: Any) -> dict[str, Any]:
     ],
 )
 def test_nccl_settings(ports: list[dict[str, Any]], index: int | None, hca: str | None, words: str) -> None:
-    advice = gids.nccl_advice(ports)
+    advice = rdmaports.nccl_advice(ports)
     assert (advice["gid_index"], advice["hca"]) == (index, hca)
     assert words in advice["gid_why"]
 
 
 def test_addresses_in_gids() -> None:
-    assert gids.ipv4("0000:0000:0000:0000:0000:ffff:ac13:003c") == "172.19.0.60"
-    assert gids.ipv4("fe80:0000:0000:0000:0e42:a1ff:fe5d:4db8") is None
-    assert gids.ipv4(None) is None
+    assert rdmaports.ipv4("0000:0000:0000:0000:0000:ffff:ac13:003c") == "172.19.0.60"
+    assert rdmaports.ipv4("fe80:0000:0000:0000:0e42:a1ff:fe5d:4db8") is None
+    assert rdmaports.ipv4(None) is None
 
 
 def cas(*ports: dict[str, Any]) -> dict[str, Any]:

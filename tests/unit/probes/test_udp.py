@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fabtui_node.probes.network import tcp_connect, udp_one_way
+from fabtui_node.probes.network import udp_one_way
 
 TOKEN = "00112233445566778899aabbccddeeff"
 HERE = ["127.0.0.1", "127.0.0.2"]
@@ -168,6 +168,6 @@ def test_connections_that_do_not_come_about_end_in_time() -> None:
             sock.connect_ex(server.getsockname())
         row: dict[str, Any] = {"src": "127.0.0.1", "dst": "127.0.0.1", "tcp": server.getsockname()[1]}
         rows = [dict(row, connected=None, connect_error=None) for _ in range(3)]
-        tcp_connect.connect(rows, time.monotonic() + 0.3)
+        udp_one_way.connect(rows, time.monotonic() + 0.3)
     assert all((row["connected"] is None) == ("no answer" in (row["connect_error"] or "")) for row in rows)
     assert rows[-1]["connected"] is None

@@ -21,13 +21,7 @@ VISIBLE = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 
 def read(environ: Mapping[str, str], root: str = "/sys", proc: str = "/proc") -> List[Dict[str, Any]]:
-    """Return the GPUs that the environment leaves visible, in the shape of `nvml_inventory.read`; none without KFD.
-
-    Args:
-        environ: The environment; the variables of ``VISIBLE`` count.
-        root: Where sysfs is.
-        proc: Where procfs is.
-    """
+    """Return the GPUs that the variables of `VISIBLE` leave, in the form of `nvml_inventory.read`; none without KFD."""
     found = []
     for node in sysfs.names(root, _TREE, "topology/nodes")[:1024]:
         listed = properties(sysfs.text(root, _TREE, "topology/nodes", node, "properties"))
@@ -93,7 +87,7 @@ def _gpu(node: str, listed: Dict[str, int], root: str, proc: str) -> Dict[str, A
         # Not as NVIDIA's are written: HIP does not find devices by it.
         uuid="AMD-%016x" % listed["unique_id"] if listed.get("unique_id") else None,
         bus=bus,
-        numa=nvml_inventory.on_numa(sysfs.integer(device, "numa_node")),
+        numa=nvml_inventory.on_numa(device),
         memory=sysfs.integer(device, "mem_info_vram_total"),
         memory_used=sysfs.integer(device, "mem_info_vram_used"),
         processes=_processes(sysfs.integer(root, _TREE, "topology/nodes", node, "gpu_id"), root, proc),

@@ -12,7 +12,7 @@ import re
 import socket
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List
 
 from fabtui_node.parsers.ib import perftest
 from fabtui_node.parsers.net import iperf3
@@ -54,10 +54,6 @@ def listens(port: int, tables: List[str]) -> bool:
     return any(len(row) > 3 and row[1].endswith(wanted) and row[3] == _LISTEN for row in rows)
 
 
-def _tables() -> List[str]:
-    return [sysfs.text("/proc/net/" + name, limit=1 << 22) or "" for name in ("tcp", "tcp6")]
-
-
 def server_argv(args: Row, port: int) -> List[str]:
     """Return the command of the server."""
     if args["tool"] == "iperf3":
@@ -83,11 +79,7 @@ def _perftest(args: Row, port: int) -> List[str]:
 
 
 def _checked(args: Row) -> Row:
-    """Return the arguments, each of its kind.
-
-    Raises:
-        ValueError: One is not.
-    """
+    """Return the arguments, each of its kind; ValueError if one is not."""
     tool = args.get("tool")
     if tool not in TOOLS:
         raise ValueError("no tool %r; there are %s" % (tool, ", ".join(TOOLS)))
@@ -113,7 +105,7 @@ def _checked(args: Row) -> Row:
 def _emit_when_open(port: int, emit: Emit, stop: threading.Event) -> None:
     end = time.monotonic() + _OPEN_DEADLINE
     while time.monotonic() < end and not stop.wait(0.02):
-        if listens(port, _tables()):
+        if listens(port, [sysfs.text("/proc/net/" + name, limit=1 << 22) or "" for name in ("tcp", "tcp6")]):
             # The controller may be gone.
             with contextlib.suppress(OSError):
                 emit({"port": port})
@@ -137,13 +129,8 @@ def _serve(args: Row, token: str, emit: Emit, deadline: float) -> Row:
     waiting.join(1.0)
     text = result.stdout + "\n" + result.stderr
     failed = None if stop.is_set() else result.why()
-    return {"error": _why(args["tool"], text, failed), "raw": text[:_RAW_LIMIT]}
-
-
-def _why(tool: str, text: str, failed: Optional[str]) -> Optional[str]:
-    if failed is None:
-        return None
-    return TOOLS[tool](text).values.get("message") or failed
+    error = failed and (TOOLS[args["tool"]](text).values.get("message") or failed)
+    return {"error": error, "raw": text[:_RAW_LIMIT]}
 
 
 def _measure(args: Row, deadline: float) -> Row:
@@ -151,23 +138,17 @@ def _measure(args: Row, deadline: float) -> Row:
     text = result.stdout if args["tool"] == "iperf3" else result.stdout + "\n" + result.stderr
     values = TOOLS[args["tool"]](text).values
     error = values["error"] if args["tool"] == "iperf3" else values["message"]
-    return {
-        "values": values,
-        "error": error or result.why(),
-        "timed_out": result.timed_out,
-        "raw": (text or result.stderr)[:_RAW_LIMIT],
-    }
+    raw = (text or result.stderr)[:_RAW_LIMIT]
+    return {"values": values, "error": error or result.why(), "timed_out": result.timed_out, "raw": raw}
 
 
 def run(args: Row, emit: Emit, deadline: float) -> Row:
-    """Play a role in a measurement between two nodes.
+    """Play a role in a measurement between two nodes; the tool is killed at the deadline.
 
-    Args:
-        args: ``role``: ``serve``, ``measure`` or ``end``; ``token``: the name of the server, to end it. To serve and to
-            measure: ``tool`` (of `TOOLS`), ``address`` (the server's), and for perftest ``device``, ``ib_port``,
-            ``gid_index`` (or null); to measure also ``port``, ``source`` (the client's address) and ``seconds``.
-        emit: Called by a server with ``{"port"}`` as soon as it listens.
-        deadline: Seconds, after which the tool is killed.
+    ``role``: ``serve``, ``measure`` or ``end``; ``token``: the name of the server, to end it. To serve and to measure:
+    ``tool`` (of `TOOLS`), ``address`` (the server's), and for perftest ``device``, ``ib_port``, ``gid_index`` (or
+    null); to measure also ``port``, ``source`` (the client's address) and ``seconds``. A server emits ``{"port"}`` as
+    soon as it listens.
 
     Returns:
         Of a server ``{"error", "raw"}``; of a client ``{"values" (what the tool's format gives), "error", "timed_out",

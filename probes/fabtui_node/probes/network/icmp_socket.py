@@ -6,6 +6,7 @@ Packet formats: RFC 792 and RFC 4443.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
@@ -14,13 +15,14 @@ import struct
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
+#: Seconds between the echoes to one target.
 PERIOD = 0.2
-"""Seconds between the echoes to one target."""
 
 _ECHO = {4: (8, 0), 6: (128, 129)}
 
-# Of <linux/in.h> and <linux/in6.h>; the socket module of Python 3.8 has none of them.
-_IP_MTU_DISCOVER, _IP_MTU, _IPV6_MTU_DISCOVER, _IPV6_MTU, _PMTUDISC_PROBE = 10, 14, 23, 24, 3
+# Level, MTU_DISCOVER and MTU of <linux/in.h> and <linux/in6.h>; the socket module of Python 3.8 has none of them.
+_OPTIONS = {4: (socket.IPPROTO_IP, 10, 14), 6: (socket.IPPROTO_IPV6, 23, 24)}
+_PMTUDISC_PROBE = 3
 
 
 class NotPermitted(Exception):
@@ -30,9 +32,7 @@ class NotPermitted(Exception):
 def open_socket(src: str, dst: str) -> Tuple[socket.socket, bool]:
     """Return a socket from one address to another, and whether it is raw (and its replies carry an IPv4 header).
 
-    Raises:
-        NotPermitted: The kernel allows neither kind of socket.
-        OSError: The addresses cannot be used.
+    Raises `NotPermitted` if the kernel allows neither kind of socket, and OSError if the addresses cannot be used.
     """
     family, protocol = (socket.AF_INET6, socket.IPPROTO_ICMPV6) if ":" in dst else (socket.AF_INET, socket.IPPROTO_ICMP)
     for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW):
@@ -87,27 +87,22 @@ def reply_number(data: bytes, version: int, raw: bool, token: bytes) -> Optional
 
 def forbid_fragments(sock: socket.socket, version: int) -> None:
     """Forbid fragments, even if the kernel knows a smaller path MTU."""
-    if version == 6:
-        sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_PROBE)
-    else:
-        sock.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _PMTUDISC_PROBE)
+    level, discover, _ = _OPTIONS[version]
+    sock.setsockopt(level, discover, _PMTUDISC_PROBE)
 
 
-def path_mtu(sock: socket.socket, version: int) -> Optional[int]:
-    """Return what the kernel knows of the MTU on the way of a connected socket, in bytes, or None."""
-    try:
-        if version == 6:
-            return sock.getsockopt(socket.IPPROTO_IPV6, _IPV6_MTU)
-        return sock.getsockopt(socket.IPPROTO_IP, _IP_MTU)
-    except OSError:
-        return None
+def path_mtu(sock: socket.socket, problem: OSError) -> Optional[int]:
+    """Return what the kernel knows of the MTU (bytes) on the way of a connected socket whose datagram was too large."""
+    level, _, mtu = _OPTIONS[6 if sock.family == socket.AF_INET6 else 4]
+    with contextlib.suppress(OSError):
+        return sock.getsockopt(level, mtu) if problem.errno == errno.EMSGSIZE else None
+    return None
 
 
 def ask(src: str, dst: str, echoes: int, wait: float, size: int, end: float, whole: bool = False) -> Dict[str, Any]:
     """Send echo requests, without fragments if ``whole``, and return a row of the ping probe; times are in ms.
 
-    Raises:
-        NotPermitted: This user may not.
+    Raises `NotPermitted` if this user may not.
     """
     version = 6 if ":" in dst else 4
     try:
@@ -135,9 +130,7 @@ def ask(src: str, dst: str, echoes: int, wait: float, size: int, end: float, who
                 try:
                     sock.send(request(version, ident, number, payload))
                 except OSError as problem:
-                    error = problem.strerror or str(problem)
-                    if problem.errno == errno.EMSGSIZE:
-                        narrow = path_mtu(sock, version)
+                    error, narrow = problem.strerror or str(problem), path_mtu(sock, problem) or narrow
                 sent[number] = now
                 due, until = now + PERIOD, now + wait
             limit = min(end, due if len(sent) < echoes else until)
@@ -145,9 +138,7 @@ def ask(src: str, dst: str, echoes: int, wait: float, size: int, end: float, who
                 try:
                     number_back = reply_number(sock.recv(65536), version, raw, token)
                 except OSError as problem:
-                    error = problem.strerror or str(problem)
-                    if problem.errno == errno.EMSGSIZE:
-                        narrow = path_mtu(sock, version)
+                    error, narrow = problem.strerror or str(problem), path_mtu(sock, problem) or narrow
                     continue
                 began = sent.get(number_back or 0)
                 if began is not None and number_back is not None:

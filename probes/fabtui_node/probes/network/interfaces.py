@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import ipaddress
 import json
@@ -11,9 +12,11 @@ import socket
 import struct
 from typing import Any, Dict, List, Optional, Tuple
 
-from fabtui_node.system import pci, run_command, sysfs
+from fabtui_node.system import pci, rdma_devices, run_command, sysfs
 
-_LOOPBACK, _INFINIBAND, _ETHERNET = 772, 32, 1
+#: The kernel's types of interfaces; an Ethernet interface without hardware is virtual.
+_KINDS = {772: "loopback", 32: "infiniband", 1: "ethernet"}
+_INET6_FLAGS = ((0x01, "temporary"), (0x20, "deprecated"), (0x40, "tentative"), (0x08, "dadfailed"))
 _SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
 _MAX_NICS = 512
 _MAX_ADDRESSES = 32
@@ -78,12 +81,7 @@ def parse_if_inet6(text: str) -> Dict[str, Addresses]:
             continue
         if not all(re.fullmatch("[0-9a-f]{1,4}", field) for field in (fields[2], fields[4])):
             continue
-        bits = int(fields[4], 16)
-        flags = [
-            name
-            for bit, name in ((0x01, "temporary"), (0x20, "deprecated"), (0x40, "tentative"), (0x08, "dadfailed"))
-            if bits & bit
-        ]
+        flags = [name for bit, name in _INET6_FLAGS if int(fields[4], 16) & bit]
         address = str(ipaddress.IPv6Address(int(fields[0], 16)))
         entry = {"address": address, "prefix": min(int(fields[2], 16), 128), "family": 6, "flags": flags}
         found.setdefault(fields[5], []).append(entry)
@@ -94,29 +92,25 @@ def addresses_by_kernel(name: str, inet6: Dict[str, Addresses]) -> Addresses:
     """Return an interface's addresses without iproute2: its primary IPv4 address and its IPv6 addresses."""
     found: Addresses = []
     request = struct.pack("256s", os.fsencode(name)[:15])
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
-            address = fcntl.ioctl(asker.fileno(), _SIOCGIFADDR, request)[20:24]
-            mask = fcntl.ioctl(asker.fileno(), _SIOCGIFNETMASK, request)[20:24]
-    except OSError:
-        pass
-    else:
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
+        address = fcntl.ioctl(asker.fileno(), _SIOCGIFADDR, request)[20:24]
+        mask = fcntl.ioctl(asker.fileno(), _SIOCGIFNETMASK, request)[20:24]
         prefix = bin(struct.unpack(">I", mask)[0]).count("1")
         found.append({"address": socket.inet_ntoa(address), "prefix": prefix, "family": 4, "flags": []})
     return found + inet6.get(name, [])
 
 
+def read_all(root: str = "/sys", deadline: float = 2.0) -> Tuple[List[Nic], List[Dict[str, Any]]]:
+    """Return the interfaces (`read`) and the RDMA devices of the node."""
+    devices = rdma_devices.devices(root)
+    return read(devices, root, deadline), devices
+
+
 def read(rdma: List[Dict[str, Any]], root: str = "/sys", deadline: float = 2.0) -> List[Nic]:
-    """Return the interfaces.
+    """Return the interfaces in natural order of names, given the RDMA devices; ``ip`` may take ``deadline`` seconds.
 
-    Args:
-        rdma: What ``rdma.devices`` returned.
-        root: Where sysfs is.
-        deadline: Seconds that ``ip`` may take.
-
-    Returns:
-        ``[{"name", "mac", "state", "speed_mbps", "mtu", "kind", "link_kind", "addresses", "rdma", "bus", "path",
-        "numa", "master", "ports"}]`` in natural order of names.
+    ``[{"name", "mac", "state", "speed_mbps", "mtu", "kind", "link_kind", "addresses", "rdma", "bus", "path", "numa",
+    "master", "ports"}]``.
     """
     listed = parse_ip_addr(run_command.run(["ip", "-j", "-d", "addr"], deadline).stdout)
     inet6 = {} if listed else parse_if_inet6(sysfs.text("/proc/net/if_inet6", limit=1 << 20) or "")
@@ -134,6 +128,7 @@ def read(rdma: List[Dict[str, Any]], root: str = "/sys", deadline: float = 2.0) 
 
 def _nic(here: str, name: str, known: Dict[str, Any], cas: Dict[str, str]) -> Nic:
     path = sysfs.real(here, "device")
+    kind = _KINDS.get(sysfs.integer(here, "type") or 0, "virtual")
     speed = sysfs.integer(here, "speed")
     numa = sysfs.integer(here, "device/numa_node")
     shared = sysfs.names(here, "device/infiniband")
@@ -144,7 +139,7 @@ def _nic(here: str, name: str, known: Dict[str, Any], cas: Dict[str, str]) -> Ni
         "state": sysfs.text(here, "operstate") or "unknown",
         "speed_mbps": speed if speed is not None and 0 < speed < 0x7FFFFFFF else None,
         "mtu": sysfs.integer(here, "mtu"),
-        "kind": _kind(sysfs.integer(here, "type"), path is not None),
+        "kind": "virtual" if kind == "ethernet" and path is None else kind,
         "link_kind": known["link_kind"] or _link_kind(here),
         "addresses": known["addresses"][:_MAX_ADDRESSES],
         "rdma": cas.get(name) or (shared[0] if shared else None),
@@ -156,22 +151,12 @@ def _nic(here: str, name: str, known: Dict[str, Any], cas: Dict[str, str]) -> Ni
     }
 
 
-def _kind(number: Optional[int], hardware: bool) -> str:
-    if number == _LOOPBACK:
-        return "loopback"
-    if number == _INFINIBAND:
-        return "infiniband"
-    return "ethernet" if number == _ETHERNET and hardware else "virtual"
-
-
 def _link_kind(here: str) -> Optional[str]:
     for entry, kind in (("bridge", "bridge"), ("bonding", "bond"), ("tun_flags", "tun")):
         if os.path.exists(os.path.join(here, entry)):
             return kind
-    for line in (sysfs.text(here, "uevent") or "").splitlines():
-        if line.startswith("DEVTYPE="):
-            return line[len("DEVTYPE=") :]
-    return None
+    found = re.search(r"^DEVTYPE=(.*)", sysfs.text(here, "uevent") or "", re.MULTILINE)
+    return found.group(1) if found else None
 
 
 def carries_data(nic: Nic, nics: List[Nic]) -> bool:
@@ -215,19 +200,12 @@ def data_addresses(nics: List[Nic], rdma: List[Dict[str, Any]], only: Optional[s
 
     The rule: interfaces of ``carries_data`` that are up (or whose state is unknown); of their addresses not
     loopback, link-local, multicast or unspecified ones; not secondary, temporary, deprecated or tentative ones; IPv6
-    only on an interface that has no such IPv4 address.
-
-    Args:
-        nics: What ``read`` returned.
-        rdma: What ``rdma.devices`` returned.
-        only: The one address to use, regardless of the interfaces; ignored if it is not an address.
+    only on an interface that has no such IPv4 address. ``only`` is the one address to use, regardless of the
+    interfaces; ignored if it is not an address.
     """
     if only:
-        try:
+        with contextlib.suppress(ValueError):
             family = ipaddress.ip_address(only).version
-        except ValueError:
-            pass
-        else:
             return [{"address": only, "nic": _holder(nics, only), "rail": 0, "family": family}]
     return _usable(nics, rdma, ("up", "unknown"))
 

@@ -91,8 +91,8 @@ class _Sweep:
         self._lock = threading.Lock()
         self._plain = False
 
-    def left(self) -> float:
-        return self.end - time.monotonic()
+    def _run(self, argv: List[str], more: float = 0.0) -> run_command.Result:
+        return run_command.run(argv, min(self.end - time.monotonic(), self.plan.span + more))
 
     def of(self, target: Row) -> Plan:
         """Return the plan for a target of a size of its own."""
@@ -111,11 +111,12 @@ class _Sweep:
         wanted = list(dict.fromkeys(target["dst"] for target in group))
         spread = len(wanted) * self.plan.echoes * _SPACING_MS / 1000.0
         argv = fping_argv(group[0]["src"], wanted, self.of(group[0]))
-        result = run_command.run(argv, min(self.left(), self.plan.span + spread))
-        found = ping_format.parse_fping(result.stderr + "\n" + result.stdout)
+        result = self._run(argv, spread)
+        text = result.stderr + "\n" + result.stdout
+        found = ping_format.parse_fping(text)
         # The lines of one target, not of all of them.
         raw = dict.fromkeys(wanted, "")
-        for line in (result.stderr + "\n" + result.stdout).splitlines():
+        for line in text.splitlines():
             for dst in set(line.split()) & set(raw):
                 raw[dst] = (raw[dst] + line + "\n")[:_RAW_LIMIT]
         answered = [target for target in group if target["dst"] in found]
@@ -126,19 +127,17 @@ class _Sweep:
         """Ping one target and emit its row in any case."""
         # Others may find out meanwhile what this ping does not know.
         plain = self._plain
-        result = self._ping(target, plain)
-        if result.returncode not in (0, None) and self.plan.whole and _USAGE.search(result.stderr):
+        result = self._run(ping_argv(target["src"], target["dst"], self.of(target), plain))
+        refused = result.returncode not in (0, None) and _USAGE.search(result.stderr)
+        if result.missing or (refused and self.plan.whole):
             # A ping that cannot forbid fragments (busybox) would prove nothing.
             self.echo(target)
             return
-        if result.returncode not in (0, None) and not plain and _USAGE.search(result.stderr):
-            result = self._ping(target, True)
+        if refused and not plain:
+            result = self._run(ping_argv(target["src"], target["dst"], self.of(target), True))
             self._plain = self._plain or result.returncode in (0, 1)
         text = result.stdout + ("\n" + result.stderr if result.stderr else "")
         row = ping_format.parse_ping(text)
-        if result.missing:
-            self.echo(target)
-            return
         if result.timed_out and row["sent"] is None:
             row["error"] = "no time left to ask" if result.returncode is None else "ping did not end in time"
         elif row["sent"] is None and row["error"] == ping_format.NO_SUMMARY:
@@ -153,10 +152,6 @@ class _Sweep:
         except icmp_socket.NotPermitted as error:
             row = ping_format.unknown_row(str(error))
         self.give([(target, dict(row, raw=""))], "icmp")
-
-    def _ping(self, target: Row, plain: bool) -> run_command.Result:
-        argv = ping_argv(target["src"], target["dst"], self.of(target), plain)
-        return run_command.run(argv, min(self.left(), self.plan.span))
 
 
 def _targets(args: Dict[str, Any], size: int) -> Tuple[List[Row], List[Row]]:
@@ -194,20 +189,17 @@ def _groups(targets: List[Row]) -> List[List[Row]]:
     by_source: Dict[Tuple[str, int, bool], List[Row]] = {}
     for target in targets:
         by_source.setdefault((target["src"], target["size"], ":" in target["dst"]), []).append(target)
-    size = _TARGETS_A_FPING
-    return [found[start : start + size] for found in by_source.values() for start in range(0, len(found), size)]
+    most = _TARGETS_A_FPING
+    return [found[start : start + most] for found in by_source.values() for start in range(0, len(found), most)]
 
 
 def run(args: Dict[str, Any], emit: Emit, deadline: float) -> Dict[str, Any]:
-    """Ask every pair of addresses.
+    """Ask every pair of addresses, and emit ``{"rows": [...]}`` as answers come; those not asked in time have an error.
 
-    Args:
-        args: ``targets``: ``[{"id", "src", "dst", "size"}]``; ``count`` of echoes (3), ``wait`` for each in seconds
-            (1.0), ``size`` of the payload in bytes (56) where a target has none of its own, ``period`` between the
-            echoes of ``fping`` in seconds (0.2), ``whole`` to forbid fragments, ``reasons`` to use ``ping`` before
-            ``fping``, which does not print why an echo could not be sent.
-        emit: Called with ``{"rows": [...]}`` as answers come.
-        deadline: Seconds; pairs not asked by then have an error.
+    ``targets``: ``[{"id", "src", "dst", "size"}]``. ``count`` of echoes (3), ``wait`` for each in seconds (1.0),
+    ``size`` of the payload in bytes (56) where a target has none of its own. ``period`` between the echoes of ``fping``
+    in seconds (0.2). ``whole``: forbid fragments; ``reasons``: use ``ping`` before ``fping``, which does not print why
+    an echo could not be sent.
 
     Returns:
         ``{"rows": [{"id", "src", "dst", "size", "sent", "received", "loss" (percent), "rtt_min", "rtt_avg", "rtt_max"
@@ -228,9 +220,8 @@ def run(args: Dict[str, Any], emit: Emit, deadline: float) -> Dict[str, Any]:
     if len(targets) + len(bad) > _MAX_TARGETS:
         raise ValueError("at most %d pairs a request, not %d" % (_MAX_TARGETS, len(targets) + len(bad)))
     sweep = _Sweep(plan, emit, time.monotonic() + deadline - 0.2)
-    sweep.give(
-        [(target, dict(ping_format.unknown_row("not two addresses of one family"), raw="")) for target in bad], "none"
-    )
+    unknown = dict(ping_format.unknown_row("not two addresses of one family"), raw="")
+    sweep.give([(target, unknown) for target in bad], "none")
     if targets and run_command.find("fping") and not (args.get("reasons") is True and run_command.find("ping")):
         with ThreadPoolExecutor(_FPINGS_AT_ONCE) as pool:
             targets = [target for rest in pool.map(sweep.fping, _groups(targets)) for target in rest]

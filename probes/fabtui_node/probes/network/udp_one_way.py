@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import random
 import select
 import socket
@@ -20,9 +21,10 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from fabtui_node.probes.network import icmp_socket, tcp_connect
+from fabtui_node.probes.network import icmp_socket
 from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import sysfs
+from fabtui_node.system.socket_errors import error_kind
 
 # Token, number of the target, number of the datagram, length of the payload.
 _HEAD = struct.Struct("!16sIHH")
@@ -41,6 +43,7 @@ _PAUSE = 0.001
 _ROOM_WAIT = 0.02
 _SENT_AT_ONCE = 200
 _CONNECT_WAIT = 1.0
+_CONNECTED_AT_ONCE = 256
 
 Row = Dict[str, Any]
 Emit = Callable[[Row], None]
@@ -54,7 +57,7 @@ class Listener:
 
     def __init__(self, token: bytes, addresses: List[str]) -> None:
         self._token = token
-        self._over = threading.Event()
+        self.over = threading.Event()
         self._udp: Dict[int, Tuple[socket.socket, str]] = {}
         self._tcp: Dict[int, socket.socket] = {}
         self._came: Dict[Tuple[str, int], List[Set[int]]] = {}
@@ -62,35 +65,30 @@ class Listener:
         self.ports = [self._open(address) for address in addresses]
 
     def _open(self, address: str) -> Row:
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
         port: Row = {"address": address, "udp": None, "tcp": None, "error": None}
         try:
-            sock = socket.socket(family, socket.SOCK_DGRAM)
+            sock = _socket(address, socket.SOCK_DGRAM)
             self._udp[sock.fileno()] = (sock, address)
-            sock.bind((address, 0))
-            sock.setblocking(False)
             for option in (_SO_RCVBUFFORCE, socket.SO_RCVBUF):
                 with contextlib.suppress(OSError):
                     sock.setsockopt(socket.SOL_SOCKET, option, _RECEIVE_BUFFER)
                     break
             port["udp"] = sock.getsockname()[1]
-            server = socket.socket(family, socket.SOCK_STREAM)
+            server = _socket(address, socket.SOCK_STREAM)
             self._tcp[server.fileno()] = server
-            server.bind((address, 0))
             server.listen(1024)
-            server.setblocking(False)
             port["tcp"] = server.getsockname()[1]
         except OSError as problem:
             port["error"] = problem.strerror or str(problem)
         return port
 
     def run(self, end: float) -> None:
-        """Take what comes until `stop` or a time of the monotonic clock."""
+        """Take what comes until `over` or a time of the monotonic clock."""
         poll = select.poll()
         for number in [*self._udp, *self._tcp]:
             poll.register(number, select.POLLIN)
         try:
-            while not self._over.is_set() and time.monotonic() < end:
+            while not self.over.is_set() and time.monotonic() < end:
                 for number, _ in poll.poll(100):
                     if number in self._udp:
                         self._take(*self._udp[number])
@@ -121,21 +119,11 @@ class Listener:
             small, big = self._came.setdefault(key, [set(), set()])
             (small if length == _SMALL_BYTES else big).add(datagram)
 
-    def stop(self) -> None:
-        """End `run`."""
-        self._over.set()
-
     def count(self) -> Row:
         """Return what came so far, and how many datagrams the kernel had no room for (None: unknown)."""
         rows = [
-            {
-                "dst": address,
-                "number": number,
-                "src": self._sources.get((address, number)),
-                "small": len(small),
-                "big": len(big),
-            }
-            for (address, number), (small, big) in list(self._came.items())
+            {"dst": key[0], "number": key[1], "src": self._sources.get(key), "small": len(small), "big": len(big)}
+            for key, (small, big) in list(self._came.items())
         ]
         ports = {port["udp"] for port in self.ports if port["udp"]}
         drops = [parse_drops(sysfs.text("/proc/net/" + name, limit=1 << 22) or "", ports) for name in ("udp", "udp6")]
@@ -157,14 +145,24 @@ def parse_drops(text: str, ports: Set[int]) -> Optional[int]:
     return found
 
 
+def _socket(address: str, kind: int) -> socket.socket:
+    """Return a socket that is bound to an address and does not block."""
+    sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind)
+    try:
+        sock.setblocking(False)
+        sock.bind((address, 0))
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
 def _open(row: Row) -> Optional[socket.socket]:
     """Return a socket of a target's own: what piles up on the way to one that is not there is in nobody's way."""
     version = 6 if ":" in row["src"] else 4
     sock = None
     try:
-        sock = socket.socket(socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_DGRAM)
-        sock.setblocking(False)
-        sock.bind((row["src"], 0))
+        sock = _socket(row["src"], socket.SOCK_DGRAM)
         icmp_socket.forbid_fragments(sock, version)
         sock.connect((row["dst"], row["udp"]))
     except OSError as problem:
@@ -216,6 +214,68 @@ def _send_all(rows: List[Row], token: bytes, small: int, big: int, end: float) -
                 sock.close()
 
 
+def connect(rows: List[Row], end: float) -> None:
+    """Try a TCP connection for each row; set ``connected`` (ms), or ``connect_error`` and ``connect_error_kind``.
+
+    ``end`` (monotonic clock): when to give up on those that do not answer; those that wait have as long.
+    """
+    patience = max(0.1, end - time.monotonic())
+    for start in range(0, len(rows), _CONNECTED_AT_ONCE):
+        _connect_some(rows[start : start + _CONNECTED_AT_ONCE], time.monotonic() + patience)
+
+
+def _connect_some(rows: List[Row], end: float) -> None:
+    waiting: Dict[int, Tuple[socket.socket, Row, float]] = {}
+    poll = select.poll()
+
+    def harvest(patience: float) -> None:
+        for number, _ in poll.poll(int(1000 * patience)):
+            sock, row, began = waiting.pop(number)
+            poll.unregister(number)
+            failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if failed:
+                _fail(row, OSError(failed, os.strerror(failed)))
+            else:
+                row["connected"] = round(1000 * (time.monotonic() - began), 3)
+            sock.close()
+
+    try:
+        for row in rows:
+            began = time.monotonic()
+            try:
+                sock = _start_connection(row["src"], row["dst"], row["tcp"])
+            except OSError as problem:
+                _fail(row, problem)
+                continue
+            waiting[sock.fileno()] = (sock, row, began)
+            poll.register(sock.fileno(), select.POLLOUT)
+            # At once, so that the time is that of the connection and not of starting all the others.
+            harvest(0.0)
+        while waiting and time.monotonic() < end:
+            harvest(max(0.001, end - time.monotonic()))
+    finally:
+        for sock, row, began in waiting.values():
+            _fail(row, socket.timeout("no answer in %.1f s" % (time.monotonic() - began)))
+            sock.close()
+
+
+def _fail(row: Row, error: OSError) -> None:
+    row["connect_error"] = error.strerror or str(error)
+    row["connect_error_kind"] = error_kind(error)
+
+
+def _start_connection(src: str, dst: str, port: int) -> socket.socket:
+    sock = _socket(src, socket.SOCK_STREAM)
+    try:
+        failed = sock.connect_ex((dst, port))
+        if failed not in (0, errno.EINPROGRESS):
+            raise OSError(failed, os.strerror(failed))
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
 def _whole(value: Any, low: int, high: int) -> Optional[int]:
     good = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
     return value if good else None
@@ -234,12 +294,8 @@ def _targets(args: Row) -> List[Row]:
             "udp": _whole(target.get("udp"), 1, 65535),
             "tcp": _whole(target.get("tcp"), 1, 65535),
             "size": _whole(target.get("size"), _SMALL_BYTES, 65507) or _SMALL_BYTES,
-            "small": 0,
-            "big": 0,
-            "error": None,
-            "connected": None,
-            "connect_error": None,
-            "connect_error_kind": None,
+            **{"small": 0, "big": 0, "error": None},
+            **{"connected": None, "connect_error": None, "connect_error_kind": None},
         }
         for target in listed
     ]
@@ -249,7 +305,7 @@ def _send(args: Row, token: bytes, end: float) -> Row:
     rows = _targets(args)
     small, big = (_whole(args.get(name), 0, _MAX_DATAGRAMS) or 0 for name in ("small", "big"))
     _send_all([row for row in rows if row["udp"]], token, small, big, end)
-    tcp_connect.connect([row for row in rows if row["tcp"]], min(end, time.monotonic() + _CONNECT_WAIT))
+    connect([row for row in rows if row["tcp"]], min(end, time.monotonic() + _CONNECT_WAIT))
     return {"rows": [{name: row[name] for name in row if name not in ("udp", "tcp")} for row in rows]}
 
 
@@ -270,12 +326,10 @@ def _listen(args: Row, token: str, emit: Emit, end: float) -> Row:
 def run(args: Row, emit: Emit, deadline: float) -> Row:
     """Play a role in a test of one-way datagrams and TCP connections.
 
-    Args:
-        args: ``role``: ``listen``, ``send``, ``count`` or ``end``; ``token``: 32 hexadecimal digits that all nodes of
-            a test share. To listen: ``addresses``. To send: ``targets``: ``[{"number", "id", "src", "dst", "udp" and
-            "tcp" (ports, or null), "size" (bytes of a big payload)}]``, ``small`` and ``big``: datagrams for each.
-        emit: Called by a listener with ``{"ports": [{"address", "udp", "tcp", "error"}]}`` once they are open.
-        deadline: Seconds.
+    ``role``: ``listen``, ``send``, ``count`` or ``end``; ``token``: 32 hexadecimal digits that all nodes of a test
+    share. To listen: ``addresses``. To send: ``targets``: ``[{"number", "id", "src", "dst", "udp" and "tcp" (ports, or
+    null), "size" (bytes of a big payload)}]``, ``small`` and ``big``: datagrams for each. A listener emits ``{"ports":
+    [{"address", "udp", "tcp", "error"}]}`` once they are open.
 
     Returns:
         Of a sender ``{"rows": [{"number", "id", "src", "dst", "size", "small", "big" (sent), "error", "connected" (ms,
@@ -299,7 +353,7 @@ def run(args: Row, emit: Emit, deadline: float) -> Row:
         return {"rows": [], "no_room": None} if listener is None else listener.count()
     if role == "end":
         if listener is not None:
-            listener.stop()
+            listener.over.set()
         return {}
     raise ValueError("the role is listen, send, count or end, not %r" % (role,))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Tuple
 
-from fabtui_node.probes.judgement import count, judgement, part, texts
+from fabtui_node.probes.judgement import count, judgement, objects, part, texts
 from fabtui_node.registry import Judgement
 
 #: Throttle reasons that are faults, and their meanings.
@@ -85,12 +85,8 @@ def _clocks(gpu: Dict[str, Any], judged: Judgements) -> None:
 
 
 def judge(value: Dict[str, Any]) -> List[Judgement]:
-    """Return what is bad on this node alone: ``[{"subject", "verdict", "text"}]``.
-
-    ``verdict`` is ``bad`` (something will fail or be slow), ``warn`` (likely) or ``note`` (worth knowing).
-    """
-    found = value.get("gpus")
-    gpus = [gpu for gpu in found if isinstance(gpu, dict)][:1024] if isinstance(found, list) else []
+    """Return what is bad on this node alone."""
+    gpus = objects(value.get("gpus"))
     judged = Judgements()
     for gpu in gpus:
         if _dead(gpu, judged):
@@ -120,26 +116,27 @@ def _dead(gpu: Dict[str, Any], judged: Judgements) -> bool:
 
 
 def _memory(gpu: Dict[str, Any], judged: Judgements) -> None:
-    rows, errors, ecc = part(gpu, "rows"), part(gpu, "ecc_errors"), part(gpu, "ecc")
+    rows = part(gpu, "rows")
     if rows.get("failure") is True:
         judged.add(gpu, "ecc", "bad", "remapping a row of its memory failed; it wants to be replaced")
     if rows.get("pending") is True or gpu.get("retired_pending") is True:
         judged.add(gpu, "ecc", "warn", "bad memory waits to be replaced by spare memory, which a reset of the GPU does")
-    uncorrected = count(errors, "uncorrected")
+    uncorrected = count(part(gpu, "ecc_errors"), "uncorrected")
     if uncorrected:
         judged.add(gpu, "ecc", "bad", "%d uncorrected memory errors since the driver was loaded" % uncorrected)
-    if ecc.get("on") is False:
-        judged.add(gpu, "ecc", "note", "ECC is off: wrong results would not be noticed")
-    if ecc.get("next") is not None and ecc.get("next") != ecc.get("on"):
-        judged.add(gpu, "ecc", "note", "ECC will be %s after the next reset" % ("on" if ecc["next"] else "off"))
 
 
 def _modes(gpu: Dict[str, Any], judged: Judgements) -> None:
-    mig, mode = part(gpu, "mig"), gpu.get("compute_mode")
-    if mig.get("on") is True:
-        judged.add(gpu, "mig", "note", "MIG is on: instances cannot reach each other over NVLink")
-    if mig.get("next") is not None and mig.get("next") != mig.get("on"):
-        judged.add(gpu, "mig", "note", "MIG will be %s after the next reset" % ("on" if mig["next"] else "off"))
+    for name, pair, unusual, text in (
+        ("ECC", part(gpu, "ecc"), False, "ECC is off: wrong results would not be noticed"),
+        ("MIG", part(gpu, "mig"), True, "MIG is on: instances cannot reach each other over NVLink"),
+    ):
+        if pair.get("on") is unusual:
+            judged.add(gpu, name.lower(), "note", text)
+        if pair.get("next") is not None and pair.get("next") != pair.get("on"):
+            state = "on" if pair["next"] else "off"
+            judged.add(gpu, name.lower(), "note", "%s will be %s after the next reset" % (name, state))
+    mode = gpu.get("compute_mode")
     if mode == "prohibited":
         judged.add(gpu, "gpus", "bad", "its compute mode is prohibited: no program may use it")
     elif isinstance(mode, str) and mode.startswith("exclusive"):
@@ -157,9 +154,8 @@ def _fabric(gpu: Dict[str, Any], judged: Judgements) -> None:
     if not state or state == "not supported":
         return
     if state != "completed":
-        judged.add(
-            gpu, "fabric", "bad", "the NVLink fabric is %s: CUDA fails with 'system not yet initialized'" % state
-        )
+        text = "the NVLink fabric is %s: CUDA fails with 'system not yet initialized'" % state
+        judged.add(gpu, "fabric", "bad", text)
     elif status not in (None, "success"):
         judged.add(gpu, "fabric", "bad", "joining the NVLink fabric ended with %s" % status)
     if fabric.get("summary") not in (None, "healthy"):
@@ -178,14 +174,11 @@ def _node(value: Dict[str, Any], gpus: List[Dict[str, Any]]) -> List[Judgement]:
         # A container sees all of PCI, and those GPUs that it was given.
         verdict = "note" if value.get("container") else "warn"
         found.append(judgement("gpus", verdict, text))
-    for problem in texts(value.get("problems")):
-        found.append(judgement("gpus", "bad", "nvidia-smi: " + problem))
+    found += [judgement("gpus", "bad", "nvidia-smi: " + problem) for problem in texts(value.get("problems"))]
     if on_pci and not there and not found:
         why = value.get("error") or "the driver lists none"
         found.append(judgement("gpus", "bad", "%d GPUs on PCI and none usable: %s" % (len(on_pci), why)))
-    for text in texts(value.get("disagreements")):
-        found.append(judgement("gpus", "warn", text))
-    return found
+    return found + [judgement("gpus", "warn", text) for text in texts(value.get("disagreements"))]
 
 
 def _manager(value: Dict[str, Any], gpus: List[Dict[str, Any]]) -> List[Judgement]:
@@ -193,8 +186,7 @@ def _manager(value: Dict[str, Any], gpus: List[Dict[str, Any]]) -> List[Judgemen
     manager = part(value, "fabric_manager")
     states = [part(gpu, "fabric").get("state") for gpu in gpus]
     ready = bool(states) and all(state in (None, "not supported", "completed") for state in states)
-    wanted = bool(count(manager, "switches")) or any(state not in (None, "not supported") for state in states)
-    if not wanted:
+    if not count(manager, "switches") and all(state in (None, "not supported") for state in states):
         return []
     version, driver = manager.get("version"), value.get("driver")
     found: List[Judgement] = []

@@ -14,24 +14,16 @@ from fabtui_node.parsers.nvidia.smi_nvlink import (
     parse_nvlink_status,
 )
 from fabtui_node.parsers.nvidia.values import parse_errors
-from fabtui_node.probes.judgement import count, part
-from fabtui_node.probes.nvidia import nvml, run_nvidia_smi
+from fabtui_node.probes.judgement import count, objects, part, some
+from fabtui_node.probes.nvidia import nvml
 from fabtui_node.probes.nvidia.gpu_rules import Judgements
+from fabtui_node.probes.nvidia.nvlink_counters import OLDER
 from fabtui_node.registry import Judgement, ProbeSpec
 from fabtui_node.system import run_command
-
-UNITS = {"speed": "GB/s", "counters": "events since the driver was loaded"}
 
 _RAW_LIMIT = 256 * 1024
 #: Minimum number of links of GPUs on boards, where all links are connected.
 _BOARD_LINKS = 12
-
-# NVML also counts CRC errors in data packets, but those move on healthy links too (seen on H200).
-_NVML_COUNTERS = (
-    ("replay", "NVML_NVLINK_ERROR_DL_REPLAY"),
-    ("recovery", "NVML_NVLINK_ERROR_DL_RECOVERY"),
-    ("crc", "NVML_NVLINK_ERROR_DL_CRC_FLIT"),
-)
 
 
 def merge(*sources: List[Gpu]) -> List[Gpu]:
@@ -73,7 +65,7 @@ def visible(found: List[Gpu], setting: Optional[str]) -> List[Gpu]:
     by_index = {gpu["index"]: gpu for gpu in found}
     uuids = [by_index[index]["uuid"] if index in by_index else None for index in range(highest + 1)]
     kept = []
-    for index, (nvml_index, _) in enumerate(run_nvidia_smi.visible_devices(setting, uuids)):
+    for index, (nvml_index, _) in enumerate(nvml.visible_devices(setting, uuids)):
         if nvml_index in by_index:
             number = nvml_index if setting is None else index
             kept.append(dict(by_index[nvml_index], index=number, nvml_index=nvml_index))
@@ -96,19 +88,10 @@ def deltas(before: Dict[str, Any], after: Dict[str, Any]) -> List[Dict[str, Any]
         shown = right or left or {}
         left_links = {link["link"]: link for link in (left or {}).get("links", [])}
         right_links = {link["link"]: link for link in (right or {}).get("links", [])}
-        result.append(
-            {
-                "index": shown.get("index"),
-                "name": shown.get("name"),
-                "uuid": shown.get("uuid"),
-                "before": left is not None,
-                "after": right is not None,
-                "links": [
-                    _delta(number, left_links.get(number), right_links.get(number))
-                    for number in sorted(set(left_links) | set(right_links))
-                ],
-            }
-        )
+        numbers = sorted(set(left_links) | set(right_links))
+        links = [_delta(number, left_links.get(number), right_links.get(number)) for number in numbers]
+        names = {name: shown.get(name) for name in ("index", "name", "uuid")}
+        result.append({**names, "before": left is not None, "after": right is not None, "links": links})
     return result
 
 
@@ -142,11 +125,9 @@ def _delta(number: int, left: Optional[Dict[str, Any]], right: Optional[Dict[str
 def from_library(library: Any) -> List[Gpu]:
     """Return what NVML (an initialised ``pynvml``) knows, in the form of ``parse_nvlink_status``."""
     found = []
-    for index in range(nvml.number(nvml.ask(library.nvmlDeviceGetCount)) or 0):
-        handle = nvml.ask(library.nvmlDeviceGetHandleByIndex, index)
-        gpu = new_gpu(index, None, None)
-        gpu["name"] = nvml.words(nvml.ask(library.nvmlDeviceGetName, handle))
-        gpu["uuid"] = nvml.words(nvml.ask(library.nvmlDeviceGetUUID, handle))
+    handles, uuids = nvml.devices(library)
+    for index, handle in enumerate(handles):
+        gpu = new_gpu(index, nvml.words(nvml.ask(library.nvmlDeviceGetName, handle)), uuids[index])
         for number in range(getattr(library, "NVML_NVLINK_MAX_LINKS", 18)):
             state = nvml.ask(library.nvmlDeviceGetNvLinkState, handle, number)
             if state is None:
@@ -155,7 +136,7 @@ def from_library(library: Any) -> List[Gpu]:
             link["state"] = "active" if state else "inactive"
             if state:
                 link["speed"] = _speed(library, handle, number)
-                for name, kind in _NVML_COUNTERS:
+                for name, kind in OLDER:
                     counter = getattr(library, kind, None)
                     count = nvml.ask(library.nvmlDeviceGetNvLinkErrorCounter, handle, number, counter)
                     if count is not None:
@@ -204,17 +185,9 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
 def _problem(status: run_command.Result, errors: run_command.Result, nvml_error: Optional[str]) -> Optional[str]:
     if status.missing:
         return nvml_error and "no nvidia-smi on this node; " + nvml_error
-    everything = "\n".join([status.stdout, status.stderr, errors.stdout, errors.stderr])
-    printed: List[str] = []
-    for problem in parse_errors(everything):
-        words = " ".join(filter(None, [problem["bus"], problem["reason"]]))
-        if words not in printed:
-            printed.append(words)
-    for result in (status, errors):
-        why = result.why()
-        if why and not printed:
-            printed.append(why)
-    return "; ".join(printed[:10]) or None
+    problems = parse_errors("\n".join([status.stdout, status.stderr, errors.stdout, errors.stderr]))
+    printed = list(dict.fromkeys(" ".join(filter(None, [one["bus"], one["reason"]])) for one in problems))
+    return "; ".join(printed[:10]) or status.why() or errors.why()
 
 
 def judge(value: Dict[str, Any]) -> List[Judgement]:
@@ -222,8 +195,7 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
 
     Inactive links alone are no fault: GPUs on PCIe have links for bridges that may be absent.
     """
-    found = value.get("gpus")
-    gpus = [gpu for gpu in found if isinstance(gpu, dict)][:1024] if isinstance(found, list) else []
+    gpus = objects(value.get("gpus"))
     judged = Judgements()
     kinds: Dict[str, List[Dict[str, Any]]] = {}
     for gpu in gpus:
@@ -237,40 +209,27 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
 
 def _compared(gpus: List[Dict[str, Any]], judged: Judgements) -> None:
     """Compare the links of GPUs of one kind."""
-    active = [[link for link in _links(gpu) if link.get("state") == "active"] for gpu in gpus]
+    active = [[link for link in objects(gpu.get("links")) if link.get("state") == "active"] for gpu in gpus]
     most = max(len(links) for links in active)
-    usual = _median([count(link, "speed") for links in active for link in links]) or 0.0
+    speeds = sorted(speed for links in active for link in links if (speed := count(link, "speed")) is not None)
+    usual = speeds[len(speeds) // 2] if speeds else 0.0
     for gpu, mine in zip(gpus, active):  # noqa: B905 - Python 3.8 knows no strict=
-        names = [str(link.get("link")) for link in _links(gpu) if link.get("state") == "inactive"]
+        names = [str(link.get("link")) for link in objects(gpu.get("links")) if link.get("state") == "inactive"]
         if len(mine) < most and (names or gpu.get("all_inactive") or mine):
-            which = ": %s inactive" % _some(names) if names and mine else ""
+            which = ": %s inactive" % some(names) if names and mine else ""
             text = "%d of the %d NVLinks that other GPUs have are active%s" % (len(mine), most, which)
             # On boards all GPUs are connected; between cards, bridges are plugged in where somebody wants them.
             board = most >= _BOARD_LINKS and "PCIe" not in str(gpu.get("name"))
             judged.add(gpu, "nvlink", "bad" if board else "warn", text)
         slow = [str(link.get("link")) for link in mine if (count(link, "speed") or usual) < 0.9 * usual]
         if slow:
-            judged.add(gpu, "nvlink", "warn", "NVLinks %s are slower than the usual %g GB/s" % (_some(slow), usual))
-
-
-def _links(gpu: Dict[str, Any]) -> List[Dict[str, Any]]:
-    found = gpu.get("links")
-    return [link for link in found if isinstance(link, dict)] if isinstance(found, list) else []
-
-
-def _median(numbers: List[Optional[float]]) -> Optional[float]:
-    known = sorted(number for number in numbers if number is not None)
-    return known[len(known) // 2] if known else None
-
-
-def _some(names: List[str], most: int = 8) -> str:
-    return ", ".join(names[:most]) + (" and %d more" % (len(names) - most) if len(names) > most else "")
+            judged.add(gpu, "nvlink", "warn", "NVLinks %s are slower than the usual %g GB/s" % (some(slow), usual))
 
 
 def _counted(gpu: Dict[str, Any], judged: Judgements) -> None:
     """Judge counters since the driver was loaded; only a second reading shows when they grew."""
     totals: Dict[str, int] = {}
-    for link in _links(gpu):
+    for link in objects(gpu.get("links")):
         for name, total in part(link, "counters").items():
             if name in ERRORS and isinstance(total, int) and not isinstance(total, bool) and total > 0:
                 totals[name] = totals.get(name, 0) + total

@@ -7,9 +7,9 @@ what answered then.
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from fabtui_node.probes.nvidia import nvml, run_nvidia_smi
+from fabtui_node.probes.nvidia import nvml
 
 # Maximum duration (s) of a later reading; beyond it, only errors are read, not traffic.
 ENOUGH = 0.03
@@ -29,8 +29,9 @@ _TRAFFIC: Tuple[Tuple[str, Tuple[Tuple[str, int], ...]], ...] = (
     ("tx_bytes", (("NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX", 1024), ("NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES", 1))),
     ("rx_bytes", (("NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX", 1024), ("NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES", 1))),
 )
-# GPUs before Hopper have only the older call.
-_OLDER = (
+#: GPUs before Hopper have only the older call. It also counts CRC errors in data packets, but those move on healthy
+#: links too (seen on H200).
+OLDER = (
     ("replay", "NVML_NVLINK_ERROR_DL_REPLAY"),
     ("recovery", "NVML_NVLINK_ERROR_DL_RECOVERY"),
     ("crc", "NVML_NVLINK_ERROR_DL_CRC_FLIT"),
@@ -41,16 +42,13 @@ _MEMBERS = {1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "us
 Counts = Dict[str, Dict[str, int]]
 
 
-class _Ask:
+class _Ask(NamedTuple):
     """One counter that answered: which of a GPU's fields it is, of which link, and what one count stands for."""
 
-    __slots__ = ("field", "link", "name", "unit")
-
-    def __init__(self, link: str, name: str, field: Tuple[int, int], unit: int) -> None:
-        self.link = link
-        self.name = name
-        self.field = field
-        self.unit = unit
+    link: str
+    name: str
+    field: Tuple[int, int]
+    unit: int
 
 
 def _count(value: Any) -> Optional[int]:
@@ -76,7 +74,7 @@ class _Gpu:
         self._traffic = self._found("all", ALL_LINKS, _TRAFFIC) if self._links else []
         self._older: List[Tuple[int, str, int]] = []
         if not self._errors:
-            kinds = [(name, getattr(library, kind, None)) for name, kind in _OLDER]
+            kinds = [(name, getattr(library, kind, None)) for name, kind in OLDER]
             self._older = [(n, name, kind) for n in self._links for name, kind in kinds if kind is not None]
 
     def _found(self, link: str, scope: int, wanted: Any) -> List[_Ask]:
@@ -94,13 +92,9 @@ class _Gpu:
         return list(kept.values())
 
     def _answers(self, asks: List[_Ask]) -> List[Tuple[_Ask, Optional[int]]]:
-        if not asks:
-            return []
-        fields = [ask.field for ask in asks]
-        answer = nvml.ask(getattr(self._library, "nvmlDeviceGetFieldValues", None), self._handle, fields)
-        if answer is None:
-            return []
-        return [(ask, _count(answer[at])) for at, ask in enumerate(asks)]
+        function = getattr(self._library, "nvmlDeviceGetFieldValues", None)
+        answer = nvml.ask(function, self._handle, [ask.field for ask in asks]) if asks else None
+        return [] if answer is None else [(ask, _count(answer[at])) for at, ask in enumerate(asks)]
 
     def read(self, traffic: bool) -> Counts:
         """Return ``{link: {name: count}}``; traffic is in bytes, of all links together, under ``all``."""
@@ -117,12 +111,7 @@ class _Gpu:
 
 
 class NvlinkCounts:
-    """Reads the counters of the GPUs that ``CUDA_VISIBLE_DEVICES`` leaves visible; keeps NVML open.
-
-    Args:
-        setting: The value of ``CUDA_VISIBLE_DEVICES``, None when unset.
-        clock: Seconds.
-    """
+    """Reads the counters of the GPUs that ``CUDA_VISIBLE_DEVICES`` (``setting``) leaves visible; keeps NVML open."""
 
     def __init__(self, setting: Optional[str], clock: Callable[[], float] = time.monotonic) -> None:
         self._setting = setting
@@ -145,16 +134,9 @@ class NvlinkCounts:
             library = nvml.open_library()
         except nvml.Unavailable:
             return {}
-        handles = [
-            nvml.ask(library.nvmlDeviceGetHandleByIndex, index)
-            for index in range(nvml.number(nvml.ask(library.nvmlDeviceGetCount)) or 0)
-        ]
-        uuids = [
-            nvml.words(nvml.ask(library.nvmlDeviceGetUUID, handle)) if handle is not None else None
-            for handle in handles
-        ]
+        handles, uuids = nvml.devices(library)
         return {
             str(index): _Gpu(library, handles[nvml_index])
-            for index, (nvml_index, mig) in enumerate(run_nvidia_smi.visible_devices(self._setting, uuids))
+            for index, (nvml_index, mig) in enumerate(nvml.visible_devices(self._setting, uuids))
             if mig is None and handles[nvml_index] is not None
         }

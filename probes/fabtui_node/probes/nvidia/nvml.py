@@ -1,9 +1,13 @@
-"""Asking NVIDIA's management library: one thing that fails is None, and a driver that hangs costs a deadline only."""
+"""NVIDIA's management library: one thing that fails is None, and a driver that hangs costs a deadline only.
+
+Also names of GPUs: PCI addresses, and the GPUs that CUDA can see.
+"""
 
 from __future__ import annotations
 
+import re
 import threading
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 
 class Unavailable(Exception):
@@ -51,11 +55,26 @@ def number(value: Any) -> Optional[int]:
     return value
 
 
+def devices(library: Any) -> Tuple[List[Any], List[Optional[str]]]:
+    """Return the handle and the UUID of each GPU in NVML's order, None where the driver gives none."""
+    count = number(ask(library.nvmlDeviceGetCount)) or 0
+    handles = [ask(library.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
+    return handles, [None if one is None else words(ask(library.nvmlDeviceGetUUID, one)) for one in handles]
+
+
+def versions(library: Any) -> Dict[str, Any]:
+    """Return ``{"driver", "cuda"}``; NVML's 12080 is CUDA 12.8."""
+    cuda = ask(library.nvmlSystemGetCudaDriverVersion)
+    return {
+        "driver": words(ask(library.nvmlSystemGetDriverVersion)),
+        "cuda": "%d.%d" % (cuda // 1000, cuda % 1000 // 10) if isinstance(cuda, int) else None,
+    }
+
+
 class Task:
     """A function run on a thread of its own, because a broken driver may never answer."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
-        """Start ``function(library)``."""
         self._function = function
         self._value: Any = None
         self._error: Optional[str] = None
@@ -80,3 +99,48 @@ class Task:
         if self._thread.is_alive():
             return None, "NVML did not answer within %.1f s" % seconds
         return self._value, self._error
+
+
+def bus_id(text: Optional[str]) -> Optional[str]:
+    """Return a PCI address as sysfs writes it: ``00000000:0A:00.0`` is ``0000:0a:00.0``."""
+    found = re.fullmatch(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", (text or "").strip().lower(), re.ASCII)
+    if not found:
+        return text
+    return "%04x:%s" % (int(found.group(1), 16), found.group(2))
+
+
+def visible_devices(setting: Optional[str], uuids: Sequence[Optional[str]]) -> List[Tuple[int, Optional[str]]]:
+    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` leaves visible, in its order.
+
+    As CUDA does: unset means all; the list ends at the first entry that names no GPU (``-1``, an unknown UUID, an index
+    out of range); a UUID may be shortened as long as it is not ambiguous; a GPU named twice makes the list invalid, and
+    nothing is visible.
+
+    Returns:
+        For each visible device, the GPU's index in ``uuids`` (NVML's order) and None; or -1 and the name of a MIG
+        instance, which only NVML can turn into its GPU.
+    """
+    if setting is None:
+        return [(index, None) for index in range(len(uuids))]
+    chosen: List[Tuple[int, Optional[str]]] = []
+    for entry in (word.strip() for word in setting.split(",")):
+        if entry.startswith("MIG-"):
+            device: Tuple[int, Optional[str]] = (-1, entry)
+        else:
+            index = _index(entry, uuids)
+            if index is None:
+                break
+            device = (index, None)
+        if device in chosen:
+            return []
+        chosen.append(device)
+    return chosen
+
+
+def _index(entry: str, uuids: Sequence[Optional[str]]) -> Optional[int]:
+    if re.fullmatch("[0-9]{1,4}", entry, re.ASCII):
+        return int(entry) if int(entry) < len(uuids) else None
+    if not entry.lower().startswith("gpu-"):
+        return None
+    named = [index for index, uuid in enumerate(uuids) if uuid and uuid.lower().startswith(entry.lower())]
+    return named[0] if len(named) == 1 else None

@@ -6,8 +6,7 @@ import os
 import pwd
 from typing import Any, Dict, List, Optional
 
-from fabtui_node.probes.nvidia import run_nvidia_smi
-from fabtui_node.probes.nvidia.nvml import ask, number, words
+from fabtui_node.probes.nvidia.nvml import ask, bus_id, devices, number, versions, visible_devices, words
 from fabtui_node.system import sysfs
 
 _MAX_PROCESSES = 64
@@ -17,38 +16,16 @@ _FIRST_PID_NAMESPACE = "pid:[4026531836]"
 
 
 def read(library: Any, setting: Optional[str], root: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
-    """Return ``{"driver", "cuda", "gpus"}`` of the GPUs that ``CUDA_VISIBLE_DEVICES`` (``setting``) leaves visible.
-
-    Args:
-        library: An initialised ``pynvml``.
-        setting: The value of ``CUDA_VISIBLE_DEVICES``, None when unset.
-        root: Where sysfs is.
-        proc: Where procfs is.
-    """
-    count = number(ask(library.nvmlDeviceGetCount)) or 0
-    handles = [ask(library.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
-    uuids = [words(ask(library.nvmlDeviceGetUUID, handle)) if handle else None for handle in handles]
+    """Return ``{"driver", "cuda", "gpus"}`` of the GPUs that ``CUDA_VISIBLE_DEVICES`` (``setting``) leaves visible."""
+    handles, uuids = devices(library)
     found = []
-    for index, (nvml_index, mig) in enumerate(run_nvidia_smi.visible_devices(setting, uuids)):
-        if mig is not None:
-            gpu = _instance(library, mig, handles, root, proc)
-        else:
-            gpu = _gpu(library, nvml_index, handles[nvml_index], root, proc)
-        gpu["index"] = index
-        found.append(gpu)
-    return {
-        "driver": words(ask(library.nvmlSystemGetDriverVersion)),
-        "cuda": cuda_version(ask(library.nvmlSystemGetCudaDriverVersion)),
-        "gpus": found,
-    }
+    for index, (at, mig) in enumerate(visible_devices(setting, uuids)):
+        known = _gpu(library, at, handles[at], root, proc) if mig is None else _instance(library, mig, root, proc)
+        found.append(dict(known, index=index))
+    return dict(versions(library), gpus=found)
 
 
-def cuda_version(value: Any) -> Optional[str]:
-    """Return NVML's 12080 as ``12.8``."""
-    return "%d.%d" % (value // 1000, value % 1000 // 10) if isinstance(value, int) else None
-
-
-def _instance(library: Any, name: str, handles: List[Any], root: str, proc: str) -> Dict[str, Any]:
+def _instance(library: Any, name: str, root: str, proc: str) -> Dict[str, Any]:
     """Return the GPU behind a MIG instance, under the instance's name and with its memory."""
     instance = ask(getattr(library, "nvmlDeviceGetHandleByUUID", None), name)
     parent = ask(getattr(library, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", None), instance)
@@ -67,27 +44,16 @@ def _field(value: Any, name: str) -> Optional[int]:
 
 def unknown(nvml_index: Optional[int] = None) -> Dict[str, Any]:
     """Return the record of a GPU of which nothing is known yet."""
-    return {
-        "index": nvml_index,
-        "nvml_index": nvml_index,
-        "name": None,
-        "uuid": None,
-        "bus": None,
-        "numa": None,
-        "mig": None,
-        "memory": None,
-        "memory_used": None,
-        "processes": [],
-        "pcie": {"gen": None, "gen_max": None, "width": None, "width_max": None},
-        "nic": None,
-        "nic_path": None,
-        "error": None,
-    }
+    pcie = {"gen": None, "gen_max": None, "width": None, "width_max": None}
+    gpu: Dict[str, Any] = {"index": nvml_index, "nvml_index": nvml_index}
+    gpu.update(dict.fromkeys(("name", "uuid", "bus", "numa", "mig", "memory", "memory_used")))
+    return dict(gpu, processes=[], pcie=pcie, nic=None, nic_path=None, error=None)
 
 
-def on_numa(number: Optional[int]) -> Optional[int]:
-    """Return the kernel's ``numa_node``, None for -1."""
-    return number if number is not None and number >= 0 else None
+def on_numa(device: str) -> Optional[int]:
+    """Return the NUMA node of a PCI device, given its folder in sysfs; None for the kernel's -1."""
+    found = sysfs.integer(device, "numa_node")
+    return found if found is not None and found >= 0 else None
 
 
 def _gpu(library: Any, nvml_index: Optional[int], handle: Any, root: str, proc: str) -> Dict[str, Any]:
@@ -97,13 +63,12 @@ def _gpu(library: Any, nvml_index: Optional[int], handle: Any, root: str, proc: 
         return gpu
     memory = ask(library.nvmlDeviceGetMemoryInfo, handle)
     mig = ask(getattr(library, "nvmlDeviceGetMigMode", None), handle)
-    bus = run_nvidia_smi.bus_id(words(getattr(ask(library.nvmlDeviceGetPciInfo, handle), "busId", None)))
-    numa = sysfs.integer(root, "bus/pci/devices", bus, "numa_node") if bus else None
+    bus = bus_id(words(getattr(ask(library.nvmlDeviceGetPciInfo, handle), "busId", None)))
     gpu.update(
         name=words(ask(library.nvmlDeviceGetName, handle)),
         uuid=words(ask(library.nvmlDeviceGetUUID, handle)),
         bus=bus,
-        numa=on_numa(numa),
+        numa=on_numa(os.path.join(root, "bus/pci/devices", bus)) if bus else None,
         mig=bool(mig[0]) if isinstance(mig, (list, tuple)) and mig else None,
         memory=_field(memory, "total"),
         memory_used=_field(memory, "used"),
@@ -138,10 +103,11 @@ def owner(pid: int, proc: str = "/proc") -> Dict[str, Optional[str]]:
     is in it.
     """
     try:
-        if os.readlink(os.path.join(proc, "self/ns/pid")) != _FIRST_PID_NAMESPACE:
-            return {"name": None, "user": None}
+        first = os.readlink(os.path.join(proc, "self/ns/pid")) == _FIRST_PID_NAMESPACE
         user = os.stat(os.path.join(proc, str(pid))).st_uid
     except OSError:
+        first, user = False, -1
+    if not first:
         return {"name": None, "user": None}
     try:
         account = pwd.getpwuid(user).pw_name
@@ -150,12 +116,11 @@ def owner(pid: int, proc: str = "/proc") -> Dict[str, Optional[str]]:
     return {"name": sysfs.text(proc, str(pid), "comm"), "user": account}
 
 
-def on_pci(root: str = "/sys") -> List[str]:
-    """Return the PCI addresses of NVIDIA's display and 3D controllers, whether or not a driver runs."""
+def on_pci(root: str = "/sys", kind: str = "0x03") -> List[str]:
+    """Return the PCI addresses of NVIDIA's devices of a PCI class, whether or not a driver runs.
+
+    Class 0x03: display and 3D controllers; 0x0680: NVSwitches, which a virtual machine may not see all of.
+    """
     folder = os.path.join(root, "bus/pci/devices")
-    return [
-        name
-        for name in sorted(sysfs.names(folder))
-        if sysfs.text(folder, name, "vendor") == "0x10de"
-        and (sysfs.text(folder, name, "class") or "").startswith("0x03")
-    ]
+    own = [name for name in sorted(sysfs.names(folder)) if sysfs.text(folder, name, "vendor") == "0x10de"]
+    return [name for name in own if (sysfs.text(folder, name, "class") or "").startswith(kind)]

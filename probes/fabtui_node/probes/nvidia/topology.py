@@ -9,17 +9,20 @@ from typing import Any, Dict, List, Optional
 
 from fabtui_node.parsers.nvidia import smi_table as listing
 from fabtui_node.parsers.nvidia import topo
-from fabtui_node.parsers.nvidia.topo import CAPABILITIES, able
-from fabtui_node.probes.judgement import judgement, part, texts
-from fabtui_node.probes.nvidia import nvml, run_nvidia_smi
-from fabtui_node.probes.nvidia.nvml import ask, number
-from fabtui_node.probes.nvidia.nvml import words as nvml_text
+from fabtui_node.probes.judgement import judgement, part, some, texts
+from fabtui_node.probes.nvidia import nvml
 from fabtui_node.registry import Judgement, ProbeSpec
 from fabtui_node.system import run_command
 
-#: NVML's numbers of what can be asked, in the order of `CAPABILITIES`.
-_INDEXES = {name: index for index, name in enumerate(CAPABILITIES.values())}
-#: NVML's answers in the words of ``nvidia-smi topo -p2p``.
+_RAW_LIMIT = 16 * 1024
+#: NVML's answers in the words of ``nvidia-smi topo -p2p``, and what these mean.
+_MEANING = {
+    "CNS": "the chipset does not support it",
+    "GNS": "the GPU does not support it",
+    "TNS": "the way between them does not support it",
+    "NS": "not supported",
+    "DR": "disabled in the driver",
+}
 _WORDS = {0: "OK", 1: "CNS", 2: "GNS", 3: "TNS", 4: "DR", 5: "NS", 6: "U"}
 
 
@@ -28,14 +31,13 @@ def read_p2p_status(library: Any) -> Dict[str, Any]:
 
     All GPUs are in it, by the driver's numbers. A capability of which the driver knows nothing is missing.
     """
-    count = number(ask(library.nvmlDeviceGetCount)) or 0
-    handles = [ask(library.nvmlDeviceGetHandleByIndex, at) for at in range(count)]
-    uuids = [None if handle is None else nvml_text(ask(library.nvmlDeviceGetUUID, handle)) for handle in handles]
-    names = ["GPU%d" % at for at in range(count)]
+    handles, uuids = nvml.devices(library)
+    names = ["GPU%d" % at for at in range(len(handles))]
     tables = {}
-    for name, index in _INDEXES.items():
+    # NVML's numbers of what can be asked are in the order of `CAPABILITIES`.
+    for index, name in enumerate(topo.CAPABILITIES.values()):
         cells = [[_word(library, one, other, index) for other in handles] for one in handles]
-        for at in range(count):
+        for at in range(len(handles)):
             cells[at][at] = "X"
         if any(word not in (None, "X") for row in cells for word in row):
             tables[name] = table(names, cells)
@@ -45,7 +47,7 @@ def read_p2p_status(library: Any) -> Dict[str, Any]:
 def _word(library: Any, one: Any, other: Any, index: int) -> Optional[str]:
     if one is None or other is None or one is other:
         return None
-    status = number(ask(getattr(library, "nvmlDeviceGetP2PStatus", None), one, other, index))
+    status = nvml.number(nvml.ask(getattr(library, "nvmlDeviceGetP2PStatus", None), one, other, index))
     return None if status is None else _WORDS.get(status, "U")
 
 
@@ -53,13 +55,8 @@ def table(names: List[str], cells: List[List[Optional[str]]]) -> Dict[str, Any]:
     """Return a table in the form in which `nvidia_topo` gives what nvidia-smi prints."""
     found: Dict[str, Any] = {"columns": names, "rows": list(names), "cells": cells}
     found["complete"] = bool(names) and all(word is not None for row in cells for word in row)
-    found["bad"], found["p2p"] = able(names, names, cells, found["complete"])
+    found["bad"], found["p2p"] = topo.able(names, names, cells, found["complete"])
     return found
-
-
-_RAW_LIMIT = 16 * 1024
-#: Reads and writes decide whether NCCL copies directly; the others are worth knowing.
-_WANTED = ("read", "write")
 
 
 def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
@@ -94,8 +91,7 @@ def _by_text(end: float, setting: Optional[str]) -> Dict[str, Any]:
     """Return what `read_p2p_status` would, from nvidia-smi."""
     # Two at a time: each of them restarts the driver's library, and more of them wait for each other.
     with ThreadPoolExecutor(2) as pool:
-        letters = topo.CAPABILITIES
-        asked = {name: pool.submit(_ask, ["topo", "-p2p", letter], end) for letter, name in letters.items()}
+        asked = {name: pool.submit(_ask, ["topo", "-p2p", letter], end) for letter, name in topo.CAPABILITIES.items()}
         listed = pool.submit(_ask, ["-L"], end) if setting is not None else None
         results = {name: future.result() for name, future in asked.items()}
         gpus = listing.parse_list(listed.result().stdout).values["gpus"] if listed else []
@@ -111,16 +107,11 @@ def _ask(argv: List[str], end: float) -> run_command.Result:
 
 
 def visible(setting: Optional[str], uuids: List[Optional[str]]) -> Optional[List[str]]:
-    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` leaves, by the driver's names (``GPU3``); None if not known.
-
-    Args:
-        setting: The value of the variable, None when it is unset.
-        uuids: The UUID of each GPU in the driver's order.
-    """
+    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` leaves, by the driver's names (``GPU3``); None if not known."""
     if setting is None or not uuids:
         return None
     # An instance belongs to a GPU, but none of it alone is in these matrices.
-    return ["GPU%d" % index for index, instance in run_nvidia_smi.visible_devices(setting, uuids) if instance is None]
+    return ["GPU%d" % index for index, instance in nvml.visible_devices(setting, uuids) if instance is None]
 
 
 def without(values: Dict[str, Any], kept: Optional[List[str]]) -> Dict[str, Any]:
@@ -175,9 +166,10 @@ def judge(value: Dict[str, Any]) -> List[Judgement]:
             found.append(judgement("nvlink", "bad", text))
         less = ["%s-%s NV%d" % (one, other, count) for one, other, count in links if count and count < usual]
         if less and len(less) < len(links) / 2:
-            text = "fewer NVLinks than the usual %d: %s" % (usual, _some(less))
+            text = "fewer NVLinks than the usual %d: %s" % (usual, some(less, 6))
             found.append(judgement("nvlink", "warn", text))
-    for name in _WANTED:
+    # Reads and writes decide whether NCCL copies directly; the others are worth knowing.
+    for name in ("read", "write"):
         found += _cannot(name, part(part(value, "p2p"), name), bool(counts))
     return found
 
@@ -192,24 +184,10 @@ def _cannot(name: str, table: Dict[str, Any], nvlink: bool) -> List[Judgement]:
         words[str(word)] = words.get(str(word), 0) + 1
     whole = len(bad) == len(columns) * (len(columns) - 1)
     reasons = ", ".join("%s %s" % (word, _MEANING.get(word, "")) for word in sorted(words)).strip()
-    which = "no GPU" if whole else _some(["%s>%s" % (one, other) for one, other, _ in bad])
+    which = "no GPU" if whole else some(["%s>%s" % (one, other) for one, other, _ in bad], 6)
     text = "P2P %s: %s can (%s)" % (name, which, reasons) if whole else "no P2P %s: %s (%s)" % (name, which, reasons)
     # Machines without NVLink are often made like that; with it, something is off.
     return [judgement("p2p", "bad" if nvlink else ("note" if whole else "warn"), text)]
-
-
-_MEANING = {
-    "CNS": "the chipset does not support it",
-    "GNS": "the GPU does not support it",
-    "TNS": "the way between them does not support it",
-    "NS": "not supported",
-    "DR": "disabled in the driver",
-}
-
-
-def _some(names: List[str], most: int = 6) -> str:
-    more = " and %d more" % (len(names) - most) if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 PROBE = ProbeSpec(

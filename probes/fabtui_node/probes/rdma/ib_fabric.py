@@ -12,7 +12,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from fabtui_node.parsers.ib import perfquery, sminfo, smpquery, values
-from fabtui_node.probes.judgement import judgement
+from fabtui_node.probes.judgement import judgement, part
 from fabtui_node.probes.rdma import port_counters
 from fabtui_node.probes.rdma.ib_fabric_walk import walk
 from fabtui_node.registry import Judgement, ProbeSpec
@@ -26,22 +26,15 @@ _ONE = 8.0
 
 
 def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
-    """Read the fabric as seen from this node.
-
-    Args:
-        args: ``whole``: also walk the fabric (the default).
-        emit: Not used.
-        deadline: Seconds.
-        root: Where sysfs is.
+    """Read the fabric as seen from this node; with ``whole`` (the default), walk it.
 
     Returns:
         ``{"ports": [{"ca", "port", "guid", "state", "leaf": {"guid", "name", "port"} or None, "link": {"lanes",
         "lane_rate", "rate", "could_lanes", "could_lane_rate", "could_rate" (Gb/s), "below": ["width", "speed"]} or
         None, "mtu" (B), "sm": {...} or None, "errors", "saturated", "peer_errors", "peer_saturated", "problem"}],
-        "fabric": None or what `fabtui_node.probes.rdma.ib_fabric_walk.walk` returns,
-        "error": text or None}``. ``errors`` are the
-        counters of trouble that are not zero, by their names in sysfs, where sysfs has none; ``peer_errors`` those of
-        the leaf's port.
+        "fabric": None or what `fabtui_node.probes.rdma.ib_fabric_walk.walk` returns, "error": text or None}``.
+        ``errors`` are the counters of trouble that are not zero, by their names in sysfs, where sysfs has none;
+        ``peer_errors`` those of the leaf's port.
     """
     began = time.monotonic()
     end = began + deadline * 0.85
@@ -49,26 +42,19 @@ def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
         (device["ca"], port)
         for device in rdma_devices.devices(root)
         for port in device["ports"]
-        if _is_infiniband(port)
+        if port["link_layer"] in ("InfiniBand", "IB")
     ]
     if not ports:
         return {"ports": [], "fabric": None, "error": None}
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
         asked = [pool.submit(_port, ca, port, end, root) for ca, port in ports]
         found = [one.result() for one in asked]
+    # Ports with a leaf have no problem.
     error = next((port["problem"] for port in found if port["problem"]), None)
-    if all(port["leaf"] is not None for port in found):
-        error = None
-    fabric = None
-    if args.get("whole", True) and any(port["link"] is not None for port in found):
-        starts = [(port["ca"], port["port"], port["guid"]) for port in found if port["link"] is not None]
-        # Parsing the output of a large fabric takes time.
-        fabric = walk(starts, began + deadline * 0.6)
+    starts = [(port["ca"], port["port"], port["guid"]) for port in found if port["link"] is not None]
+    # Parsing the output of a large fabric takes time.
+    fabric = walk(starts, began + deadline * 0.6) if starts and args.get("whole", True) else None
     return {"ports": found, "fabric": fabric, "error": error}
-
-
-def _is_infiniband(port: Value) -> bool:
-    return port["link_layer"] in ("InfiniBand", "IB")
 
 
 class Asker:
@@ -99,33 +85,19 @@ class Asker:
     def errors(self, *words: str) -> Tuple[Dict[str, int], List[str]]:
         """Return the counters of trouble of a port that are not zero, and those at their limit."""
         blocks = perfquery.parse(self.ask("perfquery", *words)).values["blocks"]
-        if not blocks:
-            return {}, []
-        names = port_counters.TOOL_NAMES
-        counted = {names[name]: count for name, count in blocks[0]["counters"].items() if name in names and count}
-        return counted, [names[name] for name in blocks[0]["saturated"] if name in names]
+        return port_counters.of_tool(blocks[0]) if blocks else ({}, [])
 
 
 def _port(ca: str, port: Value, end: float, root: str) -> Value:
     asker = Asker(ca, port["port"], end)
-    found: Value = {
-        "ca": ca,
-        "port": port["port"],
-        "guid": port["guid"],
-        "state": port["state"],
-        "leaf": None,
-        "link": None,
-        "mtu": None,
-        "sm": None,
-        "errors": {},
-        "saturated": [],
-        "peer_errors": {},
-        "peer_saturated": [],
-        "problem": None,
-    }
+    found: Value = {"ca": ca, **{name: port[name] for name in ("port", "guid", "state")}}
+    found.update(dict.fromkeys(("leaf", "link", "mtu", "sm", "problem")))
+    found.update(errors={}, saturated=[], peer_errors={}, peer_saturated=[])
     own = asker.info("-D", "portinfo", "0", str(port["port"]))
     if own is not None and "link" in own:
-        found["state"] = _state(own["link"]["state"]) or found["state"]
+        # Into ibstat's words.
+        state = {"Initialize": "Initializing", "unknown": None, "NoChange": None}
+        found["state"] = state.get(own["link"]["state"], own["link"]["state"]) or found["state"]
         found["mtu"] = own["fields"].get("NeighborMTU")
         if own["link"]["physical_state"] == "LinkUp":
             _beyond(found, asker, own)
@@ -136,11 +108,6 @@ def _port(ca: str, port: Value, end: float, root: str) -> Value:
                 found["errors"], found["saturated"] = asker.errors()
     found["problem"] = None if found["leaf"] is not None else asker.problem
     return found
-
-
-def _state(word: str) -> Optional[str]:
-    """Return ibstat's word for a state of ``smpquery``."""
-    return {"Initialize": "Initializing", "unknown": None, "NoChange": None}.get(word, word)
 
 
 def _beyond(found: Value, asker: Asker, own: Value) -> None:
@@ -174,27 +141,26 @@ def _link(own: Value, peer: Optional[Value]) -> Value:
         could_lane = max(set(own["lane_rates_supported"]) & set(peer["lane_rates_supported"]), default=None)
         # Ports report 12X as possible, which no cable has.
         could_lanes = min(could_lanes, max(4, lanes or 4)) if could_lanes is not None else None
-    link: Value = {"lanes": lanes, "lane_rate": lane, "rate": own["rate"], "below": []}
-    link.update(
-        could_lanes=could_lanes, could_lane_rate=could_lane, could_rate=values.link_rate(could_lanes, could_lane)
-    )
-    if lanes is not None and could_lanes is not None and lanes < could_lanes:
-        link["below"].append("width")
-    if lane is not None and could_lane is not None and lane < could_lane:
-        link["below"].append("speed")
-    return link
+    pairs = (("width", lanes, could_lanes), ("speed", lane, could_lane))
+    return {
+        "lanes": lanes,
+        "lane_rate": lane,
+        "rate": own["rate"],
+        "could_lanes": could_lanes,
+        "could_lane_rate": could_lane,
+        "could_rate": values.link_rate(could_lanes, could_lane),
+        "below": [name for name, now, most in pairs if now is not None and most is not None and now < most],
+    }
 
 
 def judge(value: Value) -> List[Judgement]:
     """Return what is bad: of this node's ports (``mlx5_0/1``), and between switches (``leaf1 port 16``)."""
-    found: List[Judgement] = []
-    for port in value.get("ports") or []:
-        subject = "%s/%s" % (port.get("ca"), port.get("port"))
-        found += [judgement(subject, verdict, text) for verdict, text in _of_port(port)]
-    fabric = value.get("fabric")
-    if isinstance(fabric, dict):
-        found += _of_fabric(fabric)
-    return found
+    found = [
+        judgement("%s/%s" % (port.get("ca"), port.get("port")), verdict, text)
+        for port in value.get("ports") or []
+        for verdict, text in _of_port(port)
+    ]
+    return found + _of_fabric(part(value, "fabric"))
 
 
 def _of_port(port: Value) -> List[Tuple[str, str]]:
@@ -211,38 +177,32 @@ def _of_port(port: Value) -> List[Tuple[str, str]]:
 
 
 def _towards(port: Value, word: str = "to ") -> str:
-    leaf = port.get("leaf")
-    if not isinstance(leaf, dict):
-        return ""
-    return ", %s%s port %s" % (word, leaf.get("name") or leaf.get("guid"), leaf.get("port"))
+    leaf = part(port, "leaf")
+    return ", %s%s" % (word, _named(leaf)) if leaf else ""
+
+
+def _named(port: Value) -> str:
+    return "%s port %s" % (port.get("node") or port.get("name") or port.get("guid"), port.get("port"))
 
 
 def _of_fabric(fabric: Value) -> List[Judgement]:
     """Return problems between switches; those beside adapters are reported by their nodes."""
     found: List[Judgement] = []
-    listed = fabric.get("leaves")
-    leaves: Value = listed if isinstance(listed, dict) else {}
+    leaves = part(fabric, "leaves")
     beside = {(leaf.get("guid"), leaf.get("port")) for leaf in leaves.values() if isinstance(leaf, dict)}
     others = 0
     for link in fabric.get("below") or []:
         if link.get("type") != "switch":
             others += 1
             continue
-        peer = link.get("peer") or {}
-        subject = "%s port %s" % (link.get("name") or link.get("guid"), link.get("port"))
-        text = "%s, to %s port %s" % (
-            port_counters.below_text(link),
-            peer.get("name") or peer.get("guid"),
-            peer.get("port"),
-        )
-        found.append(judgement(subject, "slow", text))
+        text = "%s, to %s" % (port_counters.below_text(link), _named(link.get("peer") or {}))
+        found.append(judgement(_named(link), "slow", text))
     for port in fabric.get("errors") or []:
         judged = port_counters.judge_counts(port)
         if port.get("guid") in leaves or (port.get("guid"), port.get("port")) in beside:
             others += bool(judged)
             continue
-        subject = "%s port %s" % (port.get("node") or port.get("guid"), port.get("port"))
-        found += [judgement(subject, verdict, text) for verdict, text in judged]
+        found += [judgement(_named(port), verdict, text) for verdict, text in judged]
     if others:
         text = "cables of adapters in the fabric with errors, or below what both ends support: %d"
         found.append(judgement("ibfabric", "note", text % others))

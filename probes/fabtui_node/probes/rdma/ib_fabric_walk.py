@@ -15,14 +15,12 @@ Value = Dict[str, Any]
 _MOST_PORTS = 4096
 _MOST_BAD = 200
 _OUTPUT = 32 * 1024 * 1024
+#: What is kept of a link.
+_LINK = ("type", "name", "guid", "port", "lanes", "lane_rate", "rate", "could_lanes", "could_lane_rate")
 
 
 def walk(ports: Sequence[Tuple[str, int, Optional[str]]], end: float) -> Optional[Value]:
-    """Walk over the fabrics that ports hang on, each once.
-
-    Args:
-        ports: Device, port and GUID of the ports to start from; a port that an earlier walk has met starts none.
-        end: When to be done (monotonic seconds).
+    """Walk over the fabrics that ports (device, port, GUID) hang on, each once, until ``end`` (monotonic seconds).
 
     Returns:
         ``{"switches", "adapters", "links" (cables), "leaves": {GUID of an adapter's port: {"guid", "name", "port"}},
@@ -55,11 +53,11 @@ def _from(where: List[str], end: float) -> Optional[Value]:
         "adapters": len(adapters),
         "links": sum(1 for link in links if link["peer"] is not None) // 2,
         "leaves": {
-            link["guid"]: {"guid": link["peer"]["guid"], "name": link["peer"]["name"], "port": link["peer"]["port"]}
+            link["guid"]: {name: link["peer"][name] for name in ("guid", "name", "port")}
             for link in adapters[:_MOST_PORTS]
             if link["guid"] and link["peer"] is not None and link["peer"]["guid"] in switches
         },
-        "below": [_kept(link) for link in below[:_MOST_BAD]],
+        "below": [{name: link.get(name) for name in (*_LINK, "below", "peer")} for link in below[:_MOST_BAD]],
         "errors": errors[:_MOST_BAD],
         "bad_ports": bad_ports,
         "complete": complete and bad_ports is not None,
@@ -82,17 +80,13 @@ def _links(where: List[str], end: float) -> Tuple[List[Value], List[str], bool]:
         links: List[Value] = reading.values["links"]
         if links:
             types = {link["guid"]: link["type"] for link in links}
-            _know_adapters(links, types)
+            for link in links:
+                # A single port on a switch is taken for an adapter.
+                if link["type"] is None and link["peer"] is not None and types.get(link["peer"]["guid"]) == "switch":
+                    link["type"] = "CA"
             return links, warnings, not reading.warnings and not result.timed_out and not result.truncated
         warnings.append(result.why() or "%s found nothing" % tool)
     return [], warnings, False
-
-
-def _know_adapters(links: List[Value], types: Dict[Any, Any]) -> None:
-    """Set the type of ports without one: a single port on a switch is taken for an adapter."""
-    for link in links:
-        if link["type"] is None and link["peer"] is not None and types.get(link["peer"]["guid"]) == "switch":
-            link["type"] = "CA"
 
 
 def _errors(where: List[str], end: float) -> Tuple[List[Value], Optional[int], List[str]]:
@@ -102,17 +96,14 @@ def _errors(where: List[str], end: float) -> Tuple[List[Value], Optional[int], L
         return [], None, [result.why() or ""]
     # It exits with 1 where it found errors, and with 0 where it could not ask.
     reading = ibqueryerrors.parse(result.stdout + "\n" + result.stderr)
-    names = port_counters.TOOL_NAMES
     found = []
     for port in reading.values["ports"]:
-        errors = {names[name]: count for name, count in port["counters"].items() if name in names}
+        errors, saturated = port_counters.of_tool(port)
         if port["port"] != "ALL" and errors:
-            saturated = [names[name] for name in port["saturated"] if name in names]
             kept = {key: port[key] for key in ("node", "guid", "port")}
             found.append({**kept, "errors": errors, "saturated": saturated})
     summary = reading.values["summary"]
-    failures = summary["query_failures"]
-    complete = reading.values["complete"] and not failures
+    complete = reading.values["complete"] and not summary["query_failures"]
     return found, summary["bad_ports"] if complete else None, list(reading.warnings)
 
 
@@ -123,12 +114,6 @@ def _cables(links: List[Value]) -> List[Value]:
         peer = link["peer"] or {}
         found.setdefault(frozenset([(link["guid"], link["port"]), (peer.get("guid"), peer.get("port"))]), link)
     return list(found.values())
-
-
-def _kept(link: Value) -> Value:
-    """Return the attributes of a link."""
-    names = ("type", "name", "guid", "port", "lanes", "lane_rate", "rate", "could_lanes", "could_lane_rate", "below")
-    return {**{name: link.get(name) for name in names}, "peer": link["peer"]}
 
 
 def _both(one: Value, other: Value) -> Value:

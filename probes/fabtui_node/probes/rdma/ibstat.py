@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple
+from collections import Counter
+from typing import Any, Dict, List
 
 from fabtui_node.parsers.ib import ibstat as form
 from fabtui_node.probes.judgement import judgement
@@ -27,9 +28,8 @@ def from_sysfs(root: str = "/sys") -> List[Dict[str, Any]]:
     """Return the devices in the form of ``parse_ibstat``, read from sysfs."""
     cas = []
     for device in rdma_devices.devices(root):
-        ca = {key: device[key] for key in ("ca", *form.CA_FIELDS.values())}
-        ca["ports"] = [{key: port[key] for key in ("port", *form.PORT_FIELDS.values())} for port in device["ports"]]
-        cas.append(ca)
+        ports = [{key: port[key] for key in ("port", *form.PORT_FIELDS.values())} for port in device["ports"]]
+        cas.append({**{key: device[key] for key in ("ca", *form.CA_FIELDS.values())}, "ports": ports})
     return cas
 
 
@@ -46,40 +46,33 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
     raw = "" if result.missing else (result.stdout + "\n" + result.stderr).strip()
     parsed = parse_ibstat(raw)
     error = "; ".join(parsed["errors"]) or (None if result.missing else result.why())
-    raw = raw[:_RAW_LIMIT]
-    if parsed["cas"]:
-        return {"source": "ibstat", "cas": parsed["cas"], "raw": raw, "error": error}
-    cas = from_sysfs(root)
-    if cas:
-        return {"source": "sysfs", "cas": cas, "raw": raw, "error": error}
-    return {"source": "none", "cas": [], "raw": raw, "error": error}
+    cas = parsed["cas"] or from_sysfs(root)
+    source = "ibstat" if parsed["cas"] else "sysfs" if cas else "none"
+    return {"source": source, "cas": cas, "raw": raw[:_RAW_LIMIT], "error": error}
 
 
 def judge(value: Dict[str, Any]) -> List[Judgement]:
-    """Return what is wrong with the states and rates of this node's ports: ``[{"subject", "verdict", "text"}]``.
+    """Return what is wrong with the states and rates of this node's ports.
 
-    ``verdict``: ``failed`` (the port cannot be used), ``slow``, or ``inconclusive`` (may be meant so).
+    Verdicts: ``failed`` (the port cannot be used), ``slow``, or ``inconclusive`` (may be meant so).
     """
     ports = [
         ("%s/%s" % (ca.get("ca"), port.get("port")), (ca.get("type"), port.get("link_layer")), port)
         for ca in value.get("cas") or []
         for port in ca.get("ports") or []
     ]
-    best: Dict[Tuple[Any, Any], float] = {}
-    active: Dict[Tuple[Any, Any], int] = {}
-    total: Dict[Tuple[Any, Any], int] = {}
+    total = Counter(kind for _, kind, _ in ports)
+    #: Rates of the active ports by kind.
+    active: Dict[Any, List[float]] = {kind: [] for kind in total}
     for _, kind, port in ports:
-        total[kind] = total.get(kind, 0) + 1
         if port.get("state") == "Active":
-            active[kind] = active.get(kind, 0) + 1
-            best[kind] = max(best.get(kind, 0.0), port.get("rate") or 0.0)
+            active[kind].append(port.get("rate") or 0.0)
     found = []
     for subject, kind, port in ports:
-        up = active.get(kind, 0)
-        judged = port_counters.judge_state(port, up, total[kind] - up)
-        rate = port.get("rate")
-        if port.get("state") == "Active" and rate and rate < best[kind]:
-            judged.append(("slow", "runs at %g Gb/s, others of its kind on this node at %g" % (rate, best[kind])))
+        rates, rate = active[kind], port.get("rate")
+        judged = port_counters.judge_state(port, len(rates), total[kind] - len(rates))
+        if port.get("state") == "Active" and rate and rate < max(rates):
+            judged.append(("slow", "runs at %g Gb/s, others of its kind on this node at %g" % (rate, max(rates))))
         found += [judgement(subject, verdict, text) for verdict, text in judged]
     return found
 

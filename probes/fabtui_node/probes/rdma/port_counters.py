@@ -5,64 +5,35 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Optional, Tuple
 
+from fabtui_node.probes.judgement import part, texts
 from fabtui_node.system import sysfs
 
-#: Where the counters of a port in sysfs stop, by the number of their bits.
-_BITS = {
-    "symbol_error": 16,
-    "link_error_recovery": 8,
-    "link_downed": 8,
-    "port_rcv_errors": 16,
-    "port_rcv_remote_physical_errors": 16,
-    "port_rcv_switch_relay_errors": 16,
-    "port_xmit_discards": 16,
-    "port_xmit_constraint_errors": 8,
-    "port_rcv_constraint_errors": 8,
-    "local_link_integrity_errors": 4,
-    "excessive_buffer_overrun_errors": 4,
-    "VL15_dropped": 16,
-    "port_xmit_wait": 32,
-}
-#: The same as values.
-LIMITS = {name: (1 << bits) - 1 for name, bits in _BITS.items()}
-#: The names that the tools of a fabric have for the counters of sysfs.
-TOOL_NAMES = {
-    "SymbolErrorCounter": "symbol_error",
-    "LinkErrorRecoveryCounter": "link_error_recovery",
-    "LinkDownedCounter": "link_downed",
-    "PortRcvErrors": "port_rcv_errors",
-    "PortRcvRemotePhysicalErrors": "port_rcv_remote_physical_errors",
-    "PortRcvSwitchRelayErrors": "port_rcv_switch_relay_errors",
-    "PortXmitDiscards": "port_xmit_discards",
-    "PortXmitConstraintErrors": "port_xmit_constraint_errors",
-    "PortRcvConstraintErrors": "port_rcv_constraint_errors",
-    "LocalLinkIntegrityErrors": "local_link_integrity_errors",
-    "ExcessiveBufferOverrunErrors": "excessive_buffer_overrun_errors",
-    "VL15Dropped": "VL15_dropped",
-    "PortXmitWait": "port_xmit_wait",
-}
-#: A link that counts these is bad in itself: a cable, a module, a port. The rest may come from outside, or be usual.
-OF_THE_LINK = (
-    "symbol_error",
-    "link_error_recovery",
-    "port_rcv_errors",
-    "local_link_integrity_errors",
-    "excessive_buffer_overrun_errors",
+#: Counters of a port: the names of sysfs and of the tools of a fabric, and the number of their bits.
+_COUNTERS = (
+    ("symbol_error", "SymbolErrorCounter", 16),
+    ("link_error_recovery", "LinkErrorRecoveryCounter", 8),
+    ("link_downed", "LinkDownedCounter", 8),
+    ("port_rcv_errors", "PortRcvErrors", 16),
+    ("port_rcv_remote_physical_errors", "PortRcvRemotePhysicalErrors", 16),
+    ("port_rcv_switch_relay_errors", "PortRcvSwitchRelayErrors", 16),
+    ("port_xmit_discards", "PortXmitDiscards", 16),
+    ("port_xmit_constraint_errors", "PortXmitConstraintErrors", 8),
+    ("port_rcv_constraint_errors", "PortRcvConstraintErrors", 8),
+    ("local_link_integrity_errors", "LocalLinkIntegrityErrors", 4),
+    ("excessive_buffer_overrun_errors", "ExcessiveBufferOverrunErrors", 4),
+    ("VL15_dropped", "VL15Dropped", 16),
+    ("port_xmit_wait", "PortXmitWait", 32),
 )
+#: Where a counter stops.
+LIMITS = {name: (1 << bits) - 1 for name, _, bits in _COUNTERS}
+TOOL_NAMES = {tool: name for name, tool, _ in _COUNTERS}
+_NEVER = ("local_link_integrity_errors", "excessive_buffer_overrun_errors")
+#: A link that counts these is bad in itself: a cable, a module, a port. The rest may come from outside, or be usual.
+OF_THE_LINK = ("symbol_error", "link_error_recovery", "port_rcv_errors", *_NEVER)
 #: A link in good order counts a few errors in months.
 FEW = 10
-_NEVER = ("local_link_integrity_errors", "excessive_buffer_overrun_errors")
-_HARDWARE = (
-    "out_of_buffer",
-    "out_of_sequence",
-    "packet_seq_err",
-    "local_ack_timeout_err",
-    "implied_nak_seq_err",
-    "rnr_nak_retry_err",
-    "roce_adp_retrans",
-    "roce_slow_restart",
-    "rx_icrc_encapsulated",
-)
+_HARDWARE = ["out_of_buffer", "out_of_sequence", "packet_seq_err", "local_ack_timeout_err", "implied_nak_seq_err"]
+_HARDWARE += ["rnr_nak_retry_err", "roce_adp_retrans", "roce_slow_restart", "rx_icrc_encapsulated"]
 _DISCARDS = re.compile(
     r"(rx|tx)_(discards|errors|crc_errors|symbol_err|pcs_symbol_err|corrected_bits|in_range_len_errors|global_pause"
     r"|prio[0-7]_(pause|discards|buf_discard|cong_discard)|pause_ctrl|out_of_buffer|steer_missed|dropped|missed)\w{0,40}"
@@ -79,24 +50,19 @@ def lanes(rate: Optional[str]) -> Optional[int]:
 
 
 def read(port: str) -> Dict[str, Any]:
-    """Return ``errors`` (the counters of trouble that are not zero), ``saturated`` and ``refresh`` (ms) of a port.
-
-    Args:
-        port: Its folder in sysfs.
-    """
+    """Return ``errors`` (counters of trouble, not zero), ``saturated``, ``refresh`` (ms) of the folder of a port."""
     errors: Dict[str, int] = {}
-    saturated: List[str] = []
-    for name, limit in LIMITS.items():
-        count = sysfs.integer(port, "counters", name)
-        if count:
-            errors[name] = count
-            if count == limit:
-                saturated.append(name)
-    for name in _HARDWARE:
-        count = sysfs.integer(port, "hw_counters", name)
-        if count:
-            errors[name] = count
+    for folder, names in (("counters", [*LIMITS]), ("hw_counters", _HARDWARE)):
+        errors.update({name: count for name in names if (count := sysfs.integer(port, folder, name))})
+    saturated = [name for name, count in errors.items() if count == LIMITS.get(name)]
     return {"errors": errors, "saturated": saturated, "refresh": sysfs.integer(port, "hw_counters", "lifespan")}
+
+
+def of_tool(printed: Dict[str, Any]) -> Tuple[Dict[str, int], List[str]]:
+    """Return ``errors`` and ``saturated`` of a port as a tool of the fabric gives them, by the names of sysfs."""
+    names = TOOL_NAMES
+    errors = {names[name]: count for name, count in printed["counters"].items() if name in names and count}
+    return errors, [names[name] for name in printed["saturated"] if name in names]
 
 
 def discards(counters: Dict[str, int]) -> Dict[str, int]:
@@ -105,13 +71,7 @@ def discards(counters: Dict[str, int]) -> Dict[str, int]:
 
 
 def judge_state(port: Dict[str, Any], active: int, others: int) -> List[Tuple[str, str]]:
-    """Return what is wrong with the state of a port.
-
-    Args:
-        port: With ``state``, ``physical_state``, ``link_layer``.
-        active: How many ports of the same kind on the node are active.
-        others: How many are not, this one included.
-    """
+    """Return what is wrong with the state of a port; ``active`` and ``others`` count all of its kind on the node."""
     state, physical = port.get("state"), port.get("physical_state")
     if state in ("Active", "unknown", None):
         return []
@@ -131,10 +91,7 @@ def judge_state(port: Dict[str, Any], active: int, others: int) -> List[Tuple[st
 
 def judge_counts(port: Dict[str, Any]) -> List[Tuple[str, str]]:
     """Return judgements of a port by its ``errors`` and ``saturated``."""
-    errors = port.get("errors")
-    errors = errors if isinstance(errors, dict) else {}
-    saturated = port.get("saturated")
-    saturated = saturated if isinstance(saturated, list) else []
+    errors, saturated = part(port, "errors"), texts(port.get("saturated"))
     judged: List[Tuple[str, str]] = []
     bad = {name: count for name, count in errors.items() if name in OF_THE_LINK}
     if bad:
@@ -149,8 +106,7 @@ def judge_counts(port: Dict[str, Any]) -> List[Tuple[str, str]]:
 def below_text(link: Dict[str, Any]) -> str:
     """Return a text on how far a link is below what both ends support; any values are accepted."""
     lanes, could = link.get("lanes"), link.get("could_lanes") or link.get("lanes")
-    below = link.get("below")
-    below = below if isinstance(below, list) else []
+    below = texts(link.get("below"))
     parts = []
     if "width" in below:
         # Ports report 12X as possible, which no cable has.
@@ -166,8 +122,6 @@ def below_text(link: Dict[str, Any]) -> str:
 
 def counted(errors: Dict[str, int], saturated: Any = ()) -> str:
     """Return a text of counts; those at their limit are marked."""
-    words = []
-    for name, count in sorted(errors.items(), key=lambda item: str(item[0])):
-        limit = " or more (it stands at its limit)" if name in saturated else ""
-        words.append("%s %s%s" % (name, count, limit))
-    return ", ".join(words)
+    limit = " or more (it stands at its limit)"
+    named = sorted(errors.items(), key=lambda item: str(item[0]))
+    return ", ".join("%s %s%s" % (name, count, limit if name in saturated else "") for name, count in named)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+import re
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from fabtui_node.parsers.ib import ibv_devinfo, rdma_link
 from fabtui_node.parsers.net import ethtool
 from fabtui_node.probes import counters
 from fabtui_node.probes.judgement import judgement
 from fabtui_node.probes.rdma import port_counters
-from fabtui_node.probes.rdma.gids import nccl_advice, read_gids
 from fabtui_node.registry import Judgement, ProbeSpec
 from fabtui_node.system import rdma_devices, run_command, sysfs
 
@@ -28,17 +28,23 @@ _SIZES = (4096, 2048, 1024, 512, 256)
 _HEADERS = 96
 #: From this rate on (Gb/s) a small MTU costs bandwidth.
 _FAST = 100.0
+#: Maximum number of GIDs of a port.
+_MOST_GIDS = 256
+_ZERO = re.compile(r"[0:]*", re.ASCII)
+_EMPTY = re.compile(r"fe80:[0:]*", re.ASCII)
+_MAPPED = re.compile(
+    r"(?:0000:){5}ffff:([0-9a-f]{2})([0-9a-f]{2}):([0-9a-f]{2})([0-9a-f]{2})", re.ASCII | re.IGNORECASE
+)
+
+#: From this version on NCCL chooses the index by itself.
+CHOOSES_SINCE = "2.21"
 
 
 def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
     """Read the RDMA ports and the interfaces that carry data.
 
-    Args:
-        args: ``nics``: interfaces to ask ``ethtool`` about, besides those of RoCE ports; without it, those that have
-            an address which data may use.
-        emit: Not used.
-        deadline: Seconds.
-        root: Where sysfs is.
+    ``nics``: interfaces to ask ``ethtool`` about, besides those of RoCE ports; without it, those that have an address
+    which data may use.
 
     Returns:
         ``{"ports": [{"ca", "port", "type", "state", "physical_state", "link_layer", "rate" (Gb/s), "lanes", "netdev",
@@ -72,36 +78,21 @@ def _port(root: str, device: Value, port: Value) -> Value:
     folder = os.path.join(root, "class/infiniband", ca, "ports", str(number))
     gids = read_gids(folder)
     usable = [gid for gid in gids if gid["type"] == "RoCE v2" and gid["ipv4"]]
-    chosen = usable[0] if usable else None
-    counted = port_counters.read(folder)
+    keys = [name for name in sysfs.names(folder, "pkeys")[:_PKEYS_READ] if name.isdigit()]
     return {
         "ca": ca,
-        "port": number,
         "type": device["type"],
-        "state": port["state"],
-        "physical_state": port["physical_state"],
-        "link_layer": port["link_layer"],
-        "rate": port["rate"],
+        **{name: port[name] for name in ("port", "state", "physical_state", "link_layer", "rate", "netdev")},
         "lanes": port_counters.lanes(sysfs.text(folder, "rate")),
-        "netdev": port["netdev"],
-        "max_mtu": None,
-        "active_mtu": None,
-        "mtu_from": None,
-        "netdev_mtu": None,
+        **dict.fromkeys(("max_mtu", "active_mtu", "mtu_from", "netdev_mtu")),
         "gids": gids[:_GIDS_KEPT] + [gid for gid in usable[:1] if gid not in gids[:_GIDS_KEPT]],
         "gid_count": len(gids),
         "roce_v2_ipv4": [gid["index"] for gid in usable],
-        "gid_index": chosen["index"] if chosen else None,
-        "ipv4": chosen["ipv4"] if chosen else None,
-        "pkeys": _pkeys(folder),
-        **counted,
+        "gid_index": usable[0]["index"] if usable else None,
+        "ipv4": usable[0]["ipv4"] if usable else None,
+        "pkeys": ["0x%04x" % key for name in keys if (key := sysfs.integer(folder, "pkeys", name))],
+        **port_counters.read(folder),
     }
-
-
-def _pkeys(folder: str) -> List[str]:
-    names = [name for name in sysfs.names(folder, "pkeys")[:_PKEYS_READ] if name.isdigit()]
-    found = (sysfs.integer(folder, "pkeys", name) for name in names)
-    return ["0x%04x" % key for key in found if key]
 
 
 def _take_interfaces(ports: List[Value], result: Optional[run_command.Result]) -> None:
@@ -163,26 +154,17 @@ def _nic(name: str, root: str, end: float) -> Value:
         return run_command.run(["ethtool", *options, name], end - time.monotonic())
 
     speed = sysfs.integer(root, "class/net", name, "speed")
+    state = sysfs.text(root, "class/net", name, "operstate") or ""
     nic: Value = {
         "interface": name,
         "speed": speed if speed is not None and speed > 0 else None,
-        "fastest": None,
-        "link": {"up": "yes", "down": "no"}.get(sysfs.text(root, "class/net", name, "operstate") or "", "unknown"),
-        "pause": None,
-        "driver": None,
-        "firmware": None,
+        "link": {"up": "yes", "down": "no"}.get(state, "unknown"),
         "discards": {},
-        "error": None,
+        **dict.fromkeys(("fastest", "pause", "driver", "firmware", "error")),
     }
     settings = ask()
     if settings.missing:
-        nic["error"] = settings.why()
-        return nic
-    _settle(nic, settings, ask)
-    return nic
-
-
-def _settle(nic: Value, settings: run_command.Result, ask: Callable[..., run_command.Result]) -> None:
+        return dict(nic, error=settings.why())
     found = ethtool.parse(settings.stdout).values["interfaces"]
     if found:
         nic["speed"] = found[0]["speed"] or nic["speed"]
@@ -196,13 +178,82 @@ def _settle(nic: Value, settings: run_command.Result, ask: Callable[..., run_com
     nic["pause"] = {"rx": pause[0]["rx"], "tx": pause[0]["tx"]} if pause else None
     statistics = ethtool.parse_statistics(ask("-S").stdout).values["counters"]
     nic["discards"] = port_counters.discards(statistics)
+    return nic
+
+
+def ipv4(gid: Optional[str]) -> Optional[str]:
+    """Return the IPv4 address that a GID stands for, None if it stands for none."""
+    found = _MAPPED.fullmatch(gid or "")
+    return ".".join(str(int(part, 16)) for part in found.groups()) if found else None
+
+
+def read_gids(port: str) -> List[Dict[str, Any]]:
+    """Return ``[{"index", "gid", "type", "ipv4", "netdev"}]`` of a port, given its folder in sysfs.
+
+    ``type``: ``RoCE v1``, ``RoCE v2``, ``InfiniBand``, or None if unknown.
+    """
+    roce = sysfs.text(port, "link_layer") == "Ethernet"
+    found = []
+    for name in sysfs.names(port, "gids")[:_MOST_GIDS]:
+        gid = sysfs.text(port, "gids", name)
+        if not name.isdigit() or not gid or _ZERO.fullmatch(gid) or _EMPTY.fullmatch(gid):
+            continue
+        kind = sysfs.text(port, "gid_attrs/types", name)
+        if kind == "IB/RoCE v1":
+            kind = "RoCE v1" if roce else "InfiniBand"
+        netdev = sysfs.text(port, "gid_attrs/ndevs", name)
+        found.append({"index": int(name), "gid": gid, "type": kind, "ipv4": ipv4(gid), "netdev": netdev or None})
+    return found
+
+
+def nccl_advice(ports: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """Return what to set for the ports of a node: ``{"gid_index", "gid_why", "hca", "hca_why"}``.
+
+    None: leave the variable unset. The index is worth setting for NCCL older than `CHOOSES_SINCE` alone, and only
+    where all ports have the same; on InfiniBand, never. The list of devices is worth setting where ports are active
+    that NCCL should not use: slower ones, or of another link layer.
+    """
+    active = [port for port in ports if port["state"] == "Active"]
+    roce = [port for port in active if port["link_layer"] == "Ethernet"]
+    gid_index, gid_why = _gid_index(roce)
+    hca, hca_why = _hca(active)
+    return {"gid_index": gid_index, "gid_why": gid_why, "hca": hca, "hca_why": hca_why}
+
+
+def _gid_index(roce: List[Dict[str, Any]]) -> Any:
+    if not roce:
+        return None, "no RoCE port is active: leave NCCL_IB_GID_INDEX unset"
+    indexes = {port["gid_index"] for port in roce}
+    if indexes == {None}:
+        return None, "no port has a RoCE v2 GID of an IPv4 address: leave NCCL_IB_GID_INDEX unset"
+    if len(indexes) > 1:
+        words = {port["gid_index"]: "none" if port["gid_index"] is None else port["gid_index"] for port in roce}
+        listed = ", ".join("%s/%d: %s" % (p["ca"], p["port"], words[p["gid_index"]]) for p in roce[:8])
+        text = "the index differs (%s): leave NCCL_IB_GID_INDEX unset, with NCCL %s or newer"
+        return None, text % (listed, CHOOSES_SINCE)
+    index = indexes.pop()
+    text = "leave NCCL_IB_GID_INDEX unset; NCCL older than %s needs NCCL_IB_GID_INDEX=%d" % (CHOOSES_SINCE, index)
+    return index, text
+
+
+def _hca(active: List[Dict[str, Any]]) -> Any:
+    known = [port for port in active if port["rate"] is not None]
+    if len(known) < len(active) or not active:
+        return None, "leave NCCL_IB_HCA unset" if not active else "rates are not known: leave NCCL_IB_HCA unset"
+    top = max(port["rate"] for port in known)
+    best = [port for port in known if port["rate"] == top]
+    layers = {port["link_layer"] for port in best}
+    if len(layers) > 1:
+        return None, "InfiniBand and RoCE are equally fast: choose with NCCL_IB_HCA if they are of two networks"
+    if len(best) == len(known):
+        return None, "all active ports are alike: leave NCCL_IB_HCA unset"
+    others = ", ".join("%s/%d (%g Gb/s)" % (p["ca"], p["port"], p["rate"]) for p in known if p not in best)
+    hca = "=" + ",".join("%s:%d" % (port["ca"], port["port"]) for port in best)
+    return hca, "NCCL_IB_HCA=%s keeps NCCL off %s" % (hca, others)
 
 
 def judge(value: Value) -> List[Judgement]:
-    """Return what is bad on this node alone: ``[{"subject": "mlx5_0/1", "verdict", "text"}]``.
-
-    ``verdict``: ``failed``, ``slow``, ``inconclusive`` (may be meant so) or ``note``.
-    """
+    """Return what is bad on this node alone: ``failed``, ``slow``, ``inconclusive`` (may be meant so) or ``note``."""
     found: List[Judgement] = []
     ports = [port for port in value.get("ports") or [] if isinstance(port, dict)]
     for port in ports:
@@ -218,18 +269,18 @@ def judge(value: Value) -> List[Judgement]:
 def _of_port(port: Value) -> List[Tuple[str, str]]:
     # Ports that are down, or slower than others, are judged by the probe ibstat.
     judged: List[Tuple[str, str]] = []
-    active = port.get("state") == "Active"
-    rate = port.get("rate")
+    if port.get("state") != "Active":
+        return port_counters.judge_counts(port)
     mtu, most = port.get("active_mtu"), port.get("max_mtu") or 4096
-    if active and port.get("link_layer") == "InfiniBand" and mtu and mtu < most:
+    if port.get("link_layer") == "InfiniBand" and mtu and mtu < most:
         judged.append(("slow", "active MTU %d B of %d B: the subnet manager or the other end sets it so" % (mtu, most)))
-    if active and port.get("link_layer") == "Ethernet" and mtu and mtu < 4096 and (rate or 0) >= _FAST:
+    if port.get("link_layer") == "Ethernet" and mtu and mtu < 4096 and (port.get("rate") or 0) >= _FAST:
         text = "RoCE with an MTU of %d B, as its interface has one of %s B: 4096 B need 4200 or more"
         judged.append(("slow", text % (mtu, port.get("netdev_mtu") or "unknown")))
-    if active and port.get("link_layer") == "Ethernet" and port.get("gids") and port.get("gid_index") is None:
+    if port.get("link_layer") == "Ethernet" and port.get("gids") and port.get("gid_index") is None:
         judged.append(("inconclusive", "no RoCE v2 GID of an IPv4 address: NCCL has none to choose by itself"))
     keys = port.get("pkeys") or []
-    if active and keys and all(int(key, 16) < 0x8000 for key in keys if isinstance(key, str)):
+    if keys and all(int(key, 16) < 0x8000 for key in keys if isinstance(key, str)):
         judged.append(("inconclusive", "only limited member of its partitions: two such ports cannot talk"))
     return judged + port_counters.judge_counts(port)
 
