@@ -10,7 +10,9 @@ link.
 
 from __future__ import annotations
 
+import errno
 import json
+import socket
 import struct
 from enum import Enum
 from typing import Any, Dict, List, Mapping, Optional
@@ -80,6 +82,16 @@ class ErrorKind(str, Enum):
             return cls(value)  # type: ignore[call-arg, arg-type]
         except ValueError:
             return cls.FAILED
+
+    @classmethod
+    def of_socket(cls, error: OSError) -> ErrorKind:
+        """Return the kind of a failed attempt to connect."""
+        if isinstance(error, socket.timeout) or error.errno == errno.ETIMEDOUT:
+            return cls.TIMEOUT
+        if error.errno == errno.ECONNREFUSED:
+            return cls.CONNECTION_REFUSED
+        unreachable = error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL)
+        return cls.UNREACHABLE if unreachable else cls.FAILED
 
 
 #: Kinds of errors that only follow from what the other side of the test reports.

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import fabtui_node
-from fabtui_node import messages, protocol
+from fabtui_node import protocol
 from fabtui_node.runtime.bootloader import BOOT, pack
+from tests.wire import message_types
 
 HOUSE = Path(next(iter(fabtui_node.__path__)))
 
@@ -121,7 +122,7 @@ class NodeSide:
                     continue
                 started, self.banner = True, before
             for message in decoder.feed(data):
-                field = messages.mismatch(message, messages.FROM_NODE[message["t"]])
+                field = message_types.mismatch(message, message_types.FROM_NODE[message["t"]])
                 self.inbox.put(message if field is None else {"t": "mistyped", "field": field, "message": message})
 
     def send(self, message: dict[str, Any]) -> None:

@@ -16,11 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-PROBES = Path(__file__).resolve().parents[2] / "probes" / "fabtui_node"
+ROOT = Path(__file__).resolve().parents[2]
+PROBES = ROOT / "probes" / "fabtui_node"
 
 
 def importable() -> None:
-    """Make the node side importable as fabtui_node where it is not installed."""
+    """Make the node side importable as fabtui_node where it is not installed, and the tests beside this file."""
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
     if "fabtui_node" not in sys.modules:
         package = types.ModuleType("fabtui_node")
         package.__path__ = [str(PROBES)]
@@ -36,7 +39,8 @@ def came_not(error: str, rank: int, seconds: float, end: str = "") -> bool:
     return found is not None and seconds <= float(found[1]) < seconds + 20
 
 
-from fabtui_node import messages, protocol  # noqa: E402
+from fabtui_node import protocol  # noqa: E402
+from tests.wire import message_types  # noqa: E402
 
 CHILD = """\
 import sys, types, faulthandler
@@ -215,8 +219,8 @@ class Controller:
                 host.alive = False
                 continue
             for message in host.decoder.feed(data):
-                kind = messages.FROM_RANKS[message["op"]]
-                assert messages.mismatch(message, kind) is None, (messages.mismatch(message, kind), message)
+                kind = message_types.FROM_RANKS[message["op"]]
+                assert message_types.mismatch(message, kind) is None, (message_types.mismatch(message, kind), message)
                 self._handle(host, message)
         now = time.monotonic()
         late = [item for item in self._waiting if item[0] <= now]

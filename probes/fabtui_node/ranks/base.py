@@ -1,18 +1,17 @@
-"""Engine interface: tasks, failures, results, and the links, groups and endpoints that an engine provides."""
+"""Tasks, failures, results and reports, common to engines and tests."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import statistics
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, TypedDict
 
+from fabtui_node import protocol
 from fabtui_node.protocol import ErrorKind
-from fabtui_node.ranks.controller_channel import Board, Store
-
-if TYPE_CHECKING:
-    from fabtui_node.messages import Times
+from fabtui_node.ranks.controller_channel import Cancelled, Message, Store, StoreError, StoreTimeout
 
 CONNECT, TRANSFER, VERIFY = "connect", "transfer", "verify"
 MAX_TEXT = 4000
@@ -23,19 +22,12 @@ class Failed(Exception):
 
     Attributes:
         phase: ``connect``, ``transfer`` or ``verify``.
-        text: The reason, for a person.
         timeout: True if a deadline passed and nothing else is known.
         raw: Output of the library, if any.
-        kind: The machine-readable reason.
     """
 
     def __init__(
-        self,
-        phase: str,
-        text: str,
-        timeout: bool = False,
-        raw: Optional[str] = None,
-        kind: Optional[ErrorKind] = None,
+        self, phase: str, text: str, timeout: bool = False, raw: Optional[str] = None, kind: Optional[ErrorKind] = None
     ) -> None:
         super().__init__(text)
         self.phase = phase
@@ -56,6 +48,95 @@ class Failed(Exception):
 Fault = NamedTuple("Fault", [("src", int), ("dst", int), ("kind", str), ("rate", Optional[float])])
 
 Rank = NamedTuple("Rank", [("rank", int), ("index", int), ("uuid", Optional[str])])
+
+
+class Times(TypedDict):
+    """Duration (s) of single messages."""
+
+    count: int
+    min: float
+    median: float
+    p99: float
+    max: float
+
+
+class Verdict(TypedDict):
+    """Part of every report on a test."""
+
+    ok: bool
+    timeout: bool
+    phase: str
+    error: Optional[str]
+    error_kind: Optional[str]
+    raw: Optional[str]
+
+
+class SideReport(Verdict):
+    """``side``: one direction of a pair, as seen by its source or destination (``role``).
+
+    ``made`` is True for a fault that the lab injected. Rates are bytes per second, the latency is in seconds.
+    """
+
+    op: str
+    id: int
+    src: int
+    dst: int
+    role: str
+    made: bool
+    bytes: int
+    rate: Optional[float]
+    latency: Optional[float]
+    transport: Optional[str]
+    src_addr: Optional[str]
+    dst_addr: Optional[str]
+    both_rate: Optional[float]
+    times: Optional[Times]
+
+
+class ReducedReport(Verdict):
+    """``reduced``: one size of a collective at one rank; ``sent`` is the size as sent, ``wrong`` counts values."""
+
+    op: str
+    id: int
+    rank: int
+    kind: str
+    bytes: int
+    sent: Optional[int]
+    seconds: Optional[float]
+    fastest: Optional[float]
+    wrong: int
+    transport: Optional[str]
+    algorithm: Optional[str]
+
+
+class WorldReport(Verdict):
+    """``worlded``: the transfers of one rank within the world's communicator.
+
+    A row is ``[src, dst, bytes, bytes per second, ok, error, transport, error kind]``, at the destination. ``at`` is
+    the transfer in progress when the test ended early.
+    """
+
+    op: str
+    id: int
+    rank: int
+    seconds: Dict[str, Optional[float]]
+    channels: Optional[int]
+    at: Optional[List[int]]
+    rows: List[List[Any]]
+
+
+def verdict(failed: Optional[Failed]) -> Verdict:
+    """Return the verdict of a test that failed, or passed with None."""
+    if failed is None:
+        return {"ok": True, "timeout": False, "phase": TRANSFER, "error": None, "error_kind": None, "raw": None}
+    return {
+        "ok": False,
+        "timeout": failed.timeout,
+        "phase": failed.phase,
+        "error": failed.text,
+        "error_kind": failed.kind,
+        "raw": failed.raw,
+    }
 
 
 class TransferResult(NamedTuple):
@@ -79,7 +160,7 @@ class TransferResult(NamedTuple):
 
 
 class CollectiveResult(NamedTuple):
-    """One message size of a collective.
+    """One message size of a collective; without values if it was not measured.
 
     Attributes:
         sent: Bytes of the message as sent: the requested size, rounded to what the ranks divide.
@@ -90,10 +171,10 @@ class CollectiveResult(NamedTuple):
         algorithm: Algorithm and protocol that the library reported.
     """
 
-    sent: int
-    seconds: float
-    fastest: float
-    wrong: int
+    sent: Optional[int] = None
+    seconds: Optional[float] = None
+    fastest: Optional[float] = None
+    wrong: int = 0
     transport: Optional[str] = None
     algorithm: Optional[str] = None
 
@@ -119,7 +200,10 @@ class PairJob(NamedTuple):
 
 
 class Task:
-    """A pair or group in progress at one endpoint: store prefix, deadline, cancellation."""
+    """A pair or group in progress at one endpoint: deadline, cancellation, and messages between its ranks.
+
+    The messages are JSON objects under a prefix of the controller's store, each written once by one rank.
+    """
 
     def __init__(self, number: int, prefix: str, deadline: float, store: Store) -> None:
         self.id = number
@@ -128,171 +212,54 @@ class Task:
         self.began = time.monotonic()
         self.end = self.began + deadline
         self.cancelled = False
-        self._store = store
-        self.board = Board(store, prefix, self)
+        self.store = store
 
     def cancel(self) -> None:
         """Stop waiting for peers; thread-safe."""
         self.cancelled = True
-        self._store.cancel(self)
+        self.store.cancel(self)
 
+    def put(self, key: str, value: Message) -> None:
+        """Write an object for the other ranks."""
+        self.store.post(self.prefix + key, json.dumps(value, allow_nan=False).encode("utf-8"))
 
-class Link:
-    """A connection between two endpoints, over which one direction at a time is tested."""
-
-    def send(self, job: PairJob, end: float) -> TransferResult:
-        """Act as the source of one direction.
-
-        Raises:
-            Failed: The transfer failed.
-        """
-        raise NotImplementedError
-
-    def drop(self, end: float) -> None:
-        """Act as a source that sends nothing (injected by the lab)."""
-
-    def receive(self, job: PairJob, end: float) -> TransferResult:
-        """Act as the destination of one direction.
+    def take(self, key: str, end: float) -> Message:
+        """Return the object that another rank writes under the key, waiting until ``end`` (monotonic seconds).
 
         Raises:
-            Failed: The transfer failed, or the data is wrong. After phase ``verify`` the link still works.
+            StoreTimeout: It was not written in time.
+            Cancelled: The pair or group was cancelled.
+            StoreError: The value is not an object.
         """
-        raise NotImplementedError
+        raw = self.store.get(self.prefix + key, remaining(end), self)
+        try:
+            return protocol.decode(raw)
+        except protocol.ProtocolError as error:
+            raise StoreError("%s: %s" % (key, error)) from None
 
-    def bidirectional(self, size: int, count: int, leading: bool, end: float) -> float:
-        """Send and receive at once; return the received bytes per second.
+    def first(self, take: Callable[[], Message], missing: Callable[[], str], cancelled: str) -> Message:
+        """Return what ``take`` returns: the first message of others, which may decline.
 
         Args:
-            size: Bytes of a message, the same at both ends.
-            count: Messages in each direction, as planned by the leading end.
-            leading: Whether this end sends the count to the other one.
-            end: Monotonic time of the deadline.
-
-        Raises:
-            Failed: The transfer failed, or the data is wrong.
-        """
-        raise NotImplementedError
-
-    def transport(self, sending: bool) -> Tuple[Optional[str], Optional[str], Optional[str]]:
-        """Return the transport of a direction, this end's address and the peer's address, where known."""
-        return None, None, None
-
-    def log(self) -> Optional[str]:
-        """Return the library's output about this connection that is worth showing."""
-        return None
-
-    def close(self, broken: bool) -> Optional[str]:
-        """Release the connection, without waiting if it is ``broken``; return the error of that, if any."""
-        return None
-
-
-class Group:
-    """A connection of several endpoints."""
-
-    def connect(self, peers: List[int], end: float) -> None:
-        """Connect to these ranks at once; each of them does the same.
+            take: Waits for the message.
+            missing: Returns the names of those that did not come in time.
+            cancelled: Who is gone if the controller cancels the task.
 
         Raises:
             Failed: With phase ``connect``.
         """
-
-    def link(self, peer: int) -> Link:
-        """Return a link to another rank within this group; it need not be closed."""
-        raise NotImplementedError
-
-    def collective(self, kind: str, size: int, iters: int, warmup: int, end: float) -> CollectiveResult:
-        """Measure one size (bytes) of a collective of float32 values, in place where nccl-tests does so.
-
-        Raises:
-            Failed: The collective failed.
-        """
-        raise NotImplementedError
-
-    def close(self, broken: bool) -> Optional[str]:
-        """Release the group; return the error of that, if any."""
-        return None
-
-
-class Endpoint:
-    """One rank. All methods are called from its own thread."""
-
-    world_channels: Optional[int] = None
-    """Maximum number of channels of a communicator made for transfers between many pairs; None without a limit."""
-
-    def __init__(self, rank: Rank) -> None:
-        self.rank = rank
-
-    def connect(self, task: Task, peer: int, peer_address: str, attempt: int, end: float) -> Link:
-        """Connect to another rank, which does the same.
-
-        Args:
-            task: The pair.
-            peer: The other rank; the lower one of both has rank 0 in the link.
-            peer_address: The data address of its node.
-            attempt: Number of this link of the pair, the same at both ends; part of the store keys.
-            end: Monotonic time of the deadline.
-
-        Raises:
-            Failed: With phase ``connect``.
-        """
-        raise NotImplementedError
-
-    def prepare(self, size: int, second: bool) -> None:
-        """Allocate memory for messages of a size, twice if ``second``, before other ranks depend on this one.
-
-        Raises:
-            Failed: There is not enough.
-        """
-
-    def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> Group:
-        """Connect to all ranks of a group, which do the same; ``channels`` is the maximum, if any.
-
-        Raises:
-            Failed: With phase ``connect``.
-        """
-        raise NotImplementedError
-
-    def release(self, everything: bool) -> Optional[str]:
-        """Release what closed links and groups left; called while no rank of this process runs a test.
-
-        Args:
-            everything: Whether healthy leftovers are released too, not only broken ones.
-
-        Returns:
-            The error of that, if any.
-        """
-        return None
-
-    def run(self, task: Task, work: Callable[[], Any], phase: str, end: float) -> Any:
-        """Run a phase of a task; engines whose waits cannot be cancelled from outside override it."""
-        return work()
-
-
-class Engine:
-    """A way to move data between endpoints."""
-
-    name = ""
-
-    def __init__(self, address: str, store: Store, library: Optional[str]) -> None:
-        self.address = address
-        self.store = store
-        self.library = library
-        self.seconds: Dict[str, float] = {}
-
-    def warm(self) -> None:
-        """Load ahead what needs neither address nor GPU memory; never raises, because `load` repeats it."""
-
-    def load(self) -> str:
-        """Load the libraries and return their versions.
-
-        Raises:
-            Exception: Any error of the library; the rank host reports it.
-        """
-        raise NotImplementedError
-
-    def attach(self, rank: Rank) -> Endpoint:
-        """Start a rank; called in the thread of that rank."""
-        raise NotImplementedError
+        try:
+            message = take()
+        except StoreTimeout:
+            text = "%s did not come within %.1f s" % (missing(), time.monotonic() - self.began)
+            raise Failed(CONNECT, text, timeout=True, kind=ErrorKind.PEER_MISSING) from None
+        except Cancelled as error:
+            raise Failed(CONNECT, "cancelled: " + cancelled, kind=error.kind) from None
+        except StoreError as error:
+            raise Failed.from_error(CONNECT, error) from None
+        if message.get("declined") is not None:
+            raise Failed(CONNECT, one_line(str(message["declined"])), kind=ErrorKind.of(message.get("error_kind")))
+        return message
 
 
 def remaining(end: float, minimum: float = 0.0) -> float:
@@ -320,11 +287,10 @@ def kind_of(error: BaseException) -> ErrorKind:
 
 def describe(error: BaseException) -> str:
     """Return an error on one line: its type and message; the message alone if the class declares a ``kind``."""
-    text = " ".join(str(error).split())
-    name = type(error).__name__
-    if text and isinstance(getattr(error, "kind", None), ErrorKind):
-        return text[:MAX_TEXT]
-    return (("%s: %s" % (name, text)) if text else name)[:MAX_TEXT]
+    text, name = " ".join(str(error).split()), type(error).__name__
+    if not text or not isinstance(getattr(error, "kind", None), ErrorKind):
+        text = "%s: %s" % (name, text) if text else name
+    return text[:MAX_TEXT]
 
 
 def one_line(text: str, maximum: int = 300) -> str:

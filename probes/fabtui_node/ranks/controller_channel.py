@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
+import itertools
 import socket
 import threading
-import time
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Union
+from typing import Any, Dict, Iterator, Mapping, Optional
 
 from fabtui_node import protocol
 from fabtui_node.protocol import ErrorKind
@@ -92,7 +91,7 @@ class Store:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._lock = threading.Lock()
-        self._next = 0
+        self._numbers = itertools.count(1)
         self._waiters: Dict[int, _Waiter] = {}
 
     def answer(self, message: Message) -> None:
@@ -111,20 +110,22 @@ class Store:
         for waiter in waiters:
             waiter.done.set()
 
-    def _request(
-        self,
-        cmd: str,
-        key: Union[str, List[str], None],
-        timeout: float,
-        owner: object = None,
-        value: Union[str, int, None] = None,
-        expected: Optional[str] = None,
+    def _send(self, q: int, cmd: str, key: Any, timeout: float, value: Any = None, expected: Any = None) -> None:
+        request = {"op": "store", "q": q, "cmd": cmd, "key": key, "value": value, "expected": expected}
+        self._channel.send({**request, "timeout": timeout})
+
+    def ask(
+        self, cmd: str, key: Any, timeout: float, owner: object, value: Any = None, expected: Optional[str] = None
     ) -> Any:
+        """Return the answer to a command of torch's stores, such as ``add``; values of keys are texts in base64.
+
+        Raises:
+            StoreTimeout: A key was not set in time.
+            Cancelled: The owner was cancelled.
+        """
         timeout = max(0.0, timeout)
-        waiter = _Waiter(owner)
+        q, waiter = next(self._numbers), _Waiter(owner)
         with self._lock:
-            self._next += 1
-            q = self._next
             self._waiters[q] = waiter
         self._send(q, cmd, key, timeout, value, expected)
         # The owner may have been cancelled before the entry above was made.
@@ -143,91 +144,26 @@ class Store:
             raise StoreError("store %s %s: %s" % (cmd, key, str(error)[:500]))
         return waiter.reply.get("value")
 
-    def _send(
-        self,
-        q: int,
-        cmd: str,
-        key: Union[str, List[str], None],
-        timeout: float,
-        value: Union[str, int, None],
-        expected: Optional[str],
-    ) -> None:
-        request = {"op": "store", "q": q, "cmd": cmd, "key": key, "value": value, "expected": expected}
-        self._channel.send({**request, "timeout": timeout})
-
     def post(self, key: str, value: bytes) -> None:
         """Set a key without waiting for the answer."""
-        with self._lock:
-            self._next += 1
-            q = self._next
-        self._send(q, "set", key, 0.0, _text(value), None)
+        self._send(next(self._numbers), "set", key, 0.0, to_text(value))
 
-    def get(self, key: str, timeout: float, owner: object = None) -> bytes:
-        """Return a key's value, waiting until it is set.
-
-        Raises:
-            StoreTimeout: It was not set in time.
-            Cancelled: The owner was cancelled.
-        """
-        return _bytes(self._request("get", key, timeout, owner))
-
-    def wait(self, keys: List[str], timeout: float, owner: object = None) -> None:
-        """Wait until all keys are set."""
-        self._request("wait", keys, timeout, owner)
-
-    def check(self, keys: List[str], timeout: float, owner: object = None) -> bool:
-        """Return True if all keys are set, without waiting."""
-        return bool(self._request("check", keys, timeout, owner))
-
-    def add(self, key: str, amount: int, timeout: float, owner: object = None) -> int:
-        """Add to a counter and return its new value."""
-        return int(self._request("add", key, timeout, owner, amount))
-
-    def compare_set(self, key: str, expected: bytes, value: bytes, timeout: float, owner: object = None) -> bytes:
-        """Set a key if it has the expected value; return its value afterwards."""
-        return _bytes(self._request("compare_set", key, timeout, owner, _text(value), _text(expected)))
-
-    def delete(self, key: str, timeout: float, owner: object = None) -> bool:
-        """Delete a key; return True if it existed."""
-        return bool(self._request("delete", key, timeout, owner))
-
-    def num_keys(self, timeout: float, owner: object = None) -> int:
-        """Return the number of keys."""
-        return int(self._request("num_keys", None, timeout, owner))
+    def get(self, key: str, timeout: float, owner: object) -> bytes:
+        """Return a key's value, waiting until it is set; raises what `ask` raises."""
+        return to_bytes(self.ask("get", key, timeout, owner))
 
 
-class Board:
-    """The store of one pair or group: JSON objects under one prefix, each written once by one side."""
-
-    def __init__(self, store: Store, prefix: str, owner: object = None) -> None:
-        self.store = store
-        self.prefix = prefix
-        self.owner = owner
-
-    def put(self, key: str, value: Message) -> None:
-        """Write an object for the other sides."""
-        self.store.post(self.prefix + key, json.dumps(value, allow_nan=False).encode("utf-8"))
-
-    def take(self, key: str, end: float) -> Message:
-        """Return the object that another side writes under the key, waiting until ``end`` (monotonic seconds).
-
-        Raises:
-            StoreTimeout: It was not written in time.
-            Cancelled: The pair or group was cancelled.
-            StoreError: The value is not an object.
-        """
-        raw = self.store.get(self.prefix + key, max(0.0, end - time.monotonic()), self.owner)
-        try:
-            return protocol.decode(raw)
-        except protocol.ProtocolError as error:
-            raise StoreError("%s: %s" % (key, error)) from None
-
-
-def _text(value: bytes) -> str:
+def to_text(value: bytes) -> str:
+    """Return a value as the store keeps it."""
     return base64.b64encode(value).decode("ascii")
 
 
-def _bytes(value: Any) -> bytes:
+def to_bytes(value: Any) -> bytes:
+    """Return a value that the store answered.
+
+    Raises:
+        StoreError: It is not base64.
+    """
     if not isinstance(value, str):
         raise StoreError("the store answered %s, not text" % type(value).__name__)
     try:

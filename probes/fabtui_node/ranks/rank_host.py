@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import importlib
 import os
+import queue
 import socket
 import sys
 import threading
 import time
 from functools import partial
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Set
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from fabtui_node import protocol
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base, tcp_precheck
-from fabtui_node.ranks.base import Fault, Rank, Task, describe
+from fabtui_node.ranks.base import Fault, Rank, Task, describe, kind_of
 from fabtui_node.ranks.controller_channel import Channel, Message, Store
+from fabtui_node.ranks.engine import Endpoint, Engine
 from fabtui_node.ranks.measure import collective, world
-from fabtui_node.ranks.measure.p2p import HostInfo
+from fabtui_node.ranks.measure.p2p import HostInfo, PairTest
 from fabtui_node.ranks.rank_processes import RankProcesses
-from fabtui_node.ranks.rank_thread import Host, RankThread
 
 IDLE_DEADLINE = 60.0
 """Default deadline (s) of the start and of a release."""
@@ -73,13 +74,59 @@ def _serve(sock: socket.socket, alone: bool, config: Optional[Dict[str, Any]] = 
         host.warm(config or {})
         host.serve()
     except protocol.ProtocolError as error:
-        print("fabtui rank host: %s" % error, file=sys.stderr, flush=True)
+        log(str(error))
         code = 4
     # No interpreter shutdown: engine threads may hang in C code.
     os._exit(code)
 
 
-class RankHost(Host):
+def log(text: str) -> None:
+    """Print a line, which the supervisor forwards to the controller."""
+    print("fabtui rank host: " + text, file=sys.stderr, flush=True)
+
+
+class RankThread:
+    """One rank and the thread that does all its work, in the order of the requests."""
+
+    def __init__(self, host: RankHost, engine: Engine, rank: Rank) -> None:
+        self._host = host
+        self._engine = engine
+        self._rank = rank
+        self._endpoint = Endpoint(rank)
+        self._error: Optional[Tuple[str, ErrorKind]] = None
+        self._attached = threading.Event()
+        self._queue: queue.Queue[Any] = queue.Queue()
+        threading.Thread(target=self._loop, name="rank-%d" % rank.rank, daemon=True).start()
+
+    def state(self, end: float) -> Message:
+        """Wait until the rank is ready, at most until ``end``; return its state."""
+        ready = self._attached.wait(base.remaining(end))
+        error = self._error if ready else ("not ready at the start deadline", ErrorKind.TIMEOUT)
+        text, kind = error or (None, None)
+        return {"rank": self._rank.rank, "ok": error is None, "error": text, "error_kind": kind}
+
+    def submit(self, number: int, deadline: float, work: Callable[[Endpoint, Task], None]) -> None:
+        """Queue a piece of work."""
+        self._queue.put((number, deadline, work))
+
+    def _loop(self) -> None:
+        try:
+            self._endpoint = self._engine.attach(self._rank)
+        except BaseException as error:
+            self._error = describe(error), kind_of(error)
+            self._endpoint.error = "rank %d is not ready: %s" % (self._rank.rank, self._error[0])
+        self._attached.set()
+        while True:
+            number, deadline, work = self._queue.get()
+            task = self._host.begin(number, deadline)
+            try:
+                work(self._endpoint, task)
+            except BaseException as error:  # tests report errors themselves; this is the last resort
+                log(describe(error))
+            self._host.finish(task, self._rank.rank)
+
+
+class RankHost:
     """Dispatches the controller's messages to the endpoints of this process.
 
     Args:
@@ -97,10 +144,10 @@ class RankHost(Host):
         self._tasks: Dict[int, List[Task]] = {}
         self._cancelled: Set[int] = set()
         self._lock = threading.Lock()
-        self._address: Optional[str] = None
+        self._info: Optional[HostInfo] = None
         self._epoch = ""
         self._begun = False
-        self._warm_engine: Optional[base.Engine] = None
+        self._warm_engine: Optional[Engine] = None
         self._warming: Optional[threading.Thread] = None
 
     def warm(self, config: Dict[str, Any]) -> None:
@@ -113,7 +160,7 @@ class RankHost(Host):
         self._warming = threading.Thread(target=engine.warm, name="warm", daemon=True)
         self._warming.start()
 
-    def _engine(self, name: str, address: str, library: Optional[str]) -> base.Engine:
+    def _engine(self, name: str, address: str, library: Optional[str]) -> Engine:
         """Return an engine: the warm one if it is the same."""
         if self._warming is not None:
             self._warming.join()
@@ -139,10 +186,10 @@ class RankHost(Host):
                 elif op in ("init", "reach", "pair", "collective", "world", "rest", "abort"):
                     getattr(self, "_on_" + op)(message)
                 else:
-                    print("fabtui rank host: unknown op %r" % (op,), file=sys.stderr, flush=True)
+                    log("unknown op %r" % (op,))
             except (KeyError, TypeError, ValueError) as error:
                 # From our own controller: worth a log line, but not the process.
-                print("fabtui rank host: bad %s: %s" % (op, describe(error)), file=sys.stderr, flush=True)
+                log("bad %s: %s" % (op, describe(error)))
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send a message; end the process if the connection is closed."""
@@ -150,8 +197,6 @@ class RankHost(Host):
             self._channel.send(message)
         except OSError:
             os._exit(0)
-
-    # -- start
 
     def _on_init(self, message: Message) -> None:
         if self._begun:
@@ -185,8 +230,7 @@ class RankHost(Host):
                 listener = tcp_precheck.Listener(address, self._epoch)
             except OSError as error:
                 raise OSError("cannot listen on %s: %s" % (address, error.strerror or error)) from None
-            self._address = address
-            self.info = HostInfo(str(message["node"]), address, listener.closed_port, faults)
+            self._info = HostInfo(str(message["node"]), address, listener.closed_port, faults)
             stage = "import"
             engine = self._engine(str(message["engine"]), address, message.get("library"))
             version = engine.load()
@@ -224,44 +268,55 @@ class RankHost(Host):
     def _fail(self, stage: str, error: str, kind: ErrorKind) -> None:
         self.send({"op": "failed", "stage": stage, "error": error, "error_kind": kind})
 
-    # -- work
-
     def _on_reach(self, message: Message) -> None:
-        if self._address is None:
+        if self._info is None:
             raise ValueError("reach before init")
         peers = [peer for peer in message["peers"] if isinstance(peer, dict)]
-        args = (peers, self._address, float(message["deadline"]), self.send)
+        args = (peers, self._info.address, float(message["deadline"]), self.send)
         threading.Thread(target=tcp_precheck.check_all, args=args, name="reach", daemon=True).start()
 
-    def _local(self, ranks: List[int]) -> List[RankThread]:
-        return [self._threads[rank] for rank in ranks if rank in self._threads]
+    def _submit(self, message: Message, ranks: List[int], work: Callable[[Endpoint, Task], None]) -> None:
+        number, deadline = int(message["id"]), float(message["deadline"])
+        for rank in ranks:
+            if rank in self._threads:
+                self._threads[rank].submit(number, deadline, work)
 
     def _on_pair(self, message: Message) -> None:
-        op: Message = {key: int(message[key]) for key in ("id", "a", "b", "bytes", "iters", "warmup", "latency_iters")}
+        op: Message = {key: int(message[key]) for key in ("a", "b", "bytes", "iters", "warmup", "latency_iters")}
         op["both"] = int(message.get("both") is True)
         if op["a"] == op["b"] or op["bytes"] < 1 or op["iters"] < 1:
             raise ValueError("not a pair: %r" % (op,))
-        deadline = float(message["deadline"])
         if message.get("meet") is not None:
             op["meet"] = float(message["meet"])
-        for thread in self._local([op["a"], op["b"]]):
-            thread.submit(op["id"], deadline, partial(thread.pair, op))
+        info = self._info
+
+        def work(endpoint: Endpoint, task: Task) -> None:
+            assert info is not None
+            PairTest(endpoint, info, task, op, self.send).run()
+
+        self._submit(message, [op["a"], op["b"]], work)
 
     def _on_collective(self, message: Message) -> None:
         op = collective.parse(message)
-        number, deadline = int(message["id"]), float(message["deadline"])
-        for thread in self._local(op["ranks"]):
-            thread.submit(number, deadline, partial(thread.collective, op))
+        self._submit(message, op["ranks"], lambda endpoint, task: collective.run(op, endpoint, self.send, task))
 
     def _on_world(self, message: Message) -> None:
         op = world.parse(message)
-        number, deadline = int(message["id"]), float(message["deadline"])
-        for thread in self._local(op["ranks"]):
-            thread.submit(number, deadline, partial(thread.world, op))
+        self._submit(message, op["ranks"], lambda endpoint, task: world.World(op, endpoint, task).run(self.send))
 
     def _on_rest(self, message: Message) -> None:
-        for thread in self._threads.values():
-            thread.submit(int(message["id"]), IDLE_DEADLINE, partial(thread.release, message.get("whole") is not False))
+        everything = message.get("whole") is not False
+
+        def release(endpoint: Endpoint, task: Task) -> None:
+            try:
+                error = endpoint.release(everything)
+                kind = None if error is None else ErrorKind.LIBRARY
+            except Exception as problem:
+                error, kind = describe(problem), kind_of(problem)
+            rank = endpoint.rank.rank
+            self.send({"op": "rested", "id": task.id, "rank": rank, "error": error, "error_kind": kind})
+
+        self._submit({**message, "deadline": IDLE_DEADLINE}, list(self._threads), release)
 
     def _on_abort(self, message: Message) -> None:
         number = int(message["id"])
@@ -292,7 +347,7 @@ class RankHost(Host):
         self.send({"op": "free", "id": task.id, "rank": rank})
 
 
-def make_engine(name: str, address: str, store: Store, library: Optional[str]) -> base.Engine:
+def make_engine(name: str, address: str, store: Store, library: Optional[str]) -> Engine:
     """Return an engine by name; its libraries are not loaded yet.
 
     Raises:
@@ -304,7 +359,6 @@ def make_engine(name: str, address: str, store: Store, library: Optional[str]) -
     if name not in ENGINES:
         raise ValueError("unknown engine %r" % name)
     spec = ENGINES[name]
-    engine: base.Engine = getattr(importlib.import_module("fabtui_node.ranks." + spec.module), spec.class_name)(
-        address, store, library
-    )
+    module = importlib.import_module("fabtui_node.ranks." + spec.module)
+    engine: Engine = getattr(module, spec.class_name)(address, store, library)
     return engine

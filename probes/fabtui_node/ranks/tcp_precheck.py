@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from fabtui_node.protocol import ErrorKind
-from fabtui_node.system.socket_errors import error_kind
-
-if TYPE_CHECKING:
-    from fabtui_node.messages import ReachReport
 
 GREETING = b"fabtui-rank "
 MAX_GREETING = 256
@@ -63,18 +60,9 @@ class Listener:
                 # Out of descriptors, or a connection that died in the queue: the next one may succeed.
                 time.sleep(0.05)
                 continue
-            try:
+            with connection, contextlib.suppress(OSError):
                 connection.settimeout(1.0)
                 connection.sendall(self._greeting)
-            except OSError:
-                pass
-            finally:
-                connection.close()
-
-    def close(self) -> None:
-        """Stop listening."""
-        self._socket.close()
-        self._closed.close()
 
 
 def connect(address: str, port: int, source: str, timeout: float) -> socket.socket:
@@ -105,16 +93,12 @@ def reason(error: OSError, address: str, port: int, seconds: float) -> str:
 
 
 def check(address: str, port: int, source: str, timeout: float) -> Tuple[Optional[ErrorKind], Optional[str]]:
-    """Connect to another rank host's listener and read its greeting.
-
-    Returns:
-        The kind of the error and its text; None and None if the listener answered.
-    """
+    """Read the greeting of another rank host's listener; return the error's kind and text, None and None without."""
     end = time.monotonic() + timeout
     try:
         sock = connect(address, port, source, timeout)
     except OSError as error:
-        return error_kind(error), reason(error, address, port, timeout)
+        return ErrorKind.of_socket(error), reason(error, address, port, timeout)
     got = b""
     try:
         while not got.endswith(b"\n") and len(got) < MAX_GREETING:
@@ -134,7 +118,9 @@ def check(address: str, port: int, source: str, timeout: float) -> Tuple[Optiona
     return None, None
 
 
-def check_all(peers: List[Dict[str, Any]], source: str, timeout: float, report: Callable[[ReachReport], None]) -> None:
+def check_all(
+    peers: List[Dict[str, Any]], source: str, timeout: float, report: Callable[[Mapping[str, Any]], None]
+) -> None:
     """Check all peers at once and report each result as it arrives; return after the last one."""
 
     def one(peer: Dict[str, Any]) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fabtui_node import messages
+from fabtui_node.ranks.base import SideReport
+from tests.wire import message_types as messages
 
 SIDE: dict[str, Any] = {
     "op": "side",
@@ -33,8 +34,8 @@ SIDE: dict[str, Any] = {
 
 
 def test_a_valid_message_passes_and_may_have_further_fields() -> None:
-    assert messages.mismatch(SIDE, messages.SideReport) is None
-    assert messages.mismatch({**SIDE, "of_a_newer_release": 1}, messages.SideReport) is None
+    assert messages.mismatch(SIDE, SideReport) is None
+    assert messages.mismatch({**SIDE, "of_a_newer_release": 1}, SideReport) is None
 
 
 @pytest.mark.parametrize(
@@ -52,12 +53,12 @@ def test_a_valid_message_passes_and_may_have_further_fields() -> None:
     ],
 )
 def test_the_first_bad_field_is_named(field: str, value: Any) -> None:
-    assert messages.mismatch({**SIDE, field: value}, messages.SideReport) == field
+    assert messages.mismatch({**SIDE, field: value}, SideReport) == field
 
 
 def test_a_missing_field_is_named() -> None:
     message = {name: value for name, value in SIDE.items() if name != "phase"}
-    assert messages.mismatch(message, messages.SideReport) == "phase"
+    assert messages.mismatch(message, SideReport) == "phase"
 
 
 def test_lists_objects_and_optional_fields() -> None:

@@ -22,9 +22,9 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from fabtui_node.probes.network import icmp_socket
+from fabtui_node.protocol import ErrorKind
 from fabtui_node.registry import ProbeSpec
 from fabtui_node.system import sysfs
-from fabtui_node.system.socket_errors import error_kind
 
 # Token, number of the target, number of the datagram, length of the payload.
 _HEAD = struct.Struct("!16sIHH")
@@ -261,7 +261,7 @@ def _connect_some(rows: List[Row], end: float) -> None:
 
 def _fail(row: Row, error: OSError) -> None:
     row["connect_error"] = error.strerror or str(error)
-    row["connect_error_kind"] = error_kind(error)
+    row["connect_error_kind"] = ErrorKind.of_socket(error)
 
 
 def _start_connection(src: str, dst: str, port: int) -> socket.socket:

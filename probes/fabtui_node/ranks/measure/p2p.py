@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Callable, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, List, NamedTuple, Optional, Set, Tuple
 
 from fabtui_node.protocol import CONSEQUENCES, ErrorKind
 from fabtui_node.ranks import tcp_precheck
@@ -13,11 +13,10 @@ from fabtui_node.ranks.base import (
     CONNECT,
     TRANSFER,
     VERIFY,
-    Endpoint,
     Failed,
     Fault,
-    Link,
     PairJob,
+    SideReport,
     Task,
     TransferResult,
     describe,
@@ -26,11 +25,8 @@ from fabtui_node.ranks.base import (
     repetitions,
     summarize,
 )
-from fabtui_node.ranks.controller_channel import Cancelled, Message, StoreError, StoreTimeout
-from fabtui_node.system.socket_errors import error_kind
-
-if TYPE_CHECKING:
-    from fabtui_node.messages import SideReport
+from fabtui_node.ranks.controller_channel import Cancelled, Message, StoreError
+from fabtui_node.ranks.engine import Endpoint, Link
 
 SOURCE_FAULTS = ("corrupt", "kill", "stop")
 """Faults of the lab that change what the source does."""
@@ -48,7 +44,7 @@ HostInfo = NamedTuple("HostInfo", [("node", str), ("address", str), ("closed_por
 class Outcome:
     """Outcome of one direction, as seen by one side."""
 
-    def __init__(self) -> None:
+    def __init__(self, failed: Optional[Failed] = None) -> None:
         self.ok = False
         self.timeout = False
         self.phase = CONNECT
@@ -61,6 +57,8 @@ class Outcome:
         self.own: Optional[str] = None
         self.other: Optional[str] = None
         self.raw: Optional[str] = None
+        if failed is not None:
+            self.fail(failed)
 
     def fail(self, failed: Failed) -> None:
         """Store a failure."""
@@ -69,7 +67,7 @@ class Outcome:
 
     def mark_injected(self, fault: str) -> None:
         """Add to the error that the lab injected it."""
-        self.error = "%s (made by the lab: %s)" % (self.error, fault)
+        self.injected, self.error = True, "%s (made by the lab: %s)" % (self.error, fault)
 
     def verdict(self) -> Message:
         """Return the message for the other side."""
@@ -117,13 +115,20 @@ class PairTest:
 
     def run(self) -> None:
         """Test both directions and report each; never raises."""
+        if self._endpoint.error is not None:
+            failed = Failed(CONNECT, self._endpoint.error, kind=ErrorKind.NOT_READY)
+            self._task.put("hello/%d" % self._me, {"declined": failed.text, "error_kind": failed.kind})
+            self._report_rest(failed)
+            return
         if self._is_absent(self._me):
-            self._stay_away()
+            # Never joins: it waits silently until the deadline or the cancellation.
+            while remaining(self._task.end) > 0 and not self._task.cancelled:
+                time.sleep(0.02)
             return
         try:
             self._run()
         except Exception as error:
-            self.report_rest(Failed.from_error(CONNECT if not self._reported else TRANSFER, error))
+            self._report_rest(Failed.from_error(CONNECT if not self._reported else TRANSFER, error))
         finally:
             self._drop_link(broken=False)
 
@@ -137,14 +142,11 @@ class PairTest:
         except Failed as failed:
             lasting = failed
         for src, dst in ((a, b), (b, a)):
-            outcome = Outcome()
-            if lasting is not None:
-                outcome.fail(lasting)
-                if self._is_absent(self._peer):
-                    outcome.injected = True
-                    outcome.mark_injected("absent")
-            else:
+            outcome = Outcome(lasting)
+            if lasting is None:
                 lasting = self._direction(src, dst, outcome, time.monotonic() + share)
+            elif self._is_absent(self._peer):
+                outcome.mark_injected("absent")
             outcomes.append((src, dst, outcome))
             if not self._op.get("both"):
                 self._report(src, dst, outcome)
@@ -158,24 +160,11 @@ class PairTest:
         other = self._peer if rank == self._me else self._me
         return any((f.src, f.dst, f.kind) == (rank, other, "absent") for f in self._host.faults)
 
-    def _stay_away(self) -> None:
-        """Act as a rank that never joins: wait silently until the deadline or the cancellation."""
-        while remaining(self._task.end) > 0 and not self._task.cancelled:
-            time.sleep(0.02)
-
-    def decline(self, failed: Failed) -> None:
-        """Notify the other side that this one cannot take part, and report both directions as failed."""
-        self._task.board.put("hello/%d" % self._me, {"declined": failed.text, "error_kind": failed.kind})
-        self.report_rest(failed)
-
-    def report_rest(self, failed: Failed) -> None:
-        """Report the directions without a report as failed; thread-safe."""
-        for src, dst in ((self._op["a"], self._op["b"]), (self._op["b"], self._op["a"])):
-            outcome = Outcome()
-            outcome.fail(failed)
-            self._report(src, dst, outcome)
-
-    # -- agreeing
+    def _report_rest(self, failed: Failed) -> None:
+        """Report the directions without a report as failed."""
+        a, b = self._op["a"], self._op["b"]
+        self._report(a, b, Outcome(failed))
+        self._report(b, a, Outcome(failed))
 
     def _name(self, rank: int) -> str:
         node = self._host.node if rank == self._me else str(self._hello.get("node") or "")[:80]
@@ -183,30 +172,12 @@ class PairTest:
 
     def _meet(self, end: float) -> Message:
         """Exchange hello messages with the other side; return its message."""
-        mine = [f for f in self._host.faults if {f.src, f.dst} == {self._me, self._peer}]
-        board = self._task.board
-        board.put(
-            "hello/%d" % self._me,
-            {
-                "node": self._host.node,
-                "address": self._host.address,
-                "closed_port": self._host.closed_port,
-                "faults": [list(fault) for fault in mine],
-            },
-        )
-        began = time.monotonic()
-        try:
-            hello = board.take("hello/%d" % self._peer, end)
-        except StoreTimeout:
-            text = "rank %d did not come within %.1f s" % (self._peer, time.monotonic() - began)
-            raise Failed(CONNECT, text, timeout=True, kind=ErrorKind.PEER_MISSING) from None
-        except Cancelled as error:
-            raise Failed(CONNECT, "cancelled: rank %d is gone" % self._peer, kind=error.kind) from None
-        except StoreError as error:
-            raise Failed.from_error(CONNECT, error) from None
-        if hello.get("declined") is not None:
-            raise Failed(CONNECT, one_line(str(hello["declined"])), kind=ErrorKind.of(hello.get("error_kind")))
-        return hello
+        task, host, peer = self._task, self._host, self._peer
+        mine = [list(f) for f in host.faults if {f.src, f.dst} == {self._me, peer}]
+        hello = {"node": host.node, "address": host.address, "closed_port": host.closed_port, "faults": mine}
+        task.put("hello/%d" % self._me, hello)
+        take = partial(task.take, "hello/%d" % peer, end)
+        return task.first(take, lambda: "rank %d" % peer, "rank %d is gone" % peer)
 
     def _fault(self, src: int, dst: int) -> Optional[Fault]:
         for fault in self._host.faults:
@@ -220,14 +191,13 @@ class PairTest:
 
     def _agree(self, key: str, role: str, outcome: Outcome, end: float) -> None:
         """Exchange verdicts with the other side, and merge the other one into the outcome."""
-        board = self._task.board
-        board.put("%s/end/%s" % (key, role), outcome.verdict())
+        self._task.put("%s/end/%s" % (key, role), outcome.verdict())
         until = end + VERDICT_GRACE
         if not outcome.ok and outcome.phase == CONNECT and not outcome.timeout:
             # The other side may wait for this one until its deadline; it is cancelled when this one is done.
             until = min(until, time.monotonic() + VERDICT_GRACE / 5)
         try:
-            theirs = board.take("%s/end/%s" % (key, "dst" if role == "src" else "src"), until)
+            theirs = self._task.take("%s/end/%s" % (key, "dst" if role == "src" else "src"), until)
         except StoreError as error:
             if outcome.ok:
                 gone = isinstance(error, Cancelled)
@@ -249,8 +219,6 @@ class PairTest:
         outcome.ok = False
         phases = (outcome.phase, theirs.get("phase"))
         outcome.phase = CONNECT if CONNECT in phases else VERIFY if VERIFY in phases else TRANSFER
-
-    # -- both directions at once
 
     def _bidirectional(self, outcomes: List[Outcome], end: float) -> None:
         """Measure both directions at once; if that fails, the link is bad although each direction alone passed."""
@@ -281,8 +249,6 @@ class PairTest:
                 one.raw, one.kind = outcome.raw or one.raw, outcome.kind
         if not outcome.ok:
             self._drop_link(broken=True)
-
-    # -- one direction
 
     def _direction(self, src: int, dst: int, outcome: Outcome, end: float) -> Optional[Failed]:
         """Test one direction; return the failure if it applies to the other direction too."""
@@ -329,9 +295,7 @@ class PairTest:
         job = PairJob(op["bytes"], op["iters"], op["warmup"], op["latency_iters"], rate, change)
         if self._me != src:
             outcome.result = run(task, partial(link.receive, job, end), TRANSFER, end)
-        elif fault is not None and fault.kind == "drop":
-            link.drop(end)
-        else:
+        elif fault is None or fault.kind != "drop":
             outcome.result = run(task, partial(link.send, job, end), TRANSFER, end)
         outcome.transport, outcome.own, outcome.other = link.transport(self._me == src)
         outcome.raw = outcome.result.raw
@@ -339,15 +303,13 @@ class PairTest:
 
     def _refuse(self, key: str, src: int, outcome: Outcome, end: float) -> None:
         """Let the source connect to a port that refuses, and notify the destination of the error."""
-        board = self._task.board
         if self._me == src:
-            address = str(self._hello.get("address") or "")
-            port = self._hello.get("closed_port")
+            address, port = str(self._hello.get("address") or ""), self._hello.get("closed_port")
             outcome.fail(self._connect_refused(address, port if isinstance(port, int) else 0, end))
-            board.put(key + "/refused", outcome.verdict())
+            self._task.put(key + "/refused", outcome.verdict())
         else:
             try:
-                theirs = board.take(key + "/refused", end)
+                theirs = self._task.take(key + "/refused", end)
                 text = "%s: %s" % (self._name(src), one_line(str(theirs.get("error"))))
                 kind = ErrorKind.of(theirs.get("error_kind"))
                 outcome.fail(Failed(CONNECT, text, theirs.get("timeout") is True, kind=kind))
@@ -361,22 +323,23 @@ class PairTest:
             tcp_precheck.connect(address, port, self._host.address, seconds).close()
         except OSError as error:
             text = tcp_precheck.reason(error, address, port, seconds)
-            return Failed(CONNECT, text, isinstance(error, socket.timeout), kind=error_kind(error))
+            return Failed(CONNECT, text, isinstance(error, socket.timeout), kind=ErrorKind.of_socket(error))
         return Failed(CONNECT, "connected to %s, which should refuse" % tcp_precheck.endpoint(address, port))
 
     def _drop_link(self, broken: bool, outcome: Optional[Outcome] = None) -> None:
         link, self._link = self._link, None
         if link is None:
             return
+        log, problem = None, ""
         try:
             log = link.log() if broken else None
-            problem = link.close(broken)
+            link.close(broken)
         except Exception as error:
-            log, problem = None, "teardown: %s" % describe(error)
+            log, problem = None, "; teardown: %s" % describe(error)
         if outcome is not None:
             outcome.raw = log or outcome.raw
             if problem:
-                outcome.error = "%s; %s" % (outcome.error, problem)
+                outcome.error = "%s%s" % (outcome.error, problem)
 
     def _report(self, src: int, dst: int, outcome: Outcome) -> None:
         role = "src" if self._me == src else "dst"

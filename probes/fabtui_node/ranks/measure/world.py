@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional
 
-from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Endpoint, Failed, Group, PairJob, Task, TransferResult
+from fabtui_node.ranks.base import (
+    CONNECT,
+    TRANSFER,
+    VERIFY,
+    Failed,
+    PairJob,
+    Task,
+    TransferResult,
+    WorldReport,
+    verdict,
+)
 from fabtui_node.ranks.controller_channel import Message
-from fabtui_node.ranks.measure.barrier import come_together, prepare
-from fabtui_node.ranks.measure.collective import close
-
-if TYPE_CHECKING:
-    from fabtui_node.messages import WorldReport
+from fabtui_node.ranks.engine import Endpoint, Group
+from fabtui_node.ranks.measure.collective import close, meet
 
 MAX_FULL_MESH = 64
 """Maximum number of ranks of which a world without transfers connects all pairs; above it only neighbours."""
@@ -43,21 +50,18 @@ class World:
 
     Args:
         op: The request, as ``parse`` returned it.
-        endpoint: The rank, None if it is not ready.
-        rank: Its number.
-        error: Why it is not ready.
+        endpoint: The rank.
         task: The task; its deadline applies to each of the two halves: forming the world, and the rounds.
     """
 
-    def __init__(self, op: Message, endpoint: Optional[Endpoint], rank: int, error: Optional[str], task: Task) -> None:
+    def __init__(self, op: Message, endpoint: Endpoint, task: Task) -> None:
         self._op = op
         self._endpoint = endpoint
-        self._rank = rank
-        self._error = error
+        self._rank = endpoint.rank.rank
         self._task = task
-        self._seconds: Dict[str, float] = {}
+        self._seconds: Dict[str, Optional[float]] = dict.fromkeys(("init", "connect", "rounds"))
         self._rows: List[List[Any]] = []
-        self._at: Optional[Tuple[int, int]] = None
+        self._at: Optional[List[int]] = None
         self._wrong: Optional[Failed] = None
 
     def run(self, send: Callable[[WorldReport], None]) -> None:
@@ -71,14 +75,22 @@ class World:
             self._transfers(group, time.monotonic() + self._task.deadline)
         except Exception as error:
             failed = Failed.from_error(phase, error)
-        if failed is None:
-            failed = self._wrong
-        else:
             # The world stays formed if a connection made late, in a round, fails.
             failed.phase = phase if phase == CONNECT or failed.phase == CONNECT else failed.phase
-        send(self._report(failed))
+        send(
+            {
+                **verdict(failed or self._wrong),
+                "op": "worlded",
+                "id": self._task.id,
+                "rank": self._rank,
+                "seconds": self._seconds,
+                "channels": self._endpoint.world_channels,
+                "at": self._at,
+                "rows": self._rows,
+            }
+        )
         if group is not None:
-            close(group, failed is not None and failed is not self._wrong)
+            close(group, failed is not None)
 
     def _lap(self, name: str, began: float) -> float:
         now = time.monotonic()
@@ -88,9 +100,7 @@ class World:
     def _form(self, end: float) -> Group:
         endpoint, task, ranks = self._endpoint, self._task, self._op["ranks"]
         began = time.monotonic()
-        declined = prepare(endpoint, self._rank, self._error, self._op["bytes"], True)
-        come_together(task, self._rank, ranks, end, declined)
-        assert endpoint is not None
+        meet(endpoint, task, ranks, self._op["bytes"], True, end)
         began = self._lap("meet", began)
         join = partial(endpoint.join, task, ranks, end, endpoint.world_channels)
         group: Group = endpoint.run(task, join, CONNECT, end)
@@ -117,48 +127,29 @@ class World:
 
     def _transfers(self, group: Group, end: float) -> None:
         endpoint, task, op = self._endpoint, self._task, self._op
-        assert endpoint is not None
         began = time.monotonic()
         job = PairJob(op["bytes"], op["iters"], op["warmup"], 0)
         try:
             for src, dst in op["transfers"]:
+                if self._rank not in (src, dst):
+                    continue
+                self._at = [src, dst]
                 if self._rank == src:
-                    self._at = (src, dst)
                     endpoint.run(task, partial(group.link(dst).send, job, end), TRANSFER, end)
-                elif self._rank == dst:
-                    self._at = (src, dst)
-                    link = group.link(src)
-                    try:
-                        measured: TransferResult = endpoint.run(task, partial(link.receive, job, end), TRANSFER, end)
-                    except Failed as failed:
-                        if failed.phase != VERIFY:
-                            raise
-                        # The data is wrong, but it arrived: the other ranks must not wait for this one because of it.
-                        self._wrong = self._wrong or failed
-                        transport = link.transport(False)[0]
-                        self._rows.append([src, dst, op["bytes"], None, False, failed.text, transport, failed.kind])
-                        continue
-                    transport = link.transport(False)[0] or measured.peer_transport
-                    self._rows.append([src, dst, measured.bytes, measured.rate, True, None, transport, None])
+                    continue
+                link = group.link(src)
+                try:
+                    measured: TransferResult = endpoint.run(task, partial(link.receive, job, end), TRANSFER, end)
+                except Failed as failed:
+                    if failed.phase != VERIFY:
+                        raise
+                    # The data is wrong, but it arrived: the other ranks must not wait for this one because of it.
+                    self._wrong = self._wrong or failed
+                    transport = link.transport(False)[0]
+                    self._rows.append([src, dst, op["bytes"], None, False, failed.text, transport, failed.kind])
+                    continue
+                transport = link.transport(False)[0] or measured.peer_transport
+                self._rows.append([src, dst, measured.bytes, measured.rate, True, None, transport, None])
             self._at = None
         finally:
             self._lap("rounds", began)
-
-    def _report(self, failed: Optional[Failed]) -> WorldReport:
-        seconds: Dict[str, Optional[float]] = dict.fromkeys(("init", "connect", "rounds"))
-        seconds.update(self._seconds)
-        return {
-            "op": "worlded",
-            "id": self._task.id,
-            "rank": self._rank,
-            "ok": failed is None,
-            "timeout": failed is not None and failed.timeout,
-            "phase": TRANSFER if failed is None else failed.phase,
-            "error": None if failed is None else failed.text,
-            "error_kind": None if failed is None else failed.kind,
-            "raw": None if failed is None else failed.raw,
-            "seconds": seconds,
-            "channels": None if self._endpoint is None else self._endpoint.world_channels,
-            "at": list(self._at) if failed is not None and self._at is not None else None,
-            "rows": self._rows,
-        }

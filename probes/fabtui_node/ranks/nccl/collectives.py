@@ -7,8 +7,8 @@ from typing import Callable, Dict, List, Optional
 
 from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.ranks.base import CONNECT, TRANSFER
+from fabtui_node.ranks.engine import Group
 from fabtui_node.ranks.measure import verify
-from fabtui_node.ranks.measure.collective import CollectiveTest
 from fabtui_node.ranks.measure.collective_sizes import ADDING, TWICE, Shape, arrived
 from fabtui_node.ranks.nccl.communicator import Member
 from fabtui_node.ranks.nccl.ctypes_nccl import MIN, Transfer
@@ -18,7 +18,7 @@ HELLO = 64
 """Bytes of the message that makes a connection."""
 
 
-class NcclGroup(CollectiveTest):
+class NcclGroup(Group):
     """A communicator of many ranks."""
 
     budget = 0.3
@@ -29,8 +29,6 @@ class NcclGroup(CollectiveTest):
         self._gpu = member.gpu
         self._device = member.gpu.device
         self._mark = 0
-
-    # -- links
 
     def connect(self, peers: List[int], end: float) -> None:
         """Make all connections by one group call; NCCL would make each one separately at its first use."""
@@ -48,8 +46,6 @@ class NcclGroup(CollectiveTest):
     def link(self, peer: int) -> NcclLink:
         """Return a link to another rank within this communicator."""
         return NcclLink(self._member, peer, self._ranks.index(peer), alone=False)
-
-    # -- collectives
 
     def _allocate(self, form: Shape) -> int:
         self._mark = self._gpu.log.mark()
@@ -147,8 +143,6 @@ class NcclGroup(CollectiveTest):
         sums, rounding = verify.expected_sums(form.kind, form.ranks, rounds, me)
         return verify.count_wrong(self._member.fetch(buffer, blocks, end), blocks, sums, rounding)
 
-    # -- report
-
     def _algorithm(self) -> Optional[str]:
         return log_lines.choice(self._gpu.log.since(self._mark, self._device.ordinal))
 
@@ -160,7 +154,6 @@ class NcclGroup(CollectiveTest):
         }
         return log_lines.short_names(found, self._gpu.log.nics())
 
-    def close(self, broken: bool) -> Optional[str]:
+    def close(self, broken: bool) -> None:
         """Release the communicator."""
         self._member.leave(broken)
-        return None

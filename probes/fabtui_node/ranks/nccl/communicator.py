@@ -59,18 +59,17 @@ class Member:
         return member
 
     def _unique_id(self, key: str, first: int, what: str, end: float) -> bytes:
-        board = self.task.board
         if self.me == 0:
             try:
                 unique = self.gpu.nccl.unique_id()
             except NcclError as error:
                 # The others cannot find out why: NCCL printed the reason in this process.
                 failed = self.failed(CONNECT, what, error, 0.0)
-                board.put(key, {"error": failed.text, "error_kind": failed.kind})
+                self.task.put(key, {"error": failed.text, "error_kind": failed.kind})
                 raise
-            board.put(key, {"id": unique.hex()})
+            self.task.put(key, {"id": unique.hex()})
             return unique
-        published = board.take(key, end)
+        published = self.task.take(key, end)
         if "id" not in published:
             text = "rank %d: %s" % (first, str(published.get("error"))[:2000])
             raise Failed(CONNECT, text, kind=ErrorKind.of(published.get("error_kind")))

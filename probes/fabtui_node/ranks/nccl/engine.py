@@ -7,8 +7,8 @@ import threading
 import time
 from typing import List, Optional
 
-from fabtui_node.ranks import base
 from fabtui_node.ranks.base import CONNECT, Failed, Rank, Task
+from fabtui_node.ranks.engine import Endpoint, Engine, Group, Link
 from fabtui_node.ranks.nccl import log_capture
 from fabtui_node.ranks.nccl.collectives import NcclGroup
 from fabtui_node.ranks.nccl.communicator import Member
@@ -34,7 +34,7 @@ def _initialise_nvml() -> None:
         return
 
 
-class NcclEngine(base.Engine):
+class NcclEngine(Engine):
     """NCCL between GPUs."""
 
     name = "nccl"
@@ -71,7 +71,7 @@ class NcclEngine(base.Engine):
         versions = self.nccl.name, version_text(self.nccl.code), self.driver.title, self.driver.version()
         return "%s %s, %s %s" % versions
 
-    def attach(self, rank: Rank) -> base.Endpoint:
+    def attach(self, rank: Rank) -> Endpoint:
         """Make the GPU's context and allocate its first memory."""
         began = time.monotonic()
         gpu = Gpu(rank, self.driver, self.nccl, self.log, self.notes, self.address)
@@ -79,7 +79,7 @@ class NcclEngine(base.Engine):
         return NcclEndpoint(rank, gpu)
 
 
-class NcclEndpoint(base.Endpoint):
+class NcclEndpoint(Endpoint):
     """A rank with a GPU."""
 
     world_channels = WORLD_CHANNELS
@@ -101,12 +101,12 @@ class NcclEndpoint(base.Endpoint):
         """Release communicators and memory."""
         return self._gpu.release(everything)
 
-    def connect(self, task: Task, peer: int, peer_address: str, attempt: int, end: float) -> base.Link:
+    def connect(self, task: Task, peer: int, peer_address: str, attempt: int, end: float) -> Link:
         """Make a communicator of two ranks."""
         ranks = sorted([self.rank.rank, peer])
         member = Member.joined(self._gpu, task, "link%d/id" % attempt, ranks, end)
         return NcclLink(member, peer, 1 - member.me)
 
-    def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> base.Group:
+    def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> Group:
         """Make a communicator of many ranks."""
         return NcclGroup(Member.joined(self._gpu, task, "group/id", ranks, end, channels), ranks)

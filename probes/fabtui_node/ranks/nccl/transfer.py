@@ -10,8 +10,8 @@ from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import TRANSFER, PairJob
+from fabtui_node.ranks.engine import Link, Setup
 from fabtui_node.ranks.measure import verify
-from fabtui_node.ranks.measure.transfer import Setup, TransferTest
 from fabtui_node.ranks.nccl import log_capture
 from fabtui_node.ranks.nccl.communicator import Member
 from fabtui_node.ranks.nccl.ctypes_nccl import Transfer
@@ -27,7 +27,7 @@ _SETUP = _NUMBERS.size + _TRANSPORT
 """Bytes of a setup message: three numbers, and the transport that the source uses."""
 
 
-class NcclLink(TransferTest):
+class NcclLink(Link):
     """Two ranks of a communicator, which may have more.
 
     Args:
@@ -52,8 +52,6 @@ class NcclLink(TransferTest):
 
     def _lap(self, name: str) -> None:
         self._member.lap(name)
-
-    # -- setup messages
 
     def _send_setup(
         self, setup: Setup, end: float, transport: Optional[str] = None, what: str = "setup message"
@@ -86,8 +84,6 @@ class NcclLink(TransferTest):
     def _announced_transport(self) -> Optional[str]:
         # The receiving end of P2P and SHM prints nothing; ranks that meet as a pair exchange transports with verdicts.
         return None if self._alone else self.transport(True)[0]
-
-    # -- messages
 
     def _source(self, size: int) -> int:
         return self._member.memory(TRANSFER, self._gpu.source, size) + verify.shift(self._rank, self._peer)
@@ -202,8 +198,6 @@ class NcclLink(TransferTest):
         blocks = verify.blocks(size)
         return verify.compare(self._member.fetch(self._data(size), blocks, end), blocks, self._peer, self._rank)
 
-    # -- latency
-
     def _ping(self, count: int, end: float) -> List[float]:
         device, comm, small = self._device, self._member.comm, self._gpu.small
         if count < 1:
@@ -239,8 +233,6 @@ class NcclLink(TransferTest):
             self._guard(lost, end, lambda: trips(1))
             self._guard(lost, end, lambda: self._device.held(lambda: trips(count)))
 
-    # -- report
-
     def transport(self, sending: bool) -> Tuple[Optional[str], Optional[str], Optional[str]]:
         """Return NCCL's transport, and the address of this end: of the interface it uses, or of the GPU on its bus."""
         me = self._member.me
@@ -265,8 +257,7 @@ class NcclLink(TransferTest):
         """Return NCCL's warnings and connections of this link."""
         return log_capture.summary(self._member.lines()) or None
 
-    def close(self, broken: bool) -> Optional[str]:
+    def close(self, broken: bool) -> None:
         """Release the communicator, if it is of these two only."""
         if self._alone:
             self._member.leave(broken)
-        return None

@@ -1,16 +1,15 @@
-"""Collectives and transfers within a torch process group of many ranks; results are checked completely."""
+"""A rank over torch.distributed, and collectives of many; results are checked completely."""
 
 from __future__ import annotations
 
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from fabtui_node.ranks import base
-from fabtui_node.ranks.base import TRANSFER
+from fabtui_node.ranks.base import CONNECT, TRANSFER, Rank, Task
+from fabtui_node.ranks.engine import Endpoint, Group, Link
 from fabtui_node.ranks.measure import verify
-from fabtui_node.ranks.measure.collective import CollectiveTest
 from fabtui_node.ranks.measure.collective_sizes import ADDING, Shape, arrived
-from fabtui_node.ranks.torch.engine import TorchEngine, failure
+from fabtui_node.ranks.torch.engine import TorchEngine, failure, run_abandonable
 from fabtui_node.ranks.torch.transfer import TorchLink
 
 PERIOD = 4099
@@ -20,7 +19,7 @@ TAGS = 1 << 20
 """Tags for the messages of one pair of ranks; torch matches messages by tag."""
 
 
-class TorchGroup(CollectiveTest):
+class TorchGroup(Group):
     """A process group of many ranks."""
 
     def __init__(self, engine: TorchEngine, group: Any, rank: int, ranks: List[int]) -> None:
@@ -31,8 +30,6 @@ class TorchGroup(CollectiveTest):
         self._rank = rank
         self._size = len(ranks)
         self._links: Dict[int, TorchLink] = {}
-
-    # -- links
 
     def connect(self, peers: List[int], end: float) -> None:
         """Send each peer a small message and receive one of each, in the order in which both sides reach it."""
@@ -53,16 +50,14 @@ class TorchGroup(CollectiveTest):
                     self._engine.finish(work, end)
             except Exception as error:
                 what = "no connection to rank %d or %d" % (self._ranks[to], self._ranks[source])
-                raise failure(base.CONNECT, what, error) from None
+                raise failure(CONNECT, what, error) from None
 
-    def link(self, peer: int) -> base.Link:
+    def link(self, peer: int) -> Link:
         """Return the link to another rank within this group; both directions share it, and its tags."""
         if peer not in self._links:
             ends, indices = (self._rank, peer), (self._me, self._ranks.index(peer))
             self._links[peer] = TorchLink(self._engine, self._group, ends, indices, inside=True)
         return self._links[peer]
-
-    # -- collectives
 
     def _allocate(self, form: Shape) -> Any:
         return self._torch.empty(form.bytes // 4, dtype=self._torch.float32, device=self._engine.device)
@@ -117,8 +112,6 @@ class TorchGroup(CollectiveTest):
     def _transports(self) -> Optional[str]:
         return self._engine.transports_of(self._me)
 
-    # -- data
-
     def _repeated(self, tile: Any, count: int) -> Any:
         return tile.to(self._torch.float32).repeat(count // tile.numel() + 1)[:count]
 
@@ -157,10 +150,49 @@ class TorchGroup(CollectiveTest):
             return int((buffer != expected).sum())
         return int((~self._torch.isclose(buffer, expected, rtol=rounding, atol=0.0)).sum())
 
-    def close(self, broken: bool) -> Optional[str]:
+    def close(self, broken: bool) -> None:
         """Release the group."""
         self._links.clear()
         group, self._group = self._group, None
         if group is not None:
             self._engine.discard(group, broken)
-        return None
+
+
+class TorchEndpoint(Endpoint):
+    """A rank over torch.distributed."""
+
+    def __init__(self, rank: Rank, engine: TorchEngine) -> None:
+        super().__init__(rank)
+        self._engine = engine
+
+    def run(self, task: Task, work: Callable[[], Any], phase: str, end: float) -> Any:
+        """Run a phase so that it can be abandoned."""
+
+        def body() -> Any:
+            self._engine.enter()
+            return work()
+
+        return run_abandonable(task, body, phase, end)
+
+    def release(self, everything: bool) -> Optional[str]:
+        """Release process groups."""
+        return self._engine.release(everything)
+
+    def connect(self, task: Task, peer: int, peer_address: str, attempt: int, end: float) -> Link:
+        """Make a process group of two."""
+        me = self.rank.rank
+        indices = (0, 1) if me < peer else (1, 0)
+        group = self._engine.group(task, "link%d/" % attempt, indices[0], 2, end)
+        return TorchLink(self._engine, group, (me, peer), indices, peer_address)
+
+    def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> Group:
+        """Make a process group of many."""
+        began = time.monotonic()
+        group = self._engine.group(task, "group/", ranks.index(self.rank.rank), len(ranks), end)
+        try:
+            self._engine.joined(group, end)
+        except Exception as error:
+            self._engine.discard(group, True)
+            what = "the communicator of %d ranks was not formed" % len(ranks)
+            raise failure(CONNECT, what, error, time.monotonic() - began) from None
+        return TorchGroup(self._engine, group, self.rank.rank, ranks)

@@ -17,8 +17,8 @@ from typing import Any, Callable, List, Optional, Tuple
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import CONNECT, Failed, Task
-from fabtui_node.ranks.controller_channel import Store, StoreError
-from fabtui_node.ranks.torch.store import carried_store
+from fabtui_node.ranks.controller_channel import Store, StoreError, to_bytes, to_text
+from fabtui_node.ranks.engine import Engine
 
 OVERTIME = 1.0
 """Seconds past its deadline after which a wait in torch is abandoned."""
@@ -83,7 +83,71 @@ def failure(
     return Failed(phase, text, timeout, raw, kind)
 
 
-class TorchEngine(base.Engine):
+def _encoded(value: Any) -> bytes:
+    return value.encode("utf-8") if isinstance(value, str) else bytes(value)
+
+
+def carried_store(dist: Any) -> Any:
+    """Return the class of a torch store whose keys live with the controller: groups meet without a port of ours.
+
+    Made by a function, because torch is not loaded at import time.
+    """
+    clones: List[Any] = []
+
+    class CarriedStore(dist.Store):  # type: ignore[misc]
+        def __init__(self, store: Store, prefix: str, task: Task, end: float) -> None:
+            super().__init__()
+            self._store, self._prefix, self._task, self._end = store, prefix, task, end
+
+        def _left(self) -> float:
+            return base.remaining(self._end, 0.05)
+
+        def _ask(self, cmd: str, key: Any, value: Any = None, expected: Optional[str] = None) -> Any:
+            return self._store.ask(cmd, key, self._left(), self._task, value, expected)
+
+        def set(self, key: str, value: Any) -> None:
+            self._store.post(self._prefix + key, _encoded(value))
+
+        def get(self, key: str) -> bytes:
+            return self._store.get(self._prefix + key, self._left(), self._task)
+
+        def add(self, key: str, amount: int) -> int:
+            return int(self._ask("add", self._prefix + key, amount))
+
+        def check(self, keys: List[str]) -> bool:
+            return bool(self._ask("check", [self._prefix + key for key in keys]))
+
+        def wait(self, keys: List[str], timeout: Optional[timedelta] = None) -> None:
+            # gloo passes its own timeout, a fifth of ours, which is too short for a peer that starts late.
+            self._ask("wait", [self._prefix + key for key in keys])
+
+        def compare_set(self, key: str, expected: Any, value: Any) -> bytes:
+            texts = to_text(_encoded(value)), to_text(_encoded(expected))
+            return to_bytes(self._ask("compare_set", self._prefix + key, *texts))
+
+        def delete_key(self, key: str) -> bool:
+            return bool(self._ask("delete", self._prefix + key))
+
+        def num_keys(self) -> int:
+            return int(self._ask("num_keys", None))
+
+        def clone(self) -> Any:
+            # C++ keeps only its half alive: the Python half is kept here.
+            clone = CarriedStore(self._store, self._prefix, self._task, self._end)
+            clones.append(clone)
+            return clone
+
+        def set_timeout(self, timeout: timedelta) -> None:
+            """Ignore the group's own timeout: the deadline of the pair or group applies."""
+
+        @property
+        def timeout(self) -> timedelta:
+            return timedelta(seconds=self._left())
+
+    return CarriedStore
+
+
+class TorchEngine(Engine):
     """Common part of the engines over torch.distributed; they differ in making and waiting for process groups."""
 
     transport: Optional[str] = None

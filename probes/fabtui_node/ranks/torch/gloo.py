@@ -6,8 +6,9 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from fabtui_node.ranks.base import Endpoint, Rank
-from fabtui_node.ranks.torch.endpoint import TorchEndpoint
+from fabtui_node.ranks.base import Rank
+from fabtui_node.ranks.engine import Endpoint
+from fabtui_node.ranks.torch.collectives import TorchEndpoint
 from fabtui_node.ranks.torch.engine import TorchEngine
 
 CONNECT_TRIES = 5

@@ -14,9 +14,10 @@ from typing import Any, List, Optional
 from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import Rank
+from fabtui_node.ranks.engine import Endpoint
 from fabtui_node.ranks.nccl import log_capture
 from fabtui_node.ranks.nccl.ctypes_cuda import Driver
-from fabtui_node.ranks.torch.endpoint import TorchEndpoint
+from fabtui_node.ranks.torch.collectives import TorchEndpoint
 from fabtui_node.ranks.torch.engine import TorchEngine
 
 # In a job, a timeout ends the process and writes files; in a test neither may happen.
@@ -59,7 +60,7 @@ class TorchNcclEngine(TorchEngine):
             raise RuntimeError("torch %s finds no GPU" % self.torch.__version__)
         self._type: Any = self.dist.ProcessGroupNCCL
 
-    def attach(self, rank: Rank) -> base.Endpoint:
+    def attach(self, rank: Rank) -> Endpoint:
         """Make the GPU's context."""
         began = time.monotonic()
         self._ordinal = Driver().find(rank.index, rank.uuid)

@@ -8,7 +8,7 @@ from typing import Any, List, Optional, Tuple
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
 from fabtui_node.ranks.base import TRANSFER, PairJob
-from fabtui_node.ranks.measure.transfer import Setup, TransferTest
+from fabtui_node.ranks.engine import Link, Setup
 from fabtui_node.ranks.torch.engine import Ends, TorchEngine, failure
 
 LATENCY_BUDGET = 0.05
@@ -24,7 +24,7 @@ STAMPED = 64
 """Size from which on messages carry their number in their first 8 bytes."""
 
 
-class TorchLink(TransferTest):
+class TorchLink(Link):
     """Two ranks of a process group, which may have more.
 
     Args:
@@ -53,8 +53,6 @@ class TorchLink(TransferTest):
         self._wrong: Optional[str] = None
         self._expected: Any = None
         self._buffers: List[Any] = []
-
-    # -- messages
 
     def _bytes(self, size: int) -> Any:
         return self._torch.zeros(size, dtype=self._torch.uint8, device=self._engine.device)
@@ -139,8 +137,6 @@ class TorchLink(TransferTest):
             finish()
         return done
 
-    # -- data
-
     def _pattern(self, src: int, dst: int, size: int) -> Any:
         torch = self._torch
         steps = torch.arange(PERIOD, dtype=torch.int64, device=self._engine.device)
@@ -156,8 +152,6 @@ class TorchLink(TransferTest):
             wrong = (buffer != expected).nonzero()
             found = len(wrong), buffer.numel(), number + 1, int(wrong[0])
             self._wrong = "%d of %d bytes are wrong in message %d, the first at offset %d" % found
-
-    # -- steps
 
     def _send_probe(self, job: PairJob, end: float) -> float:
         pattern, self._note = self._pattern(self._rank, self._peer, job.bytes), self._bytes(8)
@@ -260,16 +254,13 @@ class TorchLink(TransferTest):
     def _forget(self) -> None:
         self._expected, self._buffers = None, []
 
-    # -- report
-
     def transport(self, sending: bool) -> Tuple[Optional[str], Optional[str], Optional[str]]:
         """Return the transport, where the engine knows it, and the two data addresses."""
         src, dst = (self._own, self._other) if sending else (self._other, self._own)
         return self._engine.transport_of(src, dst, sending), self._engine.address, self._peer_address or None
 
-    def close(self, broken: bool) -> Optional[str]:
+    def close(self, broken: bool) -> None:
         """Release the group; with gloo its sockets close, and a peer that waits on them notices."""
         group, self._group = self._group, None
         if group is not None and not self._inside:
             self._engine.discard(group, broken)
-        return None

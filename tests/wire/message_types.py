@@ -1,14 +1,18 @@
 """Types of the messages that a node sends, and the check of a message against its type.
 
-Only the controller imports this module at run time: the node side uses the types for type checking alone.
+The reports of tests are declared where the node makes them, in ``fabtui_node.ranks.base``.
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Type, TypedDict, Union, get_type_hints
+from collections.abc import Mapping
+from types import UnionType
+from typing import Any, TypedDict, Union, get_args, get_origin, get_type_hints
+
+from fabtui_node.ranks.base import ReducedReport, SideReport, WorldReport
 
 #: A value of a probe, or its arguments.
-Value = Dict[str, Any]
+Value = dict[str, Any]
 
 
 class RankEnvelope(TypedDict):
@@ -73,8 +77,8 @@ class Exit(TypedDict):
     """``exit``: the rank host ended."""
 
     t: str
-    code: Optional[int]
-    signal: Optional[int]
+    code: int | None
+    signal: int | None
     stderr: str
 
 
@@ -97,8 +101,8 @@ class RankState(TypedDict):
 
     rank: int
     ok: bool
-    error: Optional[str]
-    error_kind: Optional[str]
+    error: str | None
+    error_kind: str | None
 
 
 class Ready(TypedDict):
@@ -108,8 +112,8 @@ class Ready(TypedDict):
     engine: str
     version: str
     port: int
-    seconds: Dict[str, float]
-    ranks: List[RankState]
+    seconds: dict[str, float]
+    ranks: list[RankState]
 
 
 class InitFailed(TypedDict):
@@ -129,90 +133,8 @@ class ReachReport(TypedDict):
     ok: bool
     timeout: bool
     seconds: float
-    error: Optional[str]
-    error_kind: Optional[str]
-
-
-class Times(TypedDict):
-    """Duration (s) of single messages."""
-
-    count: int
-    min: float
-    median: float
-    p99: float
-    max: float
-
-
-class SideReport(TypedDict):
-    """``side``: one direction of a pair, as seen by its source or destination (``role``).
-
-    ``made`` is True for a fault that the lab injected. Rates are bytes per second, the latency is in seconds.
-    """
-
-    op: str
-    id: int
-    src: int
-    dst: int
-    role: str
-    ok: bool
-    timeout: bool
-    phase: str
-    error: Optional[str]
-    error_kind: Optional[str]
-    made: bool
-    bytes: int
-    rate: Optional[float]
-    latency: Optional[float]
-    transport: Optional[str]
-    src_addr: Optional[str]
-    dst_addr: Optional[str]
-    raw: Optional[str]
-    both_rate: Optional[float]
-    times: Optional[Times]
-
-
-class ReducedReport(TypedDict):
-    """``reduced``: one size of a collective at one rank; ``sent`` is the size as sent, ``wrong`` counts values."""
-
-    op: str
-    id: int
-    rank: int
-    kind: str
-    bytes: int
-    sent: Optional[int]
-    ok: bool
-    timeout: bool
-    seconds: Optional[float]
-    fastest: Optional[float]
-    wrong: int
-    phase: str
-    error: Optional[str]
-    error_kind: Optional[str]
-    raw: Optional[str]
-    transport: Optional[str]
-    algorithm: Optional[str]
-
-
-class WorldReport(TypedDict):
-    """``worlded``: the transfers of one rank within the world's communicator.
-
-    A row is ``[src, dst, bytes, bytes per second, ok, error, transport, error kind]``, at the destination. ``at`` is
-    the transfer in progress when the test ended early.
-    """
-
-    op: str
-    id: int
-    rank: int
-    ok: bool
-    timeout: bool
-    phase: str
-    error: Optional[str]
-    error_kind: Optional[str]
-    raw: Optional[str]
-    seconds: Dict[str, Optional[float]]
-    channels: Optional[int]
-    at: Optional[List[int]]
-    rows: List[List[Any]]
+    error: str | None
+    error_kind: str | None
 
 
 class RestedReport(TypedDict):
@@ -221,8 +143,8 @@ class RestedReport(TypedDict):
     op: str
     id: int
     rank: int
-    error: Optional[str]
-    error_kind: Optional[str]
+    error: str | None
+    error_kind: str | None
 
 
 class Free(TypedDict):
@@ -246,9 +168,9 @@ class StoreRequest(TypedDict):
     op: str
     q: int
     cmd: str
-    key: Union[str, List[str], None]
-    value: Union[str, int, None]
-    expected: Optional[str]
+    key: str | list[str] | None
+    value: str | int | None
+    expected: str | None
     timeout: float
 
 
@@ -259,7 +181,7 @@ class Loaded(TypedDict):
 
 
 #: Types of what a node sends, by ``t``.
-FROM_NODE: Mapping[str, Type[Any]] = {
+FROM_NODE: Mapping[str, type[Any]] = {
     "hello": Hello,
     "hb": HeartbeatEcho,
     "part": ProbePart,
@@ -272,7 +194,7 @@ FROM_NODE: Mapping[str, Type[Any]] = {
 }
 
 #: Types of what a rank host sends, by ``op``.
-FROM_RANKS: Mapping[str, Type[Any]] = {
+FROM_RANKS: Mapping[str, type[Any]] = {
     "loaded": Loaded,
     "ready": Ready,
     "failed": InitFailed,
@@ -286,10 +208,10 @@ FROM_RANKS: Mapping[str, Type[Any]] = {
     "store": StoreRequest,
 }
 
-_hints: Dict[Type[Any], Dict[str, Any]] = {}
+_hints: dict[type[Any], dict[str, Any]] = {}
 
 
-def mismatch(message: Mapping[str, Any], kind: Type[Any]) -> Optional[str]:
+def mismatch(message: Mapping[str, Any], kind: type[Any]) -> str | None:
     """Return the first field of a message that is missing or of the wrong type; None if the message is valid.
 
     Further fields are allowed: a newer node may send them.
@@ -314,9 +236,8 @@ def mismatch(message: Mapping[str, Any], kind: Type[Any]) -> Optional[str]:
 def _is_valid(value: Any, hint: Any) -> bool:
     if hint is Any:
         return True
-    origin: Any = getattr(hint, "__origin__", None)
-    arguments: Any = getattr(hint, "__args__", ())
-    if origin is Union:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
         return any(_is_valid(value, one) for one in arguments)
     if origin is list:
         return isinstance(value, list) and all(_is_valid(one, arguments[0]) for one in value)

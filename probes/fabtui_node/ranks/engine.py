@@ -1,0 +1,371 @@
+"""Interface of an engine, with the sequence and the limits of transfers and collectives that all engines share.
+
+Unless they say otherwise, methods raise `Failed`. ``end`` is the monotonic time of a deadline.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from fabtui_node.protocol import ErrorKind
+from fabtui_node.ranks.base import (
+    TRANSFER,
+    VERIFY,
+    CollectiveResult,
+    Failed,
+    PairJob,
+    Rank,
+    Task,
+    TransferResult,
+    floor_power_of_two,
+    max_float32_sums,
+    remaining,
+    repetitions,
+)
+from fabtui_node.ranks.controller_channel import Store
+from fabtui_node.ranks.measure.collective_sizes import TWICE, Shape, shape
+
+THROTTLED_BUDGET = 0.2
+"""Timed messages (s) of a source that the lab throttles."""
+
+THROTTLED_MESSAGE = 0.05
+"""Maximum duration (s) of one message of a source that the lab throttles."""
+
+SLOW = 0.01
+"""Duration (s) of a message from which on the first timed one is not preceded by an untimed one."""
+
+MAX_TIMED = 1000
+"""Maximum number of timed iterations: NCCL ranks agree on it as a float32."""
+
+Setup = Tuple[int, int, int]
+"""Setup message: size, warm-up count and round trips; then number of timed messages, of untimed ones before, and 0."""
+
+
+class Link:
+    """Connection of two ranks of a group, which may have more; an engine implements the steps of a transfer.
+
+    Args:
+        rank: Global number of this rank.
+        peer: Global number of the other rank.
+    """
+
+    budget = 0.05
+    """Timed messages (s) in one direction."""
+
+    probe_bytes = 4 << 20
+    """Maximum size of the first message, which shows how long a full one would take."""
+
+    def __init__(self, rank: int, peer: int) -> None:
+        self._rank = rank
+        self._peer = peer
+        self._peer_transport: Optional[str] = None
+
+    def _send_setup(self, setup: Setup, end: float, transport: Optional[str] = None) -> None:
+        raise NotImplementedError
+
+    def _receive_setup(self, end: float) -> Setup:
+        raise NotImplementedError
+
+    def _send_probe(self, job: PairJob, end: float) -> float:
+        """Send the first messages; return bytes per second."""
+        raise NotImplementedError
+
+    def _receive_probe(self, job: PairJob, end: float) -> None:
+        raise NotImplementedError
+
+    def _send_warmup(self, size: int, count: int, end: float) -> float:
+        """Return the duration (s) of all warm-up messages."""
+        raise NotImplementedError
+
+    def _receive_warmup(self, size: int, count: int, end: float) -> None:
+        raise NotImplementedError
+
+    def _send_timed(self, job: PairJob, size: int, count: int, untimed: int, end: float) -> None:
+        raise NotImplementedError
+
+    def _receive_timed(self, size: int, count: int, untimed: int, end: float) -> List[float]:
+        """Return the duration (s) of each timed message."""
+        raise NotImplementedError
+
+    def _exchange(self, size: int, count: int, end: float) -> float:
+        """Send and receive ``count`` messages at once; return the duration (s) of all."""
+        raise NotImplementedError
+
+    def _difference(self, size: int, end: float) -> Optional[str]:
+        """Return how the received data differs from what was sent; None if it does not."""
+        raise NotImplementedError
+
+    def _ping(self, count: int, end: float) -> List[float]:
+        """Return the duration (s) of each round trip of a small message."""
+        raise NotImplementedError
+
+    def _pong(self, count: int, end: float) -> None:
+        raise NotImplementedError
+
+    def _forget(self) -> None:
+        """Release the memory of one direction."""
+
+    def _lap(self, name: str) -> None:
+        """Mark the end of a step."""
+
+    def _raw(self, sending: bool) -> Optional[str]:
+        return None
+
+    def _announced_transport(self) -> Optional[str]:
+        """Return the transport to report to the destination, which may not know it."""
+        return None
+
+    def transport(self, sending: bool) -> Tuple[Optional[str], Optional[str], Optional[str]]:
+        """Return the transport of a direction, this end's address and the peer's address, where known."""
+        raise NotImplementedError
+
+    def log(self) -> Optional[str]:
+        """Return the library's output about this connection that is worth showing."""
+        return None
+
+    def close(self, broken: bool) -> None:
+        """Release the connection, without waiting if it is ``broken``."""
+        raise NotImplementedError
+
+    def send(self, job: PairJob, end: float) -> TransferResult:
+        """Act as the source: probe, setup, warm-up, as many timed messages as fit the budget, round trips."""
+        try:
+            rate = self._send_probe(job, end)
+            size, warmup = self._affordable(job, rate, end)
+            self._send_setup((size, warmup, job.latency_iters), end, self._announced_transport())
+            each = self._send_warmup(size, warmup, end) / warmup
+            budget = self.budget
+            if job.rate:
+                each, budget = max(each, size / job.rate), THROTTLED_BUDGET
+            count = repetitions(each, min(budget, remaining(end) / 3), job.iters)
+            untimed = 0 if each > SLOW else 1
+            self._send_setup((count, untimed, 0), end)
+            self._send_timed(job, size, count, untimed, end)
+            self._lap("data")
+            trips = self._ping(job.latency_iters, end)
+            self._lap("ping")
+            return TransferResult(size, None, statistics.median(trips) / 2 if trips else None, self._raw(True))
+        finally:
+            self._forget()
+
+    def _affordable(self, job: PairJob, rate: float, end: float) -> Tuple[int, int]:
+        """Return message size and warm-up count: as requested, or smaller if the deadline would pass."""
+        size = job.bytes
+        if job.rate:
+            return max(1, min(size, int(job.rate * THROTTLED_MESSAGE))), 1
+        affordable = int(rate * remaining(end) / 8)
+        if affordable < size:
+            size = max(min(size, self.probe_bytes), floor_power_of_two(affordable))
+        return size, max(1, job.warmup)
+
+    def receive(self, job: PairJob, end: float) -> TransferResult:
+        """Act as the destination: time the messages between the setup and the last one, and check the data.
+
+        After a failure with phase ``verify`` the link still works.
+        """
+        try:
+            self._receive_probe(job, end)
+            size, warmup, trips = self._receive_setup(end)
+            self._expect(1 <= size <= job.bytes and 1 <= warmup <= max(1, job.warmup), "%d x %d bytes" % (warmup, size))
+            self._expect(0 <= trips <= job.latency_iters, "%d round trips" % trips)
+            self._receive_warmup(size, warmup, end)
+            count, untimed, _ = self._receive_setup(end)
+            self._expect(1 <= count <= job.iters and untimed in (0, 1), "%d messages" % count)
+            times = self._receive_timed(size, count, untimed, end)
+            self._lap("data")
+            difference = self._difference(size, end)
+            self._lap("check")
+            self._pong(trips, end)
+            self._lap("ping")
+            self._verify(difference)
+            rate = size * count / max(sum(times), 1e-9)
+            return TransferResult(size, rate, None, self._raw(False), tuple(times), self._peer_transport)
+        finally:
+            self._forget()
+
+    def bidirectional(self, size: int, count: int, leading: bool, end: float) -> float:
+        """Send and receive each message at once, as NCCL applications do; return the received bytes per second.
+
+        Args:
+            size: Bytes of a message, the same at both ends.
+            count: Messages in each direction, as planned by the leading end.
+            leading: Whether this end sends the count to the other one.
+            end: Deadline.
+        """
+        if leading:
+            self._send_setup((size, count, 0), end)
+        else:
+            planned = self._receive_setup(end)
+            good = planned[0] == size and 1 <= planned[1] <= count
+            self._expect(good, "%d x %d bytes both ways" % (planned[1], planned[0]))
+            count = planned[1]
+        seconds = self._exchange(size, count, end)
+        difference = self._difference(size, end)
+        self._lap("both ways")
+        self._verify(difference)
+        return size * count / max(seconds, 1e-9)
+
+    def _verify(self, difference: Optional[str]) -> None:
+        if difference:
+            raise Failed(VERIFY, difference, raw=self.log(), kind=ErrorKind.VERIFY)
+
+    def _expect(self, good: bool, what: str) -> None:
+        if not good:
+            text = "the source announced %s" % what
+            raise Failed(TRANSFER, text, raw=self.log(), kind=ErrorKind.PROTOCOL)
+
+
+class Group:
+    """Connection of several ranks; an engine implements the steps of a collective.
+
+    Args:
+        ranks: Global numbers of the ranks.
+        me: Index of this rank among them.
+    """
+
+    budget = 1.0
+    """Timed iterations (s) of one size."""
+
+    def __init__(self, ranks: List[int], me: int) -> None:
+        self._ranks = ranks
+        self._me = me
+
+    def connect(self, peers: List[int], end: float) -> None:
+        """Connect to these ranks at once; each of them does the same."""
+        raise NotImplementedError
+
+    def link(self, peer: int) -> Link:
+        """Return a link to another rank within this group; it need not be closed."""
+        raise NotImplementedError
+
+    def close(self, broken: bool) -> None:
+        """Release the group."""
+        raise NotImplementedError
+
+    def _allocate(self, form: Shape) -> Any:
+        """Return the buffer that the results arrive in."""
+        raise NotImplementedError
+
+    def _iteration(self, form: Shape, buffer: Any, end: float) -> Callable[[], Any]:
+        """Return the function that starts one iteration."""
+        raise NotImplementedError
+
+    def _fill(self, form: Shape, buffer: Any, end: float) -> None:
+        """Write this rank's contribution; the rest becomes blank."""
+        raise NotImplementedError
+
+    def _timed(self, form: Shape, times: int, run: Callable[[], Any], end: float) -> List[float]:
+        """Return the duration (s) of each of ``times`` iterations in a row."""
+        raise NotImplementedError
+
+    def _wrong(self, form: Shape, buffer: Any, rounds: int, end: float) -> int:
+        """Return the number of wrong values after ``rounds`` iterations."""
+        raise NotImplementedError
+
+    def _minimum(self, number: int, end: float) -> int:
+        """Return the minimum of the numbers of all ranks; also a barrier."""
+        raise NotImplementedError
+
+    def _transports(self) -> Optional[str]:
+        """Return the transports out of this rank, worst first."""
+        raise NotImplementedError
+
+    def _algorithm(self) -> Optional[str]:
+        """Return the algorithm that the library reported."""
+        raise NotImplementedError
+
+    def collective(self, kind: str, size: int, iters: int, warmup: int, end: float) -> CollectiveResult:
+        """Measure one size (bytes) of a collective of float32 values, in place where nccl-tests does so."""
+        ranks = len(self._ranks)
+        form = shape(kind, size, ranks)
+        buffer = self._allocate(form)
+        run = self._iteration(form, buffer, end)
+        self._fill(form, buffer, end)
+        each = self._timed(form, 1, run, end)[0]
+        wrong = self._wrong(form, buffer, 1, end)
+        for _ in range(warmup - 1):
+            each = self._timed(form, 1, run, end)[0]
+        count = min(MAX_TIMED, repetitions(each, min(self.budget, remaining(end) / 3), iters))
+        if kind == "all_reduce":
+            # Every sum multiplies the values by the number of ranks, until they overflow.
+            count = max_float32_sums(ranks, count + 1) - 1
+        self._fill(form, buffer, end)
+        # Right before the timed iterations, so that the ranks start together.
+        count = max(1, self._minimum(count, end))
+        # One untimed iteration goes first: the first of a row takes longer.
+        laps = self._timed(form, count + 1, run, end)[1:]
+        wrong += self._wrong(form, buffer, count + 1, end)
+        algorithm = None if kind in TWICE else self._algorithm()
+        average = sum(laps) / len(laps)
+        return CollectiveResult(form.bytes, average, min(laps), wrong, self._transports(), algorithm)
+
+
+class Endpoint:
+    """One rank, used by its own thread; without an engine's implementation, one that could not be started."""
+
+    error: Optional[str] = None
+    """Why the rank takes part in no test."""
+
+    world_channels: Optional[int] = None
+    """Maximum number of channels of a communicator made for transfers between many pairs; None without a limit."""
+
+    def __init__(self, rank: Rank) -> None:
+        self.rank = rank
+
+    def connect(self, task: Task, peer: int, peer_address: str, attempt: int, end: float) -> Link:
+        """Connect to another rank, which does the same; fail with phase ``connect``.
+
+        Args:
+            task: The pair.
+            peer: The other rank; the lower one of both has rank 0 in the link.
+            peer_address: The data address of its node.
+            attempt: Number of this link of the pair, the same at both ends; part of the store keys.
+            end: Deadline.
+        """
+        raise NotImplementedError
+
+    def prepare(self, size: int, second: bool) -> None:
+        """Allocate memory for messages of a size, twice if ``second``, before other ranks depend on this one."""
+
+    def join(self, task: Task, ranks: List[int], end: float, channels: Optional[int] = None) -> Group:
+        """Connect to all ranks of a group, which do the same; ``channels`` is the maximum, if any."""
+        raise NotImplementedError
+
+    def release(self, everything: bool) -> Optional[str]:
+        """Release what closed links and groups left; called while no rank of this process runs a test.
+
+        Args:
+            everything: Whether healthy leftovers are released too, not only broken ones.
+
+        Returns:
+            The error of that, if any.
+        """
+        return None
+
+    def run(self, task: Task, work: Callable[[], Any], phase: str, end: float) -> Any:
+        """Run a phase of a task; engines whose waits cannot be cancelled from outside override it."""
+        return work()
+
+
+class Engine:
+    """A way to move data between endpoints."""
+
+    name = ""
+
+    def __init__(self, address: str, store: Store, library: Optional[str]) -> None:
+        self.address = address
+        self.store = store
+        self.library = library
+        self.seconds: Dict[str, float] = {}
+
+    def warm(self) -> None:
+        """Load ahead what needs neither address nor GPU memory; never raises, because `load` repeats it."""
+
+    def load(self) -> str:
+        """Load the libraries and return their versions; may raise anything, which the rank host reports."""
+        raise NotImplementedError
+
+    def attach(self, rank: Rank) -> Endpoint:
+        """Start a rank; called in the thread of that rank."""
+        raise NotImplementedError
