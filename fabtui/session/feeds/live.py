@@ -13,15 +13,7 @@ from typing import Any, Protocol
 
 from fabtui import __version__
 from fabtui.errors import InputError
-from fabtui.model.events import (
-    InventoryUpdate,
-    NodeState,
-    NodeUpdate,
-    Paused,
-    PhaseStart,
-    SessionEnd,
-    SessionStart,
-)
+from fabtui.model.events import InventoryUpdate, NodeState, NodeUpdate, Paused, PhaseStart, SessionEnd, SessionStart
 from fabtui.model.exit_codes import exit_code
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
