@@ -33,7 +33,7 @@ from fabtui.model.events import (
 )
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.session.journal import Journal
+from fabtui.session.event_pipeline import Journal
 
 BEGAN = 1_700_000_000.0
 GPUS = 8

@@ -37,7 +37,7 @@ class Lab:
     Attributes:
         ssh_config: SSH configuration of the nodes.
         nodes: The names of the nodes.
-        notes: Notes for the user.
+        note: A note for the user, or None.
         places: Each node's name, address, port, endpoints and gpus, as reported by the lab process.
     """
 
@@ -50,7 +50,7 @@ class Lab:
         self._folder: Path | None = None
         self.ssh_config = Path()
         self.nodes: list[str] = []
-        self.notes: list[str] = []
+        self.note: str | None = None
         self.places: list[dict[str, Any]] = []
 
     async def __aenter__(self) -> Lab:
@@ -97,8 +97,7 @@ class Lab:
         self.ssh_config = Path(found["ssh_config"])
         self.places = found["nodes"]
         self.nodes = [place["name"] for place in self.places]
-        if found["note"]:
-            self.notes.append(found["note"])
+        self.note = found["note"]
 
     async def _listen(self) -> None:
         assert self._process is not None

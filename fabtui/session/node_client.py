@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fabtui.transport.link import Link, LinkLost
 
@@ -21,12 +20,7 @@ OnPart = Callable[[dict[str, Any]], None]
 
 
 class ProbeFailed(Exception):
-    """A probe gave no value.
-
-    Attributes:
-        kind: ``timeout``, ``lost``, or an error kind of the node (`fabtui_node.protocol.ErrorKind`).
-        text: One line.
-    """
+    """A probe gave no value; the kind is ``timeout``, ``lost``, or one of `fabtui_node.protocol.ErrorKind`."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
@@ -34,29 +28,25 @@ class ProbeFailed(Exception):
         self.text = text
 
 
-@dataclass(frozen=True, slots=True)
-class RankMessage:
+class RankMessage(NamedTuple):
     """Message of the rank host."""
 
     message: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class RankHostExit:
+class RankHostExit(NamedTuple):
     """End of the rank host, with the ``exit`` message."""
 
     message: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class RankHostHalted:
+class RankHostHalted(NamedTuple):
     """Stop (SIGSTOP) of the rank host's process, or its continuation."""
 
     on: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PrintedLine:
+class PrintedLine(NamedTuple):
     """Line printed by a process on the node."""
 
     text: str
@@ -73,14 +63,7 @@ def _fail(future: asyncio.Future[dict[str, Any]], error: ProbeFailed) -> None:
 
 
 class NodeClient:
-    """Client of one node.
-
-    Args:
-        link: The open link.
-
-    Attributes:
-        lost: Why the link ended, or None.
-    """
+    """Client of one node with an open link; `lost` is why the link ended, or None."""
 
     def __init__(self, link: Link) -> None:
         self.link = link
@@ -180,7 +163,7 @@ class NodeClient:
         self._probes[number] = (future, on_part)
         try:
             # Outside the deadline: the probe's modules may have to be sent first. The link has its own deadline.
-            await self.send({"t": "probe", "id": number, "name": name, "args": args, "deadline": deadline})
+            await self.link.send({"t": "probe", "id": number, "name": name, "args": args, "deadline": deadline})
             async with asyncio.timeout(deadline + GRACE):
                 return await future
         except TimeoutError:
@@ -190,20 +173,10 @@ class NodeClient:
         finally:
             self._probes.pop(number, None)
 
-    async def send(self, message: dict[str, Any]) -> None:
-        """Send a message.
-
-        Raises:
-            LinkLost: The link has ended.
-        """
-        await self.link.send(message)
-
     async def rank(self, message: dict[str, Any]) -> None:
         """Send a message to the rank host; it is dropped if the node is lost."""
-        try:
-            await self.send({"t": "rank", "m": message})
-        except LinkLost:
-            return
+        with contextlib.suppress(LinkLost):
+            await self.link.send({"t": "rank", "m": message})
 
     async def spawn(self, config: dict[str, Any], env: dict[str, str], argv: list[str] | None, deadline: float) -> None:
         """Start the rank host, after ending a running one.
@@ -214,7 +187,7 @@ class NodeClient:
         self._spawned = asyncio.get_running_loop().create_future()
         self._rank_host_runs = False
         try:
-            await self.send({"t": "spawn", "argv": argv, "env": env, "config": config})
+            await self.link.send({"t": "spawn", "argv": argv, "env": env, "config": config})
             async with asyncio.timeout(deadline):
                 await self._spawned
         except TimeoutError:
@@ -227,14 +200,12 @@ class NodeClient:
     ) -> None:
         """Keep a standby process for the next `spawn` with the same configuration, or end it."""
         with contextlib.suppress(LinkLost):
-            await self.send({"t": "standby", "on": on, "argv": argv, "env": env, "config": config})
+            await self.link.send({"t": "standby", "on": on, "argv": argv, "env": env, "config": config})
 
     async def kill(self) -> None:
         """Kill the rank host; do nothing if the node is lost."""
-        try:
-            await self.send({"t": "kill"})
-        except LinkLost:
-            return
+        with contextlib.suppress(LinkLost):
+            await self.link.send({"t": "kill"})
 
 
 def _unreadable(error: Exception) -> LinkLost:

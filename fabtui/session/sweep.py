@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,6 @@ from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, Measured, PairsStarted, PhaseStart, PlanUpdate
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
-from fabtui.session.counter_sampler import CounterSampler
 from fabtui.session.endpoint_admission import Admission, absent, admit, engine_for
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.context import TestBed
@@ -71,10 +70,8 @@ class Sweep:
         self._faults = faults
         self._admissions: dict[str, Admission] = {}
         self._engine: Engine | None = None
-        self._runner = TestRunner(options, pump, model, self.bed)
+        self.runner = TestRunner(options, pump, model, self.bed)
         self.probes = ProbeRunner(options, pump, model, self.clients)
-
-    # -- participants -------------------------------------------------------------------------------------------------
 
     def admit(
         self, ready: dict[str, tuple[NodeClient, dict[str, Any]]], gone: dict[str, str], order: list[str]
@@ -117,7 +114,8 @@ class Sweep:
     def _wants(self, *probes: str) -> bool:
         return any(probe in self._options.probes for probe in probes)
 
-    def _alive(self, nodes: list[str]) -> list[str]:
+    def alive(self, nodes: Iterable[str]) -> list[str]:
+        """Return the connected ones of some nodes."""
         return [node for node in nodes if node in self.clients and self.clients[node].lost is None]
 
     def _report(self, measurements: list[Measurement]) -> None:
@@ -126,27 +124,25 @@ class Sweep:
         if measurements:
             self._pump.emit(Measured(measurements=measurements))
 
-    # -- the sweep ----------------------------------------------------------------------------------------------------
-
     async def run(self, new: list[str], old: list[str]) -> None:
         """Sweep over the pairs that involve a new node; ``old`` nodes were swept before."""
         await self._pump.flush()
         self._pump.emit(PhaseStart(name="look", total=0))
         self._report_untestable()
         if self._options.preflight_only:
-            await self.probes.all(self._alive(new))
+            await self.probes.all(self.alive(new))
             return
         async with asyncio.TaskGroup() as longer:
             async with asyncio.TaskGroup() as probes:
-                probes.create_task(self.probes.early(self._alive(new)))
+                probes.create_task(self.probes.early(self.alive(new)))
                 await self._test(new, old, probes, longer)
             # Before the GPUs are released: without any context, the driver takes seconds to answer.
             longer.create_task(self._run_probe([*old, *new], "nvlink"))
             for probe in registry.probes_in("finish"):
                 longer.create_task(self._run_probe(new, probe))
-            longer.create_task(self._runner.counters.settle(1.0))
+            longer.create_task(self.runner.counters.settle(1.0))
         if self._wants("p2p", "all_reduce"):
-            await self._done_with_gpus()
+            await self.cool()
 
     async def _test(self, new: list[str], old: list[str], probes: asyncio.TaskGroup, longer: asyncio.TaskGroup) -> None:
         """Ping, start the ranks and run all tests; GPUs and NVLinks are probed as soon as the ranks have started.
@@ -158,14 +154,14 @@ class Sweep:
         starts: dict[str, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as group:
             if self._wants("ping", "udp"):
-                group.create_task(self._mesh(self._alive(new), self._alive(old)))
+                group.create_task(self._mesh(self.alive(new), self.alive(old)))
             if self._wants("p2p", "all_reduce"):
                 starts = self._start_ranks([*old, *new], dict(arms[0][1]), probes)
                 group.create_task(self._ranks_settled(starts))
         for probe in OPTIONAL_PROBES:
             if self._wants(probe):
                 tools = PairTools(self._pump, self._model, self.clients, self.bed.attempt, self.bed.go.wait)
-                await tools.run(probe, self._alive(new), self._alive(old))
+                await tools.run(probe, self.alive(new), self.alive(old))
         late = [node for node, start in starts.items() if not start.done()]
         there = [node for node in new if node not in late]
         tasks = {probe: probes.create_task(self._run_probe(there, probe)) for probe in registry.probes_in("driver")}
@@ -179,8 +175,8 @@ class Sweep:
             await asyncio.wait([starts[node] for node in late])
             for probe in registry.probes_in("driver"):
                 probes.create_task(self._run_probe(late, probe))
-            await self._runner.run(
-                self._alive(late), self._alive([n for n in [*old, *new] if n not in late]), self._busy()
+            await self.runner.run(
+                self.alive(late), self.alive([n for n in [*old, *new] if n not in late]), self._busy()
             )
 
     async def _run_arms(
@@ -194,7 +190,7 @@ class Sweep:
                 if starts := self._start_ranks([*old, *new], env, probes):
                     await asyncio.wait(starts.values())
             try:
-                await self._runner.run(self._alive(new), self._alive(old), self._busy())
+                await self.runner.run(self.alive(new), self.alive(old), self._busy())
             finally:
                 self.bed.arm = None
 
@@ -204,12 +200,11 @@ class Sweep:
             _, pending = await asyncio.wait(starts.values(), return_when=asyncio.FIRST_COMPLETED)
             if pending:
                 await asyncio.wait(pending, timeout=RANKS_SETTLE)
-            self._log_start([self.bed.hosts[node] for node in starts if node in self.bed.hosts])
-
-    def _log_start(self, hosts: Sequence[RankHost]) -> None:
-        """Log what the slowest start of ranks took: a driver that takes long is a sign of its own."""
-        started = [host for host in hosts if host.ready and "total" in host.laps]
-        if started:
+            hosts = [self.bed.hosts[node] for node in starts if node in self.bed.hosts]
+            started = [host for host in hosts if host.ready and "total" in host.laps]
+            if not started:
+                return
+            # A driver that takes long is a sign of its own.
             slowest = max(started, key=lambda host: host.laps["total"])
             parts = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in slowest.laps.items() if name != "total")
             which = f"{slowest.node} started last" if len(started) > 1 else "started"
@@ -242,20 +237,9 @@ class Sweep:
         if lines and self._wants("p2p"):
             self.bed.skip(lines)
 
-    # -- probes -------------------------------------------------------------------------------------------------------
-
     async def _run_probe(self, nodes: list[str], probe: str) -> None:
         if self._wants(probe):
-            await self.probes.run(self._alive(nodes), [probe], beside_tests=True)
-
-    async def probe_again(self, nodes: Sequence[str]) -> None:
-        """Probe nodes again: inventory, and all light probes that disturb no test."""
-        await self.probes.again(self._alive(list(nodes)))
-
-    async def run_probes(self, probes: Sequence[str]) -> None:
-        """Run probes on all connected nodes, beside the tests."""
-        chosen = [probe for probe in probes if probe in self._options.probes]
-        await self.probes.run(self._alive(list(self.clients)), chosen, beside_tests=True)
+            await self.probes.run(self.alive(nodes), [probe], beside_tests=True)
 
     async def _mesh(self, new: list[str], old: list[str]) -> None:
         """Test every address against every other: echoes, then one way each."""
@@ -270,8 +254,6 @@ class Sweep:
         if self._wants("udp"):
             await OneWay(self._pump, self._model, self.clients).run(targets)
 
-    # -- ranks --------------------------------------------------------------------------------------------------------
-
     def _start_ranks(
         self, nodes: list[str], env: dict[str, str], group: asyncio.TaskGroup
     ) -> dict[str, asyncio.Task[None]]:
@@ -279,7 +261,7 @@ class Sweep:
         if self._engine is None:
             return {}
         engine = replace(self._engine, env={**self._engine.env, **env}, faults=self._numbered_faults())
-        return {node: group.create_task(self._start_on(node, engine)) for node in self._alive(nodes)}
+        return {node: group.create_task(self._start_on(node, engine)) for node in self.alive(nodes)}
 
     async def _start_on(self, node: str, engine: Engine) -> None:
         admission = self._admissions[node]
@@ -302,12 +284,6 @@ class Sweep:
         for rank, why in host.bad_ranks.items():
             self._pump.log("error", f"{self.bed.endpoints[rank]}: {why}", node)
 
-    async def give_back(self) -> None:
-        """End the rank hosts, so that their GPUs are free for others; they start again when they are needed."""
-        async with asyncio.TaskGroup() as group:
-            for host in self.bed.hosts.values():
-                group.create_task(host.stop())
-
     async def retest(self, pairs: list[tuple[int, int]]) -> None:
         """Test unordered pairs again, one at a time."""
         pairs = [pair for pair in pairs if all(self.bed.endpoints[n].node in self.bed.hosts for n in pair)]
@@ -315,45 +291,29 @@ class Sweep:
         nodes = {self.bed.endpoints[n].node for pair in pairs for n in pair}
         async with asyncio.TaskGroup() as group:
             self._start_ranks(sorted(nodes), {}, group)
-        await self._runner.pairs_alone(pairs)
-        await self._done_with_gpus()
-
-    # -- watching -----------------------------------------------------------------------------------------------------
-
-    @property
-    def counters(self) -> CounterSampler:
-        """Reads the counters of the nodes."""
-        return self._runner.counters
+        await self.runner.pairs_alone(pairs)
+        await self.cool()
 
     async def ready_again(self) -> None:
         """Start the ranks that were given back or left down; those that run are left as they are."""
         hosts = self.bed.hosts
-        nodes = [node for node in self._alive(list(hosts)) if hosts[node].stopped or hosts[node].down]
+        nodes = [node for node in self.alive(hosts) if hosts[node].stopped or hosts[node].down]
         if nodes:
             async with asyncio.TaskGroup() as group:
                 self._start_ranks(nodes, {}, group)
 
-    async def again(self, pairs: list[tuple[int, int]], deadline_share: float = 1.0) -> None:
-        """Test unordered pairs again, all at once as far as they share no NIC; the ranks keep what the tests have left.
-
-        Args:
-            pairs: Disjoint pairs of endpoint numbers.
-            deadline_share: The share of the usual deadline they have.
-        """
-        await self._runner.again(pairs, deadline_share)
-
     async def cool(self) -> None:
         """Have the ranks let go of what tests have left, and give the GPUs back unless they are to be kept."""
-        await self._done_with_gpus()
-
-    async def _done_with_gpus(self) -> None:
         if self._options.keep_warm or self.warm:
-            await self._runner.release()
-        else:
-            # Their end lets go of everything, which is quicker than doing it piece by piece.
-            await self.give_back()
+            await self.runner.release()
+            return
+        # The end of a rank host lets go of everything, which is quicker than doing it piece by piece. They start again
+        # when they are needed.
+        async with asyncio.TaskGroup() as group:
+            for host in self.bed.hosts.values():
+                group.create_task(host.stop())
 
     async def close(self) -> None:
         """End the waits of the store, and looks at counters."""
-        await self._runner.counters.close()
+        await self.runner.counters.close()
         await self.bed.store.close()

@@ -13,6 +13,7 @@ from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui.session.event_pipeline import EventPump
+from fabtui.session.options import SessionOptions
 from fabtui.session.sweep import Sweep
 from fabtui_node import registry
 
@@ -60,8 +61,7 @@ def is_suspect(model: Model, pair: Pair) -> bool:
 class Round:
     """The order in which pairs are tested again: the stalest first, round and round; every other turn is a suspect's.
 
-    Args:
-        model: State of the session; pairs without results are not tested.
+    Pairs without results are not tested.
     """
 
     def __init__(self, model: Model) -> None:
@@ -86,13 +86,7 @@ class Round:
         self._suspects.extend(p for p in self._stale if p not in known and is_suspect(self._model, p))
 
     def take(self, count: int, usable: set[int], now: float) -> list[Pair]:
-        """Return the next pairs, at most ``count``, no two of which share an endpoint.
-
-        Args:
-            count: How many are wanted.
-            usable: The endpoints that can be tested.
-            now: The time, in seconds of any clock that goes on.
-        """
+        """Return the next pairs of usable endpoints, at most ``count``, no two of which share one; ``now`` in s."""
         if not self._stale:
             self._begin()
         taken: list[Pair] = []
@@ -144,31 +138,29 @@ class Watch:
     """Tests pairs again while it is on. Tests that a user asks for come between its steps.
 
     Args:
+        options: Options of the session.
         sweep: Sweep that runs the tests.
         pump: Event pump.
         model: State of the session.
-        go: Cleared while the session is paused.
         testing: Lock of the running tests.
-        rate: Pairs a second, or None for what suits the fabric.
         end: Ends the tests of a session and emits the exit code.
     """
 
     def __init__(
         self,
+        options: SessionOptions,
         sweep: Sweep,
         pump: EventPump,
         model: Model,
-        go: asyncio.Event,
         testing: asyncio.Lock,
-        rate: float | None,
         end: Callable[[], Awaitable[None]],
     ) -> None:
+        self._options = options
         self._sweep = sweep
         self._pump = pump
         self._model = model
-        self._go = go
+        self._go = sweep.bed.go
         self._testing = testing
-        self._rate = rate
         self._end = end
         self._off = asyncio.Event()
         self._off.set()
@@ -180,12 +172,7 @@ class Watch:
         return not self._off.is_set()
 
     def turn(self, on: bool, first: asyncio.Event) -> None:
-        """Turn it on or off; what runs is ended.
-
-        Args:
-            on: Whether it is to be on.
-            first: Set when the first sweep is done; it begins after that.
-        """
+        """Turn it on or off; what runs is ended. It begins when ``first`` is set: the first sweep is done."""
         if on == self.on:
             return
         self._pump.emit(Watching(on=on))
@@ -225,7 +212,7 @@ class Watch:
             await self._end()
 
     async def _watch(self) -> None:
-        rate = rate_for(self._rate, len(self._model.endpoints))
+        rate = rate_for(self._options.watch_rate, len(self._model.endpoints))
         self._pump.log("info", f"watching: at most {rate:.3g} pairs a second; the ranks keep their GPUs meanwhile")
         order = Round(self._model)
         self._sweep.warm = True
@@ -234,7 +221,7 @@ class Watch:
         probing = asyncio.create_task(self._probe_periodically())
         last = loop.time()
         try:
-            with self._sweep.counters.sampling():
+            with self._sweep.runner.counters.sampling():
                 while self.on:
                     now = loop.time()
                     credit, last = min(credit + rate * (now - last), most), now
@@ -258,7 +245,8 @@ class Watch:
             await asyncio.sleep(PROBE_INTERVAL)
             await self._go.wait()
             try:
-                await self._sweep.run_probes(WATCH_PROBES)
+                chosen = [probe for probe in WATCH_PROBES if probe in self._options.probes]
+                await self._sweep.probes.run(self._sweep.alive(self._sweep.clients), chosen, beside_tests=True)
             except ExceptionGroup as errors:
                 self._pump.log("warning", f"probes: {one_line(str(errors.exceptions[0]), 300)}")
 
@@ -281,9 +269,9 @@ class Watch:
             dead = [pair for pair in pairs if any(v in _DEAD for v in verdicts_of(self._model, pair))]
             well = [pair for pair in pairs if pair not in dead]
             if dead:
-                await self._sweep.again(dead, DEAD_SHARE)
+                await self._sweep.runner.again(dead, DEAD_SHARE)
             if well:
-                await self._sweep.again(well)
+                await self._sweep.runner.again(well, 1.0)
             await self._pump.flush()
             self._log_new(order.ended(pairs))
             return len(pairs)

@@ -7,7 +7,7 @@ from pathlib import Path
 from fabtui.importers.result import read
 from fabtui.importers.sources import Source
 from fabtui.importers.to_model.dispatch import events
-from fabtui.session.feeds.static import StillFeed
+from fabtui.session.feeds.replay import StillFeed
 from tests.screen.conftest import Opened, screen_text
 from tests.unit.importers.test_as_model import CUDA
 from tests.unit.importers.test_variants_of_logs import PING_CSV

@@ -21,7 +21,7 @@ from fabtui.importers.sources import sources
 from fabtui.importers.to_model.dispatch import convertible, events, model, rivals
 from fabtui.report.imported_output import text_of
 from fabtui.report.tables import takes_unicode
-from fabtui.session.feeds.static import StillFeed
+from fabtui.session.feeds.replay import StillFeed
 from fabtui.session.options import SessionOptions
 
 #: Exit code if a format was not recognised, or there was nothing to export.

@@ -18,8 +18,7 @@ from fabtui.model.exit_codes import exit_code
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui.session import user_probes
-from fabtui.session.event_pipeline import EventPump
-from fabtui.session.journal import Journal
+from fabtui.session.event_pipeline import EventPump, Journal
 from fabtui.session.node_client import (
     NodeClient,
     NodeMessage,
@@ -59,11 +58,7 @@ class Opener(Protocol):
 
 
 class LiveFeed:
-    """A session over real nodes, or over the nodes of a lab.
-
-    Args:
-        options: Options of the session.
-        opener: Opener of links, instead of the transport in the options.
+    """A session over real nodes, or over the nodes of a lab; ``opener`` replaces the transport in the options.
 
     Raises:
         InputError: From `run`: an input of the user cannot be used.
@@ -80,9 +75,8 @@ class LiveFeed:
         self._opener = opener
         #: Why the recording ended before the session, or None.
         self.recording_stopped: str | None = None
-        self._pump = EventPump(
-            self.model, None if options.record is None else Journal(options.record), self._stopped_recording
-        )
+        journal = None if options.record is None else Journal(options.record)
+        self._pump = EventPump(self.model, journal, self._stopped_recording)
         self._go = asyncio.Event()
         self._go.set()
         self._closing = asyncio.Event()
@@ -103,8 +97,6 @@ class LiveFeed:
     def _stopped_recording(self, why: str) -> None:
         self.recording_stopped = why
         self.badges.append(f"RECORDING STOPPED: {why}")
-
-    # -- what a front end calls ---------------------------------------------------------------------------------------
 
     def listen(self, changed: Callable[[], None]) -> None:
         """Register a callback for the end of each batch of events."""
@@ -137,7 +129,7 @@ class LiveFeed:
     async def look(self, nodes: Sequence[str]) -> None:
         """Probe nodes again, beside the tests."""
         if self._sweep is not None:
-            await self._sweep.probe_again(nodes)
+            await self._sweep.probes.again(self._sweep.alive(nodes))
             await self._pump.flush()
 
     async def close(self) -> None:
@@ -183,8 +175,6 @@ class LiveFeed:
         finally:
             self._sweeping = False
 
-    # -- the life of the session --------------------------------------------------------------------------------------
-
     async def _live(self) -> None:
         # Before the first thread: a thread with its own heap keeps it.
         share_heap()
@@ -194,9 +184,7 @@ class LiveFeed:
                 reach, faults = await self._open(stack)
                 self._sweep = Sweep(self._options, self._pump, self.model, self._go, faults)
                 self._sweep.probes.own = self._own.probes
-                self._watch = Watch(
-                    self._sweep, self._pump, self.model, self._go, self._testing, self._options.watch_rate, self._end
-                )
+                self._watch = Watch(self._options, self._sweep, self._pump, self.model, self._testing, self._end)
                 stack.push_async_callback(self._leave)
                 try:
                     async with asyncio.TaskGroup() as group:
@@ -219,7 +207,6 @@ class LiveFeed:
         options = self._options
         ssh_config: Path | None = options.ssh_config
         faults: list[tuple[str, str, str, float | None]] = []
-        notes: list[str] = []
         if options.lab is not None:
             from fabtui.lab.faults import PairFault, parse_faults
             from fabtui.lab.lab import Lab, LabError, LabSpec
@@ -235,12 +222,12 @@ class LiveFeed:
                 lab = await stack.enter_async_context(Lab(spec, parsed))
             except LabError as error:
                 raise InputError(f"--lab: {error}") from None
-            ssh_config, notes = lab.ssh_config, list(lab.notes)
+            ssh_config = lab.ssh_config
             faults = [(f.src, f.dst, f.kind, f.rate) for f in parsed if isinstance(f, PairFault)]
+            if lab.note:
+                self._pump.log("notice", lab.note)
         else:
             self._start()
-        for note in notes:
-            self._pump.log("notice", note)
         self._own = await asyncio.to_thread(user_probes.find, options.probe_folder)
         for problem in self._own.problems:
             self._pump.log("warning", problem)
@@ -265,15 +252,9 @@ class LiveFeed:
         return await stack.enter_async_context(reach), faults
 
     def _start(self) -> None:
-        asked = self._options
+        lab, faults, recorded = self._options.lab, self._options.lab_faults, self._options.recorded()
         self._pump.emit(
-            SessionStart(
-                nodes=list(self._order),
-                options=asked.recorded(),
-                version=__version__,
-                lab=asked.lab,
-                faults=asked.lab_faults,
-            )
+            SessionStart(nodes=list(self._order), options=recorded, version=__version__, lab=lab, faults=faults)
         )
 
     async def _leave(self) -> None:
@@ -282,8 +263,6 @@ class LiveFeed:
         async with asyncio.TaskGroup() as group:
             for client in self._clients.values():
                 group.create_task(client.link.close())
-
-    # -- nodes --------------------------------------------------------------------------------------------------------
 
     def _state(self, name: str, state: NodeState, text: str = "", hint: str | None = None, backend: str = "") -> None:
         if hint and (config := self._options.ssh_config) is not None:
@@ -296,17 +275,17 @@ class LiveFeed:
             self._pump.log("error", text, name)
         self._changed.set()
 
-    def _by_hand(self, failed: NodeUnreachable, name: str) -> str | None:
-        """Return an ssh command that shows more about a failure without a hint, or None if ssh would not."""
-        more = failed.kind in ("auth", "banner", "busy", "closed", "protocol", "timeout")
-        return f"ssh -v {shlex.quote(name)} true" if more and self._options.lab is None else None
-
     async def _node(self, name: str, reach: Opener) -> None:
         self._state(name, NodeState.CONNECTING)
         try:
             link = await reach.open(name)
         except NodeUnreachable as failed:
-            self._state(name, NodeState.FAILED, failed.text, failed.hint or self._by_hand(failed, name))
+            hint = failed.hint
+            # An ssh command, where it shows more.
+            more = failed.kind in ("auth", "banner", "busy", "closed", "protocol", "timeout")
+            if not hint and more and self._options.lab is None:
+                hint = f"ssh -v {shlex.quote(name)} true"
+            self._state(name, NodeState.FAILED, failed.text, hint)
             return
         client = self._clients[name] = NodeClient(link)
         self._state(name, NodeState.CONNECTED, backend=link.backend)
@@ -360,8 +339,6 @@ class LiveFeed:
                     self._pump.log("warning", reason, name)
                 host.end(reason, kind)
 
-    # -- sweeping -----------------------------------------------------------------------------------------------------
-
     def _open_nodes(self) -> list[str]:
         """Return the nodes that are neither ready nor failed."""
         return [name for name in self._order if name not in self._ready and name not in self._gone]
@@ -404,7 +381,7 @@ class LiveFeed:
     async def _end(self) -> None:
         if self._sweep is not None:
             # The counter deltas belong to the tests that have ended.
-            await self._sweep.counters.settle(COUNTER_PATIENCE)
+            await self._sweep.runner.counters.settle(COUNTER_PATIENCE)
         self._pump.emit(PhaseStart(name="done", total=0))
         await self._pump.flush()
         code = exit_code(self.model)

@@ -1,9 +1,9 @@
-"""Feed of a recording: the same events into the same model, at any speed."""
+"""Feeds without nodes: imported files all at once, and a recording at any speed."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from fabtui.model.events import Event, LogEntry, Paused
@@ -14,32 +14,65 @@ from fabtui.model.session_model import Model
 _TICK = 0.03
 
 
-class ReplayFeed:
+class StillFeed:
+    """Feed that applies all events at once; each one fits the model. The badge names their origin."""
+
+    can_test = False
+
+    def __init__(self, events: Iterable[Event], badge: str) -> None:
+        self.model = Model()
+        self.badges: list[str] = [badge]
+        self._events = events
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Register a callback for the end of each batch of events."""
+        self._listeners.append(changed)
+
+    def pause(self, on: bool) -> None:
+        """Do nothing: nothing moves."""
+
+    async def retest(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Do nothing: a file cannot be tested again."""
+
+    async def sweep(self) -> None:
+        """Do nothing: a file cannot be tested again."""
+
+    async def look(self, nodes: Sequence[str]) -> None:
+        """Do nothing: there are no nodes."""
+
+    def watch(self, on: bool) -> None:
+        """Do nothing: nothing can be tested."""
+
+    async def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+    async def run(self) -> None:
+        """Apply all events."""
+        for event in self._events:
+            self.model.apply(event)
+        self._notify()
+
+    def _notify(self) -> None:
+        for changed in self._listeners:
+            changed()
+
+
+class ReplayFeed(StillFeed):
     """Feed that plays a recording.
 
     Args:
         path: The recording.
         speed: Recorded seconds per second; None: as fast as possible.
-
-    Raises:
-        InputError: From `run`: the file is not a recording.
     """
 
-    can_test = False
-
     def __init__(self, path: Path, speed: float | None = None) -> None:
-        self.model = Model()
-        self.badges: list[str] = [f"RECORDING {path.name}"]
+        super().__init__((), f"RECORDING {path.name}")
         self._path = path
         self._speed = speed
-        self._listeners: list[Callable[[], None]] = []
         self._go = asyncio.Event()
         self._go.set()
         self._closed = False
-
-    def listen(self, changed: Callable[[], None]) -> None:
-        """Register a callback for the end of each batch of events."""
-        self._listeners.append(changed)
 
     def pause(self, on: bool) -> None:
         """Stop the clock of the replay while ``on``."""
@@ -49,18 +82,6 @@ class ReplayFeed:
             self._go.set()
         self.model.paused = on
         self._notify()
-
-    async def retest(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Do nothing: a recording cannot be tested again."""
-
-    async def sweep(self) -> None:
-        """Do nothing: a recording cannot be tested again."""
-
-    async def look(self, nodes: Sequence[str]) -> None:
-        """Do nothing: the nodes of a recording are not there."""
-
-    def watch(self, on: bool) -> None:
-        """Do nothing: a recording cannot be tested again."""
 
     async def close(self) -> None:
         """Stop playing."""
@@ -84,31 +105,22 @@ class ReplayFeed:
     async def _play(self) -> None:
         behind = 0.0
         last: float | None = None
-        events = iter(read_events(self._path))
-        count = 0
-        while not self._closed and (event := next(events, None)) is not None:
-            time = event.time
+        for count, event in enumerate(read_events(self._path), 1):
+            if self._closed:
+                return
             if self._speed is not None and last is not None:
-                behind += max(0.0, time - last) / self._speed
-            last = time
+                behind += max(0.0, event.time - last) / self._speed
+            last = event.time
             if behind > _TICK:
                 self._notify()
                 await asyncio.sleep(behind)
                 behind = 0.0
             await self._go.wait()
-            self._apply(event)
-            count += 1
+            paused = self.model.paused
+            apply_recorded(self.model, event, self._path)
+            if isinstance(event, Paused):
+                # The recorded session's pause is not the replay's.
+                self.model.paused = paused
             if count % 200 == 0:
                 self._notify()
                 await asyncio.sleep(0)
-
-    def _apply(self, event: Event) -> None:
-        paused = self.model.paused
-        apply_recorded(self.model, event, self._path)
-        if isinstance(event, Paused):
-            # The recorded session's pause is not the replay's.
-            self.model.paused = paused
-
-    def _notify(self) -> None:
-        for changed in self._listeners:
-            changed()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.layers import COLLECTIVES
@@ -18,8 +17,7 @@ from fabtui.session.ranks.gather import Gathering, GroupRequest, failure
 from fabtui_node.protocol import ErrorKind
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(NamedTuple):
     """Ranks of one collective, and its name in the snapshot: ``all``, a node, a rail, or two nodes."""
 
     src: str
@@ -27,11 +25,9 @@ class Group:
     ranks: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CollectiveTest:
-    """Parameters of a group test: collectives, message sizes (bytes), iterations, deadline of each phase (s)."""
+class CollectiveTest(NamedTuple):
+    """Parameters of a group test: message sizes (bytes), iterations, deadline of each phase (s)."""
 
-    kinds: tuple[str, ...]
     sizes: tuple[int, ...]
     iters: int
     warmup: int
@@ -67,36 +63,19 @@ def factor(kind: str, ranks: int) -> float:
     return 1.0
 
 
-async def run_collectives(bed: TestBed, test: CollectiveTest, groups: Sequence[Group]) -> None:
-    """Test each collective over each group, the largest group last, and report the results."""
-    for kind in test.kinds:
-        requests = {}
-        for group in groups:
-            message = {
-                "op": "collective",
-                "kind": kind,
-                "ranks": list(group.ranks),
-                "sizes": list(test.sizes),
-                "iters": test.iters,
-                "warmup": test.warmup,
-                "deadline": test.deadline,
-            }
-            requests[group] = GroupRequest(group.ranks, message, (1 + len(test.sizes)) * test.deadline)
-        await _run_in_waves(bed, test, kind, requests)
-
-
-async def _run_in_waves(bed: TestBed, test: CollectiveTest, kind: str, requests: dict[Group, GroupRequest]) -> None:
-    """Run groups in waves of groups that share no rank, so that each is reported as its wave ends."""
-    left = dict(requests)
+async def run_collective(bed: TestBed, test: CollectiveTest, kind: str, groups: Sequence[Group]) -> None:
+    """Test a collective over each group, the largest last, in waves of groups that share no rank; report each wave."""
+    message = {"op": "collective", "kind": kind, **test._asdict()}
+    seconds = (1 + len(test.sizes)) * test.deadline
+    left = list(groups)
     while left:
         wave: dict[Group, GroupRequest] = {}
         used: set[int] = set()
-        for group, request in left.items():
+        for group in left:
             if used.isdisjoint(group.ranks):
-                wave[group] = request
+                wave[group] = GroupRequest(group.ranks, {**message, "ranks": list(group.ranks)}, seconds)
                 used |= set(group.ranks)
-        for group in wave:
-            del left[group]
+        left = [group for group in left if group not in wave]
         await Gathering(bed).run(list(wave.values()))
         for group, request in wave.items():
             bed.report([_measurement(bed, test, kind, group, request, size) for size in test.sizes])
@@ -106,17 +85,33 @@ def _measurement(
     bed: TestBed, test: CollectiveTest, kind: str, group: Group, request: GroupRequest, size: int
 ) -> Measurement:
     reports = request.last_reports("reduced", bytes=size)
-    if any(report is None or report.get("ok") is not True for report in reports.values()):
-        text, timeout, error_kind = failure(request, reports, bed.endpoints)
-        missing = all("cannot take part" in why for why in request.gone.values()) and bool(request.gone)
-        verdict = Verdict.INCONCLUSIVE if missing else Verdict.TIMEOUT if timeout else Verdict.FAILED
-        return _failure(bed, kind, group, size, verdict, text, error_kind)
-    times = [number(report.get("seconds")) for report in reports.values() if report]
+    passed = [report for report in reports.values() if report is not None and report.get("ok") is True]
+    times = [number(report.get("seconds")) for report in passed]
     slowest = max((value for value in times if value), default=None)
-    if slowest is None or None in times:
-        text = "a rank passed but reported no time"
-        return _failure(bed, kind, group, size, Verdict.INCONCLUSIVE, text, ErrorKind.NO_REPORT)
-    return _success(bed, test, kind, group, size, slowest, [r for r in reports.values() if r])
+    results: dict[str, Any]
+    if len(passed) == len(reports) and slowest is not None and None not in times:
+        results = _success(bed, test, kind, group, size, slowest, passed)
+    else:
+        if len(passed) == len(reports):
+            verdict, text = Verdict.INCONCLUSIVE, "a rank passed but reported no time"
+            error_kind = ErrorKind.NO_REPORT
+        else:
+            text, timeout, error_kind = failure(request, reports, bed.endpoints)
+            missing = all("cannot take part" in why for why in request.gone.values()) and bool(request.gone)
+            verdict = Verdict.INCONCLUSIVE if missing else Verdict.TIMEOUT if timeout else Verdict.FAILED
+        how = f"{kind} over {len(group.ranks)} ranks"
+        extra = {"ranks": len(group.ranks), "error_kind": error_kind.value}
+        results = {"verdict": verdict, "how": how, "error": text, "extra": extra}
+    return Measurement(
+        layer=COLLECTIVES[kind],
+        src=group.src,
+        dst=group.dst,
+        unit="GB/s",
+        bytes=size,
+        time=time.time(),
+        attempts=bed.attempt(kind, group.src, group.dst, str(size)),
+        **results,
+    )
 
 
 def _success(
@@ -127,51 +122,26 @@ def _success(
     size: int,
     seconds: float,
     reports: list[dict[str, Any]],
-) -> Measurement:
+) -> dict[str, Any]:
+    """Return what a measurement of a collective that all ranks passed has of its own."""
     count = len(group.ranks)
     fastest = [value for report in reports if (value := number(report.get("fastest")))]
     sent = next((value for report in reports if (value := number(report.get("sent")))), float(size))
     transport = next((report.get("transport") for report in reports if report.get("transport")), None)
     algorithm = next((report.get("algorithm") for report in reports if report.get("algorithm")), None)
     version = bed.host_of(group.ranks[0]).version
-    how = f"{version}, {kind} over {count} ranks, up to {test.iters} iterations, slowest rank, result verified"
     extra = {
         "algbw": sent / seconds / 1e9,
         "ranks": count,
         "seconds": seconds,
-        "fastest": max(fastest) if fastest else None,
+        "fastest": max(fastest, default=None),
         "wrong": 0,
         "algorithm": one_line(str(algorithm), 40) if algorithm else None,
     }
-    return Measurement(
-        layer=COLLECTIVES[kind],
-        src=group.src,
-        dst=group.dst,
-        verdict=Verdict.OK,
-        value=sent / seconds * factor(kind, count) / 1e9,
-        unit="GB/s",
-        bytes=size,
-        time=time.time(),
-        how=how,
-        transport=one_line(str(transport), 120) if transport else None,
-        attempts=bed.attempt(kind, group.src, group.dst, str(size)),
-        extra={name: value for name, value in extra.items() if value is not None},
-    )
-
-
-def _failure(
-    bed: TestBed, kind: str, group: Group, size: int, verdict: Verdict, text: str, error_kind: ErrorKind
-) -> Measurement:
-    return Measurement(
-        layer=COLLECTIVES[kind],
-        src=group.src,
-        dst=group.dst,
-        verdict=verdict,
-        unit="GB/s",
-        bytes=size,
-        time=time.time(),
-        how=f"{kind} over {len(group.ranks)} ranks",
-        attempts=bed.attempt(kind, group.src, group.dst, str(size)),
-        error=text,
-        extra={"ranks": len(group.ranks), "error_kind": error_kind.value},
-    )
+    return {
+        "verdict": Verdict.OK,
+        "value": sent / seconds * factor(kind, count) / 1e9,
+        "how": f"{version}, {kind} over {count} ranks, up to {test.iters} iterations, slowest rank, result verified",
+        "transport": one_line(str(transport), 120) if transport else None,
+        "extra": {name: value for name, value in extra.items() if value is not None},
+    }

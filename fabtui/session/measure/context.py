@@ -88,5 +88,5 @@ class TestBed:
 
     def forget(self, number: int) -> None:
         """Remove the keys of an ended test from the store."""
-        for epoch in {host.epoch for host in self.hosts.values()}:
+        for epoch in {host.engine.epoch for host in self.hosts.values()}:
             self.store.forget(f"{epoch}/{number}/")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,7 +12,12 @@ from fabtui.model.facts.node_view import dicts
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
+from fabtui.session.event_pipeline import EventPump
+from fabtui.session.measure.p2p_result import whole
+from fabtui.session.node_client import NodeClient
 
+#: Maximum number of targets per request.
+A_REQUEST = 4096
 #: Maximum number of ordered pairs of addresses that are all tested; of more, a sample is tested.
 MAX_PAIRS = 16_000
 #: Bytes of the headers of IP and ICMP or UDP, which have the same length.
@@ -23,16 +29,7 @@ _MIN_MTU = 576
 
 
 class Address(NamedTuple):
-    """An address of a node.
-
-    Attributes:
-        address: The address.
-        family: 4 or 6.
-        rail: Its rail, or None when unknown.
-        nic: The interface that has it, or "".
-        mtu: That interface's MTU in bytes, or None when unknown.
-        up: Whether that interface is up.
-    """
+    """An address of a node, with its rail (None when unknown) and its interface; the MTU is in bytes."""
 
     address: str
     family: int = 4
@@ -49,14 +46,9 @@ class Address(NamedTuple):
         return mtu - _HEADERS[self.family] if mtu > _MIN_MTU else None
 
 
-def packet_bytes(payload: int, address: str) -> int:
-    """Return the length of the IP packet of an echo or a datagram."""
-    return payload + _HEADERS[6 if ":" in address else 4]
-
-
-def payload_of(packet: int, address: str) -> int:
-    """Return the bytes of an echo or a datagram in an IP packet of a length."""
-    return packet - _HEADERS[6 if ":" in address else 4]
+def header_bytes(address: str) -> int:
+    """Return the length of the headers of an echo or a datagram."""
+    return _HEADERS[6 if ":" in address else 4]
 
 
 class Target(NamedTuple):
@@ -72,6 +64,33 @@ class Target(NamedTuple):
         """Peer and addresses, which identify the targets of one node."""
         return self.peer, self.here.address, self.there.address
 
+    def measurement(
+        self, layer: Layer, verdict: Verdict, value: float | None, unit: str, size: int | None, **more: Any
+    ) -> Measurement:
+        """Return a measurement of this target at this time."""
+        ends: dict[str, Any] = {"src_addr": self.here.address, "dst_addr": self.there.address}
+        return Measurement(layer, self.node, self.peer, verdict, value, unit, size, time.time(), **ends, **more)
+
+
+class MeshTest:
+    """Base of the tests between addresses: the sink of the results, and the nodes by name."""
+
+    def __init__(self, pump: EventPump, model: Model, clients: Mapping[str, NodeClient]) -> None:
+        self._pump = pump
+        self._model = model
+        self._clients = clients
+
+    def _latest(self, layer: Layer, target: Target) -> Measurement | None:
+        return self._model.addresses.last(layer, target.node, target.peer, target.here.address, target.there.address)
+
+    def _losing(self, layer: Layer, targets: Iterable[Target]) -> list[Target]:
+        """Return the targets that lost some of their packets."""
+        return [t for t in targets if (m := self._latest(layer, t)) is not None and m.verdict is Verdict.SLOW]
+
+    def _next_attempt(self, layer: Layer, target: Target) -> int:
+        before = self._latest(layer, target)
+        return 1 if before is None else before.attempts + 1
+
 
 def addresses_of(inventories: Mapping[str, Any]) -> dict[str, list[Address]]:
     """Return the addresses of each node, by its inventory.
@@ -80,16 +99,11 @@ def addresses_of(inventories: Mapping[str, Any]) -> dict[str, list[Address]]:
     """
     listed = {node: inventory if isinstance(inventory, dict) else {} for node, inventory in inventories.items()}
     found = {node: _listed(inventory, "data_addresses", up=True) for node, inventory in listed.items()}
-    alive = {
-        network
-        for node, inventory in listed.items()
-        for one in found[node]
-        if (network := _networks(inventory).get(one.address)) is not None
-    }
+    networks = {node: _networks(inventory) for node, inventory in listed.items()}
+    alive = {networks[node][one.address] for node in listed for one in found[node] if one.address in networks[node]}
     for node, inventory in listed.items():
-        networks = _networks(inventory)
         down = _listed(inventory, "down_addresses", up=False)
-        found[node] += [one for one in down if networks.get(one.address) in alive]
+        found[node] += [one for one in down if networks[node].get(one.address) in alive]
     return found
 
 
@@ -98,13 +112,13 @@ def _listed(inventory: dict[str, Any], name: str, *, up: bool) -> list[Address]:
     found = []
     for entry in dicts(inventory.get(name)):
         address, nic = entry.get("address"), entry.get("nic")
-        if not isinstance(address, str) or not _is_address(address):
+        try:
+            ipaddress.ip_address(address if isinstance(address, str) else "")
+        except ValueError:
             continue
-        name_of_nic = nic if isinstance(nic, str) else ""
+        nic = nic if isinstance(nic, str) else ""
         family = 6 if entry.get("family") == 6 else 4
-        found.append(
-            Address(address, family, _whole(entry.get("rail")), name_of_nic, _whole(mtus.get(name_of_nic)), up)
-        )
+        found.append(Address(str(address), family, whole(entry.get("rail")), nic, whole(mtus.get(nic)), up))
     return found
 
 
@@ -121,15 +135,10 @@ def _networks(inventory: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-class Targets(NamedTuple):
-    """Chosen targets, and the number of all ordered pairs of addresses."""
-
-    chosen: list[Target]
-    total: int
-
-
-def targets_between(new: Sequence[str], old: Sequence[str], addresses: Mapping[str, list[Address]]) -> Targets:
-    """Return the ordered pairs of addresses of one family in which a node of ``new`` takes part.
+def targets_between(
+    new: Sequence[str], old: Sequence[str], addresses: Mapping[str, list[Address]]
+) -> tuple[list[Target], int]:
+    """Return the ordered pairs of addresses of one family in which a node of ``new`` takes part, and how many exist.
 
     Above `MAX_PAIRS`, each pair of nodes keeps one pair of addresses across rails. If that is not enough, each node is
     paired with its neighbours in the list, and with others at even distances.
@@ -150,11 +159,11 @@ def targets_between(new: Sequence[str], old: Sequence[str], addresses: Mapping[s
     counts = [Counter(address.family for address in addresses.get(node, [])) for node in nodes]
     total = sum(counts[i][family] * counts[j][family] for i, j in pairs for family in _HEADERS)
     if total <= MAX_PAIRS:
-        return Targets([target for i, j in pairs for target in between(i, j, False)], total)
+        return [target for i, j in pairs for target in between(i, j, False)], total
     rails = max((len(found) for found in addresses.values()), default=1)
     share = MAX_PAIRS / (len(pairs) * (rails + 1))
     near = _distances(len(nodes), share)
-    return Targets([t for i, j in pairs if (j - i) % len(nodes) in near for t in between(i, j, True)], total)
+    return [t for i, j in pairs if (j - i) % len(nodes) in near for t in between(i, j, True)], total
 
 
 def _thinned(targets: list[Target]) -> list[Target]:
@@ -173,31 +182,3 @@ def _distances(count: int, share: float) -> set[int]:
     step = max(1.0, (count // 2 - 1) / half)
     near = {1 + round(step * at) for at in range(half)}
     return {distance for one in near for distance in (one, count - one)}
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
-def latest(model: Model, layer: Layer, target: Target) -> Measurement | None:
-    """Return the latest measurement of a target in a layer, or None."""
-    return model.addresses.last(layer, target.node, target.peer, target.here.address, target.there.address)
-
-
-def losing(model: Model, layer: Layer, targets: Iterable[Target]) -> list[Target]:
-    """Return the targets that lost some of their packets."""
-    return [t for t in targets if (m := latest(model, layer, t)) is not None and m.verdict is Verdict.SLOW]
-
-
-def next_attempt(model: Model, layer: Layer, target: Target) -> int:
-    """Return the number of the next attempt at a target, from 1."""
-    before = latest(model, layer, target)
-    return 1 if before is None else before.attempts + 1

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
+from collections.abc import Iterable
 from typing import Any
 
 from fabtui.model.events import Measured, PhaseStart
 from fabtui.model.facts.node_view import dicts
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
-from fabtui.session.event_pipeline import EventPump
-from fabtui.session.measure.mesh_targets import Address, Target, losing, next_attempt, packet_bytes
+from fabtui.session.measure.mesh_targets import A_REQUEST, MeshTest, Target, header_bytes
 from fabtui.session.measure.p2p_result import number
-from fabtui.session.node_client import NodeClient, ProbeFailed
+from fabtui.session.node_client import ProbeFailed
 from fabtui_node.protocol import ErrorKind
 
 SMALL, BIG = 5, 3
@@ -26,36 +24,24 @@ OPEN_DEADLINE = 10.0
 LISTEN_DEADLINE = 120.0
 #: Time (s) between sending and counting.
 SETTLE = 0.15
-_A_REQUEST = 4096
 
 Ports = dict[tuple[str, str], tuple[int | None, int | None]]
 
 
-class OneWay:
-    """Makes nodes listen, send to each other, and count.
-
-    Args:
-        pump: Event pump for the results.
-        model: State of the session.
-        clients: The nodes, by name.
-    """
-
-    def __init__(self, pump: EventPump, model: Model, clients: dict[str, NodeClient]) -> None:
-        self._pump = pump
-        self._clients = clients
-        self._model = model
-        self._token = secrets.token_hex(16)
+class OneWay(MeshTest):
+    """Makes nodes listen, send to each other, and count."""
 
     async def run(self, targets: list[Target]) -> None:
         """Test all targets, and again those with losses."""
+        self._token = secrets.token_hex(16)
         self._pump.emit(PhaseStart(name="udp", total=2 * len(targets)))
-        wanted: dict[str, set[Address]] = {}
+        wanted: dict[str, set[str]] = {}
         for target in targets:
-            wanted.setdefault(target.peer, set()).add(target.there)
+            wanted.setdefault(target.peer, set()).add(target.there.address)
         opened = {node: asyncio.get_running_loop().create_future() for node in wanted}
         async with asyncio.TaskGroup() as group:
             for node, addresses in wanted.items():
-                group.create_task(self._listen(node, sorted({a.address for a in addresses}), opened[node]))
+                group.create_task(self._listen(node, sorted(addresses), opened[node]))
             await asyncio.wait(opened.values(), timeout=OPEN_DEADLINE)
             try:
                 ports: Ports = {}
@@ -67,7 +53,7 @@ class OneWay:
                     self._pump.emit(PhaseStart(name="udp again", total=2 * len(lost)))
                     await self._round(list(enumerate(lost, len(targets))), ports, SMALL_AGAIN, BIG_AGAIN)
                     # A node that stalled for a moment loses packets of any path: only a second loss counts.
-                    still = losing(self._model, Layer.UDP, lost)
+                    still = self._losing(Layer.UDP, lost)
                     begin = len(targets) + len(lost)
                     await self._round(list(enumerate(still, begin)), ports, SMALL_AGAIN, BIG_AGAIN)
             finally:
@@ -103,12 +89,7 @@ class OneWay:
         await asyncio.sleep(SETTLE)
         nodes = sorted({target.peer for _, target in targets})
         counts = dict(zip(nodes, await asyncio.gather(*(self._call(n, {"role": "count"}) for n in nodes)), strict=True))
-        arrived = {
-            (node, row["number"]): row
-            for node, value in counts.items()
-            for row in dicts(value.get("rows"))
-            if isinstance(row.get("number"), int)
-        }
+        arrived = _rows(counts.items())
         lost: list[Target] = []
         found: list[Measurement] = []
         for number_, target in targets:
@@ -134,9 +115,9 @@ class OneWay:
             entry["size"] = target.here.payload(target.there) or 0
             by_node.setdefault(target.node, []).append(entry)
         parts = [
-            (node, entries[at : at + _A_REQUEST])
+            (node, entries[at : at + A_REQUEST])
             for node, entries in by_node.items()
-            for at in range(0, len(entries), _A_REQUEST)
+            for at in range(0, len(entries), A_REQUEST)
         ]
         values = await asyncio.gather(
             *(
@@ -144,21 +125,13 @@ class OneWay:
                 for node, part in parts
             )
         )
-        return {
-            (node, row["number"]): row
-            for (node, _), value in zip(parts, values, strict=True)
-            for row in dicts(value.get("rows"))
-            if isinstance(row.get("number"), int)
-        }
-
-    # -- results ------------------------------------------------------------------------------------------------------
+        return _rows((node, value) for (node, _), value in zip(parts, values, strict=True))
 
     def _datagrams(
         self, target: Target, row: dict[str, Any] | None, came: dict[str, Any] | None, counted: dict[str, Any]
     ) -> Measurement:
-        attempts = next_attempt(self._model, Layer.UDP, target)
         size = target.here.payload(target.there) or 0
-        packet = packet_bytes(size, target.here.address) if size else None
+        packet = size + header_bytes(target.here.address) if size else None
         extra: dict[str, Any] = {"payload": size or None}
         verdict, error, loss = Verdict.INCONCLUSIVE, "the sender reported nothing", None
         if came is None:
@@ -175,25 +148,19 @@ class OneWay:
             loss = 100.0 * (1 - (got["small"] + got["big"]) / total) if total else None
             if verdict is Verdict.SLOW and extra["no_room"]:
                 verdict, error = Verdict.INCONCLUSIVE, f"{error}; {target.peer} had no room for some datagrams"
-        return Measurement(
+        return target.measurement(
             Layer.UDP,
-            target.node,
-            target.peer,
             verdict,
             None if loss is None else round(loss, 2),
             "%",
             packet,
-            time.time(),
-            "datagrams one way, small ones and some that fill the MTU; the share that was lost",
-            src_addr=target.here.address,
-            dst_addr=target.there.address,
-            attempts=attempts,
+            how="datagrams one way, small ones and some that fill the MTU; the share that was lost",
+            attempts=self._next_attempt(Layer.UDP, target),
             error=error or None,
             extra=None if verdict is Verdict.OK else extra,
         )
 
     def _connection(self, target: Target, row: dict[str, Any] | None, ports: Ports) -> Measurement:
-        attempts = next_attempt(self._model, Layer.TCP, target)
         took = number(row.get("connected")) if row else None
         failed = one_line(str(row["connect_error"]), 200) if row and row.get("connect_error") else None
         timed_out = row is not None and ErrorKind.of(row.get("connect_error_kind")) is ErrorKind.TIMEOUT
@@ -205,21 +172,8 @@ class OneWay:
             listens = ports.get((target.peer, target.there.address), (None, None))[1] is not None
             verdict, error = Verdict.INCONCLUSIVE, None if listens else f"{target.peer} could not listen"
             error = error or "the sender reported nothing"
-        return Measurement(
-            Layer.TCP,
-            target.node,
-            target.peer,
-            verdict,
-            took,
-            "ms",
-            None,
-            time.time(),
-            "a TCP connection to a port that the kernel chose",
-            src_addr=target.here.address,
-            dst_addr=target.there.address,
-            attempts=attempts,
-            error=error,
-        )
+        how, attempts = "a TCP connection to a port that the kernel chose", self._next_attempt(Layer.TCP, target)
+        return target.measurement(Layer.TCP, verdict, took, "ms", None, how=how, attempts=attempts, error=error)
 
 
 def judge(sent: dict[str, int], got: dict[str, int], size: int, error: str | None) -> tuple[Verdict, str]:
@@ -238,14 +192,19 @@ def judge(sent: dict[str, int], got: dict[str, int], size: int, error: str | Non
     return Verdict.OK, ""
 
 
+def _rows(answers: Iterable[tuple[str, dict[str, Any]]]) -> dict[tuple[str, int], dict[str, Any]]:
+    """Return the rows of the answers of nodes, by node and number of the target."""
+    rows = ((node, row) for node, value in answers for row in dicts(value.get("rows")))
+    return {(node, row["number"]): row for node, row in rows if isinstance(row.get("number"), int)}
+
+
 def _ports(listed: Any) -> dict[str, tuple[int | None, int | None]]:
+    """Return the ports for datagrams and connections that a node listens on, by address."""
     found: dict[str, tuple[int | None, int | None]] = {}
     for entry in dicts(listed):
-        udp, tcp = _port(entry.get("udp")), _port(entry.get("tcp"))
+        udp, tcp = (
+            port if isinstance(port := entry.get(name), int) and 0 < port < 65536 else None for name in ("udp", "tcp")
+        )
         if udp is not None:
             found[str(entry.get("address"))] = (udp, tcp)
     return found
-
-
-def _port(value: Any) -> int | None:
-    return value if isinstance(value, int) and 0 < value < 65536 else None

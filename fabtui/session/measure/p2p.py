@@ -6,30 +6,20 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.schedule import Dispatcher
 from fabtui.session.measure.context import ABORT_PATIENCE, LAG, LAG_KNOWN, TestBed
 from fabtui.session.measure.p2p_result import NO_REPORT, Side, direction
 from fabtui.session.node_client import GRACE
-from fabtui.session.ranks.liveness import Pulse, frozen_text
-from fabtui.session.ranks.rank_host import (
-    HostFrozen,
-    HostLoaded,
-    HostLost,
-    HostMessage,
-    HostRestarted,
-    RankHost,
-    Report,
-)
+from fabtui.session.ranks.rank_host import HostFrozen, HostLoaded, HostLost, HostMessage, RankHost, Report
 from fabtui.session.ranks.recovery import Recovery
 from fabtui.session.ranks.reports import HostReports
 from fabtui_node.protocol import ErrorKind
 
 
-@dataclass(frozen=True, slots=True)
-class PairTest:
+class PairTest(NamedTuple):
     """Parameters of a pair test.
 
     Attributes:
@@ -40,7 +30,6 @@ class PairTest:
         deadline: Deadline of the pair (s); each direction may use half of it.
         meet: Time (s) that a rank waits for its peer; half of the deadline at most, and in the last attempt.
         both: Whether both directions are also tested at the same time.
-        engine: Name of the engine.
     """
 
     bytes: int
@@ -50,7 +39,6 @@ class PairTest:
     deadline: float
     meet: float
     both: bool
-    engine: str
 
 
 @dataclass(slots=True)
@@ -87,11 +75,6 @@ class PairSweep:
     once more, one at a time and with the directions swapped; only a second failure counts. It counts for the direction
     that was running: a direction that had not begun is tested again, before the other.
 
-    Args:
-        bed: Shared state of the tests.
-        test: Parameters of each pair test.
-        one_at_a_time: Whether each pair runs without other traffic.
-
     Attributes:
         tested_alone: Pairs that were tested once more after a rank host was lost.
         fatal: Pairs that ended a rank host while nothing else ran.
@@ -112,7 +95,7 @@ class PairSweep:
         self.fatal: set[frozenset[int]] = set()
         self.bad_since: dict[frozenset[int], float] = {}
         self._excused: set[frozenset[int]] = set()
-        self._reports = HostReports(bed.hosts.values())
+        self._reports = HostReports(bed.hosts.values(), self._busy_nodes)
         self._recovery = Recovery(bed, self._reports.put)
         #: Number of pairs that end a rank host and have not been identified.
         self._culprits = 0
@@ -121,23 +104,18 @@ class PairSweep:
 
     async def run(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Test unordered pairs of endpoint numbers, in this order as far as endpoints are free."""
-        pulse = asyncio.create_task(Pulse(list(self._bed.hosts.values()), self._busy_nodes, self._reports.put).run())
         try:
-            with self._reports:
+            async with self._reports:
                 await self._pass(pairs)
-                await self._test_interrupted()
+                while self._again:
+                    # The longest-running pair is the most likely culprit: it comes last, when fewest need its host.
+                    again, self._again = [pair for _, pair in sorted(self._again, reverse=True)], []
+                    self._bed.log("info", f"pairs that ran beside it are tested again, alone: {len(again)}")
+                    self._alone = self._last_chance = True
+                    self.tested_alone |= {frozenset(pair) for pair in again}
+                    await self._pass([(b, a) for a, b in again])
         finally:
-            pulse.cancel()
-            await asyncio.gather(pulse, self._recovery.close(), *self._ended, return_exceptions=True)
-
-    async def _test_interrupted(self) -> None:
-        while self._again:
-            # The longest-running pair is the most likely culprit. It comes last, when fewest need its rank host.
-            again, self._again = [pair for _, pair in sorted(self._again, reverse=True)], []
-            self._bed.log("info", f"pairs that ran beside it are tested again, alone: {len(again)}")
-            self._alone = self._last_chance = True
-            self.tested_alone |= {frozenset(pair) for pair in again}
-            await self._pass([(b, a) for a, b in again])
+            await asyncio.gather(self._recovery.close(), *self._ended, return_exceptions=True)
 
     async def _pass(self, pairs: Sequence[tuple[int, int]]) -> None:
         ends = self._bed.endpoints
@@ -161,17 +139,16 @@ class PairSweep:
                     host.client.reject(error)
             case HostLost(host, text, kind):
                 self._on_lost(host, text, kind)
-            case HostFrozen(host, seconds):
-                self._on_frozen(host, seconds)
+            case HostFrozen(host, text):
+                self._bed.log("warning", f"{text}; it is ended")
+                self._kill(host.node, text, ErrorKind.FROZEN, excuse=True)
             case HostLoaded(host):
                 self._recovery.loaded(host)
-            case HostRestarted():
+            case _:
                 self._drop_broken()
 
     def _busy_nodes(self) -> set[str]:
-        return {node for pair in self._running.values() for node in (pair.a.node, pair.b.node)}
-
-    # -- dispatch -----------------------------------------------------------------------------------------------------
+        return {node for pair in self._running.values() for node in pair.nodes}
 
     def _start_some(self) -> None:
         if not self._bed.go.is_set():
@@ -182,19 +159,9 @@ class PairSweep:
             pair = _Running(next(self._bed.ids), *ends, time.monotonic())
             self._running[pair.number] = pair
             begun.extend((str(src), str(dst)) for src, dst in pair.directions)
-            message = {
-                "op": "pair",
-                "id": pair.number,
-                "a": a,
-                "b": b,
-                "bytes": self._test.bytes,
-                "iters": self._test.iters,
-                "warmup": self._test.warmup,
-                "latency_iters": self._test.latency_iters,
-                "deadline": self._test.deadline,
-                "meet": self._test.deadline / 2 if self._last_chance else self._test.meet,
-                "both": self._test.both,
-            }
+            message = {"op": "pair", "id": pair.number, "a": a, "b": b, **self._test._asdict()}
+            if self._last_chance:
+                message["meet"] = self._test.deadline / 2
             if self._alone:
                 self._bed.sample_counters(pair.nodes)
             for node in pair.nodes:
@@ -214,8 +181,6 @@ class PairSweep:
             return pair.aborted + ABORT_PATIENCE
         due = pair.began + self._test.deadline + GRACE
         return due if pair.hopeless is None else min(due, pair.hopeless + pair.lag)
-
-    # -- reports ------------------------------------------------------------------------------------------------------
 
     def _take(self, host: RankHost, message: dict[str, Any]) -> None:
         pair = self._running.get(message.get("id", -1))
@@ -260,7 +225,8 @@ class PairSweep:
                 continue
             self._reported.add(key)
             names = (str(src), str(dst))
-            how = f"{self._bed.hosts[dst.node].version or self._test.engine}, one way, data verified"
+            host = self._bed.hosts[dst.node]
+            how = f"{host.version or host.engine.name}, one way, data verified"
             attempts = self._bed.attempt("p2p", *names)
             now, asked = time.time(), self._test.bytes
             if not (src_side.ok and dst_side.ok):
@@ -280,8 +246,6 @@ class PairSweep:
             # Not needed any more, and there are many.
             self._reported.difference_update((s.number, d.number) for s, d in pair.directions)
 
-    # -- failures -----------------------------------------------------------------------------------------------------
-
     def _check_deadlines(self) -> None:
         now = time.monotonic()
         for pair in list(self._running.values()):
@@ -297,14 +261,8 @@ class PairSweep:
 
     def _abort(self, pair: _Running) -> None:
         pair.aborted = time.monotonic()
-        for endpoint in (pair.a, pair.b):
-            if endpoint.number not in pair.free:
-                self._bed.hosts[endpoint.node].send({"op": "abort", "id": pair.number})
-
-    def _on_frozen(self, host: RankHost, seconds: float) -> None:
-        text = frozen_text(host, seconds)
-        self._bed.log("warning", f"{text}; it is ended")
-        self._kill(host.node, text, ErrorKind.FROZEN, excuse=True)
+        for rank in pair.ends - pair.free:
+            self._bed.host_of(rank).send({"op": "abort", "id": pair.number})
 
     def _kill(self, node: str, text: str, kind: ErrorKind, *, excuse: bool = False) -> None:
         """End a rank host that hangs, from outside; pairs of other nodes continue."""
@@ -317,7 +275,7 @@ class PairSweep:
         if host.client.lost is None:
             self._lose(host, text, kind, excuse=True)
             return
-        self._give_up(host, text, kind, final=True)
+        self._give_up(host, text, kind, final=True, excuse=False)
         host.broken = text
         self._drop_broken()
 
@@ -346,14 +304,7 @@ class PairSweep:
         return any(self._bed.endpoints[end].node == node for ends in again for end in ends)
 
     def _give_up(
-        self,
-        host: RankHost,
-        text: str,
-        kind: ErrorKind,
-        *,
-        timeout: bool = False,
-        final: bool = False,
-        excuse: bool = False,
+        self, host: RankHost, text: str, kind: ErrorKind, *, timeout: bool = False, final: bool = False, excuse: bool
     ) -> None:
         """Close the tests that run on a lost rank host, and abort them on the other side."""
         mine = {e.number for e in host.endpoints}

@@ -64,7 +64,7 @@ class Side:
             phase=_text(message.get("phase"), 20) or "",
             error=error if ok or error else "failed without a reason",
             made=message.get("made") is True,
-            bytes=_whole(message.get("bytes")),
+            bytes=whole(message.get("bytes")),
             rate=number(message.get("rate")),
             latency=number(message.get("latency")),
             transport=_text(message.get("transport"), 120),
@@ -89,7 +89,8 @@ def number(value: Any) -> float | None:
     return float(value) if math.isfinite(value) and value >= 0 else None
 
 
-def _whole(value: Any) -> int | None:
+def whole(value: Any) -> int | None:
+    """Return a non-negative integer that a float holds exactly, or None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53 else None
 
 

@@ -7,7 +7,6 @@ pass. Where large ones fail, smaller sizes are tried, and ``ping`` itself is run
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,12 +14,10 @@ from typing import Any
 from fabtui.model.events import Measured, PhaseStart
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.session_model import Model
 from fabtui.sanitize import clean, one_line
-from fabtui.session.event_pipeline import EventPump
-from fabtui.session.measure.mesh_targets import Target, latest, losing, next_attempt, packet_bytes, payload_of
+from fabtui.session.measure.mesh_targets import A_REQUEST, MeshTest, Target, header_bytes
 from fabtui.session.measure.p2p_result import number
-from fabtui.session.node_client import NodeClient, ProbeFailed
+from fabtui.session.node_client import ProbeFailed
 
 COUNT = 3
 WAIT = 1.0
@@ -37,29 +34,20 @@ LADDER = (8900, 4096, 2044, 1500, 1450, 1400, 1280)
 MAX_EXAMINED = 64
 #: Maximum number of targets whose printed output is kept even if they pass.
 MAX_RAW_TARGETS = 5000
-#: Maximum number of targets per request.
-_A_REQUEST = 4096
+#: Payload (bytes) of an echo where none is asked for.
+SMALL = 56
 
 #: Targets, each with the payload in bytes, or None for the usual one.
 Asked = list[tuple[Target, int | None]]
-Read = Callable[[dict[str, Any], Target, int | None], Measurement | None]
-Nothing = Callable[[Target, int | None, str], Measurement | None]
+Key = tuple[str, str, str]
+#: Makes the result of a row; of a target without a row, from the reason.
+Read = Callable[[dict[str, Any] | str, Target, int | None], Measurement | None]
 
 
-class PingMesh:
-    """Pings all targets.
+class PingMesh(MeshTest):
+    """Pings all targets."""
 
-    Args:
-        pump: Event pump for the results.
-        model: State of the session.
-        clients: The nodes, by name.
-    """
-
-    def __init__(self, pump: EventPump, model: Model, clients: dict[str, NodeClient]) -> None:
-        self._pump = pump
-        self._model = model
-        self._clients = clients
-        self._keep = True
+    _keep = True
 
     async def run(self, targets: list[Target]) -> None:
         """Ping all targets, and again those that did not answer."""
@@ -70,7 +58,7 @@ class PingMesh:
         silent: list[Target] = []
         lossy: list[Target] = []
         for target in targets:
-            found = latest(self._model, Layer.PING, target)
+            found = self._latest(Layer.PING, target)
             if found is None or found.verdict.bad:
                 (lossy if found is not None and found.verdict is Verdict.SLOW else silent).append(target)
         if bad := len(silent) + len(lossy):
@@ -82,7 +70,7 @@ class PingMesh:
             await self._pump.flush()
             # Three echoes show that a path works, not its loss. A node that stalled for a moment loses packets of any
             # path: only a second loss counts.
-            still = losing(self._model, Layer.PING, silent + lossy)
+            still = self._losing(Layer.PING, silent + lossy)
             await self._ask_small(still, count=LOSS_COUNT, period=LOSS_PERIOD)
             await self._pump.flush()
         await self._whole(targets)
@@ -94,24 +82,19 @@ class PingMesh:
         if rows := list(found):
             self._pump.emit(Measured(measurements=rows))
 
-    # -- small echoes -------------------------------------------------------------------------------------------------
-
     async def _ask_small(self, targets: list[Target], **plan: Any) -> None:
-        def read(row: dict[str, Any], target: Target, size: int | None) -> Measurement:
-            return read_row(row, target, next_attempt(self._model, Layer.PING, target), self._keep)
+        def read(row: dict[str, Any] | str, target: Target, size: int | None) -> Measurement:
+            if isinstance(row, str):
+                return target.measurement(Layer.PING, Verdict.INCONCLUSIVE, None, "ms", None, error=row)
+            return read_row(row, target, self._next_attempt(Layer.PING, target), self._keep)
 
-        def none(target: Target, size: int | None, why: str) -> Measurement:
-            return _nothing(Layer.PING, "ms", target, why)
-
-        await self._ask([(target, None) for target in targets], {"wait": WAIT, **plan}, read, none)
-
-    # -- echoes that fill the MTU -------------------------------------------------------------------------------------
+        await self._ask([(target, None) for target in targets], {"wait": WAIT, **plan}, read)
 
     async def _whole(self, targets: list[Target]) -> None:
         """Send large echoes where small ones pass; where they fail, find the size that passes."""
         asked: Asked = []
         for target in targets:
-            small = latest(self._model, Layer.PING, target)
+            small = self._latest(Layer.PING, target)
             size = target.here.payload(target.there)
             if size is not None and small is not None and small.verdict in (Verdict.OK, Verdict.SLOW):
                 asked.append((target, size))
@@ -120,18 +103,17 @@ class PingMesh:
         self._phase("mtu", len(asked))
         await self._ask_whole(asked, count=WHOLE_COUNT)
         await self._pump.flush()
-        bad = [pair for pair in asked if (m := latest(self._model, Layer.MTU, pair[0])) is None or m.verdict.bad]
+        bad = [pair for pair in asked if (m := self._latest(Layer.MTU, pair[0])) is None or m.verdict.bad]
         if bad:
             await self._explain(bad)
 
     async def _ask_whole(self, asked: Asked, **plan: Any) -> None:
-        def read(row: dict[str, Any], target: Target, size: int | None) -> Measurement:
-            return read_whole(row, target, size or 0, next_attempt(self._model, Layer.MTU, target))
+        def read(row: dict[str, Any] | str, target: Target, size: int | None) -> Measurement:
+            if isinstance(row, str):
+                return target.measurement(Layer.MTU, Verdict.INCONCLUSIVE, None, "B", None, error=row)
+            return read_whole(row, target, size or 0, self._next_attempt(Layer.MTU, target))
 
-        def none(target: Target, size: int | None, why: str) -> Measurement:
-            return _nothing(Layer.MTU, "B", target, why)
-
-        await self._ask(asked, {"wait": WAIT, "whole": True, **plan}, read, none)
+        await self._ask(asked, {"wait": WAIT, "whole": True, **plan}, read)
 
     async def _explain(self, bad: Asked) -> None:
         """Ask again with a tool that gives error messages, and try smaller sizes."""
@@ -142,47 +124,45 @@ class PingMesh:
             (target, payload)
             for target, size in chosen
             for packet in LADDER
-            if (payload := payload_of(packet, target.here.address)) < (size or 0)
+            if (payload := packet - header_bytes(target.here.address)) < (size or 0)
         ]
         passed: dict[tuple[str, Key], int] = {}
 
-        def read(row: dict[str, Any], target: Target, size: int | None) -> None:
-            if row.get("received") and size:
+        def read(row: dict[str, Any] | str, target: Target, size: int | None) -> None:
+            if not isinstance(row, str) and row.get("received") and size:
                 passed[target.node, target.key] = max(passed.get((target.node, target.key), 0), size)
 
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._ask(smaller, {"wait": WAIT, "whole": True, "count": 1}, read, lambda *_: None))
+            group.create_task(self._ask(smaller, {"wait": WAIT, "whole": True, "count": 1}, read))
             group.create_task(self._ask_whole(chosen, count=WHOLE_COUNT_AGAIN, reasons=True))
             known = {(target.node, target.key) for target, _ in chosen}
             rest = [pair for pair in bad if (pair[0].node, pair[0].key) not in known]
             group.create_task(self._ask_whole(rest, count=WHOLE_COUNT_AGAIN))
         await self._pump.flush()
-        lossy = set(losing(self._model, Layer.MTU, (target for target, _ in bad)))
+        lossy = set(self._losing(Layer.MTU, (target for target, _ in bad)))
         still = [pair for pair in bad if pair[0] in lossy]
         await self._ask_whole(still, count=LOSS_COUNT, period=LOSS_PERIOD)
         await self._pump.flush()
         found = []
         for target, _ in chosen:
-            m = latest(self._model, Layer.MTU, target)
+            m = self._latest(Layer.MTU, target)
             if m is not None and m.verdict in (Verdict.TIMEOUT, Verdict.FAILED):
                 found.append(_explained(m, passed.get((target.node, target.key))))
         self._report(found)
         await self._pump.flush()
 
-    # -- requests -----------------------------------------------------------------------------------------------------
-
-    async def _ask(self, asked: Asked, plan: dict[str, Any], read: Read, none: Nothing) -> None:
+    async def _ask(self, asked: Asked, plan: dict[str, Any], read: Read) -> None:
         """Have all nodes ask their targets; each target gives one result, or a failure."""
         by_node: dict[str, Asked] = {}
         for target, size in asked:
             by_node.setdefault(target.node, []).append((target, size))
         async with asyncio.TaskGroup() as group:
             for node, mine in by_node.items():
-                group.create_task(self._ask_node(node, mine, plan, read, none))
+                group.create_task(self._ask_node(node, mine, plan, read))
 
-    async def _ask_node(self, node: str, asked: Asked, plan: dict[str, Any], read: Read, none: Nothing) -> None:
-        for start in range(0, len(asked), _A_REQUEST):
-            part = asked[start : start + _A_REQUEST]
+    async def _ask_node(self, node: str, asked: Asked, plan: dict[str, Any], read: Read) -> None:
+        for start in range(0, len(asked), A_REQUEST):
+            part = asked[start : start + A_REQUEST]
             open_targets = {(target.key, size): (target, size) for target, size in part}
 
             def take(value: dict[str, Any], waiting: dict[Any, tuple[Target, int | None]] = open_targets) -> None:
@@ -197,7 +177,7 @@ class PingMesh:
                 self._report(found)
 
             why = await self._request(node, part, plan, take)
-            self._report(m for target, size in open_targets.values() if (m := none(target, size, why)) is not None)
+            self._report(m for target, size in open_targets.values() if (m := read(why, target, size)) is not None)
 
     async def _request(
         self, node: str, asked: Asked, plan: dict[str, Any], take: Callable[[dict[str, Any]], None]
@@ -237,27 +217,10 @@ def _explained(m: Measurement, payload: int | None) -> Measurement:
         text += f", {payload} do"
     if narrow:
         text += f"; the path reports an MTU of {narrow:.0f}"
-    value = None if payload is None else float(packet_bytes(payload, m.src_addr or ""))
+    value = None if payload is None else float(payload + header_bytes(m.src_addr or ""))
     # If the path reports its MTU, senders use smaller packets, which costs speed. Otherwise large packets are lost.
     verdict = Verdict.SLOW if narrow and payload is not None else m.verdict
     return replace(m, verdict=verdict, value=value, error=text, extra={**extra, "passes": payload})
-
-
-def _nothing(layer: Layer, unit: str, target: Target, why: str) -> Measurement:
-    return Measurement(
-        layer,
-        target.node,
-        target.peer,
-        Verdict.INCONCLUSIVE,
-        unit=unit,
-        src_addr=target.here.address,
-        dst_addr=target.there.address,
-        error=why,
-    )
-
-
-Key = tuple[str, str, str]
-SMALL = 56
 
 
 def key_of(row: Any) -> Key | None:
@@ -271,33 +234,31 @@ def key_of(row: Any) -> Key | None:
 def read_row(row: Mapping[str, Any], target: Target, attempts: int, keep: bool = True) -> Measurement:
     """Return the measurement of one row of the ping probe: a round trip, in ms.
 
-    Args:
-        row: Row of the node's report.
-        target: The target.
-        attempts: Number of attempts.
-        keep: Whether the printed output is kept if the target passes; there may be 100,000 of them.
+    Without ``keep``, the printed output is dropped if the target passes; there may be 100,000 of them.
     """
-    sent, received, loss = (number(row.get(name)) for name in ("sent", "received", "loss"))
-    average = number(row.get("rtt_avg"))
-    error = one_line(str(row["error"]), 300) if row.get("error") else None
-    verdict, text = judge(sent, received, loss, error)
-    return Measurement(
-        layer=Layer.PING,
-        src=target.node,
-        dst=target.peer,
-        verdict=verdict,
-        value=average if verdict in (Verdict.OK, Verdict.SLOW) else None,
-        unit="ms",
-        bytes=int(number(row.get("size")) or SMALL),
-        time=time.time(),
+    sent, loss, verdict, text = _echoes(row)
+    return target.measurement(
+        Layer.PING,
+        verdict,
+        number(row.get("rtt_avg")) if verdict in (Verdict.OK, Verdict.SLOW) else None,
+        "ms",
+        int(number(row.get("size")) or SMALL),
         how=f"{_tool(row)}, average round trip of {sent or 0:.0f}",
-        src_addr=target.here.address,
-        dst_addr=target.there.address,
         attempts=attempts,
         error=text,
         raw=raw_of(row) if keep or verdict is not Verdict.OK else None,
         extra={"loss": loss, "rtt_min": number(row.get("rtt_min")), "rtt_max": number(row.get("rtt_max"))},
     )
+
+
+def _error(row: Mapping[str, Any]) -> str | None:
+    return one_line(str(row["error"]), 300) if row.get("error") else None
+
+
+def _echoes(row: Mapping[str, Any]) -> tuple[float | None, float | None, Verdict, str | None]:
+    """Return the number of sent echoes, the loss (%), the verdict and its error."""
+    sent, received, loss = (number(row.get(name)) for name in ("sent", "received", "loss"))
+    return sent, loss, *judge(sent, received, loss, _error(row))
 
 
 def judge(
@@ -319,27 +280,20 @@ def judge(
 
 def read_whole(row: Mapping[str, Any], target: Target, payload: int, attempts: int) -> Measurement:
     """Return the measurement of the echo that fills the MTU: the largest packet that passes, in bytes."""
-    sent, received, loss = (number(row.get(name)) for name in ("sent", "received", "loss"))
-    error = one_line(str(row["error"]), 300) if row.get("error") else None
-    verdict, text = judge(sent, received, loss, error)
-    packet = packet_bytes(payload, target.here.address)
+    _, loss, verdict, text = _echoes(row)
+    packet = payload + header_bytes(target.here.address)
     extra = {"loss": loss, "payload": payload, "path_mtu": number(row.get("path_mtu"))}
     if verdict is Verdict.SLOW:
         text = f"{loss or 0:.0f} % loss of echoes of {payload} bytes"
     elif verdict is not Verdict.OK and verdict is not Verdict.INCONCLUSIVE:
-        text = f"{payload} bytes do not pass" + (f": {error}" if error else "")
-    return Measurement(
-        layer=Layer.MTU,
-        src=target.node,
-        dst=target.peer,
-        verdict=verdict,
-        value=float(packet) if verdict in (Verdict.OK, Verdict.SLOW) else None,
-        unit="B",
-        bytes=packet,
-        time=time.time(),
+        text = f"{payload} bytes do not pass" + (f": {error}" if (error := _error(row)) else "")
+    return target.measurement(
+        Layer.MTU,
+        verdict,
+        float(packet) if verdict in (Verdict.OK, Verdict.SLOW) else None,
+        "B",
+        packet,
         how=f"{_tool(row)}, echoes of {payload} bytes that may not be fragmented",
-        src_addr=target.here.address,
-        dst_addr=target.there.address,
         attempts=attempts,
         error=text,
         raw=None if verdict is Verdict.OK else raw_of(row),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -11,16 +12,19 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.pair_index import Pair, PairArray, PairSet
 from fabtui.model.schedule import in_parts, mode_for, pairs_for
 from fabtui.model.session_model import Model
+from fabtui.sanitize import one_line
 from fabtui.session.counter_sampler import CounterSampler
 from fabtui.session.event_pipeline import EventPump
-from fabtui.session.measure.collectives import CollectiveTest, groups_of, run_collectives
+from fabtui.session.measure.collectives import CollectiveTest, groups_of, run_collective
 from fabtui.session.measure.context import TestBed
 from fabtui.session.measure.p2p import PairSweep, PairTest
 from fabtui.session.measure.retest import MAX_SUSPECTS, bad_pairs, retest
-from fabtui.session.measure.tcp_precheck import check_reach
 from fabtui.session.measure.world import WorldSweep, WorldTest
+from fabtui.session.node_client import GRACE
 from fabtui.session.options import MIB, SessionOptions
-from fabtui.session.ranks.teardown import release_communicators
+from fabtui.session.ranks.gather import Gathering, GroupRequest
+from fabtui.session.ranks.rank_host import HostLost, HostMessage
+from fabtui.session.ranks.reports import HostReports
 
 #: CPU ranks share the cores of their node, so their values spread far wider.
 SLOW_BELOW = {"gloo": 0.2}
@@ -38,22 +42,16 @@ MEET_LEAST = 2.0
 MEET_AT_ONCE = 32
 #: Maximum number of communicators per endpoint; each holds memory of its GPU.
 PAIRS_BEFORE_REST = 32
+#: Deadline (s) of the release of communicators; rank hosts that miss it are ended.
+RELEASE_DEADLINE = 20.0
+#: Time (s) that the answers of the TCP check may take beyond the deadline of the connections.
+REACH_GRACE = 3.0
 #: Maximum number of retests of a slow pair; only pairs that stay slow are slow.
 SLOW_ROUNDS = 2
 
 
 class TestRunner:
-    """Runs the tests of a session.
-
-    Args:
-        options: Options of the session.
-        pump: Event pump.
-        model: State of the session.
-        bed: Shared state of the tests.
-
-    Attributes:
-        counters: Samples the counters of the nodes while pairs are tested.
-    """
+    """Runs the tests of a session. Its `counters` samples the counters of the nodes while pairs are tested."""
 
     def __init__(self, options: SessionOptions, pump: EventPump, model: Model, bed: TestBed) -> None:
         self._options = options
@@ -93,8 +91,6 @@ class TestRunner:
     def _bytes(self) -> int:
         return self._options.bytes or DEFAULT_BYTES.get(self._engine, USUAL_BYTES)
 
-    # -- pairs --------------------------------------------------------------------------------------------------------
-
     async def _pairs(self, new: list[str], old: list[str], busy: dict[int, str]) -> None:
         here = [e for e in self._bed.endpoints if e.node in {*old, *new} and e.node in self._bed.hosts]
         mode = "full" if self._options.pairs else mode_for(self._options.mode, len(here))
@@ -107,7 +103,7 @@ class TestRunner:
         if not pairs:
             return
         self._pump.emit(PhaseStart(name="reach", total=0))
-        dead = await check_reach(list(self._bed.hosts.values()), self._options.timeout, self._pump)
+        dead = await self._check_reach(self._options.timeout)
         if "world" in self._options.layers:
             ends = {end for pair in pairs for end in pair} if self._options.pairs else {e.number for e in here}
             await self._world(sorted(ends - busy.keys()), PairSet(pairs))
@@ -134,6 +130,46 @@ class TestRunner:
                 self._bed.skip([(src, dst, why), (dst, src, why)])
         named = {frozenset(pair) for pair in self._options.pairs}
         return PairArray((a, b) for a, b in pairs if frozenset((self._name(a), self._name(b))) in named)
+
+    async def _check_reach(self, deadline: float) -> dict[tuple[str, str], tuple[str, bool]]:
+        """Have all rank hosts connect to each other at once, so that dead paths cost one deadline in all.
+
+        Returns:
+            The dead paths: ordered pairs of nodes, each with the error and whether it was a timeout.
+        """
+        live = [host for host in self._bed.hosts.values() if host.numbers and host.port and host.address]
+        nodes, count = {host.node: at for at, host in enumerate(live)}, len(live)
+        # One byte per ordered pair without an answer, as hundreds of nodes have many.
+        missing = bytearray(b"\1" * count**2)
+        missing[:: count + 1] = bytes(count)
+        dead: dict[tuple[str, str], tuple[str, bool]] = {}
+        # Each entry is sent to all others and kept once.
+        entries = [(host, {"node": host.node, "address": host.address, "port": host.port}) for host in live]
+        until = asyncio.get_running_loop().time() + deadline + REACH_GRACE
+        async with HostReports(live) as reports:
+            for host in live:
+                if peers := [entry for peer, entry in entries if peer is not host]:
+                    host.send({"op": "reach", "peers": peers, "deadline": deadline})
+            while 1 in missing and (left := until - asyncio.get_running_loop().time()) > 0:
+                for report in await reports.take(left):
+                    first = nodes[report.host.node] * count
+                    if isinstance(report, HostLost):
+                        report.host.broken = report.text
+                        missing[first : first + count] = bytes(count)
+                    elif isinstance(report, HostMessage) and report.message.get("op") == "reach":
+                        node, peer, message = report.host.node, str(report.message.get("node")), report.message
+                        if peer not in nodes or not missing[first + nodes[peer]]:
+                            continue
+                        missing[first + nodes[peer]] = 0
+                        if message.get("ok") is not True:
+                            text = one_line(str(message.get("error") or "no TCP connection"), 500)
+                            dead[node, peer] = (text, message.get("timeout") is True)
+                            self._pump.log("warning", f"no TCP from {node} to {peer}: {text}", node)
+        names = list(nodes)
+        for a, b in (divmod(at, count) for at, is_open in enumerate(missing) if is_open):
+            text = f"the check of the path to {names[b]} gave no answer within {deadline:.0f} s"
+            dead[names[a], names[b]] = (text, True)
+        return dead
 
     async def _world(self, ranks: list[int], wanted: PairSet) -> None:
         await self._bed.settled()
@@ -208,8 +244,8 @@ class TestRunner:
             pairs: The pairs.
             size: Message size in bytes.
             alone: Whether each runs with no other traffic.
-            share: The share of the usual deadline they have.
-            meet: The share of the usual deadline that their ranks wait for each other.
+            share: Share of the usual deadline.
+            meet: Share of the usual deadline that ranks wait for each other.
         """
         test = self._pair_test(size, share, meet)
         for part in in_parts(pairs, PAIRS_BEFORE_REST):
@@ -232,7 +268,6 @@ class TestRunner:
             deadline=deadline,
             meet=min(deadline / 2, max(MEET_LEAST, meet * whole)),
             both=self._options.both,
-            engine=self._engine,
         )
 
     async def again(self, pairs: list[Pair], deadline_share: float) -> None:
@@ -263,8 +298,20 @@ class TestRunner:
             await self._release_communicators(whole=True)
 
     async def _release_communicators(self, *, whole: bool) -> None:
+        """Release the broken communicators, and with ``whole`` the intact ones; no test may be running."""
         self._tested = False
-        for problem in await release_communicators(self._bed, whole=whole):
+        if not (ready := tuple(sorted(self._bed.ready()))):
+            return
+        request = GroupRequest(ready, {"op": "rest", "whole": whole}, RELEASE_DEADLINE - GRACE)
+        await Gathering(self._bed, paused_too=True).run([request])
+        problems = [
+            f"{self._bed.endpoints[rank].node}: {one_line(str(report['error']), 300)}"
+            for rank, report in request.last_reports("rested").items()
+            if report and report.get("error")
+        ]
+        nodes = {self._bed.endpoints[rank].node: text for rank, text in request.gone.items()}
+        problems += [f"{node}: communicators were not released: {text}" for node, text in nodes.items()]
+        for problem in problems:
             self._pump.log("warning", problem)
 
     async def pairs_alone(self, pairs: list[Pair]) -> None:
@@ -303,8 +350,6 @@ class TestRunner:
             await self.pairs_alone(slow)
             await self._pump.flush()
 
-    # -- collectives --------------------------------------------------------------------------------------------------
-
     async def _collectives(self, nodes: list[str], busy: dict[int, str]) -> None:
         await self._bed.settled()
         usable = self._bed.ready() - busy.keys()
@@ -314,10 +359,10 @@ class TestRunner:
         largest = self._bytes
         three = tuple(sorted({max(4, largest // part // 4 * 4) for part in (64, 8, 1)}))
         sizes = self._options.collective_sizes or three
-        test = CollectiveTest(
-            self._options.collectives, sizes, self._options.iters, self._options.warmup, self._options.timeout
-        )
-        name = test.kinds[0] if len(test.kinds) == 1 else "collectives"
-        self._pump.emit(PhaseStart(name=name, total=len(groups) * len(sizes) * len(test.kinds)))
+        test = CollectiveTest(sizes, self._options.iters, self._options.warmup, self._options.timeout)
+        kinds = self._options.collectives
+        name = kinds[0] if len(kinds) == 1 else "collectives"
+        self._pump.emit(PhaseStart(name=name, total=len(groups) * len(sizes) * len(kinds)))
         await self._make_room(usable)
-        await run_collectives(self._bed, test, groups)
+        for kind in kinds:
+            await run_collective(self._bed, test, kind, groups)

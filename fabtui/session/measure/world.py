@@ -8,8 +8,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
@@ -28,8 +27,7 @@ TRANSFER = 0.25
 _PART = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class WorldTest:
+class WorldTest(NamedTuple):
     """Parameters of the world layer: message size, maximum timed messages, warm-up, deadline of each phase (s)."""
 
     bytes: int
@@ -39,31 +37,27 @@ class WorldTest:
 
 
 class WorldSweep:
-    """One pass of the world layer.
-
-    Args:
-        bed: Shared state of the tests.
-        test: Parameters.
-    """
+    """One pass of the world layer."""
 
     def __init__(self, bed: TestBed, test: WorldTest) -> None:
         self._bed = bed
         self._test = test
         self._good: list[int] = []
 
-    async def run(self, ranks: Sequence[int], wanted: Container[Pair] | None = None) -> None:
-        """Test all ordered pairs of ranks, or those of ``wanted``; find and report the ranks that prevent the world."""
-        good, why = list(ranks), ""
+    async def run(self, ranks: Sequence[int], wanted: Container[Pair]) -> None:
+        """Test the ordered pairs of ranks in ``wanted``; find and report the ranks that prevent the world."""
+        good = list(ranks)
         request = await self._go(good, wanted)
         if not self._formed(request):
             text = self._failure(request).text
             self._bed.log("warning", f"the world communicator does not form: {text}")
             good, reasons = await self._formable(list(ranks))
-            why = text
-            self._report_excluded(ranks, good, reasons, wanted, why)
+            out = set(ranks) - set(good)
+            self._report_excluded(ranks, out, reasons, wanted, text)
             if len(good) < 2:
                 return
-            without = f"without {self._names(out)}" if (out := set(ranks) - set(good)) else "of all when tried again"
+            names = ", ".join(self._name(rank) for rank in sorted(out))
+            without = f"without {names}" if out else "of all when tried again"
             self._bed.log("info", f"the world communicator forms {without}")
             request = await self._go(good, wanted)
         self._good = good
@@ -77,21 +71,22 @@ class WorldSweep:
             self._bed.log("warning", f"the world communicator does not form again: {text}")
         await self._report(request, self._good, wanted, tested_only=True)
 
-    # -- one attempt --------------------------------------------------------------------------------------------------
-
-    async def _go(self, ranks: Sequence[int], wanted: Container[Pair] | None) -> GroupRequest:
+    async def _go(self, ranks: Sequence[int], wanted: Container[Pair]) -> GroupRequest:
         pairs = PairArray(
             (ranks[i], ranks[j])
             for round_ in each_round(len(ranks))
             for turned in (round_, [(j, i) for i, j in round_])
             for i, j in turned
-            if wanted is None or (ranks[i], ranks[j]) in wanted
+            if (ranks[i], ranks[j]) in wanted
         )
         for at in range(0, len(pairs), _PART):
             if at:
                 await self._bed.flush()
             self._bed.started([(self._name(s), self._name(d)) for s, d in pairs[at : at + _PART]])
-        request = self._request(ranks, pairs)
+        return await self._form(ranks, pairs)
+
+    async def _form(self, ranks: Sequence[int], pairs: PairArray | None = None) -> GroupRequest:
+        request = self._request(ranks, pairs or PairArray())
         await Gathering(self._bed).run([request])
         return request
 
@@ -99,15 +94,7 @@ class WorldSweep:
         """Return the request of ordered pairs, disjoint ones together; without pairs the world is only formed."""
         most = max(Counter(itertools.chain.from_iterable(pairs)).values(), default=0)
         deadline = max(self._test.deadline, most * TRANSFER) if pairs else min(FORM_DEADLINE, self._test.deadline)
-        message = {
-            "op": "world",
-            "ranks": list(ranks),
-            "rounds": [],
-            "bytes": self._test.bytes,
-            "iters": self._test.iters,
-            "warmup": self._test.warmup,
-            "deadline": deadline,
-        }
+        message = {"op": "world", "ranks": list(ranks), "rounds": [], **self._test._asdict(), "deadline": deadline}
         # A node gets only its own transfers: all transfers of a large fabric exceed a message.
         own = {self._bed.endpoints[rank].node: PairArray() for rank in ranks}
         for pair in pairs:
@@ -120,18 +107,13 @@ class WorldSweep:
 
         return GroupRequest(tuple(ranks), message, 2 * deadline, rounds, _with_rows_packed)
 
-    def _worlded(self, request: GroupRequest) -> dict[int, dict[str, Any] | None]:
-        return request.last_reports("worlded")
-
     def _formed(self, request: GroupRequest) -> bool:
         """Return True if the communicator formed, even if a later phase failed."""
-        reports = self._worlded(request)
-        return all(report is not None and report.get("phase") != "connect" for report in reports.values())
+        reports = request.last_reports("worlded").values()
+        return all(report is not None and report.get("phase") != "connect" for report in reports)
 
     def _failure(self, request: GroupRequest) -> Failure:
-        return failure(request, self._worlded(request), self._bed.endpoints)
-
-    # -- ranks that prevent the world ---------------------------------------------------------------------------------
+        return failure(request, request.last_reports("worlded"), self._bed.endpoints)
 
     async def _formable(self, ranks: list[int]) -> tuple[list[int], dict[int, str]]:
         """Return a large set of ranks that form a communicator, and the reasons to exclude the others."""
@@ -167,32 +149,16 @@ class WorldSweep:
                     reasons.update(dict.fromkeys(part, self._failure(request)[0]))
         return whole, reasons
 
-    async def _form(self, ranks: list[int]) -> GroupRequest:
-        request = self._request(ranks, PairArray())
-        await Gathering(self._bed).run([request])
-        return request
-
-    # -- reporting ----------------------------------------------------------------------------------------------------
-
     def _name(self, rank: int) -> str:
         return str(self._bed.endpoints[rank])
 
-    def _names(self, ranks: Iterable[int]) -> str:
-        return ", ".join(self._name(rank) for rank in sorted(ranks))
-
     def _report_excluded(
-        self,
-        ranks: Sequence[int],
-        good: Sequence[int],
-        reasons: dict[int, str],
-        wanted: Container[Pair] | None,
-        why: str,
+        self, ranks: Sequence[int], out: set[int], reasons: dict[int, str], wanted: Container[Pair], why: str
     ) -> None:
         """Report the pairs of ranks that the world communicator does not form with."""
-        out = set(ranks) - set(good)
         found = []
         for src, dst in itertools.permutations(ranks, 2):
-            if not out & {src, dst} or (wanted is not None and (src, dst) not in wanted):
+            if not out & {src, dst} or (src, dst) not in wanted:
                 continue
             rank = src if src in out else dst
             text = f"the world communicator does not form with {self._name(rank)}: {reasons.get(rank, why)}"
@@ -224,34 +190,29 @@ class WorldSweep:
         times = [part for report in reports.values() if report and isinstance(part := report.get("seconds"), dict)]
         parts = []
         for name, word in (("init", "init"), ("connect", "connections"), ("rounds", "transfers")):
-            found = [
-                value for part in times if isinstance(part, dict) and (value := number(part.get(name))) is not None
-            ]
-            if found:
+            if found := [value for part in times if (value := number(part.get(name))) is not None]:
                 parts.append(f"{word} {max(found):.2f} s")
         if parts:
             self._bed.log("info", f"world communicator of {len(reports)} ranks: {', '.join(parts)}")
 
     async def _report(
-        self, request: GroupRequest, ranks: Sequence[int], wanted: Container[Pair] | None, *, tested_only: bool = False
+        self, request: GroupRequest, ranks: Sequence[int], wanted: Container[Pair], *, tested_only: bool = False
     ) -> None:
         """Report all transfers, in parts, to bound the memory on large fabrics."""
-        reports = self._worlded(request)
+        reports = request.last_reports("worlded")
         self._log_times(reports)
         known = set(ranks)
         reported: dict[int, set[int]] = {}
         part: list[Measurement] = []
         for rank, report in reports.items():
-            found: dict[Pair, Measurement] = {}
-            for row in _rows_of(report):
-                if (made := self._row(row, rank, known, report or {})) is not None:
-                    found[made[0]] = made[1]
-            reported[rank] = {src for src, _ in found}
+            rows = (self._row(row, rank, known, report or {}) for row in _rows_of(report))
+            found = dict(made for made in rows if made is not None)
+            reported[rank] = set(found)
             part = await self._report_part(part, found.values())
         missing = (
             (src, dst)
             for src, dst in itertools.permutations(ranks, 2)
-            if src not in reported[dst] and (wanted is None or (src, dst) in wanted)
+            if src not in reported[dst] and (src, dst) in wanted
         )
         failed = self._missing(request, reports, missing)
         part = await self._report_part(
@@ -270,8 +231,8 @@ class WorldSweep:
                 part = []
         return part
 
-    def _row(self, row: Any, rank: int, ranks: set[int], report: dict[str, Any]) -> tuple[Pair, Measurement] | None:
-        """Return the measurement of a row ``[src, dst, bytes, rate, ok, error, transport]``; None if it is none."""
+    def _row(self, row: Any, rank: int, ranks: set[int], report: dict[str, Any]) -> tuple[int, Measurement] | None:
+        """Return source and measurement of a row ``[src, dst, bytes, rate, ok, error, transport]``; None if none."""
         if not isinstance(row, list) or len(row) < 7 or not isinstance(row[0], int):
             return None
         if row[1] != rank or row[0] not in ranks or row[0] == rank:
@@ -283,10 +244,10 @@ class WorldSweep:
             "transport": one_line(str(transport), 120) if transport else None,
         }
         if row[4] is True and rate:
-            return (src, rank), self._measurement(src, rank, Verdict.OK, value=rate / 1e9, **more)
+            return src, self._measurement(src, rank, Verdict.OK, value=rate / 1e9, **more)
         error = name_ranks(one_line(str(row[5] or "failed without a reason"), 500), self._bed.endpoints)
         raw = clean(str(report["raw"]), MAX_RAW) if report.get("raw") else None
-        return (src, rank), self._measurement(src, rank, Verdict.FAILED, error=error, raw=raw, **more)
+        return src, self._measurement(src, rank, Verdict.FAILED, error=error, raw=raw, **more)
 
     def _missing(
         self, request: GroupRequest, reports: dict[int, dict[str, Any] | None], missing: Iterable[Pair]

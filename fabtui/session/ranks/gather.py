@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,7 +13,6 @@ from fabtui.sanitize import one_line
 from fabtui.session.measure.context import ABORT_PATIENCE, LAG, TestBed
 from fabtui.session.measure.p2p_result import name_ranks
 from fabtui.session.node_client import GRACE
-from fabtui.session.ranks.liveness import Pulse, frozen_text
 from fabtui.session.ranks.rank_host import HostFrozen, HostLost, HostMessage, RankHost, Report
 from fabtui.session.ranks.reports import HostReports
 from fabtui_node.protocol import CONSEQUENCES, ErrorKind
@@ -97,12 +96,7 @@ def failure(request: GroupRequest, reports: Mapping[int, RankReport | None], nam
 
 
 class Gathering:
-    """Runs group requests; those that share no rank run at the same time.
-
-    Args:
-        bed: Shared state of the tests.
-        paused_too: Whether requests start while the session is paused.
-    """
+    """Runs group requests; those that share no rank run at the same time. ``paused_too``: also during a pause."""
 
     def __init__(self, bed: TestBed, *, paused_too: bool = False) -> None:
         self._bed = bed
@@ -112,38 +106,28 @@ class Gathering:
 
     async def run(self, requests: Sequence[GroupRequest]) -> None:
         """Run requests in order, as soon as their ranks are free; return when all have ended."""
-        hosts = list(self._bed.hosts.values())
         waiting = list(requests)
-        with HostReports(hosts) as reports:
-            pulse = asyncio.create_task(Pulse(hosts, self._busy_nodes, reports.put).run())
-            try:
-                await self._settled(requests)
-                while waiting or self._running:
-                    waiting = self._start_some(waiting)
-                    for report in await reports.take(_TICK if self._running or waiting else 0.0):
-                        self._process(report)
-                    self._check_deadlines()
-            finally:
-                pulse.cancel()
-                await asyncio.gather(pulse, return_exceptions=True)
-        await self._leave_down()
-
-    async def _settled(self, requests: Sequence[GroupRequest]) -> None:
-        """Wait for the rank hosts that are needed and were lost in other tests."""
-        nodes = {self._bed.endpoints[rank].node for request in requests for rank in request.ranks}
-        hosts = [self._bed.hosts[node] for node in nodes if node in self._bed.hosts]
-        await asyncio.gather(*(host.settled(len(self._bed.endpoints)) for host in hosts))
-
-    async def _leave_down(self) -> None:
-        """End rank hosts that died or hung; the next test that needs one restarts it."""
+        async with HostReports(self._bed.hosts.values(), self._busy_nodes) as reports:
+            # Some of the rank hosts that are needed may have been lost in other tests.
+            nodes = self._nodes_of(rank for request in requests for rank in request.ranks) & self._bed.hosts.keys()
+            world = len(self._bed.endpoints)
+            await asyncio.gather(*(self._bed.hosts[node].settled(world) for node in nodes))
+            while waiting or self._running:
+                waiting = self._start_some(waiting)
+                for report in await reports.take(_TICK if self._running or waiting else 0.0):
+                    self._process(report)
+                self._check_deadlines()
+        # Rank hosts that died or hung are ended; the next test that needs one restarts it.
         for host in self._lost:
             if host.client.lost is None:
                 host.broken = None
                 await host.leave_down()
 
-    def _busy_nodes(self) -> set[str]:
-        ranks = [rank for request in self._running.values() for rank in request.ranks]
+    def _nodes_of(self, ranks: Iterable[int]) -> set[str]:
         return {self._bed.endpoints[rank].node for rank in ranks}
+
+    def _busy_nodes(self) -> set[str]:
+        return self._nodes_of(rank for request in self._running.values() for rank in request.ranks)
 
     def _start_some(self, waiting: list[GroupRequest]) -> list[GroupRequest]:
         if not self._paused_too and not self._bed.go.is_set():
@@ -166,7 +150,7 @@ class Gathering:
         request.number = next(self._bed.ids)
         request.due = time.monotonic() + request.seconds + GRACE
         self._running[request.number] = request
-        for node in {self._bed.endpoints[rank].node for rank in request.ranks}:
+        for node in self._nodes_of(request.ranks):
             self._bed.hosts[node].send_made(partial(_message, request, node))
 
     def _process(self, report: Report) -> None:
@@ -176,10 +160,8 @@ class Gathering:
                     self._take(host, message)
                 except Exception as error:
                     host.client.reject(error)
-            case HostLost(host, text):
+            case HostLost(host, text) | HostFrozen(host, text):
                 self._lose(host, text)
-            case HostFrozen(host, seconds):
-                self._lose(host, frozen_text(host, seconds))
 
     def _take(self, host: RankHost, message: dict[str, Any]) -> None:
         request = self._running.get(message.get("id", -1))
@@ -208,13 +190,13 @@ class Gathering:
                 self._abort(request)
                 continue
             request.hung = True
-            for node in {self._bed.endpoints[rank].node for rank in set(request.ranks) - request.free}:
+            for node in self._nodes_of(set(request.ranks) - request.free):
                 self._lose(self._bed.hosts[node], "it did not come back from a cancelled test")
 
     def _abort(self, request: GroupRequest) -> None:
         request.aborted = True
         request.due = time.monotonic() + ABORT_PATIENCE
-        for node in {self._bed.endpoints[rank].node for rank in set(request.ranks) - request.free}:
+        for node in self._nodes_of(set(request.ranks) - request.free):
             self._bed.hosts[node].send({"op": "abort", "id": request.number})
 
     def _lose(self, host: RankHost, text: str) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import Endpoint
 from fabtui.sanitize import one_line
@@ -46,16 +46,14 @@ class Engine:
     epoch: str = "e"
 
 
-@dataclass(frozen=True, slots=True)
-class HostMessage:
+class HostMessage(NamedTuple):
     """Message of a rank host about a test."""
 
     host: RankHost
     message: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class HostLost:
+class HostLost(NamedTuple):
     """End of a rank host, or of the connection to its node."""
 
     host: RankHost
@@ -63,23 +61,20 @@ class HostLost:
     kind: ErrorKind
 
 
-@dataclass(frozen=True, slots=True)
-class HostLoaded:
+class HostLoaded(NamedTuple):
     """A starting rank host has loaded its libraries and the driver."""
 
     host: RankHost
 
 
-@dataclass(frozen=True, slots=True)
-class HostFrozen:
+class HostFrozen(NamedTuple):
     """A busy rank host has not answered for some seconds."""
 
     host: RankHost
-    seconds: float
+    text: str
 
 
-@dataclass(frozen=True, slots=True)
-class HostRestarted:
+class HostRestarted(NamedTuple):
     """A restart of a rank host has ended; `RankHost.broken` is set if it failed."""
 
     host: RankHost
@@ -92,6 +87,8 @@ class RankHost:
     """The rank host of one node.
 
     Attributes:
+        engine: Configuration of its ranks.
+        subscribers: Queues that its reports are put into.
         version: Version of the engine, once ready.
         port: Port of its listener for the TCP check, once ready.
         broken: Why it cannot be used, or None.
@@ -115,6 +112,8 @@ class RankHost:
     ) -> None:
         self.client = client
         self.node = client.node
+        self.engine = engine
+        self.subscribers: list[Callable[[Report], None]] = []
         self.endpoints = endpoints
         self.version = ""
         self.laps: dict[str, float] = {}
@@ -130,18 +129,11 @@ class RankHost:
         self.halted = False
         self._standing_by = False
         self._restart: asyncio.Task[None] | None = None
-        self._engine = engine
         self._argv = argv
         self._library = library
         self._store = store
         self._ready: asyncio.Future[dict[str, Any]] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._subscribers: list[Callable[[Report], None]] = []
-
-    @property
-    def engine(self) -> Engine:
-        """Configuration of its ranks."""
-        return self._engine
 
     @property
     def ready(self) -> bool:
@@ -155,12 +147,7 @@ class RankHost:
     @property
     def _config(self) -> dict[str, Any]:
         """Configuration of the process; a standby process serves only a start with an equal one."""
-        return {"engine": self._engine.name, "library": self._library}
-
-    @property
-    def epoch(self) -> str:
-        """Prefix of the store keys of its tests."""
-        return self._engine.epoch
+        return {"engine": self.engine.name, "library": self._library}
 
     @property
     def numbers(self) -> list[int]:
@@ -168,8 +155,6 @@ class RankHost:
         if self.broken or self._away:
             return []
         return [e.number for e in self.endpoints if e.number not in self.bad_ranks]
-
-    # -- start and end ------------------------------------------------------------------------------------------------
 
     async def start(self, world: int) -> None:
         """Start it and make its ranks ready; on failure `broken` gives the reason."""
@@ -186,7 +171,7 @@ class RankHost:
         try:
             async with asyncio.timeout(START_DEADLINE + GRACE):
                 self._standing_by = False
-                await self.client.spawn(self._config, self._engine.env, self._argv, SPAWN_DEADLINE)
+                await self.client.spawn(self._config, self.engine.env, self._argv, SPAWN_DEADLINE)
                 await self.client.rank(self._init(world))
                 ready = await self._ready
         except ProbeFailed as failed:
@@ -199,7 +184,8 @@ class RankHost:
         self.version = one_line(str(ready.get("version", "")), 80)
         port = ready.get("port")
         self.port = port if isinstance(port, int) else 0
-        self.laps = _laps(ready.get("seconds"))
+        laps = ready["seconds"] if isinstance(ready.get("seconds"), dict) else {}
+        self.laps = {name: seconds for name in LAPS if (seconds := number(laps.get(name))) is not None}
         self.bad_ranks = {
             rank["rank"]: one_line(str(rank.get("error") or "not ready"), 500)
             for rank in (ready["ranks"] if isinstance(ready.get("ranks"), list) else [])
@@ -209,16 +195,16 @@ class RankHost:
     def _init(self, world: int) -> dict[str, Any]:
         return {
             "op": "init",
-            "engine": self._engine.name,
+            "engine": self.engine.name,
             "node": self.node,
-            "epoch": self._engine.epoch,
+            "epoch": self.engine.epoch,
             "address": self.address,
-            "timeout": self._engine.timeout,
+            "timeout": self.engine.timeout,
             "start_deadline": START_DEADLINE,
             "library": self._library,
             "ranks": [{"rank": e.number, "index": e.index, "uuid": e.uuid} for e in self.endpoints],
             "world": world,
-            "faults": list(self._engine.faults),
+            "faults": list(self.engine.faults),
         }
 
     async def _kill_and_start(self, world: int) -> None:
@@ -250,7 +236,7 @@ class RankHost:
         """Keep a process on the node for the next start, with everything done that needs no GPU; or end it."""
         if self._standing_by != on and self.client.lost is None:
             self._standing_by = on
-            self._begin(self.client.stand_by(self._config, self._engine.env, self._argv, on=on))
+            self._begin(self.client.stand_by(self._config, self.engine.env, self._argv, on=on))
 
     async def leave_down(self) -> None:
         """Make sure that it has ended, and do not restart it."""
@@ -274,18 +260,8 @@ class RankHost:
                 # One that is starting may not read messages yet.
                 await (self.client.kill() if self.starting else self.client.rank({"op": "quit"}))
 
-    # -- messages -----------------------------------------------------------------------------------------------------
-
-    def subscribe(self, put: Callable[[Report], None]) -> None:
-        """Have reports passed to a queue."""
-        self._subscribers.append(put)
-
-    def unsubscribe(self, put: Callable[[Report], None]) -> None:
-        """Stop passing reports to a queue."""
-        self._subscribers.remove(put)
-
     def _publish(self, report: Report) -> None:
-        for put in self._subscribers:
+        for put in self.subscribers:
             put(report)
 
     def receive(self, message: dict[str, Any]) -> None:
@@ -297,23 +273,27 @@ class RankHost:
         elif op == "loaded":
             self._publish(HostLoaded(self))
         elif op == "ready":
-            self._settle(lambda ready: ready.set_result(message))
+            self._settle(message)
         elif op == "failed":
             text = one_line(f"{message.get('stage') or 'failed'}: {message.get('error', '')}", 1000)
-            self._settle(lambda ready: ready.set_exception(ProbeFailed("failed", text)))
+            self._settle(ProbeFailed("failed", text))
         elif all(isinstance(message.get(name, 0), int) for name in ("id", "rank")):
             self._publish(HostMessage(self, message))
 
-    def _settle(self, settle: Callable[[asyncio.Future[dict[str, Any]]], None]) -> None:
-        if self._ready is not None and not self._ready.done():
-            settle(self._ready)
+    def _settle(self, ready: dict[str, Any] | ProbeFailed) -> None:
+        if self._ready is None or self._ready.done():
+            return
+        if isinstance(ready, ProbeFailed):
+            self._ready.set_exception(ready)
+        else:
+            self._ready.set_result(ready)
 
     def end(self, text: str, kind: ErrorKind) -> None:
         """Handle the end of the rank host, or of the connection to its node."""
-        self._settle(lambda ready: ready.set_exception(ProbeFailed("exit", text)))
+        self._settle(ProbeFailed("exit", text))
         if self.starting or (self.client.lost is None and (self.stopped or self.down)):
             return
-        if self._subscribers:
+        if self.subscribers:
             self._publish(HostLost(self, text, kind))
         else:
             self.broken = text
@@ -334,12 +314,6 @@ class RankHost:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _laps(value: Any) -> dict[str, float]:
-    """Return the durations of the known parts of a start (s)."""
-    reported = value if isinstance(value, dict) else {}
-    return {name: found for name in LAPS if (found := number(reported.get(name))) is not None}
 
 
 def exit_reason(node: str, message: dict[str, Any]) -> tuple[str, ErrorKind]:

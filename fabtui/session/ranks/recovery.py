@@ -10,15 +10,7 @@ from fabtui.session.ranks.rank_host import HostRestarted, RankHost
 
 
 class Recovery:
-    """Rank hosts that are being restarted during a pass of tests.
-
-    Args:
-        bed: Shared state of the tests.
-        put: Queue for the reports of ended restarts.
-
-    Attributes:
-        nodes: Nodes whose rank hosts are being restarted.
-    """
+    """Rank hosts that are being restarted during a pass of tests, those of `nodes`; ``put`` gets the ended restarts."""
 
     def __init__(self, bed: TestBed, put: Callable[[HostRestarted], None]) -> None:
         self._bed = bed

@@ -14,8 +14,8 @@ import pytest
 from fabtui.cli import main as entry
 from fabtui.cli.commands import run as command
 from fabtui.session import watch
+from fabtui.session.event_pipeline import Journal
 from fabtui.session.feeds import live
-from fabtui.session.journal import Journal
 from fabtui.session.options import SessionOptions
 from fabtui.transport.link import Link
 from tests.unit.session.fakenodes import FakeLink, FakeNodes, Script

@@ -14,8 +14,8 @@ import pytest
 from fabtui.errors import InputError
 from fabtui.model.events import Event, LogEntry, NodeState, NodeUpdate, SessionStart
 from fabtui.model.recording import read_events
+from fabtui.session.event_pipeline import Journal
 from fabtui.session.feeds.replay import ReplayFeed
-from fabtui.session.journal import Journal
 
 EVENTS: list[Event] = [SessionStart(("n000",), seq=0, time=1.0), LogEntry("info", "x", seq=1, time=2.0)]
 READY = NodeUpdate("n000", NodeState.READY, time=3.0)
@@ -38,7 +38,7 @@ def test_a_killed_writer_leaves_what_it_appended(tmp_path: Path) -> None:
     program = (
         "import os, signal, sys, pathlib\n"
         "from fabtui.model.events import LogEntry, SessionStart\n"
-        "from fabtui.session.journal import Journal\n"
+        "from fabtui.session.event_pipeline import Journal\n"
         "j = Journal(pathlib.Path(sys.argv[1]))\n"
         "j.append([SessionStart(())])\n"
         "for n in range(500): j.append([LogEntry('info', str(n))])\n"

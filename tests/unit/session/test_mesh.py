@@ -8,7 +8,7 @@ import pytest
 
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
-from fabtui.session.measure.mesh_targets import MAX_PAIRS, Address, Target, addresses_of, packet_bytes, targets_between
+from fabtui.session.measure.mesh_targets import MAX_PAIRS, Address, Target, addresses_of, header_bytes, targets_between
 from fabtui.session.measure.one_way import judge
 from fabtui.session.measure.ping_mesh import key_of, read_row, read_whole
 
@@ -74,7 +74,7 @@ def test_addresses_and_what_fills_their_mtu() -> None:
     assert found.payload(one("10.0.0.2", mtu=1500)) == 1472
     assert found.payload(one("10.0.0.2", mtu=None)) is None
     assert one("fd00::1").payload(one("fd00::2")) == 1452
-    assert packet_bytes(1472, "10.0.0.1") == packet_bytes(1452, "fd00::1") == 1500
+    assert 1472 + header_bytes("10.0.0.1") == 1452 + header_bytes("fd00::1") == 1500
     assert addresses_of({"a": None, "b": {"data_addresses": [{"address": 4}, 3, {"address": "10.0.0.9"}]}}) == {
         "a": [],
         "b": [Address("10.0.0.9")],
