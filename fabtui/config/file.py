@@ -143,7 +143,7 @@ def _parse(config: ConfigFile, data: bytes) -> None:
         return
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         line = re.search(r"at line (\d+)", str(error))
-        at = int(line.group(1)) if line else text.count("\n") + 1
+        at = int(line[1]) if line else text.count("\n") + 1
         config.problems.append(Problem(at, f"is not TOML: {error}"))
         return
     lines = _lines(text)
@@ -280,9 +280,9 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
     table: tuple[str, ...] = ()
     for number, line in enumerate(text.splitlines(), 1):
         if (header := re.fullmatch(_HEADER, line)) is not None:
-            table = _parts(header.group(1))
+            table = _parts(header[1])
         elif (assignment := re.match(_ASSIGNMENT, line)) is not None:
-            where.setdefault((*table, *_parts(assignment.group(1))), number)
+            where.setdefault((*table, *_parts(assignment[1])), number)
             continue
         else:
             continue

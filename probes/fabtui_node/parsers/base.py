@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 #: Maximum number and width of the lines kept that were not understood.
@@ -42,6 +43,15 @@ class Format(NamedTuple):
     units: Dict[str, str]
     likely: Callable[[str], float]
     parse: Callable[[str], Reading]
+
+
+def first_of(*patterns: Tuple[float, str]) -> Callable[[str], float]:
+    """Return a ``Format.likely``: that of the first pattern found in a text; ``^`` and ``$`` match at lines."""
+
+    def likely(text: str) -> float:
+        return next((found for found, pattern in patterns if re.search(pattern, text, re.MULTILINE)), 0.0)
+
+    return likely
 
 
 class Notes:

@@ -6,51 +6,22 @@ A format's module holds ``FORMATS``, a list of `fabtui_node.parsers.base.Format`
 from __future__ import annotations
 
 import importlib
-from typing import Dict, List
+from typing import Dict
 
 from fabtui_node.parsers.base import Format
 
-#: InfiniBand, RoCE and network interfaces.
-_FABRIC: List[str] = [
-    "ib.ibstat",
-    "ib.ibstatus",
-    "ib.ibv_devinfo",
-    "ib.rdma_link",
-    "ib.show_gids",
-    "net.ethtool",
-    "ib.ibnetdiscover",
-    "ib.iblinkinfo",
-    "ib.ibqueryerrors",
-    "ib.perfquery",
-    "ib.sminfo",
-    "ib.saquery",
-    "ib.smpquery",
-    "ib.ibnodes",
-    "ib.ibping",
-    "ib.ibtracert",
-    "ib.ibroute",
-    "ib.ibswinfo",
-]
-#: GPUs, NVLinks and the kernel's log.
-_GPU: List[str] = [
-    "nvidia.smi_table",
-    "nvidia.smi_query",
-    "nvidia.query_csv",
-    "nvidia.topo",
-    "nvidia.smi_nvlink",
-    "nvidia.dcgmi_diag",
-    "nvidia.dcgmi_nvlink",
-    "nvidia.fabric_manager_log",
-    "kernel.dmesg",
-]
-#: Tests between nodes that probes run.
-_ACTIVE: List[str] = ["net.iperf3", "ib.perftest", "net.ping", "nccl.log"]
+_MODULES = (
+    # InfiniBand, RoCE and network interfaces.
+    *("ib.rdma_ports", "net.ethtool", "ib.fabric", "ib.management", "ib.routes", "ib.ibswinfo"),
+    # GPUs, NVLinks and the kernel's log.
+    *("nvidia.smi_table", "nvidia.smi_query", "nvidia.query_csv", "nvidia.topo", "nvidia.smi_nvlink"),
+    *("nvidia.dcgmi", "nvidia.fabric_manager_log", "kernel.dmesg"),
+    # Tests between nodes that probes run.
+    *("net.iperf3", "ib.perftest", "net.ping", "nccl.log_lines"),
+)
 
 
 def formats() -> Dict[str, Format]:
     """Return all formats of commands that run on nodes, by name."""
-    found: Dict[str, Format] = {}
-    for module in (*_FABRIC, *_GPU, *_ACTIVE):
-        for form in importlib.import_module("fabtui_node.parsers." + module).FORMATS:
-            found[form.name] = form
-    return found
+    modules = (importlib.import_module("fabtui_node.parsers." + module) for module in _MODULES)
+    return {form.name: form for module in modules for form in module.FORMATS}

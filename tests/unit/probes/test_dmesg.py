@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fabtui_node.parsers.kernel import dmesg, line_prefix
+from fabtui_node.parsers.kernel import dmesg
 from fabtui_node.parsers.nvidia import xid_table
 
 XID = "NVRM: Xid (PCI:0000:9b:00): 79, pid=123, name=python3, GPU has fallen off the bus."
@@ -42,7 +42,7 @@ def one(text: str) -> dict[str, Any]:
     ],
 )
 def test_the_beginnings_of_lines(start: str, time: str | None, uptime: float | None) -> None:
-    assert line_prefix.split(start + XID) == (time, uptime, XID)
+    assert dmesg.split(start + XID) == (time, uptime, XID)
     event = one(start + XID)
     assert (event["time"], event["uptime"]) == (time, uptime)
     assert (event["bus"], event["code"], event["pid"], event["name"]) == ("0000:9b:00", 79, 123, "python3")

@@ -7,19 +7,7 @@ from typing import Any
 import pytest
 
 from fabtui_node.parsers.base import Reading
-from fabtui_node.parsers.ib import (
-    iblinkinfo,
-    ibnetdiscover,
-    ibnodes,
-    ibping,
-    ibqueryerrors,
-    ibroute,
-    ibtracert,
-    perfquery,
-    saquery,
-    sminfo,
-    smpquery,
-)
+from fabtui_node.parsers.ib import fabric, management, routes
 
 from .places import sample
 
@@ -30,7 +18,7 @@ def links(reading: Reading) -> dict[tuple[str, int], dict[str, Any]]:
 
 @pytest.mark.parametrize(("name", "ports"), [("ibnetdiscover.txt", 24), ("ibnetdiscover_ports.txt", 56)])
 def test_the_two_forms_of_a_topology_agree(name: str, ports: int) -> None:
-    reading = ibnetdiscover.parse(sample(f"ibsim/{name}"))
+    reading = fabric.parse_topology(sample(f"ibsim/{name}"))
     assert (len(reading.values["links"]), reading.warnings, reading.unknown) == (ports, [], [])
     link = links(reading)["n063 mlx5_1", 1]
     assert link == {
@@ -49,7 +37,7 @@ def test_the_two_forms_of_a_topology_agree(name: str, ports: int) -> None:
 
 
 def test_a_topology_file_has_nodes() -> None:
-    values = ibnetdiscover.parse(sample("ibsim/ibnetdiscover.txt")).values
+    values = fabric.parse_topology(sample("ibsim/ibnetdiscover.txt")).values
     assert values["from_port"] == "0x0000000000100005"
     kinds = [node["type"] for node in values["nodes"]]
     assert (kinds.count("switch"), kinds.count("CA")) == (3, 8)
@@ -68,13 +56,13 @@ def test_a_topology_file_has_nodes() -> None:
 
 
 def test_a_port_without_a_cable_has_no_rate() -> None:
-    free = links(ibnetdiscover.parse(sample("ibsim/ibnetdiscover_ports.txt")))["leaf1", 14]
+    free = links(fabric.parse_topology(sample("ibsim/ibnetdiscover_ports.txt")))["leaf1", 14]
     assert (free["peer"], free["rate"], free["speed"]) == (None, None, "SDR")
 
 
 @pytest.mark.parametrize("name", ["iblinkinfo_line.txt", "iblinkinfo_degraded_1x_edr.txt"])
 def test_links_below_what_both_ends_can_do(name: str) -> None:
-    reading = iblinkinfo.parse(sample(f"ibsim/{name}"))
+    reading = fabric.parse_links(sample(f"ibsim/{name}"))
     assert (reading.warnings, reading.unknown) == ([], [])
     below = {(end, port): link["below"] for (end, port), link in links(reading).items() if link["below"]}
     # All ports report 12X as possible; it has no meaning.
@@ -91,14 +79,14 @@ def test_links_below_what_both_ends_can_do(name: str) -> None:
 
 
 def test_a_pulled_cable_is_down_on_the_switch_and_missing_of_the_adapter() -> None:
-    found = links(iblinkinfo.parse(sample("ibsim/iblinkinfo_after_unlink.txt")))
+    found = links(fabric.parse_links(sample("ibsim/iblinkinfo_after_unlink.txt")))
     assert ("n062 mlx5_1", 1) not in found
     port = found["leaf2", 3]
     assert (port["state"], port["physical_state"], port["peer"], port["rate"]) == ("Down", "Polling", None, None)
 
 
 def test_a_fabric_that_answers_in_part() -> None:
-    reading = iblinkinfo.parse(sample("ibsim/iblinkinfo_mad_loss60.txt"))
+    reading = fabric.parse_links(sample("ibsim/iblinkinfo_mad_loss60.txt"))
     assert any("timed out" in warning for warning in reading.warnings)
     assert reading.unknown == []
     lost = links(reading)["", 15]
@@ -106,7 +94,7 @@ def test_a_fabric_that_answers_in_part() -> None:
 
 
 def test_errors_of_ports() -> None:
-    values = ibqueryerrors.parse(sample("ibsim/ibqueryerrors_bad.txt")).values
+    values = fabric.parse_errors(sample("ibsim/ibqueryerrors_bad.txt")).values
     numbered = {(port["node"], port["port"]): port for port in values["ports"] if port["port"] != "ALL"}
     assert {key: port["counters"] for key, port in numbered.items()} == {
         ("n062 mlx5_1", 1): {"PortRcvErrors": 212},
@@ -121,60 +109,60 @@ def test_errors_of_ports() -> None:
 
 
 def test_errors_with_data() -> None:
-    values = ibqueryerrors.parse(sample("ibsim/ibqueryerrors_data.txt")).values
+    values = fabric.parse_errors(sample("ibsim/ibqueryerrors_data.txt")).values
     first = values["ports"][0]
     assert first["counters"]["PortXmitData"] == 4680
     assert (first["guid"], first["extended"]) == ("0x000000000010000b", False)
 
 
 def test_no_errors_is_not_nothing_known() -> None:
-    values = ibqueryerrors.parse(sample("ibsim/ibqueryerrors_ok.txt")).values
+    values = fabric.parse_errors(sample("ibsim/ibqueryerrors_ok.txt")).values
     assert (values["ports"], values["complete"], values["summary"]["bad_nodes"]) == ([], True, 0)
-    assert ibqueryerrors.parse("").values["complete"] is False
+    assert fabric.parse_errors("").values["complete"] is False
 
 
 def test_counters_of_a_port() -> None:
-    (block,) = perfquery.parse(sample("ibsim/perfquery_leaf1_p2.txt")).values["blocks"]
+    (block,) = management.parse_counters(sample("ibsim/perfquery_leaf1_p2.txt")).values["blocks"]
     assert (block["title"], block["lid"], block["port"], block["extended"]) == ("Port counters", 2, 2, False)
     assert (block["counters"]["SymbolErrorCounter"], block["counters"]["PortXmitWait"]) == (1742, 0)
     assert "PortSelect" not in block["counters"]
-    (block,) = perfquery.parse(sample("ibsim/perfquery_saturated.txt")).values["blocks"]
+    (block,) = management.parse_counters(sample("ibsim/perfquery_saturated.txt")).values["blocks"]
     assert block["saturated"] == ["SymbolErrorCounter"]
-    (block,) = perfquery.parse(sample("ibsim/perfquery_x.txt")).values["blocks"]
+    (block,) = management.parse_counters(sample("ibsim/perfquery_x.txt")).values["blocks"]
     assert (block["extended"], block["saturated"]) == (True, [])
 
 
 def test_no_counters_are_not_zero() -> None:
-    reading = perfquery.parse("")
+    reading = management.parse_counters("")
     assert (reading.values, reading.warnings) == ({"blocks": []}, ["there are no counters in the text"])
 
 
 def test_the_subnet_manager() -> None:
-    values = sminfo.parse(sample("ibsim/sminfo.txt")).values
+    values = management.parse_manager(sample("ibsim/sminfo.txt")).values
     wanted = {"lid": 1, "guid": "0x0000000000100001", "activity": 321, "priority": 0, "state": "MASTER"}
     assert values == {"sm": wanted}
-    reading = sminfo.parse(sample("ibsim/sminfo_from_unlinked.txt"))
+    reading = management.parse_manager(sample("ibsim/sminfo_from_unlinked.txt"))
     assert (reading.values, len(reading.warnings)) == ({"sm": None}, 2)
 
 
 def test_records() -> None:
-    (record,) = saquery.parse(sample("ibsim/saquery_nodes.txt")).values["records"]
+    (record,) = management.parse_records(sample("ibsim/saquery_nodes.txt")).values["records"]
     assert record["record"] == "NodeRecord"
     assert (record["fields"]["lid"], record["fields"]["NodeDescription"]) == (1, "n060 mlx5_0")
 
 
 def test_a_path_record_is_decoded() -> None:
     text = "PathRecord dump:\n\t\tdlid.........8\n\t\tmtu..........0x84\n\t\trate.........0x91\n"
-    (record,) = saquery.parse(text).values["records"]
+    (record,) = management.parse_records(text).values["records"]
     assert (record["fields"]["dlid"], record["mtu_bytes"], record["rate_gbps"]) == (8, 2048, 200.0)
-    (record,) = saquery.parse("PathRecord dump:\n\t\tmtu.....................what\n").values["records"]
+    (record,) = management.parse_records("PathRecord dump:\n\t\tmtu.....................what\n").values["records"]
     assert (record["mtu_bytes"], record["rate_gbps"]) == (None, None)
 
 
 def test_port_info() -> None:
-    (block,) = smpquery.parse(sample("ibsim/smpquery_portinfo.txt")).values["blocks"]
+    (block,) = management.parse_attributes(sample("ibsim/smpquery_portinfo.txt")).values["blocks"]
     assert (block["lid"], block["port"], block["fields"]["NeighborMTU"]) == (2, 16, 2048)
-    reading = smpquery.parse(sample("ibsim/ibportstate_edr_port.txt"))
+    reading = management.parse_attributes(sample("ibsim/ibportstate_edr_port.txt"))
     (block,) = reading.values["blocks"]
     assert block["of"] == "Switch PortInfo"
     assert block["link"] == {
@@ -192,25 +180,25 @@ def test_port_info() -> None:
 
 
 def test_nodes_of_the_fabric() -> None:
-    nodes = ibnodes.parse(sample("ibsim/ibnodes.txt")).values["nodes"]
+    nodes = fabric.parse_nodes(sample("ibsim/ibnodes.txt")).values["nodes"]
     assert len(nodes) == 11
     assert [node["lid"] for node in nodes if node["type"] == "switch"] == [3, 4, 2]
 
 
 def test_the_way_through_the_fabric() -> None:
-    values = ibtracert.parse(sample("ibsim/ibtracert.txt")).values
+    values = routes.parse_ibtracert(sample("ibsim/ibtracert.txt")).values
     assert [hop["name"] for hop in values["hops"]] == ["leaf1", "spine1", "leaf2", "n063 mlx5_1"]
     assert [(hop["out"], hop["in"]) for hop in values["hops"]] == [(1, 1), (16, 2), (4, 16), (4, 1)]
     assert (values["from"]["lid"], values["to"]["lid"]) == (1, 11)
 
 
 def test_a_ping_without_answers_has_no_times() -> None:
-    values = ibping.parse(sample("ibsim/ibping_no_answer.txt")).values
+    values = routes.parse_ibping(sample("ibsim/ibping_no_answer.txt")).values
     assert (values["sent"], values["received"], values["loss"], values["rtt_avg"]) == (3, 0, 100.0, None)
 
 
 def test_a_forwarding_table() -> None:
-    values = ibroute.parse_ibroute(sample("ibsim/ibroute_leaf1.txt")).values
+    values = routes.parse_ibroute(sample("ibsim/ibroute_leaf1.txt")).values
     assert (values["switch"]["name"], values["count"], len(values["routes"])) == ("leaf1", 11, 11)
     assert values["routes"][6] == {
         "lid": 7,
@@ -219,4 +207,4 @@ def test_a_forwarding_table() -> None:
         "guid": "0x0000000000100007",
         "name": "n061 mlx5_1",
     }
-    assert ibroute.parse_ibaddr(sample("ibsim/ibaddr.txt")).values["lid_start"] == 6
+    assert routes.parse_ibaddr(sample("ibsim/ibaddr.txt")).values["lid_start"] == 6

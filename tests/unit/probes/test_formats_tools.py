@@ -4,21 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fabtui_node.parsers.ib import (
-    iblinkinfo,
-    ibnetdiscover,
-    ibnodes,
-    ibqueryerrors,
-    ibstat,
-    ibstatus,
-    ibswinfo,
-    ibtracert,
-    ibv_devinfo,
-    perfquery,
-    rdma_link,
-    show_gids,
-    smpquery,
-)
+from fabtui_node.parsers.ib import fabric, ibswinfo, management, rdma_ports, routes
 from fabtui_node.parsers.net import ethtool
 
 from .places import sample
@@ -26,20 +12,24 @@ from .places import sample
 
 def test_ibstat_of_one_port_of_another_kind() -> None:
     text = "Switch: 'mlx4_0'\nPort 1:\nState: Active\nPhysical state: LinkUp\nRate: 40 (FDR10)\nEffective speed: 38.5\n"
-    (ca,) = ibstat.parse(text).values["cas"]
+    (ca,) = rdma_ports.parse_ibstat(text).values["cas"]
     assert (ca["ports"][0]["rate"], ca["ports"][0]["effective_rate"]) == (40.0, 38.5)
 
 
 def test_ibstat_lists() -> None:
-    assert ibstat.parse("mlx5_0\nmlx5_1\n").values == {"cas": [], "port_guids": [], "names": ["mlx5_0", "mlx5_1"]}
-    assert ibstat.parse(sample("ibsim/ibstat_p.txt")).values["port_guids"] == ["0x0000000000100005"]
+    assert rdma_ports.parse_ibstat("mlx5_0\nmlx5_1\n").values == {
+        "cas": [],
+        "port_guids": [],
+        "names": ["mlx5_0", "mlx5_1"],
+    }
+    assert rdma_ports.parse_ibstat(sample("ibsim/ibstat_p.txt")).values["port_guids"] == ["0x0000000000100005"]
 
 
 def test_ibstatus_of_what_cannot_be_read() -> None:
     text = "Infiniband device 'a' port 1 status:\n\tdefault gid:\t unknown\n\trate:\t\t unknown\n\tstate:\t\t unknown\n"
-    (port,) = ibstatus.parse(text).values["ports"]
+    (port,) = rdma_ports.parse_ibstatus(text).values["ports"]
     assert (port["gid"], port["rate"], port["state"], port["lid"]) == (None, None, "unknown", None)
-    assert ibstatus.parse(sample("ibsim/ibstatus.txt")).warnings == ["Fatal error:  No devices"]
+    assert rdma_ports.parse_ibstatus(sample("ibsim/ibstatus.txt")).warnings == ["Fatal error:  No devices"]
 
 
 VERBOSE = """\
@@ -67,7 +57,7 @@ hca_id:\tmlx5_0
 
 
 def test_ibv_devinfo_verbose() -> None:
-    reading = ibv_devinfo.parse(VERBOSE)
+    reading = rdma_ports.parse_devinfo(VERBOSE)
     (device,) = reading.values["devices"]
     (port,) = device["ports"]
     assert reading.unknown == []
@@ -79,18 +69,18 @@ def test_ibv_devinfo_verbose() -> None:
 
 def test_ibv_devinfo_of_an_unknown_mtu() -> None:
     text = VERBOSE.replace("1024 (3)", "invalid MTU (0)").replace("100.0 Gbps (128)", "invalid speed (0)")
-    (port,) = ibv_devinfo.parse(text).values["devices"][0]["ports"]
+    (port,) = rdma_ports.parse_devinfo(text).values["devices"][0]["ports"]
     assert (port["active_mtu"], port["lane_rate"]) == (None, None)
 
 
 def test_ibv_lists() -> None:
-    listed = ibv_devinfo.parse("2 HCAs found:\n\tmlx5_0\n\tmlx5_1\n\n").values["devices"]
+    listed = rdma_ports.parse_devinfo("2 HCAs found:\n\tmlx5_0\n\tmlx5_1\n\n").values["devices"]
     assert listed == [{"ca": "mlx5_0", "ports": None}, {"ca": "mlx5_1", "ports": None}]
     text = (
         "    device          \t   node GUID\n    ------          \t----------------\n"
         "    mlx5_0          \t946dae0300630bfe\n"
     )
-    assert ibv_devinfo.parse_devices(text).values["devices"] == [{"ca": "mlx5_0", "node_guid": "0x946dae0300630bfe"}]
+    assert rdma_ports.parse_devices(text).values["devices"] == [{"ca": "mlx5_0", "node_guid": "0x946dae0300630bfe"}]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +96,7 @@ def test_ibv_lists() -> None:
     ],
 )
 def test_rdma_link_of_infiniband(text: str) -> None:
-    reading = rdma_link.parse(text)
+    reading = rdma_ports.parse_rdma_link(text)
     assert reading.unknown == []
     assert reading.values["links"] == [
         {
@@ -126,10 +116,10 @@ def test_rdma_link_of_infiniband(text: str) -> None:
 
 def test_a_gid_table_that_was_cut() -> None:
     text = "DEV\tPORT\tINDEX\tGID\nmlx5_0\t1\t3\t0000:0000:0000:0000:0000:ffff:0a00:0001\t10.0.0.1  \tv2\teth0\n"
-    reading = show_gids.parse(text)
+    reading = rdma_ports.parse_gids(text)
     assert reading.warnings == ["the text ends before the number of GIDs"]
     assert reading.values["roce_v2_ipv4"] == [{"ca": "mlx5_0", "port": 1, "index": 3, "ipv4": "10.0.0.1"}]
-    assert show_gids.parse(text + "n_gids_found=4\n").warnings == ["1 of 4 GIDs are in the text"]
+    assert rdma_ports.parse_gids(text + "n_gids_found=4\n").warnings == ["1 of 4 GIDs are in the text"]
 
 
 GROUPED = """\
@@ -151,7 +141,7 @@ Switch\t65 "S-fc6a1c0300000000"\t\t# "MF0;spine 1:MQM9700/U1" enhanced port 0 li
 
 
 def test_a_topology_with_chassis_and_full_info() -> None:
-    reading = ibnetdiscover.parse(GROUPED)
+    reading = fabric.parse_topology(GROUPED)
     node = reading.values["nodes"][0]
     first, second = reading.values["links"]
     assert reading.unknown == []
@@ -167,20 +157,20 @@ NDR = (
 
 
 def test_what_links_could_be() -> None:
-    (link,) = iblinkinfo.parse(NDR).values["links"]
+    (link,) = fabric.parse_links(NDR).values["links"]
     assert (link["rate"], link["could_lanes"], link["could_lane_rate"]) == (200.0, 4, 212.5)
     assert link["below"] == ["width", "speed"]
     assert link["peer"] == {"name": "MF0;spine", "guid": "0xfc6a1c0300000000", "lid": 7, "port": 33}
     slow = NDR.replace("2X        106.25 Gbps", "4X          10.0 Gbps").replace(
         "(Could be 4X Could be 212.5 Gbps)", "( Could be FDR10 (Found link at QDR but expected speed is FDR10))"
     )
-    (link,) = iblinkinfo.parse(slow).values["links"]
+    (link,) = fabric.parse_links(slow).values["links"]
     assert (link["could_lane_rate"], link["below"]) == (10.0, ["speed"])
 
 
 def test_links_with_switch_settings() -> None:
     text = NDR.replace("LinkUp)==>", "LinkUp) (HOQ:18 VL_Stall:7)==>")
-    assert iblinkinfo.parse(text).values == iblinkinfo.parse(NDR).values
+    assert fabric.parse_links(text).values == fabric.parse_links(NDR).values
 
 
 def test_a_port_whose_peer_did_not_answer() -> None:
@@ -188,7 +178,7 @@ def test_a_port_whose_peer_did_not_answer() -> None:
         "Switch: 0x0000000000200002 spine1:\n  4  4[  ] ==( 4X 53.125 Gbps Active/ "
         ' LinkUp)==>      "Port not available"\n'
     )
-    (link,) = iblinkinfo.parse(text).values["links"]
+    (link,) = fabric.parse_links(text).values["links"]
     assert (link["peer"], link["rate"], link["guid"]) == (None, 200.0, "0x0000000000200002")
 
 
@@ -202,7 +192,7 @@ def test_error_reports_with_link_info_and_failures() -> None:
         "##          9 ports checked, 1 ports have errors beyond threshold\n"
         "## Thresholds: [SymbolErrorCounter = 10]\n##          2 PMA query failures\n## Suppressed: PortXmitWait\n"
     )
-    reading = ibqueryerrors.parse(text)
+    reading = fabric.parse_errors(text)
     (port,) = reading.values["ports"]
     assert (port["counters"]["SymbolErrorCounter"], port["extended"], port["saturated"]) == (70000, True, [])
     assert reading.values["summary"]["query_failures"] == 2
@@ -216,19 +206,19 @@ def test_counters_by_their_old_names() -> None:
         "# Port counters: Lid 6 port 255\nPortSelect:......................255\n"
         "SymbolErrors:....................65535\n"
     )
-    (block,) = perfquery.parse(text).values["blocks"]
+    (block,) = management.parse_counters(text).values["blocks"]
     assert (block["port"], block["saturated"]) == (255, ["SymbolErrors"])
 
 
 def test_nodes_with_their_device_ids() -> None:
     text = 'Switch\t : 0xfc6a1c0300000000 ports 65 devid 0xd2f2 vendid 0x2c9 "MF0;leaf:MQM9700/U1"\n'
-    (node,) = ibnodes.parse(text).values["nodes"]
+    (node,) = fabric.parse_nodes(text).values["nodes"]
     assert (node["device"], node["vendor"], node["name"]) == ("0xd2f2", "0x2c9", "MF0;leaf:MQM9700/U1")
 
 
 def test_a_short_way() -> None:
     text = "From {0x0000000000100000}[1]\n[1] -> {0x0000000000200000}[1]\nTo {0x000000000010000e}[1]\n"
-    values = ibtracert.parse(text).values
+    values = routes.parse_ibtracert(text).values
     assert (values["from"]["port"], values["hops"][0]["out"], values["to"]["guid"]) == (1, 1, "0x000000000010000e")
 
 
@@ -306,7 +296,7 @@ def test_crossed_out_ids() -> None:
         'Switch\t129 "S-9c05<redacted>"\t\t# "MF0;leaf:MQM9700/U1" enhanced port 0 lid 1 lmc 0\n'
         '[1]\t"H-b83f<redacted>"[1](b83f<redacted>) \t\t# "node005 mlx5_2" lid 22 2xNDR\n'
     )
-    reading = ibnetdiscover.parse(text)
+    reading = fabric.parse_topology(text)
     (link,) = reading.values["links"]
     assert reading.unknown == []
     assert (link["guid"], link["peer"]["guid"], link["peer"]["name"], link["rate"]) == (
@@ -316,13 +306,13 @@ def test_crossed_out_ids() -> None:
         200.0,
     )
     row = "roce0    1  3  fe80:0000:0000:0000:xxxx:xxxx:xxxx:xxxx   v2  eth0\nn_gids_found=1\n"
-    (gid,) = show_gids.parse(row).values["gids"]
+    (gid,) = rdma_ports.parse_gids(row).values["gids"]
     assert (gid["gid"], gid["version"], gid["netdev"]) == (None, 2, "eth0")
 
 
 def test_a_topology_of_old_tools() -> None:
     text = 'Switch  24 "S-0008f104003f1e29"         # "sLB-2024" base port 0 lid 742 lmc 0\n'
-    reading = ibnetdiscover.parse(text + '[24]    "H-0002c90200247010"[1]         # "atlas35" lid 1252\n')
+    reading = fabric.parse_topology(text + '[24]    "H-0002c90200247010"[1]         # "atlas35" lid 1252\n')
     (link,) = reading.values["links"]
     assert reading.unknown == []
     assert (link["peer"]["lid"], link["lanes"], link["speed"], link["rate"]) == (1252, None, None, None)
@@ -333,7 +323,7 @@ def test_what_the_tool_of_the_vendors_package_prints_of_devices() -> None:
         "\tlog atomic arg sizes (mask)\t\t0x8\n\tmax fetch and add bit boundary\t64\n\tMulti-Packet RQ supported\n"
         "\t\t\t2 bytes\n\tooo_rc_caps  = 0x0\n\t\t\t\t\tEXT_SEND NOP\n\ttag matching not supported\n"
     )
-    reading = ibv_devinfo.parse(VERBOSE.replace("\t\tport:", more + "\t\tport:", 1))
+    reading = rdma_ports.parse_devinfo(VERBOSE.replace("\t\tport:", more + "\t\tport:", 1))
     assert reading.unknown == []
     attributes = reading.values["devices"][0]["attributes"]
     assert (attributes["log atomic arg sizes (mask)"], attributes["ooo_rc_caps"]) == ("0x8", "0x0")
@@ -347,7 +337,9 @@ def test_pause_with_statistics_and_a_state_that_is_not_known() -> None:
     reading = ethtool.parse_pause(text)
     assert reading.unknown == []
     assert (reading.values["interfaces"][0]["tx_frames"], reading.values["interfaces"][0]["rx_frames"]) == (3, 0)
-    (link,) = rdma_link.parse("0/2: ibp0s9/2: lid 13397 state UNKNOWN physical_state UNKNOWN\n").values["links"]
+    (link,) = rdma_ports.parse_rdma_link("0/2: ibp0s9/2: lid 13397 state UNKNOWN physical_state UNKNOWN\n").values[
+        "links"
+    ]
     assert (link["state"], link["physical_state"]) == ("unknown", "unknown")
 
 
@@ -356,6 +348,6 @@ def test_a_port_that_was_set() -> None:
     text = (
         f"Initial CA/RT PortInfo:\n{block}# MLNX ext Port info: Lid 3 port 1\nLinkSpeedActive:.................0x00\n"
     )
-    reading = smpquery.parse(f"{text}Disable may be irreversible\n\nAfter PortInfo set:\n{block}")
+    reading = management.parse_attributes(f"{text}Disable may be irreversible\n\nAfter PortInfo set:\n{block}")
     assert reading.unknown == []
     assert [found["of"] for found in reading.values["blocks"]] == ["Initial CA/RT PortInfo", None, "After PortInfo set"]

@@ -13,8 +13,7 @@ from fabtui_node.parsers.base import Reading
 from fabtui_node.parsers.catalogue import formats
 from fabtui_node.parsers.kernel import dmesg
 from fabtui_node.parsers.nvidia import (
-    dcgmi_diag,
-    dcgmi_nvlink,
+    dcgmi,
     fabric_manager_log,
     query_csv,
     smi_nvlink,
@@ -236,7 +235,7 @@ def test_p2p(name: str, expect: str) -> None:
 
 @pytest.mark.parametrize(("name", "expect"), rows("dcgmi-diag"))
 def test_diag(name: str, expect: str) -> None:
-    reading = dcgmi_diag.parse_diag(text(name))
+    reading = dcgmi.parse_diag(text(name))
     values = reading.values
     assert reading.unknown == []
     by_name = {test["test"]: test for test in values["tests"]}
@@ -265,7 +264,7 @@ def test_diag(name: str, expect: str) -> None:
 
 @pytest.mark.parametrize(("name", "expect"), rows("dcgmi-nvlink"))
 def test_link_status(name: str, expect: str) -> None:
-    values = dcgmi_nvlink.parse_link_status(text(name)).values
+    values = dcgmi.parse_link_status(text(name)).values
     wanted = {key: int(count) for key, count in re.findall(r"(\w+)=(\d+)", expect)}
     found = {"gpus": len(values["gpus"]), "links": values["links_total"], "switches": len(values["switches"])}
     assert found | {"down": values["down"], "up": values["up"]} == wanted

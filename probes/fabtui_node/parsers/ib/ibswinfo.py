@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, Optional
 
-from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.ib import values as ibwords
 
 _PAIR = re.compile(r"\s*([A-Za-z][\w#./ -]{0,40}?)\s*(?:\(([^()|]{1,20})\))?\s*[|:]\s*(.*)", re.ASCII)
@@ -16,50 +16,19 @@ _MODULE = re.compile(r"QSFP#([0-9]{1,3})(?:\.temp)?", re.ASCII)
 _UPTIME = re.compile(r"([0-9]{1,6})d-([0-9]{1,2}):([0-9]{2}):([0-9]{2})", re.ASCII)
 
 _PLAIN = {
-    "part number": "part",
-    "part_number": "part",
-    "serial number": "serial",
-    "serial": "serial",
-    "product name": "product",
-    "product_name": "product",
-    "revision": "revision",
-    "PSID": "psid",
-    "GUID": "guid",
-    "firmware version": "firmware",
-    "fw_version": "firmware",
-    "CPLD": "cpld",
-    "cpld": "cpld",
-    "node_desription": "name",
-    "node_description": "name",
-    "fan status": "fan_status",
-    "fans": "fan_status",
-}
+    "part number": "part", "part_number": "part", "serial number": "serial", "serial": "serial",
+    "product name": "product", "product_name": "product", "revision": "revision", "PSID": "psid", "GUID": "guid",
+    "firmware version": "firmware", "fw_version": "firmware", "CPLD": "cpld", "cpld": "cpld",
+    "node_desription": "name", "node_description": "name", "fan status": "fan_status", "fans": "fan_status",
+}  # fmt: skip
 _NUMBERS = {
-    "ports": "ports",
-    "temperature": "temperature",
-    "cur.temp": "temperature",
-    "max temp": "temperature_max",
+    "ports": "ports", "temperature": "temperature", "cur.temp": "temperature", "max temp": "temperature_max",
     "max.temp": "temperature_max",
-}
+}  # fmt: skip
 _OF_PSU = {
-    "P/N": "part",
-    "part_number": "part",
-    "S/N": "serial",
-    "serial": "serial",
-    "DC power": "dc",
-    "dc": "dc",
-    "fan status": "fan",
-    "fan": "fan",
-    "power": "power",
-    "status": "status",
-}
-
-
-def likely(text: str) -> float:
-    """Return the likelihood that a text is output of ``ibswinfo``."""
-    if re.search(r"^PSU\d status\s+\|", text, re.MULTILINE) or re.search(r"^(psu\d\.|fan#\d)", text, re.MULTILINE):
-        return 0.95
-    return 0.8 if re.search(r"^(part number|PSID)\s+\|", text, re.MULTILINE) else 0.0
+    "P/N": "part", "part_number": "part", "S/N": "serial", "serial": "serial", "DC power": "dc", "dc": "dc",
+    "fan status": "fan", "fan": "fan", "power": "power", "status": "status",
+}  # fmt: skip
 
 
 def parse(text: str) -> Reading:
@@ -80,17 +49,14 @@ def parse(text: str) -> Reading:
             ruled, psu = True, None
             continue
         pair = _PAIR.fullmatch(line)
-        if ibwords.complaint(line):
-            notes.warn(line)
-        elif pair is None:
-            if ruled and values["name"] is None and "|" not in line:
-                values["name"] = line.strip()[:200]
-            else:
-                notes.puzzled(line)
+        if pair is None and ruled and values["name"] is None and "|" not in line and not ibwords.complaint(line):
+            values["name"] = line.strip()[:200]
+        elif pair is None or ibwords.complaint(line):
+            ibwords.leftover(line, notes)
         else:
-            label, unit, value = pair.group(1), pair.group(2), pair.group(3).strip()[:100]
+            label, unit, value = pair[1], pair[2], pair[3].strip()[:100]
             found = _PSU.fullmatch(label)
-            psu = found.group(1) if found and label.startswith("PSU") else psu
+            psu = found[1] if found and label.startswith("PSU") else psu
             if not (line[0].isspace() and psu is not None and _psu(values, psu, label, value)) and not _take(
                 values, label, unit, value
             ):
@@ -107,32 +73,29 @@ def _psu(values: Dict[str, Any], number: str, label: str, value: str) -> bool:
 
 
 def _take(values: Dict[str, Any], label: str, unit: Optional[str], value: str) -> bool:
-    psu, fan, module = _PSU.fullmatch(label), _FAN.fullmatch(label), _MODULE.fullmatch(label)
-    if psu:
-        return _psu(values, psu.group(1), psu.group(2).lower(), value)
-    if fan:
-        values["fans"][str(int(fan.group(1)))] = ibwords.decimal(value)
-    elif module:
-        values["modules"][str(int(module.group(1)))] = ibwords.decimal(value)
-    elif label in _NUMBERS:
-        number = ibwords.decimal(value)
-        values[_NUMBERS[label]] = int(number) if number is not None and label == "ports" else number
+    if psu := _PSU.fullmatch(label):
+        return _psu(values, psu[1], psu[2].lower(), value)
+    for name, pattern in (("fans", _FAN), ("modules", _MODULE)):
+        if found := pattern.fullmatch(label):
+            values[name][str(int(found[1]))] = ibwords.decimal(value)
+            return True
+    if label in _NUMBERS:
+        count = ibwords.decimal(value)
+        values[_NUMBERS[label]] = int(count) if count is not None and label == "ports" else count
     elif label in _PLAIN:
         values[_PLAIN[label]] = value or None
     elif label == "uptime":
-        values["uptime"] = _seconds(value, unit)
+        values["uptime"] = ibwords.decimal(value) if unit == "sec" else _seconds(value)
     else:
         return label == "warn threshold"
     return True
 
 
-def _seconds(value: str, unit: Optional[str]) -> Optional[float]:
-    if unit == "sec":
-        return ibwords.decimal(value)
+def _seconds(value: str) -> Optional[float]:
     found = _UPTIME.fullmatch(value)
     if not found:
         return None
-    days, hours, minutes, seconds = (int(word) for word in found.groups())
+    days, hours, minutes, seconds = map(int, found.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
@@ -142,7 +105,7 @@ FORMATS = [
         "ibswinfo: power, fans and temperatures of an unmanaged switch",
         (),
         {"uptime": "s", "temperature": "C", "temperature_max": "C", "power": "W", "fans": "rpm", "modules": "C"},
-        likely,
+        first_of((0.95, r"^PSU\d status\s+\||^(psu\d\.|fan#\d)"), (0.8, r"^(part number|PSID)\s+\|")),
         parse,
     )
 ]

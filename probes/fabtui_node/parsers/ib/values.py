@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Dict, Iterator, List, Optional
 
+from fabtui_node.parsers.base import Notes
 from fabtui_node.system import sysfs
 
 #: Longer lines are cut: no tool prints such.
@@ -12,68 +13,29 @@ LINE_LIMIT = 4096
 
 #: Gb/s of a lane as the tools print them (with the bits of the line code), and as data rates of links are named.
 LANE_RATES: Dict[float, float] = {
-    2.5: 2.5,
-    5.0: 5.0,
-    10.0: 10.0,
-    14.0625: 14.0,
-    25.78125: 25.0,
-    53.125: 50.0,
-    106.25: 100.0,
-    212.5: 200.0,
-}
+    2.5: 2.5, 5.0: 5.0, 10.0: 10.0, 14.0625: 14.0, 25.78125: 25.0, 53.125: 50.0, 106.25: 100.0, 212.5: 200.0,
+}  # fmt: skip
 #: Gb/s of a lane by the name of the speed.
 SPEED_NAMES: Dict[str, float] = {
-    "SDR": 2.5,
-    "DDR": 5.0,
-    "QDR": 10.0,
-    "FDR10": 10.0,
-    "FDR": 14.0,
-    "EDR": 25.0,
-    "HDR": 50.0,
-    "NDR": 100.0,
+    "SDR": 2.5, "DDR": 5.0, "QDR": 10.0, "FDR10": 10.0, "FDR": 14.0, "EDR": 25.0, "HDR": 50.0, "NDR": 100.0,
     "XDR": 200.0,
-}
+}  # fmt: skip
 
-#: Where each counter of a port stops when it is read in its short form (``perfquery`` without ``-x``).
-COUNTER_LIMITS: Dict[str, int] = {
-    "SymbolErrorCounter": 0xFFFF,
-    "LinkErrorRecoveryCounter": 0xFF,
-    "LinkDownedCounter": 0xFF,
-    "PortRcvErrors": 0xFFFF,
-    "PortRcvRemotePhysicalErrors": 0xFFFF,
-    "PortRcvSwitchRelayErrors": 0xFFFF,
-    "PortXmitDiscards": 0xFFFF,
-    "PortXmitConstraintErrors": 0xFF,
-    "PortRcvConstraintErrors": 0xFF,
-    "LocalLinkIntegrityErrors": 0xF,
-    "ExcessiveBufferOverrunErrors": 0xF,
-    "QP1Dropped": 0xFFFF,
-    "VL15Dropped": 0xFFFF,
-    "PortXmitData": 0xFFFFFFFF,
-    "PortRcvData": 0xFFFFFFFF,
-    "PortXmitPkts": 0xFFFFFFFF,
-    "PortRcvPkts": 0xFFFFFFFF,
-    "PortXmitWait": 0xFFFFFFFF,
+#: Counters of a port by where they stop when read in their short form (``perfquery`` without ``-x``), each followed
+#: by the name that older tools have for it.
+_LIMITED: Dict[int, str] = {
+    0xF: "LocalLinkIntegrityErrors LinkIntegrityErrors ExcessiveBufferOverrunErrors ExcBufOverrunErrors",
+    0xFF: "LinkErrorRecoveryCounter LinkRecovers LinkDownedCounter LinkDowned PortXmitConstraintErrors"
+    " XmtConstraintErrors PortRcvConstraintErrors RcvConstraintErrors",
+    0xFFFF: "SymbolErrorCounter SymbolErrors PortRcvErrors RcvErrors PortRcvRemotePhysicalErrors RcvRemotePhysErrors"
+    " PortRcvSwitchRelayErrors RcvSwRelayErrors PortXmitDiscards XmtDiscards QP1Dropped VL15Dropped",
+    0xFFFFFFFF: "PortXmitData XmtData PortRcvData RcvData PortXmitPkts XmtPkts PortRcvPkts RcvPkts PortXmitWait",
 }
-
-#: The names that older tools have for the same.
-COUNTER_LIMITS.update(
-    SymbolErrors=0xFFFF,
-    LinkRecovers=0xFF,
-    LinkDowned=0xFF,
-    RcvErrors=0xFFFF,
-    RcvRemotePhysErrors=0xFFFF,
-    RcvSwRelayErrors=0xFFFF,
-    XmtDiscards=0xFFFF,
-    XmtConstraintErrors=0xFF,
-    RcvConstraintErrors=0xFF,
-    LinkIntegrityErrors=0xF,
-    ExcBufOverrunErrors=0xF,
-    XmtData=0xFFFFFFFF,
-    RcvData=0xFFFFFFFF,
-    XmtPkts=0xFFFFFFFF,
-    RcvPkts=0xFFFFFFFF,
-)
+COUNTER_LIMITS: Dict[str, int] = {name: limit for limit, names in _LIMITED.items() for name in names.split()}
+#: Units of counters.
+COUNTER_UNITS = {"PortXmitData": "words of 4 B", "PortRcvData": "words of 4 B", "PortXmitWait": "ticks"}
+#: Physical states of a port as verbs and netlink name them, in ibstat's words.
+PHYSICAL_STATES = {"LINK_UP": "LinkUp", "POLLING": "Polling", "DISABLED": "Disabled", "SLEEP": "Sleep"}
 
 _COMPLAINT = re.compile(
     r"ibpanic:|ibwarn:|iberror|fatal error|\bfailed\b|can't|cannot|no such|permission denied|bad status|timed out"
@@ -86,6 +48,9 @@ _PROMPT = re.compile(r"\[?[\w.-]{1,64}@[\w.-]{1,64}[ :][^#$]{0,120}[#$] ")
 _HEADING = re.compile(r"# (SIM_HOST=|exit status -?[0-9]{1,4}$)", re.ASCII)
 _INTEGER = re.compile(r"[0-9]{1,20}", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?", re.ASCII)
+
+#: Return the decimal or hexadecimal number that a word is, else None.
+integer = sysfs.to_integer
 
 
 def lines(text: str) -> Iterator[str]:
@@ -101,9 +66,9 @@ def complaint(line: str) -> bool:
     return _COMPLAINT.search(line) is not None
 
 
-def integer(word: Optional[str]) -> Optional[int]:
-    """Return the decimal or hexadecimal number that a word is, else None."""
-    return sysfs.to_integer(word)
+def leftover(line: str, notes: Notes) -> None:
+    """Keep a line that is no part of an output: a complaint as a warning, anything else as not understood."""
+    (notes.warn if complaint(line) else notes.puzzled)(line)
 
 
 def digits(word: Optional[str]) -> Optional[int]:
@@ -129,20 +94,18 @@ def guid(word: Optional[str]) -> Optional[str]:
 def lanes(word: Optional[str]) -> Optional[int]:
     """Return the lanes of a width such as ``4X``, None for what is no width."""
     found = re.fullmatch(r"(1|2|4|8|12)[xX]", (word or "").strip())
-    return int(found.group(1)) if found else None
+    return int(found[1]) if found else None
 
 
 def gbps(word: Optional[str]) -> Optional[float]:
     """Return the Gb/s in a text such as ``53.125 Gbps``, or None."""
     found = re.match(r"\s*([0-9]{1,6}(?:\.[0-9]{1,9})?) Gbps", word or "", re.ASCII)
-    return float(found.group(1)) if found else None
+    return float(found[1]) if found else None
 
 
 def link_rate(width: Optional[int], lane: Optional[float]) -> Optional[float]:
     """Return the data rate of a link in Gb/s, from its lanes and the Gb/s of one as the tools print it."""
-    if width is None or lane is None:
-        return None
-    return width * LANE_RATES.get(lane, lane)
+    return None if width is None or lane is None else width * LANE_RATES.get(lane, lane)
 
 
 def saturated(counters: Dict[str, int]) -> List[str]:

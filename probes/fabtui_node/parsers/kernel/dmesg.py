@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
 from fabtui_node.parsers.base import Format, Notes, Reading
-from fabtui_node.parsers.kernel import line_prefix
-from fabtui_node.parsers.kernel.nic_events import device_event
-from fabtui_node.parsers.kernel.pcie_events import Aer, bandwidth_event, continues
 from fabtui_node.parsers.nvidia import xid_table
 
 #: How many events are kept, the last ones; all are counted.
@@ -17,6 +14,220 @@ _MOST_COUNTS = 500
 _MOST_LINES = 100_000
 _WIDTH = 400
 
+Event = Dict[str, Any]
+#: What a line is that adds to the last event, or reports nothing.
+_NOTHING: Event = {"kind": None}
+_DEVICE = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
+
+
+def _event(kind: str, bus: Optional[str] = None, code: Any = None, **more: Any) -> Event:
+    return {"kind": kind, "bus": bus.lower() if bus else None, "code": code, **more}
+
+
+# The beginnings of a line: all the ways in which time, host and level are written before it.
+_MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_DAY = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+_ISO = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?(?:Z|[+-][0-9]{2}:?[0-9]{2})?"
+
+_KMSG = re.compile(r"([0-9]{1,6}),[0-9]{1,12},([0-9]{1,18}),[^;]{0,40};(.{0,4000})", re.DOTALL)
+_LEVEL = re.compile(r"<[0-9]{1,4}>|(?:kern|user|mail|daemon|auth|syslog|local[0-7]) {0,3}:[a-z]{3,6} {0,3}: {0,2}")
+_UPTIME = re.compile(r"\[ {0,12}([0-9]{1,12}\.[0-9]{1,9})\] ?")
+_CALLER = re.compile(r"\[ {0,10}[TC][0-9]{1,10}\] ?")
+_WALL = re.compile(r"\[(%s %s [ 0-9][0-9] [0-9:]{8} [0-9]{4}|%s)\] ?" % (_DAY, _MONTH, _ISO))
+_STAMP = re.compile(
+    r"(%s [ 0-9]?[0-9] [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?|(?:%s )?%s(?: [A-Z]{3,5})?) " % (_MONTH, _DAY, _ISO)
+)
+_HOST = re.compile(r"([A-Za-z0-9_.:-]{1,64}) kernel(?:\[[0-9]{1,10}\])?: ?|kernel: ?")
+
+
+class Line(NamedTuple):
+    """A line of the log: its time as written (in the node's clock and zone), seconds since boot, and the rest."""
+
+    time: Optional[str]
+    uptime: Optional[float]
+    text: str
+
+
+def split(line: str) -> Line:
+    """Take the beginnings off a line of ``dmesg`` (plain, ``-T``, iso, ``-x``, ``-r``), syslog, journal or kmsg."""
+    line = line[:4000]
+    if kmsg := _KMSG.fullmatch(line):
+        return Line(None, int(kmsg[2]) / 1e6, kmsg[3])
+    time: Optional[str] = None
+    uptime: Optional[float] = None
+    for _ in range(8):
+        wall, up = _WALL.match(line) or _STAMP.match(line), _UPTIME.match(line)
+        found = wall or up or _LEVEL.match(line) or _CALLER.match(line) or _HOST.match(line)
+        if not found:
+            break
+        if wall:
+            time = time or wall[1]
+        elif up and uptime is None:
+            uptime = float(up[1])
+        line = line[found.end() :]
+    return Line(time, uptime, line.lstrip(" "))
+
+
+# PCIe: errors (AER), and links narrower or slower than supported.
+_NUMBER = r"([0-9]{1,6}(?:\.[0-9]{1,4})?)"
+_BANDWIDTH = re.compile(
+    r"\S{1,40} (" + _DEVICE + r"): " + _NUMBER + r" Gb/s available PCIe bandwidth"
+    r"(?:, limited by " + _NUMBER + r" GT/s (?:PCIe )?x([0-9]{1,2}) link at (" + _DEVICE + r")"
+    r" \(capable of " + _NUMBER + r" Gb/s with " + _NUMBER + r" GT/s (?:PCIe )?x([0-9]{1,2}) link\)"
+    r"| \(" + _NUMBER + r" GT/s (?:PCIe )?x([0-9]{1,2}) link\))"
+)
+_SEVERITY = r"(Corrected|Correctable|Uncorrected|Uncorrectable)(?: \((Non-)?Fatal\))?"
+_RECEIVED = re.compile(
+    r"\S{1,40} (" + _DEVICE + r"): AER: (Multiple )?" + _SEVERITY + " error (?:message )?received"
+    r"(?: from (" + _DEVICE + r")|:.{0,40})?",
+    re.IGNORECASE,
+)
+_BUS_ERROR = re.compile(
+    r"\S{1,40} ("
+    + _DEVICE
+    + r"):(?: AER:)? PCIe Bus Error: severity="
+    + _SEVERITY
+    + r", type=([A-Za-z ]{1,40}).{0,80}",
+    re.IGNORECASE,
+)
+_BIT = re.compile(r"\S{1,40} (" + _DEVICE + r"):\s{1,6}\[ ?([0-9]{1,2})\] (\S.{0,60}?)(?:\s{2,20}.{0,40})?")
+_MORE = re.compile(
+    r"\S{1,40} " + _DEVICE + r":(?: AER:)?\s{1,6}(?:device \[|error status|TLP Header|broadcast error_detected)"
+)
+_DMAR = re.compile(
+    r"(?:DMAR|AMD-Vi|iommu)\b.{0,120}?(?:\bfault\b|IO_PAGE_FAULT|Event logged).{0,120}", re.IGNORECASE | re.DOTALL
+)
+_AT_DEVICE = re.compile(r"device[ =]\[?([0-9A-Fa-f]{0,4}:?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])", re.IGNORECASE)
+_CHECK = re.compile(r"(?:mce: )?\[?(?:Hardware Error\]|\{[0-9]{1,4}\}\[Hardware Error\]): (.{1,200})")
+
+
+def bandwidth_event(text: str) -> Optional[Event]:
+    """Return how much a PCIe device can transfer, ``pcie_limited`` where a link on the way lets through less."""
+    found = _BANDWIDTH.match(text)
+    if not found:
+        return None
+    bus, available, speed, width, at, capable, speed_capable, width_capable, plain_speed, plain_width = found.groups()
+    event = _event("pcie_limited" if at else "pcie_bandwidth", bus, available=float(available))
+    event.update(speed=float(speed or plain_speed), width=int(width or plain_width))
+    if at:
+        ratio = round(float(available) / float(capable), 4) if float(capable) else None
+        event.update(at=at.lower(), capable=float(capable), speed_capable=float(speed_capable))
+        event.update(width_capable=int(width_capable), ratio=ratio)
+    return event
+
+
+def _severity(word: str, non: Optional[str]) -> str:
+    if word.lower().startswith("corr"):
+        return "corrected"
+    return "nonfatal" if non else "fatal"
+
+
+class Aer:
+    """Joins the lines of one PCIe error: its arrival, its kind, and the bit of the register."""
+
+    def __init__(self) -> None:
+        self._last: Optional[Event] = None
+
+    def take(self, text: str) -> Optional[Event]:
+        """Return a new event, ``{"kind": None}`` for a line that goes on with the last one, None for other lines."""
+        last = self._last
+        if received := _RECEIVED.match(text):
+            bus, _, word, non, source = received.groups()
+            self._last = _event("aer", source or bus, _severity(word, non), port=bus.lower(), type=None, detail=None)
+            return self._last
+        if error := _BUS_ERROR.match(text):
+            bus, word, non, kind = error.groups()
+            severity = _severity(word, non)
+            if last is not None and last["type"] is None and last["code"] == severity:
+                last.update(type=kind.strip())
+                return _NOTHING
+            self._last = _event("aer", bus, severity, port=None, type=kind.strip(), detail=None)
+            return self._last
+        bit = _BIT.fullmatch(text)
+        if bit and last is not None:
+            last["detail"] = last["detail"] or bit[3].strip()
+            return _NOTHING
+        if _MORE.match(text):
+            return _NOTHING
+        if _DMAR.match(text):
+            device = _AT_DEVICE.search(text[:400])
+            return _event("iommu", device[1] if device else None)
+        return _event("machine_check") if _CHECK.match(text) else None
+
+
+# Network cards: link changes, modules, health, power, firmware.
+_NAME = "[A-Za-z0-9_.-]{1,15}"
+_DRIVERS = "mlx[45]_(?:core|en|ib)|mlx5e?|mlxfw|bnxt_en|bnxt_re|ice|i40e|irdma|ionic|efa|idpf|ena"
+_CARD = re.compile(r"(" + _DRIVERS + r") (" + _DEVICE + r")")
+_LINK = re.compile(
+    r"(?:\S{1,24} " + _DEVICE + r":? )?(?:\S{1,24}: )?(?!NIC )([a-z][A-Za-z0-9_.@-]{0,15}):? (?:NIC )?[Ll]ink (?:is )?"
+    r"([Uu]p|[Dd]own|UP|DOWN)\b.{0,200}"
+)
+_PORT = re.compile(
+    r"(?:\S{1,24} )?(?:(" + _DEVICE + r")|(mlx[45]_[0-9]{1,2})):? Port:? ([0-9]{1,3}) "
+    r"[Ll]ink (ACTIVE|DOWN|UP|[Uu]p|[Dd]own)"
+)
+_BOND = re.compile(r"(bond\S{0,14}): \(?(?:slave|port) (" + _NAME + r")\)?: link status (?:definitely )?(up|down)")
+_READY = re.compile(r"IPv6: ADDRCONF\(NETDEV_(?:CHANGE|UP)\): (" + _NAME + r"): link (becomes ready|is not ready)")
+_PHYSICAL = re.compile("ib|en|eth|bond|mlx|roce", re.ASCII)
+_MODULE = re.compile(r"Port module event(?:\[error\])?: module ([0-9]{1,3}), (.{1,120})")
+_MODULE_WORDS = ("unplugged", "plugged", "error", "temperature")
+_FIRMWARE = re.compile(r"firmware version: ([0-9]{1,4}(?:\.[0-9]{1,6}){1,3})")
+_POWER = re.compile(r"Detected insufficient power on the PCIe slot \(([0-9]{1,5})W\)")
+_POWER_FINE = re.compile(r"PCIe slot (?:advertised sufficient power|power capability was not advertised)")
+_HEALTH = re.compile(
+    r"health compromised|fatal error [0-9]|health poll failed|health issue observed|in an? (?:internal )?error state"
+    r"|entering error state|health recovery (?:flow|failed)|PCI slot is unavailable|assert_var",
+    re.IGNORECASE,
+)
+_COMMAND = re.compile(
+    r"timeout\. Will cause a leak|No done completion|wait_func.{0,60}timeout|cmd_work_handler.{0,60}fail", re.IGNORECASE
+)
+_HOT = re.compile(r"[Hh]igh [Tt]emperature|temp_warn|over.?temperature")
+
+
+def device_event(text: str, devices: Dict[str, Dict[str, Any]]) -> Optional[Event]:
+    """Return the event of a network card in a line, ``{"kind": None}`` for a harmless one, else None."""
+    card = _CARD.match(text)
+    bus = card[2].lower() if card else None
+    return _link_event(text, bus) or (_card_event(text, bus, devices) if bus else None)
+
+
+def _link_event(text: str, bus: Optional[str]) -> Optional[Event]:
+    if port := _PORT.match(text):
+        bus = port[1] or bus
+        interface, word = "%s/%s" % (port[2] or port[1], port[3]), port[4]
+    elif bond := _BOND.match(text):
+        interface, word = bond[2], bond[3]
+    elif ready := _READY.match(text):
+        # Containers come and go with interfaces of their own.
+        if not _PHYSICAL.match(ready[1]) or ready[2] != "becomes ready":
+            return _NOTHING
+        interface, word = ready[1], "up"
+    elif link := _LINK.match(text):
+        interface, word = link[1], link[2]
+    else:
+        return None
+    return _event("link_up" if word.lower() in ("up", "active") else "link_down", bus, interface=interface)
+
+
+def _card_event(text: str, bus: str, devices: Dict[str, Dict[str, Any]]) -> Optional[Event]:
+    firmware = _FIRMWARE.search(text)
+    if firmware and (bus in devices or len(devices) < 256):
+        devices.setdefault(bus, {})["firmware"] = firmware[1]
+        return _NOTHING
+    if module := _MODULE.search(text):
+        code = next((word for word in _MODULE_WORDS if word in module[2].lower()), "unknown")
+        return _event("module", bus, code, module=int(module[1]))
+    if power := _POWER.search(text):
+        return _event("nic_power", bus, power=int(power[1]))
+    if _POWER_FINE.search(text):
+        return _NOTHING
+    kinds = (("nic_health", _HEALTH), ("nic_command", _COMMAND), ("nic_temperature", _HOT))
+    return next((_event(kind, bus) for kind, pattern in kinds if pattern.search(text[:500])), None)
+
+
+# GPUs and NVSwitches.
 _BUS = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?"
 _XID = re.compile(
     r"(?:\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8} [0-9]{4})\] )?"
@@ -47,8 +258,6 @@ _HINTS = (
     *("DMAR", "iommu", "IOMMU", "Hardware Error", "IO_PAGE", ":    ["),
 )
 
-Event = Dict[str, Any]
-
 
 class _Log:
     """Follows the lines; some events span several lines."""
@@ -64,7 +273,7 @@ class _Log:
         self._inits: Dict[str, Event] = {}
 
     def line(self, line: str) -> None:
-        start = line_prefix.split(line)
+        start = split(line)
         self.stamped += start.time is not None or start.uptime is not None
         if not any(hint in start.text for hint in _HINTS):
             return
@@ -90,84 +299,55 @@ class _Log:
             if (time, bus, number, rest) in seen:
                 continue
             seen.add((time, bus, number, rest))
-            event: Event = {
-                "kind": "xid",
-                **times,
-                "time": time or times["time"],
-                "bus": bus.lower(),
-                "code": int(number),
-            }
+            event: Event = {"kind": "xid", **times, "time": time or times["time"], "bus": bus.lower()}
             process = _PID.match(rest)
-            words = process.groups() if process else (None, None, rest)
-            event["pid"] = int(words[0]) if words[0] and re.fullmatch("[0-9]{1,10}", words[0], re.ASCII) else None
-            event["name"] = None if words[1] in (None, "<unknown>") else words[1].strip()
-            event["text"] = (words[2] or "").strip()[:_WIDTH]
-            event["meaning"] = xid_table.explain(int(number))
+            pid, name, words = process.groups() if process else (None, None, rest)
+            event.update(
+                code=int(number),
+                pid=int(pid) if pid and re.fullmatch("[0-9]{1,10}", pid, re.ASCII) else None,
+                name=None if name in (None, "<unknown>") else name.strip(),
+                text=(words or "").strip()[:_WIDTH],
+                meaning=xid_table.explain(int(number)),
+            )
             self._keep(event)
         return bool(seen)
 
     def _nvidia(self, text: str) -> Optional[Event]:
-        switch, init, minor = _SXID.match(text), _INIT.match(text), _INIT_MINOR.match(text)
-        board, serial = _BOARD.match(text), _SERIAL.match(text)
-        if switch:
-            return self._sxid(switch)
-        if init:
-            event = {"kind": "gpu_init", "bus": init.group(1).lower(), "code": init.group(2), "minor": None}
-            return event
-        if minor:
-            return self._minor(minor.group(1).lower(), int(minor.group(2)))
-        if board:
-            self._board({"bus": board.group(1).lower(), "uuid": board.group(2), "serial": None})
-            return {"kind": None}
-        if serial:
+        if switch := _SXID.match(text):
+            return _sxid(switch)
+        if init := _INIT.match(text):
+            return _event("gpu_init", init[1], init[2], minor=None)
+        if minor := _INIT_MINOR.match(text):
+            return self._minor(minor[1].lower(), int(minor[2]))
+        if board := _BOARD.match(text):
+            self._board({"bus": board[1].lower(), "uuid": board[2], "serial": None})
+            return _NOTHING
+        if serial := _SERIAL.match(text):
             if self.boards:
-                self.boards[-1]["serial"] = serial.group(1)
-            return {"kind": None}
-        return self._nvidia_rest(text)
-
-    def _nvidia_rest(self, text: str) -> Optional[Event]:
-        peermem, lost = _PEERMEM.match(text), _LOST.match(text)
-        if peermem:
-            return {"kind": "peermem", "bus": None, "code": None, "detail": peermem.group(1)}
-        if lost:
-            return {"kind": "gpu_lost", "bus": lost.group(1).lower() if lost.group(1) else None, "code": None}
-        if _MISMATCH.match(text):
-            return {"kind": "driver_mismatch", "bus": None, "code": None}
-        return None
-
-    def _sxid(self, found: Any) -> Event:
-        number, bus, code, rest = found.groups()
-        if _SXID_MORE.match(rest):
-            return {"kind": None}
-        link = _SWITCH_LINK.search(rest)
-        low = rest.lower()
-        return {
-            "kind": "sxid",
-            "bus": bus.lower(),
-            "code": int(code),
-            "switch": int(number),
-            "fatal": False if low.startswith("non-fatal") else (True if low.startswith("fatal") else None),
-            "link": int(link.group(1)) if link else None,
-        }
+                self.boards[-1]["serial"] = serial[1]
+            return _NOTHING
+        if peermem := _PEERMEM.match(text):
+            return _event("peermem", detail=peermem[1])
+        if lost := _LOST.match(text):
+            return _event("gpu_lost", lost[1])
+        return _event("driver_mismatch") if _MISMATCH.match(text) else None
 
     def _minor(self, bus: str, minor: int) -> Event:
         """The driver prints the number of the device in a separate line, before or after the failure."""
         known = self._inits.get(bus)
         if known is not None and known.get("minor") is None:
             known["minor"] = minor
-            return {"kind": None}
+            return _NOTHING
         self._inits[bus] = {"minor": None, "waiting": minor}
-        return {"kind": None}
+        return _NOTHING
 
     def _board(self, board: Dict[str, Any]) -> None:
-        known = [old for old in self.boards if old["bus"] == board["bus"]]
-        if not known and len(self.boards) < 256:
+        if all(old["bus"] != board["bus"] for old in self.boards) and len(self.boards) < 256:
             self.boards.append(board)
 
     def _keep(self, event: Event) -> None:
         if event["kind"] == "gpu_init":
-            waiting = self._inits.get(event["bus"], {}).get("waiting")
-            event["minor"] = waiting
+            event["minor"] = self._inits.get(event["bus"], {}).get("waiting")
             self._inits[event["bus"]] = event
         self.events.append(event)
         if len(self.events) > 2 * MOST_EVENTS:
@@ -180,6 +360,15 @@ class _Log:
             named = dict(zip(("kind", "bus", "code", "interface"), key))  # noqa: B905 - Python 3.8 knows no strict=
             count = self.counts[key] = {**named, "count": 0, "first": _when(event), "text": event["text"]}
         count.update(count=count["count"] + 1, last=_when(event))
+
+
+def _sxid(found: "re.Match[str]") -> Event:
+    number, bus, code, rest = found.groups()
+    if _SXID_MORE.match(rest):
+        return _NOTHING
+    link, low = _SWITCH_LINK.search(rest), rest.lower()
+    fatal = False if low.startswith("non-fatal") else (True if low.startswith("fatal") else None)
+    return _event("sxid", bus, int(code), switch=int(number), fatal=fatal, link=int(link[1]) if link else None)
 
 
 def _when(event: Event) -> Any:
@@ -211,10 +400,12 @@ def parse_kernel(text: str) -> Reading:
     for count in log.counts.values():
         if count["kind"] == "xid":
             numbers[str(count["code"])] = numbers.get(str(count["code"]), 0) + count["count"]
-        if count["kind"] not in ("pcie_bandwidth", "link_up") and not (count["kind"] == "module" and _fine(count)):
+        plugged = count["kind"] == "module" and str(count["code"]) == "plugged"
+        if count["kind"] not in ("pcie_bandwidth", "link_up") and not plugged:
             times = " (%d times)" % count["count"] if count["count"] > 1 else ""
             code = " %s" % count["code"] if count["code"] is not None else ""
-            notes.warn("%s%s%s: %s%s" % (count["kind"], code, _where(count), count["text"], times))
+            where = " at " + str(count["bus"]) if count["bus"] else ""
+            notes.warn("%s%s%s: %s%s" % (count["kind"], code, where, count["text"], times))
     values = {
         "lines": len(lines),
         "events": log.events[-MOST_EVENTS:],
@@ -226,42 +417,34 @@ def parse_kernel(text: str) -> Reading:
     return notes.reading(values)
 
 
-def _fine(count: Dict[str, Any]) -> bool:
-    return str(count["code"]) == "plugged"
-
-
-def _where(count: Dict[str, Any]) -> str:
-    return " at " + str(count["bus"]) if count["bus"] else ""
-
-
 def _likely(text: str) -> float:
     lines = [line for line in text.splitlines()[:200] if line.strip()]
     if not lines:
         return 0.0
     if any(_XID.search(line[:4000]) or _SXID.search(line[:4000]) or _INIT.search(line[:4000]) for line in lines):
         return 0.9
-    starts = sum(1 for line in lines if line_prefix.has_start(line))
-    kernel = any(line_prefix.is_kernels(line) for line in lines)
-    known = any(_known(line) for line in lines)
-    if starts >= len(lines) / 2 and (kernel or known):
+    parts = [split(line) for line in lines]
+    starts = sum(1 for part in parts if part.time is not None or part.uptime is not None)
+    known = any(_known(part.text) for part in parts)
+    if starts >= len(lines) / 2 and (known or any(map(_is_kernels, lines, parts))):
         return 0.9 if known else 0.7
     return 0.5 if known else 0.0
 
 
-def _known(line: str) -> bool:
-    text = line_prefix.split(line).text
-    return bool(Aer().take(text) or bandwidth_event(text) or continues(text) or _PEERMEM.match(text))
+def _is_kernels(line: str, part: Line) -> bool:
+    """Return True if a line begins with a mark of the kernel: its facility, its uptime or its name."""
+    level = _LEVEL.match(line) and "kern" in line[:8]
+    return part.uptime is not None or bool(level) or " kernel: " in line[:120]
+
+
+def _known(text: str) -> bool:
+    more = Aer().take(text) or bandwidth_event(text) or _MORE.match(text) or _BIT.fullmatch(text)
+    return bool(more or _PEERMEM.match(text))
 
 
 _UNITS = {
-    "uptime": "s",
-    "available": "Gb/s",
-    "capable": "Gb/s",
-    "speed": "GT/s",
-    "speed_capable": "GT/s",
-    "width": "lanes",
-    "width_capable": "lanes",
-    "power": "W",
+    **{"uptime": "s", "available": "Gb/s", "capable": "Gb/s", "speed": "GT/s", "speed_capable": "GT/s"},
+    **{"width": "lanes", "width_capable": "lanes", "power": "W"},
 }
 
 FORMATS = [Format("dmesg", "reports of the kernel", ("dmesg",), _UNITS, _likely, parse_kernel)]

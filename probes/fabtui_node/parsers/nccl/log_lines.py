@@ -1,9 +1,12 @@
-"""Lines of NCCL's log: connections between ranks, their transports and interfaces, and warnings."""
+"""Logs of NCCL (``NCCL_DEBUG=INFO``): connections between ranks, their transports and interfaces, and warnings."""
 
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.lines import plain_lines
 
 # A line may follow a launcher's label or another program's prefix.
 _LINE = re.compile(
@@ -35,12 +38,8 @@ _PROTOCOLS = ("LL", "LL128", "SIMPLE")
 
 # Consequences of something that another line names.
 _LATER = (
-    "Connection closed by remote peer",
-    "Proxy Call to rank",
-    "status=5",
-    "WR_FLUSH",
-    "Failed to execute operation",
-    "commReclaim",
+    *("Connection closed by remote peer", "Proxy Call to rank", "status=5", "WR_FLUSH"),
+    *("Failed to execute operation", "commReclaim"),
 )
 
 
@@ -81,15 +80,8 @@ def parse_line(text: str) -> Optional[Line]:
     match = _LINE.search(text)
     if match is None:
         return None
-    return Line(
-        match.group("host"),
-        int(match.group("pid")),
-        int(match.group("tid")),
-        int(match.group("dev")),
-        match.group("where"),
-        match.group("level"),
-        match.group("text").rstrip(),
-    )
+    host, pid, tid, device, where, level, rest = match.groups()
+    return Line(host, int(pid), int(tid), int(device), where, level, rest.rstrip())
 
 
 def parse_channel(text: str) -> Optional[Channel]:
@@ -97,8 +89,8 @@ def parse_channel(text: str) -> Optional[Channel]:
     match = _CHANNEL.search(text)
     if match is None:
         return None
-    src, dst = int(match.group("src")), int(match.group("dst"))
-    return Channel(match.group("name"), src, dst, match.group("direction"), match.group("via").strip())
+    name, src, dst, direction, via = match.groups()
+    return Channel(name, int(src), int(dst), direction, via.strip())
 
 
 def parse_nics(text: str) -> Nics:
@@ -107,10 +99,10 @@ def parse_nics(text: str) -> Nics:
     if match is None:
         return {}
     nics = {}  # type: Nics
-    for index, name, rest in _ENTRY.findall(match.group("list")):
+    for index, name, rest in _ENTRY.findall(match["list"]):
         # Sockets: eth0:10.0.0.1<0>. InfiniBand: mlx5_0:1/IB, a port and a link layer, no address.
         address = rest.rpartition("<")[0] if rest.endswith(">") else None
-        nics[match.group("plugin"), int(index)] = Nic(name, address or None)
+        nics[match["plugin"], int(index)] = Nic(name, address or None)
     return nics
 
 
@@ -119,13 +111,13 @@ def cost_of(via: str) -> int:
     match = _VIA.match(via)
     if match is None:
         return 9
-    if match.group("p2p"):
-        return 1 if match.group("p2p_kind").startswith("indirect") else 0
-    if match.group("shm"):
+    if match["p2p"]:
+        return 1 if match["p2p_kind"].startswith("indirect") else 0
+    if match["shm"]:
         return 2
-    if match.group("plugin") == "Socket":
+    if match["plugin"] == "Socket":
         return 6
-    return (3 if match.group("gdr") else 4) + (1 if match.group("proxy") else 0)
+    return (3 if match["gdr"] else 4) + (1 if match["proxy"] else 0)
 
 
 def short_name(via: str, nics: Nics) -> str:
@@ -133,16 +125,16 @@ def short_name(via: str, nics: Nics) -> str:
     match = _VIA.match(via)
     if match is None:
         return via[:80]
-    if match.group("p2p"):
-        return "P2P/%s%s%s" % (match.group("p2p_kind"), match.group("read") or "", match.group("ce") or "")
-    if match.group("shm"):
+    if match["p2p"]:
+        return "P2P/%s%s%s" % (match["p2p_kind"], match["read"] or "", match["ce"] or "")
+    if match["shm"]:
         return "SHM/direct"
-    plugin, index = match.group("plugin"), int(match.group("nic"))
+    plugin, index = match["plugin"], int(match["nic"])
     nic = nics.get((plugin, index))
     parts = ["NET", plugin, nic.name if nic else str(index)]
-    if match.group("gdr"):
-        parts.append("GDRDMA" + (match.group("pci") or ""))
-    if match.group("proxy"):
+    if match["gdr"]:
+        parts.append("GDRDMA" + (match["pci"] or ""))
+    if match["proxy"]:
         parts.append("PXN")
     return "/".join(parts)
 
@@ -150,9 +142,9 @@ def short_name(via: str, nics: Nics) -> str:
 def address_of(via: str, nics: Nics) -> Optional[str]:
     """Return the address of the interface that a way uses, if it uses one with an address."""
     match = _VIA.match(via)
-    if match is None or not match.group("net"):
+    if match is None or not match["net"]:
         return None
-    nic = nics.get((match.group("plugin"), int(match.group("nic"))))
+    nic = nics.get((match["plugin"], int(match["nic"])))
     return nic.address if nic else None
 
 
@@ -169,14 +161,9 @@ def is_network(via: str) -> bool:
 
 def transports(lines: Iterable[Line], src: int, dst: int, sending: bool) -> List[str]:
     """Return the ways that lines name for one direction, as the sending or the receiving side printed them."""
-    found = []  # type: List[str]
-    for line in lines:
-        channel = parse_channel(line.text)
-        if channel is None or (channel.src, channel.dst) != (src, dst):
-            continue
-        if channel.direction is None or (channel.direction == "send") == sending:
-            found.append(channel.via)
-    return found
+    channels = [channel for line in lines if (channel := parse_channel(line.text)) is not None]
+    sides = (None, "send" if sending else "receive")
+    return [found.via for found in channels if (found.src, found.dst) == (src, dst) and found.direction in sides]
 
 
 def worst(found: Iterable[str]) -> Optional[str]:
@@ -186,19 +173,13 @@ def worst(found: Iterable[str]) -> Optional[str]:
 
 def warnings(lines: Iterable[Line]) -> List[str]:
     """Return the texts of what NCCL warned about, in order, each once."""
-    found = []  # type: List[str]
-    for line in lines:
-        if line.level in ("WARN", "ERROR") and line.text and line.text not in found:
-            found.append(line.text)
-    return found
+    return list(dict.fromkeys(line.text for line in lines if line.level in ("WARN", "ERROR") and line.text))
 
 
 def root(found: List[str]) -> Optional[str]:
     """Return the first warning that is not just a consequence of another, else the first one."""
-    for text in found:
-        if not any(mark in text for mark in _LATER):
-            return text
-    return found[0] if found else None
+    causes = [text for text in found if not any(mark in text for mark in _LATER)]
+    return next(iter(causes or found), None)
 
 
 def is_peer_lost(text: str) -> bool:
@@ -211,14 +192,208 @@ def choice(lines: Iterable[Line]) -> Optional[str]:
 
     Only the first rank of a communicator prints it.
     """
-    found = None
-    for line in lines:
-        match = _CHOICE.match(line.text)
-        if match:
-            found = match
-    if found is None:
+    matches = [match for line in lines if (match := _CHOICE.match(line.text))]
+    if not matches:
         return None
+    found = matches[-1]
     names = []
-    for text, known in ((found.group("algorithm"), _ALGORITHMS), (found.group("protocol"), _PROTOCOLS)):
+    for text, known in ((found["algorithm"], _ALGORITHMS), (found["protocol"], _PROTOCOLS)):
         names.append(known[int(text)] if text.isdigit() and int(text) < len(known) else text.upper()[:40])
     return "/".join(names)
+
+
+# The log of a run as a whole.
+_BARE = re.compile(r"^\s*NCCL (INFO|WARN) (.*)$")
+_USED = re.compile(r"NET/(\S{1,40}?) : Using((?: \[\d{1,4}\][^\s;]{1,120})+)( \[RO\])?(?:\s*; OOB (\S{1,120}))?")
+_USED_NIC = re.compile(r"\[(\d{1,4})\]([^\s:]+):([^\s;]+)")
+_BOOTSTRAP = re.compile(r"Bootstrap ?: Using (\S{1,120})")
+_NETWORK = re.compile(r"Using network (.{1,40}?)\s*$")
+_VERSION = re.compile(r"NCCL version (\d[\w.]{0,20})(?:\+cuda([\d.]{1,10}))?")
+_COMM = re.compile(
+    r"(?:comm|nccl\w*) ?(?:comm )?0x[0-9a-fA-F]+ rank (\d{1,9}) nranks (\d{1,9}) cudaDev (\d{1,5})(?: nvmlDev"
+    r" (\d{1,5}))?"
+    r"(?: busId ([0-9a-fA-F]{1,12}))?(?: commId (\w{1,40}))?.{0,120}- Init (START|COMPLETE)"
+)
+_CHANNELS = re.compile(
+    r"(?P<coll>\d{1,5}) coll channels(?:, (?P<collnet>\d{1,5}) collnet channels)?"
+    r"(?:, (?P<nvls>\d{1,5}) nvls channels)?, (?P<p2p>\d{1,5}) p2p channels"
+)
+_NODES = re.compile(r"\bnNodes (\d{1,7})\b")
+_GDR = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for (?:HCA|GPU) ?(\d{1,4})?(?: '(\S{1,60})')?")
+_RETURNS = re.compile(r"^\s*(\S{1,120}:\d{1,7}) -> (\d{1,3})\b")
+_ENV = re.compile(r"\b(NCCL_[A-Z0-9_]{2,60}) set (?:by environment )?to (\S{1,120}?)\.?\s*$")
+_COMPLETION = re.compile(
+    r"Got completion (?:from peer (?P<peer>\S+) )?with (?:error (?P<e0>\d{1,5}), ?opcode (?P<o0>\d{1,5}), len "
+    r"(?P<l0>\d{1,12}),"
+    r" vendor err (?P<v0>\d{1,7})|status=(?:(?P<sname>\w+)\()?(?P<s>\d{1,5})\)? opcode=(?:\w+\()?(?P<o>\d{1,5})\)?"
+    r"(?: len=(?P<l>\d{1,12}))? vendor[ _]err[= ](?P<v>\d{1,7}))(?:.{0,20}?\((?P<direction>Recv|Send|Read|Write)\))?"
+)
+_PEER = re.compile(
+    r"(?:Connect to|connect to|remote peer|Call to recv from|Call to send to|from peer) (\S{1,120}<\d{1,6}>)"
+)
+#: What the result codes in ``file:line -> N`` mean.
+_RESULTS = {
+    1: "unhandled CUDA error", 2: "system error", 3: "internal error", 4: "invalid argument", 5: "invalid usage",
+    6: "remote error", 7: "in progress",
+}  # fmt: skip
+#: Maximum number of pairs whose transports are kept.
+_MOST_EDGES = 4096
+
+
+class _Parser:
+    def __init__(self) -> None:
+        self.notes = Notes()
+        self.lines = 0
+        names = ("version", "cuda", "hosts", "nranks", "nodes", "network", "bootstrap")
+        self.values: Dict[str, Any] = dict.fromkeys(names)
+        self.hosts: Dict[str, None] = {}
+        self.nics: List[Dict[str, Any]] = []
+        self.edges: Dict[Tuple[int, int], Dict[str, Any]] = {}
+        self.ranks: Dict[int, Dict[str, Any]] = {}
+        self.warns: List[Dict[str, Any]] = []
+        self.returns: Dict[int, int] = {}
+        self.channels: Optional[Dict[str, int]] = None
+        self.gdr: Dict[str, str] = {}
+        self.env: Dict[str, str] = {}
+        self._wrapped = False
+
+    def line(self, line: str) -> None:
+        """Take one line in."""
+        found = parse_line(line)
+        bare = None if found else _BARE.match(line)
+        if version := _VERSION.search(line):
+            self.values["version"], self.values["cuda"] = version[1], version[2] or self.values["cuda"]
+        if found is None and bare is None:
+            if self._wrapped and line.strip() and self.warns:
+                self.warns[-1]["text"] = (self.warns[-1]["text"] + " " + line.strip())[:400]
+            self._wrapped = False
+            return
+        self.lines += 1
+        if found:
+            self.hosts.setdefault(found.host)
+        level, text = (found.level, found.text) if found else (bare[1], bare[2]) if bare else ("", "")
+        self._wrapped = level in ("WARN", "ERROR")
+        if not self._wrapped:
+            self._info(found, text)
+        elif len(self.warns) < 500:
+            host, device, at = (None, None, None) if found is None else (found.host, found.device, found.where)
+            self.warns.append({"host": host, "device": device, "at": at, "text": text.strip()[:400]})
+
+    def _info(self, found: Optional[Line], text: str) -> None:
+        host = None if found is None else found.host
+        if channel := parse_channel(text):
+            self._edge(channel, found)
+        elif using := _USED.search(text):
+            self._nics(using, host)
+        elif comm := _COMM.search(text):
+            self._comm(comm, host)
+        elif channels := _CHANNELS.search(text):
+            self.channels = {name: int(count) for name, count in channels.groupdict().items() if count}
+        elif returns := _RETURNS.match(text):
+            self.returns[int(returns[2])] = self.returns.get(int(returns[2]), 0) + 1
+        elif network := _NETWORK.search(text):
+            self.values["network"] = network[1]
+        elif bootstrap := _BOOTSTRAP.search(text):
+            self.values["bootstrap"] = self.values["bootstrap"] or bootstrap[1]
+        elif gdr := _GDR.search(text):
+            self.gdr[gdr[3] or gdr[2] or "?"] = gdr[1].lower()
+        elif env := _ENV.search(text):
+            self.env[env[1]] = env[2]
+        if nodes := _NODES.search(text):
+            self.values["nodes"] = int(nodes[1])
+
+    def _edge(self, found: Channel, line: Optional[Line]) -> None:
+        src, dst, via = found.src, found.dst, found.via
+        if (src, dst) not in self.edges and len(self.edges) >= _MOST_EDGES:
+            return
+        edge = self.edges.setdefault((src, dst), {"src": src, "dst": dst, "via": via, "channels": [], "ways": []})
+        if found.name not in edge["channels"] and len(edge["channels"]) < 64:
+            edge["channels"].append(found.name)
+        if via not in edge["ways"] and len(edge["ways"]) < 16:
+            edge["ways"].append(via)
+        # A pair may mix transports; the worst one is shown.
+        edge["via"] = worst(edge["ways"])
+        if line is not None and found.direction != "receive":
+            self.ranks.setdefault(src, {"rank": src, "host": line.host, "device": line.device, "init": "unknown"})
+
+    def _nics(self, found: "re.Match[str]", host: Optional[str]) -> None:
+        # InfiniBand: mlx5_0:1/IB, a port and a link layer.
+        names = [(name, rest.partition("/")[2] or None) for _, name, rest in _USED_NIC.findall(found[2])]
+        entry = {"net": found[1], "nics": [name for name, _ in names], "layers": [layer for _, layer in names]}
+        entry.update(oob=found[4], host=host)
+        if entry not in self.nics and len(self.nics) < 200:
+            self.nics.append(entry)
+        if len({layer for _, layer in names if layer}) > 1:
+            odd = ", ".join(name for name, layer in names if layer == "RoCE")
+            self.notes.warn("InfiniBand and RoCE are mixed: %s (see NCCL_IB_HCA)" % odd)
+
+    def _comm(self, found: "re.Match[str]", host: Optional[str]) -> None:
+        rank = int(found[1])
+        self.values["nranks"] = max(self.values["nranks"] or 0, int(found[2]))
+        kept = self.ranks.setdefault(rank, {"rank": rank, "host": None, "device": None, "init": "unknown"})
+        kept.update(host=host, device=int(found[3]), bus=found[5])
+        if kept["init"] != "complete":
+            kept["init"] = {"START": "started", "COMPLETE": "complete"}[found[7]]
+
+    def reading(self) -> Reading:
+        """Return what was found."""
+        for warn in self.warns:
+            _explain(warn)
+            device = "?" if warn["device"] is None else warn["device"]
+            self.notes.warn("%s [%s] %s" % (warn["host"] or "?", device, warn["text"]))
+        hung = [rank for rank, found in sorted(self.ranks.items()) if found["init"] == "started"]
+        if hung and any(found["init"] == "complete" for found in self.ranks.values()):
+            self.notes.warn("ranks that began to initialise and did not end: " + ", ".join(map(str, hung[:20])))
+        if any(edge["via"].startswith("NET/Socket") for edge in self.edges.values()):
+            self.notes.warn("pairs are connected over sockets (TCP), not over RDMA")
+        if not self.lines:
+            self.notes.warn("no line of NCCL")
+        returns = sorted(self.returns.items())
+        values = {
+            **self.values,
+            "hosts": list(self.hosts)[:4096],
+            "first_cause": root([warn["text"] for warn in self.warns]),
+            "nics": self.nics,
+            "edges": [self.edges[key] for key in sorted(self.edges)],
+            "ranks": [self.ranks[rank] for rank in sorted(self.ranks)][:4096],
+            "channels": self.channels,
+            "gpu_direct": self.gdr,
+            "environment": self.env,
+            "warns": self.warns,
+            "returns": [{"code": at, "means": _RESULTS.get(at, "unknown"), "lines": count} for at, count in returns],
+        }
+        return self.notes.reading(values)
+
+
+def _explain(warn: Dict[str, Any]) -> None:
+    """Add the peer that a warning names, and the codes of a failed completion."""
+    text = warn["text"]
+    if peer := _PEER.search(text):
+        warn["peer"] = peer[1]
+    if done := _COMPLETION.search(text):
+        warn["peer"] = done["peer"] or warn.get("peer")
+        warn["error"] = int(done["e0"] or done["s"])
+        warn["vendor_err"] = int(done["v0"] or done["v"])
+        warn["direction"] = done["direction"]
+
+
+def parse(text: str) -> Reading:
+    """Return ``edges`` (ranks ``src``, ``dst``; worst transport ``via``), ``nics``, ``ranks``, ``warns``, ``returns``.
+
+    Ranks are those of a communicator; a log of several communicators mixes them. ``first_cause`` is the first warning
+    that is not a consequence of another.
+    """
+    parser = _Parser()
+    for line in plain_lines(text):
+        parser.line(line)
+    return parser.reading()
+
+
+def _likely(text: str) -> float:
+    found = len(re.findall(r"\bNCCL (?:INFO|WARN|TRACE) ", text))
+    lines = sum(1 for line in text.splitlines() if line.strip())
+    return 0.5 + 0.4 * min(1.0, found / max(lines, 1)) if found else 0.0
+
+
+_TITLE = "NCCL's log (NCCL_DEBUG=INFO): transports between ranks, NICs, warnings"
+FORMATS = [Format("nccl-log", _TITLE, (), {}, _likely, parse)]

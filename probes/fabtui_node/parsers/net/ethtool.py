@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Optional
 
-from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.ib import values as ibwords
 
 _SETTINGS = re.compile(r"Settings for (\S{1,64}):")
@@ -22,43 +22,14 @@ _MODES = {
     "Link partner advertised link modes": "partner_modes",
 }
 _WORDS = {
-    "Duplex": "duplex",
-    "Port": "port",
-    "Transceiver": "transceiver",
-    "Auto-negotiation": "autoneg",
-    "MDI-X": "mdix",
-    "Supported FEC modes": "fec_supported",
-    "Advertised FEC modes": "fec_advertised",
-    "Active FEC encoding": "fec",
-}
+    "Duplex": "duplex", "Port": "port", "Transceiver": "transceiver", "Auto-negotiation": "autoneg", "MDI-X": "mdix",
+    "Supported FEC modes": "fec_supported", "Advertised FEC modes": "fec_advertised", "Active FEC encoding": "fec",
+}  # fmt: skip
+_PAUSE_NAMES = {
+    "Autonegotiate": "autoneg", "RX": "rx", "TX": "tx", "RX negotiated": "rx_negotiated",
+    "TX negotiated": "tx_negotiated", "tx_pause_frames": "tx_frames", "rx_pause_frames": "rx_frames",
+}  # fmt: skip
 _UNSAID = ("Not reported", "Unknown!", "Unknown! (255)", "Unknown! (65535)", "")
-
-
-def likely(text: str) -> float:
-    """Return the likelihood that a text is output of ``ethtool`` without options."""
-    if _SETTINGS.search(text):
-        return 0.97
-    return 0.5 if re.search(r"^[ \t]*(Link detected|Supported link modes):", text, re.MULTILINE) else 0.0
-
-
-def likely_pause(text: str) -> float:
-    """Return the likelihood that a text is output of ``ethtool -a``."""
-    return 0.97 if _PAUSE.search(text) else 0.0
-
-
-def likely_driver(text: str) -> float:
-    """Return the likelihood that a text is output of ``ethtool -i``."""
-    return 0.95 if re.match(r"\s*driver: ", text) and "firmware-version:" in text else 0.0
-
-
-def likely_statistics(text: str) -> float:
-    """Return the likelihood that a text is output of ``ethtool -S``."""
-    return 0.97 if re.search(r"^NIC statistics:", text, re.MULTILINE) else 0.0
-
-
-def likely_module(text: str) -> float:
-    """Return the likelihood that a text is output of ``ethtool -m``."""
-    return 0.9 if re.match(r"\s*Identifier\s+: 0x", text) else 0.0
 
 
 def parse(text: str) -> Reading:
@@ -76,39 +47,36 @@ def parse(text: str) -> Reading:
     for line in ibwords.lines(text):
         named, pair = _SETTINGS.match(line), _PAIR.fullmatch(line)
         if named:
-            interfaces.append(_new(named.group(1)))
+            names = [*_MODES.values(), *_WORDS.values(), "speed", "fastest", "lanes", "why"]
+            interfaces.append({**dict.fromkeys(names), "interface": named[1], "link": "unknown"})
             more = None
         elif pair and interfaces and not ibwords.complaint(line):
-            more = _take(interfaces[-1], pair.group(2), pair.group(3).strip())
-        elif ibwords.complaint(line) or line.strip() == "No data available":
+            more = _take(interfaces[-1], pair[2], pair[3].strip())
+        elif line.strip() == "No data available":
             notes.warn(line)
-        elif more is not None and line[:1].isspace():
-            more += [mode for mode in line.split() if _MODE.fullmatch(mode)]
-        elif not line[:1].isspace():
-            notes.puzzled(line)
+        elif more is not None and line[:1].isspace() and not ibwords.complaint(line):
+            more += _modes(line)
+        elif ibwords.complaint(line) or not line[:1].isspace():
+            ibwords.leftover(line, notes)
     for entry in interfaces:
-        speeds = [int(_MODE.match(mode).group(1)) for mode in entry["supported_modes"] or []]  # type: ignore[union-attr]
-        entry["fastest"] = max(speeds, default=None)
+        entry["fastest"] = max((int(mode.split("base")[0]) for mode in entry["supported_modes"] or []), default=None)
     return notes.reading({"interfaces": interfaces})
 
 
-def _new(name: str) -> Dict[str, Any]:
-    entry: Dict[str, Any] = dict.fromkeys([*_MODES.values(), *_WORDS.values(), "speed", "fastest", "lanes", "why"])
-    entry.update(interface=name, link="unknown")
-    return entry
+def _modes(text: str) -> List[str]:
+    return [mode for mode in text.split() if _MODE.fullmatch(mode)]
 
 
 def _take(entry: Dict[str, Any], label: str, value: str) -> Optional[List[str]]:
     """Put a value where it belongs; return the list that goes on in the next lines, if it is one."""
     if label in _MODES:
-        modes = [mode for mode in value.split() if _MODE.fullmatch(mode)]
         if value not in _UNSAID:
-            entry[_MODES[label]] = modes
+            modes = entry[_MODES[label]] = _modes(value)
             return modes
     elif label == "Speed":
         speed = _SPEED.match(value)
         # Drivers that do not know the speed print -1, signed or unsigned.
-        entry["speed"] = int(speed.group(1)) if speed and int(speed.group(1)) not in (65535, 4294967295) else None
+        entry["speed"] = int(speed[1]) if speed and int(speed[1]) not in (65535, 4294967295) else None
     elif label == "Lanes":
         entry["lanes"] = ibwords.digits(value)
     elif label == "Link detected":
@@ -128,28 +96,15 @@ def parse_pause(text: str) -> Reading:
     """
     notes = Notes()
     interfaces: List[Dict[str, Any]] = []
-    names = {
-        "Autonegotiate": "autoneg",
-        "RX": "rx",
-        "TX": "tx",
-        "RX negotiated": "rx_negotiated",
-        "TX negotiated": "tx_negotiated",
-        "tx_pause_frames": "tx_frames",
-        "rx_pause_frames": "rx_frames",
-    }
     for line in ibwords.lines(text):
         named, pair = _PAUSE.match(line), _PAIR.fullmatch(line)
         if named:
-            interfaces.append({"interface": named.group(1), **dict.fromkeys(names.values())})
-        elif pair and interfaces and pair.group(2) in names:
-            name, value = names[pair.group(2)], pair.group(3).strip()[:20]
+            interfaces.append({"interface": named[1], **dict.fromkeys(_PAUSE_NAMES.values())})
+        elif pair and interfaces and pair[2] in _PAUSE_NAMES:
+            name, value = _PAUSE_NAMES[pair[2]], pair[3].strip()[:20]
             interfaces[-1][name] = ibwords.digits(value) if name.endswith("_frames") else value or None
-        elif line.strip() == "Statistics:":
-            continue
-        elif ibwords.complaint(line):
-            notes.warn(line)
-        else:
-            notes.puzzled(line)
+        elif line.strip() != "Statistics:":
+            ibwords.leftover(line, notes)
     return notes.reading({"interfaces": interfaces})
 
 
@@ -160,14 +115,10 @@ def parse_driver(text: str) -> Reading:
     values: Dict[str, Any] = dict.fromkeys(names.values())
     for line in ibwords.lines(text):
         pair = _PAIR.fullmatch(line)
-        if pair and pair.group(2) in names:
-            values[names[pair.group(2)]] = pair.group(3).strip()[:100] or None
-        elif pair and (pair.group(2).startswith("supports-") or pair.group(2) == "expansion-rom-version"):
-            continue
-        elif ibwords.complaint(line):
-            notes.warn(line)
-        else:
-            notes.puzzled(line)
+        if pair and pair[2] in names:
+            values[names[pair[2]]] = pair[3].strip()[:100] or None
+        elif not pair or not pair[2].startswith(("supports-", "expansion-rom-version")):
+            ibwords.leftover(line, notes)
     return notes.reading(values)
 
 
@@ -178,7 +129,7 @@ def parse_statistics(text: str) -> Reading:
     for line in ibwords.lines(text):
         found = _COUNTER.fullmatch(line)
         if found:
-            counters[found.group(1).strip()] = int(found.group(2))
+            counters[found[1].strip()] = int(found[2])
         elif ibwords.complaint(line) or line.strip() == "no stats available":
             notes.warn(line)
         elif not line.startswith("NIC statistics:"):
@@ -200,33 +151,33 @@ def parse_module(text: str) -> Reading:
     for line in ibwords.lines(text):
         pair = _PAIR.fullmatch(line)
         if pair is None or ibwords.complaint(line):
-            (notes.warn if ibwords.complaint(line) else notes.puzzled)(line)
+            ibwords.leftover(line, notes)
             continue
-        label, value = pair.group(2), pair.group(3).strip()
+        label, value = pair[2], pair[3].strip()
         measured = _MEASURED.match(value)
         if label in words:
             values[words[label]] = value[:100] or None
         elif value == "On" and ("alarm" in label or "warning" in label):
             alarms.append(label)
         elif measured and "threshold" not in label:
-            _measured(values, lanes, label.lower(), float(measured.group(1)))
+            name = _measured(label.lower())
+            if name in lanes:
+                lanes[name].append(float(measured[1]))
+            elif name:
+                values[name] = float(measured[1])
     return notes.reading({**values, **lanes, "alarms": alarms})
 
 
-def _measured(values: Dict[str, Any], lanes: Dict[str, List[float]], label: str, value: float) -> None:
-    if label == "module temperature":
-        values["temperature"] = value
-    elif label == "module voltage":
-        values["voltage"] = value
-    elif "bias" in label:
-        lanes["bias"].append(value)
-    elif "power" in label and ("rcvr" in label or "receiver" in label or "rx" in label):
-        lanes["rx_power"].append(value)
-    elif "power" in label and ("transmit" in label or "laser" in label or "tx" in label):
-        lanes["tx_power"].append(value)
+def _measured(label: str) -> str:
+    """Return what a value is, "" for what is not kept."""
+    if label in ("module temperature", "module voltage"):
+        return label[len("module ") :]
+    if "bias" in label:
+        return "bias"
+    if "power" in label and ("rcvr" in label or "receiver" in label or "rx" in label):
+        return "rx_power"
+    return "tx_power" if "power" in label and ("transmit" in label or "laser" in label or "tx" in label) else ""
 
-
-_LIGHT = {"temperature": "C", "voltage": "V", "rx_power": "mW", "tx_power": "mW", "bias": "mA"}
 
 FORMATS = [
     Format(
@@ -234,20 +185,39 @@ FORMATS = [
         "ethtool: speed and link of an interface",
         ("ethtool",),
         {"speed": "Mb/s", "fastest": "Mb/s"},
-        likely,
+        first_of((0.97, _SETTINGS.pattern), (0.5, r"^[ \t]*(Link detected|Supported link modes):")),
         parse,
     ),
-    Format("ethtool-a", "ethtool -a: pause frames of an interface", ("ethtool", "-a"), {}, likely_pause, parse_pause),
+    Format(
+        "ethtool-a",
+        "ethtool -a: pause frames of an interface",
+        ("ethtool", "-a"),
+        {},
+        first_of((0.97, _PAUSE.pattern)),
+        parse_pause,
+    ),
     Format(
         "ethtool-i",
         "ethtool -i: driver and firmware of an interface",
         ("ethtool", "-i"),
         {},
-        likely_driver,
+        first_of((0.95, r"\A\s*driver: (?s:.*)firmware-version:")),
         parse_driver,
     ),
     Format(
-        "ethtool-S", "ethtool -S: counters of an interface", ("ethtool", "-S"), {}, likely_statistics, parse_statistics
+        "ethtool-S",
+        "ethtool -S: counters of an interface",
+        ("ethtool", "-S"),
+        {},
+        first_of((0.97, "^NIC statistics:")),
+        parse_statistics,
     ),
-    Format("ethtool-m", "ethtool -m: the module in a port", (), _LIGHT, likely_module, parse_module),
+    Format(
+        "ethtool-m",
+        "ethtool -m: the module in a port",
+        (),
+        {"temperature": "C", "voltage": "V", "rx_power": "mW", "tx_power": "mW", "bias": "mA"},
+        first_of((0.9, r"\A\s*Identifier\s+: 0x")),
+        parse_module,
+    ),
 ]

@@ -90,18 +90,18 @@ def parse_ping(text: str) -> Row:
     row = unknown_row()
     summary = _SUMMARY.search(text)
     if summary:
-        row["sent"], row["received"] = int(summary.group(1)), int(summary.group(2))
+        row["sent"], row["received"] = int(summary[1]), int(summary[2])
         percent = _LOSS.search(text)
         row["loss"] = _loss(row["sent"], row["received"])
         if row["loss"] is None and percent:
-            row["loss"] = float(percent.group(1))
+            row["loss"] = float(percent[1])
     times = _TIMES.search(text)
     if times:
         row["rtt_min"], row["rtt_avg"], row["rtt_max"] = (float(word) for word in times.groups())
     duplicates = _DUPLICATES.search(text)
-    row["duplicates"] = int(duplicates.group(1)) if duplicates else text.count("(DUP!)")
+    row["duplicates"] = int(duplicates[1]) if duplicates else text.count("(DUP!)")
     narrow = _PATH_MTU.search(text)
-    row["path_mtu"] = int(narrow.group(1)) if narrow else None
+    row["path_mtu"] = int(narrow[1]) if narrow else None
     row["error"] = _complaint(text, bool(row["received"]))
     if not summary and row["error"] is None:
         row["error"] = NO_SUMMARY
@@ -115,9 +115,9 @@ def _complaint(text: str, answered: bool) -> Optional[str]:
         complaint = _TOOL_ERROR.match(line)
         reply = _REPLY_ERROR.search(line)
         if complaint:
-            return complaint.group(1).strip()
+            return complaint[1].strip()
         if reply and reason is None and not answered:
-            reason = reply.group(1).strip()[:200]
+            reason = reply[1].strip()[:200]
     return reason
 
 
@@ -133,15 +133,15 @@ def parse_fping(text: str) -> Dict[str, Row]:
         unreachable = _FPING_UNREACHABLE.search(line)
         target, colon, answers = line.partition(" : ")
         if summary:
-            row = rows[summary.group(1)] = unknown_row()
-            row["sent"], row["received"] = int(summary.group(2)), int(summary.group(3))
+            row = rows[summary[1]] = unknown_row()
+            row["sent"], row["received"] = int(summary[2]), int(summary[3])
             row["loss"] = _loss(row["sent"], row["received"])
-            if summary.group(6):
+            if summary[6]:
                 row["rtt_min"], row["rtt_avg"], row["rtt_max"] = (float(word) for word in summary.groups()[3:])
         elif unreachable:
-            reasons.setdefault(unreachable.group(2), unreachable.group(1))
+            reasons.setdefault(unreachable[2], unreachable[1])
         elif duplicate:
-            repeated[duplicate.group(1)] = repeated.get(duplicate.group(1), 0) + 1
+            repeated[duplicate[1]] = repeated.get(duplicate[1], 0) + 1
         elif colon and re.fullmatch(r"[-0-9. ]+", answers):
             rows[target.strip()] = _times_row(answers.split())
     for target, reason in reasons.items():

@@ -44,7 +44,7 @@ _LEVELS = ("ERROR", "CRITICAL", "FATAL", "WARNING", "WARN")
 def parse_version(text: str) -> Optional[str]:
     """Return the version that ``nv-fabricmanager --version`` prints, None if it prints none."""
     found = _VERSION.search(text[:20000])
-    return found.group(1) if found else None
+    return found[1] if found else None
 
 
 def _event(record: Dict[str, Any]) -> Optional[Dict[str, Any]]:
@@ -54,9 +54,9 @@ def _event(record: Dict[str, Any]) -> Optional[Dict[str, Any]]:
     event.update(code=None, fatal=None, port=None)
     switch, sxid, mismatch = _SWITCH.search(text), _SXID.search(text), _MISMATCH.search(text)
     if switch:
-        port = switch.group(6)
-        event.update(kind="nvswitch", code=int(switch.group(2)), fatal=switch.group(1).lower() == "fatal")
-        event.update(bus=switch.group(4), port=int(port) if port else None)
+        port = switch[6]
+        event.update(kind="nvswitch", code=int(switch[2]), fatal=switch[1].lower() == "fatal")
+        event.update(bus=switch[4], port=int(port) if port else None)
     elif sxid:
         bus, code, fatal, port = sxid.groups()
         event.update(kind="nvswitch", code=int(code), bus=bus, port=int(port) if port else None)
@@ -105,7 +105,7 @@ def parse_log(text: str) -> Reading:
         notes.warn("%d reports, the last %d are kept" % (len(events), _MOST_EVENTS))
     if not records and text.strip():
         notes.warn("no record in this text")
-    versions = [found.group(1) for found in map(_VERSION.search, (record["text"][:500] for record in records)) if found]
+    versions = [found[1] for found in map(_VERSION.search, (record["text"][:500] for record in records)) if found]
     values = {
         "records": len(records),
         "levels": levels,

@@ -61,9 +61,9 @@ def _columns(line: str) -> Tuple[List[str], Dict[str, str]]:
     names, units = [], {}
     for cell in _split(line):
         found = _COLUMN.fullmatch(cell[:100])
-        names.append(found.group(1) if found else cell[:100])
-        if found and found.group(2):
-            units[names[-1]] = found.group(2)
+        names.append(found[1] if found else cell[:100])
+        if found and found[2]:
+            units[names[-1]] = found[2]
     return names, units
 
 
@@ -102,12 +102,12 @@ def parse_csv(text: str) -> Reading:
     for line in text.splitlines():
         asked = _ASKED.search(line[:3000]) if command_line(line) is not None else None
         if asked:
-            columns = asked.group(1).split(",")
+            columns = asked[1].split(",")
         if is_noise(line):
             continue
         comment = _COMMENT.search(line[:3000])
         if comment:
-            notes.puzzled(comment.group())
+            notes.puzzled(comment[0])
             line = line[: comment.start()]
         if _is_header(line[:3000]):
             columns, units = _columns(line)

@@ -78,11 +78,11 @@ def _walk(text: str, notes: Notes) -> Walked:
         at = _GPU_AT.fullmatch(line)
         link = _LINK.fullmatch(line)
         if len(found) < _MAX_GPUS and header:
-            found.append(new_gpu(int(header.group(1)), header.group(2), header.group(3)))
+            found.append(new_gpu(int(header[1]), header[2], header[3]))
         elif len(found) < _MAX_GPUS and at:
-            found.append(dict(new_gpu(None, None, None), bus=at.group(1)))
-        elif link and found and int(link.group(1)) < _MAX_LINKS:
-            lines.append((found[-1], int(link.group(1)), link.group(2).strip()))
+            found.append(dict(new_gpu(None, None, None), bus=at[1]))
+        elif link and found and int(link[1]) < _MAX_LINKS:
+            lines.append((found[-1], int(link[1]), link[2].strip()))
         elif line.startswith("NVML:") or _NO_NVLINK.search(line):
             notes.warn(line)
             if found:
@@ -100,7 +100,7 @@ def _status(text: str, notes: Notes) -> List[Gpu]:
         speed = _SPEED.fullmatch(text)
         link = new_link(gpu, number)
         if speed:
-            link.update(state="active", speed=float(speed.group(1)))
+            link.update(state="active", speed=float(speed[1]))
         elif bare(text).lower() == "inactive":
             link["state"] = "inactive"
         else:
@@ -138,7 +138,7 @@ def _take(link: Dict[str, Any], name: str, value: str) -> None:
     if _COUNT.fullmatch(value):
         link["counters"][_COUNTERS.get(name, name)] = int(value)
         if fec:
-            link.setdefault("fec", {})[fec.group(1)] = int(value)
+            link.setdefault("fec", {})[fec[1]] = int(value)
     elif bare(value).lower() in _UNKNOWN:
         link["counters"][_COUNTERS.get(name, name)] = None
     else:
@@ -166,8 +166,8 @@ def _remotes(text: str, notes: Notes) -> List[Gpu]:
             notes.puzzled("Link %d: %s" % (number, text))
             continue
         # All ones are what a virtual machine sees of a switch that is not its own.
-        seen = None if remote.group(1).upper().startswith("FFFFFFFF") else remote.group(1)
-        gpu["links"].append({"link": number, "remote_bus": seen, "remote_link": int(remote.group(2)) if seen else None})
+        seen = None if remote[1].upper().startswith("FFFFFFFF") else remote[1]
+        gpu["links"].append({"link": number, "remote_bus": seen, "remote_link": int(remote[2]) if seen else None})
     return found
 
 

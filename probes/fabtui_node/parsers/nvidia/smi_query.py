@@ -74,19 +74,19 @@ class _Walk:
             return
         gpu = _GPU.fullmatch(word[:200])
         if gpu and len(self.gpus) < _MAX_GPUS:
-            self.gpus.append(_Gpu(gpu.group(1)))
+            self.gpus.append(_Gpu(gpu[1]))
             self._open = []
-            if gpu.group(2):
-                self.gpus[-1].fields["said"] = gpu.group(2)
+            if gpu[2]:
+                self.gpus[-1].fields["said"] = gpu[2]
             return
         depth = len(line.expandtabs(4)) - len(line.expandtabs(4).lstrip())
         while self._open and self._open[-1][0] >= depth:
             self._open.pop()
         found = _LINE.fullmatch(word[:400])
-        if found and found.group(2) is not None:
-            self._value(found.group(1), found.group(2).strip())
+        if found and found[2] is not None:
+            self._value(found[1], found[2].strip())
         elif word and len(word) <= 80 and not parse_errors(word) and self.gpus:
-            name = snake(found.group(1) if found else word)
+            name = snake(found[1] if found else word)
             self._open.append((depth, _RENAMED.get(name, name)))
         elif not parse_errors(word):
             self.notes.puzzled(line)

@@ -126,8 +126,8 @@ class _Table:
         if first and len(self.instances) < _MAX_ROWS:
             named = zip(("gpu", "gi", "ci", "device"), first.groups())  # noqa: B905 - Python 3.8 knows no strict=
             instance: Dict[str, Any] = {name: int(word) for name, word in named}
-            instance["memory_used"] = int(memory.group(1)) if memory else None
-            instance["memory_total"] = int(memory.group(2)) if memory else None
+            instance["memory_used"] = int(memory[1]) if memory else None
+            instance["memory_total"] = int(memory[2]) if memory else None
             self.instances.append(instance)
         elif cells[0].strip() and "No MIG devices found" not in line:
             self.notes.puzzled(line)
@@ -164,14 +164,14 @@ def _put(gpu: Gpu, name: str, word: str) -> None:
 
 def _first_row(first: Any, cells: List[str]) -> Gpu:
     gpu: Gpu = dict.fromkeys(_FIELDS)
-    gpu.update(index=int(first.group(1)), errors={})
-    _put(gpu, "name", first.group(2))
-    gpu["persistence"] = truth(first.group(3) or "")
+    gpu.update(index=int(first[1]), errors={})
+    _put(gpu, "name", first[2])
+    gpu["persistence"] = truth(first[3] or "")
     bus = _BUS.search(cells[1])
-    gpu["bus"] = bus.group(1) if bus else None
-    gpu["display"] = truth(bus.group(2) or "") if bus else None
+    gpu["bus"] = bus[1] if bus else None
+    gpu["display"] = truth(bus[2] or "") if bus else None
     gpu["ecc_uncorrected"] = whole(cells[2])
-    for name, word in (("persistence", first.group(3) or ""), ("ecc_uncorrected", cells[2]), ("bus", cells[1])):
+    for name, word in (("persistence", first[3] or ""), ("ecc_uncorrected", cells[2]), ("bus", cells[1])):
         wrong = failure(word)
         if wrong and gpu[name] is None:
             gpu["errors"][name] = wrong
@@ -190,14 +190,14 @@ def _second_row(gpu: Gpu, cells: List[str]) -> bool:
         _put(gpu, "perf", perf)
     memory = _MEMORY.fullmatch(cells[1]) if len(cells) > 1 else None
     if memory:
-        gpu["memory_used"], gpu["memory_total"] = int(memory.group(1)), int(memory.group(2))
+        gpu["memory_used"], gpu["memory_total"] = int(memory[1]), int(memory[2])
     elif len(cells) > 1 and failure(cells[1]):
         gpu["errors"]["memory"] = failure(cells[1])
     last = re.fullmatch(r"\s{0,12}(\S{1,12}%?|N/A)\s{1,16}(\S.{0,24}?)\s{0,4}", cells[2]) if len(cells) > 2 else None
     if last:
-        _put(gpu, "utilization", last.group(1))
-        gpu["utilization"] = whole(last.group(1))
-        _put(gpu, "compute_mode", last.group(2))
+        _put(gpu, "utilization", last[1])
+        gpu["utilization"] = whole(last[1])
+        _put(gpu, "compute_mode", last[2])
     # A GPU without sensors or dedicated memory prints that in words, which is a value as well.
     answered = memory or (len(cells) > 1 and (failure(cells[1]) or field_text(cells[1]) is None))
     return bool(found and answered and last)
@@ -205,7 +205,7 @@ def _second_row(gpu: Gpu, cells: List[str]) -> bool:
 
 def _group(pattern: Any, text: str) -> Optional[str]:
     found = pattern.search(text)
-    return found.group(1) if found else None
+    return found[1] if found else None
 
 
 def parse_nvidia_smi(text: str) -> Reading:
@@ -242,7 +242,7 @@ def parse_nvidia_smi(text: str) -> Reading:
             "smi": _group(_SMI, text),
             "driver": _group(_DRIVER, text),
             "cuda": _group(_CUDA, text),
-            "time": time.group() if time else None,
+            "time": time[0] if time else None,
             "gpus": table.gpus,
             "instances": table.instances,
             "processes": table.processes,

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from fabtui_node.parsers.base import Format, Notes, Reading
-from fabtui_node.parsers.nvidia import topo_matrix
-from fabtui_node.parsers.nvidia.values import complain, field_text
+from fabtui_node.parsers.nvidia.values import complain, field_text, is_noise, plain
+
+_MOST = 512
+_NAME = re.compile(r"(?:GPU|NIC)[0-9]{1,3}|[a-z][a-z0-9_]{1,24}", re.ASCII)
+_LEGEND = re.compile(r"\s{0,8}([A-Z][A-Z0-9#]{0,5})\s{0,6}=\s{1,4}(\S.{0,200})")
+_NIC = re.compile(r"\s{0,8}(NIC[0-9]{1,3}):\s{1,8}(\S{1,64})")
+
 
 #: Words between two devices, nearest first; SOC is what SYS was called before driver 384.
 NEAR = ("PIX", "PXB", "PHB", "NODE", "SYS", "SOC")
@@ -19,22 +24,119 @@ _TITLES = (
     ("GPU NUMA ID", "gpu_numa_id"),
 )
 
-_OK = "OK"
 _P2P = ("OK", "CNS", "GNS", "TNS", "NS", "DR", "U")
 #: What the letters after ``topo -p2p`` ask for.
 CAPABILITIES = {"r": "read", "w": "write", "n": "nvlink", "a": "atomics", "p": "pcie"}
 
 
+class Row(NamedTuple):
+    """A row: its name, a word for each column (None where the line is cut off), and what stands behind them."""
+
+    name: str
+    cells: List[Optional[str]]
+    rest: str
+
+
+class Matrix(NamedTuple):
+    """A matrix: a row of names, then for each name a row of words.
+
+    Attributes:
+        columns: The devices, by the names that the header gives them.
+        titles: The rest of the header, one text.
+        rows: The rows, in the order in which they come.
+        legend: The meanings of the words, as printed.
+        nics: The device of each NIC.
+        command: The options of the command, if the text begins with it.
+    """
+
+    columns: List[str]
+    titles: str
+    rows: List[Row]
+    legend: Dict[str, str]
+    nics: Dict[str, str]
+    command: Optional[str]
+
+    def values(self) -> Dict[str, Any]:
+        """Return what every matrix has, as JSON."""
+        whole = bool(self.columns) and len(self.rows) == len(self.columns)
+        return {
+            "columns": self.columns,
+            "rows": [row.name for row in self.rows],
+            "cells": [row.cells for row in self.rows],
+            "legend": self.legend,
+            "complete": whole and all(None not in row.cells for row in self.rows),
+        }
+
+    def doubt(self, known: Callable[[str], bool], notes: Notes) -> None:
+        """Note the words that are not known."""
+        for row in self.rows:
+            for cell in row.cells:
+                if cell is not None and cell != "X" and not known(cell):
+                    notes.puzzled("%s: %s" % (row.name, cell))
+
+
+def _header(line: str) -> Optional[Tuple[List[str], str]]:
+    words = line.split()
+    count = next((at for at, word in enumerate(words) if not _NAME.fullmatch(word)), len(words))
+    if not count or not words[0].startswith("GPU"):
+        return None
+    # A row begins with a name as well, but goes on with other words than names and titles.
+    rest = " ".join(words[count:])
+    if count == 1 and rest and not rest.startswith(("CPU", "NUMA", "Memory")):
+        return None
+    return words[:count][:_MOST], rest
+
+
+def _row(line: str, columns: List[str]) -> Optional[Row]:
+    words = line.strip().split(None, len(columns) + 1)
+    if not words or words[0] not in columns:
+        return None
+    cells: List[Optional[str]] = [word[:12] for word in words[1 : len(columns) + 1]]
+    rest = words[len(columns) + 1] if len(words) > len(columns) + 1 else ""
+    return Row(words[0], cells + [None] * (len(columns) - len(cells)), rest)
+
+
+def _parse(text: str, notes: Notes) -> Matrix:
+    """Return the first matrix of a text, and note what is not understood or cut off."""
+    columns: List[str] = []
+    titles = ""
+    rows: List[Row] = []
+    legend: Dict[str, str] = {}
+    nics: Dict[str, str] = {}
+    for line in plain(text).splitlines():
+        line = line[:8000]
+        head = None if columns else _header(line)
+        row = _row(line, columns) if columns else None
+        nic, word = _NIC.fullmatch(line.rstrip()[:200]), _LEGEND.fullmatch(line.rstrip()[:300])
+        if head:
+            columns, titles = head
+        elif row and all(row.name != known.name for known in rows):
+            rows.append(row)
+        elif nic and len(nics) < _MOST:
+            nics[nic[1]] = nic[2]
+        elif word and len(legend) < 64:
+            legend[word[1]] = word[2]
+        elif not is_noise(line) and not line.strip().lower().endswith("legend:"):
+            notes.puzzled(line)
+    if columns and len(rows) < len(columns):
+        notes.warn("%d of %d rows: the text is cut off" % (len(rows), len(columns)))
+    elif not columns and text.strip():
+        notes.warn("no header with GPU0, GPU1 and so on")
+    for row in rows:
+        if None in row.cells:
+            notes.warn("the row of %s is cut off" % row.name)
+    command = re.search(r"nvidia-smi (topo .{1,60})", text[:2000])
+    return Matrix(columns, titles, rows, legend, nics, command[1] if command else None)
+
+
 def nvlinks(word: Optional[str]) -> Optional[int]:
     """Return the number of NVLinks in ``NV18``, None for any other word."""
     found = _NVLINKS.fullmatch(word or "")
-    return int(found.group(1)) if found else None
+    return int(found[1]) if found else None
 
 
-def _titles(text: str) -> List[str]:
-    """Return the names of the columns behind the matrix, in their order."""
-    places = [(text.find(title), name) for title, name in _TITLES]
-    return [name for at, name in sorted(places) if at >= 0]
+def _is_near(word: str) -> bool:
+    return word in NEAR or nvlinks(word) is not None
 
 
 def _affinity(rest: str, titles: List[str]) -> Dict[str, Optional[str]]:
@@ -61,14 +163,13 @@ def parse_topology(text: str) -> Reading:
     ``legend``, ``complete``: whether all rows are there.
     """
     notes = Notes()
-    matrix = topo_matrix.parse(text, notes)
-    titles = _titles(matrix.titles)
-    for row in matrix.rows:
-        for cell in row.cells:
-            if cell is not None and cell != "X" and cell not in NEAR and nvlinks(cell) is None:
-                notes.puzzled("%s: %s" % (row.name, cell))
+    matrix = _parse(text, notes)
+    matrix.doubt(_is_near, notes)
+    # The names of the columns behind the matrix, in their order.
+    places = sorted((matrix.titles.find(title), name) for title, name in _TITLES)
+    titles = [name for at, name in places if at >= 0]
     nics = [name for name in matrix.columns if not name.startswith("GPU")]
-    values: Dict[str, Any] = topo_matrix.values(matrix)
+    values = matrix.values()
     values.update(
         affinity={row.name: _affinity(row.rest, titles) for row in matrix.rows},
         nics={name: matrix.nics.get(name, None if name.startswith("NIC") else name) for name in nics},
@@ -89,7 +190,7 @@ def able(
         for column, word in zip(columns, words):  # noqa: B905
             if word is None or word == "U" or word not in (*_P2P, "X"):
                 known = False
-            elif word not in (_OK, "X"):
+            elif word not in ("OK", "X"):
                 bad.append([row, column, word])
     return bad, False if bad else (True if known else None)
 
@@ -104,41 +205,37 @@ def parse_p2p(text: str) -> Reading:
     - ``bad``: ``[row, column, word]`` of those that cannot. ``p2p``: True if all pairs can, None if unknown.
     """
     notes = Notes()
-    matrix = topo_matrix.parse(text, notes)
-    for row in matrix.rows:
-        for cell in row.cells:
-            if cell is not None and cell not in (*_P2P, "X"):
-                notes.puzzled("%s: %s" % (row.name, cell))
-    values: Dict[str, Any] = topo_matrix.values(matrix)
+    matrix = _parse(text, notes)
+    matrix.doubt(_P2P.__contains__, notes)
+    values = matrix.values()
     bad, p2p = able(values["rows"], values["columns"], values["cells"], values["complete"])
     if bad:
         notes.warn("%d of the ordered pairs cannot: %s" % (len(bad), ", ".join(sorted({str(line[2]) for line in bad}))))
     asked = re.search(r"-p2p ([rwnap])\b", matrix.command or "")
-    values.update(
-        capability=CAPABILITIES.get(asked.group(1)) if asked else None, bad=bad, p2p=p2p, errors=complain(text, notes)
-    )
+    values.update(capability=CAPABILITIES.get(asked[1]) if asked else None, bad=bad, p2p=p2p)
+    values["errors"] = complain(text, notes)
     return notes.reading(values)
 
 
-def _cells(text: str) -> List[str]:
-    matrix = topo_matrix.parse(text[:65536], Notes())
-    return [cell for row in matrix.rows for cell in row.cells if cell and cell != "X"]
+def _share(text: str, known: Callable[[str], bool]) -> Optional[float]:
+    """Return the likelihood by the words of a matrix, None if there is no matrix."""
+    cells = [cell for row in _parse(text[:65536], Notes()).rows for cell in row.cells if cell and cell != "X"]
+    return (0.95 if sum(map(known, cells)) > len(cells) / 2 else 0.0) if cells else None
 
 
 def _likely_topology(text: str) -> float:
-    cells = _cells(text)
-    if cells:
-        near = sum(1 for cell in cells if cell in NEAR or nvlinks(cell) is not None)
-        return 0.95 if near > len(cells) / 2 else 0.0
+    share = _share(text, _is_near)
+    if share is not None:
+        return share
     if re.search(r"^\s{0,12}GPU0\s.{0,4000}(?:CPU|NUMA) Affinity", text, re.MULTILINE):
         return 0.9
     return 0.7 if re.search(r"nvidia-smi topo -mp?\b", text[:400]) else 0.0
 
 
 def _likely_p2p(text: str) -> float:
-    cells = _cells(text)
-    if cells:
-        return 0.95 if sum(1 for cell in cells if cell in _P2P) > len(cells) / 2 else 0.0
+    share = _share(text, _P2P.__contains__)
+    if share is not None:
+        return share
     return 0.8 if re.search(r"nvidia-smi topo -p2p\b", text[:400]) else 0.0
 
 

@@ -62,24 +62,24 @@ def field_text(word: str) -> Optional[str]:
 def number(word: str) -> Optional[float]:
     """Return the number that a field begins with, ignoring its unit; None if there is none."""
     found = _NUMBER.fullmatch(bare(word))
-    if not found or (found.group(2) and found.group(2)[0] in "0123456789.xX:-"):
+    if not found or (found[2] and found[2][0] in "0123456789.xX:-"):
         return None
-    return float(found.group(1))
+    return float(found[1])
 
 
 def whole(word: str) -> Optional[int]:
     """Return the integer that a field begins with, ignoring its unit; None if there is none."""
     found = _NUMBER.fullmatch(bare(word))
-    if not found or not _WHOLE.fullmatch(found.group(1)):
+    if not found or not _WHOLE.fullmatch(found[1]):
         return None
-    rest = found.group(2)
-    return None if rest and rest[0] in "0123456789.:-" else int(found.group(1))
+    rest = found[2]
+    return None if rest and rest[0] in "0123456789.:-" else int(found[1])
 
 
 def unit(word: str) -> Optional[str]:
     """Return the unit after a number, None where there is none."""
     found = _NUMBER.fullmatch(bare(word))
-    return found.group(2).strip() or None if found else None
+    return found[2].strip() or None if found else None
 
 
 def truth(word: str) -> Optional[bool]:
@@ -111,7 +111,7 @@ def snake(label: str) -> str:
 def command_line(line: str) -> Optional[str]:
     """Return the arguments in a line that is a prompt and an NVIDIA command (``$ nvidia-smi topo -m``), else None."""
     found = _COMMAND.fullmatch(line.rstrip()[:4000])
-    return (found.group(2) or "").strip() if found else None
+    return (found[2] or "").strip() if found else None
 
 
 def is_noise(line: str) -> bool:

@@ -11,7 +11,7 @@ import os
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from fabtui_node.parsers.ib import perfquery, sminfo, smpquery, values
+from fabtui_node.parsers.ib import management, values
 from fabtui_node.probes.judgement import judgement, part
 from fabtui_node.probes.rdma import port_counters
 from fabtui_node.probes.rdma.ib_fabric_walk import walk
@@ -75,7 +75,7 @@ class Asker:
 
     def info(self, *words: str) -> Optional[Value]:
         """Return the answer of ``smpquery``, or None where there was none."""
-        reading = smpquery.parse(self.ask("smpquery", *words))
+        reading = management.parse_attributes(self.ask("smpquery", *words))
         if not reading.values["blocks"]:
             self.problem = self.problem or (reading.warnings[-1] if reading.warnings else None)
             return None
@@ -84,7 +84,7 @@ class Asker:
 
     def errors(self, *words: str) -> Tuple[Dict[str, int], List[str]]:
         """Return the counters of trouble of a port that are not zero, and those at their limit."""
-        blocks = perfquery.parse(self.ask("perfquery", *words)).values["blocks"]
+        blocks = management.parse_counters(self.ask("perfquery", *words)).values["blocks"]
         return port_counters.of_tool(blocks[0]) if blocks else ({}, [])
 
 
@@ -102,7 +102,7 @@ def _port(ca: str, port: Value, end: float, root: str) -> Value:
         if own["link"]["physical_state"] == "LinkUp":
             _beyond(found, asker, own)
         if found["state"] == "Active":
-            found["sm"] = sminfo.parse(asker.ask("sminfo")).values["sm"]
+            found["sm"] = management.parse_manager(asker.ask("sminfo")).values["sm"]
             # Counters of sysfs are those of the probe rdma.
             if not os.path.isdir(os.path.join(root, "class/infiniband", ca, "ports", str(port["port"]), "counters")):
                 found["errors"], found["saturated"] = asker.errors()

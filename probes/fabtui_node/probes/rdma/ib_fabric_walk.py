@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
-from fabtui_node.parsers.ib import iblinkinfo, ibnetdiscover, ibqueryerrors
+from fabtui_node.parsers.ib import fabric
 from fabtui_node.probes.rdma import port_counters
 from fabtui_node.system import run_command
 
@@ -69,13 +69,16 @@ def _from(where: List[str], end: float) -> Optional[Value]:
 def _links(where: List[str], end: float) -> Tuple[List[Value], List[str], bool]:
     """Return the ports of a fabric: from ``iblinkinfo``, or from ``ibnetdiscover`` where that one is not to be had."""
     warnings: List[str] = []
-    for tool, words, form in (("iblinkinfo", ["-l"], iblinkinfo), ("ibnetdiscover", ["-p"], ibnetdiscover)):
+    for tool, words, parse in (
+        ("iblinkinfo", ["-l"], fabric.parse_links),
+        ("ibnetdiscover", ["-p"], fabric.parse_topology),
+    ):
         result = run_command.run([tool, *where, *words], end - time.monotonic(), _OUTPUT)
         if result.missing:
             warnings.append(result.why() or "")
             continue
         # It exits with 0 when half of the fabric did not answer.
-        reading = form.parse(result.stdout + "\n" + result.stderr)
+        reading = parse(result.stdout + "\n" + result.stderr)
         warnings += reading.warnings
         links: List[Value] = reading.values["links"]
         if links:
@@ -95,7 +98,7 @@ def _errors(where: List[str], end: float) -> Tuple[List[Value], Optional[int], L
     if result.missing:
         return [], None, [result.why() or ""]
     # It exits with 1 where it found errors, and with 0 where it could not ask.
-    reading = ibqueryerrors.parse(result.stdout + "\n" + result.stderr)
+    reading = fabric.parse_errors(result.stdout + "\n" + result.stderr)
     found = []
     for port in reading.values["ports"]:
         errors, saturated = port_counters.of_tool(port)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Dict, List
 
-from fabtui_node.parsers.ib import ibstat as form
+from fabtui_node.parsers.ib import rdma_ports
 from fabtui_node.probes.judgement import judgement
 from fabtui_node.probes.rdma import port_counters
 from fabtui_node.registry import Judgement, ProbeSpec
@@ -16,11 +16,11 @@ _MAX_ERRORS = 20
 
 
 def parse_ibstat(text: str) -> Dict[str, Any]:
-    """Return ``{"cas": [...], "errors": [...]}`` from what ``ibstat`` printed (`fabtui_node.parsers.ib.ibstat`).
+    """Return ``{"cas": [...], "errors": [...]}`` from what ``ibstat`` printed (`fabtui_node.parsers.ib.rdma_ports`).
 
     Lines in which the tool complains are in ``errors``; devices printed before them are kept.
     """
-    reading = form.parse(text)
+    reading = rdma_ports.parse_ibstat(text)
     return {"cas": reading.values["cas"], "errors": reading.warnings[:_MAX_ERRORS]}
 
 
@@ -28,8 +28,8 @@ def from_sysfs(root: str = "/sys") -> List[Dict[str, Any]]:
     """Return the devices in the form of ``parse_ibstat``, read from sysfs."""
     cas = []
     for device in rdma_devices.devices(root):
-        ports = [{key: port[key] for key in ("port", *form.PORT_FIELDS.values())} for port in device["ports"]]
-        cas.append({**{key: device[key] for key in ("ca", *form.CA_FIELDS.values())}, "ports": ports})
+        ports = [{key: port[key] for key in ("port", *rdma_ports.PORT_FIELDS.values())} for port in device["ports"]]
+        cas.append({**{key: device[key] for key in ("ca", *rdma_ports.CA_FIELDS.values())}, "ports": ports})
     return cas
 
 

@@ -8,7 +8,7 @@ import re
 import time
 from typing import Any, Dict, List, Optional, Tuple
 
-from fabtui_node.parsers.ib import ibv_devinfo, rdma_link
+from fabtui_node.parsers.ib import rdma_ports
 from fabtui_node.parsers.net import ethtool
 from fabtui_node.probes import counters
 from fabtui_node.probes.judgement import judgement
@@ -99,7 +99,9 @@ def _take_interfaces(ports: List[Value], result: Optional[run_command.Result]) -
     """Fill in interfaces that sysfs does not have."""
     if result is None or result.missing:
         return
-    known = {(link["ca"], link["port"]): link["netdev"] for link in rdma_link.parse(result.stdout).values["links"]}
+    known = {
+        (link["ca"], link["port"]): link["netdev"] for link in rdma_ports.parse_rdma_link(result.stdout).values["links"]
+    }
     for port in ports:
         if port["netdev"] is None:
             port["netdev"] = known.get((port["ca"], port["port"]))
@@ -109,7 +111,7 @@ def _take_verbs(ports: List[Value], result: Optional[run_command.Result], warnin
     if result is None or result.missing:
         return
     # Its exit code is that of the last device only.
-    reading = ibv_devinfo.parse(result.stdout + "\n" + result.stderr)
+    reading = rdma_ports.parse_devinfo(result.stdout + "\n" + result.stderr)
     warnings += ["ibv_devinfo: " + warning for warning in reading.warnings[:5]]
     known = {
         (device["ca"], port["port"]): port for device in reading.values["devices"] for port in device["ports"] or []

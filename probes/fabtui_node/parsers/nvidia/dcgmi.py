@@ -1,13 +1,14 @@
-"""``dcgmi diag -r N``: a table of tests and results, in the forms of DCGM 1 to 4, with long texts cut into lines."""
+"""``dcgmi diag -r N``: a table of tests and results, and ``dcgmi nvlink --link-status``: a letter for each NVLink."""
 
 from __future__ import annotations
 
 import re
 from typing import Any, Dict, List, Optional
 
-from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.nvidia.values import is_noise, snake
 
+# dcgmi diag in the forms of DCGM 1 to 4, with long texts cut into lines.
 _MOST = 2000
 _SECTION = re.compile(r"[|+]-{3,40}\s{1,6}([A-Za-z][A-Za-z /]{1,40}?)\s{1,6}-{3,40}\+?-{0,100}[|+]?")
 _RULE = re.compile(r"[+|][-=+]{3,200}[+|]?")
@@ -24,18 +25,6 @@ _HEADER = ("diagnostic", "result")
 Test = Dict[str, Any]
 
 
-class _Line:
-    """A row of the table: its label and its text, whose pieces follow in the next lines."""
-
-    def __init__(self, label: str) -> None:
-        self.label = label
-        self.pieces: List[str] = []
-
-    def text(self) -> str:
-        # Pieces are as wide as the column lets them be and are cut in the middle of words, so nothing goes in between.
-        return "".join(self.pieces).strip()
-
-
 def _piece(cell: str) -> str:
     """Return a line's part of a text: a blank stands before it, and what is behind it is there to fill the column."""
     return cell[1:-2] if len(cell) > 3 and cell.endswith("  ") else cell[1:].rstrip()
@@ -48,14 +37,16 @@ class _Table:
         self.tests: List[Test] = []
         self.messages: List[Dict[str, Any]] = []
         self.facts: Dict[str, str] = {}
-        self._line: Optional[_Line] = None
+        #: The row that goes on: its label, and its text, whose pieces follow in the next lines.
+        self._label: Optional[str] = None
+        self._pieces: List[str] = []
 
     def take(self, line: str) -> None:
         word = line.strip()
         section = _SECTION.fullmatch(word[:200])
         if section:
             self.close()
-            self.section = section.group(1)
+            self.section = section[1]
         elif _RULE.fullmatch(word[:250]):
             self.close()
         elif word.startswith("|"):
@@ -69,42 +60,34 @@ class _Table:
     def _row(self, label: str, cell: str, line: str) -> None:
         if (snake(label), snake(cell)) == _HEADER:
             return
-        if label:
-            self.close()
-            self._line = _Line(label)
-            self._line.pieces.append(_piece(cell))
-        elif self._line is None:
+        known, short = label or self._label, cell.strip()
+        result = bool(_RESULT.fullmatch(short[:300]) or _ENTITY.fullmatch(short[:60]))
+        if known is None:
             self.notes.puzzled(line)
-        elif self._result(cell.strip()) and not _MESSAGE.fullmatch(self._line.label):
-            label = self._line.label
+        elif label or (result and not _MESSAGE.fullmatch(known)):
             self.close()
-            self._line = _Line(label)
-            self._line.pieces.append(_piece(cell))
-        elif len(self._line.pieces) < _MOST:
-            self._line.pieces.append(_piece(cell))
-
-    @staticmethod
-    def _result(text: str) -> bool:
-        return bool(_RESULT.fullmatch(text[:300]) or _ENTITY.fullmatch(text[:60]))
+            self._label, self._pieces = known, [_piece(cell)]
+        elif len(self._pieces) < _MOST:
+            self._pieces.append(_piece(cell))
 
     def close(self) -> None:
         """Put the row that has ended where it belongs."""
-        line, self._line = self._line, None
-        if line is None or len(self.tests) + len(self.messages) >= _MOST:
+        label, self._label = self._label, None
+        if label is None or len(self.tests) + len(self.messages) >= _MOST:
             return
-        text, name = line.text(), snake(line.label)
+        # Pieces are as wide as the column lets them be and are cut in the middle of words: nothing goes in between.
+        text, name = "".join(self._pieces).strip(), snake(label)
         result, entity = _RESULT.fullmatch(text[:400]), _ENTITY.fullmatch(text[:60])
-        if _MESSAGE.fullmatch(line.label) and not result:
-            self._message(line.label, text)
+        if _MESSAGE.fullmatch(label) and not result:
+            self._message(label, text)
         elif entity:
-            test = self._test(line.label)
-            test["entities"].append([entity.group(1), int(entity.group(2)), entity.group(3).capitalize()])
+            self._test(label)["entities"].append([entity[1], int(entity[2]), entity[3].capitalize()])
         elif result:
-            self._whole(line.label, result)
+            self._whole(label, result)
         elif name in _FACTS or self.section == "Metadata":
             self.facts[name] = text
         else:
-            self.notes.puzzled("%s: %s" % (line.label, text))
+            self.notes.puzzled("%s: %s" % (label, text))
 
     def _test(self, label: str) -> Test:
         for known in reversed(self.tests):
@@ -116,10 +99,10 @@ class _Table:
 
     def _whole(self, label: str, result: Any) -> None:
         test = self._test(label)
-        word, which = result.group(1).capitalize(), (result.group(2) or "").strip()
+        word, which = result[1].capitalize(), (result[2] or "").strip()
         listed = _LISTED.fullmatch(which)
         if listed:
-            for number in re.findall("[0-9]{1,4}", listed.group(1), re.ASCII)[:1024]:
+            for number in re.findall("[0-9]{1,4}", listed[1], re.ASCII)[:1024]:
                 test["entities"].append(["GPU", int(number), word])
         worst = ("Fail", "Error", "Warn", "Warning", "Pass", "Skip", "Not run")
         if test["result"] is None or worst.index(word) < worst.index(test["result"]):
@@ -146,7 +129,10 @@ def parse_diag(text: str) -> Reading:
     for line in text.splitlines()[:20000]:
         table.take(line[:2000])
     table.close()
-    failed = [test["test"] for test in table.tests if test["result"] in ("Fail", "Error") or _bad(test)]
+    bad = {"Fail", "Error"}
+    failed = [
+        test["test"] for test in table.tests if {test["result"], *(entity[2] for entity in test["entities"])} & bad
+    ]
     for message in table.messages:
         if message["kind"] != "info":
             notes.warn("%s: %s" % (message["test"] or message["section"] or message["kind"], message["text"]))
@@ -165,15 +151,70 @@ def parse_diag(text: str) -> Reading:
     return notes.reading(values)
 
 
-def _bad(test: Dict[str, Any]) -> bool:
-    return any(entity[2] in ("Fail", "Error") for entity in test["entities"])
+# dcgmi nvlink --link-status.
+_MOST_DEVICES = 1024
+#: Meanings of the letters, as in the key below the table.
+STATES = {"U": "up", "D": "down", "X": "disabled", "_": "unsupported"}
+
+_LINKS_OF = re.compile(r"(gpuId|physicalId|switchId|nvSwitchId|entityId|cpuId)\s{1,4}([0-9]{1,6}):(.{0,400})")
+_LINKS = re.compile("[UDX_](?: [UDX_]){0,255}", re.ASCII)
+_FRAME = re.compile(r"\+-|Key:|\|\s{1,8}NvLink Link Status")
+_NO_LINKS = re.compile(r"No (?:GPUs|NvSwitch(?:es)?|NvLinks?)\b.{0,40}found", re.IGNORECASE)
 
 
-def _likely(text: str) -> float:
-    if re.search(r"^\| (?:DCGM Version|Diagnostic) {1,40}\|", text, re.MULTILINE) or "ran diagnostic for group" in text:
-        return 0.97
-    row = r"^\| (?:[A-Z][A-Za-z ]{1,24}|[a-z_]{3,24}) {1,40}\| (?:Pass|Fail|Skip|Warn)\b"
-    return 0.85 if re.search(row, text, re.MULTILINE) else 0.0
+def parse_link_status(text: str) -> Reading:
+    """Return the links.
+
+    Values: ``gpus`` and ``switches``: ``[{"id", "links": ["up", "down", "disabled" or "unsupported"]}]``; ``up``,
+    ``down``, ``disabled``, ``unsupported``: how many links of GPUs are so, of ``links_total``.
+    """
+    notes = Notes()
+    found: Dict[str, List[Dict[str, Any]]] = {"gpus": [], "switches": []}
+    part = "gpus"
+    last: Optional[Dict[str, Any]] = None
+    for line in text.splitlines()[:20000]:
+        word = line.strip()[:800]
+        head = _LINKS_OF.fullmatch(word)
+        letters = head[3].strip() if head else word
+        if word.rstrip(":").lower() in ("gpus", "nvswitches", "nvswitch"):
+            part, last = ("gpus" if word.lower().startswith("gpu") else "switches"), None
+        elif head and len(found[part]) < _MOST_DEVICES:
+            last = {"id": int(head[2]), "links": []}
+            found[part].append(last)
+        elif last is None or not _LINKS.fullmatch(letters):
+            if not (is_noise(line) or _FRAME.match(word) or _NO_LINKS.search(word)):
+                notes.puzzled(line)
+            continue
+        if last is not None and _LINKS.fullmatch(letters):
+            last["links"] += [STATES[letter] for letter in letters.split()]
+    links = [link for gpu in found["gpus"] for link in gpu["links"]]
+    for part, title in (("gpus", "GPU"), ("switches", "NVSwitch")):
+        for device in found[part]:
+            down = [str(at) for at, link in enumerate(device["links"]) if link == "down"]
+            if down:
+                notes.warn("%s %d: links %s are down" % (title, device["id"], ", ".join(down)))
+    counts = {state: links.count(state) for state in STATES.values()}
+    return notes.reading(dict(found, **counts, links_total=len(links)))
 
 
-FORMATS = [Format("dcgmi-diag", "results of DCGM's diagnostics", ("dcgmi", "diag", "-r", "1"), {}, _likely, parse_diag)]
+FORMATS = [
+    Format(
+        "dcgmi-diag",
+        "results of DCGM's diagnostics",
+        ("dcgmi", "diag", "-r", "1"),
+        {},
+        first_of(
+            (0.97, r"^\| (?:DCGM Version|Diagnostic) {1,40}\||ran diagnostic for group"),
+            (0.85, r"^\| (?:[A-Z][A-Za-z ]{1,24}|[a-z_]{3,24}) {1,40}\| (?:Pass|Fail|Skip|Warn)\b"),
+        ),
+        parse_diag,
+    ),
+    Format(
+        "dcgmi-nvlink",
+        "whether NVLinks are up, by DCGM",
+        ("dcgmi", "nvlink", "--link-status"),
+        {},
+        first_of((0.97, r"^\|\s{1,8}NvLink Link Status\s{1,8}\|"), (0.9, r"^\s{1,16}gpuId [0-9]{1,4}:")),
+        parse_link_status,
+    ),
+]
