@@ -1,1 +1,1 @@
-"""Parsers, one file per command or log: recognition and values of its output. Nothing here runs a command."""
+"""Parsers of outputs of commands and of logs: recognition and values. Nothing here runs a command."""
