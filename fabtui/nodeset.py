@@ -11,7 +11,7 @@ import math
 import re
 import sys
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from ClusterShell.RangeSet import RangeSet, RangeSetException
@@ -36,15 +36,7 @@ _NUMBERED = re.compile(r"(.*?)(\d{1,18})(\D*)", re.ASCII | re.DOTALL)
 
 
 def check_name(name: str, where: str) -> str:
-    """Return a host name that is safe on the command line of ssh.
-
-    Args:
-        name: The host name.
-        where: The option, file or line it comes from, for errors.
-
-    Raises:
-        InputError: It is not a host name.
-    """
+    """Return a host name that is safe on the command line of ssh; InputError with ``where`` it comes from if not."""
     if name.startswith("-"):
         raise InputError(f"{where}: {name!r} begins with '-', which no host name does")
     if "@" in name:
@@ -59,13 +51,8 @@ def check_name(name: str, where: str) -> str:
 def expand(text: str, where: str, depth: int = 0) -> list[str]:
     """Return the names of a node set in order, without duplicates.
 
-    Args:
-        text: The node set.
-        where: Where it comes from, for errors (``--nodes``, ``hosts, line 3``).
-        depth: Nesting depth of groups and files.
-
-    Raises:
-        InputError: The set is malformed, too large, or names a group or file that does not exist.
+    InputError if the set is malformed, too large, or names a group or file that does not exist; it begins with
+    ``where`` (``--nodes``, ``hosts, line 3``). ``depth`` is the nesting depth of groups and files.
     """
     if depth > _MAX_DEPTH:
         raise InputError(f"{where}: groups nested more than {_MAX_DEPTH} deep")
@@ -105,13 +92,10 @@ def fold(names: Iterable[str]) -> str:
     for name in dict.fromkeys(one_line(name, _MAX_NAME) for name in names):
         match = _NUMBERED.fullmatch(name)
         groups.setdefault((match[1], match[3]) if match else (name, ""), []).extend([match[2]] if match else [])
-    return ",".join(f"{head}{_fold_numbers(numbers)}{tail}" for (head, tail), numbers in groups.items())
-
-
-def _fold_numbers(numbers: list[str]) -> str:
-    if len(numbers) < 2:
-        return "".join(numbers)
-    return f"[{RangeSet.fromlist(numbers)}]"
+    return ",".join(
+        f"{head}{''.join(numbers) if len(numbers) < 2 else f'[{RangeSet.fromlist(numbers)}]'}{tail}"
+        for (head, tail), numbers in groups.items()
+    )
 
 
 def _operand(part: str, where: str, depth: int) -> list[str]:
@@ -162,34 +146,28 @@ def _check_count(count: int, text: str, where: str, limit: int = MAX_NODES) -> N
 
 
 def _expand_group(name: str, where: str, depth: int) -> list[str]:
-    parts = _resolve_group(name, where) if name else []
-    if not parts:
+    results: list[list[str] | Exception] = []
+
+    def resolve() -> None:
+        try:
+            results.append(_group_sets(name) if name else [])
+        except Exception as error:
+            results.append(error)
+
+    # A daemon thread: a source that hangs must not keep the process alive.
+    thread = threading.Thread(target=resolve, daemon=True)
+    thread.start()
+    thread.join(GROUP_TIMEOUT)
+    if not results:
+        raise InputError(f"{where}: the source of the group @{name[:80]} did not answer within {GROUP_TIMEOUT:.0f} s")
+    if isinstance(results[0], Exception):
+        raise InputError(f"{where}: {results[0]}")
+    if not results[0]:
         raise InputError(
             f"{where}: the group @{name[:80]} is unknown or empty; groups come from ClusterShell's groups.conf "
             "(`cluset -ll` lists them)"
         )
-    return expand(",".join(parts), f"{where}: @{name[:80]}", depth + 1)
-
-
-def _resolve_group(name: str, where: str) -> list[str]:
-    """Run `_group_sets` in a daemon thread: a source that hangs must not keep the process alive."""
-    results: list[list[str]] = []
-    errors: list[Exception] = []
-
-    def resolve() -> None:
-        try:
-            results.append(_group_sets(name))
-        except Exception as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=resolve, daemon=True)
-    thread.start()
-    thread.join(GROUP_TIMEOUT)
-    if errors:
-        raise InputError(f"{where}: {errors[0]}")
-    if not results:
-        raise InputError(f"{where}: the source of the group @{name[:80]} did not answer within {GROUP_TIMEOUT:.0f} s")
-    return results[0]
+    return expand(",".join(results[0]), f"{where}: @{name[:80]}", depth + 1)
 
 
 def _group_sets(name: str) -> list[str]:
@@ -213,14 +191,8 @@ def _group_sets(name: str) -> list[str]:
 def read_hosts(path: str, where: str) -> list[str]:
     """Return the nodes of a host file: one node set per line, comments from ``#``.
 
-    What follows the name (``slots=8`` of an MPI host file) is accepted and ignored: inventory finds the endpoints.
-
-    Args:
-        path: The file, or ``-`` for standard input.
-        where: The option that names it, for errors.
-
-    Raises:
-        InputError: The file cannot be read, is empty, or holds something that is not a node set.
+    What follows the name (``slots=8`` of an MPI host file) is accepted and ignored: inventory finds the endpoints. The
+    path ``-`` is standard input. InputError if it cannot be read, is empty, or holds something that is no node set.
     """
     shown = "standard input" if path == "-" else path
     try:
@@ -245,16 +217,17 @@ def read_hosts(path: str, where: str) -> list[str]:
 
 
 def chosen_nodes(nodes: list[str], hostfiles: list[str], exclude: list[str]) -> list[str]:
-    """Return the nodes of all ``--nodes`` and ``--hostfile`` options, without those of ``--exclude``.
-
-    Raises:
-        InputError: A set is malformed, or no node is left.
-    """
+    """Return the nodes of all ``--nodes`` and ``--hostfile`` options without those of ``--exclude``, or InputError."""
     included = [name for text in nodes for name in expand(text, "--nodes")]
     included += [name for path in hostfiles for name in read_hosts(path, "--hostfile")]
     names = dict.fromkeys(included)
     excluded = [name for text in exclude for name in expand(text, "--exclude")]
-    _check_excluded(excluded, names)
+    # A node spelled differently would be tested despite --exclude. Names that match no node are accepted: people keep
+    # lists of nodes to exclude.
+    missed = {_spelling(name): name for name in excluded if name not in names}
+    for name in names if missed else ():
+        if (meant := missed.get(_spelling(name))) is not None:
+            raise InputError(f"--exclude: {meant} is not in the node set, but {name} is; use the same spelling")
     for name in excluded:
         names.pop(name, None)
     if len(names) > MAX_NODES:
@@ -262,17 +235,6 @@ def chosen_nodes(nodes: list[str], hostfiles: list[str], exclude: list[str]) -> 
     if not names:
         raise InputError("--exclude leaves no node")
     return list(names)
-
-
-def _check_excluded(excluded: Iterable[str], names: Collection[str]) -> None:
-    """Refuse an excluded node that is spelled differently among the nodes: it would be tested despite ``--exclude``.
-
-    Names that match no node are accepted: people keep lists of nodes to exclude.
-    """
-    missed = {_spelling(name): name for name in excluded if name not in names}
-    for name in names if missed else ():
-        if (meant := missed.get(_spelling(name))) is not None:
-            raise InputError(f"--exclude: {meant} is not in the node set, but {name} is; use the same spelling")
 
 
 def _spelling(name: str) -> str:

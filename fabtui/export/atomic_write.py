@@ -12,32 +12,24 @@ from typing import BinaryIO
 from fabtui.errors import InputError
 
 
-def _target(path: Path) -> Path:
-    """Return the resolved path, so that a symbolic link remains one."""
-    return Path(os.path.realpath(path.expanduser()))
-
-
-def _open_beside(target: Path) -> tuple[int, Path]:
-    """Create a temporary file in the folder of the target, with the default permissions."""
+def _open_beside(path: Path) -> tuple[Path, int, Path]:
+    """Create a temporary file, with the default permissions; return its target, resolved so that a link remains one."""
+    target = Path(os.path.realpath(path.expanduser()))
     beside = target.with_name(f".{target.name[:200]}.{secrets.token_hex(6)}.fabtui-tmp")
-    return os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), beside
+    return target, os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), beside
 
 
 def check_writable(path: Path, option: str) -> None:
-    """Check early that a file can be written later.
-
-    Raises:
-        InputError: It cannot be written.
-    """
+    """Check early that a file can be written later; raise InputError if not."""
     if not path.name:
         raise InputError(f"{option}: a file name is needed, not {str(path)!r}")
     try:
-        target = _target(path)
-        mode = target.stat().st_mode if target.exists() else None
+        known = path.expanduser()
+        mode = known.stat().st_mode if known.exists() else None
         if mode is not None and not stat.S_ISREG(mode):
             what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
             raise InputError(f"{option}: {path} is {what}; give the name of a file")
-        descriptor, beside = _open_beside(target)
+        _, descriptor, beside = _open_beside(path)
         os.close(descriptor)
         beside.unlink()
     except (OSError, ValueError) as error:
@@ -48,15 +40,9 @@ def check_writable(path: Path, option: str) -> None:
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write a file so that readers find the old or the complete new content, even after a power cut.
 
-    Args:
-        path: The file; an existing one is replaced.
-        write: Writes the content.
-
-    Raises:
-        OSError: It cannot be written; the old file is unchanged, and no temporary file is left.
+    On OSError, the old file is unchanged, and no temporary file is left.
     """
-    target = _target(path)
-    descriptor, beside = _open_beside(target)
+    target, descriptor, beside = _open_beside(path)
     try:
         with os.fdopen(descriptor, "wb") as file:
             write(file)

@@ -2,49 +2,30 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fabtui.diagnosis.pairs.ab_comparison import KINDS, group_name
-from fabtui.export.atomic_write import write_atomically
-from fabtui.export.csv import escaped
+from fabtui.export import csv
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 
 
 class TableRow(NamedTuple):
-    """Result of one group in one collective; None: unknown.
+    """Result of one group in one collective; None: unknown."""
 
-    Attributes:
-        kind: Collective, such as ``all_reduce``.
-        group: ``all``, a node, a rail (``rail3``) or two nodes (``n060+n061``).
-        ranks: Number of ranks.
-        bytes: Message size, as nccl-tests counts it.
-        time_us: Time of one iteration (us), of the slowest rank.
-        algbw: Bytes over time, in GB/s (1e9 bytes a second).
-        busbw: The same times the factor of the collective.
-        wrong: Number of wrong elements of the result.
-        algorithm: Algorithm and protocol chosen by the library, such as ``RING/SIMPLE``.
-        transport: Transport that was used.
-        arm: Arm of an A/B comparison; None for the reference.
-        verdict: Verdict.
-        error: Error message.
-    """
-
-    kind: str
-    group: str
-    ranks: int | None
-    bytes: int | None
-    time_us: float | None
-    algbw: float | None
-    busbw: float | None
-    wrong: int | None
-    algorithm: str | None
+    kind: str  # collective, such as ``all_reduce``
+    group: str  # ``all``, a node, a rail (``rail3``) or two nodes (``n060+n061``)
+    ranks: int | None  # number of ranks
+    bytes: int | None  # message size, as nccl-tests counts it
+    time_us: float | None  # time of one iteration, of the slowest rank
+    algbw: float | None  # bytes over time, in GB/s (1e9 bytes a second)
+    busbw: float | None  # the same times the factor of the collective
+    wrong: int | None  # number of wrong elements of the result
+    algorithm: str | None  # algorithm and protocol chosen by the library, such as ``RING/SIMPLE``
     transport: str | None
-    arm: str | None
+    arm: str | None  # arm of an A/B comparison; None for the reference
     verdict: Verdict
     error: str | None
 
@@ -67,31 +48,19 @@ def table_rows(model: Model) -> list[TableRow]:
         return (arms.get(m.arm, len(arms)), kinds.index(m.layer), *group, m.asked_bytes or 0)
 
     found.sort(key=place)
-    ranks = {(m.layer, m.src, m.dst): n for m in found if (n := _whole(m, "ranks")) is not None}
+    ranks = {(m.layer, m.src, m.dst): n for m in found if (n := _number(m, "ranks")) is not None}
     return [_row(model, m, ranks.get((m.layer, m.src, m.dst))) for m in found]
 
 
 def write_table(model: Model, path: Path) -> int:
-    """Write the tables as CSV, whole or not at all; returns how many rows there are.
-
-    What is not known is an empty cell. Text that a spreadsheet would run as a formula begins with an apostrophe.
-
-    Raises:
-        OSError: It cannot be written.
-    """
+    """Write the tables as CSV, whole or not at all (OSError); return the number of rows."""
     rows = table_rows(model)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(TableRow._fields)
-    for row in rows:
-        writer.writerow(["" if cell is None else escaped(cell) if isinstance(cell, str) else cell for cell in row])
-    data = text.getvalue().encode("utf-8", "backslashreplace")
-    write_atomically(path, lambda file: file.write(data))
+    csv.write_table(path, TableRow._fields, rows)
     return len(rows)
 
 
-def _row(model: Model, m: Measurement, ranks: int | None) -> TableRow:
-    seconds, algbw = _number(m, "seconds"), _number(m, "algbw")
+def _row(model: Model, m: Measurement, ranks: Any) -> TableRow:
+    seconds, algbw, wrong = _number(m, "seconds"), _number(m, "algbw"), _number(m, "wrong")
     algorithm: Any = (m.extra or {}).get("algorithm")
     return TableRow(
         kind=KINDS[m.layer],
@@ -99,9 +68,9 @@ def _row(model: Model, m: Measurement, ranks: int | None) -> TableRow:
         ranks=ranks,
         bytes=m.asked_bytes,
         time_us=None if seconds is None else seconds * 1e6,
-        algbw=algbw,
+        algbw=None if algbw is None else float(algbw),
         busbw=m.value,
-        wrong=_whole(m, "wrong"),
+        wrong=wrong,
         algorithm=one_line(str(algorithm), 40) if algorithm else None,
         transport=one_line(m.transport) if m.transport else None,
         arm=one_line(m.arm) if m.arm else None,
@@ -110,14 +79,11 @@ def _row(model: Model, m: Measurement, ranks: int | None) -> TableRow:
     )
 
 
-def _number(m: Measurement, name: str) -> float | None:
+def _number(m: Measurement, name: str) -> Any:
+    """Return a number of a measurement, whole for ranks and wrong elements, or None."""
     value = (m.extra or {}).get(name)
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-
-def _whole(m: Measurement, name: str) -> int | None:
-    value = (m.extra or {}).get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    kinds = int if name in ("ranks", "wrong") else (int, float)
+    return value if isinstance(value, kinds) and not isinstance(value, bool) else None
 
 
 def _last_number(text: str) -> int:

@@ -1,18 +1,142 @@
-"""Snapshot as CSV, with text that no spreadsheet runs as a formula."""
+"""Snapshot as CSV: one row per measurement, and one per pair that could not be tested."""
 
 from __future__ import annotations
 
 import csv
+import datetime
 import io
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from fabtui.export.atomic_write import write_atomically
-from fabtui.export.snapshot_rows import COLUMNS, INTEGERS, NUMBERS, rows
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.layers import MESH, Layer, all_layers
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
+from fabtui.presentation.numbers import percent_text
+from fabtui.sanitize import one_line
+
+_PAIR = ("time", "layer", "src", "dst", "src_node", "src_index", "dst_node", "dst_index", "class", "verdict")
+COLUMNS = (*_PAIR, "value", "unit", "bytes", "transport", "src_addr", "dst_addr", "attempts", "error")
+#: Between a layer and the arm of an A/B comparison.
+ARM_MARK = "@"
+#: The columns that hold numbers; the others hold text.
+INTEGERS = ("src_index", "dst_index", "bytes", "attempts")
+NUMBERS = ("value", *INTEGERS)
 
 _FORMULA_STARTS = "=+-@\t\r\uff1d\uff0b\uff0d\uff20"
 _MARK = "'"
+
+Row = dict[str, Any]
+
+
+def rows(model: Model) -> list[Row]:
+    """Return the rows of a snapshot, by layer, source, destination and message size in the order of the grid.
+
+    Unknown values are None, never 0. All text is on one line and without control characters. Further arms of an A/B
+    comparison come last, with the arm in the layer: ``p2p@NCCL_P2P_DISABLE=1``.
+    """
+    found = [_measured(model, measurement) for measurement in (*model.measurements(), *model.arms())]
+    found += _untested(model)
+    layers = {str(layer): number for number, layer in enumerate(all_layers())}
+    nodes = {name: number for number, name in enumerate(model.nodes)}
+    arms = {"": 0} | {one_line(arm): number for number, arm in enumerate(model.comparison) if number}
+
+    def place(row: Row) -> tuple[int, ...]:
+        ends = []
+        for side in ("src", "dst"):
+            index = row[f"{side}_index"]
+            ends += [nodes.get(row[f"{side}_node"], -1), -1 if index is None else index]
+        layer, _, arm = row["layer"].partition(ARM_MARK)
+        return (arms.get(arm, len(arms)), layers[layer], *ends, row["bytes"] or 0)
+
+    found.sort(key=place)
+    return found
+
+
+def _measured(model: Model, m: Measurement) -> Row:
+    return _row(
+        model,
+        m.layer if m.arm is None else f"{m.layer}{ARM_MARK}{m.arm}",
+        m.src,
+        m.dst,
+        time=when(m.time),
+        verdict=model.verdict(m).value,
+        value=None if m.value is None else float(m.value),
+        unit=m.unit,
+        bytes=m.bytes,
+        transport=m.transport,
+        src_addr=m.src_addr,
+        dst_addr=m.dst_addr,
+        attempts=m.attempts,
+        error=m.error or _slow(model, m),
+        **{"class": model.class_of(m).value},
+    )
+
+
+def _slow(model: Model, m: Measurement) -> str | None:
+    """Return what a slow value was compared with: a row must be understandable on its own."""
+    if m.value is None or model.verdict(m) is not Verdict.SLOW:
+        return None
+    if m.verdict is Verdict.SLOW and m.layer in MESH:
+        lost = (m.extra or {}).get("loss")
+        return f"{lost:g} % of packets are lost" if isinstance(lost, (int, float)) and lost > 0 else None
+    median = model.median(m.layer, model.class_of(m))
+    if not median:
+        return None
+    made = " (made by the lab)" if m.made else ""
+    return f"{percent_text(m.value / median)} of the class median {median:.3g} {m.unit}{made}"
+
+
+def _untested(model: Model) -> Iterator[Row]:
+    """Yield a row with the reason for each ordered pair of endpoints that was not tested."""
+    if "p2p" not in model.options.get("probes", ("p2p",)):
+        return
+    gone = {str(end): why for end in model.endpoints if (why := _why_not(model, end)) is not None}
+    now = when(model.now)
+    for src in map(str, model.endpoints):
+        for dst in map(str, model.endpoints):
+            if src == dst or model.latest(Layer.P2P, src, dst) is not None:
+                continue
+            why = model.untested.get((src, dst)) or gone.get(src) or gone.get(dst)
+            if why is not None:
+                yield _row(model, Layer.P2P, src, dst, time=now, verdict=Verdict.UNTESTED.value, error=why)
+
+
+def _why_not(model: Model, end: Endpoint) -> str | None:
+    """Return why an endpoint cannot be tested, or None."""
+    record = model.nodes.get(end.node)
+    if record is not None and record.state.gone:
+        return f"{end.node}: {record.text or record.state}"
+    if end.kind == "none":
+        return f"{end.node}: {record.note if record is not None and record.note else 'nothing to test there'}"
+    return None
+
+
+def _row(model: Model, layer: str, src: str, dst: str, **more: Any) -> Row:
+    row: Row = dict.fromkeys(COLUMNS)
+    row["layer"] = str(layer)
+    for side, name in (("src", src), ("dst", dst)):
+        number = model.number(name)
+        end = None if number is None else model.endpoints[number]
+        row[side] = name
+        row[f"{side}_node"] = end.node if end is not None else (name if name in model.nodes else None)
+        row[f"{side}_index"] = end.index if end is not None and end.kind != "none" else None
+    row["class"] = model.class_between(src, dst).value
+    row.update(more)
+    for name, value in row.items():
+        if isinstance(value, str):
+            row[name] = one_line(value) or None
+    return row
+
+
+def when(seconds: float) -> str | None:
+    """Return a time as ISO 8601 in UTC to the millisecond, or None if unknown."""
+    if not seconds:
+        return None
+    moment = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def escaped(text: str) -> str:
@@ -30,38 +154,26 @@ def unescaped(text: str) -> str:
     return text[1:] if text.startswith(_MARK) else text
 
 
-def _cell(name: str, value: Any) -> Any:
-    if value is None:
-        return ""
-    if name in INTEGERS:
-        return int(value)
-    return float(value) if name in NUMBERS else escaped(value)
+def table_text(columns: Sequence[str], table: Iterable[Iterable[Any]]) -> str:
+    """Return a table as CSV; None is an empty cell, and no spreadsheet runs a text as a formula."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([escaped(cell) if isinstance(cell, str) else cell for cell in row] for row in table)
+    return text.getvalue()
+
+
+def write_table(path: Path, columns: Sequence[str], table: Iterable[Iterable[Any]]) -> None:
+    """Write a table as CSV, whole or not at all (OSError)."""
+    data = table_text(columns, table).encode("utf-8", "backslashreplace")
+    write_atomically(path, lambda file: file.write(data))
 
 
 def write_csv(model: Model, path: Path) -> int:
-    """Write the measurements of a model, one per row, whole or not at all.
+    """Write the measurements of a model, one per row, whole or not at all (OSError); return the number of rows.
 
     Numbers are written with every digit; unknown values are empty cells.
-
-    Args:
-        model: The session.
-        path: The file; an existing one is replaced.
-
-    Returns:
-        Number of rows.
-
-    Raises:
-        OSError: The file cannot be written.
     """
     found = rows(model)
-
-    def write(file: BinaryIO) -> None:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows([_cell(name, row[name]) for name in COLUMNS] for row in found)
-        # Without detaching, the wrapper would close the file.
-        text.detach()
-
-    write_atomically(path, write)
+    write_table(path, COLUMNS, ([row[name] for name in COLUMNS] for row in found))
     return len(found)

@@ -9,8 +9,7 @@ from typing import Any
 import pandas as pd
 
 from fabtui.errors import InputError
-from fabtui.export.csv import unescaped
-from fabtui.export.snapshot_rows import ARM_MARK, COLUMNS, INTEGERS, NUMBERS
+from fabtui.export.csv import ARM_MARK, COLUMNS, INTEGERS, NUMBERS, unescaped
 from fabtui.model.layers import Layer, all_layers
 
 
@@ -28,20 +27,15 @@ class SnapshotFrame(pd.DataFrame):
     def pivot_layer(self, layer: str, bytes: int | None = None) -> pd.DataFrame:  # noqa: A002 - as the column
         """Return a layer as a matrix of sources (rows) and destinations (columns), both in the order of the grid.
 
-        Of several rows of a pair the largest message is used, and of several addresses the worst value.
-        Groups (``all``, a rail) are left out.
+        Of several rows of a pair the largest message is used, and of several addresses the worst value; NaN where there
+        is none. Groups (``all``, a rail) are left out.
 
         Args:
             layer: ``p2p``, ``world``, ``latency``, ``busbw`` or another collective, a layer of addresses (``ping``,
                 ``mtu``, ``udp``, ``tcp``) or the name of a tool (``iperf3``); of a further arm of an A/B comparison
-                with the arm behind it: ``p2p@NCCL_P2P_DISABLE=1``.
-            bytes: Only messages of this size. A pair so slow that it was tested with less has no value then.
-
-        Returns:
-            The values; NaN where there is none.
-
-        Raises:
-            InputError: There is no such layer, no such arm of it, or nothing in it of that size.
+                with the arm behind it: ``p2p@NCCL_P2P_DISABLE=1``. InputError if there is none.
+            bytes: Only messages of this size (InputError if there are none). A pair so slow that it was tested with
+                less has no value then.
         """
         if layer.partition(ARM_MARK)[0] not in all_layers():
             raise InputError(f"there is no layer {layer!r}; there are {', '.join(all_layers())}")
@@ -75,11 +69,7 @@ class SnapshotFrame(pd.DataFrame):
 
 
 def load_snapshot(path: str | PathLike[str]) -> SnapshotFrame:
-    """Return the snapshot of a CSV file that fabtui wrote.
-
-    Raises:
-        InputError: The file cannot be read, or is not such a snapshot.
-    """
+    """Return the snapshot of a CSV file that fabtui wrote; InputError if it cannot be read or is none."""
     shown = str(path)
     try:
         # Text is text: a node may well be called "nan" or "NA".

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text, relayed
 from fabtui.diagnosis.preflight.rules import preflight
 from fabtui.diagnosis.session import findings
 from fabtui.export.atomic_write import write_atomically
-from fabtui.export.snapshot_rows import when
+from fabtui.export.csv import when
 from fabtui.model.exit_codes import exit_code, not_tested
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model, NodeRecord
@@ -56,14 +57,9 @@ def as_json(model: Model) -> dict[str, Any]:
 
 
 def write_json(model: Model, path: Path) -> None:
-    """Write a model as JSON, whole or not at all.
-
-    Raises:
-        OSError: It cannot be written.
-    """
+    """Write a model as JSON, whole or not at all (OSError)."""
     text = json.dumps(as_json(model), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    data = text.encode("utf-8", "backslashreplace")
-    write_atomically(path, lambda file: file.write(data))
+    write_atomically(path, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
 
 
 def _measured(model: Model, measurement: Measurement, notes: PortNotes) -> dict[str, Any]:
@@ -101,6 +97,4 @@ def _cleaned(value: Any) -> Any:
         return {clean(str(name)): _cleaned(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_cleaned(item) for item in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    return value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

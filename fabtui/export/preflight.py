@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from pathlib import Path
-from typing import Any
 
 from fabtui.diagnosis.preflight.changes import Earlier, earlier_of
 from fabtui.diagnosis.preflight.rules import Preflight, preflight
 from fabtui.errors import InputError
-from fabtui.export.csv import escaped
-from fabtui.export.snapshot_rows import when
+from fabtui.export.csv import table_text, when
 from fabtui.model.event_schema import APPLY_ERRORS
 from fabtui.model.facts.node_view import Value
 from fabtui.model.recording import read_events
@@ -27,10 +23,10 @@ LARGEST = 256 * 1024 * 1024
 COLUMNS = ("node", "hardware", "fact", "title", "value", "unit", "verdict")
 
 
-def as_json(model: Model, found: Preflight) -> dict[str, Any]:
-    """Return a preflight as a JSON object: findings, facts, and the value of each fact on each node."""
+def json_text(model: Model, found: Preflight) -> str:
+    """Return a preflight as the text of a JSON file: findings, facts, and the value of each fact on each node."""
     table = found.table
-    return {
+    value = {
         "kind": KIND,
         "format": FORMAT,
         "software": f"fabtui {model.software}",
@@ -53,35 +49,23 @@ def as_json(model: Model, found: Preflight) -> dict[str, Any]:
             for node in table.nodes
         ],
     }
-
-
-def json_text(model: Model, found: Preflight) -> str:
-    """Return a preflight as the text of a JSON file."""
-    return json.dumps(as_json(model, found), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def csv_text(found: Preflight) -> str:
     """Return a preflight as the text of a CSV file: a row for each fact of each node; unknown values are empty."""
     table = found.table
     roles = {(odd.fact.name, node): odd.fact.verdict for odd in table.odd for node in odd.values}
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows = []
     for node in table.nodes:
         for fact in table.facts:
-            value = table.values[fact.name][node]
-            cell = escaped(value) if isinstance(value, str) else "" if value is None else value
-            verdict = roles.get((fact.name, node), "")
-            writer.writerow([escaped(node), str(table.kinds[node]), fact.name, fact.title, cell, fact.unit, verdict])
-    return out.getvalue()
+            value, verdict = table.values[fact.name][node], roles.get((fact.name, node))
+            rows.append([node, str(table.kinds[node]), fact.name, fact.title, value, fact.unit, verdict])
+    return table_text(COLUMNS, rows)
 
 
 def read_earlier(path: Path) -> Earlier:
-    """Return the values of an earlier preflight, from its JSON or from a recording of any session.
-
-    Raises:
-        InputError: The file cannot be read, or is neither.
-    """
+    """Return the values of an earlier preflight, from its JSON or from a recording of any session, or InputError."""
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)
@@ -97,17 +81,11 @@ def read_earlier(path: Path) -> Earlier:
         return _recorded(path)
     if value.get("kind") != KIND:
         raise InputError(f"--baseline: {path} is JSON, but not of fabtui preflight; make one with --json FILE")
-    return _values(value, path)
-
-
-def _values(value: dict[str, Any], path: Path) -> Earlier:
     found: dict[str, dict[str, Value]] = {}
     try:
         for node in value["nodes"]:
             facts = node["facts"].items()
-            found[str(node["name"])] = {
-                str(name): fact for name, fact in facts if isinstance(fact, (str, int, float, bool))
-            }
+            found[str(node["name"])] = {str(name): fact for name, fact in facts if isinstance(fact, (str, int, float))}
     except (KeyError, TypeError, AttributeError):
         raise InputError(f"--baseline: {path} is incomplete: a node has no name or no facts") from None
     return found

@@ -49,47 +49,19 @@ GOOD_FROM = 0.95
 FAIR_FROM = 0.85
 
 #: Slots by severity: a block of cells shows the last of these that it contains.
-RANKS: tuple[Slot, ...] = (
-    Slot.PAD,
-    Slot.DIAGONAL,
-    Slot.UNTESTED,
-    Slot.P2P,
-    Slot.SHM,
-    Slot.RDMA,
-    Slot.SOCKET,
-    Slot.OTHER,
-    Slot.GOOD,
-    Slot.FAIR,
-    Slot.LOW,
-    Slot.GONE,
-    Slot.SKIPPED,
-    Slot.RUNNING,
-    Slot.INCONCLUSIVE,
-    Slot.FLAPPING,
-    Slot.SLOW,
-    Slot.TIMEOUT,
-    Slot.FAILED,
-)
+_TRANSPORT_SLOTS = (Slot.P2P, Slot.SHM, Slot.RDMA, Slot.SOCKET, Slot.OTHER)
+_FINE = (Slot.PAD, Slot.DIAGONAL, Slot.UNTESTED, *_TRANSPORT_SLOTS, Slot.GOOD, Slot.FAIR, Slot.LOW)
+_UNKNOWN = (Slot.GONE, Slot.SKIPPED, Slot.RUNNING, Slot.INCONCLUSIVE)
+RANKS: tuple[Slot, ...] = (*_FINE, *_UNKNOWN, Slot.FLAPPING, Slot.SLOW, Slot.TIMEOUT, Slot.FAILED)
 
 #: Slots of bad cells.
 BAD = frozenset({Slot.SLOW, Slot.TIMEOUT, Slot.FAILED})
 
-_BY_VERDICT = {
-    Verdict.UNTESTED: Slot.UNTESTED,
-    Verdict.SKIPPED: Slot.SKIPPED,
-    Verdict.INCONCLUSIVE: Slot.INCONCLUSIVE,
-    Verdict.SLOW: Slot.SLOW,
-    Verdict.TIMEOUT: Slot.TIMEOUT,
-    Verdict.FAILED: Slot.FAILED,
-}
+_BY_VERDICT = {verdict: Slot[verdict.name] for verdict in Verdict if verdict is not Verdict.OK}
 
 
 class Glyphs:
-    """Characters of the screen, each one cell wide.
-
-    Args:
-        plain: ASCII only.
-    """
+    """Characters of the screen, each one cell wide; ``plain``: ASCII only."""
 
     def __init__(self, plain: bool) -> None:
         self.plain = plain
@@ -97,9 +69,8 @@ class Glyphs:
         self.node_edge = "|" if plain else "│"
         self.ellipsis = "~" if plain else "…"
         self.of_slot: dict[int, str] = {
-            Slot.PAD: " ",
+            **dict.fromkeys((Slot.PAD, Slot.UNTESTED, Slot.DIAGONAL), " "),
             # These fill most of the screen: one byte each.
-            Slot.UNTESTED: " ",
             Slot.GOOD: ".",
             Slot.FAIR: "9",
             Slot.LOW: "8",
@@ -109,13 +80,8 @@ class Glyphs:
             Slot.INCONCLUSIVE: "?",
             Slot.SKIPPED: "-",
             Slot.RUNNING: ">" if plain else "▸",
-            Slot.DIAGONAL: " ",
             Slot.GONE: "#" if plain else "░",
-            Slot.P2P: "p",
-            Slot.SHM: "m",
-            Slot.RDMA: "i",
-            Slot.SOCKET: "s",
-            Slot.OTHER: "u",
+            **dict(zip(_TRANSPORT_SLOTS, "pmisu", strict=True)),
             Slot.FLAPPING: "~",
             Slot.FLASH: "*",
             Slot.PARTLY: ":",
@@ -179,8 +145,7 @@ def short_number(value: float, width: int) -> str:
         text = f"{value:.{max(0, decimals - 1)}f}"
     if value < 0.995 and text.startswith("0.") and value > 0:
         text = f"{value:.{width - 1}f}"[1:]
-        if not text.strip(".0"):
-            return "<" + "." + "0" * (width - 3) + "1"
+        return text if text.strip(".0") else "<." + "0" * (width - 3) + "1"
     return text
 
 
@@ -194,13 +159,7 @@ def full_number(value: float) -> str:
 def cell_text(slot: int, number: str, width: int, glyphs: Glyphs) -> str:
     """Return the text of a cell in exactly ``width`` characters.
 
-    Four or more hold a number and a mark after it; fewer hold the glyph only.
-
-    Args:
-        slot: The cell's slot.
-        number: The value as text of at most ``width - 1`` characters, or "".
-        width: The cell's width.
-        glyphs: The characters to draw with.
+    Four or more hold a number (at most ``width - 1`` characters, or "") and a mark after it; fewer the glyph only.
     """
     glyph = glyphs.of_slot[slot]
     if width < 4:

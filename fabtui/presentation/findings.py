@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fabtui.diagnosis.finding import Finding, Route
@@ -16,13 +16,10 @@ from fabtui.sanitize import one_line
 if TYPE_CHECKING:
     # The first frame of the screen needs titles, but no rules.
     from fabtui.diagnosis.knowledge.error_catalogue import ErrorFact
-    from fabtui.diagnosis.mesh.mesh import LinkFact, ScopeFact
-    from fabtui.diagnosis.pairs.context import InWorldFact, SlowestFact
+    from fabtui.diagnosis.mesh.mesh import ScopeFact
+    from fabtui.diagnosis.pairs.context import InWorldFact
 
 _LONGEST = 300
-_MOST_DEVICES = 3
-_MOST_NAMES = 6
-_MOST_LINKS = 3
 _OPTIONAL = re.compile(r"\[([^\[\]]*)\]")
 
 
@@ -76,9 +73,6 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (int, float, bool)) or value is None else str(value)
 
 
-# -- templates --------------------------------------------------------------------------------------------------------
-
-
 class _MissingFactError(LookupError):
     """A template needs a fact that a finding does not have."""
 
@@ -103,16 +97,13 @@ class _Formatter(string.Formatter):
         return str(super().format_field(value, format_spec))
 
 
-_FORMATTER = _Formatter()
-
-
 def _render(template: str, facts: Mapping[str, Any]) -> str | None:
     """Return a template filled in, or None if a fact is missing outside of its optional sections."""
     parts: list[str] = []
     # Sections are rendered one by one: text from nodes must not be taken for a template.
     for at, section in enumerate(_OPTIONAL.split(template)):
         try:
-            parts.append(_FORMATTER.vformat(section, (), facts))
+            parts.append(_Formatter().vformat(section, (), facts))
         except _MissingFactError:
             if not at % 2:
                 return None
@@ -125,9 +116,8 @@ def _flag(value: object) -> str:
     return ""
 
 
-def _devices(devices: Sequence[str]) -> str:
-    more = f" and {len(devices) - _MOST_DEVICES} more" if len(devices) > _MOST_DEVICES else ""
-    return ", ".join(devices[:_MOST_DEVICES]) + more
+def _some(names: Sequence[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _between(source: str, destination: str, both: bool) -> str:
@@ -140,16 +130,9 @@ def _rails_between(route: Route) -> str:
     return f"from rail {route.source} to rail {route.destination}"
 
 
-def _arrow(route: Route) -> str:
-    return f"{route.source} - {route.destination}" if route.both else f"{route.source} > {route.destination}"
-
-
 def _percent_range(ends: tuple[float, float]) -> str:
     few, many = ends
     return f"{few:.0f} to {many:.0f} %" if many - few >= 1 else f"{many:.0f} %"
-
-
-# -- evidence that rules have in common -------------------------------------------------------------------------------
 
 
 def _error(error: ErrorFact) -> list[str]:
@@ -158,23 +141,14 @@ def _error(error: ErrorFact) -> list[str]:
     return [f"{error.text} ({count(error.pairs, 'pair')}; {count(error.others, 'other error')})"]
 
 
-def _slowest(slowest: SlowestFact) -> list[str]:
-    shown = share_text(slowest.value, slowest.median, slowest.unit)
-    return [f"{slowest.source} > {slowest.destination}: {shown}"]
-
-
 def _in_world(found: InWorldFact) -> list[str]:
     run = ": collective jobs can run" if found.collectives_run else ""
     return [f"{found.passed} of {count(found.pairs, 'pair')} pass in the world communicator{run}"]
 
 
-def _related(related: Iterable[Finding]) -> list[str]:
-    return [f"{fold(one.nodes)}: {title(one)}" for one in related]
-
-
 _COMMON: dict[str, Callable[[Any], list[str]]] = {
     "error": _error,
-    "slowest": _slowest,
+    "slowest": lambda one: [f"{one.source} > {one.destination}: {share_text(one.value, one.median, one.unit)}"],
     "share": lambda one: [share_text(one.value, one.median, one.unit)],
     "retest": lambda text: [text],
     "meaning": lambda text: [f"means: {text}"],
@@ -182,11 +156,8 @@ _COMMON: dict[str, Callable[[Any], list[str]]] = {
     "made_by_lab": lambda made: ["deliberate lab fault"] if made else [],
     "in_world": _in_world,
     "by_node": lambda rows: [f"{fold(nodes)}: {text}" for nodes, text in rows],
-    "related": _related,
+    "related": lambda related: [f"{fold(one.nodes)}: {title(one)}" for one in related],
 }
-
-
-# -- scopes of the mesh -----------------------------------------------------------------------------------------------
 
 
 def _where(scope: ScopeFact) -> str:
@@ -218,7 +189,8 @@ def _across(scope: ScopeFact) -> str:
 def _on_rails(scope: ScopeFact) -> str:
     if scope.every_rail:
         return " on every rail"
-    same = [link.source_rail for link in scope.links if link.source_rail is not None and _same_rail(link)]
+    ends = [(link.source_rail, link.destination_rail) for link in scope.links]
+    same = [source for source, destination in ends if source is not None and source == destination]
     if len(scope.links) == 1:
         (link,) = scope.links
         addresses = f"({link.source} > {link.destination})"
@@ -228,13 +200,7 @@ def _on_rails(scope: ScopeFact) -> str:
         return f" on {rails} {addresses}"
     if len(same) == len(scope.links):
         return " on rails " + ", ".join(map(str, sorted(set(same))))
-    shown = ", ".join(f"{link.source} > {link.destination}" for link in scope.links[:_MOST_LINKS])
-    more = f" and {len(scope.links) - _MOST_LINKS} more" if len(scope.links) > _MOST_LINKS else ""
-    return f" ({shown}{more})"
-
-
-def _same_rail(link: LinkFact) -> bool:
-    return link.source_rail == link.destination_rail
+    return f" ({_some([f'{link.source} > {link.destination}' for link in scope.links])})"
 
 
 def _subject(scope: ScopeFact) -> str:
@@ -259,25 +225,17 @@ def _location(scope: ScopeFact) -> str:
     return _where(scope) if scope.kind is Kind.ACROSS else f"between {_where(scope)}"
 
 
-def _senders(scope: ScopeFact) -> str:
-    return "any node" if scope.kind is Kind.NODE else f"{scope.nodes[0]}{_where(scope)}"
-
-
 def _unreachable(scope: ScopeFact) -> str:
     """Return the title of a scope that passes nothing."""
     where, direction = _where(scope), scope.direction
-    if scope.kind is Kind.NODE:
-        forms = {"both": "is cut off on every rail", "out": "sends nothing on any rail, but receives"}
-        return f"{where} {forms.get(direction, 'receives nothing on any rail, but sends')}"
-    if scope.kind is Kind.ADDRESS:
-        forms = {"both": "is cut off", "out": "sends nothing, but receives"}
-        return f"{where} {forms.get(direction, 'receives nothing, but sends')}"
+    if scope.kind in (Kind.NODE, Kind.ADDRESS):
+        on, on_any = (" on every rail", " on any rail") if scope.kind is Kind.NODE else ("", "")
+        forms = {"both": f"is cut off{on}", "out": f"sends nothing{on_any}, but receives"}
+        return f"{where} {forms.get(direction, f'receives nothing{on_any}, but sends')}"
     if scope.kind is Kind.RAIL:
         return f"{where} is cut off on all {len(scope.nodes)} nodes"
     if scope.kind is Kind.SPLIT:
-        more = f" and {len(scope.nodes) - _MOST_NAMES} more" if len(scope.nodes) > _MOST_NAMES else ""
-        half = ", ".join(scope.nodes[:_MOST_NAMES]) + more
-        return f"{where} is split: {half} and the other nodes do not reach each other on it"
+        return f"{where} is split: {_some(scope.nodes, 6)} and the other nodes do not reach each other on it"
     if scope.kind is Kind.PAIR:
         a, b = scope.nodes
         if direction == "both":
@@ -289,26 +247,24 @@ def _unreachable(scope: ScopeFact) -> str:
 
 
 def _usual_cause(scope: ScopeFact) -> str:
-    causes = {
-        Kind.MANY: "usual cause: a full neighbour table (net.ipv4.neigh.default.gc_thresh3; see the kernel log)",
-        Kind.ACROSS: "usual cause: no router, or hosts that drop replies on another interface (rp_filter)",
-    }
-    if scope.kind not in causes:
-        raise _MissingFactError
-    return causes[scope.kind]
+    if scope.kind is Kind.MANY:
+        return "usual cause: a full neighbour table (net.ipv4.neigh.default.gc_thresh3; see the kernel log)"
+    if scope.kind is Kind.ACROSS:
+        return "usual cause: no router, or hosts that drop replies on another interface (rp_filter)"
+    raise _MissingFactError
 
 
 _SPECS: dict[str, Callable[[Any], str]] = {
     "flag": _flag,
-    "devices": _devices,
+    "devices": _some,
     "rails": _rails_between,
-    "arrow": _arrow,
+    "arrow": lambda route: f"{route.source} {'-' if route.both else '>'} {route.destination}",
     "percent_range": _percent_range,
     "us": lambda seconds: f"{value_text(seconds * 1e6)} us",
     "lines": "\n".join,
     "subject": _subject,
     "between": _location,
-    "senders": _senders,
+    "senders": lambda scope: "any node" if scope.kind is Kind.NODE else f"{scope.nodes[0]}{_where(scope)}",
     "unreachable": _unreachable,
     "usual_cause": _usual_cause,
 }

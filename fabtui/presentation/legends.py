@@ -31,8 +31,6 @@ _TRANSPORTS = (
     (Slot.OTHER, "other"),
 )
 
-Meaning = tuple[Slot, str]
-
 
 def layer_title(layer: Layer) -> str:
     """Return the title of a layer."""
@@ -48,33 +46,28 @@ def legend(model: Model, layer: Layer, unit: str, size: int | None) -> list[Part
     """Return the legend of a layer: unit, message size, class medians, and the limits below which a pair is slow."""
     if layer is Layer.CHANGE:
         return _change_legend(model)
+    if not unit and layer.spec.derived:
+        return [(layer.spec.title, MUTED)]
     if not unit:
-        return [(layer.spec.title if layer.spec.derived else _empty(model, layer), MUTED)]
+        # Name the layer that is being filled.
+        name = model.phase.name
+        key = next((one.spec.key for one in layers_of(model) if str(one) == name), None)
+        return [("no values yet" + (f": {name} is tested first (key {key})" if key else ""), MUTED)]
     parts: list[Part] = [
         (f"{unit} at {bytes_text(size)}" if size else unit, "bold"),
         (f" {layer.spec.legend or layer.spec.title}", MUTED),
     ]
     kinds = [kind for kind in CLASS_WORDS if kind is not PairClass.ALL and model.median(layer, kind) is not None]
-    if kinds:
-        parts.append(("  median ", MUTED))
     for at, kind in enumerate(kinds):
-        parts.append((f"{'  ' if at else ''}{CLASS_WORDS[kind]} ", MUTED))
+        parts += [("  " if at else "  median ", MUTED), (f"{CLASS_WORDS[kind]} ", MUTED)]
         parts.append((full_number(model.median(layer, kind) or 0.0), ""))
-    limits = [model.limit(layer, kind) for kind in kinds]
-    if any(limits):
-        known = [(kind, limit) for kind, limit in zip(kinds, limits, strict=True) if limit is not None]
-        shown = ", ".join(f"{CLASS_WORDS[kind]} {full_number(limit)}" for kind, limit in known)
+    limits = [(CLASS_WORDS[kind], limit) for kind in kinds if (limit := model.limit(layer, kind)) is not None]
+    if any(limit for _, limit in limits):
+        shown = ", ".join(f"{word} {full_number(limit)}" for word, limit in limits)
         parts.append((f"  slow {'above' if layer.spec.less_is_better else 'below'}: {shown}", MUTED))
     elif layer.spec.less_is_better:
         parts.append(("  less is better", MUTED))
     return parts
-
-
-def _empty(model: Model, layer: Layer) -> str:
-    """Return the legend of a layer without values; it names the layer that is being filled."""
-    name = model.phase.name
-    keys = {str(one): one.spec.key for one in layers_of(model)}
-    return f"no values yet: {name} is tested first (key {keys[name]})" if name in keys else "no values yet"
 
 
 def _change_legend(model: Model) -> list[Part]:
@@ -90,7 +83,7 @@ def _change_legend(model: Model) -> list[Part]:
     ]
 
 
-def meanings(layer: Layer) -> list[Meaning]:
+def meanings(layer: Layer) -> list[tuple[Slot, str]]:
     """Return the meanings of the colours of a layer, the good ones first."""
     problems = list(_PROBLEMS)
     if layer is Layer.TRANSPORT:

@@ -23,6 +23,7 @@ _WIDEST_TITLE = 24
 _WIDEST_CELL = 34
 _MOST_COLUMNS = 6
 _EVIDENCE = 6
+_EXACT = (Compare.KIND, Compare.ALL)
 
 
 class Glyphs(NamedTuple):
@@ -51,10 +52,8 @@ def cut(text: str, width: int, glyphs: Glyphs) -> str:
 
 def nodes_text(nodes: Sequence[str], width: int, glyphs: Glyphs) -> str:
     """Return nodes as a node set cut to a width, with their number if it was cut."""
-    text = fold(nodes)
-    return (
-        text if len(text) <= width else cut(text, max(4, width - len(f" ({len(nodes)})")), glyphs) + f" ({len(nodes)})"
-    )
+    text, number = fold(nodes), f" ({len(nodes)})"
+    return text if len(text) <= width else cut(text, max(4, width - len(number)), glyphs) + number
 
 
 def head_line(found: Preflight) -> Line:
@@ -75,32 +74,26 @@ def kind_lines(table: FactTable, width: int, glyphs: Glyphs) -> list[Line]:
     kinds: dict[str, list[str]] = {}
     for name, kind in table.kinds.items():
         kinds.setdefault(str(kind), []).append(name)
-    return [
-        [
-            (f"  {nodes_text(names, _WIDEST_NAME, glyphs)}  ", "name"),
-            (cut(f"kind {kind}", max(20, width - _WIDEST_NAME - 4), glyphs), "dim"),
-        ]
-        for kind, names in kinds.items()
-    ]
+    lines: list[Line] = []
+    for about, names in kinds.items():
+        kind_text = cut(f"kind {about}", max(20, width - _WIDEST_NAME - 4), glyphs)
+        lines.append([(f"  {nodes_text(names, _WIDEST_NAME, glyphs)}  ", "name"), (kind_text, "dim")])
+    return lines
 
 
 def finding_lines(finding: Finding, width: int, glyphs: Glyphs, evidence: bool = True) -> list[Line]:
     """Return a finding: glyph, nodes, title, evidence and next commands."""
     names = nodes_text(finding.nodes, _WIDEST_NAME, glyphs)
-    indent = " " * 4
-    first: Line = [(f"{glyphs.of(finding.severity)} ", finding.severity), (names, "name"), ("  ", "")]
-    room = max(20, width - 4 - len(names))
-    texts = textwrap.wrap(title(finding), room) or [""]
-    lines: list[Line] = [[*first, (texts[0], finding.severity)]]
-    for text in textwrap.wrap(" ".join(texts[1:]), max(20, width - 4)):
-        lines.append([(indent, ""), (text, finding.severity)])
+    severity, indent, room = finding.severity, " " * 4, max(20, width - 4)
+    texts = textwrap.wrap(title(finding), max(20, width - 4 - len(names))) or [""]
+    lines: list[Line] = [[(f"{glyphs.of(severity)} ", severity), (names, "name"), ("  ", ""), (texts[0], severity)]]
+    lines += [[(indent, ""), (text, severity)] for text in textwrap.wrap(" ".join(texts[1:]), room)]
     shown_lines = evidence_of(finding) if evidence else ()
-    lines += [[(indent, ""), (cut(line, max(20, width - 4), glyphs), "dim")] for line in shown_lines[:_EVIDENCE]]
+    lines += [[(indent, ""), (cut(line, room, glyphs), "dim")] for line in shown_lines[:_EVIDENCE]]
     if len(shown_lines) > _EVIDENCE:
         lines.append([(indent, ""), (f"and {len(shown_lines) - _EVIDENCE} more", "dim")])
-    for command in finding.next:
-        lines.append([(indent + "next: ", "dim"), (cut(command, max(20, width - 10), glyphs), "")])
-    return lines
+    next_room = max(20, width - 10)
+    return lines + [[(indent + "next: ", "dim"), (cut(one, next_room, glyphs), "")] for one in finding.next]
 
 
 def short_lines(found: Preflight, width: int, most: int, glyphs: Glyphs) -> list[Line]:
@@ -109,16 +102,11 @@ def short_lines(found: Preflight, width: int, most: int, glyphs: Glyphs) -> list
     lines: list[Line] = []
     for finding in serious[:most]:
         names = nodes_text(finding.nodes, 20, glyphs)
-        text = cut(title(finding), max(10, width - len(names) - 5), glyphs)
-        lines.append(
-            [(f" {glyphs.of(finding.severity)} ", finding.severity), (f"{names} ", "name"), (text, finding.severity)]
-        )
+        text, severity = cut(title(finding), max(10, width - len(names) - 5), glyphs), finding.severity
+        lines.append([(f" {glyphs.of(severity)} ", severity), (f"{names} ", "name"), (text, severity)])
     if len(serious) > most:
         lines.append([(f"   and {len(serious) - most} more", "dim")])
     return lines
-
-
-# -- the table --------------------------------------------------------------------------------------------------------
 
 
 def chosen_facts(table: FactTable, everything: bool) -> list[Fact]:
@@ -133,13 +121,10 @@ def alike(table: FactTable, facts: Sequence[Fact]) -> list[list[str]]:
     odd = {name: table.differing(name) for name in table.nodes}
     groups: dict[tuple[Value, ...], list[str]] = {}
     for name in table.nodes:
-        key = tuple(table.values[fact.name][name] if _exact(fact) or fact.name in odd[name] else None for fact in facts)
+        compared = {fact.name for fact in facts if fact.compare in _EXACT} | odd[name]
+        key = tuple(table.values[fact.name][name] if fact.name in compared else None for fact in facts)
         groups.setdefault(key, []).append(name)
     return sorted(groups.values(), key=len, reverse=True)
-
-
-def _exact(fact: Fact) -> bool:
-    return fact.compare in (Compare.KIND, Compare.ALL)
 
 
 def _cell(table: FactTable, fact: Fact, names: Sequence[str], glyphs: Glyphs) -> str:
@@ -170,9 +155,8 @@ def table_lines(table: FactTable, facts: Sequence[Fact], width: int, glyphs: Gly
     widths = [max(len(head), *(len(row[at]) + 2 for row in cells.values())) for at, head in enumerate(heads)]
     if len(groups) > _MOST_COLUMNS or 4 + title + sum(each + 2 for each in widths) > width:
         return _by_value(table, facts, width, glyphs)
-    lines: list[Line] = [
-        [(" " * (title + 4), ""), *((f"{h:<{w}}  ", "head") for h, w in zip(heads, widths, strict=True))]
-    ]
+    shown_heads = [(f"{head:<{each}}  ", "head") for head, each in zip(heads, widths, strict=True)]
+    lines: list[Line] = [[(" " * (title + 4), ""), *shown_heads]]
     for fact in facts:
         roles = _odd_roles(table, fact)
         line: Line = _title(fact, title, bool(roles), glyphs)
@@ -201,11 +185,8 @@ def _by_value(table: FactTable, facts: Sequence[Fact], width: int, glyphs: Glyph
         for at, (text, names) in enumerate(_values(table, fact, roles, glyphs)):
             role = roles.get(names[0], "")
             value = cut(text, value_width - 2, glyphs) + (f" {glyphs.differs}" if role else "")
-            who = (
-                "all"
-                if len(names) == len(table.nodes)
-                else nodes_text(names, max(10, width - title - value_width - 6), glyphs)
-            )
+            who = nodes_text(names, max(10, width - title - value_width - 6), glyphs)
+            who = "all" if len(names) == len(table.nodes) else who
             start = _title(fact, title, bool(roles), glyphs) if not at else [(" " * (title + 4), "")]
             lines.append([*start, (f"{value:<{value_width}}  ", role), (who, "dim")])
     return lines
@@ -215,7 +196,7 @@ def _values(table: FactTable, fact: Fact, roles: dict[str, str], glyphs: Glyphs)
     groups: dict[str, list[str]] = {}
     together: list[str] = []
     for name in table.nodes:
-        if _exact(fact) or name in roles or fact.compare is Compare.UNLIKE:
+        if fact.compare in (*_EXACT, Compare.UNLIKE) or name in roles:
             groups.setdefault(shown(table.values[fact.name][name], fact.unit), []).append(name)
         else:
             together.append(name)

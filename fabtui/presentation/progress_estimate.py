@@ -73,8 +73,8 @@ def sweep_lines(model: Model, elapsed: float, pace: Pace, glyphs: Glyphs, width:
     clock = clock_text(elapsed)
     if not model.phase.total:
         what = "re-tests" if model.watching and model.phase.name == "watch" else "done"
-        lines: list[list[Part]] = [[(model.phase.name, "bold"), (f"   {model.done} {what}", ""), *paused]]
-        return [*lines, [(f"{speed}   {clock}", MUTED)]]
+        first: list[Part] = [(model.phase.name, "bold"), (f"   {model.done} {what}", ""), *paused]
+        return [first, [(f"{speed}   {clock}", MUTED)]]
     done = min(model.done, model.phase.total)
     tail = f" {done}/{model.phase.total}  {done / model.phase.total:.0%}"
     bar = max(4, width - len(tail))

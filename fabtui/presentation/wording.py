@@ -8,7 +8,7 @@ from fabtui.model.endpoints import PairClass
 from fabtui.model.events import NodeState
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import Glyphs, Slot, full_number, ratio
+from fabtui.presentation.cell_levels import Glyphs, full_number, ratio, slot_of
 from fabtui.presentation.numbers import percent_text
 from fabtui.sanitize import one_line
 
@@ -35,23 +35,11 @@ _VERDICT_STYLES = {
     Verdict.SKIPPED: MUTED,
     Verdict.UNTESTED: MUTED,
 }
-_VERDICT_SLOTS = {
-    Verdict.OK: Slot.GOOD,
-    Verdict.SLOW: Slot.SLOW,
-    Verdict.TIMEOUT: Slot.TIMEOUT,
-    Verdict.FAILED: Slot.FAILED,
-    Verdict.INCONCLUSIVE: Slot.INCONCLUSIVE,
-    Verdict.SKIPPED: Slot.SKIPPED,
-    Verdict.UNTESTED: Slot.UNTESTED,
-}
 _STATE_STYLES = {
     NodeState.WAITING: MUTED,
-    NodeState.CONNECTING: "$accent",
-    NodeState.CONNECTED: "$accent",
-    NodeState.LOOKING: "$accent",
+    **dict.fromkeys((NodeState.CONNECTING, NodeState.CONNECTED, NodeState.LOOKING), "$accent"),
     NodeState.READY: "$primary",
-    NodeState.FAILED: "bold $error",
-    NodeState.LOST: "bold $error",
+    **dict.fromkeys((NodeState.FAILED, NodeState.LOST), "bold $error"),
 }
 
 
@@ -62,9 +50,8 @@ def verdict_style(verdict: Verdict) -> str:
 
 def verdict_part(verdict: Verdict, glyphs: Glyphs) -> Part:
     """Return the glyph and the name of a verdict; ``ok`` has no glyph."""
-    if verdict is Verdict.OK:
-        return str(verdict), verdict_style(verdict)
-    return f"{glyphs.of_slot[_VERDICT_SLOTS[verdict]]} {verdict}".lstrip(), verdict_style(verdict)
+    glyph = "" if verdict is Verdict.OK else glyphs.of_slot[slot_of(verdict, None)]
+    return f"{glyph} {verdict}".lstrip(), verdict_style(verdict)
 
 
 def state_style(state: NodeState) -> str:
@@ -74,8 +61,7 @@ def state_style(state: NodeState) -> str:
 
 def clock_text(seconds: float) -> str:
     """Return a duration as ``0:08`` or ``1:02:03``."""
-    whole = max(0, int(seconds))
-    minutes, rest = divmod(whole, 60)
+    minutes, rest = divmod(max(0, int(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 

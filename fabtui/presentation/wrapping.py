@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from fabtui.presentation.wording import Part, plain
 
 Line = list[Part]
@@ -12,12 +14,8 @@ def beside(left: Lines, right: Lines, width: int) -> Lines:
     """Return two columns of lines side by side; lines too long for their column are wrapped."""
     half = (width - 3) // 2
     a, b = stacked(left, half), stacked(right, half)
-    lines: Lines = []
-    for at in range(max(len(a), len(b))):
-        one = a[at] if at < len(a) else []
-        other = b[at] if at < len(b) else []
-        lines.append([*one, (" " * (half - len(plain(one)) + 3), ""), *other])
-    return lines
+    pairs = itertools.zip_longest(a, b, fillvalue=Line())
+    return [[*one, (" " * (half - len(plain(one)) + 3), ""), *other] for one, other in pairs]
 
 
 def stacked(lines: Lines, width: int, indent: int = 12) -> Lines:

@@ -55,7 +55,7 @@ def test_the_screen_loads_nothing_heavy_but_textual(module: str) -> None:
     assert not loaded_after(f"import {module}") & set(HEAVY)
 
 
-@pytest.mark.parametrize("package", ["model", "export.snapshot_rows", "session.options", "session.feeds.base"])
+@pytest.mark.parametrize("package", ["model", "export.csv", "session.options", "session.feeds.base"])
 def test_the_core_is_light(package: str) -> None:
     assert not loaded_after(f"import fabtui.{package}") & {*HEAVY, "textual", "rich", "asyncio"}
 

@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from fabtui.export.csv import unescaped
-from fabtui.export.snapshot_rows import COLUMNS, INTEGERS, NUMBERS, rows
+from fabtui.export.csv import COLUMNS, INTEGERS, NUMBERS, rows, unescaped
 from fabtui.model.event_schema import APPLY_ERRORS
 from fabtui.model.events import Event, event_from_json
 from fabtui.model.session_model import Model

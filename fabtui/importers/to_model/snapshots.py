@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from fabtui.export.snapshot_rows import ARM_MARK
+from fabtui.export.csv import ARM_MARK
 from fabtui.importers.formats.fabtui_files import events, replayed
 from fabtui.importers.to_model.builder import Draft
 from fabtui.model.event_schema import APPLY_ERRORS

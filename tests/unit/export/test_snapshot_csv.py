@@ -11,9 +11,8 @@ import pytest
 
 import fabtui
 from fabtui.errors import InputError
-from fabtui.export.csv import write_csv
+from fabtui.export.csv import COLUMNS, rows, write_csv
 from fabtui.export.json import as_json, write_json
-from fabtui.export.snapshot_rows import COLUMNS, rows
 from fabtui.model.events import InventoryUpdate
 
 Maker = Callable[[], Any]
@@ -108,7 +107,7 @@ def test_a_slow_row_names_what_it_was_compared_with(make_model: Maker) -> None:
 
 def test_times_are_utc(make_model: Maker) -> None:
     model = make_model().start(["a"]).endpoints({"a": 2}).model()
-    from fabtui.export.snapshot_rows import when
+    from fabtui.export.csv import when
 
     assert when(0.0) is None
     assert when(1_700_000_000.25) == "2023-11-14T22:13:20.250Z"
