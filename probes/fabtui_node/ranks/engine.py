@@ -1,6 +1,6 @@
 """Interface of an engine, with the sequence and the limits of transfers and collectives that all engines share.
 
-Unless they say otherwise, methods raise `Failed`. ``end`` is the monotonic time of a deadline.
+Methods raise `Failed` unless noted otherwise. ``end`` is the monotonic time of a deadline.
 """
 
 from __future__ import annotations

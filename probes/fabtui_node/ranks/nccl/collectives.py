@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import array
-from typing import Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.ranks.base import CONNECT, TRANSFER
@@ -11,7 +11,7 @@ from fabtui_node.ranks.engine import Group
 from fabtui_node.ranks.measure import verify
 from fabtui_node.ranks.measure.collective_sizes import ADDING, TWICE, Shape, arrived
 from fabtui_node.ranks.nccl.communicator import Member
-from fabtui_node.ranks.nccl.ctypes_nccl import MIN, Transfer
+from fabtui_node.ranks.nccl.ctypes_nccl import FLOAT32, SUM, Transfer
 from fabtui_node.ranks.nccl.transfer import NcclLink
 
 HELLO = 64
@@ -56,13 +56,15 @@ class NcclGroup(Group):
         if form.kind in TWICE:
             transfers = self._transfers(form, buffer, self._member.memory(TRANSFER, self._gpu.source, form.bytes))
             return lambda: comm.together(transfers, stream, end)
-        calls: Dict[str, Callable[[], None]] = {
-            "all_reduce": lambda: comm.all_reduce(buffer, form.values, stream, end),
-            "all_gather": lambda: comm.all_gather(buffer, form.values, me, stream, end),
-            "reduce_scatter": lambda: comm.reduce_scatter(buffer, form.values, me, stream, end),
-            "broadcast": lambda: comm.broadcast(buffer, form.values, stream, end),
+        own = buffer + form.chunk * me
+        calls: Dict[str, Tuple[Any, ...]] = {
+            "all_reduce": ("ncclAllReduce", buffer, buffer, form.values, FLOAT32, SUM),
+            "all_gather": ("ncclAllGather", own, buffer, form.values, FLOAT32),
+            "reduce_scatter": ("ncclReduceScatter", buffer, own, form.values, FLOAT32, SUM),
+            "broadcast": ("ncclBroadcast", buffer, buffer, form.values, FLOAT32, 0),
         }
-        return calls[form.kind]
+        name, *arguments = calls[form.kind]
+        return lambda: comm.queue(name, stream, end, *arguments)
 
     def _transfers(self, form: Shape, buffer: int, source: int) -> List[Transfer]:
         me, ranks, chunk = self._me, form.ranks, form.chunk
@@ -104,7 +106,7 @@ class NcclGroup(Group):
 
         def work() -> None:
             device.upload(small, note, 4)
-            self._member.comm.all_reduce(small, 1, device.stream, end, MIN)
+            self._member.comm.minimum(small, device.stream, end)
             device.download(note, small, 4)
 
         self._member.guard(TRANSFER, "not all ranks reached the barrier", end, work)
@@ -123,7 +125,7 @@ class NcclGroup(Group):
         def held() -> None:
             # The ranks are not released at one instant; in a ring that would reach those further away only in
             # later iterations, which count (0.25 ms in each of twenty, on 8 H200s).
-            comm.all_reduce(self._gpu.small, 1, device.stream, end, MIN)
+            comm.minimum(self._gpu.small, device.stream, end)
             iterations()
 
         # NCCL takes longer to queue a small message than a GPU to send it.

@@ -11,18 +11,18 @@ import threading
 import time
 import uuid as uuids
 from ctypes import POINTER, byref, c_char, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_void_p
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from functools import partial
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar
 
 from fabtui_node.protocol import ErrorKind
 
 SUCCESS, NOT_READY = 0, 600
 STREAM_NON_BLOCKING = 1
-EVENT_DEFAULT = 0
 
 HELD_MOST = 0.1
 """Seconds after which a stream that is held back continues by itself."""
 
-DevicePointer = int
+Made = TypeVar("Made", c_int, c_float, c_void_p)
 
 SIGNATURES: Dict[str, Tuple[Any, ...]] = {
     "cuInit": (c_uint,),
@@ -52,21 +52,11 @@ SIGNATURES: Dict[str, Tuple[Any, ...]] = {
 
 
 class CudaError(Exception):
-    """The driver refused a call."""
+    """The driver refused a call, or did not complete the work in time."""
 
-    kind = ErrorKind.LIBRARY
-
-
-class CudaOutOfMemory(CudaError):
-    """Out of device memory."""
-
-    kind = ErrorKind.OUT_OF_MEMORY
-
-
-class CudaTimeout(CudaError):
-    """Work on a stream did not finish in time."""
-
-    kind = ErrorKind.TIMEOUT
+    def __init__(self, text: str, kind: ErrorKind = ErrorKind.LIBRARY) -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 class Driver:
@@ -84,12 +74,10 @@ class Driver:
     def __init__(self, path: str = "libcuda.so.1") -> None:
         self._functions: Dict[str, Any] = {}
         self.can_hold = False
-        self._bind(path)
+        self._bind(ctypes.CDLL(path))
         self.call("cuInit", 0)
 
-    def _bind(self, path: str) -> None:
-        """Load the library and its functions."""
-        library = ctypes.CDLL(path)
+    def _bind(self, library: Any) -> None:
         for name, arguments in SIGNATURES.items():
             self._take(name, getattr(library, name), arguments)
         self.can_hold = hasattr(library, "cuStreamWaitValue32_v2")
@@ -112,6 +100,12 @@ class Driver:
         if code != SUCCESS:
             raise CudaError("%s: %s" % (name, self.explain(code)))
 
+    def make(self, kind: Type[Made], name: str, *arguments: Any) -> Made:
+        """Call a function that writes its result to its first argument, and return that result."""
+        made = kind()
+        self.call(name, byref(made), *arguments)
+        return made
+
     def explain(self, code: int) -> str:
         """Return an error's name and meaning."""
         parts = []
@@ -130,15 +124,12 @@ class Driver:
 
     def version(self) -> str:
         """Return the newest CUDA version that the driver supports."""
-        number = c_int()
-        self.call("cuDriverGetVersion", byref(number))
-        return "%d.%d" % (number.value // 1000, number.value % 1000 // 10)
+        number = self.make(c_int, "cuDriverGetVersion").value
+        return "%d.%d" % (number // 1000, number % 1000 // 10)
 
     def count(self) -> int:
         """Return the number of devices visible to this process."""
-        number = c_int()
-        self.call("cuDeviceGetCount", byref(number))
-        return number.value
+        return self.make(c_int, "cuDeviceGetCount").value
 
     def uuid(self, ordinal: int) -> str:
         """Return a device's UUID as ``nvidia-smi`` writes it."""
@@ -169,15 +160,11 @@ class Driver:
         return index
 
     def _handle(self, ordinal: int) -> int:
-        handle = c_int()
-        self.call("cuDeviceGet", byref(handle), ordinal)
-        return handle.value
+        return self.make(c_int, "cuDeviceGet", ordinal).value
 
     def primary(self, ordinal: int) -> c_void_p:
         """Return a device's primary context, creating it at first use (takes seconds)."""
-        context = c_void_p()
-        self.call("cuDevicePrimaryCtxRetain", byref(context), self._handle(ordinal))
-        return context
+        return self.make(c_void_p, "cuDevicePrimaryCtxRetain", self._handle(ordinal))
 
     def make_current(self, context: c_void_p) -> None:
         """Set the context of the calling thread."""
@@ -192,22 +179,15 @@ class Device:
         self.ordinal = ordinal
         self.bus_id = driver.bus_id(ordinal)
         self._context = driver.primary(ordinal)
-        self.enter()
-        self.stream = c_void_p()
-        driver.call("cuStreamCreate", byref(self.stream), STREAM_NON_BLOCKING)
-        self._events: List[c_void_p] = []
+        driver.make_current(self._context)
+        self.renew_stream()
         self._gate = c_uint.from_buffer(self.pinned(4))
         self._gate.value = 0
 
-    def enter(self) -> None:
-        """Set this device for the calling thread."""
-        self.driver.make_current(self._context)
-
     def renew_stream(self) -> None:
         """Abandon a stream with stuck work, and its events; create a new one."""
-        self._events = []
-        self.stream = c_void_p()
-        self.driver.call("cuStreamCreate", byref(self.stream), STREAM_NON_BLOCKING)
+        self._events: List[c_void_p] = []
+        self.stream = self.driver.make(c_void_p, "cuStreamCreate", STREAM_NON_BLOCKING)
 
     def hold(self) -> Optional[Callable[[], None]]:
         """Hold back work queued from now on until the returned function is called; None if that is not supported.
@@ -243,22 +223,20 @@ class Device:
             if release is not None:
                 release()
 
-    def allocate(self, size: int) -> DevicePointer:
+    def allocate(self, size: int) -> int:
         """Return new device memory.
 
         Raises:
-            CudaOutOfMemory: With the requested and the free memory.
+            CudaError: There is not enough; with the requested and the free memory.
         """
         free, total = self.memory()
         wanted = "%s of GPU memory are needed, %s of %s are free" % (_gib(size), _gib(free), _gib(total))
         if size > free:
-            raise CudaOutOfMemory(wanted)
-        pointer = c_void_p()
+            raise CudaError(wanted, ErrorKind.OUT_OF_MEMORY)
         try:
-            self.driver.call("cuMemAlloc_v2", byref(pointer), size)
+            return int(self.driver.make(c_void_p, "cuMemAlloc_v2", size).value or 0)
         except CudaError as error:
-            raise CudaOutOfMemory("%s (%s)" % (error, wanted)) from None
-        return int(pointer.value or 0)
+            raise CudaError("%s (%s)" % (error, wanted), ErrorKind.OUT_OF_MEMORY) from None
 
     def memory(self) -> Tuple[int, int]:
         """Return the bytes of free and of total device memory."""
@@ -266,34 +244,33 @@ class Device:
         self.driver.call("cuMemGetInfo_v2", byref(free), byref(total))
         return free.value, total.value
 
-    def free(self, pointer: DevicePointer) -> None:
+    def free(self, pointer: int) -> None:
         """Free device memory; waits for the device, so only when it is idle."""
         self.driver.call("cuMemFree_v2", pointer)
 
     def pinned(self, size: int) -> Any:
         """Return pinned host memory, which the device copies from and to asynchronously."""
-        pointer = c_void_p()
-        self.driver.call("cuMemHostAlloc", byref(pointer), size, 0)
+        pointer = self.driver.make(c_void_p, "cuMemHostAlloc", size, 0)
         return (c_char * size).from_address(int(pointer.value or 0))
 
-    def upload(self, pointer: DevicePointer, data: Any, size: int) -> None:
+    def upload(self, pointer: int, data: Any, size: int) -> None:
         """Queue a copy from host memory (bytes or a ctypes array), which must stay alive until it is done."""
         source = ctypes.cast(c_char_p(data), c_void_p) if isinstance(data, bytes) else ctypes.addressof(data)
         self.driver.call("cuMemcpyHtoDAsync_v2", pointer, source, size, self.stream)
 
-    def download(self, data: Any, pointer: DevicePointer, size: int, at: int = 0) -> None:
+    def download(self, data: Any, pointer: int, size: int, at: int = 0) -> None:
         """Queue a copy into host memory (a ctypes array)."""
         self.driver.call("cuMemcpyDtoHAsync_v2", ctypes.addressof(data) + at, pointer, size, self.stream)
 
-    def copy(self, to: DevicePointer, source: DevicePointer, size: int) -> None:
+    def copy(self, to: int, source: int, size: int) -> None:
         """Queue a copy within the device."""
         self.driver.call("cuMemcpyDtoDAsync_v2", to, source, size, self.stream)
 
-    def fill(self, pointer: DevicePointer, byte: int, size: int) -> None:
+    def fill(self, pointer: int, byte: int, size: int) -> None:
         """Queue the filling of memory with one byte."""
         self.driver.call("cuMemsetD8Async", pointer, byte, size, self.stream)
 
-    def spread(self, pointer: DevicePointer, period: int, size: int) -> None:
+    def spread(self, pointer: int, period: int, size: int) -> None:
         """Repeat the first ``period`` bytes until ``size`` bytes are filled."""
         have = period
         while have < size:
@@ -309,8 +286,7 @@ class Device:
             look: Called periodically; raises to end the wait.
 
         Raises:
-            CudaTimeout: The stream is still busy.
-            CudaError: The device reports an error.
+            CudaError: The stream is still busy, or the device reports an error.
         """
         turn = 0
         while self.driver.busy(self.stream):
@@ -319,7 +295,7 @@ class Device:
                 if look is not None:
                     look()
                 if time.monotonic() > end:
-                    raise CudaTimeout("the stream is still busy")
+                    raise CudaError("the stream is still busy", ErrorKind.TIMEOUT)
             # A few hundred polls without a pause keep short waits exact; then other threads get the interpreter.
             if turn > 256:
                 time.sleep(0.0001)
@@ -327,24 +303,17 @@ class Device:
     def events(self, count: int) -> List[c_void_p]:
         """Return ``count`` events, the same ones at each call: those of the last call must no longer be in use."""
         while len(self._events) < count:
-            event = c_void_p()
-            self.driver.call("cuEventCreate", byref(event), EVENT_DEFAULT)
-            self._events.append(event)
+            self._events.append(self.driver.make(c_void_p, "cuEventCreate", 0))
         return self._events[:count]
 
     def record(self, event: c_void_p) -> None:
         """Queue an event."""
         self.driver.call("cuEventRecord", event, self.stream)
 
-    def between(self, first: c_void_p, second: c_void_p) -> float:
-        """Return the seconds between two completed events."""
-        milliseconds = c_float()
-        self.driver.call("cuEventElapsedTime", byref(milliseconds), first, second)
-        return float(milliseconds.value) / 1000.0
-
     def laps(self, events: List[c_void_p]) -> List[float]:
-        """Return the seconds from each event to the next."""
-        return [self.between(events[turn], events[turn + 1]) for turn in range(len(events) - 1)]
+        """Return the seconds from each completed event to the next."""
+        elapsed = partial(self.driver.make, c_float, "cuEventElapsedTime")
+        return [elapsed(events[turn], events[turn + 1]).value / 1000.0 for turn in range(len(events) - 1)]
 
 
 def _gib(size: int) -> str:

@@ -5,9 +5,8 @@ HIP has no contexts: a thread selects a device by its number. Not yet run on an 
 
 from __future__ import annotations
 
-import ctypes
 from ctypes import c_char_p, c_int, c_void_p
-from typing import List
+from typing import Any, List
 
 from fabtui_node.ranks.nccl.ctypes_cuda import SIGNATURES, Driver
 from fabtui_node.ranks.nccl.ctypes_nccl import installed
@@ -42,8 +41,7 @@ class HipDriver(Driver):
     title = "HIP"
     amd = True
 
-    def _bind(self, path: str) -> None:
-        library = ctypes.CDLL(path)
+    def _bind(self, library: Any) -> None:
         for name, arguments in SIGNATURES.items():
             if name not in _OTHERS:
                 self._take(name, getattr(library, named(name)), arguments)
@@ -60,9 +58,8 @@ class HipDriver(Driver):
 
     def version(self) -> str:
         """Return the version of HIP: 60443483 is 6.4."""
-        number = c_int()
-        self.call("cuDriverGetVersion", ctypes.byref(number))
-        return "%d.%d" % (number.value // 10000000, number.value // 100000 % 100)
+        number = self.make(c_int, "cuDriverGetVersion").value
+        return "%d.%d" % (number // 10000000, number // 100000 % 100)
 
     def primary(self, ordinal: int) -> c_void_p:
         """Initialise a device, and return the argument of `make_current`."""

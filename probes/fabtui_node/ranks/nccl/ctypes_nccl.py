@@ -12,13 +12,13 @@ import sys
 import threading
 import time
 from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_int, c_size_t, c_uint, c_void_p
-from typing import Any, Callable, Iterable, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from fabtui_node.protocol import ErrorKind
 
 SUCCESS, REMOTE_ERROR, IN_PROGRESS = 0, 6, 7
 INT8, FLOAT32 = 0, 7
-SUM, MAX, MIN = 0, 2, 3
+SUM, MIN = 0, 3
 MAGIC = 0xCAFEBEEF
 UNDEFINED = -(2**31)
 CONFIG_VERSION = 21700
@@ -67,33 +67,32 @@ def non_blocking(channels: Optional[int] = None) -> Config:
 
 
 class NcclError(Exception):
-    """NCCL refused or failed."""
+    """NCCL is missing, refused a call or failed; ``kind`` distinguishes timeouts, cancelled tests and lost peers."""
 
-    kind = ErrorKind.LIBRARY
-
-
-class NcclTimeout(NcclError):
-    """An NCCL call was still in progress at the deadline."""
-
-    kind = ErrorKind.TIMEOUT
+    def __init__(self, text: str, kind: ErrorKind = ErrorKind.LIBRARY) -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
-class NcclCancelled(NcclError):
-    """The controller cancelled the test while NCCL was waiting."""
-
-    kind = ErrorKind.CANCELLED
-
-
-class NcclMissing(NcclError):
-    """No usable NCCL library."""
-
-    kind = ErrorKind.NO_LIBRARY
-
-
-class NcclPeerLost(NcclError):
-    """NCCL reports that a peer, or the connection to it, is gone."""
-
-    kind = ErrorKind.PEER_LOST
+COMM = STREAM = DATA = c_void_p
+SIGNATURES: Dict[str, Tuple[Any, ...]] = {
+    "ncclGetUniqueId": (POINTER(UniqueId),),
+    "ncclCommInitRankConfig": (POINTER(c_void_p), c_int, UniqueId, c_int, POINTER(Config)),
+    "ncclCommGetAsyncError": (COMM, POINTER(c_int)),
+    "ncclCommFinalize": (COMM,),
+    "ncclCommDestroy": (COMM,),
+    "ncclCommAbort": (COMM,),
+    "ncclGroupStart": (),
+    "ncclGroupEnd": (),
+    "ncclSend": (DATA, c_size_t, c_int, c_int, COMM, STREAM),
+    "ncclRecv": (DATA, c_size_t, c_int, c_int, COMM, STREAM),
+    "ncclAllReduce": (DATA, DATA, c_size_t, c_int, c_int, COMM, STREAM),
+    "ncclAllGather": (DATA, DATA, c_size_t, c_int, COMM, STREAM),
+    "ncclReduceScatter": (DATA, DATA, c_size_t, c_int, c_int, COMM, STREAM),
+    "ncclBroadcast": (DATA, DATA, c_size_t, c_int, c_int, COMM, STREAM),
+    "ncclGetLastError": (COMM,),
+}
+"""Arguments of the functions in use, which return an int; only ``ncclGetLastError`` returns a text."""
 
 
 def version_text(code: int) -> str:
@@ -130,53 +129,24 @@ class Library:
 
     def __init__(self, library: Optional[str], amd: bool = False) -> None:
         self.name = "RCCL" if amd else "NCCL"
-        problems = []  # type: List[str]
-        handle = None  # type: Any
-        self.path = ""
+        problems: List[str] = []
         for path in candidates(library, amd):
             try:
-                handle = ctypes.CDLL(path)
-                self.path = path
+                self._handle: Any = ctypes.CDLL(path)
                 break
             except OSError as error:
                 problems.append(str(error))
-        if handle is None:
-            raise NcclMissing("no %s library could be loaded: %s" % (self.name, "; ".join(problems)))
-        self._handle = handle
-        self.code = self._version()
-        if self.code < OLDEST:
-            what = "%s %s at %s" % (self.name, version_text(self.code), self.path)
-            raise NcclMissing("%s is too old, 2.14 is needed" % what)
-        self._declare()
-
-    def _version(self) -> int:
+        else:
+            text = "no %s library could be loaded: %s" % (self.name, "; ".join(problems))
+            raise NcclError(text, ErrorKind.NO_LIBRARY)
         number = c_int()
-        self._handle.ncclGetVersion.restype = c_int
-        self._handle.ncclGetVersion(byref(number))
-        return number.value
-
-    def _declare(self) -> None:
-        comm, stream, pointer = c_void_p, c_void_p, c_void_p
-        for name, arguments in (
-            ("ncclGetUniqueId", [POINTER(UniqueId)]),
-            ("ncclCommInitRankConfig", [POINTER(c_void_p), c_int, UniqueId, c_int, POINTER(Config)]),
-            ("ncclCommGetAsyncError", [comm, POINTER(c_int)]),
-            ("ncclCommFinalize", [comm]),
-            ("ncclCommDestroy", [comm]),
-            ("ncclCommAbort", [comm]),
-            ("ncclGroupStart", []),
-            ("ncclGroupEnd", []),
-            ("ncclSend", [pointer, c_size_t, c_int, c_int, comm, stream]),
-            ("ncclRecv", [pointer, c_size_t, c_int, c_int, comm, stream]),
-            ("ncclAllReduce", [pointer, pointer, c_size_t, c_int, c_int, comm, stream]),
-            ("ncclAllGather", [pointer, pointer, c_size_t, c_int, comm, stream]),
-            ("ncclReduceScatter", [pointer, pointer, c_size_t, c_int, c_int, comm, stream]),
-            ("ncclBroadcast", [pointer, pointer, c_size_t, c_int, c_int, comm, stream]),
-        ):
-            function = getattr(self._handle, name)
-            function.argtypes = arguments
-            function.restype = c_int
-        self._handle.ncclGetLastError.argtypes = [comm]
+        self.function("ncclGetVersion")(byref(number))
+        self.code = number.value
+        if self.code < OLDEST:
+            what = "%s %s at %s is too old, 2.14 is needed" % (self.name, version_text(self.code), path)
+            raise NcclError(what, ErrorKind.NO_LIBRARY)
+        for name, arguments in SIGNATURES.items():
+            self.function(name).argtypes = arguments
         self._handle.ncclGetLastError.restype = c_char_p
 
     def function(self, name: str) -> Any:
@@ -215,17 +185,13 @@ class Communicator:
         self._library = library
         self._stop = stop
         self._comm = c_void_p()
-        self._send = library.function("ncclSend")
-        self._recv = library.function("ncclRecv")
-        self._reduce = library.function("ncclAllReduce")
         self._error = library.function("ncclCommGetAsyncError")
 
     def join(self, unique: bytes, rank: int, size: int, end: float, channels: Optional[int] = None) -> None:
         """Join a communicator with at most ``channels`` channels, if given.
 
         Raises:
-            NcclError: NCCL failed.
-            NcclTimeout: Other ranks did not join, or could not be reached, in time.
+            NcclError: NCCL failed, or other ranks did not join or could not be reached in time.
         """
         made = UniqueId.from_buffer_copy(unique)
         config = non_blocking(channels)
@@ -244,11 +210,11 @@ class Communicator:
         if code not in (SUCCESS, IN_PROGRESS):
             raise self._error_of(code, self._library.explain(code, self._comm))
         if self._stop():
-            raise NcclCancelled("cancelled: a peer is gone")
+            raise NcclError("cancelled: a peer is gone", ErrorKind.CANCELLED)
 
     @staticmethod
     def _error_of(code: int, text: str) -> NcclError:
-        return (NcclPeerLost if code == REMOTE_ERROR else NcclError)(text)
+        return NcclError(text, ErrorKind.PEER_LOST if code == REMOTE_ERROR else ErrorKind.LIBRARY)
 
     def _settle(self, what: str, code: int, end: float) -> None:
         turn = 0
@@ -258,21 +224,29 @@ class Communicator:
             if code != IN_PROGRESS:
                 continue
             if turn % 16 == 0 and self._stop():
-                raise NcclCancelled("cancelled: a peer is gone")
+                raise NcclError("cancelled: a peer is gone", ErrorKind.CANCELLED)
             if time.monotonic() > end:
-                raise NcclTimeout("%s was still in progress" % what)
+                raise NcclError("%s was still in progress" % what, ErrorKind.TIMEOUT)
             if turn > 64:
                 time.sleep(0.0002)
         if code != SUCCESS:
             raise self._error_of(code, "%s: %s" % (what, self._library.explain(code, self._comm or None)))
 
+    def queue(self, name: str, stream: c_void_p, end: float, *arguments: int) -> None:
+        """Queue a call of a function by its arguments ahead of communicator and stream."""
+        self._settle(name, self._library.function(name)(*arguments, self._comm, stream), end)
+
     def send(self, pointer: int, size: int, peer: int, stream: c_void_p, end: float) -> None:
         """Queue the sending of bytes to a rank."""
-        self._settle("ncclSend", self._send(pointer, size, INT8, peer, self._comm, stream), end)
+        self.queue("ncclSend", stream, end, pointer, size, INT8, peer)
 
     def receive(self, pointer: int, size: int, peer: int, stream: c_void_p, end: float) -> None:
         """Queue the receiving of bytes from a rank."""
-        self._settle("ncclRecv", self._recv(pointer, size, INT8, peer, self._comm, stream), end)
+        self.queue("ncclRecv", stream, end, pointer, size, INT8, peer)
+
+    def minimum(self, pointer: int, stream: c_void_p, end: float) -> None:
+        """Queue an in-place minimum of one float32 value over all ranks."""
+        self.queue("ncclAllReduce", stream, end, pointer, pointer, 1, FLOAT32, MIN)
 
     def together(self, transfers: Iterable[Transfer], stream: c_void_p, end: float) -> None:
         """Queue several transfers as one group: their connections are made at once."""
@@ -281,41 +255,15 @@ class Communicator:
             raise NcclError("ncclGroupStart: %s" % self._library.explain(code))
         worst = SUCCESS
         for transfer in transfers:
-            function = self._send if transfer.sending else self._recv
+            function = self._library.function("ncclSend" if transfer.sending else "ncclRecv")
             code = int(function(transfer.pointer, transfer.size, INT8, transfer.peer, self._comm, stream))
             if code not in (SUCCESS, IN_PROGRESS):
                 worst = code
         code = int(self._library.function("ncclGroupEnd")())
         self._settle("ncclGroupEnd", worst or code, end)
 
-    def all_reduce(self, pointer: int, count: int, stream: c_void_p, end: float, operation: int = SUM) -> None:
-        """Queue an in-place sum (or ``MAX``, ``MIN``) of float32 values over all ranks."""
-        code = self._reduce(pointer, pointer, count, FLOAT32, operation, self._comm, stream)
-        self._settle("ncclAllReduce", code, end)
-
-    def all_gather(self, pointer: int, count: int, rank: int, stream: c_void_p, end: float) -> None:
-        """Queue an in-place all-gather of ``count`` float32 values per rank."""
-        function = self._library.function("ncclAllGather")
-        code = function(pointer + 4 * count * rank, pointer, count, FLOAT32, self._comm, stream)
-        self._settle("ncclAllGather", code, end)
-
-    def reduce_scatter(self, pointer: int, count: int, rank: int, stream: c_void_p, end: float) -> None:
-        """Queue an in-place reduce-scatter (sum) of ``count`` float32 values per rank."""
-        function = self._library.function("ncclReduceScatter")
-        code = function(pointer, pointer + 4 * count * rank, count, FLOAT32, SUM, self._comm, stream)
-        self._settle("ncclReduceScatter", code, end)
-
-    def broadcast(self, pointer: int, count: int, stream: c_void_p, end: float) -> None:
-        """Queue an in-place broadcast of rank 0's float32 values."""
-        function = self._library.function("ncclBroadcast")
-        self._settle("ncclBroadcast", function(pointer, pointer, count, FLOAT32, 0, self._comm, stream), end)
-
     def abort(self, patience: float) -> Optional[str]:
-        """Abort it without waiting for peers.
-
-        Returns:
-            The error if NCCL does not return within ``patience`` seconds.
-        """
+        """Abort it without waiting for peers; return the error if NCCL does not return within ``patience`` seconds."""
         comm, self._comm = self._comm, c_void_p()
         if not comm:
             return None

@@ -144,13 +144,6 @@ class Log:
             self._read()
             return dict(self._nics)
 
-    def tail(self, count: int) -> List[Line]:
-        """Return the last lines, of all devices."""
-        with self._lock:
-            self._read()
-            every = sorted(item for kept in self._lines.values() for item in kept[-count:])
-            return [line for _, line in every[-count:]]
-
 
 def summary(lines: List[Line], most: int = 8, pair: Optional[Tuple[int, int]] = None) -> str:
     """Return the warnings and the connections among lines, without repetitions.

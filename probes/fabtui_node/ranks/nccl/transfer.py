@@ -91,13 +91,10 @@ class NcclLink(Link):
     def _data(self, size: int) -> int:
         return self._member.memory(TRANSFER, self._gpu.data, size)
 
-    def _queue(self, sending: bool, data: int, size: int, count: int, end: float) -> None:
+    def _queue(self, sending: bool, data: int, size: int, batches: List[int], end: float) -> None:
         transfer = Transfer(sending, data, size, self._other)
-        self._member.comm.together([transfer] * count, self._device.stream, end)
-
-    def _queue_batches(self, sending: bool, data: int, size: int, batches: List[int], end: float) -> None:
         for batch in batches:
-            self._queue(sending, data, size, batch, end)
+            self._member.comm.together([transfer] * batch, self._device.stream, end)
 
     @staticmethod
     def _batches(size: int, count: int) -> List[int]:
@@ -114,13 +111,13 @@ class NcclLink(Link):
             self._device.record(second)
 
         self._guard(what, end, stamped)
-        return self._device.between(first, second)
+        return self._device.laps([first, second])[0]
 
     def _send_probe(self, job: PairJob, end: float) -> float:
         data, size = self._source(job.bytes), min(job.bytes, self.probe_bytes)
         self._send_setup((size, 0, 0), end, what="first byte")
         self._member.lap("first byte")
-        return size / max(1e-9, self._timed(self._not_sent, end, lambda: self._queue(True, data, size, 1, end)))
+        return size / max(1e-9, self._timed(self._not_sent, end, lambda: self._queue(True, data, size, [1], end)))
 
     def _receive_probe(self, job: PairJob, end: float) -> None:
         data = self._data(job.bytes)
@@ -128,15 +125,15 @@ class NcclLink(Link):
         size = self._receive_setup(end, "first byte")[0]
         self._member.lap("first byte")
         self._expect(1 <= size <= job.bytes, "a probe of %d bytes" % size)
-        self._guard(self._not_received, end, lambda: self._queue(False, data, size, 1, end))
+        self._guard(self._not_received, end, lambda: self._queue(False, data, size, [1], end))
 
     def _send_warmup(self, size: int, count: int, end: float) -> float:
         data, batches = self._source(size), self._batches(size, count)
-        return self._timed(self._not_sent, end, lambda: self._queue_batches(True, data, size, batches, end))
+        return self._timed(self._not_sent, end, lambda: self._queue(True, data, size, batches, end))
 
     def _receive_warmup(self, size: int, count: int, end: float) -> None:
         data, batches = self._data(size), self._batches(size, count)
-        self._guard(self._not_received, end, lambda: self._queue_batches(False, data, size, batches, end))
+        self._guard(self._not_received, end, lambda: self._queue(False, data, size, batches, end))
         # The data of the warm-up must not pass for the data of the timed messages.
         self._device.fill(data, verify.BLANK, size)
 
@@ -146,7 +143,7 @@ class NcclLink(Link):
             self._send_with_fault(job, data, size, count + untimed, end)
         else:
             batches = [1] * untimed + self._batches(size, count)
-            self._guard(self._not_sent, end, lambda: self._queue_batches(True, data, size, batches, end))
+            self._guard(self._not_sent, end, lambda: self._queue(True, data, size, batches, end))
 
     def _send_with_fault(self, job: PairJob, data: int, size: int, count: int, end: float) -> None:
         at = min(size, verify.BLOCK) // 2
@@ -158,7 +155,7 @@ class NcclLink(Link):
             if job.fault == "corrupt":
                 self._device.fill(data + at, right ^ 0xFF, 1)
             time.sleep(min(pause, base.remaining(end)))
-            self._guard(self._not_sent, end, lambda: self._queue(True, data, size, 1, end))
+            self._guard(self._not_sent, end, lambda: self._queue(True, data, size, [1], end))
         if job.fault == "corrupt":
             self._device.fill(data + at, right, 1)
 
@@ -168,10 +165,10 @@ class NcclLink(Link):
 
         def work() -> None:
             if untimed:
-                self._queue(False, data, size, 1, end)
+                self._queue(False, data, size, [1], end)
             self._device.record(events[0])
             for turn, batch in enumerate(batches, 1):
-                self._queue(False, data, size, batch, end)
+                self._queue(False, data, size, [batch], end)
                 self._device.record(events[turn])
 
         self._guard(self._not_received, end, work)
@@ -192,7 +189,7 @@ class NcclLink(Link):
             device.record(last)
 
         self._guard("no data in both directions at once with rank %d" % self._peer, end, work)
-        return device.between(first, last)
+        return device.laps([first, last])[0]
 
     def _difference(self, size: int, end: float) -> Optional[str]:
         blocks = verify.blocks(size)
