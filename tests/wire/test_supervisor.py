@@ -354,7 +354,7 @@ def test_controller_that_does_not_read_gets_back_pressure_then_everything() -> N
 
 def test_a_node_without_room_for_processes_reports_it() -> None:
     full = "\n\ndef full(*a, **k):\n    raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
-    spawning = modules()["fabtui_node.runtime.spawn"] + full + "start_command = start_function = full\n"
+    spawning = modules()["fabtui_node.runtime.spawn"] + full + "start = full\n"
     node = NodeSide({**EXTRA, "fabtui_node.runtime.spawn": spawning})
     node.listen()
     try:

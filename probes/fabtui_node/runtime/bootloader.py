@@ -47,12 +47,12 @@ IMPORTER: Optional[MemoryImporter] = None
 
 
 def pack(modules: Dict[str, str], config: Dict[str, Any], entry: str, **more: Any) -> bytes:
-    """Return what BOOT reads from fd 0.
+    """Return what BOOT reads from fd 0, to run ``main(config)`` of the module ``entry``.
 
     Args:
         modules: Source text by dotted module name; a name with other names below it is a package.
-        config: Argument of ``main`` of the entry module.
-        entry: Dotted name of the module to run.
+        config: Argument of ``main``.
+        entry: Dotted name of the module.
         more: Further keys of the payload (``"child": True`` for processes that own no protocol on fd 0).
     """
     document = dict(more, modules=modules, config=config, entry=entry)
@@ -120,10 +120,6 @@ class MemoryImporter:
     def sources(self, prefix: str) -> Dict[str, str]:
         """Return the source of every module whose name starts with a prefix."""
         return {name: source for name, source in self._modules.items() if name.startswith(prefix)}
-
-    def is_package(self, fullname: str) -> bool:
-        """Return True if a name has members."""
-        return fullname in self._packages
 
 
 def install(payload: Payload) -> MemoryImporter:

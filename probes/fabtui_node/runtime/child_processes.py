@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import time
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from fabtui_node.protocol import Decoder, Message, ProtocolError, encode_piece
+from fabtui_node.protocol import Decoder, Message, encode, encode_piece
 from fabtui_node.runtime import spawn
-from fabtui_node.runtime.child_output import BYTES_PER_SECOND, LogPipe
-from fabtui_node.runtime.frame_streams import FrameSocket, send_with_descriptors
+from fabtui_node.runtime.streams import BYTES_PER_SECOND, FrameSocket, LogPipe, send_with_descriptors
 
 #: Maximum number of unsent bytes for the rank host; above it the rank host hangs and is killed.
 MAX_UNSENT_BYTES = 16 * 1024 * 1024
@@ -86,6 +85,10 @@ def merged_environment(*layers: Any) -> Dict[str, str]:
     return merged
 
 
+def _log_lines(pipe: LogPipe, rest: bool) -> List[Message]:
+    return [{"t": "log", "text": line} for line in pipe.lines(rest)]
+
+
 class ChildProcesses:
     """Start, end and messages of the worker and the rank host.
 
@@ -145,7 +148,7 @@ class ChildProcesses:
         """Send the keeper a sign of life, and flush the channels."""
         if now - self._ticked >= TICK:
             self._ticked = now
-            self._ask({"op": "tick"})
+            self._ask(encode({"op": "tick"}))
             # Counted, not timed: both processes may have been stopped for a while.
             self._unanswered += 1
             if self._unanswered > MAX_UNANSWERED:
@@ -155,21 +158,25 @@ class ChildProcesses:
         for number, since in list(self._lost.items()):
             if now - since > END_TIMEOUT:
                 del self._lost[number]
-                self._ask({"op": "kill", "id": number})
+                self._kill(number)
         if self._rank is not None and len(self._rank.channel.out) > MAX_UNSENT_BYTES:
             self._rank.channel.out.drop()
             self.kill_rank()
 
-    def _ask(self, message: Message, descriptors: Any = ()) -> None:
+    def _ask(self, frame: bytes, descriptors: Sequence[int] = ()) -> None:
         try:
-            send_with_descriptors(self.keeper, message, descriptors)
+            send_with_descriptors(self.keeper, frame, descriptors)
         except OSError as error:
             raise KeeperGoneError("the keeper process ended or hangs (%s)" % error) from None
+
+    def _kill(self, number: int) -> None:
+        self._ask(encode({"op": "kill", "id": number}))
 
     def _start(self, what: str, message: Message, *ends: int) -> int:
         self._number += 1
         try:
-            self._ask(dict(message, op="start", id=self._number, what=what, descriptors=len(ends)), ends)
+            order = dict(message, op="start", id=self._number, what=what, descriptors=len(ends))
+            self._ask(encode(order), ends)
         finally:
             for fd in ends:
                 os.close(fd)
@@ -177,10 +184,7 @@ class ChildProcesses:
 
     def add_modules(self, piece: bytes, last: bool) -> None:
         """Forward a piece of further modules to the keeper, whose children may import them."""
-        try:
-            self.keeper.sendall(encode_piece(piece, last))
-        except OSError as error:
-            raise KeeperGoneError("the keeper process ended or hangs (%s)" % error) from None
+        self._ask(encode_piece(piece, last))
 
     def probe(self, message: Message) -> None:
         """Forward a probe to the worker; start it if there is none."""
@@ -193,7 +197,7 @@ class ChildProcesses:
     def kill_worker(self) -> None:
         """End the worker; the next probe starts another."""
         if self._worker is not None:
-            self._ask({"op": "kill", "id": self._worker_number})
+            self._kill(self._worker_number)
             self._worker.close()
             self._worker, self._worker_number = None, 0
 
@@ -207,7 +211,7 @@ class ChildProcesses:
         if excuse is not None:
             return excuse
         if self._rank is None:
-            self._promote()
+            self._pending += self._promote()
         else:
             self._awaited = True
             self._end_rank()
@@ -229,7 +233,7 @@ class ChildProcesses:
         spare, self._spare, self._awaited = self._spare, None, False
         if spare is not None:
             if spare.end is None:
-                self._ask({"op": "kill", "id": spare.number})
+                self._kill(spare.number)
             spare.close()
 
     def _start_rank(self, message: Message) -> RankHost:
@@ -243,14 +247,12 @@ class ChildProcesses:
         number = self._start("rank", request, far.detach(), printed)
         return RankHost(number, FrameSocket(near), LogPipe(listen), argv[0], _order(message))
 
-    def _promote(self) -> None:
-        """Make the standby process the rank host."""
+    def _promote(self) -> List[Message]:
+        """Make the standby process the rank host; return what is to be reported of it."""
         rank, self._rank, self._spare, self._awaited = self._spare, self._spare, None, False
         assert rank is not None
-        if rank.pid is not None:
-            self._pending.append({"t": "spawned", "pid": rank.pid, "python": rank.python})
-        if rank.end is not None:
-            self._pending += self._take_rank_event(rank, rank.end)
+        started = [] if rank.pid is None else [{"t": "spawned", "pid": rank.pid, "python": rank.python}]
+        return started + ([] if rank.end is None else self._take_rank_event(rank, rank.end))
 
     def send_to_rank(self, body: Any) -> None:
         """Send a message to the rank host; without one it is dropped, because the exit is or will be reported."""
@@ -267,7 +269,7 @@ class ChildProcesses:
     def _end_rank(self) -> None:
         if self._rank is not None and not self._rank.killed:
             self._rank.killed = True
-            self._ask({"op": "kill", "id": self._rank.number})
+            self._kill(self._rank.number)
 
     def leave(self) -> None:
         """Close the channel to the keeper, which then ends all its descendants."""
@@ -289,25 +291,17 @@ class ChildProcesses:
         for pipe in self._pipes():
             if pipe in readable:
                 self._log_bytes += pipe.read()
-                messages += self._lines(pipe, not pipe.open)
+                messages += _log_lines(pipe, not pipe.open)
         if self.keeper in readable:
             messages += self._hear_keeper()
         return messages
 
     def _hear(self, channel: FrameSocket, number: int) -> List[Message]:
-        try:
-            messages = channel.receive()
-        except ProtocolError:
-            channel.open = False
-            messages = []
+        messages = channel.receive()
         if not channel.open:
             # The keeper will report the end of the process.
             self._lost[number] = time.monotonic()
         return messages
-
-    @staticmethod
-    def _lines(pipe: LogPipe, rest: bool) -> List[Message]:
-        return [{"t": "log", "text": line} for line in pipe.lines(rest)]
 
     def _hear_keeper(self) -> List[Message]:
         try:
@@ -336,11 +330,7 @@ class ChildProcesses:
 
     def _worker_ended(self, message: Message) -> List[Message]:
         assert self._worker is not None
-        try:
-            messages = self._worker.drain()
-        except ProtocolError:
-            messages = []
-        self._worker.close()
+        messages = self._worker.drain()
         self._worker, self._worker_number = None, 0
         how = "status %s" % message["code"] if message["signal"] is None else "signal %s" % message["signal"]
         return [*messages, {"t": "worker_died", "text": "the process that runs probes ended with " + how}]
@@ -358,21 +348,14 @@ class ChildProcesses:
             return [{"t": "spawned", "pid": message["pid"], "python": rank.python}]
         if message["op"] == "stopped":
             return [{"t": "stopped", "on": message["on"]}]
-        try:
-            messages: List[Message] = [{"t": "rank", "m": body} for body in rank.channel.drain()]
-        except ProtocolError:
-            messages = []
+        messages: List[Message] = [{"t": "rank", "m": body} for body in rank.channel.drain()]
         # Read the last output from the pipe; a process that inherited the other end may still print more.
         for _ in range(16):
             if not rank.printed.open or not rank.printed.read():
                 break
-        messages += self._lines(rank.printed, True)
-        end = {"t": "exit", "code": message["code"], "signal": message["signal"], "stderr": rank.printed.tail()}
+        messages += _log_lines(rank.printed, True)
+        tail = rank.printed.tail()
+        messages.append({"t": "exit", "code": message["code"], "signal": message["signal"], "stderr": tail})
         rank.close()
         self._rank = None
-        messages.append(end)
-        if self._awaited:
-            self._promote()
-            messages += self._pending
-            self._pending = []
-        return messages
+        return messages + (self._promote() if self._awaited else [])

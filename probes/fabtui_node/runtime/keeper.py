@@ -14,11 +14,12 @@ import signal
 import socket
 import time
 import zlib
+from functools import partial
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from fabtui_node.protocol import Decoder, Message
 from fabtui_node.runtime import bootloader, probe_worker, reap, spawn
-from fabtui_node.runtime.frame_streams import FrameSocket, Outgoing, receive_with_descriptors
+from fabtui_node.runtime.streams import FrameSocket, Outgoing, receive_with_descriptors
 
 TICK = 0.5
 SWEEP_TICK = 0.03
@@ -51,10 +52,7 @@ def token_of(pid: int) -> Optional[str]:
             entries = file.read().split(b"\0")
     except OSError:
         return None
-    for entry in entries:
-        if entry.startswith(wanted):
-            return entry[len(wanted) :].decode("ascii", "replace")
-    return None
+    return next((e[len(wanted) :].decode("ascii", "replace") for e in entries if e.startswith(wanted)), None)
 
 
 def exit_of(status: Optional[int]) -> Tuple[Optional[int], Optional[int]]:
@@ -66,13 +64,19 @@ def exit_of(status: Optional[int]) -> Tuple[Optional[int], Optional[int]]:
     return os.WEXITSTATUS(status), None
 
 
-class Keeper:
-    """The loop of process B.
+def _serve_probes(end: int, token: str, inherited: List[int]) -> None:
+    """Be the worker: no descriptor of the keeper stays open, and all descendants have its token."""
+    for fd in inherited:
+        os.close(fd)
+    os.set_inheritable(end, False)
+    os.environ[spawn.TOKEN] = token
+    probe_worker.serve(socket.socket(fileno=end))
 
-    Args:
-        up: The end of the channel to A.
-        lease: Seconds without a tick of A, plus a grace, after which all descendants are ended.
-        nonce: Makes the tokens of this session's children unlike those of another session on the node.
+
+class Keeper:
+    """The loop of process B, which ends when A is silent for ``lease`` seconds and a grace.
+
+    ``nonce`` makes the tokens of this session's children unlike those of another session on the node.
     """
 
     def __init__(self, up: socket.socket, lease: float, nonce: str) -> None:
@@ -160,11 +164,8 @@ class Keeper:
         number, what = message["id"], message["what"]
         token = "%s-%d" % (self._nonce, number)
         if what == "worker":
-            end = socket.socket(fileno=os.dup(taken[0]))
-            inherited = [self._up.fileno(), self._wake, self._wake_up, taken[0]]
-            inherited += [out.fd for out in self._payloads]
-            pid = spawn.start_function(probe_worker.serve, end, token, inherited)
-            end.close()
+            inherited = [self._up.fileno(), self._wake, self._wake_up, *(out.fd for out in self._payloads)]
+            pid = spawn.start(partial(_serve_probes, taken[0], token, inherited))
         else:
             pid = self._start_rank_host(message, token, taken[0], taken[1])
         self._children[number] = Child(number, what, pid, token)
@@ -174,11 +175,10 @@ class Keeper:
         assert bootloader.PAYLOAD is not None
         config = dict(message["config"], fd=channel)
         payload = bootloader.pack(bootloader.PAYLOAD["modules"], config, "fabtui_node.ranks.rank_host", child=True)
-        environment = dict(message["env"])
-        environment[spawn.TOKEN] = token
+        environment = {**message["env"], spawn.TOKEN: token}
         stdin, feed = os.pipe()
         try:
-            pid = spawn.start_command(message["argv"], environment, stdin, output, [channel])
+            pid = spawn.start(partial(spawn.run_command, message["argv"], environment, stdin, output, [channel]))
         finally:
             os.close(stdin)
         out = Outgoing(feed)
@@ -210,22 +210,23 @@ class Keeper:
                 else:
                     child.status = status
                     child.sweep()
-        sweeping = [child for child in self._children.values() if child.give_up is not None]
+        sweeping = [(child, child.give_up) for child in self._children.values() if child.give_up is not None]
         if not sweeping:
             return
         table = reap.process_table()
         now = time.monotonic()
-        for child in sweeping:
+        for child, give_up in sweeping:
             left = self._left_of(child, table)
             reap.send(left, signal.SIGKILL)
-            assert child.give_up is not None
-            if (child.status is not None and not left) or now > child.give_up:
-                self._report(child, left)
+            if (child.status is None or left) and now <= give_up:
+                continue
+            code, number = exit_of(child.status)
+            survivors = [{"pid": pid, "why": reap.wait_reason(pid)} for pid in sorted(left)]
+            self._replies.send({"op": "exit", "id": child.number, "code": code, "signal": number, "left": survivors})
+            del self._children[child.number]
 
     def _left_of(self, child: Child, table: Dict[int, Tuple[int, str]]) -> Set[int]:
-        roots = set()
-        if child.status is None:
-            roots.add(child.pid)
+        roots = {child.pid} if child.status is None else set()
         known = {other.pid for other in self._children.values() if other.status is None}
         for pid, (parent, _) in table.items():
             if parent == os.getpid() and pid not in known:
@@ -235,12 +236,6 @@ class Keeper:
                     roots.add(pid)
         living = {pid for pid in roots if pid in table and table[pid][1] not in "ZX"}
         return living | reap.descendants(roots, table)
-
-    def _report(self, child: Child, left: Set[int]) -> None:
-        code, number = exit_of(child.status)
-        survivors = [{"pid": pid, "why": reap.wait_reason(pid)} for pid in sorted(left)]
-        self._replies.send({"op": "exit", "id": child.number, "code": code, "signal": number, "left": survivors})
-        del self._children[child.number]
 
 
 def run(up: socket.socket, lease: float, nonce: str) -> None:

@@ -63,13 +63,10 @@ class Worker:
         except ProtocolError as error:
             self._fail(message, ErrorKind.BAD_VALUE, str(error))
         except BaseException as error:
-            self._report(message, error)
-
-    def _report(self, message: Message, error: BaseException) -> None:
-        bootloader.print_traceback()
-        # When the supervisor has ended, the main thread notices and ends the process.
-        with contextlib.suppress(OSError):
-            self._fail(message, ErrorKind.FAILED, "%s: %s" % (type(error).__name__, error))
+            bootloader.print_traceback()
+            # When the supervisor has ended, the main thread notices and ends the process.
+            with contextlib.suppress(OSError):
+                self._fail(message, ErrorKind.FAILED, "%s: %s" % (type(error).__name__, error))
 
 
 def serve(end: socket.socket) -> None:

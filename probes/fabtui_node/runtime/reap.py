@@ -33,11 +33,7 @@ def become_subreaper() -> bool:
 
 
 def die_with_parent(parent: int) -> None:
-    """Request SIGKILL for when the parent ends; end this process at once if that has already happened.
-
-    Args:
-        parent: The process id that ``getppid`` must return.
-    """
+    """Request SIGKILL for when the parent ends; end this process at once if ``parent`` is no longer its parent."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(4)
@@ -104,21 +100,16 @@ def send(pids: Iterable[int], number: int) -> None:
 
 
 def reap(stops: bool = False) -> List[Tuple[int, int]]:
-    """Collect all ended children; returns (pid, wait status) of each.
-
-    Args:
-        stops: Whether processes that were stopped or continued are returned too.
-    """
+    """Collect all ended children, with ``stops`` also those stopped or continued; return (pid, wait status) of each."""
     ended: List[Tuple[int, int]] = []
     options = os.WNOHANG | (os.WUNTRACED | os.WCONTINUED if stops else 0)
-    while True:
-        try:
+    with contextlib.suppress(ChildProcessError):
+        while True:
             pid, status = os.waitpid(-1, options)
-        except ChildProcessError:
-            return ended
-        if pid == 0:
-            return ended
-        ended.append((pid, status))
+            if pid == 0:
+                break
+            ended.append((pid, status))
+    return ended
 
 
 def wait_reason(pid: int) -> str:
@@ -133,22 +124,17 @@ def wait_reason(pid: int) -> str:
 
 
 def end_descendants(grace: float = GRACE, bound: float = BOUND) -> List[int]:
-    """End every descendant of this process: TERM, then KILL until none is left.
-
-    Args:
-        grace: Seconds between TERM and the first KILL.
-        bound: Seconds after which the survivors are given up.
+    """End every descendant of this process: TERM, after ``grace`` seconds KILL until none is left.
 
     Returns:
-        The pids that survived (they hang in the kernel, or belong to another user).
+        The pids that survived for ``bound`` seconds (they hang in the kernel, or belong to another user).
     """
-    me = os.getpid()
     begin = time.monotonic()
     termed: Set[int] = set()
     pause = 0.01
     while True:
         reap()
-        living = descendants([me])
+        living = descendants([os.getpid()])
         spent = time.monotonic() - begin
         if not living or spent > bound:
             return sorted(living)

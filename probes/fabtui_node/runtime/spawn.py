@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import sys
 from typing import Callable, Dict, List, Optional, Sequence
 
@@ -30,35 +29,37 @@ def rank_command(argv: Optional[Sequence[str]], python: str) -> List[str]:
     return [*(argv or [python]), "-u", "-c", bootloader.BOOT]
 
 
-def _detach(parent: int) -> None:
-    os.setsid()
-    signal.set_wakeup_fd(-1)
-    for number in (*IGNORED, signal.SIGCHLD):
-        signal.signal(number, signal.SIG_DFL)
-    reap.die_with_parent(parent)
+def start(work: Callable[[], None]) -> int:
+    """Run a function in a fork with its own session, which gets SIGKILL when this process ends; return its pid."""
+    parent = os.getpid()
+    if pid := os.fork():
+        return pid
+    status = 1
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (*IGNORED, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        reap.die_with_parent(parent)
+        work()
+        status = 0
+    except BaseException:
+        bootloader.print_traceback()
+    finally:
+        os._exit(status)
 
 
-def start_command(
-    argv: Sequence[str], environment: Dict[str, str], stdin: int, output: int, keep: Sequence[int]
-) -> int:
-    """Start another program in its own session; it gets SIGKILL when this process ends.
+def run_command(argv: Sequence[str], environment: Dict[str, str], stdin: int, output: int, keep: Sequence[int]) -> None:
+    """Replace this process by another program, or end it with status 127 and the reason on ``output``.
 
     Args:
         argv: The program, looked up on PATH, and its arguments.
         environment: Its environment.
         stdin: Descriptor that becomes fd 0.
-        output: Descriptor that becomes fd 1 and 2. If the program cannot be run, the reason is printed
-            there and the exit status is 127.
+        output: Descriptor that becomes fd 1 and 2.
         keep: Descriptors that stay open in it, under their numbers.
-
-    Returns:
-        The process id.
     """
-    parent = os.getpid()
-    if pid := os.fork():
-        return pid
     try:
-        _detach(parent)
         os.dup2(stdin, 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
@@ -69,37 +70,6 @@ def start_command(
         os.write(2, ("cannot run %s: %s\n" % (argv[0], error)).encode("utf-8", "backslashreplace"))
     finally:
         os._exit(127)
-
-
-def start_function(
-    function: Callable[[socket.socket], None], end: socket.socket, token: str, close: Sequence[int]
-) -> int:
-    """Run a function in a fork with its own session; it gets SIGKILL when this process ends.
-
-    Args:
-        function: Runs in the child, with ``end`` as its argument.
-        end: The child's end of its channel.
-        token: Value of ``TOKEN`` in the environment of all descendants of the child.
-        close: Descriptors of this process that the child must not hold.
-
-    Returns:
-        The process id.
-    """
-    parent = os.getpid()
-    if pid := os.fork():
-        return pid
-    status = 1
-    try:
-        _detach(parent)
-        for fd in close:
-            os.close(fd)
-        os.environ[TOKEN] = token
-        function(end)
-        status = 0
-    except BaseException:
-        bootloader.print_traceback()
-    finally:
-        os._exit(status)
 
 
 def close_others(keep: Sequence[int]) -> None:

@@ -6,6 +6,7 @@ engines, which can hang, run in other processes. Its child, the keeper (process 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import resource
@@ -19,9 +20,8 @@ from typing import Any, Dict, List, Optional
 from fabtui_node import protocol
 from fabtui_node.protocol import ErrorKind, Message, ProtocolError
 from fabtui_node.runtime import bootloader, keeper, reap, spawn
-from fabtui_node.runtime.child_output import LineLimit
 from fabtui_node.runtime.child_processes import ChildProcesses, KeeperGoneError
-from fabtui_node.runtime.frame_streams import Outgoing
+from fabtui_node.runtime.streams import LineLimit, Outgoing
 
 TICK = 0.5
 #: Unsent bytes for the controller from which on children are no longer read.
@@ -109,14 +109,7 @@ class OpenProbes:
 
 
 class Supervisor:
-    """The loop of process A.
-
-    Args:
-        source: Descriptor to read from the controller.
-        sink: Descriptor to write to the controller.
-        children: The keeper and, through it, the worker and the rank host.
-        config: The config of the payload.
-    """
+    """The loop of process A; ``source`` and ``sink`` are the descriptors of the link to the controller."""
 
     def __init__(self, source: int, sink: int, children: ChildProcesses, config: Dict[str, Any]) -> None:
         os.set_blocking(source, False)
@@ -144,15 +137,8 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve the controller until it disconnects, its lease expires, it sends ``bye``, or the keeper ends."""
-        self.send(
-            {
-                "t": "hello",
-                "protocol": protocol.VERSION,
-                "pid": os.getpid(),
-                "python": sys.version.split()[0],
-                "host": socket.gethostname(),
-            }
-        )
+        python, host = sys.version.split()[0], socket.gethostname()
+        self.send({"t": "hello", "protocol": protocol.VERSION, "pid": os.getpid(), "python": python, "host": host})
         try:
             while self._why is None:
                 self._turn()
@@ -240,16 +226,13 @@ class Supervisor:
             self.log(note)
         for message in messages:
             kind = message["t"]
-            if kind == "log":
-                if self._limit.admit():
-                    self.send(message)
-            elif kind in ("part", "result"):
-                if self._probes.passes(message):
-                    self.send(message)
-            elif kind == "worker_died":
+            if kind == "worker_died":
                 for result in self._probes.fail_all(ErrorKind.WORKER_DIED, message["text"]):
                     self.send(result)
-            else:
+            elif kind == "log":
+                if self._limit.admit():
+                    self.send(message)
+            elif kind not in ("part", "result") or self._probes.passes(message):
                 self.send(message)
 
     def _settle(self, now: float) -> None:
@@ -265,42 +248,29 @@ class Supervisor:
         for pid in reap.end_descendants():
             self.log("process %d could not be ended: %s" % (pid, reap.wait_reason(pid)))
         until = time.monotonic() + 0.5
-        try:
+        # The controller is gone, as usual at this point, or nobody reads standard error: neither may block.
+        with contextlib.suppress(OSError):
             self._out.flush()
             while len(self._out) and time.monotonic() < until:
                 select.select([], [self._out.fd], [], 0.1)
                 self._out.flush()
-        except OSError:
-            # The controller is gone, as usual at this point.
-            pass
-        self._print_reason()
-
-    def _print_reason(self) -> None:
-        """Print the reason to standard error, unless that could block: its reader may be gone or stuck."""
-        try:
+        with contextlib.suppress(OSError):
             if select.select([], [2], [], 0)[1]:
                 os.write(2, ("fabtui: %s\n" % self._why).encode("utf-8", "backslashreplace")[:512])
-        except OSError:
-            pass
-
-
-def _claim(fd: int) -> int:
-    """Move a standard stream to a descriptor that neither prints nor children use."""
-    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10)
 
 
 def main(config: Dict[str, Any]) -> None:
     """Run the node side over fd 0 and fd 1 until it has to end, then end this process.
 
-    Args:
-        config: See docs/architecture.md, "The wire".
+    docs/architecture.md, "The wire", explains ``config``.
     """
     for number in spawn.IGNORED:
         signal.signal(number, signal.SIG_IGN)
     reap.become_subreaper()
     # A crashed engine must not leave a core dump on the node's disk.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    source, sink = _claim(0), _claim(1)
+    # Descriptors that neither prints nor children use.
+    source, sink = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in (0, 1))
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)

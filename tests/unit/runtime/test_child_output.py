@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fabtui_node.runtime.child_output import CUT, LONGEST_LINE, TAIL, LineLimit, LogPipe
+from fabtui_node.runtime.streams import CUT, LONGEST_LINE, TAIL, LineLimit, LogPipe
 
 
 @pytest.fixture
