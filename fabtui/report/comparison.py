@@ -21,13 +21,10 @@ def comparison(model: Model) -> list[str]:
     head = ["", "", "", names[0]]
     for name in names[1:]:
         head += [name, ""]
-    lines = aligned([head, *(_cells(row, rows[at - 1] if at else None) for at, row in enumerate(rows))], _left(head))
+    # All columns but sizes and ratios are text.
+    left = [0, 1, 3, *range(4, len(head), 2)]
+    lines = aligned([head, *(_cells(row, rows[at - 1] if at else None) for at, row in enumerate(rows))], left)
     return capped([f"A/B, medians; ratios to {names[0]}", lines[0]], lines[1:], "rows")
-
-
-def _left(head: list[str]) -> list[int]:
-    """Return which columns are text: all but sizes and ratios."""
-    return [at for at in range(len(head)) if at != 2 and not (at > 3 and (at - 4) % 2 == 1)]
 
 
 def _cells(row: Compared, before: Compared | None) -> list[str]:

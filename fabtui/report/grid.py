@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from fabtui.errors import InputError
@@ -22,75 +23,46 @@ MOST_ENDPOINTS = 64
 MOST_NODES = 256
 #: Width of lines in a pipe or a file.
 USUAL_WIDTH = 240
-#: Characters of a cell without a number.
-GLYPHS = {
-    Verdict.FAILED: "x",
-    Verdict.TIMEOUT: "T",
-    Verdict.INCONCLUSIVE: "?",
-    Verdict.SKIPPED: "s",
-    Verdict.UNTESTED: "-",
-}
 SLOW_MARK = "!"
-#: Meanings of the characters.
-LEGEND = {
-    "x": "x failed",
-    "T": "T timed out",
-    "!": "! slow",
-    "?": "? inconclusive",
-    "s": "s skipped",
-    "-": "- not tested",
-}
+#: Characters of verdicts, and their meanings.
+_SIGNS = (
+    (Verdict.FAILED, "x", "failed"),
+    (Verdict.TIMEOUT, "T", "timed out"),
+    (Verdict.SLOW, SLOW_MARK, "slow"),
+    (Verdict.INCONCLUSIVE, "?", "inconclusive"),
+    (Verdict.SKIPPED, "s", "skipped"),
+    (Verdict.UNTESTED, "-", "not tested"),
+)
+LEGEND = {sign: word for _, sign, word in _SIGNS}
+#: Characters of a cell without a number.
+GLYPHS = {verdict: sign for verdict, sign, _ in _SIGNS if verdict is not Verdict.SLOW}
 _ROWS = "a row sends, a column receives"
-_MEANINGS = {
-    ".": f". {percent_text(GOOD_FROM)} of the median of its class or better",
-    "9": f"9 {percent_text(FAIR_FROM)} or better",
-    "8": "8 less, and not slow",
-    **LEGEND,
-}
+_SHARES = (f"{percent_text(GOOD_FROM)} of the median of its class or better", f"{percent_text(FAIR_FROM)} or better")
+_MEANINGS = dict(zip(".98", (*_SHARES, "less, and not slow"), strict=True)) | LEGEND
 #: Meanings for layers where less is better.
-_LESS_MEANINGS = {
-    ".": f". up to {1 / GOOD_FROM:.2f} x the median of its class",
-    "9": f"9 up to {1 / FAIR_FROM:.2f} x",
-    "8": "8 more than that",
-    **LEGEND,
-}
+_RATIOS = (f"up to {1 / GOOD_FROM:.2f} x the median of its class", f"up to {1 / FAIR_FROM:.2f} x")
+_LESS_MEANINGS = dict(zip(".98", (*_RATIOS, "more than that"), strict=True)) | LEGEND
 
 #: The pairs between two nodes: the worst verdict and the smallest share of the median of their class.
 Block = tuple[Verdict, float | None]
 
 
 class Shown(NamedTuple):
-    """The grids of a summary.
-
-    Attributes:
-        layers: Their layers; None: all with values; empty: p2p, and world if it differs.
-        width: Maximum width of a line (characters).
-    """
+    """The grids of a summary (None: all with values; empty: p2p, and world if it differs), and its maximum width."""
 
     layers: tuple[Layer, ...] | None = ()
     width: int = USUAL_WIDTH
 
 
 def shown_from(given: dict[str, Any], everything: bool = False) -> Shown:
-    """Return the grids that the arguments request.
-
-    Args:
-        given: The arguments.
-        everything: Whether the default is all of them.
-
-    Raises:
-        InputError: A layer is unknown.
-    """
+    """Return the grids that the arguments request, by default all if ``everything``; InputError for unknown layers."""
     layers = chosen_layers(given["grids"]) if "grids" in given else None if everything else ()
-    return Shown(layers, text_width())
+    width = shutil.get_terminal_size((USUAL_WIDTH, 24)).columns if sys.stdout.isatty() else USUAL_WIDTH
+    return Shown(layers, width)
 
 
 def chosen_layers(text: str) -> tuple[Layer, ...] | None:
-    """Return the layers of ``--grids``; None for ``all``: those with values.
-
-    Raises:
-        InputError: A layer is unknown.
-    """
+    """Return the layers of ``--grids``; None for ``all``: those with values. InputError if one is unknown."""
     names = [name.strip() for name in text.split(",")]
     if names == ["all"]:
         return None
@@ -101,20 +73,8 @@ def chosen_layers(text: str) -> tuple[Layer, ...] | None:
     return tuple(layer for layer in grid_layers() if layer in names)
 
 
-def text_width() -> int:
-    """Return the maximum width of a line of standard output."""
-    return shutil.get_terminal_size((USUAL_WIDTH, 24)).columns if sys.stdout.isatty() else USUAL_WIDTH
-
-
 def grids(model: Model, layers: Sequence[Layer] | None, dot: str, width: int) -> list[list[str]]:
-    """Return the grids of layers, each with a heading.
-
-    Args:
-        model: The session.
-        layers: Their layers; None: those with values.
-        dot: Character for the diagonal.
-        width: Maximum width of a line (characters).
-    """
+    """Return the grids of layers (None: those with values), each with a heading; ``dot`` is drawn on the diagonal."""
     shown = layers if layers is not None else [layer for layer in grid_layers() if _has(model, layer)]
     return [grid(model, layer, dot, width) for layer in shown]
 
@@ -139,13 +99,11 @@ def grid(model: Model, layer: Layer, dot: str, width: int) -> list[str]:
         lines = matrix(model, dot, layer)
         if max(map(len, lines)) <= width:
             return [f"{layer}, {_unit(model, layer)}; {_ROWS}", *lines]
-    cells = {(a.number, b.number): _sign(model, layer, a, b) for a in ends for b in ends}
+    cells = [[_sign(model, layer, a, b) for b in ends] for a in ends]
     pitch = 2 if 2 * len(ends) + len(model.nodes) + _label(ends) + 3 <= width else 1
-    return [
-        f"{layer}, {layer.spec.title}; {_ROWS}",
-        *_signs(ends, cells, pitch),
-        *_meanings("".join(cells.values()), layer, width),
-    ]
+    used = {sign for row in cells for sign in row}
+    head = f"{layer}, {layer.spec.title}; {_ROWS}"
+    return [head, *_signs(ends, cells, pitch), *_meanings(used, layer, width)]
 
 
 def _unit(model: Model, layer: Layer) -> str:
@@ -156,11 +114,10 @@ def _unit(model: Model, layer: Layer) -> str:
     if not units:
         return layer.spec.title
     sizes = [m.asked_bytes for m in model.measurements() if m.layer is layer and m.asked_bytes]
-    size = (
-        f" at {size_text(max(sizes))}" if sizes and not layer.spec.less_is_better and not layer.spec.by_address else ""
-    )
-    better = ", less is better" if layer.spec.less_is_better else ""
-    return f"{one_line(next(iter(units)), 20)}{size}{better}"
+    unit = one_line(next(iter(units)), 20)
+    if layer.spec.less_is_better:
+        return f"{unit}, less is better"
+    return unit + (f" at {size_text(max(sizes))}" if sizes and not layer.spec.by_address else "")
 
 
 def _sign(model: Model, layer: Layer, src: Endpoint, dst: Endpoint) -> str:
@@ -191,45 +148,41 @@ def _label(ends: Sequence[Endpoint]) -> int:
     return max(len(one_line(str(end))) for end in ends)
 
 
-def _signs(ends: Sequence[Endpoint], cells: dict[tuple[int, int], str], pitch: int) -> list[str]:
+def _signs(ends: Sequence[Endpoint], cells: list[list[str]], pitch: int) -> list[str]:
     """Return lines with one character per cell and a blank between nodes."""
-    label = _label(ends)
-    lines = [f"  {'':{label}} {_names(ends, pitch)}".rstrip()]
-    for end in ends:
-        text = ""
-        before = ends[0].node
-        for other in ends:
-            text += " " * (other.node != before) + f"{cells[end.number, other.number]:<{pitch}}"
-            before = other.node
-        lines.append(f"  {one_line(str(end)):{label}} {text}".rstrip())
-    return lines
+    gaps = [one.node != before.node for before, one in itertools.pairwise([ends[0], *ends])]
+    columns = [at * pitch + gap for at, gap in enumerate(itertools.accumulate(gaps))]
+    rows = ["".join(" " * gap + f"{sign:<{pitch}}" for gap, sign in zip(gaps, row, strict=True)) for row in cells]
+    return _labelled(ends, [_names(ends, columns)], rows)
 
 
-def _names(ends: Sequence[Endpoint], pitch: int) -> str:
-    """Return the names of the nodes, each over its first column; a long name shifts the next."""
+def _names(ends: Sequence[Endpoint], columns: Sequence[int]) -> str:
+    """Return the names of the nodes, each over its first column; a long name overlaps others and shifts the next."""
     text = ""
-    at = 0
     before: str | None = None
-    for end in ends:
+    for end, column in zip(ends, columns, strict=True):
         if end.node != before:
-            at += before is not None
-            text = text.ljust(at) if len(text) < at or not text else f"{text} "
-            text += one_line(end.node)
+            text += " " * max(column - len(text), 1 if text else 0) + one_line(end.node)
             before = end.node
-        at += pitch
     return text
 
 
-def _meanings(used: str, layer: Layer, width: int) -> list[str]:
-    meanings = (
-        {**_MEANINGS, ".": ". ok"} if layer.spec.derived else _LESS_MEANINGS if layer.spec.less_is_better else _MEANINGS
-    )
+def _labelled(ends: Sequence[Endpoint], heads: list[str], rows: list[str]) -> list[str]:
+    """Return lines of headings, and of rows with the names of their endpoints before them."""
+    names = [""] * len(heads) + [one_line(str(end)) for end in ends]
+    label = _label(ends)
+    return [f"  {name:{label}} {text}".rstrip() for name, text in zip(names, [*heads, *rows], strict=True)]
+
+
+def _meanings(used: Collection[str], layer: Layer, width: int) -> list[str]:
+    meanings = _LESS_MEANINGS if layer.spec.less_is_better else _MEANINGS
     lines: list[str] = []
-    for word in (word for sign, word in meanings.items() if sign in used):
-        if lines and len(lines[-1]) + 3 + len(word) <= width:
-            lines[-1] += f"   {word}"
-        else:
-            lines.append(f"  {word}")
+    for sign, word in ({**_MEANINGS, ".": "ok"} if layer.spec.derived else meanings).items():
+        text = f"{sign} {word}"
+        if sign in used and lines and len(lines[-1]) + 3 + len(text) <= width:
+            lines[-1] += f"   {text}"
+        elif sign in used:
+            lines.append(f"  {text}")
     return lines
 
 
@@ -243,12 +196,10 @@ def _of_nodes(model: Model, layer: Layer, width: int) -> list[str]:
     nothing = (Verdict.UNTESTED, None)
     label = max(len(one_line(name)) for name in names)
     wide = layer.spec.better is not None and 5 * count + label + 3 <= width
-    show = _percent if wide else _signed
-    cells = {(a, b): show(blocks.get((a, b), nothing)) for a in names for b in names}
+    cells = {(a, b): _shown_block(*blocks.get((a, b), nothing), wide) for a in names for b in names}
     numbers = [f"{at:03d}" for at in range(count)]
-    lines = [
-        f"{layer}, {layer.spec.title}; {len(model.endpoints)} endpoints, a cell is the worst pair of two nodes; {_ROWS}"
-    ]
+    what = f"{len(model.endpoints)} endpoints, a cell is the worst pair of two nodes"
+    lines = [f"{layer}, {layer.spec.title}; {what}; {_ROWS}"]
     if wide:
         lines.append(f"  {'':{label}} " + "".join(f"{number:>4} " for number in numbers).rstrip())
     else:
@@ -257,24 +208,19 @@ def _of_nodes(model: Model, layer: Layer, width: int) -> list[str]:
         row = "".join(_padded_percent(cells[name, other]) if wide else cells[name, other] for other in names)
         lines.append(f"  {one_line(name):{label}} {row}".rstrip())
     lines.append("  columns: the nodes in the order of the rows, from 000")
-    used = "".join(cells.values())
-    if not wide:
-        return lines + _meanings(used, layer, width)
-    signs = "".join(set(used) - set("0123456789"))
-    return [*lines, "  numbers: percent of the median of its class", *_meanings(signs, layer, width)]
+    used = set("".join(cells.values()))
+    if wide:
+        used -= set("0123456789")
+        lines.append("  numbers: percent of the median of its class")
+    return lines + _meanings(used, layer, width)
 
 
 def _padded_percent(cell: str) -> str:
     return f"{cell:>5}" if cell.endswith(SLOW_MARK) and len(cell) > 1 else f"{cell:>4} "
 
 
-def _signed(block: Block) -> str:
-    return sign_of(*block)
-
-
-def _percent(block: Block) -> str:
-    verdict, share = block
-    if verdict in GLYPHS or share is None:
+def _shown_block(verdict: Verdict, share: float | None, wide: bool) -> str:
+    if not wide or verdict in GLYPHS or share is None:
         return sign_of(verdict, share)
     return f"{min(999, round(100 * share))}{SLOW_MARK if verdict is Verdict.SLOW else ''}"
 
@@ -311,27 +257,19 @@ def _worse(one: Block | None, other: Block) -> Block:
 
 
 def matrix(model: Model, diagonal: str, layer: Layer = Layer.P2P) -> list[str]:
-    """Return the lines of the grid: two lines of heading, one row per endpoint, and the meanings of its characters.
-
-    Args:
-        model: The session.
-        diagonal: Character for the diagonal.
-        layer: The layer.
-    """
+    """Return the lines of the grid: two lines of heading, one row per endpoint, and the meanings of its characters."""
     ends = model.endpoints
     cells = [[_cell(model, layer, src.number, dst.number, diagonal) for dst in ends] for src in ends]
     width = max(3, *(len(cell.removesuffix(SLOW_MARK)) for row in cells for cell in row))
-    label = max(len(one_line(str(end))) for end in ends)
     # The mark of a slow value is in the gap after its column, so that the digits are aligned.
     slow = any(cell.endswith(SLOW_MARK) for row in cells for cell in row)
-    heads = _heads(ends, width, width + (2 if slow else 1))
-    lines = [f"  {'':{label}} {head}".rstrip() for head in heads]
-    for end, row in zip(ends, cells, strict=True):
-        shown = (" " if slow else "").join(_padded(cell, width) for cell in row)
-        lines.append(f"  {one_line(str(end)):{label}} {shown}".rstrip())
+    gap = "  " if slow else " "
+    names = _names(ends, [at * (width + len(gap)) for at in range(len(ends))])
+    indexes = gap.join(f"{'-' if end.kind == 'none' else end.index:>{width}}" for end in ends)
+    rows = [(" " if slow else "").join(_padded(cell, width) for cell in row) for row in cells]
     shown_signs = {cell[-1] for row in cells for cell in row}
-    used = [text for sign, text in LEGEND.items() if sign in shown_signs]
-    return lines + (["  " + "   ".join(used)] if used else [])
+    used = [f"{sign} {word}" for sign, word in LEGEND.items() if sign in shown_signs]
+    return _labelled(ends, [names, indexes], rows) + (["  " + "   ".join(used)] if used else [])
 
 
 def _cell(model: Model, layer: Layer, src: int, dst: int, diagonal: str) -> str:
@@ -350,23 +288,3 @@ def _cell(model: Model, layer: Layer, src: int, dst: int, diagonal: str) -> str:
 def _padded(cell: str, width: int) -> str:
     mark = SLOW_MARK if cell.endswith(SLOW_MARK) else " "
     return f"{cell.removesuffix(SLOW_MARK):>{width}}{mark}"
-
-
-def _heads(ends: list[Endpoint], width: int, pitch: int) -> list[str]:
-    """Return the line of node names over the first column of each, and the line of indexes.
-
-    Args:
-        ends: The endpoints.
-        width: The width of a column.
-        pitch: Distance of the columns (characters).
-    """
-    names = ""
-    indexes = ""
-    before = None
-    for at, end in enumerate(ends):
-        if end.node != before:
-            # A long name overlaps its columns and shifts the next name.
-            names += " " * max(at * pitch - len(names), 1 if names else 0) + one_line(end.node)
-            before = end.node
-        indexes += f"{'-' if end.kind == 'none' else end.index:>{width}}{'':{pitch - width}}"
-    return [names, indexes]

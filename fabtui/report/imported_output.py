@@ -21,22 +21,19 @@ _TOO_MUCH = {"ping-csv": ("rows",), "p2p-test": ("pairs",)}
 
 
 def text_of(result: Result, width: int, plain: bool = False) -> str:
-    """Return the text of a result, cleaned, ending in a newline.
-
-    Args:
-        result: The parsed file.
-        width: The width of the terminal.
-        plain: ASCII only.
-    """
-    lines = [f"{one_line(result.source.name)}: {_about(result)}"]
+    """Return the text of a result for the width of a terminal, cleaned, ending in a newline; ``plain``: ASCII only."""
+    about = result.kind
+    if result.known:
+        named = result.title.lower().startswith(result.kind.lower())
+        about = result.title if named else f"{result.kind}: {result.title}"
+    lines = [f"{one_line(result.source.name)}: {about}"]
     if result.kind.startswith("fabtui-"):
         lines += ["", *summary(model([result]), plain).splitlines()]
     elif result.known:
         shown = {name: value for name, value in result.values.items() if name not in _TOO_MUCH.get(result.kind, ())}
         lines += Layout(result.units, width).lines(shown)
-        lines += _section(
-            "units", [f"{name}: {unit}" for name, unit in result.units.items() if len(unit) > LONG_UNIT], width
-        )
+        long_units = [f"{name}: {unit}" for name, unit in result.units.items() if len(unit) > LONG_UNIT]
+        lines += _section("units", long_units, width)
         lines += _problems(result, width, plain)
     lines += _section("warnings", result.warnings, width)
     lines += _section("meaning", _meanings(result), width)
@@ -47,21 +44,15 @@ def text_of(result: Result, width: int, plain: bool = False) -> str:
     return text.encode("ascii", "replace").decode("ascii") if plain else text
 
 
-def _about(result: Result) -> str:
-    if not result.known:
-        return result.kind
-    return result.title if result.title.lower().startswith(result.kind.lower()) else f"{result.kind}: {result.title}"
-
-
 def _problems(result: Result, width: int, plain: bool) -> list[str]:
     """Return the problems of the pairs of a file, as in the summary of a session."""
     if not convertible(result.kind):
         return []
-    found = model([result])
-    parts = [part for part in problems(found, ASCII if plain else UNICODE) if part]
-    return [
-        line for part in parts for line in ("", *(f"  {cut(one, width - 2)}" for one in "\n".join(part).splitlines()))
-    ]
+    lines = []
+    for part in problems(model([result]), ASCII if plain else UNICODE):
+        if part:
+            lines += ["", *(f"  {cut(line, width - 2)}" for line in "\n".join(part).splitlines())]
+    return lines
 
 
 def _meanings(result: Result) -> list[str]:

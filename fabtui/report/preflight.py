@@ -11,21 +11,8 @@ from fabtui.diagnosis.preflight.changes import PreflightChanges
 from fabtui.diagnosis.preflight.rules import Preflight, preflight
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
-from fabtui.presentation.preflight_lines import (
-    ASCII,
-    UNICODE,
-    Glyphs,
-    Line,
-    chosen_facts,
-    cut,
-    finding_lines,
-    head_line,
-    kind_lines,
-    nodes_text,
-    plain,
-    short_lines,
-    table_lines,
-)
+from fabtui.presentation import preflight_lines as texts
+from fabtui.presentation.preflight_lines import ASCII, UNICODE, Glyphs, Line, cut, nodes_text, plain
 from fabtui.report.tables import takes_unicode
 from fabtui.sanitize import one_line
 
@@ -49,39 +36,23 @@ def preflight_text(
     ascii_only: bool,
     color: bool,
 ) -> str:
-    """Return the text of a preflight, ending in a newline.
+    """Return the text of a preflight, ending in a newline, with the changes since an earlier one (file ``baseline``).
 
-    Args:
-        model: The session.
-        found: The preflight result.
-        changed: The changes since an earlier preflight, or None.
-        baseline: The name of that file.
-        width: The width of the lines, in characters.
-        everything: Show all facts and all evidence.
-        ascii_only: ASCII only.
-        color: Use colours, unless ``NO_COLOR`` is set.
+    ``everything``: show all facts and all evidence. There are no colours if ``NO_COLOR`` is set.
     """
     glyphs = ASCII if ascii_only else UNICODE
-    parts: list[list[Line]] = [[head_line(found), *kind_lines(found.table, width, glyphs)]]
-    parts.append(
-        [
-            line
-            for one in found.findings
-            for line in finding_lines(one, width, glyphs, everything or len(found.findings) <= _FEW)
-        ]
-    )
+    parts: list[list[Line]] = [[texts.head_line(found), *texts.kind_lines(found.table, width, glyphs)]]
+    evidence = everything or len(found.findings) <= _FEW
+    parts.append([line for one in found.findings for line in texts.finding_lines(one, width, glyphs, evidence)])
     if found.missing:
-        title: Line = [("not inspected", "head")]
         # The next command is at the end of a line, so lines are wrapped, not cut.
-        wrapped = (
-            textwrap.wrap(one_line(line), max(20, width - 4), initial_indent="  ", subsequent_indent="    ")
-            for line in found.missing
-        )
-        parts.append([title, *([(piece, "warn")] for pieces in wrapped for piece in pieces)])
+        wrapper = textwrap.TextWrapper(max(20, width - 4), initial_indent="  ", subsequent_indent="    ")
+        missing: list[Line] = [[(piece, "warn")] for line in found.missing for piece in wrapper.wrap(one_line(line))]
+        parts.append([[("not inspected", "head")], *missing])
     if changed is not None:
         parts.append(_changed(changed, baseline, width, glyphs))
-    facts = chosen_facts(found.table, everything)
-    if table := table_lines(found.table, facts, width, glyphs):
+    facts = texts.chosen_facts(found.table, everything)
+    if table := texts.table_lines(found.table, facts, width, glyphs):
         left = len(found.table.facts) - len(facts)
         more = f", {left} more that agree (--all)" if left else ""
         parts.append([[("facts", "head"), (f"  those that differ first{more}", "dim")], *table])
@@ -94,10 +65,8 @@ def preflight_text(
 
 def before_tests(model: Model, ascii_only: bool) -> list[str]:
     """Return the findings that count for the summary of a session, one line each."""
-    found = preflight(model)
-    lines = [
-        plain(line) for line in short_lines(found, _SUMMARY_WIDTH, _SUMMARY_LINES, ASCII if ascii_only else UNICODE)
-    ]
+    glyphs = ASCII if ascii_only else UNICODE
+    lines = [plain(line) for line in texts.short_lines(preflight(model), _SUMMARY_WIDTH, _SUMMARY_LINES, glyphs)]
     return ["findings about nodes (details: fabtui preflight)", *lines] if lines else []
 
 
@@ -105,10 +74,8 @@ def _changed(changed: PreflightChanges, baseline: str, width: int, glyphs: Glyph
     lines: list[Line] = [[(f"since {one_line(baseline, 200)}", "head"), ("" if changed.any else ": no changes", "")]]
     for change in changed.changes:
         who = nodes_text(change.nodes, 30, glyphs)
-        text = f"{change.title}: {change.before} -> {change.now}"
-        lines.append(
-            [(f"{glyphs.differs} ", "warn"), (f"{who}  ", "name"), (cut(text, width - len(who) - 4, glyphs), "warn")]
-        )
+        text = cut(f"{change.title}: {change.before} -> {change.now}", width - len(who) - 4, glyphs)
+        lines.append([(f"{glyphs.differs} ", "warn"), (f"{who}  ", "name"), (text, "warn")])
     for names, words in ((changed.new, "new"), (changed.gone, "gone")):
         if names:
             lines.append([("  ", ""), (f"{nodes_text(names, 30, glyphs)}  ", "name"), (words, "dim")])

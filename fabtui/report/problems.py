@@ -8,7 +8,7 @@ from fabtui.diagnosis.finding import AddressPair, Domain, Finding
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_of_measurement
 from fabtui.diagnosis.links.rdma_ports import PortNotes, port_problems
 from fabtui.diagnosis.mesh.paths import address_pair
-from fabtui.diagnosis.pairs.message_times import Spread, notable
+from fabtui.diagnosis.pairs.message_times import notable
 from fabtui.diagnosis.pairs.p2p_vs_world import comparison_text
 from fabtui.diagnosis.session import findings
 from fabtui.model.layers import COLLECTIVES, MESH, Layer
@@ -22,7 +22,6 @@ from fabtui.sanitize import one_line
 _IN_TABLES = frozenset(COLLECTIVES.values())
 #: Maximum number of slow messages listed: a busy node causes many, and CPU ranks are always busy.
 _MOST_NOTABLE = 8
-_MOST_FINDING_LINES = 60
 #: Maximum number of pairs named in a finding that only counts them.
 _MOST_NAMED = 6
 #: A longer list omits pairs that findings cover.
@@ -56,7 +55,7 @@ def problems(model: Model, signs: Signs) -> list[list[str]]:
     many = {pair for one in listed if one.rule.domain is Domain.PAIRS for pair in one.cells}
     explained = frozenset(measurement for one in found for measurement in one.measurements)
     bad = _bad(model, signs, explained, following, many)
-    return [headline, _numbered([_finding_lines(one) for one in listed]), _ports(model), bad, _notable(model, signs)]
+    return [headline, _numbered(listed), _ports(model), bad, _notable(model, signs)]
 
 
 def _single(finding: Finding) -> bool:
@@ -75,11 +74,11 @@ def _finding_lines(finding: Finding) -> list[str]:
     return lines + [f"    next: {one_line(command, 500)}" for command in finding.next[:2]]
 
 
-def _numbered(blocks: list[list[str]]) -> list[str]:
+def _numbered(listed: list[Finding]) -> list[str]:
     lines = []
-    for number, (head, *rest) in enumerate(blocks, 1):
+    for number, (head, *rest) in enumerate(map(_finding_lines, listed), 1):
         lines += [f"  {number} {head}", *(f"  {line}" for line in rest)]
-    return capped([f"findings: {len(blocks)}"], lines, "lines", _MOST_FINDING_LINES) if lines else []
+    return capped([f"findings: {len(listed)}"], lines, "lines") if lines else []
 
 
 def _ports(model: Model) -> list[str]:
@@ -98,12 +97,8 @@ def _bad(
 ) -> list[str]:
     """List what is not ok and in no finding, one line per pair and layer; collectives have tables.
 
-    Args:
-        model: The session.
-        signs: Characters to draw with.
-        explained: Measurements of the mesh that findings cover.
-        following: The next command per pair.
-        many: The pairs that findings cover; a long list omits them.
+    Findings cover the measurements of the mesh ``explained`` and the pairs ``many``, which a long list omits;
+    ``following`` is the next command per pair.
     """
     found: dict[tuple[str | None, ...], list[Measurement]] = {}
     for m in model.measurements():
@@ -124,10 +119,8 @@ def _bad(
         if group[0].layer in (Layer.P2P, Layer.WORLD) and (todo := following.pop((group[0].src, group[0].dst), "")):
             line += f"\n      next: {one_line(todo, 500)}"
         lines.append(line)
-    head = f"not ok: {total}"
-    if len(lines) < total:
-        head += f", of which {total - len(lines)} are covered above; --csv and --json have them all"
-    return capped([head], lines, "rows") if total else []
+    more = f", of which {total - len(lines)} are covered above; --csv and --json have them all"
+    return capped([f"not ok: {total}{more if len(lines) < total else ''}"], lines, "rows") if total else []
 
 
 def _is_covered(model: Model, m: Measurement, many: set[tuple[str, str]]) -> bool:
@@ -167,16 +160,15 @@ def _bad_line(model: Model, group: list[Measurement], signs: Signs, notes: PortN
 
 
 def _notable(model: Model, signs: Signs) -> list[str]:
-    found = [one for one in notable(model) if model.verdict(one.measurement) is Verdict.OK]
-    lines = [_spread_line(one, signs) for one in found]
+    lines = []
+    for one in notable(model):
+        m = one.measurement
+        if model.verdict(m) is not Verdict.OK:
+            continue
+        size = f" at {size_text(m.bytes)}" if m.bytes else ""
+        p99, median = value_text(one.p99 * 1e6), value_text(one.median * 1e6)
+        times = f"p99 {p99} us, {value_text(one.ratio)} x the median of {median} us"
+        lines.append(f"  {one_line(f'{m.src} {signs.to} {m.dst}')}  {m.layer}{size}: {times}")
     head = "slow messages: ok pairs with some messages far above their median (flapping link, or busy node)"
     most = _MOST_NOTABLE if any(end.kind == "gpu" for end in model.endpoints) else _MOST_NOTABLE_ON_CPUS
     return capped([head], lines, "pairs", most, "--json has them all") if lines else []
-
-
-def _spread_line(found: Spread, signs: Signs) -> str:
-    m = found.measurement
-    size = f" at {size_text(m.bytes)}" if m.bytes else ""
-    p99, median = value_text(found.p99 * 1e6), value_text(found.median * 1e6)
-    times = f"p99 {p99} us, {value_text(found.ratio)} x the median of {median} us"
-    return f"  {one_line(f'{m.src} {signs.to} {m.dst}')}  {m.layer}{size}: {times}"

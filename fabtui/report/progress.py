@@ -14,6 +14,7 @@ from fabtui.sanitize import one_line
 
 if TYPE_CHECKING:
     from fabtui.model.records import LogLine
+    from fabtui.model.session_model import Model
     from fabtui.session.feeds.base import Feed
 
 #: Interval (s) between two updates of the live line.
@@ -28,13 +29,7 @@ def _of_node(entry: LogLine) -> str:
 
 
 class Progress:
-    """Shows a feed: a live line on a terminal, one line per step elsewhere.
-
-    Args:
-        out: Output stream.
-        quiet: Show nothing.
-        text: Print whole lines only, also on a terminal.
-    """
+    """Shows a feed: a live line on a terminal, one line per step elsewhere (``text``: on a terminal as well)."""
 
     def __init__(self, out: TextIO, quiet: bool, text: bool = False) -> None:
         self._out = out
@@ -45,11 +40,12 @@ class Progress:
         self._states: dict[str, NodeState] = {}
         self._logged = 0.0
         self._seen_at_that_time = 0
-        self._feed: Feed | None = None
+        #: Set by `watch`.
+        self._model: Model
 
     def watch(self, feed: Feed) -> None:
         """Show a feed from now on."""
-        self._feed = feed
+        self._model = feed.model
         if not self._quiet:
             feed.listen(self._changed)
 
@@ -70,9 +66,8 @@ class Progress:
 
     def _nodes(self) -> list[str]:
         """Return lines for nodes that have just been lost."""
-        assert self._feed is not None
         lines = []
-        for record in list(self._feed.model.nodes.values()):
+        for record in list(self._model.nodes.values()):
             if record.state is not self._states.get(record.name):
                 self._states[record.name] = record.state
                 if record.state.gone:
@@ -82,14 +77,13 @@ class Progress:
 
     def _log(self) -> list[str]:
         """Return the lines of the event log that are new."""
-        assert self._feed is not None
-        fresh = [entry for entry in self._feed.model.log if entry.time >= self._logged]
-        same = sum(1 for entry in fresh if entry.time == self._logged)
+        fresh = [entry for entry in self._model.log if entry.time >= self._logged]
+        same = sum(entry.time == self._logged for entry in fresh)
         fresh = fresh[min(self._seen_at_that_time, same) :]
         if not fresh:
             return []
         latest = fresh[-1].time
-        at_latest = sum(1 for entry in fresh if entry.time == latest)
+        at_latest = sum(entry.time == latest for entry in fresh)
         self._seen_at_that_time = at_latest + (self._seen_at_that_time if latest == self._logged else 0)
         self._logged = latest
         shown = [entry for entry in fresh if entry.level in _SHOWN_LEVELS and not self._is_state_reason(entry)]
@@ -97,23 +91,20 @@ class Progress:
 
     def _is_state_reason(self, entry: LogLine) -> bool:
         """Return True if a log line is the reason for the state of a node, which has a line already."""
-        assert self._feed is not None
-        record = self._feed.model.gone(entry.node or "")
+        record = self._model.gone(entry.node or "")
         return record is not None and entry.level == "error" and entry.text == record.text
 
     def _steps(self) -> list[str]:
-        assert self._feed is not None
-        phase = self._feed.model.phase
+        phase = self._model.phase
         if phase.name == self._phase:
             return []
         self._phase = phase.name
         return [f"{phase.name}: {count(phase.total, 'test')}" if phase.total else phase.name]
 
     def _line(self) -> str:
-        assert self._feed is not None
-        model = self._feed.model
-        ready = sum(record.state is NodeState.READY for record in model.nodes.values())
-        gone = sum(record.state.gone for record in model.nodes.values())
+        model = self._model
+        states = [record.state for record in model.nodes.values()]
+        ready, gone = states.count(NodeState.READY), sum(state.gone for state in states)
         parts = [f"{ready}/{len(model.nodes)} nodes" + (f", {gone} gone" if gone else "")]
         if model.phase.total:
             parts.append(f"{model.done}/{model.phase.total} tests")

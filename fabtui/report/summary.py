@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Callable
 
 from fabtui.diagnosis.pairs.p2p_vs_world import differing
@@ -11,7 +12,7 @@ from fabtui.model.exit_codes import ALL_OK, BAD, NOT_TESTED, not_tested, wants_e
 from fabtui.model.layers import TOOLS, Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model, NodeRecord
-from fabtui.nodeset import fold
+from fabtui.nodeset import count, fold
 from fabtui.presentation.numbers import size_text, value_text
 from fabtui.report.collectives import collective_tables
 from fabtui.report.comparison import comparison
@@ -34,13 +35,7 @@ ASCII = Signs(">", ".")
 
 
 def summary(model: Model, plain: bool = False, shown: Shown | None = None) -> str:
-    """Return the summary of a session, cleaned, ending in a newline.
-
-    Args:
-        model: The session.
-        plain: ASCII only.
-        shown: Its grids.
-    """
+    """Return the summary of a session with its grids, cleaned, ending in a newline; ``plain``: ASCII only."""
     signs = ASCII if plain else UNICODE
     parts = [_head(model), _nodes(model), *_grids(model, signs, shown or Shown()), _medians(model), _mesh(model)]
     parts += [*collective_tables(model), comparison(model), *problems(model, signs)]
@@ -50,17 +45,12 @@ def summary(model: Model, plain: bool = False, shown: Shown | None = None) -> st
 
 
 def _head(model: Model) -> list[str]:
-    kinds: dict[str, int] = {}
-    for endpoint in model.endpoints:
-        what = {"gpu": endpoint.name or "GPU", "cpu": "CPU rank"}.get(endpoint.kind)
-        if what is not None:
-            kinds[what] = kinds.get(what, 0) + 1
-    nodes = len(model.nodes)
+    ends = [end for end in model.endpoints if end.kind in ("gpu", "cpu")]
+    kinds = Counter("CPU rank" if end.kind == "cpu" else end.name or "GPU" for end in ends)
+    nodes = count(len(model.nodes), "node")
     found = ", ".join(f"{number} x {one_line(what, 60)}" for what, number in kinds.items()) or "no endpoints"
     lab = f", lab {one_line(model.lab)}" if model.lab else ""
-    lines = [
-        f"fabtui {one_line(model.software)}: {nodes} node{'s' * (nodes != 1)}, {found}{lab}, {model.elapsed:.1f} s"
-    ]
+    lines = [f"fabtui {one_line(model.software)}: {nodes}, {found}{lab}, {model.elapsed:.1f} s"]
     lines += [f"deliberate lab fault: {one_line(fault)}" for fault in model.faults]
     if model.options.get("host_key_policy") == "off":
         lines.append("HOST KEYS WERE NOT CHECKED")
@@ -102,11 +92,6 @@ def _grids(model: Model, signs: Signs, shown: Shown) -> list[list[str]]:
     return parts
 
 
-def _sizes(model: Model, layer: Layer) -> list[int]:
-    """Return the message sizes that were asked for in a layer, ascending."""
-    return sorted({size for m in model.measurements() if m.layer is layer and (size := m.asked_bytes)})
-
-
 def _world_line(model: Model) -> list[str]:
     """Return one line about the layer world if every pair has the same verdict as in p2p."""
     if differing(model):
@@ -124,23 +109,21 @@ def _of_classes(model: Model, layer: Layer) -> list[tuple[PairClass, float]]:
 
 def _medians(model: Model) -> list[str]:
     tested = {m.layer for m in model.measurements()}
-    sizes = _sizes(model, Layer.P2P)
+    sizes = sorted({size for m in model.measurements() if m.layer is Layer.P2P and (size := m.asked_bytes)})
     rows = [(f"p2p {size_text(size)}", "GB/s", _medians_at(model, size)) for size in sizes[:-1]]
     name = f"p2p {size_text(sizes[-1])}" if len(sizes) > 1 else "p2p"
     rows.append((name, "GB/s", _of_classes(model, Layer.P2P)))
     rows.append(("bidirectional", "GB/s each", _medians_of(model, Layer.P2P, lambda m: _bidirectional(model, m))))
     if Layer.P2P not in tested or differing(model):
         rows.append(("world", "GB/s", _of_classes(model, Layer.WORLD)))
-    rows.append(("latency", "us", _medians_of(model, Layer.LATENCY, lambda m: m.value)))
-    for layer in TOOLS:
-        rows.append((str(layer), layer.spec.unit, _medians_of(model, layer, lambda m: m.value)))
+    for layer, unit in ((Layer.LATENCY, "us"), *((tool, tool.spec.unit) for tool in TOOLS)):
+        rows.append((str(layer), unit, _medians_of(model, layer, lambda m: m.value)))
     rows = [row for row in rows if row[2]]
     width = max((len(name) for name, _, _ in rows), default=0)
-    lines = [
-        f"  {name:<{width}}  " + "   ".join(f"{kind} {value_text(value)} {unit}" for kind, value in values)
-        for name, unit, values in rows
-    ]
-    return ["medians", *lines] if lines else []
+    lines = ["medians"] if rows else []
+    for name, unit, values in rows:
+        lines.append(f"  {name:<{width}}  " + "   ".join(f"{kind} {value_text(each)} {unit}" for kind, each in values))
+    return lines
 
 
 def _medians_at(model: Model, size: int) -> list[tuple[PairClass, float]]:
@@ -168,16 +151,12 @@ def _medians_of(
 
 def _mesh(model: Model) -> list[str]:
     """Return one line for each layer of the mesh of addresses."""
-    found: dict[Layer, list[Measurement]] = {
-        layer: list(model.addresses.pairs(layer)) for layer in model.addresses.layers if not layer.spec.tool
-    }
     lines = []
-    for layer, rows in found.items():
-        good = [m for m in rows if m.verdict is Verdict.OK]
-        if rows:
-            lines.append(
-                f"{layer}: {len(good)} of {len(rows)} address pairs {layer.spec.healthy}{_values(layer, good)}"
-            )
+    for layer in (layer for layer in model.addresses.layers if not layer.spec.tool):
+        verdicts = list(model.addresses.pairs(layer))
+        good = [m for m in verdicts if m.verdict is Verdict.OK]
+        what = f"{len(good)} of {len(verdicts)} address pairs {layer.spec.healthy}{_values(layer, good)}"
+        lines += [f"{layer}: {what}"] if verdicts else []
     return lines
 
 

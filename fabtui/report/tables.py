@@ -19,18 +19,13 @@ from fabtui.sanitize import one_line
 MOST_LINES = 60
 
 
-def capped(
-    head: list[str],
-    lines: Sequence[str],
-    what: str,
-    most: int = MOST_LINES,
-    where: str = "--csv and --json have them all",
-) -> list[str]:
+_ALL = "--csv and --json have them all"
+
+
+def capped(head: list[str], lines: Sequence[str], what: str, most: int = MOST_LINES, where: str = _ALL) -> list[str]:
     """Return lines below their heading; of too many, the first ones and the number of the rest."""
-    kept = list(lines)
-    if len(kept) > most:
-        kept = [*kept[:most], f"  and {len(kept) - most} more {what}; {where}"]
-    return head + kept
+    left = len(lines) - most
+    return [*head, *lines[:most], *([f"  and {left} more {what}; {where}"] if left > 0 else [])]
 
 
 #: Maximum number of rows of a table; --json has all.
@@ -40,6 +35,7 @@ _WIDEST_CELL = 60
 LONG_UNIT = 12
 #: Columns that identify a row come first.
 _IDS = ("gpu", "index", "interface", "ca", "node", "host", "name", "link", "port")
+_ID_ENDS = ("name", "node", "rank", "bus", "guid", "kind", "bytes", "src")
 #: Maximum number of blocks of columns of a short table.
 _MOST_BLOCKS = 3
 _DEEPEST = 8
@@ -47,12 +43,7 @@ _NONE = "-"
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
-    """Return rows as lines of aligned columns, two blanks apart and indented by two.
-
-    Args:
-        rows: The cells, as plain text; all rows have the same length.
-        left: Left-aligned columns; the others are right-aligned.
-    """
+    """Return rows (of the same length) as lines of aligned columns, two blanks apart; those of text are ``left``."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for at in range(len(rows[0])):
         table.add_column(justify="left" if at in left else "right", no_wrap=True)
@@ -67,12 +58,7 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list
 
 
 class Layout:
-    """Layout of nested values.
-
-    Args:
-        units: Units by the names of the values.
-        width: The width of the terminal.
-    """
+    """Layout of nested values, with units by their names, in the width of the terminal."""
 
     def __init__(self, units: dict[str, str], width: int) -> None:
         self._units = units
@@ -92,33 +78,27 @@ class Layout:
             rest = {name: value for name, value in values.items() if name not in ("rows", "columns", "cells")}
             return [*self.lines(rest, depth), "", *(f"{'  ' * (depth + 1)}{line}" for line in self._matrix(values, ""))]
         values = {name: values[name] for name in _ids_first(list(values))}
-        shown = {name: text for name, value in values.items() if (text := self._fact(name, value)) is not None}
-        parts = {name: value for name, value in values.items() if name not in shown}
-        lines = self._facts(shown, depth)
-        for name, value in parts.items():
-            lines += self._part(name, value, depth)
+        facts = {name: text for name, value in values.items() if (text := self._fact(name, value)) is not None}
+        shown = {name: text for name, text in facts.items() if text != _NONE}
+        wide = max((len(_words(name)) for name in shown), default=0)
+        lines = []
+        for name, text in shown.items():
+            start = f"{'  ' * (depth + 1)}{_words(name):<{wide}}  "
+            lines += wrapped(start, f"{text} {self._unit(name)}".rstrip(), self._width)
+        for name, value in values.items():
+            lines += self._part(name, value, depth) if name not in facts else []
         return lines
 
     def _fact(self, name: str, value: Any) -> str | None:
         """Return the text after a name; None if the value needs its own lines."""
         if _is_plain(value):
-            return self._cell(name, value)
+            return self._cell(value)
         if isinstance(value, dict) and _is_short(value) and not is_matrix(value):
-            shown = [(key, self._cell(key, item)) for key, item in value.items() if item is not None]
+            shown = [(key, self._cell(item)) for key, item in value.items() if item is not None]
             return ", ".join(f"{_words(key)} {text} {self._unit(key)}".rstrip() for key, text in shown) or _NONE
         if isinstance(value, list) and value and all(map(_is_plain, value)):
-            return ", ".join(self._cell(name, item) for item in value)
+            return ", ".join(map(self._cell, value))
         return None
-
-    def _facts(self, shown: dict[str, str], depth: int) -> list[str]:
-        shown = {name: text for name, text in shown.items() if text != _NONE}
-        wide = max((len(_words(name)) for name in shown), default=0)
-        lines = []
-        for name, text in shown.items():
-            unit = self._unit(name)
-            start = f"{'  ' * (depth + 1)}{_words(name):<{wide}}  "
-            lines += wrapped(start, text + (f" {unit}" if unit else ""), self._width)
-        return lines
 
     def _part(self, name: str, value: Any, depth: int) -> list[str]:
         pad = "  " * (depth + 1)
@@ -132,20 +112,18 @@ class Layout:
         if all(isinstance(item, dict) for item in value):
             return self._objects(name, value, depth)
         if all(isinstance(item, list) for item in value):
-            rows = [[self._cell("", cell) for cell in item] for item in value[:MOST_ROWS]]
-            return [f"{pad}{_words(name)}", *(pad + "  " + "  ".join(row) for row in rows), *self._more(value, depth)]
-        return [f"{pad}{_words(name)}", *(f"{pad}  {self._cell(name, item)}" for item in value[:MOST_ROWS])]
+            rows = ["  ".join(map(self._cell, item)) for item in value[:MOST_ROWS]]
+            return [f"{pad}{_words(name)}", *(f"{pad}  {row}" for row in rows), *self._more(value, depth)]
+        return [f"{pad}{_words(name)}", *(f"{pad}  {self._cell(item)}" for item in value[:MOST_ROWS])]
 
     def _objects(self, name: str, items: list[dict[str, Any]], depth: int) -> list[str]:
         """Return a table if the objects are flat, else their lines one after another."""
         pad = "  " * (depth + 1)
         if any(is_matrix(item) for item in items):
             return [line for item in items for line in self._part(name, item, depth)]
-        flat = [_flattened(item) for item in items[:MOST_ROWS]]
-        if all(row is not None for row in flat):
-            rows = [row for row in flat if row is not None]
-            if (table := self._table(rows, depth)) is not None:
-                return ["", f"{pad}{_words(name)}", *table, *self._more(items, depth)]
+        flat = [row for item in items[:MOST_ROWS] if (row := _flattened(item)) is not None]
+        if len(flat) == len(items[:MOST_ROWS]) and (table := self._table(flat, depth)) is not None:
+            return ["", f"{pad}{_words(name)}", *table, *self._more(items, depth)]
         lines: list[str] = []
         for number, item in enumerate(items[:MOST_ROWS]):
             lines += ["", f"{pad}{_singular(name)} {number + 1} of {len(items)}", *self.lines(item, depth + 1)]
@@ -158,16 +136,13 @@ class Layout:
 
     def _table(self, rows: list[dict[str, Any]], depth: int) -> list[str] | None:
         """Return the lines of a table; None if it would be split into too many blocks of columns."""
-        names = [
-            name
-            for name in dict.fromkeys(name for row in rows for name in row)
-            if any(row.get(name) not in (None, [], {}) for row in rows)
-        ]
-        names = _ids_first(names)
+        every = dict.fromkeys(name for row in rows for name in row)
+        names = _ids_first([name for name in every if any(row.get(name) not in (None, [], {}) for row in rows)])
         if not names:
             return []
-        heads = [self._groups(names), [_words(name.rpartition(".")[2]) for name in names], [*map(self._unit, names)]]
-        columns = [_even([self._cell(name, row.get(name), short=True) for row in rows]) for name in names]
+        groups = self._groups(names, range(len(names)))
+        heads = [groups, [_words(name.rpartition(".")[2]) for name in names], [*map(self._unit, names)]]
+        columns = [_even([self._cell(row.get(name), _WIDEST_CELL) for row in rows]) for name in names]
         cells = [list(row) for row in zip(*columns, strict=True)]
         left = {at for at, name in enumerate(names) if any(isinstance(row.get(name), (str, list)) for row in rows)}
         pad = "  " * (depth + 1)
@@ -190,14 +165,18 @@ class Layout:
             title = f"{title}, {unit}"
         columns = [one_line(str(column), 30) for column in value["columns"]]
         rows = [
-            [one_line(str(row), 30), *(self._cell("", cell, short=True) for cell in cells)]
+            [one_line(str(row), 30), *(self._cell(cell, _WIDEST_CELL) for cell in cells)]
             for row, cells in zip(value["rows"], value["cells"], strict=False)
             if isinstance(cells, list)
         ]
         even = [row for row in rows if len(row) == len(columns) + 1]
         if not even:
             return [title]
-        table = _same_digits([["", *columns], *even])
+        # All numbers of a matrix have the same number of decimals, at most 3.
+        most = min(max((_decimals(cell) for row in even for cell in row[1:] if _is_number(cell)), default=0), 3)
+        table = [["", *columns]]
+        for name_of_row, *cells in even:
+            table.append([name_of_row, *(f"{float(cell):.{most}f}" if _is_number(cell) else cell for cell in cells)])
         lines = [title] if title else []
         blocks = _blocks(table, self._width - 4)
         for block in blocks:
@@ -205,11 +184,11 @@ class Layout:
         return lines
 
     @staticmethod
-    def _groups(names: list[str], block: list[int] | None = None) -> list[str]:
+    def _groups(names: list[str], block: Sequence[int]) -> list[str]:
         """Return the headings of column groups, each over its first column in a block."""
         found = [""] * len(names)
         before = ""
-        for at in range(len(names)) if block is None else block:
+        for at in block:
             group = _words(names[at].rpartition(".")[0])
             found[at] = group if group != before else ""
             before = group
@@ -219,8 +198,7 @@ class Layout:
         unit = self._units.get(name.rpartition(".")[2], "")
         return unit if len(unit) <= LONG_UNIT else ""
 
-    def _cell(self, name: str, value: Any, short: bool = False) -> str:
-        limit = _WIDEST_CELL if short else 2000
+    def _cell(self, value: Any, limit: int = 2000) -> str:
         if value is None or value == "":
             return _NONE
         if isinstance(value, bool):
@@ -230,17 +208,13 @@ class Layout:
         if isinstance(value, dict):
             return f"{len(value)} values"
         if isinstance(value, list):
-            return one_line(" ".join(self._cell(name, item) for item in value[:100]), limit) or _NONE
+            return one_line(" ".join(map(self._cell, value[:100])), limit) or _NONE
         return one_line(str(value), limit) or _NONE
 
 
 def _ids_first(names: list[str]) -> list[str]:
     """Return names with identifying columns first."""
-    if (
-        not names
-        or names[0] in _IDS
-        or names[0].endswith(("name", "node", "rank", "bus", "guid", "kind", "bytes", "src"))
-    ):
+    if not names or names[0] in _IDS or names[0].endswith(_ID_ENDS):
         return names
     ids = [name for name in _IDS if name in names]
     return ids + [name for name in names if name not in ids]
@@ -283,27 +257,18 @@ def _is_short(value: dict[str, Any]) -> bool:
 def _even(cells: list[str]) -> list[str]:
     """Return the numbers of a column with the same number of decimals."""
     numbers = [cell for cell in cells if cell != _NONE]
-    if not any("." in cell for cell in numbers) or not all(cell.replace(".", "", 1).isdecimal() for cell in numbers):
+    if not any("." in cell for cell in numbers) or not all(map(_is_number, numbers)):
         return cells
-    most = max(len(cell.partition(".")[2]) for cell in numbers)
-    if most > 6:
-        return cells
-    return [cell if cell == _NONE else f"{float(cell):.{most}f}" for cell in cells]
+    most = max(map(_decimals, numbers))
+    return cells if most > 6 else [cell if cell == _NONE else f"{float(cell):.{most}f}" for cell in cells]
 
 
-def _same_digits(table: list[list[str]]) -> list[list[str]]:
-    """Return a matrix whose numbers all have the same number of decimals."""
-    most = 0
-    for row in table[1:]:
-        for cell in row[1:]:
-            if cell.replace(".", "", 1).isdecimal():
-                most = max(most, len(cell.partition(".")[2]))
-    most = min(most, 3)
-    body = [
-        [row[0], *(f"{float(cell):.{most}f}" if cell.replace(".", "", 1).isdecimal() else cell for cell in row[1:])]
-        for row in table[1:]
-    ]
-    return [table[0], *body]
+def _is_number(cell: str) -> bool:
+    return cell.replace(".", "", 1).isdecimal()
+
+
+def _decimals(cell: str) -> int:
+    return len(cell.partition(".")[2])
 
 
 def _blocks(table: list[list[str]], width: int) -> list[list[int]]:
