@@ -11,13 +11,7 @@ from fabtui_node.parsers.base import Format, Notes, Reading
 from fabtui_node.parsers.lines import plain_lines
 
 _FIRST = (
-    "NodeName",
-    "JobId",
-    "PartitionName",
-    "ReservationName",
-    "FrontendName",
-    "StepId",
-    "UserName",
+    *("NodeName", "JobId", "PartitionName", "ReservationName", "FrontendName", "StepId", "UserName"),
     "BurstBufferName",
 )
 _RECORD = re.compile(rf"^\s{{0,3}}({'|'.join(_FIRST)})=")
@@ -41,11 +35,6 @@ def _pairs(line: str) -> dict[str, str]:
     return {pair[1]: line[pair.end() : end].strip() for pair, end in zip(found, ends, strict=True)}
 
 
-def _one_line(line: str) -> dict[str, str]:
-    """Return the pairs of a record on one line (``-o``)."""
-    return _pairs(line.strip())
-
-
 def _records(lines: list[str], notes: Notes) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = []
     for line in lines:
@@ -53,7 +42,8 @@ def _records(lines: list[str], notes: Notes) -> list[dict[str, Any]]:
             records.append({"kind": first[1]})
         if not records or not line.strip():
             continue
-        pairs = _one_line(line) if _RECORD.match(line) else _pairs(line)
+        # A record may stand on one line (-o).
+        pairs = _pairs(line.strip() if _RECORD.match(line) else line)
         if not pairs and not line.startswith("#"):
             notes.puzzled(line)
         if line.startswith("     ") and "Nodes" in pairs:
@@ -118,10 +108,8 @@ def parse(text: str) -> Reading:
     head = next((line for line in lines[:5] if re.search(r"\bscontrol\b", line)), "")
     start = next((at for at, line in enumerate(lines) if line.startswith("Configuration data as of")), None)
     if start is not None:
-        pairs = [_CONFIG.match(line) for line in lines[start + 1 :]]
-        values["config"] = {
-            found[1]: None if found[2].strip() in _NOTHING else found[2].strip() for found in pairs if found
-        }
+        pairs = [(found[1], found[2].strip()) for line in lines[start + 1 :] if (found := _CONFIG.match(line))]
+        values["config"] = {name: None if value in _NOTHING else value for name, value in pairs}
     elif (processes := _pids(lines)) is not None:
         values["processes"] = processes
     elif head and (shown := _shown(head, lines)) is not None:
@@ -130,15 +118,9 @@ def parse(text: str) -> Reading:
         values["records"] = _records(lines, notes)
     for record in values["records"]:
         _explain(record)
-        bad = [
-            state
-            for state in record.get("states", [])
-            if any(word in state for word in ("down", "drain", "fail", "not_r"))
-        ]
-        if bad and record["kind"] == "NodeName":
-            notes.warn(
-                f"{record.get('NodeName')} {'+'.join(record['states'])}: {record.get('reason') or record.get('Reason')}"
-            )
+        states = "+".join(record.get("states", []))
+        if record["kind"] == "NodeName" and re.search("down|drain|fail|not_r", states):
+            notes.warn(f"{record.get('NodeName')} {states}: {record.get('reason') or record.get('Reason')}")
     if values == {"records": []}:
         notes.warn("no record")
     return notes.reading(values)
@@ -156,8 +138,5 @@ def likely(text: str) -> float:
     return 0.85 if re.search(r"^[#$].{0,200}\bscontrol\b", text) or text.startswith("scontrol: ") else 0.0
 
 
-FORMATS = [
-    Format(
-        "scontrol", "Slurm's scontrol: records of nodes, jobs and partitions, the configuration", (), {}, likely, parse
-    )
-]
+_TITLE = "Slurm's scontrol: records of nodes, jobs and partitions, the configuration"
+FORMATS = [Format("scontrol", _TITLE, (), {}, likely, parse)]

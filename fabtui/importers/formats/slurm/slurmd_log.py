@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import plain_lines
 
 _LINE = re.compile(
@@ -43,19 +43,12 @@ def parse(text: str) -> Reading:
         ended = _STEP.search(found["text"])
         if ended and len(steps) < _MOST:
             why = None if ended["why"] is None else ended["why"].lower()
-            steps.append(
-                {
-                    **entry,
-                    "job": int(ended["job"]),
-                    "step": ended["step"],
-                    "node": ended["node"] or ended["before"],
-                    "end": ended["end"].lower(),
-                    "why": why,
-                }
-            )
+            where = ended["node"] or ended["before"]
+            ending = {"job": int(ended["job"]), "step": ended["step"], "node": where, "end": ended["end"].lower()}
+            steps.append({**entry, **ending, "why": why})
             if why and "not ending" in why:
                 step = f" step {ended['step']}" if ended["step"] else ""
-                notes.warn(f"job {ended['job']}{step} on {steps[-1]['node']}: {why}; such a node is drained")
+                notes.warn(f"job {ended['job']}{step} on {where}: {why}; such a node is drained")
         if found["level"] in ("error", "fatal") and len(errors) < _MOST:
             errors.append({**entry, "level": found["level"], "text": found["text"][:300]})
             if ended is None:
@@ -65,13 +58,8 @@ def parse(text: str) -> Reading:
     return notes.reading({"lines": lines, "steps": steps, "errors": errors})
 
 
-def likely(text: str) -> float:
-    """Return the likelihood that a text is a log of slurmd."""
-    if re.search(
-        r"^\[\d{4}-\d\d-\d\dT[\d:.]+\] (?:\[\d+\.[\w+]+\] |launch task|task_p_|_run_prolog|slurmd |error: )", text, re.M
-    ):
-        return 0.93
-    return 0.85 if re.search(r"^(?:\S+ +\S+ \S+ \S+ )?slurmd(?:\[\d+\]|-\S+)?: ", text, re.MULTILINE) else 0.0
-
-
-FORMATS = [Format("slurmd-log", "the log of slurmd: errors, and steps that did not end", (), {}, likely, parse)]
+_LIKELY = first_of(
+    (0.93, r"^\[\d{4}-\d\d-\d\dT[\d:.]+\] (?:\[\d+\.[\w+]+\] |launch task|task_p_|_run_prolog|slurmd |error: )"),
+    (0.85, r"^(?:\S+ +\S+ \S+ \S+ )?slurmd(?:\[\d+\]|-\S+)?: "),
+)
+FORMATS = [Format("slurmd-log", "the log of slurmd: errors, and steps that did not end", (), {}, _LIKELY, parse)]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fabtui.importers.fixed_columns import split_table
-from fabtui.importers.formats.slurm import values
 from fabtui.nodeset import expand_listed
 from fabtui_node.parsers.base import Format, Notes, Reading
 from fabtui_node.parsers.lines import json_value, plain_lines, whole
@@ -50,6 +50,63 @@ _SACCT = _Tool(
     re.compile(r"^\s*JobID(?:Raw)?[ |].*(?:JobName|State|Partition|Elapsed|MaxVMSize|ExitCode|MaxRSS|NTasks)"),
     ("jobs",),
 )
+#: What the sign after a node's state means (man sinfo).
+_SIGNS = {
+    "*": "not responding", "~": "powered off", "#": "powering up", "!": "pending power down", "%": "powering down",
+    "$": "in a maintenance reservation", "@": "pending reboot", "^": "rebooting", "-": "planned by backfill",
+}  # fmt: skip
+#: Short states of nodes, spelled out.
+_STATES = {
+    "alloc": "allocated", "comp": "completing", "drng": "draining", "drain": "drained", "failg": "failing",
+    "mix": "mixed", "plnd": "planned", "resv": "reserved", "unk": "unknown", "futr": "future",
+}  # fmt: skip
+#: What a state holds when something is wrong with the node.
+_BAD = ("down", "drain", "fail", "unk", "inval", "error", "no_respond", "perfctrs", "not_responding")
+#: Short states of jobs, spelled out.
+_JOB_STATES = {
+    "PD": "PENDING", "R": "RUNNING", "CG": "COMPLETING", "CD": "COMPLETED", "CA": "CANCELLED", "F": "FAILED",
+    "TO": "TIMEOUT", "NF": "NODE_FAIL", "S": "SUSPENDED", "CF": "CONFIGURING", "OOM": "OUT_OF_MEMORY",
+    "PR": "PREEMPTED", "DL": "DEADLINE", "RQ": "REQUEUED", "ST": "STOPPED",
+}  # fmt: skip
+_FAILED = ("FAILED", "NODE_FAIL", "TIMEOUT", "OUT_OF_MEMORY", "BOOT_FAIL")
+#: What a letter of ``-o`` puts into a column, by tool.
+_LETTERS = {
+    "sinfo": {
+        "N": "NODELIST", "n": "HOSTNAMES", "P": "PARTITION", "R": "PARTITION", "T": "STATE", "t": "STATE", "G": "GRES",
+        "E": "REASON", "D": "NODES", "a": "AVAIL", "l": "TIMELIMIT", "c": "CPUS", "m": "MEMORY", "f": "AVAIL_FEATURES",
+        "u": "USER", "U": "USER", "H": "TIMESTAMP", "C": "CPUS(A/I/O/T)", "O": "CPU_LOAD", "e": "FREE_MEM",
+        "w": "WEIGHT", "d": "TMP_DISK", "z": "S:C:T",
+    },
+    "squeue": {
+        "i": "JOBID", "A": "JOBID", "j": "NAME", "T": "STATE", "t": "ST", "M": "TIME", "N": "NODELIST", "D": "NODES",
+        "b": "TRES_PER_NODE", "r": "REASON", "R": "NODELIST(REASON)", "u": "USER", "P": "PARTITION", "l": "TIME_LIMIT",
+        "L": "TIME_LEFT", "S": "START_TIME", "e": "END_TIME", "C": "CPUS", "m": "MIN_MEMORY", "Q": "PRIORITY",
+        "a": "ACCOUNT", "q": "QOS", "V": "SUBMIT_TIME", "k": "COMMENT",
+    },
+}  # fmt: skip
+#: Columns whose key is not their own name in small letters.
+_KEYS = {
+    "nodelist(reason)": "nodelist_or_reason", "st": "state", "jobid": "job", "stepid": "step",
+    "time_limi": "time_limit", "timelimit": "time_limit", "avail_fe": "features", "alloccpus": "cpus",
+    "exitcode": "exit_code",
+}  # fmt: skip
+#: Columns of integers.
+_WHOLE = frozenset({"nodes", "cpus", "memory", "weight", "tmp_disk", "nnodes", "ntasks", "uid"})
+#: What is kept of an entry of the JSON, by tool.
+_JSON_NAMES = {
+    "sinfo": (
+        "name", "state", "state_flags", "reason", "partitions", "gres", "gres_used", "cpus", "alloc_cpus",
+        "real_memory", "alloc_memory", "address", "node", "nodes", "partition", "cluster",
+    ),
+    "squeue": (
+        "job_id", "name", "job_state", "partition", "user_name", "nodes", "node_count", "state_reason",
+        "tres_per_node", "start_time", "time_limit",
+    ),
+    "sacct": ("job_id", "name", "state", "partition", "account", "user", "nodes", "exit_code", "time"),
+}  # fmt: skip
+_MOST_ROWS = 100_000
+#: A row with a cell too wide is shifted; most rows show how a column is aligned.
+_MOST_OF = 0.6
 _STATES_AFTER = re.compile(r"^(.*?)([*~#!%$@^-]?)$")
 _DATE = re.compile(r"^[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}$")
 _COMMAND = re.compile(
@@ -79,11 +136,10 @@ def _tables(lines: list[str], tool: _Tool, notes: Notes) -> list[_Table]:
         at += 1
         if command := _COMMAND.match(line.strip()):
             form = _FORMAT.search(command[2])
-            known = values.LETTERS.get(command[1], {})
-            letters = (
-                [known.get(letter, letter) for letter in re.findall(r"%[.\d]*([A-Za-z])", form[1])] if form else None
-            )
-            letters = letters if " -h" in command[2] or "--noheader" in command[2] else None
+            known = _LETTERS.get(command[1], {})
+            letters = None
+            if form and (" -h" in command[2] or "--noheader" in command[2]):
+                letters = [known.get(letter, letter) for letter in re.findall(r"%[.\d]*([A-Za-z])", form[1])]
         elif message := _MESSAGE.match(line.strip()):
             notes.warn(message[0])
         elif tool.heading.search(line):
@@ -113,7 +169,67 @@ def _table(heading: str, body: list[str]) -> _Table:
         names = [name.strip() for name in heading.rstrip("|").split("|")]
         return _Table(names, [[cell.strip() for cell in row.split("|")][: len(names)] for row in body])
     rule = body.pop(0) if body and re.fullmatch(r"[- ]+", body[0]) and "-" in body[0] else None
-    return _Table(heading.split(), split_table(heading, body, rule))
+    return _Table(heading.split(), _split_table(heading, body, rule))
+
+
+def _split_table(heading: str, rows: list[str], rule: str | None = None) -> list[list[str]]:
+    """Return the cells of the rows under a heading.
+
+    A rule, the line of dashes under the heading, gives each column's width; without it a column's place is found from
+    where all rows have a blank. Cells may be empty, cut, or hold blanks.
+    """
+    words = [(word.start(), word.end()) for word in re.finditer(r"\S+", heading)]
+    if rule is not None:
+        edges = [(word.start(), word.end()) for word in re.finditer(r"-+", rule)]
+        return [[row[start:end].strip() for start, end in edges] for row in rows]
+    if rows and all(len(row.split()) == len(words) for row in rows[:_MOST_ROWS]):
+        # No cell is empty and none holds a blank; copying may have lost the indent of the heading.
+        return [row.split() for row in rows[:_MOST_ROWS]]
+    cuts = [_cut(words[at], words[at + 1], rows) for at in range(len(words) - 1)]
+    return [_cells(row, cuts) for row in rows[:_MOST_ROWS]]
+
+
+def _cells(row: str, cuts: list[int]) -> list[str]:
+    """Return the cells of a row; one that is wider than its column shifts what follows."""
+    cells = []
+    start = shift = 0
+    for cut in cuts:
+        end = cut + shift
+        if row[end - 1 : end].strip() and row[end : end + 1].strip():
+            end = row.find(" ", end) if " " in row[end:] else len(row)
+            shift = end - cut
+        cells.append(row[start:end].strip())
+        start = end
+    return [*cells, row[start:].strip()]
+
+
+def _cut(left: tuple[int, int], right: tuple[int, int], rows: list[str]) -> int:
+    """Return where to cut between two columns: by how all rows are aligned, else by how most are."""
+    for share in (1.0, _MOST_OF):
+        if _left_aligned(right, rows, share):
+            return right[0]
+        if _right_aligned(left, rows, share):
+            return left[1]
+    # A column to the left of its heading beside one to the right: cut in the first gap that all rows share.
+    for at in range(left[1], right[1]):
+        if all(_is_blank(row, at) for row in rows):
+            return at
+    return left[1]
+
+
+def _is_blank(row: str, at: int) -> bool:
+    return row[at : at + 1] in ("", " ")
+
+
+def _left_aligned(word: tuple[int, int], rows: list[str], share: float) -> bool:
+    """Return True if a share of the rows is blank before a column and most rows have a cell that starts there."""
+    free = sum(_is_blank(row, word[0] - 1) for row in rows)
+    begins = sum(_is_blank(row, word[0] - 1) and not _is_blank(row, word[0]) for row in rows)
+    return free >= share * len(rows) and begins >= _MOST_OF * len(rows) > 0
+
+
+def _right_aligned(word: tuple[int, int], rows: list[str], share: float) -> bool:
+    return sum(_is_blank(row, word[1]) for row in rows) >= share * len(rows)
 
 
 def _row(table: _Table, cells: list[str], notes: Notes) -> dict[str, Any] | None:
@@ -123,9 +239,9 @@ def _row(table: _Table, cells: list[str], notes: Notes) -> dict[str, Any] | None
     row: dict[str, Any] = {}
     for name, cell in zip(table.names, cells, strict=False):
         key = re.sub(r"[^a-z0-9_()]+", "_", name.lower()).strip("_")
-        key = values.KEYS.get(key, key)
+        key = _KEYS.get(key, key)
         value: Any = None if cell in ("", "(null)", "N/A", "n/a", "Unknown") else cell
-        row[key] = whole(value) if key in values.WHOLE and value is not None and whole(value) is not None else value
+        row[key] = whole(value) if key in _WHOLE and value is not None and whole(value) is not None else value
     return row
 
 
@@ -141,10 +257,7 @@ def _count_nodes(row: dict[str, Any], notes: Notes) -> None:
 
 
 def _parse_sinfo(text: str) -> Reading:
-    notes = Notes()
-    rows = _json_rows(text, _SINFO, notes)
-    if rows is None:
-        rows = _rows(text, _SINFO, notes)
+    rows, notes = _rows(text, _SINFO)
     default = None
     bad = []
     for row in rows:
@@ -153,12 +266,10 @@ def _parse_sinfo(text: str) -> Reading:
             row["partition"] = default = partition[:-1]
         _node_state(row)
         _count_nodes(row, notes)
-        if any(word in (row.get("state") or "") for word in values.BAD):
+        if any(word in (row.get("state") or "") for word in _BAD):
             bad.append(f"{row.get('nodelist') or row.get('name') or '?'} {row['state']}")
     for text_of in dict.fromkeys(bad):
         notes.warn(text_of)
-    if not rows:
-        notes.warn("no row")
     return notes.reading({"default_partition": default, "rows": rows})
 
 
@@ -169,55 +280,43 @@ def _node_state(row: dict[str, Any]) -> None:
     found = _STATES_AFTER.match(state.lower())
     assert found is not None
     row["printed_state"] = state
-    row["state"] = values.STATES.get(found[1], found[1])
-    row["flags"] = [values.SIGNS[found[2]]] if found[2] else []
+    row["state"] = _STATES.get(found[1], found[1])
+    row["flags"] = [_SIGNS[found[2]]] if found[2] else []
 
 
 def _parse_squeue(text: str) -> Reading:
-    notes = Notes()
-    rows = _json_rows(text, _SQUEUE, notes)
-    if rows is None:
-        rows = _rows(text, _SQUEUE, notes)
+    rows, notes = _rows(text, _SQUEUE)
     for row in rows:
         where = row.pop("nodelist_or_reason", None)
-        if isinstance(where, str):
+        if isinstance(where, str) and where.startswith("("):
             # One column for both: a reason stands in parentheses.
-            row["reason" if where.startswith("(") else "nodelist"] = (
-                where.strip("()") if where.startswith("(") else where
-            )
+            row["reason"] = where.strip("()")
+        elif isinstance(where, str):
+            row["nodelist"] = where
         state = row.get("state")
         if isinstance(state, str):
-            row["state"] = values.JOB_STATES.get(state, state)
+            row["state"] = _JOB_STATES.get(state, state)
         _count_nodes(row, notes)
-    if not rows:
-        notes.warn("no row")
     return notes.reading({"rows": rows})
 
 
 def _parse_sacct(text: str) -> Reading:
-    notes = Notes()
-    rows = _json_rows(text, _SACCT, notes)
-    if rows is None:
-        rows = _rows(text, _SACCT, notes)
+    rows, notes = _rows(text, _SACCT)
     for row in rows:
-        if str(row.get("state") or "").split(" ")[0] in (
-            "FAILED",
-            "NODE_FAIL",
-            "TIMEOUT",
-            "OUT_OF_MEMORY",
-            "BOOT_FAIL",
-        ):
+        if str(row.get("state") or "").split(" ")[0] in _FAILED:
             notes.warn(f"job {row.get('job')} {row['state']}")
-    if not rows:
-        notes.warn("no row")
     return notes.reading({"rows": rows})
 
 
-def _rows(text: str, tool: _Tool, notes: Notes) -> list[dict[str, Any]]:
-    found = []
-    for table in _tables(plain_lines(text), tool, notes):
-        found += [row for cells in table.rows if (row := _row(table, cells, notes)) is not None]
-    return found
+def _rows(text: str, tool: _Tool) -> tuple[list[dict[str, Any]], Notes]:
+    notes = Notes()
+    found = _json_rows(text, tool, notes)
+    if found is None:
+        tables = _tables(plain_lines(text), tool, notes)
+        found = [row for one in tables for cells in one.rows if (row := _row(one, cells, notes)) is not None]
+    if not found:
+        notes.warn("no row")
+    return found, notes
 
 
 def _json_rows(text: str, tool: _Tool, notes: Notes) -> list[dict[str, Any]] | None:
@@ -238,7 +337,7 @@ def _json_rows(text: str, tool: _Tool, notes: Notes) -> list[dict[str, Any]] | N
 
 
 def _json_row(entry: dict[str, Any], tool: _Tool) -> dict[str, Any]:
-    row = {name: _plain(entry[name]) for name in values.JSON_NAMES[tool.name] if name in entry}
+    row = {name: _plain(entry[name]) for name in _JSON_NAMES[tool.name] if name in entry}
     for name, ours in (("job_id", "job"), ("job_state", "state"), ("user_name", "user"), ("state_reason", "reason")):
         if name in row:
             row[ours] = row.pop(name)
@@ -287,17 +386,12 @@ def _likely(tool: _Tool, text: str) -> float:
     return 0.9 if tool.name == "sacct" and "Slurm accounting storage is disabled" in text else 0.0
 
 
+def _format(tool: _Tool, title: str, parse: Callable[[str], Reading]) -> Format:
+    return Format(tool.name, title, (), {}, functools.partial(_likely, tool), parse)
+
+
 FORMATS = [
-    Format(
-        "sinfo",
-        "Slurm's sinfo: partitions, states of nodes, reasons",
-        (),
-        {},
-        lambda text: _likely(_SINFO, text),
-        _parse_sinfo,
-    ),
-    Format("squeue", "Slurm's squeue: jobs and steps", (), {}, lambda text: _likely(_SQUEUE, text), _parse_squeue),
-    Format(
-        "sacct", "Slurm's sacct and sstat: accounts of jobs", (), {}, lambda text: _likely(_SACCT, text), _parse_sacct
-    ),
+    _format(_SINFO, "Slurm's sinfo: partitions, states of nodes, reasons", _parse_sinfo),
+    _format(_SQUEUE, "Slurm's squeue: jobs and steps", _parse_squeue),
+    _format(_SACCT, "Slurm's sacct and sstat: accounts of jobs", _parse_sacct),
 ]
