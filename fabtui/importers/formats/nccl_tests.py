@@ -11,8 +11,8 @@ import re
 from pathlib import PurePath
 from typing import Any
 
-from fabtui_node.parsers.base import Format, Notes, Reading
-from fabtui_node.parsers.lines import json_value, number, plain_lines, whole
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
+from fabtui_node.parsers.lines import json_list, json_number, json_object, json_value, number, plain_lines, whole
 
 Row = dict[str, Any]
 
@@ -27,22 +27,25 @@ def _from_json(text: str) -> Row | None:
 
 def _json_table(value: Row) -> Row:
     """Return its table, in the shape of `fabtui.importers.formats.nccl_tests.parse`."""
-    args = value.get("args")
-    program = PurePath(str(args[0])).name if isinstance(args, list) and args else ""
-    devices = [device for entry in _rows(value.get("devices")) if (device := _device(entry)) is not None]
-    config = value.get("config")
-    bounds, average = _object(value.get("out_of_bounds")), _object(value.get("average_bus_bandwidth"))
+    args = json_list(value.get("args"))
+    program = PurePath(str(args[0])).name if args else ""
+    devices = [device for entry in json_list(value.get("devices")) if (device := _device(json_object(entry)))]
+    options = {str(name)[:40]: item for name, item in json_object(value, "config").items()}
     return {
         "operation": program.partition("_perf")[0].replace("all_to_all", "alltoall") or None,
         "operation_from": "name" if program else None,
-        "ranks": max((device["rank"] for device in devices), default=-1) + 1 or None,
-        "hosts": list(dict.fromkeys(device["host"] for device in devices)),
-        "devices": devices,
-        "options": {str(name)[:40]: item for name, item in _object(config).items() if isinstance(item, (int, float))},
-        "rows": [row for entry in _rows(value["results"]) if (row := _json_row(entry)) is not None],
-        "out_of_bounds": _whole(bounds.get("count")),
-        "average": _number(average.get("bandwidth")),
+        **_devices(devices),
+        "options": {name: item for name, item in options.items() if isinstance(item, (int, float))},
+        "rows": [row for entry in value["results"] if (row := _json_row(json_object(entry)))],
+        "out_of_bounds": _whole(json_object(value, "out_of_bounds").get("count")),
+        "average": json_number(json_object(value, "average_bus_bandwidth").get("bandwidth")),
     }
+
+
+def _devices(devices: list[Row]) -> Row:
+    """Return what a table tells of its ranks."""
+    ranks = max((device["rank"] for device in devices), default=-1) + 1 or None
+    return {"ranks": ranks, "hosts": list(dict.fromkeys(device["host"] for device in devices)), "devices": devices}
 
 
 def _json_version(value: Row) -> str | None:
@@ -59,14 +62,9 @@ def _device(entry: Row) -> Row | None:
     rank, device = _whole(entry.get("rank")), _whole(entry.get("device"))
     if rank is None or device is None or not isinstance(entry.get("hostname"), str):
         return None
-    return {
-        "rank": rank,
-        "host": entry["hostname"][:253],
-        "device": device,
-        "bus": str(entry.get("device_hex") or "")[:20] or None,
-        "name": str(entry.get("device_info") or "").strip()[:200],
-        "pid": _whole(entry.get("pid")),
-    }
+    bus, name = str(entry.get("device_hex") or "")[:20] or None, str(entry.get("device_info") or "").strip()[:200]
+    place = {"rank": rank, "host": entry["hostname"][:253], "device": device}
+    return {**place, "bus": bus, "name": name, "pid": _whole(entry.get("pid"))}
 
 
 def _json_row(entry: Row) -> Row | None:
@@ -74,42 +72,24 @@ def _json_row(entry: Row) -> Row | None:
     sides = {place: _json_side(entry.get(place)) for place in ("out_of_place", "in_place")}
     if size is None or count is None or not any(sides.values()):
         return None
-    redop, root = entry.get("redop"), whole(str(entry.get("root", "")).strip())
+    redop = entry.get("redop")
+    row = {"bytes": size, "count": count, "type": str(entry.get("type", ""))[:20]}
     return {
-        "bytes": size,
-        "count": count,
-        "type": str(entry.get("type", ""))[:20],
+        **row,
         "redop": str(redop)[:20] if redop else None,
-        "root": root,
+        "root": whole(str(entry.get("root", "")).strip()),
         **sides,
     }
 
 
 def _json_side(value: Any) -> Row | None:
-    found = _object(value)
-    time = _number(found["cpu_time"] if "cpu_time" in found else found.get("time"))
-    busbw = _number(found.get("bus_bw"))
+    found = json_object(value)
+    time, busbw = json_number(found.get("cpu_time", found.get("time"))), json_number(found.get("bus_bw"))
     if time is None or busbw is None:
         return None
-    wrong = _number(found.get("nwrong"))
-    return {
-        "time": time,
-        "algbw": _number(found.get("alg_bw")),
-        "busbw": busbw,
-        "wrong": None if wrong is None else int(wrong),
-    }
-
-
-def _object(value: Any) -> Row:
-    return value if isinstance(value, dict) else {}
-
-
-def _rows(value: Any) -> list[Row]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    wrong = json_number(found.get("nwrong"))
+    algbw = json_number(found.get("alg_bw"))
+    return {"time": time, "algbw": algbw, "busbw": busbw, "wrong": None if wrong is None else int(wrong)}
 
 
 def _whole(value: Any) -> int | None:
@@ -155,14 +135,7 @@ _PROBLEM = re.compile(
     r"|Invalid number of GPUs.{0,200}|.{0,100}Caught signal \d+.{0,100}|mpirun noticed that process.{0,200}"
 )
 #: Words of ours for what the tests call themselves.
-_KINDS = {
-    "allreduce": "all_reduce",
-    "allgather": "all_gather",
-    "reducescatter": "reduce_scatter",
-    "alltoall": "alltoall",
-    "alltoallv": "alltoallv",
-    "sendrecv": "sendrecv",
-}
+_KINDS = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter"}
 
 
 class _Parser:
@@ -237,16 +210,9 @@ class _Parser:
     def _rank(self, found: re.Match[str]) -> None:
         if self.table is not None:
             self._fresh()
-        self.ranks.append(
-            {
-                "rank": int(found[1]),
-                "host": found[4],
-                "device": int(found[5]),
-                "bus": found[6],
-                "name": found[7].strip(),
-                "pid": int(found[3]),
-            }
-        )
+        rank, _, pid, host, device, bus, name = found.groups()
+        entry = {"rank": int(rank), "host": host, "device": int(device)}
+        self.ranks.append({**entry, "bus": bus, "name": name.strip(), "pid": int(pid)})
 
     def _heading(self, line: str) -> None:
         if self.table is not None and self.table["rows"]:
@@ -267,30 +233,26 @@ class _Parser:
             # Of a damaged heading, only the columns of every version are known.
             self.notes.puzzled(line)
             self.sides = None
-        self._new_table()
-        assert self.table is not None
+        table = self._new_table()
         if "cputime" in words:
-            self.table["time_is"] = "CPU time"
+            table["time_is"] = "CPU time"
 
-    def _new_table(self) -> None:
+    def _new_table(self) -> Row:
         self.table = {
             "operation": self.kind,
             "operation_from": "name" if self.kind else None,
-            "ranks": max((rank["rank"] for rank in self.ranks), default=-1) + 1 or None,
-            "hosts": list(dict.fromkeys(rank["host"] for rank in self.ranks)),
-            "devices": self.ranks,
+            **_devices(self.ranks),
             "options": self.options,
             "rows": [],
             "out_of_bounds": None,
             "average": None,
         }
         self.tables.append(self.table)
+        return self.table
 
     def _footer(self, name: str, value: Any, verdict: str) -> None:
-        if self.table is None:
-            self._new_table()
-        assert self.table is not None
-        self.table[name] = value
+        table = self.table or self._new_table()
+        table[name] = value
         if verdict == "FAILED":
             what = "wrong results" if name == "out_of_bounds" else "the average is below what was asked for"
             self.notes.warn(f"the test reports FAILED: {what} ({value})")
@@ -307,17 +269,14 @@ class _Parser:
         root = None
         if rest and whole(rest[0]) is not None and (redop is not None or len(rest) % 4 == 1):
             root = whole(rest.pop(0))
-        if self.table is None:
-            self._new_table()
-        assert self.table is not None
+        table = self.table or self._new_table()
         sides = self._sides(rest)
         row: dict[str, Any] = {"bytes": size, "count": count, "type": words[at], "redop": redop, "root": root}
         if sides is None:
             self.notes.warn(f"a row is cut off: {line.strip()[:80]}")
             self.notes.puzzled(line)
             return True
-        row.update(sides)
-        self.table["rows"].append(row)
+        table["rows"].append({**row, **sides})
         return True
 
     def _sides(self, rest: list[str]) -> dict[str, Any] | None:
@@ -396,14 +355,10 @@ def _checked_one_way(row: dict[str, Any]) -> bool:
 
 
 def _check(table: dict[str, Any], notes: Notes) -> None:
-    wrong = 0
-    for row in table["rows"]:
-        for place in ("out_of_place", "in_place"):
-            wrong += (row[place] or {}).get("wrong") or 0
-    if wrong:
+    sides = [side for row in table["rows"] for side in (row["out_of_place"], row["in_place"]) if side is not None]
+    if wrong := sum(side.get("wrong") or 0 for side in sides):
         notes.warn(f"{wrong} elements of results are wrong")
-    busbws = [s["busbw"] for row in table["rows"] for s in (row["out_of_place"], row["in_place"]) if s is not None]
-    table["best"] = max(busbws, default=None)
+    table["best"] = max((side["busbw"] for side in sides), default=None)
     listed = len({device["rank"] for device in table["devices"]})
     if table["ranks"] and listed < table["ranks"]:
         notes.warn(f"only {listed} of {table['ranks']} ranks are listed")
@@ -438,41 +393,20 @@ def parse(text: str) -> Reading:
     return parser.notes.reading(values)
 
 
-def likely(text: str) -> float:
-    """Return the likelihood that a text is output of nccl-tests."""
-    if re.search(r"#\s*size\s+count\s.*algbw\s+busbw", text) or "# nccl-tests version" in text:
-        return 0.97
-    if re.search(r"#\s*nThread \d+ nGpus \d+ minBytes", text) or "# Avg bus bandwidth" in text:
-        return 0.95
-    if '"nccl_version"' in text and '"results"' in text and '"bus_bw"' in text:
-        return 0.96
-    rows = _ROW.findall(text)
-    return 0.85 if rows else 0.0
-
-
-_ROW = re.compile(
-    r"^[^\n]{0,60}?\b\d{1,18} +\d{1,18} +(?:u?int(?:8|32|64)|half|float|double|bfloat16|f\w*8\w*) [^\n]*\d\.\d\d",
-    re.MULTILINE,
+_LIKELY = first_of(
+    (0.97, r"#\s*size\s+count\s.*algbw\s+busbw|# nccl-tests version"),
+    (0.95, r"#\s*nThread \d+ nGpus \d+ minBytes|# Avg bus bandwidth"),
+    (0.96, r'\A(?=(?s:.*)"nccl_version")(?=(?s:.*)"results")(?=(?s:.*)"bus_bw")'),
+    # A row of results.
+    (
+        0.85,
+        r"^[^\n]{0,60}?\b\d{1,18} +\d{1,18} +(?:u?int(?:8|32|64)|half|float|double|bfloat16|f\w*8\w*) [^\n]*\d\.\d\d",
+    ),
 )
-
+_UNITS = {
+    **{"time": "us", "algbw": "GB/s", "busbw": "GB/s", "average": "GB/s", "best": "GB/s", "bytes": "B"},
+    **{"i_min": "us", "i_max": "us", "i_p99": "us", "i_cv": "%"},
+}
 FORMATS = [
-    Format(
-        name="nccl-tests",
-        title="nccl-tests: tables of all_reduce_perf and its kin",
-        argv=(),
-        units={
-            "time": "us",
-            "algbw": "GB/s",
-            "busbw": "GB/s",
-            "average": "GB/s",
-            "best": "GB/s",
-            "bytes": "B",
-            "i_min": "us",
-            "i_max": "us",
-            "i_p99": "us",
-            "i_cv": "%",
-        },
-        likely=likely,
-        parse=parse,
-    )
+    Format("nccl-tests", "nccl-tests: tables of all_reduce_perf and its kin", (), _UNITS, _LIKELY, parse),
 ]

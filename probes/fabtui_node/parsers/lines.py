@@ -47,10 +47,7 @@ def unlabelled(line: str) -> str:
 
 def number(text: str) -> float | None:
     """Return a finite number, or None for everything else (``N/A``, ``inf``, ``1e999``)."""
-    if not _NUMBER.fullmatch(text):
-        return None
-    value = float(text)
-    return value if math.isfinite(value) else None
+    return _finite(text) if _NUMBER.fullmatch(text) else None
 
 
 def whole(text: str) -> int | None:
@@ -73,16 +70,31 @@ def json_value(text: str) -> Any:
     return value
 
 
+def json_number(value: Any) -> float | None:
+    """Return a JSON value as a number, None for what is none."""
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def json_object(value: Any, *names: str) -> dict[str, Any]:
+    """Return the object at a path of names in a JSON value, an empty one where there is none."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def json_list(value: Any) -> list[Any]:
+    """Return a JSON value as a list, an empty one where it is none."""
+    return value if isinstance(value, list) else []
+
+
 def _finite(text: str) -> float | None:
     value = float(text)
     return value if math.isfinite(value) else None
 
 
-def _integer(text: str) -> int | None:
-    return int(text) if len(text) <= 19 else None
-
-
-_DECODER = json.JSONDecoder(parse_constant=lambda _: None, parse_float=_finite, parse_int=_integer)
+_DECODER = json.JSONDecoder(
+    parse_constant=lambda _: None, parse_float=_finite, parse_int=lambda text: int(text) if len(text) <= 19 else None
+)
 
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*([KMGT]?)(i?)B", re.ASCII)
 
