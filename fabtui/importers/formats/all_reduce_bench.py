@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import number, plain_lines, size
 
 _BLOCK = re.compile(r"^\s*(?:(?P<host>[\w.-]{1,253}):)?(?P<rank>\d{1,6}):\s*$")
@@ -26,14 +26,13 @@ _TABLE = re.compile(
     r"^\s*\|\s*([\d.]{1,12} ?[KMGT]?i?B)\s*\|\s*([\d.]{1,12}) ?(GBps|Gbps|GB/s)\s*\|\s*([\d.]{1,12}) ?(?:GBps|Gbps"
     r"|GB/s)\s*\|"
 )
-_HEAD = re.compile(r"^\s*\|\s*payload\s*\|\s*(busbw|algbw)\s*\|\s*(busbw|algbw)\s*\|", re.IGNORECASE)
+_HEAD = re.compile(r"^\s*\|(?:\s*payload\s*\|)?\s*(busbw|algbw)\s*\|\s*(busbw|algbw)\s*\|", re.IGNORECASE)
 _CUT = re.compile(r"^-{5,} *(\d{1,9})x ([\d.]{1,12} ?[KMGT]?i?B) *-{5,}")
 _OVER = re.compile(
     r"(?:average|(?P<payload>[\d.]{1,12} ?[KMGT]?i?B) payload) bandwidth of (?P<kind>\w{1,30})"
     r" over (?P<ranks>\d{1,7}) ranks(?: \((?P<warmups>\d{1,9}) warmups / (?P<trials>\d{1,9}) trials\))?"
 )
 _PROFILE = re.compile(r"^\s*\|\s*([\d.]{1,12}) ?(GBps|Gbps|GB/s)\s*\|\s*([\d.]{1,12}) ?(?:GBps|Gbps|GB/s)\s*\|\s*$")
-_PROFILE_HEAD = re.compile(r"^\s*\|\s*(busbw|algbw)\s*\|\s*(busbw|algbw)\s*\|", re.IGNORECASE)
 _SOFTWARE = re.compile(r"torch=(\S{1,40}), cuda=(\S{1,20}), nccl=\((\d{1,4}), (\d{1,4}), (\d{1,4})\)")
 _GPUS = re.compile(r"^NUM_GPUS=(\d{1,7})$")
 _MEANS = re.compile(r"tput_avg \(Gbps\): ([\d.]{1,20}) busbw_avg \(Gbps\): ([\d.]{1,20})")
@@ -63,14 +62,8 @@ class _Parser:
     def line(self, line: str) -> None:
         """Take one line in."""
         if block := _BLOCK.match(line):
-            self.current = {
-                "rank": int(block["rank"]),
-                "host": block["host"],
-                "seconds": None,
-                "throughput": None,
-                "printed_busbw": None,
-                "busbw": None,
-            }
+            values = dict.fromkeys(("seconds", "throughput", "printed_busbw", "busbw"))
+            self.current = {"rank": int(block["rank"]), "host": block["host"], **values}
             self.open.append(self.current)
             del self.open[:-256]
         elif duration := _DURATION.match(line):
@@ -88,15 +81,8 @@ class _Parser:
                 self.rows[-1]["algbw"] = _in_gb(algbw[1], algbw[2])
         elif average := _AVERAGE.search(line):
             self.facts["operation"], self.facts["ranks"] = average[1], int(average[4])
-            self.rows.append(
-                {
-                    "bytes": size(average[2]),
-                    "payload": average[2],
-                    "trials": int(average[3]),
-                    "algbw": None,
-                    "busbw": None,
-                }
-            )
+            row = {"bytes": size(average[2]), "payload": average[2], "trials": int(average[3])}
+            self.rows.append({**row, "algbw": None, "busbw": None})
         elif means := _MEANS.search(line):
             self.facts["unit"] = "Gbps"
             self.rows.append({"bytes": None, "algbw": _in_gb(means[1], "Gbps"), "busbw": _in_gb(means[2], "Gbps")})
@@ -104,7 +90,7 @@ class _Parser:
             self._fact(line)
 
     def _table(self, line: str) -> bool:
-        if head := _HEAD.match(line) or _PROFILE_HEAD.match(line):
+        if head := _HEAD.match(line):
             self.order = (head[1].lower(), head[2].lower())
         elif row := _TABLE.match(line):
             self.facts["unit"] = row[3]
@@ -116,9 +102,8 @@ class _Parser:
             values = {self.order[0]: _in_gb(row[1], row[2]), self.order[1]: _in_gb(row[3], row[2])}
             self.rows.append({"bytes": self.facts.get("bytes"), **values})
         elif cut := _CUT.match(line):
-            self.rows.append(
-                {"bytes": size(cut[2]), "payload": cut[2], "times": int(cut[1]), "algbw": None, "busbw": None}
-            )
+            row_of = {"bytes": size(cut[2]), "payload": cut[2], "times": int(cut[1])}
+            self.rows.append({**row_of, "algbw": None, "busbw": None})
         else:
             return False
         return True
@@ -136,8 +121,7 @@ class _Parser:
         elif gpus := _GPUS.match(line.strip()):
             self.facts["ranks"] = int(gpus[1])
         elif payload := _PAYLOAD.match(line):
-            self.facts["payload"] = payload[2]
-            self.facts["bytes"] = size(payload[2])
+            self.facts["payload"], self.facts["bytes"] = payload[2], size(payload[2])
         elif (version := _NCCL.search(line)) and self.facts["nccl"] is None:
             self.facts["nccl"] = version[1].partition("+")[0]
         elif (net := _NET.search(line)) and self.facts["net"] is None:
@@ -212,22 +196,11 @@ def parse(text: str) -> Reading:
     return parser.notes.reading({**facts, "rows": parser.rows, "by_rank": by_rank})
 
 
-def likely(text: str) -> float:
-    """Return the likelihood that a text is output of all_reduce_bench.py."""
-    if _AVERAGE.search(text) or _OVER.search(text) or re.search(r"\|\s*payload\s*\|\s*(?:busbw|algbw)", text):
-        return 0.96
-    if re.search(r"^ ?busbw: [\d.]+ +Gbps", text, re.MULTILINE) or _MEANS.search(text):
-        return 0.95
-    return 0.93 if re.search(r"^\d+ data size: [\d.]+ GB", text, re.MULTILINE) else 0.0
-
-
-FORMATS = [
-    Format(
-        name="all_reduce_bench",
-        title="all_reduce_bench.py and all_reduce_latency_comp.py: bus bandwidth by rank or by payload",
-        argv=(),
-        units={"algbw": "GB/s", "throughput": "GB/s", "busbw": "GB/s", "bytes": "B", "seconds": "s"},
-        likely=likely,
-        parse=parse,
-    )
-]
+_LIKELY = first_of(
+    (0.96, rf"{_AVERAGE.pattern}|{_OVER.pattern}|\|\s*payload\s*\|\s*(?:busbw|algbw)"),
+    (0.95, rf"^ ?busbw: [\d.]+ +Gbps|{_MEANS.pattern}"),
+    (0.93, r"^\d+ data size: [\d.]+ GB"),
+)
+_TITLE = "all_reduce_bench.py and all_reduce_latency_comp.py: bus bandwidth by rank or by payload"
+_UNITS = {"algbw": "GB/s", "throughput": "GB/s", "busbw": "GB/s", "bytes": "B", "seconds": "s"}
+FORMATS = [Format("all_reduce_bench", _TITLE, (), _UNITS, _LIKELY, parse)]

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from fabtui.importers.matrix import cells_of, column_numbers, matrix
-from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import plain_lines
 
 _DEVICE = re.compile(
@@ -40,27 +40,22 @@ class _Parser:
         elif access := _ACCESS.match(line):
             self.access.append({"from": int(access[1]), "to": int(access[3]), "can": access[2] == "CAN"})
         elif found := _BANDWIDTH.match(line):
-            self._announce("bandwidth", "GB/s", line, found[2], found[3], found[1].lower())
+            self._announce("bandwidth", "GB/s", line, *found.group(2, 3, 1))
         elif found := _LATENCY.match(line):
-            self._announce("latency", "us", line, found[1], found[2], None)
+            self._announce("latency", "us", line, *found.groups())
         elif _CONNECTIVITY.match(line):
-            self._announce("access", "", line, None, None, None)
+            self._announce("access", "", line)
         elif words and words[0] in _CORNERS and self.about is not None:
             self._heading(words)
         elif self.matrix is not None and words:
             self._row(words, line)
 
     def _announce(
-        self, what: str, unit: str, line: str, p2p: str | None, way: str | None, direction: str | None
+        self, what: str, unit: str, line: str, p2p: str = "", way: str | None = None, direction: str = ""
     ) -> None:
         self.matrix = None
-        self.about = {
-            "what": what,
-            "p2p": None if p2p is None else p2p.lower(),
-            "way": None if way is None else way.lower(),
-            "direction": direction,
-            **matrix(line.strip(), unit, [], [], []),
-        }
+        about = {"what": what, "p2p": p2p.lower() or None, "way": way and way.lower()}
+        self.about = {**about, "direction": direction.lower() or None, **matrix(line.strip(), unit, [], [], [])}
 
     def _heading(self, words: list[str]) -> None:
         numbers = column_numbers(words[1:])
@@ -125,20 +120,9 @@ def parse(text: str) -> Reading:
     return parser.notes.reading(values)
 
 
-def likely(text: str) -> float:
-    """Return the likelihood that a text is output of p2pBandwidthLatencyTest."""
-    if "P2P (Peer-to-Peer) GPU Bandwidth Latency Test" in text or "P2P Connectivity Matrix" in text:
-        return 0.98
-    return 0.97 if re.search(r"P2P=(?:Enabled|Disabled) (?:Bandwidth|Latency)", text) else 0.0
-
-
-FORMATS = [
-    Format(
-        name="p2pBandwidthLatencyTest",
-        title="p2pBandwidthLatencyTest of the CUDA samples: matrices of access, bandwidth and latency",
-        argv=(),
-        units={},
-        likely=likely,
-        parse=parse,
-    )
-]
+_LIKELY = first_of(
+    (0.98, r"P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test|P2P Connectivity Matrix"),
+    (0.97, "P2P=(?:Enabled|Disabled) (?:Bandwidth|Latency)"),
+)
+_TITLE = "p2pBandwidthLatencyTest of the CUDA samples: matrices of access, bandwidth and latency"
+FORMATS = [Format("p2pBandwidthLatencyTest", _TITLE, (), {}, _LIKELY, parse)]

@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from fabtui.importers.matrix import cells_of, column_numbers, matrix
-from fabtui_node.parsers.base import Format, Notes, Reading
-from fabtui_node.parsers.lines import json_value, number, plain_lines
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
+from fabtui_node.parsers.lines import json_list, json_number, json_object, json_value, number, plain_lines
 
 _RUNNING = re.compile(r"(?:[>\s]*)(?:Running|Waiving) ([a-z][a-z0-9_]{2,80})\.?\s*$")
 _WAIVED = re.compile(r"^\s*(?:>\s*)?(?:Waiving (?P<name>[a-z][a-z0-9_]{2,80})|Waived: ?(?P<why>.{0,200}))")
@@ -24,20 +24,14 @@ _FACT = re.compile(
     r"|Driver Version):\s*(.{1,120}?)\s*$"
 )
 _FACTS = {
-    "nvbandwidth Version": "version",
-    "Built from Git version": "git_version",
-    "MPI version": "mpi",
-    "CUDA Runtime Version": "cuda_runtime",
-    "CUDA Driver Version": "cuda_driver",
-    "Driver Version": "driver",
-}
+    "nvbandwidth Version": "version", "Built from Git version": "git_version", "MPI version": "mpi",
+    "CUDA Runtime Version": "cuda_runtime", "CUDA Driver Version": "cuda_driver", "Driver Version": "driver",
+}  # fmt: skip
 _ERROR = re.compile(
     r"ASSERT|[Ii]nvalid value when checking the pattern|\bERROR\b|CUDA_ERROR\w*|\[\w+\] in expression|NVML_ERROR\w*"
 )
 _NOTHING = re.compile(
-    r"^\s*(?:NOTE:|Additional system-specific|Performance can vary)|^\.\.\.$|^\[?\S*[$#]\s|^Current offset|^Verbose"
-    r"|^\s*-"
-    r"|^ ?Current offset"
+    r"^\s*(?:NOTE:|Additional system-specific|Performance can vary|-)|^\.\.\.$|^\[?\S*[$#]\s|^Verbose|^ ?Current offset"
 )
 
 
@@ -133,14 +127,9 @@ class _Parser:
 
     def _device(self, found: re.Match[str]) -> None:
         bus = _BUS.match(found[3].strip())
-        self.devices.append(
-            {
-                "host": found[1] or self.facts.get("host"),
-                "device": int(found[2]),
-                "name": bus[1] if bus else found[3].strip(),
-                "bus": bus[2] if bus else None,
-            }
-        )
+        name, at = (bus[1], bus[2]) if bus else (found[3].strip(), None)
+        host = found[1] or self.facts.get("host")
+        self.devices.append({"host": host, "device": int(found[2]), "name": name, "bus": at})
 
     def _error(self, text: str) -> None:
         self.notes.warn(text)
@@ -152,51 +141,38 @@ class _Parser:
 
 def _blank_diagonal(found: dict[str, Any]) -> None:
     """Make the zeros on the diagonal of a square None: older versions print them for what they do not measure."""
-    if found["rows"] != found["columns"]:
-        return
-    for at, row in enumerate(found["cells"]):
-        if row[at] == 0:
-            row[at] = None
+    for at, row in enumerate(found["cells"] if found["rows"] == found["columns"] else []):
+        row[at] = row[at] or None
 
 
 def _from_json(value: dict[str, Any], notes: Notes) -> dict[str, Any]:
     """Return the same values from what ``nvbandwidth -j`` prints."""
-    facts: dict[str, Any] = {
-        "version": _text(value.get("version")),
-        "git_version": _text(value.get("git_version")),
-        "cuda_runtime": _text(value.get("CUDA Runtime Version")),
-        "driver": _text(value.get("Driver Version")),
-        "host": _text(value.get("Hostname")),
-    }
+    names = ("version", "git_version", "CUDA Runtime Version", "Driver Version", "Hostname")
+    ours = ("version", "git_version", "cuda_runtime", "driver", "host")
+    facts = {our: _text(value.get(name)) for name, our in zip(names, ours, strict=True)}
     for name in ("error", "warning"):
         if text := _text(value.get(name)):
             notes.warn(text)
     devices = []
-    for entry in _list(value.get("GPU Device list")) or _list(value.get("GPU Device info")):
+    for entry in json_list(value.get("GPU Device list")) or json_list(value.get("GPU Device info")):
         if found := re.match(r"(\d{1,5}): (.{1,200}?)(?: \(([0-9a-fA-F:]+)\))?(?:: \((\S{1,253})\))?$", str(entry)):
             devices.append({"host": found[4], "device": int(found[1]), "name": found[2], "bus": found[3]})
-    tests = []
-    for case in _list(value.get("testcases")):
-        if isinstance(case, dict):
-            tests.append(_case(case, notes))
+    tests = [_case(case, notes) for case in json_list(value.get("testcases")) if isinstance(case, dict)]
     return {**facts, "devices": devices, "tests": tests}
 
 
 def _case(case: dict[str, Any], notes: Notes) -> dict[str, Any]:
     test = _new_test(_text(case.get("name")))
-    test["status"] = (_text(case.get("status")) or "unknown").lower()
-    test["error"] = _text(case.get("error"))
-    total = case.get("sum")
-    test["sum"] = float(total) if isinstance(total, (int, float)) and not isinstance(total, bool) else None
+    status = (_text(case.get("status")) or "unknown").lower()
+    test.update(status=status, error=_text(case.get("error")), sum=json_number(case.get("sum")))
     cells = [
-        [None if str(cell) == "N/A" else number(str(cell)) for cell in _list(row)]
-        for row in _list(case.get("bandwidth_matrix"))
+        [None if str(cell) == "N/A" else number(str(cell)) for cell in json_list(row)]
+        for row in json_list(case.get("bandwidth_matrix"))
     ]
     if cells and len({len(row) for row in cells}) == 1:
         title = _text(case.get("bandwidth_description")) or "bandwidth"
-        unit = "ns" if "(ns)" in title else "GB/s"
         rows, columns = [str(at) for at in range(len(cells))], [str(at) for at in range(len(cells[0]))]
-        test["matrices"].append(matrix(title, unit, rows, columns, cells))
+        test["matrices"].append(matrix(title, "ns" if "(ns)" in title else "GB/s", rows, columns, cells))
         _blank_diagonal(test["matrices"][0])
     elif cells:
         notes.warn(f"the rows of {test['name']} differ in length")
@@ -207,26 +183,14 @@ def _text(value: Any) -> str | None:
     return str(value)[:300] if isinstance(value, (str, int, float)) and not isinstance(value, bool) else None
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _json(text: str) -> dict[str, Any] | None:
-    if '"nvbandwidth"' not in text:
-        return None
-    value = json_value(text[text.find("{") :])
-    found = value.get("nvbandwidth") if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else None
-
-
 def parse(text: str) -> Reading:
     """Return the tests: ``tests`` of ``name``, ``status``, ``matrices``, ``sum``, ``error``; ``devices``; versions.
 
     ``status`` is passed, waived, failed or unknown. In a matrix ``->`` in the title means that rows send.
     """
     notes = Notes()
-    value = _json(text)
-    if value is not None:
+    value = json_object(json_value(text[text.find("{") :]), "nvbandwidth") if '"nvbandwidth"' in text else None
+    if value:
         return notes.reading(_from_json(value, notes))
     parser = _Parser()
     for line in plain_lines(text):
@@ -237,22 +201,10 @@ def parse(text: str) -> Reading:
     return parser.notes.reading({**parser.facts, "devices": parser.devices, "tests": parser.tests})
 
 
-def likely(text: str) -> float:
-    """Return the likelihood that a text is output of nvbandwidth."""
-    if "nvbandwidth Version" in text or '"nvbandwidth"' in text:
-        return 0.98
-    if re.search(r"^[ \t]*memcpy (?:CE|SM|local) ?.{0,60}bandwidth \(GB/s\)", text, re.MULTILINE):
-        return 0.97
-    return 0.9 if re.search(r"(?:Running|Waiving) (?:host|device|all|multinode)_\w*memcpy\w*", text) else 0.0
-
-
-FORMATS = [
-    Format(
-        name="nvbandwidth",
-        title="nvbandwidth: matrices of copies between GPUs, and between GPUs and hosts",
-        argv=(),
-        units={},
-        likely=likely,
-        parse=parse,
-    )
-]
+_LIKELY = first_of(
+    (0.98, 'nvbandwidth Version|"nvbandwidth"'),
+    (0.97, r"^[ \t]*memcpy (?:CE|SM|local) ?.{0,60}bandwidth \(GB/s\)"),
+    (0.9, r"(?:Running|Waiving) (?:host|device|all|multinode)_\w*memcpy\w*"),
+)
+_TITLE_OF_FORMAT = "nvbandwidth: matrices of copies between GPUs, and between GPUs and hosts"
+FORMATS = [Format("nvbandwidth", _TITLE_OF_FORMAT, (), {}, _LIKELY, parse)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import number, plain_lines, whole
 
 _TITLE = re.compile(
@@ -30,20 +30,12 @@ def _columns(heading: str) -> list[tuple[str, str | None]]:
         name, unit_name = (unit[1], unit[2]) if unit else (piece, None)
         if unit_name is None and name in ("MB/s", "Messages/s", "GB/s"):
             name, unit_name = {"MB/s": "bandwidth", "GB/s": "bandwidth", "Messages/s": "message rate"}[name], name
-        key = re.sub(r"[^a-z0-9]+", "_", name.lower().replace("avg lat", "avg lat")).strip("_")
+        key = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
         found.append((_KEYS.get(key, key)[:60], unit_name))
     return found
 
 
-_KEYS = {
-    "size": "bytes",
-    "avg_lat": "avg_latency",
-    "min_lat": "min_latency",
-    "max_lat": "max_latency",
-    "validation": "validation",
-}
-
-
+_KEYS = {"size": "bytes", "avg_lat": "avg_latency", "min_lat": "min_latency", "max_lat": "max_latency"}
 _WHOLE = ("bytes", "iterations", "nprocs")
 
 
@@ -74,20 +66,11 @@ class _Parser:
     def _comment(self, line: str) -> None:
         if title := _TITLE.match(line):
             self.columns = []
-            self.tests.append(
-                {
-                    "test": title[1],
-                    "measures": _kind(title[1]),
-                    "version": title[2] or title[3],
-                    "buffers": None,
-                    "settings": {},
-                    "units": {},
-                    "rows": [],
-                }
-            )
+            self.tests.append(_new_test(title[1], _kind(title[1]), title[2] or title[3]))
         elif heading := _HEADING.match(line):
             if not self.tests:
-                self.tests.append(_untitled(heading[1]))
+                kind = "bandwidth" if "MB/s" in heading[1] else "latency" if "(us)" in heading[1] else "other"
+                self.tests.append(_new_test(None, kind, None))
             self.columns = _columns(heading[1])
             self.tests[-1]["units"] = {name: unit for name, unit in self.columns if unit}
         elif self.tests and (buffers := _BUFFERS.match(line)):
@@ -123,9 +106,9 @@ class _Parser:
         self.tests[-1]["rows"].append(row)
 
 
-def _untitled(heading: str) -> dict[str, Any]:
-    kind = "bandwidth" if "MB/s" in heading else "latency" if "(us)" in heading else "other"
-    return {"test": None, "measures": kind, "version": None, "buffers": None, "settings": {}, "units": {}, "rows": []}
+def _new_test(title: str | None, kind: str, version: str | None) -> dict[str, Any]:
+    test = {"test": title, "measures": kind, "version": version, "buffers": None}
+    return {**test, "settings": {}, "units": {}, "rows": []}
 
 
 def parse(text: str) -> Reading:
@@ -145,20 +128,6 @@ def parse(text: str) -> Reading:
     return parser.notes.reading({"tests": parser.tests})
 
 
-def likely(text: str) -> float:
-    """Return the likelihood that a text is output of the OSU micro-benchmarks."""
-    if re.search(r"^[^\n]{0,40}# OSU \w", text, re.MULTILINE):
-        return 0.98
-    return 0.75 if re.search(r"^[^\n]{0,40}# Size\s.*(?:\(us\)|MB/s)", text, re.MULTILINE) else 0.0
-
-
-FORMATS = [
-    Format(
-        name="osu",
-        title="OSU micro-benchmarks: osu_bw, osu_bibw, osu_latency, osu_allreduce and the others",
-        argv=(),
-        units={"bytes": "B"},
-        likely=likely,
-        parse=parse,
-    )
-]
+_LIKELY = first_of((0.98, r"^[^\n]{0,40}# OSU \w"), (0.75, r"^[^\n]{0,40}# Size\s.*(?:\(us\)|MB/s)"))
+_TITLE_OF_FORMAT = "OSU micro-benchmarks: osu_bw, osu_bibw, osu_latency, osu_allreduce and the others"
+FORMATS = [Format("osu", _TITLE_OF_FORMAT, (), {"bytes": "B"}, _LIKELY, parse)]

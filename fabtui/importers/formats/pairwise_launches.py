@@ -6,10 +6,11 @@ Several files come as one text with ``==> NAME <==`` before each, as ``tail -n +
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Any
 
 from fabtui.importers.matrix import matrix
-from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import plain_lines
 
 #: What the files are called; the number of the job may be missing.
@@ -27,54 +28,41 @@ _NOTHING = re.compile(r"0 failed|no error|error_handling|NCCL_ASYNC_ERROR|errors
 _MOST_RANKS = 4096
 
 
-def _new_pair(src: int, dst: int, job: str | None) -> dict[str, Any]:
-    return {"src": src, "dst": dst, "src_host": None, "dst_host": None, "status": "unknown", "error": None, "job": job}
-
-
 class _Parser:
     def __init__(self) -> None:
         self.notes = Notes()
         self.pairs: dict[tuple[int, int, str | None], dict[str, Any]] = {}
-        self.hosts: dict[int, dict[str, int]] = {}
-        self.first: dict[tuple[str, str | None], int] = {}
+        self.hosts: dict[int, Counter[str]] = {}
         self.world: int | None = None
         self.job: str | None = None
         self.current: dict[str, Any] | None = None
-        self.named = False
 
     def line(self, line: str) -> None:
         """Take one line in."""
         if head := _FILE_HEAD.match(line):
-            self.named, self.job = True, head["job"]
+            self.job = head["job"]
             self._pair(int(head["src"]), int(head["dst"]))
         elif hello := _HELLO.match(line):
             self._host(int(hello[2]), hello[1])
             self.world = max(self.world or 0, int(hello[3]))
         elif state := _STATE.match(line):
             self._host(int(state[2]), state[1])
-            self._failure(state[3] + state[4])
+            text = state[3] + state[4]
+            if ok := _OK.search(text):
+                self._pair(int(ok[1]), int(ok[2]))["status"] = "ok"
+            elif (asked := _ASKED.search(text)) and self.current is None:
+                self._pair(int(asked[1]), int(asked[2]))
         elif _BAD.search(line) and not _NOTHING.search(line) and self.current is not None:
             self._bad(line)
 
-    def _failure(self, text: str) -> None:
-        if ok := _OK.search(text):
-            self._pair(int(ok[1]), int(ok[2]))
-            assert self.current is not None
-            self.current["status"] = "ok"
-        elif (asked := _ASKED.search(text)) and self.current is None:
-            self._pair(int(asked[1]), int(asked[2]))
-
-    def _pair(self, src: int, dst: int) -> None:
-        if self.named and self.current is not None and (self.current["src"], self.current["dst"]) == (src, dst):
-            same = self.current["job"] == self.job
-            if same:
-                return
-        self.current = self.pairs.setdefault((src, dst, self.job), _new_pair(src, dst, self.job))
+    def _pair(self, src: int, dst: int) -> dict[str, Any]:
+        new = {"src": src, "dst": dst, "src_host": None, "dst_host": None, "status": "unknown", "error": None}
+        self.current = self.pairs.setdefault((src, dst, self.job), {**new, "job": self.job})
+        return self.current
 
     def _host(self, rank: int, host: str) -> None:
         if rank < _MOST_RANKS:
-            counted = self.hosts.setdefault(rank, {})
-            counted[host] = counted.get(host, 0) + 1
+            self.hosts.setdefault(rank, Counter())[host] += 1
 
     def _bad(self, line: str) -> None:
         assert self.current is not None
@@ -89,7 +77,7 @@ class _Parser:
         for pair in sorted(self.pairs.values(), key=_job):
             latest[pair["src"], pair["dst"]] = pair
         pairs = [latest[key] for key in sorted(latest)]
-        hosts = {rank: max(counted, key=counted.__getitem__) for rank, counted in self.hosts.items()}
+        hosts = {rank: counted.most_common(1)[0][0] for rank, counted in self.hosts.items()}
         lowest: dict[str, int] = {}
         for rank, host in hosts.items():
             lowest[host] = min(rank, lowest.get(host, rank))
@@ -98,9 +86,7 @@ class _Parser:
         ranks = [{"rank": rank, "host": host, "index": rank - lowest[host]} for rank, host in sorted(hosts.items())]
         if any(len(counted) > 1 for counted in self.hosts.values()):
             self.notes.warn("some ranks were on different hosts in different jobs; the host named most is shown")
-        counts: dict[str, int] = {}
-        for pair in pairs:
-            counts[pair["status"]] = counts.get(pair["status"], 0) + 1
+        counts = dict(Counter(pair["status"] for pair in pairs))
         if not pairs:
             self.notes.warn("no pair")
         if counts.get("unknown"):
@@ -120,9 +106,8 @@ def _matrix(pairs: list[dict[str, Any]]) -> dict[str, Any] | None:
         return None
     statuses = {(pair["src"], pair["dst"]): pair["status"] for pair in pairs}
     names = [str(rank) for rank in ranks]
-    return matrix(
-        "sender (row) to receiver (column)", "", names, names, [[statuses.get((a, b)) for b in ranks] for a in ranks]
-    )
+    cells = [[statuses.get((src, dst)) for dst in ranks] for src in ranks]
+    return matrix("sender (row) to receiver (column)", "", names, names, cells)
 
 
 def parse(text: str) -> Reading:
@@ -136,11 +121,5 @@ def parse(text: str) -> Reading:
     return parser.reading()
 
 
-def likely(text: str) -> float:
-    """Return the likelihood that a text is output of such jobs."""
-    if re.search(r"^==> (?:.*/)?" + FILE.pattern + r" <==$", text, re.MULTILINE):
-        return 0.99
-    return 0.9 if re.search(r"^\S+ \[\d+\] : (?:BEG|END|OK) ", text, re.MULTILINE) else 0.0
-
-
-FORMATS = [Format("p2p-test", "a folder of p2p-test-S-R-JOB.out: one job per pair of ranks", (), {}, likely, parse)]
+_LIKELY = first_of((0.99, r"^==> (?:.*/)?" + FILE.pattern + r" <==$"), (0.9, r"^\S+ \[\d+\] : (?:BEG|END|OK) "))
+FORMATS = [Format("p2p-test", "a folder of p2p-test-S-R-JOB.out: one job per pair of ranks", (), {}, _LIKELY, parse)]
