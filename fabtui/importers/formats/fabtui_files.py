@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +13,8 @@ from fabtui.export.csv import COLUMNS, INTEGERS, NUMBERS, rows, unescaped
 from fabtui.model.event_schema import APPLY_ERRORS
 from fabtui.model.events import Event, event_from_json
 from fabtui.model.session_model import Model
-from fabtui_node.parsers.base import Format, Notes, Reading
-from fabtui_node.parsers.lines import json_value, number, whole
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
+from fabtui_node.parsers.lines import json_object, json_value, number, whole
 
 _HEADING = ",".join(COLUMNS)
 
@@ -57,30 +58,18 @@ def _parse_csv(text: str) -> Reading:
 
 
 def _summary(found: list[dict[str, Any]], notes: Notes) -> dict[str, Any]:
-    counts: dict[str, int] = {}
-    for row in found:
-        verdict = str(row.get("verdict"))
-        counts[verdict] = counts.get(verdict, 0) + 1
     if not found:
         notes.warn("no measurement")
-    return {"verdicts": counts, "measurements": found}
-
-
-def json_snapshot(text: str) -> dict[str, Any] | None:
-    """Return the object of a JSON snapshot, or None."""
-    value = json_value(text) if text.lstrip().startswith("{") else None
-    if not isinstance(value, dict) or not str(value.get("software", "")).startswith("fabtui"):
-        return None
-    return value if isinstance(value.get("measurements"), list) else None
+    return {"verdicts": dict(Counter(str(row.get("verdict")) for row in found)), "measurements": found}
 
 
 def _parse_json(text: str) -> Reading:
     notes = Notes()
-    value = json_snapshot(text)
-    if value is None:
-        notes.warn("the JSON snapshot of fabtui is incomplete")
-        return notes.reading({})
-    return notes.reading(value)
+    value = json_object(json_value(text)) if text.lstrip().startswith("{") else {}
+    if str(value.get("software", "")).startswith("fabtui") and isinstance(value.get("measurements"), list):
+        return notes.reading(value)
+    notes.warn("the JSON snapshot of fabtui is incomplete")
+    return notes.reading({})
 
 
 def events(text: str, notes: Notes) -> Iterator[Event]:
@@ -129,26 +118,11 @@ def _parse_recording(text: str) -> Reading:
     return notes.reading({**values, **_summary(found, notes)})
 
 
-def _likely_json(text: str) -> float:
-    return 0.98 if re.search(r'^\s*\{\s*"format": ?\d+,\s*"software": ?"fabtui', text) else 0.0
-
-
+_LIKELY_CSV = first_of((0.99, r"\A\ufeff*" + re.escape(_HEADING)))
+_LIKELY_JSON = first_of((0.98, r'\A\s*\{\s*"format": ?\d+,\s*"software": ?"fabtui'))
+_LIKELY_RECORDING = first_of((0.98, r'\A\{[^\n]{0,200}"kind": ?"start"'))
 FORMATS = [
-    Format(
-        "fabtui-csv",
-        "a CSV snapshot of fabtui",
-        (),
-        {},
-        lambda text: 0.99 if text.lstrip("\ufeff").startswith(_HEADING) else 0.0,
-        _parse_csv,
-    ),
-    Format("fabtui-json", "a JSON snapshot of fabtui", (), {}, _likely_json, _parse_json),
-    Format(
-        "fabtui-recording",
-        "a recording of fabtui",
-        (),
-        {},
-        lambda text: 0.98 if re.match(r'\{[^\n]{0,200}"kind": ?"start"', text) else 0.0,
-        _parse_recording,
-    ),
+    Format("fabtui-csv", "a CSV snapshot of fabtui", (), {}, _LIKELY_CSV, _parse_csv),
+    Format("fabtui-json", "a JSON snapshot of fabtui", (), {}, _LIKELY_JSON, _parse_json),
+    Format("fabtui-recording", "a recording of fabtui", (), {}, _LIKELY_RECORDING, _parse_recording),
 ]

@@ -6,7 +6,7 @@ import re
 import statistics
 from typing import Any
 
-from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import number, plain_lines
 
 _LINE = re.compile(r"\biteration\s+(\d{1,12})/\s*(\d{1,12})(?= |$)\s*\|(.*)$")
@@ -14,43 +14,25 @@ _FIELD = re.compile(r"\s*([^:|]{1,60}?)\s*:\s*([^|]{0,60}?)\s*(?=\||$)")
 _STAMP = re.compile(r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?)\]")
 _ELAPSED = re.compile(r"^elapsed time per iteration \((ms|s)\)$")
 _NAMES = {
-    "consumed samples": "consumed_samples",
-    "consumed tokens": "consumed_tokens",
-    "learning rate": "learning_rate",
-    "global batch size": "global_batch_size",
-    "lm loss": "loss",
-    "loss": "loss",
-    "lm loss value": "loss",
-    "loss scale": "loss_scale",
-    "grad norm": "grad_norm",
-    "num zeros": "num_zeros",
-    "params norm": "params_norm",
-    "number of skipped iterations": "skipped",
-    "number of nan iterations": "nan",
-    "samples per second": "samples_per_second",
-    "tokens per gpu per second (tgs)": "tokens_per_gpu_per_second",
-    "TFLOPs": "tflops",
-    "throughput per GPU (TFLOP/s/GPU)": "tflops",
+    "consumed samples": "consumed_samples", "consumed tokens": "consumed_tokens", "learning rate": "learning_rate",
+    "global batch size": "global_batch_size", "lm loss": "loss", "loss": "loss", "lm loss value": "loss",
+    "loss scale": "loss_scale", "grad norm": "grad_norm", "num zeros": "num_zeros", "params norm": "params_norm",
+    "number of skipped iterations": "skipped", "number of nan iterations": "nan",
+    "samples per second": "samples_per_second", "tokens per gpu per second (tgs)": "tokens_per_gpu_per_second",
+    "TFLOPs": "tflops", "throughput per GPU (TFLOP/s/GPU)": "tflops",
     "throughput (token/sec/GPU)": "tokens_per_gpu_per_second",
-}
+}  # fmt: skip
 _WHOLE = frozenset({"consumed_samples", "consumed_tokens", "global_batch_size", "skipped", "nan"})
 #: An iteration that takes this many times the median stands out.
 _SLOW = 1.5
 
 
 def _iteration(found: re.Match[str], notes: Notes, line: str) -> dict[str, Any]:
-    rest = found[3]
-    # A field that is not closed by a bar may have lost its end: its number is not to be trusted.
-    whole_line = rest.rstrip().endswith("|")
-    row: dict[str, Any] = {
-        "iteration": int(found[1]),
-        "elapsed": None,
-        "loss": None,
-        "grad_norm": None,
-        "skipped": None,
-    }
-    fields = _FIELD.findall(rest)
-    if not whole_line:
+    names = ("elapsed", "loss", "grad_norm", "skipped")
+    row: dict[str, Any] = {"iteration": int(found[1]), **dict.fromkeys(names)}
+    fields = _FIELD.findall(found[3])
+    if not found[3].rstrip().endswith("|"):
+        # A field that is not closed by a bar may have lost its end: its number is not to be trusted.
         notes.warn(f"iteration {found[1]}: the line is cut off")
         notes.puzzled(line)
         fields = fields[:-1]
@@ -88,45 +70,26 @@ def parse(text: str) -> Reading:
     units = {unit for row in rows if (unit := row.pop("elapsed_unit", None))}
     times = [row["elapsed"] for row in rows if row["elapsed"] is not None]
     middle = round(statistics.median(times), 6) if times else None
-    if middle and len(times) >= 5:
-        for row in rows:
-            if row["elapsed"] is not None and row["elapsed"] > _SLOW * middle:
-                notes.warn(f"iteration {row['iteration']} took {row['elapsed']:g} s, the median is {middle:g} s")
+    for row in rows:
+        if middle and len(times) >= 5 and (row["elapsed"] or 0) > _SLOW * middle:
+            notes.warn(f"iteration {row['iteration']} took {row['elapsed']:g} s, the median is {middle:g} s")
     if not rows:
         notes.warn("no iteration")
     nans = sum(row.get("nan") or 0 for row in rows)
     if nans:
         notes.warn(f"{nans} iterations with NaN")
-    return notes.reading(
-        {
-            "total": total,
-            "elapsed_median": middle,
-            "elapsed_printed_in": " and ".join(sorted(units)) or None,
-            "iterations": rows,
-        }
-    )
+    printed_in = " and ".join(sorted(units)) or None
+    values = {"total": total, "elapsed_median": middle, "elapsed_printed_in": printed_in, "iterations": rows}
+    return notes.reading(values)
 
 
-def likely(text: str) -> float:
-    """Return the likelihood that a text is a training log of Megatron."""
-    if re.search(r"\biteration\s+\d+/\s*\d+ \| consumed samples", text):
-        return 0.97
-    return 0.8 if re.search(r"\biteration\s+\d+/\s*\d+ \|.*elapsed time per iteration", text) else 0.0
-
-
-FORMATS = [
-    Format(
-        name="megatron-log",
-        title="training log of Megatron-LM and its forks: time and loss of each iteration",
-        argv=(),
-        units={
-            "elapsed": "s",
-            "elapsed_median": "s",
-            "tflops": "TFLOP/s",
-            "samples_per_second": "1/s",
-            "tokens_per_gpu_per_second": "1/s",
-        },
-        likely=likely,
-        parse=parse,
-    )
-]
+_LIKELY = first_of(
+    (0.97, r"\biteration\s+\d+/\s*\d+ \| consumed samples"),
+    (0.8, r"\biteration\s+\d+/\s*\d+ \|.*elapsed time per iteration"),
+)
+_TITLE = "training log of Megatron-LM and its forks: time and loss of each iteration"
+_UNITS = {
+    **{"elapsed": "s", "elapsed_median": "s", "tflops": "TFLOP/s"},
+    **{"samples_per_second": "1/s", "tokens_per_gpu_per_second": "1/s"},
+}
+FORMATS = [Format("megatron-log", _TITLE, (), _UNITS, _LIKELY, parse)]

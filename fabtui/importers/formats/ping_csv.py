@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from typing import Any
 
 from fabtui.importers.matrix import matrix
-from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 
 COLUMNS = ("SourceNode", "SourceIP", "DestinationNode", "DestinationIP", "NetworkSegment", "Status")
 _HEADING = ",".join(COLUMNS)
@@ -45,21 +46,11 @@ def parse(text: str) -> Reading:
             known = _status(status)
             if known == "unknown":
                 notes.warn(f"status {status[:40]!r} is not known")
-            rows.append(
-                {
-                    "src": src,
-                    "src_addr": src_addr,
-                    "dst": dst,
-                    "dst_addr": dst_addr,
-                    "segment": segment,
-                    "status": known,
-                }
-            )
+            row = {"src": src, "src_addr": src_addr, "dst": dst, "dst_addr": dst_addr}
+            rows.append({**row, "segment": segment, "status": known})
     except csv.Error as error:
         notes.warn(f"the CSV cannot be read further: {error}")
-    counts: dict[str, int] = {}
-    for row in rows:
-        counts[row["status"]] = counts.get(row["status"], 0) + 1
+    counts = dict(Counter(row["status"] for row in rows))
     if not rows:
         notes.warn("no row")
     values: dict[str, Any] = {"counts": counts, "segments": _segments(rows), "matrix": _matrix(rows)}
@@ -93,13 +84,5 @@ def _matrix(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     return matrix("address pairs that answer, of those asked", "", nodes, nodes, cells)
 
 
-FORMATS = [
-    Format(
-        name="ping-csv",
-        title="a ping mesh as CSV: " + _HEADING,
-        argv=(),
-        units={},
-        likely=lambda text: 0.99 if text.lstrip("\ufeff").replace(" ", "").startswith(_HEADING) else 0.0,
-        parse=parse,
-    )
-]
+_LIKELY = first_of((0.99, r"\A\ufeff* *" + " *, *".join(COLUMNS)))
+FORMATS = [Format("ping-csv", "a ping mesh as CSV: " + _HEADING, (), {}, _LIKELY, parse)]

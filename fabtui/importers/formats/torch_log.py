@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import plain_lines
 
 _RANK = re.compile(r"\[rank(\d{1,7})\]|\[Rank (\d{1,7})\]|\bRank (\d{1,7})\]|^\[default(\d{1,7})\]:")
@@ -83,7 +83,9 @@ class _Parser:
             self._timeout(self._caught if rank is None else rank, found)
             self._caught = None
         if found := _WORK.search(line):
-            self._work(rank, found, _AT_WORK.search(line))
+            self.work[rank] = {"enqueued": int(found["enqueued"]), "completed": int(found["completed"])}
+            if at := _AT_WORK.search(line):
+                self.work[rank]["at"] = int(at[1])
         if _FRAME.match(line):
             self.frames += 1
             return
@@ -112,10 +114,8 @@ class _Parser:
             for name, words in _NCCL_WORDS:
                 if words in line:
                     self.classes.setdefault(name)
-        for name, pattern in _CUDA:
-            if pattern.search(line):
-                self.classes.setdefault(name)
-                break
+        if cuda := next((name for name, pattern in _CUDA if pattern.search(line)), None):
+            self.classes.setdefault(cuda)
         if _RENDEZVOUS.search(line):
             self.classes.setdefault("rendezvous")
 
@@ -123,21 +123,9 @@ class _Parser:
         self.classes.setdefault("collective_timeout")
         key = (rank, found["seq"])
         if key not in self.timeouts and len(self.timeouts) < 100_000:
-            self.timeouts[key] = {
-                "rank": rank,
-                "seq": None if found["seq"] is None else int(found["seq"]),
-                "op": found["op"],
-                "elements": None if found["numel"] is None else int(found["numel"]),
-                "limit": int(found["limit"]),
-                "ran": None if found["ran"] is None else int(found["ran"]),
-            }
-
-    def _work(self, rank: int | None, found: re.Match[str], at: re.Match[str] | None) -> None:
-        self.work[rank] = {
-            "enqueued": int(found["enqueued"]),
-            "completed": int(found["completed"]),
-            **({} if at is None else {"at": int(at[1])}),
-        }
+            seq, elements, limit, ran = map(_whole, found.group("seq", "numel", "limit", "ran"))
+            entry = {"rank": rank, "seq": seq, "op": found["op"], "elements": elements}
+            self.timeouts[key] = {**entry, "limit": limit, "ran": ran}
 
     def reading(self) -> Reading:
         """Return what was found."""
@@ -156,22 +144,18 @@ class _Parser:
             classes.remove("cuda_error")
         if not classes and not self.exceptions:
             self.notes.warn("no failure that is known")
-        return self.notes.reading(
-            {
-                "class": classes[0] if classes else "unknown",
-                "classes": classes,
-                **self.values,
-                "ranks": sorted(self.ranks),
-                "timeouts": timeouts,
-                "exceptions": self.exceptions,
-                "frames": self.frames,
-            }
-        )
+        values = {"class": classes[0] if classes else "unknown", "classes": classes, **self.values}
+        values.update(ranks=sorted(self.ranks), timeouts=timeouts, exceptions=self.exceptions, frames=self.frames)
+        return self.notes.reading(values)
+
+
+def _whole(text: str | None) -> int | None:
+    return None if text is None else int(text)
 
 
 def _rank_of(line: str) -> int | None:
     found = _RANK.search(line)
-    return None if found is None else int(next(group for group in found.groups() if group is not None))
+    return None if found is None else int(found[found.lastindex or 0])
 
 
 def parse(text: str) -> Reading:
@@ -187,22 +171,10 @@ def parse(text: str) -> Reading:
     return parser.reading()
 
 
-def likely(text: str) -> float:
-    """Return the likelihood that a text is a log of a failed PyTorch job."""
-    if re.search(r"ProcessGroupNCCL\.(?:cpp|hpp)|DistBackendError|Watchdog caught collective", text):
-        return 0.95
-    if re.search(r"c10::Error|c10d::|torch\.distributed\.\w*Error|torch\.cuda\.OutOfMemoryError", text):
-        return 0.92
-    return 0.6 if re.search(r"cudaError[A-Z]\w+|RuntimeError: (?:CUDA|NCCL) ", text) else 0.0
-
-
-FORMATS = [
-    Format(
-        name="torch-log",
-        title="how a PyTorch job failed: watchdog timeouts, NCCL and CUDA errors",
-        argv=(),
-        units={"limit": "ms", "ran": "ms"},
-        likely=likely,
-        parse=parse,
-    )
-]
+_LIKELY = first_of(
+    (0.95, r"ProcessGroupNCCL\.(?:cpp|hpp)|DistBackendError|Watchdog caught collective"),
+    (0.92, r"c10::Error|c10d::|torch\.distributed\.\w*Error|torch\.cuda\.OutOfMemoryError"),
+    (0.6, r"cudaError[A-Z]\w+|RuntimeError: (?:CUDA|NCCL) "),
+)
+_TITLE = "how a PyTorch job failed: watchdog timeouts, NCCL and CUDA errors"
+FORMATS = [Format("torch-log", _TITLE, (), {"limit": "ms", "ran": "ms"}, _LIKELY, parse)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import plain_lines, whole
 
 _SHELL = re.compile(
@@ -36,18 +36,17 @@ def _limit(value: str, unit: str | None) -> Any:
 
 
 def _found(line: str) -> tuple[str, dict[str, Any]] | None:
-    if shell := _SHELL.match(line):
-        unit = "bytes" if shell["unit"] in _BYTES else shell["unit"]
-        return shell["name"].strip(), {"soft": _limit(shell["value"], shell["unit"]), "hard": None, "unit": unit}
     if proc := _PROC.match(line):
         soft, hard = _limit(proc["soft"], proc["unit"]), _limit(proc["hard"], proc["unit"])
-        name = proc["name"].strip()
-        return _NAMES.get(name, name), {"soft": soft, "hard": hard, "unit": proc["unit"]}
-    if dash := _DASH.match(line):
-        name, value = dash["name"] or dash["bare"], dash["value"] or dash["number"]
-        unit = "bytes" if dash["unit"] in _BYTES else dash["unit"]
-        return _NAMES.get(name, name), {"soft": _limit(value, dash["unit"]), "hard": None, "unit": unit}
-    return None
+        name, unit = proc["name"].strip(), proc["unit"]
+    elif found := _SHELL.match(line) or _DASH.match(line):
+        parts = found.groupdict()
+        name, value = (parts["name"] or parts["bare"]).strip(), parts["value"] or parts["number"]
+        soft, hard = _limit(value, parts["unit"]), None
+        unit = "bytes" if parts["unit"] in _BYTES else parts["unit"]
+    else:
+        return None
+    return _NAMES.get(name, name), {"soft": soft, "hard": hard, "unit": unit}
 
 
 def parse(text: str) -> Reading:
@@ -71,16 +70,9 @@ def parse(text: str) -> Reading:
     return notes.reading({"limits": list(limits.values())})
 
 
-def likely(text: str) -> float:
-    """Return the likelihood that a text lists the limits of a process."""
-    if re.search(r"^Limit +Soft Limit +Hard Limit +Units", text, re.MULTILINE):
-        return 0.97
-    shell = re.search(
-        r"^(?:max locked memory|open files|core file size|stack size) +\([^)\n]{2,30}-[a-z]\) +\S+$", text, re.M
-    )
-    if shell:
-        return 0.95
-    return 0.8 if re.search(r"^nofiles +\S+$", text, re.M) and re.search(r"^stack\(kbytes\) +\S+$", text, re.M) else 0.0
-
-
-FORMATS = [Format("ulimit", "limits of a process: ulimit -a, /proc/PID/limits", (), {}, likely, parse)]
+_LIKELY = first_of(
+    (0.97, "^Limit +Soft Limit +Hard Limit +Units"),
+    (0.95, r"^(?:max locked memory|open files|core file size|stack size) +\([^)\n]{2,30}-[a-z]\) +\S+$"),
+    (0.8, r"\A(?=(?s:.*)^nofiles +\S+$)(?=(?s:.*)^stack\(kbytes\) +\S+$)"),
+)
+FORMATS = [Format("ulimit", "limits of a process: ulimit -a, /proc/PID/limits", (), {}, _LIKELY, parse)]
