@@ -229,7 +229,7 @@ def main() -> None:
         found["cpu"] = cpu() - imports.cpu - before
 
     if mode in ("stages", "crypto"):
-        from fabtui.transport.asyncssh.preload import load_asyncssh
+        from fabtui.transport.connector import load_asyncssh
 
         load_asyncssh()
         asyncio.run(stages(options, found, CryptoClock() if mode == "crypto" else None))

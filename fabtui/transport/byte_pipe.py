@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from fabtui.sanitize import clean, last_line
 from fabtui.transport.link import NodeUnreachable
@@ -39,19 +40,27 @@ class Ending:
 
 
 class BytePipe(ABC):
-    """Standard input, output and error of a command on a node."""
+    """Standard input, output and error of a command on a node.
 
-    @abstractmethod
+    The processes of asyncio and of asyncssh have the same streams.
+    """
+
+    _process: Any
+
     async def read(self) -> bytes:
         """Return bytes of standard output, none at its end. Raises `OSError` or errors of the transport."""
+        data: bytes = await self._process.stdout.read(64 * 1024)
+        return data
 
-    @abstractmethod
     async def read_error(self) -> bytes:
         """Return some bytes of standard error, none at its end."""
+        data: bytes = await self._process.stderr.read(4096)
+        return data
 
-    @abstractmethod
     async def write(self, data: bytes) -> None:
         """Write to standard input; returns when the transport's buffer has room again."""
+        self._process.stdin.write(data)
+        await self._process.stdin.drain()
 
     @abstractmethod
     def write_eof(self) -> None:

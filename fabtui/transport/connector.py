@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes.util
+import gc
 import resource
 import secrets
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Self
 
 from fabtui.transport import payload as bootstrap
 from fabtui.transport.asyncssh.dial import Dialer
-from fabtui.transport.asyncssh.preload import load_logins
 from fabtui.transport.byte_pipe import BytePipe, Explain, explain_end
 from fabtui.transport.framed_link import FramedLink, Limits
 from fabtui.transport.link import Backend, Link, NodeUnreachable
@@ -24,14 +24,12 @@ from fabtui.transport.login_limiter import Gates, with_retries
 from fabtui.transport.payload import Cargo
 from fabtui.transport.registry import TRANSPORTS
 from fabtui.transport.ssh_config.resolve import Resolver
-from fabtui.transport.ssh_config.resolved import ConfigBroken, Resolved, check_host
+from fabtui.transport.ssh_config.resolved import ConfigBroken, Policy, PolicyOption, Resolved, check_host, policy_for
 from fabtui.transport.ssh_config.unsupported import is_plain
 
 if TYPE_CHECKING:
     from fabtui.transport.asyncssh.connection import Login
     from fabtui.transport.asyncssh.jump_hosts import Logins
-
-HostKeyPolicy = Literal["config", "strict", "accept-new", "off"]
 
 _FILES_WANTED = 16384
 
@@ -60,7 +58,7 @@ class ConnectorOptions:
     transport: str = next(iter(TRANSPORTS))
     ssh_config: Path | None = None
     remote_python: str | None = None
-    host_key_policy: HostKeyPolicy = "config"
+    host_key_policy: PolicyOption = "config"
     connect_timeout: float = 10.0
     lease: float = 10.0
     env: dict[str, str] = field(default_factory=dict)
@@ -76,9 +74,7 @@ class ConnectorOptions:
 class Connector:
     """Opens links to nodes; they share keys, known hosts and jump hosts.
 
-    Args:
-        options: How to reach the nodes.
-        notice: Receives a line for the user from the event loop, each text once.
+    ``notice`` receives a line for the user from the event loop, each text once.
     """
 
     def __init__(self, options: ConnectorOptions, notice: Callable[[str], None]) -> None:
@@ -96,9 +92,7 @@ class Connector:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -184,8 +178,14 @@ class Connector:
             self._resolver = Resolver(self.options.ssh_config)
         return await self._resolver.resolve(host)
 
-    async def open_asyncssh(self, host: str, resolved: Resolved) -> Link:
-        """Open a link over asyncssh; over OpenSSH if the host needs what asyncssh cannot do."""
+    async def open_ssh(self, host: str) -> Link:
+        """Open a link over asyncssh; over OpenSSH if the configuration does not parse or needs more."""
+        self.load()
+        try:
+            resolved = await self.resolve(host)
+        except ConfigBroken as error:
+            self.notify(f"the ssh configuration does not parse, so OpenSSH is used: {error}")
+            return await self.open_openssh(host)
         logins = await self._made_logins(resolved)
         from fabtui.transport.asyncssh.connection import ChannelPipe
         from fabtui.transport.asyncssh.jump_hosts import NeedsOpenSSH
@@ -201,10 +201,9 @@ class Connector:
         pipe = await ChannelPipe.run(login, bootstrap.command(options.remote_python), options.connect_timeout)
         return await self.start(pipe, host, "asyncssh", explain_end, login.client.banner)
 
-    async def open_openssh(self, host: str, resolved: Resolved | None) -> Link:
+    async def open_openssh(self, host: str, resolved: Resolved | None = None) -> Link:
         """Open a link over a process of OpenSSH, with the ssh configuration if it is known already."""
         await asyncio.shield(self.load())
-        from fabtui.transport.asyncssh.known_hosts import policy_for
         from fabtui.transport.openssh import SshPipe, argv, explainer
 
         options = self.options
@@ -216,16 +215,13 @@ class Connector:
         if resolved is None:
             with contextlib.suppress(ConfigBroken):
                 resolved = await self.resolve(host)
-        within = options.connect_timeout
+        within, via = options.connect_timeout, ""
+        policy: Policy = "strict" if options.host_key_policy == "config" else options.host_key_policy
         if resolved is not None:
             policy = policy_for(options.host_key_policy, resolved)
             within = resolved.connect_timeout or within
-        else:
-            policy = "strict" if options.host_key_policy == "config" else options.host_key_policy
-        words = argv(ssh, options.ssh_config, host, bootstrap.command(options.remote_python), policy, within)
-        via = ""
-        if resolved is not None:
             via = ",".join(jump.host for jump in resolved.jumps) or resolved.proxy_command or ""
+        words = argv(ssh, options.ssh_config, host, bootstrap.command(options.remote_python), policy, within)
 
         async def attempt() -> Link:
             # The progress of ssh is unknown, so its place is released after a moment in any case.
@@ -235,15 +231,14 @@ class Connector:
 
         return await with_retries(attempt)
 
-    async def start(self, pipe: BytePipe, host: str, backend: Backend, explain: Explain, banner: str) -> Link:
-        """Start the node side over a byte pipe that runs `payload.command`.
+    async def open_local(self, host: str) -> Link:
+        """Start the node side on this machine."""
+        pythons = (sys.executable, *bootstrap.PYTHONS)
+        pipe = await ProcessPipe.run(["/bin/sh", "-c", bootstrap.command(self.options.remote_python, pythons)])
+        return await self.start(pipe, host, "local", explain_end, "")
 
-        Args:
-            pipe: The byte pipe; closed on failure.
-            host: Name of the node.
-            backend: What carries the bytes.
-            explain: Converts an early end to an error.
-            banner: Output of the login before the command.
+    async def start(self, pipe: BytePipe, host: str, backend: Backend, explain: Explain, banner: str) -> Link:
+        """Start the node side over a byte pipe that runs `payload.command`; the pipe is closed on failure.
 
         Raises:
             NodeUnreachable: The node side did not start.
@@ -265,29 +260,6 @@ class Connector:
         )
 
 
-async def open_ssh(connector: Connector, host: str) -> Link:
-    """Open a link over asyncssh; over OpenSSH if the configuration does not parse."""
-    connector.load()
-    try:
-        resolved = await connector.resolve(host)
-    except ConfigBroken as error:
-        connector.notify(f"the ssh configuration does not parse, so OpenSSH is used: {error}")
-        return await connector.open_openssh(host, None)
-    return await connector.open_asyncssh(host, resolved)
-
-
-async def open_openssh(connector: Connector, host: str) -> Link:
-    """Open a link over a process of OpenSSH."""
-    return await connector.open_openssh(host, None)
-
-
-async def open_local(connector: Connector, host: str) -> Link:
-    """Start the node side on this machine."""
-    pythons = (sys.executable, *bootstrap.PYTHONS)
-    pipe = await ProcessPipe.run(["/bin/sh", "-c", bootstrap.command(connector.options.remote_python, pythons)])
-    return await connector.start(pipe, host, "local", explain_end, "")
-
-
 def allow_many_files() -> None:
     """Raise the soft limit of open files: a node needs a socket or three pipes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -295,3 +267,32 @@ def allow_many_files() -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def load_logins() -> None:
+    """Import the modules for logins by asyncssh. Runs in a thread."""
+    load_asyncssh()
+    import fabtui.transport.asyncssh.jump_hosts  # noqa: F401
+
+
+def load_asyncssh() -> None:
+    """Import asyncssh without starting processes and without garbage collection.
+
+    asyncssh searches for two optional libraries. If ``ldconfig`` does not know one, ctypes runs the compiler and the
+    linker: seven processes.
+    """
+    if "asyncssh" in sys.modules:
+        return
+    find = ctypes.util.find_library
+    known = getattr(ctypes.util, "_findSoname_ldconfig", find)
+    collecting = gc.isenabled()
+    gc.disable()
+    ctypes.util.find_library = known
+    try:
+        import asyncssh  # noqa: F401
+    finally:
+        ctypes.util.find_library = find
+        # Imported modules are never garbage.
+        gc.freeze()
+        if collecting:
+            gc.enable()

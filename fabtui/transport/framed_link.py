@@ -94,7 +94,7 @@ class FramedLink(Link):
             payload: What the command reads first.
             nonce: The start marker's.
             limits: Bounds of the link.
-            explain: Makes an error of how the command ended early, of the banner and of standard error.
+            explain: Makes an error of an early end.
             banner: What the login printed before the command's output.
             cargo: What follows the payload when it is needed.
 
@@ -119,7 +119,9 @@ class FramedLink(Link):
                 raise
             raise failure from None
         link.banner = banner + shorten(bytes(noise))
-        link._begin()
+        link._heard = link._loop.time()
+        loops = (link._read_loop(), link._beat_loop(), link._watch_loop())
+        link._tasks += [asyncio.create_task(loop) for loop in loops]
         return link
 
     async def _explain(self, error: BaseException, banner: str, explain: Explain) -> NodeUnreachable | None:
@@ -170,7 +172,7 @@ class FramedLink(Link):
         try:
             data = await self._pipe.read()
         except Exception as error:
-            raise _EndedEarly(Ending(reason=str(error) or type(error).__name__)) from None
+            raise _EndedEarly(Ending(reason=_text(error))) from None
         if not data:
             raise _EndedEarly(await self._how_it_ended())
         return data
@@ -181,15 +183,7 @@ class FramedLink(Link):
         except TimeoutError:
             return Ending(reason="output ended but the command did not")
         except Exception as error:
-            return Ending(reason=str(error) or type(error).__name__)
-
-    def _begin(self) -> None:
-        self._heard = self._loop.time()
-        self._tasks += [
-            asyncio.create_task(self._read_loop()),
-            asyncio.create_task(self._beat_loop()),
-            asyncio.create_task(self._watch_loop()),
-        ]
+            return Ending(reason=_text(error))
 
     async def _feed(self, payload: bytes) -> None:
         # A command that ends early breaks this write; its exit status and output are better than "broken pipe".
@@ -236,7 +230,7 @@ class FramedLink(Link):
         except ProtocolError as error:
             self._lose("protocol", str(error))
         except Exception as error:
-            self._lose("lost", str(error) or type(error).__name__)
+            self._lose("lost", _text(error))
         if self._lost is None:
             self._lose(*self._verdict(await self._how_it_ended()))
 
@@ -310,7 +304,7 @@ class FramedLink(Link):
             # The reader learns the reason; "broken pipe" is not one.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), 3.0)
-            self._lose("lost", str(error) or type(error).__name__)
+            self._lose("lost", _text(error))
             raise self._gone() from None
 
     def stderr_tail(self) -> str:
@@ -388,3 +382,7 @@ class _EndedEarly(Exception):
     def __init__(self, ending: Ending) -> None:
         super().__init__(ending.describe())
         self.ending = ending
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__

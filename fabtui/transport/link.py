@@ -45,12 +45,7 @@ _TEXT_LIMIT = 500
 
 
 class LinkLost(Exception):
-    """The link ended.
-
-    Attributes:
-        kind: One word, see `LostKind`.
-        text: One clear line, free of control characters.
-    """
+    """The link ended; the text is one clear line, free of control characters."""
 
     def __init__(self, kind: LostKind, text: str) -> None:
         self.kind: LostKind = kind
@@ -62,7 +57,6 @@ class NodeUnreachable(Exception):
     """The link to a node could not be opened.
 
     Attributes:
-        kind: One word, see `UnreachableKind`.
         text: One clear line, free of control characters.
         hint: The next step for the user, or None.
         detail: What was printed on the way (banner and errors), cleaned; may have many lines or be empty.

@@ -43,12 +43,8 @@ class ProcessPipe(BytePipe):
     """Standard input, output and error of a process."""
 
     def __init__(self, process: asyncio.subprocess.Process, transport: asyncio.SubprocessTransport) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
         self._process = process
         self._transport = transport
-        self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
 
     @classmethod
     async def run(cls, argv: Sequence[str]) -> ProcessPipe:
@@ -76,25 +72,12 @@ class ProcessPipe(BytePipe):
     @property
     def pid(self) -> int:
         """The process."""
-        return self._process.pid
-
-    async def read(self) -> bytes:
-        """Return some bytes of standard output."""
-        return await self._stdout.read(_CHUNK)
-
-    async def read_error(self) -> bytes:
-        """Return some bytes of standard error."""
-        return await self._stderr.read(4096)
-
-    async def write(self, data: bytes) -> None:
-        """Write to standard input."""
-        self._stdin.write(data)
-        await self._stdin.drain()
+        return int(self._process.pid)
 
     def write_eof(self) -> None:
         """End standard input."""
         with contextlib.suppress(OSError, RuntimeError):
-            self._stdin.close()
+            self._process.stdin.close()
 
     async def ending(self) -> Ending:
         """Wait for the process."""

@@ -76,12 +76,6 @@ def explain_tunnel(error: asyncssh.ChannelOpenError, what: str, via: str) -> Nod
     return NodeUnreachable(known.kind if known else "closed", text)
 
 
-def no_greeting(resolved: Resolved, within: float) -> NodeUnreachable:
-    """Return the error for a server that accepts connections but sends no banner."""
-    text = f"{resolved.hostname} port {resolved.port} accepts connections, but sent no SSH banner within {within:g} s"
-    return NodeUnreachable("banner", text, "sshd there hangs, or the node is out of memory: look at its console")
-
-
 def explain_login(
     error: Exception, resolved: Resolved, known: Known, offer: Offer, shown: asyncssh.SSHKey | None, greeted: bool
 ) -> NodeUnreachable:

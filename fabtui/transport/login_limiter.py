@@ -20,12 +20,7 @@ Result = TypeVar("Result")
 
 
 class Gates:
-    """Limits on concurrent logins: a few per jump host, more for hosts that are reached directly.
-
-    Args:
-        each: Maximum through one jump host or proxy command.
-        direct: Maximum without.
-    """
+    """Limits on concurrent logins: ``each`` through one jump host or proxy command, ``direct`` without."""
 
     def __init__(self, each: int, direct: int) -> None:
         self._each = each
@@ -34,48 +29,37 @@ class Gates:
 
     @contextlib.asynccontextmanager
     async def login(self, via: str, greeted: Callable[[], bool]) -> AsyncIterator[None]:
-        """Hold a place for the length of a login.
+        """Hold a place for the length of a login via a jump host or proxy command, empty for none.
 
         The place is released early if the server has sent no banner: a host that hangs must not block others.
-
-        Args:
-            via: The jump host or proxy command, empty for none.
-            greeted: Returns True once the server has sent its banner.
         """
         gate = self._gates.setdefault(via, asyncio.Semaphore(self._each if via else self._direct))
-        await gate.acquire()
-        held = True
+        async with contextlib.AsyncExitStack() as place:
+            await place.enter_async_context(gate)
 
-        def give_back() -> None:
-            nonlocal held
-            if held:
-                held = False
-                gate.release()
+            def check() -> None:
+                if not greeted():
+                    place.pop_all()
+                    gate.release()
 
-        def check() -> None:
-            if not greeted():
-                give_back()
-
-        timer = asyncio.get_running_loop().call_later(PATIENCE, check)
-        try:
-            yield
-        finally:
-            timer.cancel()
-            give_back()
+            timer = asyncio.get_running_loop().call_later(PATIENCE, check)
+            try:
+                yield
+            finally:
+                timer.cancel()
 
 
-async def with_retries(attempt: Callable[[], Awaitable[Result]], tries: int = TRIES) -> Result:
+async def with_retries(attempt: Callable[[], Awaitable[Result]]) -> Result:
     """Repeat a login while the server drops it before the greeting, with growing, jittered pauses.
 
     Raises:
         NodeUnreachable: The last try's, or at once one of another kind than ``busy``.
     """
-    for number in range(1, tries + 1):
+    for number in range(TRIES - 1):
         try:
             return await attempt()
         except NodeUnreachable as error:
-            if error.kind != "busy" or number == tries:
+            if error.kind != "busy":
                 raise
-        scale = 2 ** (number - 1)
-        await asyncio.sleep(min(2.0, random.uniform(*BACK_OFF) * scale))
-    raise AssertionError("unreachable")
+        await asyncio.sleep(min(2.0, random.uniform(*BACK_OFF) * 2**number))
+    return await attempt()

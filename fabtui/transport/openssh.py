@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fabtui.transport.asyncssh.known_hosts import Policy
 from fabtui.transport.byte_pipe import Ending, Explain, explain_end
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.local import ProcessPipe
 from fabtui.transport.login_errors import classify_openssh
+from fabtui.transport.ssh_config.resolved import Policy
 
 _HOST_KEYS: dict[Policy, tuple[str, ...]] = {
     "strict": ("StrictHostKeyChecking=yes",),
@@ -33,19 +33,9 @@ _ALWAYS = (
 )
 
 
-def argv(ssh: str, ssh_config: Path | None, host: str, command: str, policy: Policy | None, within: float) -> list[str]:
-    """Return the command line of ssh.
-
-    Args:
-        ssh: The program.
-        ssh_config: A configuration file instead of the user's, or None.
-        host: The host, as the user names it.
-        command: What runs there.
-        policy: How host keys are treated; None: by the configuration, except for ``no``.
-        within: Timeout of the connection (s).
-    """
-    options = [*_ALWAYS, f"ConnectTimeout={max(1, round(within))}"]
-    options += _HOST_KEYS[policy] if policy is not None else ()
+def argv(ssh: str, ssh_config: Path | None, host: str, command: str, policy: Policy, within: float) -> list[str]:
+    """Return the command line of the program ``ssh`` that runs a command on a host; ``within`` (s) to connect."""
+    options = [*_ALWAYS, f"ConnectTimeout={max(1, round(within))}", *_HOST_KEYS[policy]]
     words = [ssh, "-T", "-x", "-a", "-e", "none"]
     if ssh_config is not None:
         words += ["-F", str(ssh_config)]

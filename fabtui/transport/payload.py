@@ -47,6 +47,8 @@ NEEDS: Mapping[str, tuple[Part, ...]] = {
     "standby": ("looks", "ranks"),
 }
 
+_FOLDER = Path(fabtui_node.__path__[0])
+
 #: Timeout (s) of the first stage for its payload.
 FIRST_STAGE = 30
 
@@ -105,27 +107,15 @@ def command(remote_python: str | None = None, pythons: Sequence[str] = PYTHONS) 
     return "exec " + shlex.join(["sh", "-c", _SEARCH, BOOT, *candidates])
 
 
-def module_sources(package: Path, name: str) -> dict[str, str]:
-    """Return the source of every module in a package's folder and the folders below it, by dotted name."""
-    sources = {}
-    for path in sorted(package.rglob("*.py")):
-        parts = path.relative_to(package).with_suffix("").parts
-        if parts[-1] == "__init__":
-            parts = parts[:-1]
-        sources[".".join((name, *parts))] = path.read_text(encoding="utf-8")
-    return sources
-
-
 def first_modules() -> dict[str, str]:
     """Return the sources of `FIRST`.
 
     Raises:
         FileNotFoundError: The installation is broken: the sources are not there.
     """
-    folder = _folder()
     files = {"": "__init__.py", ".runtime": "runtime/__init__.py"}
     files |= {"." + name: name.replace(".", "/") + ".py" for name in FIRST}
-    return {"fabtui_node" + name: (folder / file).read_text(encoding="utf-8") for name, file in files.items()}
+    return {"fabtui_node" + name: (_FOLDER / file).read_text(encoding="utf-8") for name, file in files.items()}
 
 
 def part_of(name: str) -> Part | None:
@@ -138,10 +128,6 @@ def part_of(name: str) -> Part | None:
     return "ranks" if module.split(".")[0] == "ranks" else "looks"
 
 
-def _folder() -> Path:
-    return Path(fabtui_node.__path__[0])
-
-
 @functools.cache
 def node_modules() -> Mapping[str, str]:
     """Return the sources of everything a node needs: the package ``fabtui_node`` and ``pynvml``.
@@ -149,10 +135,12 @@ def node_modules() -> Mapping[str, str]:
     Raises:
         FileNotFoundError: The installation is broken: the sources are not there.
     """
-    folder = _folder()
-    sources = module_sources(folder, "fabtui_node")
+    sources = {}
+    for path in sorted(_FOLDER.rglob("*.py")):
+        parts = path.relative_to(_FOLDER.parent).with_suffix("").parts
+        sources[".".join(parts).removesuffix(".__init__")] = path.read_text(encoding="utf-8")
     if "fabtui_node.runtime.bootloader" not in sources:
-        raise FileNotFoundError(f"no node side sources in {folder}")
+        raise FileNotFoundError(f"no node side sources in {_FOLDER}")
     # Found but not imported: this process has no use for it.
     spec = importlib.util.find_spec("pynvml")
     if spec is None or spec.origin is None:
@@ -162,11 +150,7 @@ def node_modules() -> Mapping[str, str]:
 
 
 class Payload:
-    """Modules compressed once for all nodes: only the configuration differs.
-
-    Args:
-        modules: Sources by dotted name.
-    """
+    """Modules (sources by dotted name) compressed once for all nodes: only the configuration differs."""
 
     def __init__(self, modules: Mapping[str, str]) -> None:
         self._compressor = zlib.compressobj(6)
@@ -177,9 +161,8 @@ class Payload:
     def packed(self, config: Mapping[str, Any], entry: str = ENTRY) -> bytes:
         """Return what the first stage reads: length and compressed modules, configuration and entry.
 
-        Args:
-            config: ``nonce``, ``node``, ``lease``, ``python`` and ``env``, see docs/architecture.md.
-            entry: The module whose ``main(config)`` is called.
+        The configuration has ``nonce``, ``node``, ``lease``, ``python`` and ``env``, see docs/architecture.md; the
+        ``main`` of the module ``entry`` is called with it.
         """
         compressor = self._compressor.copy()
         tail = json.dumps({"config": dict(config), "entry": entry}, separators=(",", ":"))[1:]

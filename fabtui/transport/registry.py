@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 
@@ -27,20 +27,20 @@ class TransportSpec(NamedTuple):
 
     def open(self) -> Any:
         """Return the opener, importing its module."""
-        module, _, function = self.opener.partition(":")
-        return getattr(import_module(module), function)
+        return resolve_name(self.opener)
 
 
+_CONNECTOR = "fabtui.transport.connector:Connector"
 #: The transports by name, the default first.
 TRANSPORTS: dict[str, TransportSpec] = {
     spec.name: spec
     for spec in (
-        TransportSpec("ssh", "asyncssh; OpenSSH for what asyncssh cannot do", "fabtui.transport.connector:open_ssh"),
-        TransportSpec("openssh", "one process of your ssh per node", "fabtui.transport.connector:open_openssh"),
+        TransportSpec("ssh", "asyncssh; OpenSSH for what asyncssh cannot do", f"{_CONNECTOR}.open_ssh"),
+        TransportSpec("openssh", "one process of your ssh per node", f"{_CONNECTOR}.open_openssh"),
         TransportSpec(
             "local",
             "this host only, without ssh",
-            "fabtui.transport.connector:open_local",
+            f"{_CONNECTOR}.open_local",
             hint="{command}",
             # It ignores which nodes are named, so it has to be requested each time.
             configurable=False,

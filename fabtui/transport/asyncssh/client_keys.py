@@ -25,7 +25,6 @@ class Identity:
     """The content of an identity file.
 
     Attributes:
-        path: The file.
         key: The private key, or None if it cannot be used.
         public: The public key's wire form, or None; a file may hold only that, for a key of the agent.
         certificate: The certificate beside it, or None.

@@ -25,16 +25,14 @@ from cryptography.utils import CryptographyDeprecationWarning
 from fabtui.sanitize import clean
 from fabtui.transport.asyncssh.client_keys import Offer
 from fabtui.transport.asyncssh.dial import Proxy, proxy_words
-from fabtui.transport.asyncssh.known_hosts import Known, Policy
+from fabtui.transport.asyncssh.known_hosts import Known
 from fabtui.transport.byte_pipe import BytePipe, Ending
 from fabtui.transport.link import NodeUnreachable
-from fabtui.transport.login_errors import classify_openssh, explain_login, explain_tunnel, no_greeting
-from fabtui.transport.ssh_config.resolved import Resolved
+from fabtui.transport.login_errors import classify_openssh, explain_login, explain_tunnel
+from fabtui.transport.ssh_config.resolved import Policy, Resolved
 
 KEEPALIVE = 5
 KEEPALIVE_COUNT = 3
-
-_CHUNK = 64 * 1024
 
 # Without a handler, its warnings would be printed over the screen.
 logging.getLogger("asyncssh").addHandler(logging.NullHandler())
@@ -46,12 +44,16 @@ _FAST_CIPHERS = [b"aes128-gcm@openssh.com", b"aes256-gcm@openssh.com"]
 _KINDS = {"kexalgorithms": get_kex_algs, "ciphers": get_encryption_algs, "macs": get_mac_algs}
 
 
+#: What a login runs over: a connected socket, a proxy command, or the connection to the jump host.
+Road = socket.socket | Proxy | asyncssh.SSHClientConnection
+
+
 class Client(asyncssh.SSHClient):
-    """The state of one login."""
+    """The state of one login, with the host's known keys and how unknown ones are treated."""
 
     def __init__(self, known: Known, policy: Policy) -> None:
-        self._known = known
-        self._policy = policy
+        self.known = known
+        self.policy = policy
         self.connection: asyncssh.SSHClientConnection | None = None
         self.shown: asyncssh.SSHKey | None = None
         self.accepted: asyncssh.SSHKey | None = None
@@ -78,7 +80,7 @@ class Client(asyncssh.SSHClient):
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         """Return True to accept an untrusted key. asyncssh also calls this for changed keys, which are refused."""
         self.shown = key
-        if self._policy == "accept-new" and not self._known.keys:
+        if self.policy == "accept-new" and not self.known.keys:
             self.accepted = key
             return True
         return False
@@ -86,15 +88,7 @@ class Client(asyncssh.SSHClient):
 
 @dataclass(slots=True)
 class Login:
-    """A connection that is logged in.
-
-    Attributes:
-        resolved: The host.
-        connection: The connection.
-        client: Its state.
-        proxy: The proxy command it runs over, or None.
-        path: Jump hosts and this host, to distinguish connections.
-    """
+    """A connection that is logged in; its path, jump hosts and this host, distinguishes it from others."""
 
     resolved: Resolved
     connection: asyncssh.SSHClientConnection
@@ -127,10 +121,8 @@ def host_key_algorithms(resolved: Resolved, known: Known, policy: Policy) -> lis
     certificates = [alg.decode() for alg in get_default_certificate_algs()]
     chosen = resolved.algorithms.get("hostkeyalgorithms")
     if chosen is not None:
-        able_plain = {alg.decode() for alg in get_public_key_algs()}
-        able_certificates = {alg.decode() for alg in get_certificate_algs()}
-        plain = [alg for alg in chosen if alg in able_plain]
-        certificates = [alg for alg in chosen if alg in able_certificates]
+        plain = [alg for alg in chosen if alg.encode() in get_public_key_algs()]
+        certificates = [alg for alg in chosen if alg.encode() in get_certificate_algs()]
     if policy == "off":
         return plain
     first = [alg.decode() for key in known.trusted() for alg in key.sig_algorithms]
@@ -151,23 +143,13 @@ def common_algorithms(resolved: Resolved) -> dict[str, list[str]] | None:
     return common
 
 
-async def log_in(
-    resolved: Resolved,
-    road: socket.socket | Proxy | asyncssh.SSHClientConnection,
-    known: Known,
-    client: Client,
-    policy: Policy,
-    offer: Offer,
-    within: float,
-) -> Login:
-    """Log in to a host.
+async def log_in(resolved: Resolved, road: Road, client: Client, offer: Offer, within: float) -> Login:
+    """Log in to a host; a socket is closed on failure.
 
     Args:
         resolved: The host.
-        road: A connected socket, a proxy command, or the connection to the jump host. A socket is closed on failure.
-        known: The host's known keys.
+        road: What the login runs over.
         client: Receives the state of the login.
-        policy: How unknown host keys are treated.
         offer: The keys to log in with.
         within: Timeout (s).
 
@@ -181,7 +163,7 @@ async def log_in(
     try:
         async with asyncio.timeout(within):
             connection = await asyncssh.connect(
-                resolved.hostname, resolved.port, **over, **_options(resolved, known, client, policy, offer, within)
+                resolved.hostname, resolved.port, **over, **_options(resolved, client, offer, within)
             )
         return Login(resolved, connection, client, proxy)
     except TimeoutError as error:
@@ -193,9 +175,12 @@ async def log_in(
             text = f"the ProxyCommand for {resolved.hostname} brought no SSH banner within {within:g} s"
             raise NodeUnreachable("timeout", text + proxy_words(await proxy.errors())) from None
         if not client.greeted:
-            raise no_greeting(resolved, within) from None
+            what = f"{resolved.hostname} port {resolved.port}"
+            text = f"{what} accepts connections, but sent no SSH banner within {within:g} s"
+            hint = "sshd there hangs, or the node is out of memory: look at its console"
+            raise NodeUnreachable("banner", text, hint) from None
         if str(error):
-            raise explain_login(error, resolved, known, offer, client.shown, client.greeted) from None
+            raise explain_login(error, resolved, client.known, offer, client.shown, client.greeted) from None
         text = f"the login to {resolved.hostname} did not end within {within:g} s (name service, home or agent slow?)"
         raise NodeUnreachable("timeout", text) from None
     except asyncssh.ChannelOpenError as error:
@@ -204,7 +189,7 @@ async def log_in(
         _drop(over, client)
         if proxy is not None and not client.greeted:
             raise await _proxy_failure(resolved, proxy) from None
-        raise explain_login(error, resolved, known, offer, client.shown, client.greeted) from None
+        raise explain_login(error, resolved, client.known, offer, client.shown, client.greeted) from None
     except BaseException:
         _drop(over, client)
         raise
@@ -230,12 +215,11 @@ async def _proxy_failure(resolved: Resolved, proxy: Proxy) -> NodeUnreachable:
     return NodeUnreachable(known.kind if known else "closed", text, known.hint if known else None, errors)
 
 
-def _options(
-    resolved: Resolved, known: Known, client: Client, policy: Policy, offer: Offer, within: float
-) -> dict[str, Any]:
+def _options(resolved: Resolved, client: Client, offer: Offer, within: float) -> dict[str, Any]:
+    known = client.known
     common = common_algorithms(resolved) or {}
     trusted: Any = None
-    if policy != "off":
+    if client.policy != "off":
         trusted = (known.trusted(), known.authorities, known.revoked, [], [], [], [])
     return {
         "config": None,
@@ -243,7 +227,7 @@ def _options(
         "username": resolved.user,
         "known_hosts": trusted,
         "host_key_alias": resolved.host_key_alias,
-        "server_host_key_algs": host_key_algorithms(resolved, known, policy),
+        "server_host_key_algs": host_key_algorithms(resolved, known, client.policy),
         "x509_trusted_certs": None,
         "x509_trusted_cert_paths": [],
         # An empty list would mean the default keys.
@@ -301,19 +285,6 @@ class ChannelPipe(BytePipe):
             if isinstance(error, asyncssh.Error | OSError):
                 raise NodeUnreachable("closed", f"{name} closed the connection after the login: {error}") from None
             raise
-
-    async def read(self) -> bytes:
-        """Return some bytes of standard output."""
-        return await self._process.stdout.read(_CHUNK)
-
-    async def read_error(self) -> bytes:
-        """Return some bytes of standard error."""
-        return await self._process.stderr.read(4096)
-
-    async def write(self, data: bytes) -> None:
-        """Write to standard input."""
-        self._process.stdin.write(data)
-        await self._process.stdin.drain()
 
     def write_eof(self) -> None:
         """End standard input."""

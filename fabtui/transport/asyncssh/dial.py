@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from fabtui.sanitize import last_line
 from fabtui.transport.byte_pipe import Tail
-from fabtui.transport.link import NodeUnreachable
+from fabtui.transport.link import NodeUnreachable, UnreachableKind
 from fabtui.transport.local import kill, wait_gone
 from fabtui.transport.ssh_config.resolved import Resolved, expand
 
@@ -23,12 +23,7 @@ _USER = re.compile(r"[A-Za-z0-9_.@\\+-]+\Z")
 
 
 def unreachable(error: OSError, what: str) -> NodeUnreachable:
-    """Convert a failed system call to an error.
-
-    Args:
-        error: The failure.
-        what: The target, ``name port N``.
-    """
+    """Convert a failed system call on a target (``name port N``) to an error."""
     # The number's own words: asyncio puts "Connect call failed" and the address in their place.
     plain = error.errno is None or error.errno <= 0 or isinstance(error, socket.gaierror)
     text = error.strerror if plain else os.strerror(error.errno or 0)
@@ -39,13 +34,11 @@ def unreachable(error: OSError, what: str) -> NodeUnreachable:
         return NodeUnreachable("dns", f"the name {name} is not known: {reason}", hint)
     if error.errno in (errno.ECONNREFUSED, errno.ECONNRESET):
         return NodeUnreachable("refused", f"{what}: {reason}", "is sshd running there, on this port?")
-    if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EADDRNOTAVAIL):
-        return NodeUnreachable("no-route", f"{what}: {reason}")
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return NodeUnreachable("local", f"no file descriptors left here: {reason}", "raise the limit: ulimit -n 65536")
-    if isinstance(error, TimeoutError):
-        return NodeUnreachable("timeout", f"{what}: {reason}")
-    return NodeUnreachable("local", f"{what}: {reason}")
+    no_route = error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EADDRNOTAVAIL)
+    kind: UnreachableKind = "no-route" if no_route else "timeout" if isinstance(error, TimeoutError) else "local"
+    return NodeUnreachable(kind, f"{what}: {reason}")
 
 
 class Proxy:
@@ -81,10 +74,7 @@ class Proxy:
 
 
 class Dialer:
-    """Makes sockets.
-
-    Name lookup may block a thread for seconds, so it has a pool of its own.
-    """
+    """Makes sockets. Name lookup may block a thread for seconds, so it has a pool of its own."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(32, thread_name_prefix="names")
@@ -161,7 +151,7 @@ class Dialer:
         for family, address in addresses:
             try:
                 async with asyncio.timeout(share):
-                    return await self._connect(resolved, family, address)
+                    return await _connected(socket.socket(family, socket.SOCK_STREAM), resolved, address)
             except OSError as error:
                 # A refusal is more informative than a timeout of a different address.
                 if isinstance(failure, TimeoutError) or not isinstance(error, TimeoutError):
@@ -169,20 +159,6 @@ class Dialer:
         if isinstance(failure, TimeoutError):
             raise TimeoutError
         raise failure
-
-    async def _connect(
-        self, resolved: Resolved, family: socket.AddressFamily, address: tuple[str, int]
-    ) -> socket.socket:
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            sock.setblocking(False)
-            if resolved.bind_address:
-                sock.bind((resolved.bind_address, 0))
-            await asyncio.get_running_loop().sock_connect(sock, address)
-        except BaseException:
-            sock.close()
-            raise
-        return sock
 
     async def start_proxy(self, resolved: Resolved) -> Proxy:
         """Start the host's ProxyCommand as OpenSSH would: by the user's shell, in a session of its own.
@@ -206,16 +182,28 @@ class Dialer:
                 stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,
             )
-        except OSError as error:
+        except BaseException as error:
             ours.close()
-            raise NodeUnreachable("local", f"cannot start the ProxyCommand: {error.strerror or error}") from None
-        except BaseException:
-            ours.close()
+            if isinstance(error, OSError):
+                text = f"cannot start the ProxyCommand: {error.strerror or error}"
+                raise NodeUnreachable("local", text) from None
             raise
         finally:
             theirs.close()
         ours.setblocking(False)
         return Proxy(ours, process)
+
+
+async def _connected(sock: socket.socket, resolved: Resolved, address: tuple[str, int]) -> socket.socket:
+    try:
+        sock.setblocking(False)
+        if resolved.bind_address:
+            sock.bind((resolved.bind_address, 0))
+        await asyncio.get_running_loop().sock_connect(sock, address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def _discard(task: asyncio.Task[socket.socket]) -> None:

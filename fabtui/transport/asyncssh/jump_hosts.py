@@ -8,17 +8,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import asyncssh
-
 from fabtui.transport.asyncssh.client_keys import KeyRing, Offer
-from fabtui.transport.asyncssh.connection import Client, Login, common_algorithms, log_in
+from fabtui.transport.asyncssh.connection import Client, Login, Road, common_algorithms, log_in
 from fabtui.transport.asyncssh.dial import Dialer, Proxy
-from fabtui.transport.asyncssh.known_hosts import HostKeys, Known, Policy, PolicyOption, policy_for
+from fabtui.transport.asyncssh.known_hosts import HostKeys
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.login_errors import NoCommonAlgorithmError
 from fabtui.transport.login_limiter import Gates, with_retries
 from fabtui.transport.ssh_config.resolve import Resolver
-from fabtui.transport.ssh_config.resolved import Jump, Resolved
+from fabtui.transport.ssh_config.resolved import Jump, PolicyOption, Resolved, policy_for
 from fabtui.transport.ssh_config.unsupported import Unfit
 
 _MAX_HOPS = 8
@@ -33,20 +31,14 @@ class NeedsOpenSSH(Exception):
 @dataclass(slots=True)
 class _Jump:
     task: asyncio.Task[Login]
-    ended: float | None = None
+    ended: float = 0.0
+
+    def note_end(self, _: asyncio.Task[Login]) -> None:
+        self.ended = time.monotonic()
 
 
 class Logins:
-    """Makes connections.
-
-    Args:
-        resolver: Reads the ssh configuration.
-        policy: How unknown host keys are treated.
-        within: Timeout (s) of the connection and again of the login.
-        gates: Limits on concurrent logins.
-        dialer: Connects sockets; its owner closes it.
-        notice: Receives a line for the user.
-    """
+    """Makes connections. ``within`` (s) is the timeout of the connection and again of the login."""
 
     def __init__(
         self,
@@ -87,7 +79,7 @@ class Logins:
             NodeUnreachable: It did not work.
         """
         via = await self._via(resolved, 0)
-        return await self._attempts(resolved, via)
+        return await with_retries(lambda: self._attempt(resolved, via))
 
     async def _check_fit(self, resolved: Resolved) -> None:
         reason = await self._unfit.reason(resolved)
@@ -116,19 +108,15 @@ class Logins:
         key = _path(hop, via)
         known = self._jumps.get(key)
         if known is not None and known.task.done():
-            ended = known.ended or 0.0
             failed = known.task.cancelled() or known.task.exception() is not None
-            stale = time.monotonic() - ended > _FAILURE_KEPT if failed else known.task.result().connection.is_closed()
+            stale = (
+                time.monotonic() - known.ended > _FAILURE_KEPT if failed else known.task.result().connection.is_closed()
+            )
             if stale:
                 known = None
         if known is None:
-            known = self._jumps[key] = _Jump(asyncio.create_task(self._attempts(hop, via)))
-            entry = known
-
-            def note_end(_: asyncio.Task[Login]) -> None:
-                entry.ended = time.monotonic()
-
-            known.task.add_done_callback(note_end)
+            known = self._jumps[key] = _Jump(asyncio.create_task(with_retries(lambda: self._attempt(hop, via))))
+            known.task.add_done_callback(known.note_end)
         try:
             # Shielded: the connection is for all nodes behind it, one that gives up must not take it from the others.
             return await asyncio.shield(known.task)
@@ -136,13 +124,8 @@ class Logins:
             text = f"jump host {jump.host}: {error.text}"
             raise NodeUnreachable(error.kind, text, error.hint, error.detail) from None
 
-    async def _attempts(self, resolved: Resolved, via: Login | None) -> Login:
-        return await with_retries(lambda: self._attempt(resolved, via))
-
     async def _attempt(self, resolved: Resolved, via: Login | None) -> Login:
-        known = await self._host_keys.known(resolved)
-        policy = policy_for(self._policy, resolved)
-        client = Client(known, policy)
+        client = Client(await self._host_keys.known(resolved), policy_for(self._policy, resolved))
         within = resolved.connect_timeout or self._within
         sock: socket.socket | None = None
         if via is None and resolved.proxy_command is None:
@@ -150,14 +133,14 @@ class Logins:
             sock = await self._dialer.dial(resolved, within)
         try:
             async with self._gates.login(self._gate(resolved), lambda: client.greeted):
-                road: socket.socket | Proxy | asyncssh.SSHClientConnection
+                road: Road
                 if via is not None:
                     road = via.connection
                 elif sock is not None:
                     road = sock
                 else:
                     road = await self._dialer.start_proxy(resolved)
-                login = await self._over(resolved, road, client, known, policy)
+                login = await self._over(resolved, road, client)
         except BaseException:
             if sock is not None and client.connection is None:
                 sock.close()
@@ -165,21 +148,14 @@ class Logins:
         login.path = _path(resolved, via)
         return login
 
-    async def _over(
-        self,
-        resolved: Resolved,
-        road: socket.socket | Proxy | asyncssh.SSHClientConnection,
-        client: Client,
-        known: Known,
-        policy: Policy,
-    ) -> Login:
+    async def _over(self, resolved: Resolved, road: Road, client: Client) -> Login:
         offer = Offer()
         try:
             offer = await self._keys.offer(resolved)
             if offer.hardware and not offer.keys:
                 raise NeedsOpenSSH("a security key (FIDO)")
             within = max(self._within, resolved.connect_timeout or 0)
-            login = await log_in(resolved, road, known, client, policy, offer, within)
+            login = await log_in(resolved, road, client, offer, within)
         except BaseException as error:
             if isinstance(road, Proxy):
                 road.abort()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import fcntl
 import hmac
 import os
@@ -15,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from hashlib import sha1
 from pathlib import Path
-from typing import Literal
 
 from asyncssh import SSHKey, SSHKnownHosts
 
@@ -23,23 +23,8 @@ from fabtui.sanitize import one_line
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.ssh_config.resolved import Resolved, home
 
-PolicyOption = Literal["config", "strict", "accept-new", "off"]
-Policy = Literal["strict", "accept-new", "off"]
-
 _FILE_CAP = 256 * 1024 * 1024
 _LOCK_PATIENCE = 2.0
-_HASHED = b"|1|"
-
-
-def policy_for(option: PolicyOption, resolved: Resolved) -> Policy:
-    """Return the policy for a host.
-
-    With ``config``, StrictHostKeyChecking ``yes`` and ``ask`` mean strict (nobody can be asked), ``no`` means that new
-    keys are taken; a changed key is refused all the same.
-    """
-    if option != "config":
-        return option
-    return "strict" if resolved.strict in ("yes", "ask") else "accept-new"
 
 
 @dataclass(slots=True)
@@ -77,22 +62,9 @@ _State = tuple[int, int, int] | None
 
 
 @dataclass(slots=True)
-class Loaded:
-    """A known hosts file.
-
-    Attributes:
-        content: What is in it.
-        hashed: Whether names are hashed there, which are slow to find.
-    """
-
-    content: SSHKnownHosts
-    hashed: bool
-
-
-@dataclass(slots=True)
 class _File:
     state: _State
-    loaded: asyncio.Future[Loaded | None]
+    content: SSHKnownHosts | None
 
 
 def state_of(path: str | int) -> _State:
@@ -104,7 +76,7 @@ def state_of(path: str | int) -> _State:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def load_file(path: str) -> Loaded | None:
+def load_file(path: str) -> SSHKnownHosts | None:
     """Return a parsed known hosts file; lines that are no entries are passed over. None if there is no such file.
 
     Raises:
@@ -119,72 +91,48 @@ def load_file(path: str) -> Loaded | None:
     if len(data) > _FILE_CAP:
         raise ValueError("too large")
     text = data.decode("utf-8", "replace")
-    hashed = _HASHED in data
-    try:
-        return Loaded(SSHKnownHosts(text), hashed)
-    except ValueError:
-        pass
+    with contextlib.suppress(ValueError):
+        return SSHKnownHosts(text)
     known = SSHKnownHosts()
     for line in text.splitlines():
-        try:
+        with contextlib.suppress(ValueError):
             known.load(line)
-        except ValueError:
-            continue
-    return Loaded(known, hashed)
+    return known
 
 
 class HostKeys:
-    """The known hosts of all nodes of a session.
-
-    Args:
-        notice: Takes one line for the user.
-    """
+    """The known hosts of all nodes of a session; ``notice`` takes one line for the user."""
 
     def __init__(self, notice: Callable[[str], None]) -> None:
         self._notice = notice
-        # Matching hashed names costs milliseconds a host and file: neither in the event loop nor in others' pool.
-        self._threads = ThreadPoolExecutor(2, thread_name_prefix="known-hosts")
+        # Matching hashed names costs milliseconds a host and file: neither in the event loop nor in others' pool. One
+        # thread to look up, so that only it changes what is kept; another to write, which may wait for a lock.
+        self._looking = ThreadPoolExecutor(1, thread_name_prefix="known-hosts")
+        self._writing = ThreadPoolExecutor(1, thread_name_prefix="new-host-keys")
         self._files: dict[str, _File] = {}
-        self._looking: dict[str, asyncio.Future[_State]] = {}
         self._known: dict[tuple[str, str, tuple[str, ...]], Known] = {}
 
     async def known(self, resolved: Resolved) -> Known:
         """Return what is known of a host."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._looking, self._look_up, resolved, loop)
+
+    def _look_up(self, resolved: Resolved, loop: asyncio.AbstractEventLoop) -> Known:
         paths = (*resolved.user_known_hosts, *resolved.global_known_hosts)
-        name = lookup_name(resolved)
-        key = (name, resolved.hostname.lower(), paths)
-        loaded = [(path, file) for path in paths if (file := await self._file(path)) is not None]
+        for path in paths:
+            # A file is read again when it changed: the user may mend it while we run.
+            state = state_of(path)
+            if path not in self._files or self._files[path].state != state:
+                self._files[path] = _File(state, self._load(path, loop))
+                self._known.clear()
+        name, host = lookup_name(resolved), resolved.hostname.lower()
+        key = (name, host, paths)
         if key not in self._known:
-            plain = "" if resolved.host_key_alias else resolved.hostname.lower()
-            files = [(path, file.content) for path, file in loaded]
-            if any(file.hashed for _, file in loaded):
-                loop = asyncio.get_running_loop()
-                found = await loop.run_in_executor(self._threads, match, files, name, plain)
-            else:
-                found = match(files, name, plain)
-            self._known.setdefault(key, found)
+            files = [(path, content) for path in paths if (content := self._files[path].content) is not None]
+            self._known[key] = match(files, name, "" if resolved.host_key_alias else host)
         return self._known[key]
 
-    async def _state(self, path: str) -> _State:
-        """Return a file's state. Hosts that are looked up at the same time share one look."""
-        looking = self._looking.get(path)
-        if looking is None or looking.done():
-            looking = asyncio.get_running_loop().run_in_executor(self._threads, state_of, path)
-            self._looking[path] = looking
-        return await asyncio.shield(looking)
-
-    async def _file(self, path: str) -> Loaded | None:
-        """Return a file's content, read again when the file changed: the user may mend it while we run."""
-        loop = asyncio.get_running_loop()
-        state = await self._state(path)
-        known = self._files.get(path)
-        if known is None or known.state != state:
-            loaded = loop.run_in_executor(self._threads, self._load, path, loop)
-            known = self._files[path] = _File(state, loaded)
-            self._known.clear()
-        return await asyncio.shield(known.loaded)
-
-    def _load(self, path: str, loop: asyncio.AbstractEventLoop) -> Loaded | None:
+    def _load(self, path: str, loop: asyncio.AbstractEventLoop) -> SSHKnownHosts | None:
         try:
             return load_file(path)
         except (OSError, ValueError) as error:
@@ -205,16 +153,12 @@ class HostKeys:
         line = entry(known.name, key, resolved.hash_known_hosts)
         loop = asyncio.get_running_loop()
         try:
-            writing = loop.run_in_executor(self._threads, append, Path(path), line)
+            writing = loop.run_in_executor(self._writing, append, Path(path), line)
             before, after = await asyncio.wait_for(writing, 2 * _LOCK_PATIENCE)
-            # What is seen of it in this moment is not what it is now.
-            self._looking.pop(path, None)
             file = self._files.get(path)
-            loaded = await file.loaded if file is not None else None
-            if file is not None and loaded is not None and file.state == before:
+            if file is not None and file.content is not None and file.state == before:
                 # Only this line is new: no need to read a long file again for each new host.
-                loaded.content.load(line.decode("ascii"))
-                loaded.hashed |= resolved.hash_known_hosts
+                file.content.load(line.decode("ascii"))
                 file.state = after
         except (OSError, TimeoutError) as error:
             reason = one_line(str(error) or "no lock in time", 200)
@@ -222,27 +166,19 @@ class HostKeys:
 
     def close(self) -> None:
         """Let the threads go."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._looking, self._writing):
+            threads.shutdown(wait=False, cancel_futures=True)
 
 
 def match(files: list[tuple[str, SSHKnownHosts]], name: str, plain: str) -> Known:
-    """Return what files hold of a host.
-
-    Args:
-        files: Path and content of each.
-        name: What the host is looked up by, with its port in brackets if that is not 22.
-        plain: The same without the port, or an empty string.
-    """
+    """Return what files (path and content) hold of a host; ``plain`` is its name without the port, or empty."""
     known = Known(name)
-    for path, file in files:
-        keys, authorities, revoked, *_ = file.match(name, "", None)
-        known.keys += [(key, path) for key in keys]
-        known.authorities += authorities
-        known.revoked += revoked
-    if plain and plain != name and not (known.keys or known.authorities):
+    for wanted, found in ((name, known.keys), (plain, known.elsewhere)):
+        if found is known.elsewhere and (plain in ("", name) or known.keys or known.authorities):
+            break
         for path, file in files:
-            keys, authorities, revoked, *_ = file.match(plain, "", None)
-            known.elsewhere += [(key, path) for key in keys]
+            keys, authorities, revoked, *_ = file.match(wanted, "", None)
+            found += [(key, path) for key in keys]
             known.authorities += authorities
             known.revoked += revoked
     return known
@@ -259,10 +195,7 @@ def entry(name: str, key: SSHKey, hashed: bool) -> bytes:
 
 
 def append(path: Path, line: bytes) -> tuple[_State, _State]:
-    """Append a line to a known hosts file, which is made if it is not there, under a lock.
-
-    Returns:
-        The file's state before and after.
+    """Append a line to a known hosts file, made if it is not there, under a lock; return its state before and after.
 
     Raises:
         OSError: It cannot be written.
@@ -291,15 +224,7 @@ def append(path: Path, line: bytes) -> tuple[_State, _State]:
 
 
 def refusal(resolved: Resolved, known: Known, key: SSHKey | None, revoked: bool, reason: str = "") -> NodeUnreachable:
-    """Return the error for a host key that is not accepted.
-
-    Args:
-        resolved: The host.
-        known: What is known of it.
-        key: The key it showed, or None if that was a certificate.
-        revoked: Whether the key is marked as revoked.
-        reason: More on a certificate that is not accepted.
-    """
+    """Return the error for a host key that is not accepted, or for a certificate (no key), with the reason."""
     shown = "a certificate" if key is None else f"{key.get_algorithm()} {key.get_fingerprint()}"
     if revoked:
         text = f"the host key of {resolved.name} is REVOKED ({shown})"

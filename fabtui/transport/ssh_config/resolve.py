@@ -13,11 +13,20 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from fabtui.sanitize import last_line, one_line
 from fabtui.transport.link import NodeUnreachable
-from fabtui.transport.ssh_config.resolve_without_ssh import resolve_without_ssh
-from fabtui.transport.ssh_config.resolved import ALGORITHMS, ConfigBroken, Resolved, Strict, check_host, parse_jumps
+from fabtui.transport.ssh_config.resolved import (
+    ALGORITHMS,
+    ConfigBroken,
+    Resolved,
+    Strict,
+    check_host,
+    expand_path,
+    home,
+    parse_jumps,
+)
 
 _REPEATED = {"identityfile", "certificatefile"}
 _STRICT: dict[str, Strict] = {
@@ -31,6 +40,8 @@ _STRICT: dict[str, Strict] = {
 }
 
 _DEADLINE = 10.0
+#: Maximum number of concurrent processes.
+_PARALLEL = 8
 
 
 def split_files(text: str) -> tuple[str, ...]:
@@ -43,12 +54,7 @@ def split_files(text: str) -> tuple[str, ...]:
 
 
 def parse(name: str, output: str, baseline: Mapping[str, str] | None = None) -> Resolved:
-    """Parse the output of ``ssh -G``.
-
-    Args:
-        name: The host as the user names it.
-        output: The output.
-        baseline: The settings without any configuration, to distinguish chosen from default algorithms.
+    """Parse the output of ``ssh -G``; the baseline (no configuration) tells chosen from default algorithms.
 
     Raises:
         ConfigBroken: A value makes no sense.
@@ -102,28 +108,18 @@ def parse(name: str, output: str, baseline: Mapping[str, str] | None = None) -> 
 
 
 class Resolver:
-    """Runs ``ssh -G`` once per host.
+    """Runs ``ssh -G`` once per host, with a configuration file instead of the user's and the site's if there is one."""
 
-    Args:
-        ssh_config: The configuration file instead of the user's and the site's, or None.
-        parallel: Maximum number of concurrent processes.
-    """
-
-    def __init__(self, ssh_config: Path | None, parallel: int = 8) -> None:
+    def __init__(self, ssh_config: Path | None) -> None:
         self._options = [] if ssh_config is None else ["-F", str(ssh_config)]
         self._ssh_config = ssh_config
-        self._slots = asyncio.Semaphore(parallel)
+        self._slots = asyncio.Semaphore(_PARALLEL)
         self._cache: dict[tuple[str, str | None, int | None], asyncio.Task[Resolved]] = {}
         self._baseline: asyncio.Task[dict[str, str]] | None = None
         self.ssh = shutil.which("ssh")
 
     async def resolve(self, host: str, user: str | None = None, port: int | None = None) -> Resolved:
-        """Return the configuration of a host.
-
-        Args:
-            host: The host's name.
-            user: Login name that overrides the configuration, or None.
-            port: Port that overrides the configuration, or None.
+        """Return the configuration of a host; user and port override the configuration.
 
         Raises:
             NodeUnreachable: ``config``: OpenSSH rejects the name, or the configuration cannot be read.
@@ -150,9 +146,6 @@ class Resolver:
         if self.ssh is None:
             return await asyncio.to_thread(resolve_without_ssh, self._ssh_config, host, user, port)
         options = [*self._options, *(["-l", user] if user else []), *(["-p", str(port)] if port else [])]
-        return await self._ask_ssh(host, options)
-
-    async def _ask_ssh(self, host: str, options: list[str]) -> Resolved:
         if self._baseline is None:
             self._baseline = asyncio.create_task(self._ask_baseline())
         status, output, errors = await self._run(options, host)
@@ -175,12 +168,9 @@ class Resolver:
         assert self.ssh is not None
         async with self._slots:
             try:
-                process = await asyncio.create_subprocess_exec(
-                    *(self.ssh, "-G", "-T", *options, "--", host),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=asyncio.subprocess.PIPE,
-                )
+                null, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
+                words = (self.ssh, "-G", "-T", *options, "--", host)
+                process = await asyncio.create_subprocess_exec(*words, stdin=null, stdout=pipe, stderr=pipe)
             except OSError as error:
                 raise NodeUnreachable("local", f"cannot run {self.ssh}: {error.strerror or error}") from None
             try:
@@ -194,3 +184,55 @@ class Resolver:
                         process.kill()
                         await asyncio.wait_for(process.wait(), 1.0)
         return process.returncode, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
+
+
+def resolve_without_ssh(ssh_config: Path | None, host: str, user: str | None, port: int | None) -> Resolved:
+    """Return what asyncssh's own parser finds of a host.
+
+    It knows no StrictHostKeyChecking: unknown host keys are refused.
+
+    Raises:
+        ConfigBroken: The file does not parse, or cannot be read.
+    """
+    from asyncssh.config import ConfigParseError, SSHClientConfig
+
+    default = Path(home(), ".ssh", "config")
+    paths = [ssh_config] if ssh_config is not None else [default] if os.access(default, os.R_OK) else []
+    try:
+        config: Any = SSHClientConfig.load(
+            None, list(paths), False, False, False, getpass.getuser(), user or (), host, port or ()
+        )
+    except (ConfigParseError, OSError, ValueError) as error:
+        raise ConfigBroken(str(error)) from None
+    settings = Resolved(host, str(config.get("Hostname", host)), str(user or config.get("User", getpass.getuser())))
+    user_files = config.get("UserKnownHostsFile", ["~/.ssh/known_hosts", "~/.ssh/known_hosts2"])
+    global_files = config.get("GlobalKnownHostsFile", ["/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"])
+    default_keys = [f"{home()}/.ssh/{name}" for name in ("id_rsa", "id_ecdsa", "id_ed25519")]
+    jump = config.get("ProxyJump")
+    try:
+        jumps = parse_jumps(str(jump)) if jump else ()
+    except ValueError as error:
+        raise ConfigBroken(str(error)) from None
+    proxy = config.get("ProxyCommand")
+    timeout = config.get("ConnectTimeout")
+    return Resolved(
+        name=host,
+        hostname=settings.hostname,
+        user=settings.user,
+        port=int(port or config.get("Port", 22)),
+        jumps=jumps,
+        proxy_command=None if proxy in (None, "", "none") else str(proxy),
+        user_known_hosts=_files(user_files, settings),
+        global_known_hosts=_files(global_files, settings),
+        host_key_alias=config.get("HostKeyAlias"),
+        identities=tuple(str(file) for file in config.get("IdentityFile", ()) or default_keys),
+        certificates=tuple(str(file) for file in config.get("CertificateFile", ()) or ()),
+        identity_agent=config.get("IdentityAgent") or None,
+        identities_only=bool(config.get("IdentitiesOnly")),
+        connect_timeout=float(timeout) if timeout else None,
+    )
+
+
+def _files(names: Any, settings: Resolved) -> tuple[str, ...]:
+    paths = (expand_path(str(name), settings) for name in names)
+    return tuple(str(path) for path in paths if path is not None)

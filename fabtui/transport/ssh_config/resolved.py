@@ -17,6 +17,8 @@ from fabtui.sanitize import one_line
 from fabtui.transport.link import NodeUnreachable
 
 Strict = Literal["yes", "ask", "accept-new", "no"]
+PolicyOption = Literal["config", "strict", "accept-new", "off"]
+Policy = Literal["strict", "accept-new", "off"]
 
 #: Lists of algorithms, passed to asyncssh only where the configuration changes them.
 ALGORITHMS = ("kexalgorithms", "ciphers", "macs", "hostkeyalgorithms")
@@ -83,6 +85,17 @@ class Resolved:
     connect_timeout: float | None = None
     algorithms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def policy_for(option: PolicyOption, resolved: Resolved) -> Policy:
+    """Return the policy for the host keys of a host.
+
+    With ``config``, StrictHostKeyChecking ``yes`` and ``ask`` mean strict (nobody can be asked), ``no`` means that new
+    keys are taken; a changed key is refused all the same.
+    """
+    if option != "config":
+        return option
+    return "strict" if resolved.strict in ("yes", "ask") else "accept-new"
 
 
 def check_host(host: str) -> None:

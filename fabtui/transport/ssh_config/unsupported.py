@@ -65,8 +65,7 @@ def live_master(path: str) -> bool:
 class Unfit:
     """Finds the hosts that need OpenSSH."""
 
-    def __init__(self) -> None:
-        self._tickets: asyncio.Task[bool] | None = None
+    _tickets: asyncio.Task[bool] | None = None
 
     async def reason(self, resolved: Resolved) -> str | None:
         """Return the unsupported setting of a host, None if there is none."""
@@ -74,17 +73,15 @@ class Unfit:
         if setting is not None:
             return setting
         # Many distributions switch it on for everybody: it counts where there is a ticket to log in with.
-        if resolved.settings.get("gssapiauthentication") == "yes" and await self._have_tickets():
-            return "GSSAPIAuthentication (Kerberos)"
+        if resolved.settings.get("gssapiauthentication") == "yes":
+            if self._tickets is None:
+                self._tickets = asyncio.create_task(have_tickets())
+            if await asyncio.shield(self._tickets):
+                return "GSSAPIAuthentication (Kerberos)"
         path = resolved.settings.get("controlpath", "none")
         if path != "none" and await asyncio.to_thread(live_master, path):
             return "a shared connection (ControlMaster)"
         return None
-
-    async def _have_tickets(self) -> bool:
-        if self._tickets is None:
-            self._tickets = asyncio.create_task(have_tickets())
-        return await asyncio.shield(self._tickets)
 
 
 async def have_tickets() -> bool:
@@ -94,12 +91,8 @@ async def have_tickets() -> bool:
         cache = os.environ.get("KRB5CCNAME", f"/tmp/krb5cc_{os.getuid()}").removeprefix("FILE:")
         return await asyncio.to_thread(os.path.exists, cache)
     try:
-        process = await asyncio.create_subprocess_exec(
-            *(klist, "-s"),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
+        null = asyncio.subprocess.DEVNULL
+        process = await asyncio.create_subprocess_exec(klist, "-s", stdin=null, stdout=null, stderr=null)
     except OSError:
         return False
     try:

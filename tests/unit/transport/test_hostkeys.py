@@ -13,10 +13,9 @@ from fabtui.transport.asyncssh.known_hosts import (
     load_file,
     lookup_name,
     match,
-    policy_for,
     refusal,
 )
-from fabtui.transport.ssh_config.resolved import Resolved, Strict
+from fabtui.transport.ssh_config.resolved import Resolved, Strict, policy_for
 
 OLD, NEW, RSA = (asyncssh.generate_private_key(kind) for kind in ("ssh-ed25519", "ssh-ed25519", "ecdsa-sha2-nistp256"))
 
@@ -62,7 +61,7 @@ def test_names() -> None:
 
 def test_a_port_falls_back_to_the_name_without_one_but_proves_no_change(tmp_path: Path) -> None:
     files = [("f", load_file(str(write(tmp_path / "f", ("node.example", OLD)))))]
-    present = [(path, file.content) for path, file in files if file is not None]
+    present = [(path, file) for path, file in files if file is not None]
     known = match(present, "[node.example]:2222", "node.example")
     assert known.keys == []
     assert [key for key, _ in known.elsewhere] == [OLD.convert_to_public()]

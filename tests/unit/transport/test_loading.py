@@ -8,7 +8,7 @@ def note(event, args):
     if event in ("subprocess.Popen", "os.posix_spawn"):
         started.append(os.path.basename(os.fsdecode(args[0])))
 sys.addaudithook(note)
-from fabtui.transport.asyncssh.preload import load_asyncssh
+from fabtui.transport.connector import load_asyncssh
 find = ctypes.util.find_library
 for collecting in (True, False):
     gc.enable() if collecting else gc.disable()

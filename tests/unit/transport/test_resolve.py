@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabtui.transport.link import NodeUnreachable
-from fabtui.transport.ssh_config.resolve import Resolver, parse, split_files
-from fabtui.transport.ssh_config.resolve_without_ssh import resolve_without_ssh
+from fabtui.transport.ssh_config.resolve import Resolver, parse, resolve_without_ssh, split_files
 from fabtui.transport.ssh_config.resolved import (
     ConfigBroken,
     Jump,
