@@ -14,8 +14,7 @@ from fabtui.config.file import ConfigFile, merged
 from fabtui.config.options import session_changes
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import check_writable
-from fabtui.lab.faults import parse_faults
-from fabtui.lab.spec import LabSpec
+from fabtui.lab.spec import LabSpec, parse_faults
 from fabtui.nodeset import chosen_nodes
 from fabtui.paths import check_folder, free_path, private_folder, recording_name, recordings_folder, user_probe_folder
 from fabtui.session.options import SessionOptions

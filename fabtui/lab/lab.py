@@ -8,13 +8,10 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from fabtui.lab.faults import Fault, NodeFault
-from fabtui.lab.spec import LabSpec
+from fabtui.lab.spec import Fault, LabSpec, NodeFault
 
 __all__ = ["Lab", "LabError", "LabSpec"]
 
@@ -30,9 +27,7 @@ class LabError(Exception):
 class Lab:
     """SSH servers on loopback addresses of this machine, in a separate process.
 
-    Args:
-        spec: Number of nodes, and of endpoints per node.
-        faults: Faults to create. Node faults are created here; pair faults are left to the rank hosts.
+    Faults of nodes are created here; those of pairs are left to the rank hosts.
 
     Attributes:
         ssh_config: SSH configuration of the nodes.
@@ -42,8 +37,8 @@ class Lab:
     """
 
     def __init__(self, spec: LabSpec, faults: Sequence[Fault] = ()) -> None:
-        self._spec = spec
-        self._faults = tuple(fault for fault in faults if isinstance(fault, NodeFault))
+        texts = [fault.text for fault in faults if isinstance(fault, NodeFault)]
+        self._order = json.dumps({"endpoints": spec.endpoints, "faults": texts})
         self._process: asyncio.subprocess.Process | None = None
         self._listening: asyncio.Task[None] | None = None
         self._stderr = bytearray()
@@ -61,29 +56,25 @@ class Lab:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stop()
 
     async def _start(self) -> None:
+        pipe = asyncio.subprocess.PIPE
+        # -P: files in the working directory must not shadow the standard library. A ^C in the terminal goes to the
+        # controller, which ends the lab in order.
         process = self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            # Without the working directory: files there must not shadow the standard library.
-            "-P",
-            "-m",
-            "fabtui.lab.server",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            *(sys.executable, "-P", "-m", "fabtui.lab.server"),
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
             limit=1 << 20,
-            # A ^C in the terminal goes to the controller, which ends the lab in order.
             start_new_session=True,
         )
         assert process.stdin is not None
         assert process.stdout is not None
         self._listening = asyncio.create_task(self._listen())
-        process.stdin.write(Order(self._spec, self._faults).to_json().encode() + b"\n")
+        process.stdin.write(self._order.encode() + b"\n")
         try:
             async with asyncio.timeout(START_TIMEOUT):
                 line = await process.stdout.readline()
@@ -111,8 +102,8 @@ class Lab:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2):
                 await asyncio.shield(self._listening)
-        lines = self._stderr.decode("utf-8", "backslashreplace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
+        lines = self._stderr.decode("utf-8", "backslashreplace").strip().split("\n")
+        return lines[-1].strip() or "it printed nothing"
 
     async def _stop(self) -> None:
         process = self._process
@@ -132,26 +123,3 @@ class Lab:
             if self._folder is not None:
                 # The lab process removes the folder itself, unless it was killed.
                 await asyncio.to_thread(shutil.rmtree, self._folder, True)
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """Request to the lab process: the nodes and faults to create."""
-
-    spec: LabSpec
-    faults: tuple[NodeFault, ...]
-
-    def to_json(self) -> str:
-        """Return the request as one line of JSON."""
-        faults = [[f.node, f.kind, f.after, f.text, f.variable] for f in self.faults]
-        return json.dumps({"endpoints": self.spec.endpoints, "faults": faults})
-
-    @classmethod
-    def from_json(cls, line: str) -> Order:
-        """Return the request of a line of `to_json`."""
-        given = json.loads(line)
-        faults = [
-            NodeFault(node, kind, after, text, None if variable is None else (variable[0], variable[1]))
-            for node, kind, after, text, variable in given["faults"]
-        ]
-        return cls(LabSpec(tuple(given["endpoints"])), tuple(faults))

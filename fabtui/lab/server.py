@@ -7,6 +7,7 @@ addresses. It ends, with all processes on its nodes, when its standard input clo
 from __future__ import annotations
 
 import asyncio
+import getpass
 import json
 import logging
 import os
@@ -14,16 +15,15 @@ import shutil
 import sys
 import tempfile
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import asyncssh
 
-from fabtui.lab.faults import NodeFault
 from fabtui.lab.gpu_split import divide, visible_gpus
-from fabtui.lab.lab import Order
-from fabtui.lab.ssh_files import write_files
-from fabtui.lab.ssh_node import LabNode, address_of, node_environment
+from fabtui.lab.spec import Fault, LabSpec, NodeFault, parse_faults
+from fabtui.lab.ssh_node import LabNode, Place, address_of, node_environment
 from fabtui_node.runtime import reap
 
 PARENT_CHECK = 0.5
@@ -32,22 +32,17 @@ END_GRACE = 2.0
 
 
 class LabServer:
-    """The nodes of a lab.
+    """The nodes of a lab, with a private folder for the files of the SSH client."""
 
-    Args:
-        order: The nodes and faults to create.
-        folder: A private folder for the files of the SSH client.
-    """
-
-    def __init__(self, order: Order, folder: Path) -> None:
+    def __init__(self, spec: LabSpec, faults: Sequence[Fault], folder: Path) -> None:
         self._folder = folder
         self._lab = uuid.uuid4().hex
-        self._shares, self._note = divide(visible_gpus(), order.spec.endpoints)
+        self._shares, self._note = divide(visible_gpus(), spec.endpoints)
+        self._endpoints = spec.endpoints
         self._nodes = [
-            self._node(name, number, count, [fault for fault in order.faults if fault.node == name])
-            for number, (name, count) in enumerate(order.spec.nodes.items())
+            self._node(name, number, count, [f for f in faults if isinstance(f, NodeFault) and f.node == name])
+            for number, (name, count) in enumerate(spec.nodes.items())
         ]
-        self._endpoints = order.spec.endpoints
 
     def _node(self, name: str, number: int, endpoints: int, faults: list[NodeFault]) -> LabNode:
         mark = f"{self._lab}-{name}"
@@ -96,6 +91,41 @@ class LabServer:
                 connection.abort()
 
 
+def write_files(folder: Path, key: asyncssh.SSHKey, places: Sequence[Place]) -> Path:
+    """Write client key, known_hosts and ssh_config into a private folder; returns the path of the ssh_config."""
+    key_file, known_hosts, config = folder / "client_key", folder / "known_hosts", folder / "ssh_config"
+    key_file.touch(mode=0o600)
+    key_file.write_bytes(key.export_private_key())
+    known_hosts.write_text("".join(f"[{p.address}]:{p.port} {p.host_key}\n" for p in places))
+    config.write_text("\n".join(_host(place, key_file, known_hosts) for place in places))
+    return config
+
+
+def _host(place: Place, key_file: Path, known_hosts: Path) -> str:
+    # The only characters that a temporary folder's name could hold and an ssh_config could misread.
+    key, known = ('"' + str(path).replace("%", "%%") + '"' for path in (key_file, known_hosts))
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # For users without a name: the servers accept any.
+        user = "fabtui"
+    lines = [
+        f"HostName {place.address}",
+        f"Port {place.port}",
+        f"User {user}",
+        f"IdentityFile {key}",
+        "IdentitiesOnly yes",
+        "IdentityAgent none",
+        f"UserKnownHostsFile {known}",
+        "GlobalKnownHostsFile /dev/null",
+        "StrictHostKeyChecking yes",
+        "BatchMode yes",
+        "ControlPath none",
+        "LogLevel ERROR",
+    ]
+    return f"Host {place.name}\n" + "".join(f"    {line}\n" for line in lines)
+
+
 async def _until_not_needed(server: LabServer, parent: int) -> None:
     """Wait for the end of standard input or of the parent process."""
     over = asyncio.Event()
@@ -115,8 +145,7 @@ async def _until_not_needed(server: LabServer, parent: int) -> None:
     loop.remove_reader(0)
 
 
-async def _serve(order: Order, folder: Path, parent: int) -> None:
-    server = LabServer(order, folder)
+async def _serve(server: LabServer, parent: int) -> None:
     try:
         found = await server.listen()
         sys.stdout.write(json.dumps(found) + "\n")
@@ -135,21 +164,26 @@ def main() -> int:
     """Run a lab until it is not needed any more; return the exit status."""
     parent = os.getppid()
     reap.become_subreaper()
-    order = Order.from_json(_first_line())
+    spec, faults = read_order(_first_line())
     folder = Path(tempfile.mkdtemp(prefix="fabtui-lab-"))
     try:
-        asyncio.run(_serve(order, folder, parent))
+        asyncio.run(_serve(LabServer(spec, faults, folder), parent))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
 
 
+def read_order(line: str) -> tuple[LabSpec, list[Fault]]:
+    """Return the nodes and faults that a line of JSON asks for."""
+    given = json.loads(line)
+    spec = LabSpec(tuple(given["endpoints"]))
+    return spec, parse_faults(given["faults"], spec)
+
+
 def _first_line() -> str:
     line = b""
-    while not line.endswith(b"\n"):
-        more = os.read(0, 1)
-        if not more:
-            break
+    # Byte by byte: what follows is watched for its end.
+    while not line.endswith(b"\n") and (more := os.read(0, 1)):
         line += more
     return line.decode("utf-8")
 

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import asyncssh
 
-from fabtui.lab.faults import NodeFault
-from fabtui.lab.ssh_files import Place
-from fabtui.lab.ssh_process import CommandSession
+from fabtui.lab.spec import NodeFault
 from fabtui_node.runtime import reap
 
 # Set for all processes on a node of a lab, with a value unique to the lab.
 MARK = "FABTUI_LAB_MARK"
 
 KILL_BOUND = 5.0
+SHELL = "/bin/sh"
+
+
+class Place(NamedTuple):
+    """Address of a node's SSH server, and its public host key (as in known_hosts)."""
+
+    name: str
+    address: str
+    port: int
+    host_key: str
 
 
 def address_of(number: int) -> str:
@@ -72,19 +82,9 @@ class _Server(asyncssh.SSHServer):
         if self._connection is not None:
             self._node.connections.discard(self._connection)
 
-    def session_requested(self) -> asyncssh.SSHServerSession[bytes]:
-        return CommandSession(self._node)
-
 
 class LabNode:
-    """A node: its listening socket, its connections and its commands.
-
-    Args:
-        name: Its name.
-        number: Its number, which gives its address.
-        environment: What its commands get, see ``node_environment``.
-        fault: Its fault, or None.
-    """
+    """A node: its listening socket, its connections and its commands, which get the environment."""
 
     def __init__(self, name: str, number: int, environment: Mapping[str, str], fault: NodeFault | None) -> None:
         self.name = name
@@ -93,6 +93,7 @@ class LabNode:
         self.home = home if os.path.isdir(home) else "/"
         self.connections: set[asyncssh.SSHServerConnection] = set()
         self.pids: set[int] = set()
+        self._commands: set[asyncio.Task[None]] = set()
         self._fault = fault
         self._key = asyncssh.generate_private_key("ssh-ed25519")
         self._listener: asyncssh.SSHAcceptor | asyncio.Server | None = None
@@ -117,6 +118,7 @@ class LabNode:
         self._listener = await asyncssh.listen(
             sock=self._socket,
             server_factory=lambda: _Server(self),
+            process_factory=lambda process: self._begin(self._run(process)),
             server_host_keys=[self._key],
             authorized_client_keys=client,
             password_auth=False,
@@ -138,15 +140,61 @@ class LabNode:
         finally:
             writer.close()
 
-    def started(self, pid: int) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do a part of a command in a task of its own, which the end of the connection does not cancel."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._commands.add(task)
+        task.add_done_callback(self._commands.discard)
+
+    async def _run(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
+        """Run a command as an SSH server runs it: in its own session, its streams connected to the channel.
+
+        When the channel ends, only its streams are closed, as with a real server: the command has to end itself.
+        """
+        argv = [SHELL] if process.command is None else [SHELL, "-c", process.command]
+        (from_stdout, stdout), (from_stderr, stderr) = os.pipe(), os.pipe()
+        try:
+            command = await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=stdout,
+                stderr=stderr,
+                env=dict(self.environment),
+                cwd=self.home,
+                start_new_session=True,
+            )
+        except OSError as error:
+            for descriptor in (from_stdout, from_stderr):
+                os.close(descriptor)
+            with contextlib.suppress(OSError):
+                process.stderr.write(f"cannot run {SHELL}: {error}\n".encode())
+                process.exit(127)
+            return
+        finally:
+            for descriptor in (stdout, stderr):
+                os.close(descriptor)
+        self._started(command.pid)
+        await process.redirect(None, from_stdout, from_stderr, send_eof=False)
+        self._begin(_feed(process, command))
+        if process.is_closing():
+            # The channel ended while the command was started.
+            process.connection_lost(None)
+        status = await command.wait()
+        self.pids.discard(command.pid)
+        with contextlib.suppress(OSError, asyncssh.Error):
+            # Its descendants may still print.
+            await process.stdout.drain()
+            await process.stderr.drain()
+            if status < 0:
+                process.exit_with_signal(signal.Signals(-status).name.removeprefix("SIG"))
+            else:
+                process.exit(status)
+
+    def _started(self, pid: int) -> None:
         """Register a command's process; the first one starts the clock of a ``dead-after``."""
         self.pids.add(pid)
         if self._dying is None and self._fault is not None and self._fault.after is not None:
             self._dying = asyncio.get_running_loop().create_task(self._die(self._fault.after))
-
-    def ended(self, pid: int) -> None:
-        """Remove a command's ended process."""
-        self.pids.discard(pid)
 
     async def _die(self, after: float) -> None:
         await asyncio.sleep(after)
@@ -160,6 +208,22 @@ class LabNode:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+
+
+async def _feed(process: asyncssh.SSHServerProcess[bytes], command: asyncio.subprocess.Process) -> None:
+    """Pass on input and signals of the client. Not by a redirection of asyncssh, which loses input that has to wait."""
+    assert command.stdin is not None
+    with contextlib.suppress(OSError, asyncssh.Error):
+        while not process.stdin.at_eof():
+            try:
+                command.stdin.write(await process.stdin.read(64 * 1024))
+                await command.stdin.drain()
+            except asyncssh.SignalReceived as received:
+                number = getattr(signal, "SIG" + received.signal, None)
+                if isinstance(number, signal.Signals):
+                    # To the process group, as OpenSSH does.
+                    os.killpg(command.pid, number)
+    command.stdin.close()
 
 
 def kill_marked(mark: str, pids: frozenset[int], bound: float = KILL_BOUND) -> None:

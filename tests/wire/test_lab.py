@@ -19,8 +19,8 @@ from typing import Any
 import asyncssh
 import pytest
 
-from fabtui.lab.faults import parse_faults
 from fabtui.lab.lab import Lab, LabError, LabSpec
+from fabtui.lab.spec import parse_faults
 from fabtui_node import protocol
 from fabtui_node.runtime.bootloader import BOOT, pack
 from tests.wire.nodeside import living, modules, tokens_of, wait_gone, wait_until

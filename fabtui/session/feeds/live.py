@@ -208,8 +208,8 @@ class LiveFeed:
         ssh_config: Path | None = options.ssh_config
         faults: list[tuple[str, str, str, float | None]] = []
         if options.lab is not None:
-            from fabtui.lab.faults import PairFault, parse_faults
             from fabtui.lab.lab import Lab, LabError, LabSpec
+            from fabtui.lab.spec import PairFault, parse_faults
 
             try:
                 spec = LabSpec.parse(options.lab)

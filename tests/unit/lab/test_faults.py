@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.lab.faults import NodeFault, PairFault, parse_faults, parse_rate
-from fabtui.lab.spec import LabSpec
+from fabtui.lab.spec import LabSpec, NodeFault, PairFault, parse_faults, parse_rate
 
 SPEC = LabSpec((4, 3, 1))
 

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from fabtui.lab.lab import Order
-from fabtui.lab.spec import LabSpec
+from fabtui.lab.lab import Lab
+from fabtui.lab.server import read_order
+from fabtui.lab.spec import LabSpec, parse_faults
 
 
 @pytest.mark.parametrize(
@@ -57,13 +58,8 @@ def test_bad_shapes_are_reported_in_one_line(text: str, word: str) -> None:
 
 
 def test_order_survives_its_way() -> None:
-    from fabtui.lab.faults import NodeFault
-
-    faults = (
-        NodeFault("n001", "dead-after", 1.5, "n001=dead-after:1.5"),
-        NodeFault("n000", "env", None, "n000=env:A=b", ("A", "b")),
-    )
-    order = Order(LabSpec((2, 3)), faults)
-    line = order.to_json()
+    spec = LabSpec((2, 3))
+    faults = parse_faults(["n001=dead-after:1.5", "n000=env:A=b"], spec)
+    line = Lab(spec, faults)._order
     assert "\n" not in line
-    assert Order.from_json(line) == order
+    assert read_order(line) == (spec, faults)

@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 
 from fabtui.lab import server
-from fabtui.lab.faults import NodeFault, parse_faults
 from fabtui.lab.gpu_split import divide, visible_gpus
-from fabtui.lab.lab import Order
-from fabtui.lab.spec import LabSpec
+from fabtui.lab.spec import LabSpec, parse_faults
 from fabtui.lab.ssh_node import address_of, node_environment
 
 
@@ -71,7 +69,7 @@ def test_variables_are_those_of_their_node_alone(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(server, "LabNode", lambda name, number, env, fault: made.update({name: (env, fault)}))
     spec = LabSpec((1, 1))
     faults = parse_faults(["n001=env:A=1", "n001=dead-after:3", "n001=env:FABTUI_LAB_ADDRESS=192.0.2.1"], spec)
-    server.LabServer(Order(spec, tuple(fault for fault in faults if isinstance(fault, NodeFault))), tmp_path)
+    server.LabServer(spec, faults, tmp_path)
     assert "A" not in made["n000"][0]
     assert made["n000"][1] is None
     assert made["n001"][0]["A"] == "1"
