@@ -1,4 +1,4 @@
-"""The web server: one page with one terminal, protected by a token, on 127.0.0.1 only."""
+"""The screen in a browser: a server of one page with one terminal, protected by a token, on 127.0.0.1 only."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hmac
 import json
+import os
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 from aiohttp import WSMsgType, web
 
 from fabtui.errors import InputError
-from fabtui.serve.app_process import Bridge
+from fabtui.sanitize import clean
 
 INDEX = """<!DOCTYPE html>
 <html lang="en">
@@ -80,16 +81,103 @@ _HEADERS = {
 }
 _WAITING = b"\x1b[2J\x1b[Hfabtui is open in another window; this one begins when that one is closed ...\r\n"
 
+_DRIVER = "fabtui.screen.terminal.serve_driver:ServedDriver"
+#: First line of the driver.
+_READY = b"__GANGLION__\n"
+#: Maximum size of a packet (bytes); a screen takes some hundred kB.
+_MOST_PACKET = 16 << 20
+_MOST_ERRORS = 64 << 10
+#: Timeout (s) for the app to stop everything on the nodes before it is killed.
+END_DEADLINE = 25.0
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class WebServer:
-    """Serves the app to one window at a time.
+class Bridge:
+    """Runs the app once, as a child process that draws on a pipe; ``write`` receives its output for the terminal."""
 
-    Args:
-        argv: The command that runs the app.
-        token: First part of every valid path.
-    """
+    def __init__(self, argv: Sequence[str], write: Callable[[bytes], Awaitable[None]]) -> None:
+        self._argv = list(argv)
+        self._write = write
+        self._child: asyncio.subprocess.Process | None = None
+        self._errors = b""
+
+    async def run(self, width: int, height: int) -> None:
+        """Run the app until it ends, in a terminal of ``width`` columns; then show its last output."""
+        environment = {
+            **os.environ,
+            "TEXTUAL_DRIVER": _DRIVER,
+            "TEXTUAL_COLOR_SYSTEM": "truecolor",
+            "TERM": "xterm-256color",
+            "COLUMNS": str(width),
+            "ROWS": str(height),
+        }
+        pipe = asyncio.subprocess.PIPE
+        self._child = child = await asyncio.create_subprocess_exec(
+            *self._argv, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, limit=1 << 20
+        )
+        assert child.stdout is not None
+        assert child.stderr is not None
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._read_errors(child.stderr))
+                tasks.create_task(self._read(child.stdout))
+            await child.wait()
+        finally:
+            await self.end()
+        last = clean(self._errors).strip().replace("\n", "\r\n")
+        # Its output goes where the screen was: a browser has no other place for it.
+        await self._write(b"\x1b[?1003l\x1b[?1000l\x1b[?1049l\x1b[0m\x1b[2J\x1b[H" + last.encode() + b"\r\n")
+
+    async def end(self) -> None:
+        """Stop the app, which stops everything on the nodes; kill it after a timeout."""
+        child = self._child
+        if child is None or child.returncode is not None:
+            return
+        assert child.stdin is not None
+        # The end of its input is what the app takes for the end of its terminal.
+        child.stdin.close()
+        try:
+            async with asyncio.timeout(END_DEADLINE):
+                await child.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()
+            await child.wait()
+
+    async def signal(self, **values: object) -> None:
+        """Send the app an event of its terminal or its window."""
+        await self.send(b"M", json.dumps(values).encode())
+
+    async def send(self, kind: bytes, payload: bytes) -> None:
+        """Send a packet to the app: D, keyboard input; M, an event."""
+        child = self._child
+        if child is None or child.stdin is None or child.stdin.is_closing():
+            return
+        with contextlib.suppress(ConnectionError, RuntimeError):
+            child.stdin.write(kind + len(payload).to_bytes(4, "big") + payload)
+            await child.stdin.drain()
+
+    async def _read(self, stdout: asyncio.StreamReader) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            if await stdout.readuntil(b"\n") != _READY:
+                return
+            while True:
+                kind = await stdout.readexactly(1)
+                size = int.from_bytes(await stdout.readexactly(4), "big")
+                if size > _MOST_PACKET:
+                    return
+                payload = await stdout.readexactly(size)
+                if kind == b"D":
+                    await self._write(payload)
+
+    async def _read_errors(self, stderr: asyncio.StreamReader) -> None:
+        while found := await stderr.read(4096):
+            self._errors = (self._errors + found)[-_MOST_ERRORS:]
+
+
+class WebServer:
+    """Serves the app (a command) to one window at a time; ``token`` is the first part of every valid path."""
 
     def __init__(self, argv: Sequence[str], token: str) -> None:
         self._argv = list(argv)
@@ -111,21 +199,14 @@ class WebServer:
         return app
 
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        self._check(request)
-        return await handler(request)
-
-    def _check(self, request: web.Request) -> None:
-        """Reject requests without the token and requests of other pages in the browser.
-
-        Raises:
-            aiohttp.web.HTTPForbidden: The request is rejected.
-        """
+        """Reject requests without the token and requests of other pages in the browser."""
         given = request.path.split("/")[1] if request.path.startswith("/") else ""
         if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token.encode()):
             raise web.HTTPForbidden(text="fabtui: this is not the whole address that was printed\n", headers=_HEADERS)
         origin = request.headers.get("Origin")
         if _name_of(f"//{request.host}") not in _NAMES or (origin and urlsplit(origin).netloc != request.host):
             raise web.HTTPForbidden(text="fabtui: asked by another page, or by another name\n", headers=_HEADERS)
+        return await handler(request)
 
     async def _terminal(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(heartbeat=15, max_msg_size=_MOST_MESSAGE)
@@ -179,11 +260,12 @@ async def _hand_on(socket: web.WebSocketResponse, bridge: Bridge) -> None:
             continue
         value = rest[0] if rest else None
         if kind == "stdin" and isinstance(value, str):
-            await bridge.press(value)
+            await bridge.send(b"D", value.encode("utf-8", "replace"))
         elif kind == "resize" and isinstance(value, dict):
-            await bridge.resize(*_size(value))
+            width, height = _size(value)
+            await bridge.signal(type="resize", width=width, height=height)
         elif kind in ("focus", "blur"):
-            await bridge.focus(kind == "focus")
+            await bridge.signal(type=kind)
         elif kind == "ping":
             await socket.send_json(["pong", value])
 
@@ -228,21 +310,10 @@ def static_folder() -> Path:
 
 
 async def serve(argv: Sequence[str], token: str, port: int, ready: Callable[[int], None]) -> None:
-    """Serve until a signal arrives.
-
-    Args:
-        argv: The command that runs the app.
-        token: First part of every valid path.
-        port: The port; 0: a free one.
-        ready: Called with the port once the server answers.
-
-    Raises:
-        InputError: The port is in use.
-    """
+    """Serve until a signal arrives, on a port (0: a free one) that ``ready`` is called with; InputError if in use."""
     ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, ended.set)
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
     # What a window shows goes to that window; nothing is logged, as addresses hold the token.
     runner = web.AppRunner(WebServer(argv, token).application(), access_log=None, shutdown_timeout=30.0)
     await runner.setup()

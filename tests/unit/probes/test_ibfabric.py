@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fabtui_node.probes.rdma import ib_fabric, ib_fabric_walk
+from fabtui_node.probes.rdma import ib_fabric
 
 from .places import SAMPLES, Tree
 
@@ -205,7 +205,7 @@ def test_a_fabric_that_answers_in_part(tools: Tools, tree: Tree) -> None:
 
 def test_discovery_where_link_info_is_missing(tools: Tools) -> None:
     (tools.folder / "iblinkinfo").write_text("#!/bin/sh\nexit 1\n")
-    found = ib_fabric_walk.walk([("mlx5_1", 1, GUID)], 1e12)
+    found = ib_fabric.walk([("mlx5_1", 1, GUID)], 1e12)
     assert found is not None
     assert (found["switches"], found["adapters"], found["leaves"][GUID]["name"]) == (3, 8, "leaf2")
 
@@ -214,16 +214,16 @@ def test_two_adapters_on_one_cable(tools: Tools) -> None:
     row = '0x%016x " n%d mlx5_0" %d 1[  ] ==( 4X 25.78125 Gbps Active/  LinkUp)==>  0x%016x %d 1[  ] "n%d mlx5_0" ( )'
     rows = [row % (1, 1, 1, 2, 2, 2), row % (2, 2, 2, 1, 1, 1)]
     tools.script("iblinkinfo", "cat <<'END'\n" + "\n".join(rows) + "\nEND")
-    found = ib_fabric_walk.walk([("mlx5_0", 1, "0x1")], 1e12)
+    found = ib_fabric.walk([("mlx5_0", 1, "0x1")], 1e12)
     assert found is not None
     assert (found["switches"], found["links"], found["leaves"]) == (0, 1, {})
 
 
 def test_each_fabric_is_walked_once(tools: Tools) -> None:
-    found = ib_fabric_walk.walk([("mlx5_0", 1, "0x0000000000100005"), ("mlx5_1", 1, GUID)], 1e12)
+    found = ib_fabric.walk([("mlx5_0", 1, "0x0000000000100005"), ("mlx5_1", 1, GUID)], 1e12)
     assert found is not None
     assert found["switches"] == 3
-    found = ib_fabric_walk.walk([("mlx5_0", 1, "0x0000000000100005"), ("mlx5_9", 1, "0x1")], 1e12)
+    found = ib_fabric.walk([("mlx5_0", 1, "0x0000000000100005"), ("mlx5_9", 1, "0x1")], 1e12)
     assert found is not None
     assert (found["switches"], found["bad_ports"]) == (6, 10)
 
