@@ -100,7 +100,8 @@ def grid(model: Model, layer: Layer, dot: str, width: int) -> list[str]:
         if max(map(len, lines)) <= width:
             return [f"{layer}, {_unit(model, layer)}; {_ROWS}", *lines]
     cells = [[_sign(model, layer, a, b) for b in ends] for a in ends]
-    pitch = 2 if 2 * len(ends) + len(model.nodes) + _label(ends) + 3 <= width else 1
+    label = max(len(one_line(str(end))) for end in ends)
+    pitch = 2 if 2 * len(ends) + len(model.nodes) + label + 3 <= width else 1
     used = {sign for row in cells for sign in row}
     head = f"{layer}, {layer.spec.title}; {_ROWS}"
     return [head, *_signs(ends, cells, pitch), *_meanings(used, layer, width)]
@@ -144,10 +145,6 @@ def _share(model: Model, layer: Layer, found: Measurement) -> float | None:
     return ratio(layer, found.value, model.median(layer, model.class_of(found)))
 
 
-def _label(ends: Sequence[Endpoint]) -> int:
-    return max(len(one_line(str(end))) for end in ends)
-
-
 def _signs(ends: Sequence[Endpoint], cells: list[list[str]], pitch: int) -> list[str]:
     """Return lines with one character per cell and a blank between nodes."""
     gaps = [one.node != before.node for before, one in itertools.pairwise([ends[0], *ends])]
@@ -170,7 +167,7 @@ def _names(ends: Sequence[Endpoint], columns: Sequence[int]) -> str:
 def _labelled(ends: Sequence[Endpoint], heads: list[str], rows: list[str]) -> list[str]:
     """Return lines of headings, and of rows with the names of their endpoints before them."""
     names = [""] * len(heads) + [one_line(str(end)) for end in ends]
-    label = _label(ends)
+    label = max(map(len, names))
     return [f"  {name:{label}} {text}".rstrip() for name, text in zip(names, [*heads, *rows], strict=True)]
 
 
@@ -237,7 +234,9 @@ def _blocks(model: Model, layer: Layer) -> dict[tuple[str, str], Block]:
             continue
         block = (model.verdict(m), None if layer is Layer.HEALTH else _share(model, layer, m))
         for pair in {(src, dst), (dst, src)} if m.layer.spec.per is Per.NODE_PAIR else {(src, dst)}:
-            found[pair] = _worse(found.get(pair), block)
+            known = found.get(pair, block)
+            shares = [share for share in (known[1], block[1]) if share is not None]
+            found[pair] = (worst([known[0], block[0]]), min(shares, default=None))
     return found
 
 
@@ -247,13 +246,6 @@ def _node(model: Model, name: str) -> str | None:
     if number is not None:
         return model.endpoints[number].node
     return name if name in model.nodes else None
-
-
-def _worse(one: Block | None, other: Block) -> Block:
-    if one is None:
-        return other
-    shares = [share for share in (one[1], other[1]) if share is not None]
-    return worst([one[0], other[0]]), min(shares, default=None)
 
 
 def matrix(model: Model, diagonal: str, layer: Layer = Layer.P2P) -> list[str]:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from fabtui.screen.views.node.gpu_tables import gpu_state_lines, kernel_lines
+from fabtui.screen.views.node.probe_tables import nvlink_lines
 
 NASTY = "\x1b[31m[red]\u202e evil"
 
@@ -110,3 +111,14 @@ def test_any_value(value: dict[str, Any]) -> None:
     shown = str(text([*gpu_state_lines(value, value), *kernel_lines(value)]))
     assert "\\x1b" not in shown
     assert "\\u202e" not in shown
+
+
+@pytest.mark.parametrize(("uuid", "grown"), [("GPU-1", True), ("GPU-2", False)])
+def test_growth_of_nvlink_counters_goes_by_uuid(uuid: str, grown: bool) -> None:
+    def look(uuid: str, crc: int) -> dict[str, Any]:
+        links = [{"link": 0, "state": "active", "speed": 25.0, "counters": {"crc": crc}}]
+        return {"gpus": [{"index": 0, "uuid": uuid, "links": links}]}
+
+    text = "".join(text for line in nvlink_lines(look(uuid, 9), look("GPU-1", 1)) for text, _ in line)
+    assert "crc 9" in text
+    assert ("+8 since session start" in text) is grown

@@ -8,8 +8,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fabtui.diagnosis.finding import Finding
 from fabtui.diagnosis.knowledge.next_commands import by_fabtui, by_hand, pair_commands
@@ -194,6 +197,58 @@ def test_flapping_reasons_and_links_are_reported() -> None:
     assert evidence(found["a GPU 3: NVLink errors"]) == ("crc +3 since the start",)
     assert found["a mlx5_0 port 1 is not active"].severity == "bad"
     assert not any("mlx5_9" in title for title in found), "no endpoint is beside it"
+
+
+counted = st.dictionaries(st.sampled_from(["replay", "crc", "x"]), st.none() | st.integers(0, 2**64), max_size=3)
+nvlinks = st.builds(lambda n, c: {"link": n, "state": "active", "counters": c}, st.integers(0, 17), counted)
+nvlink_gpus = st.lists(
+    st.builds(
+        lambda index, links: {"index": index, "links": links},
+        st.integers(0, 3),
+        st.lists(nvlinks, max_size=4, unique_by=lambda link: link["link"]),
+    ),
+    max_size=4,
+    unique_by=lambda gpu: gpu["index"],
+)
+
+
+def nvlink_errors(*looks: list[dict[str, Any]]) -> list[tuple[str, tuple[str, ...]]]:
+    """Return what the rule of NVLink errors reports of the first and the last of several looks."""
+    model = fabric("ab", 2, dead_if(lambda s, d: False))
+    for gpus in looks:
+        model.apply(ProbeResult(node="a", probe="nvlink", value={"gpus": gpus}, time=6.0))
+    return [(title(one), evidence(one)) for one in findings(model) if one.rule.name == "nvlink-errors"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ({"replay": 3, "crc": 1, "x": None}, {"replay": 3, "crc": 12001, "x": 5}, ["crc +12000"]),
+        ({"replay": 300, "crc": 1}, {"replay": 4, "crc": 1}, []),
+        ({}, {"replay": 4}, []),
+        ({"replay": 4}, {}, []),
+    ],
+    ids=["grown", "reset", "unknown before", "unknown after"],
+)
+def test_growth_of_nvlink_counters(
+    before: dict[str, int | None], after: dict[str, int | None], expected: list[str]
+) -> None:
+    first = [{"index": 0, "links": [{"link": 0, "state": "active", "counters": before}]}]
+    latest = [{"index": 0, "links": [{"link": 0, "state": "active", "counters": after}]}]
+    reported = [("a GPU 0: NVLink errors", (f"{text} since the start",)) for text in expected]
+    assert nvlink_errors(first, latest) == reported
+    assert nvlink_errors(first, []) == [], "a lost GPU"
+
+
+@given(before=nvlink_gpus, after=nvlink_gpus)
+def test_any_nvlink_counters_grow(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> None:
+    for _, (text,) in nvlink_errors(before, after):
+        assert all(int(part.rpartition("+")[2]) > 0 for part in text.removesuffix(" since the start").split(", "))
+
+
+@given(value=nvlink_gpus)
+def test_no_nvlink_counter_grows_between_a_value_and_itself(value: list[dict[str, Any]]) -> None:
+    assert nvlink_errors(value, value) == []
 
 
 def test_what_is_bad_inside_alone_is_a_warning() -> None:

@@ -17,7 +17,7 @@ from fabtui_node.parsers.nvidia import smi_nvlink as nvlink_format
 from fabtui_node.parsers.nvidia import values as nvidia_values
 from fabtui_node.probes import firewall, host, inventory
 from fabtui_node.probes.network import interfaces
-from fabtui_node.probes.nvidia import nvlink, nvml
+from fabtui_node.probes.nvidia import nvml
 from fabtui_node.probes.rdma import ibstat, port_counters, ports
 from fabtui_node.system import drivers, interpreters, machine, nccl_libraries, rdma_devices, sysfs
 
@@ -138,30 +138,3 @@ json_values = st.recursive(
 @given(value=json_values)
 def test_any_json_for_ip_addr(value: Any) -> None:
     check(interfaces.parse_ip_addr, json.dumps(value))
-
-
-counters = st.dictionaries(st.sampled_from(["replay", "crc", "x"]), st.none() | st.integers(0, 2**64), max_size=3)
-states = st.sampled_from(["active", "inactive", "unknown"])
-links = st.builds(lambda n, c, s: {"link": n, "counters": c, "state": s}, st.integers(0, 17), counters, states)
-gpus = st.builds(
-    lambda i, u, found: {"index": i, "uuid": u, "name": None, "links": found},
-    st.integers(0, 3),
-    st.none() | st.sampled_from(["GPU-1", "GPU-2"]),
-    st.lists(links, max_size=4),
-)
-values = st.builds(lambda found: {"gpus": found}, st.lists(gpus, max_size=4))
-
-
-@given(before=values, after=values)
-def test_any_deltas(before: dict[str, Any], after: dict[str, Any]) -> None:
-    for gpu in nvlink.deltas(before, after):
-        for link in gpu["links"]:
-            assert all(count is None or count >= 0 for count in link["counters"].values())
-
-
-@given(value=values)
-def test_nothing_moves_between_a_value_and_itself(value: dict[str, Any]) -> None:
-    for gpu in nvlink.deltas(value, value):
-        for link in gpu["links"]:
-            assert set(link["counters"].values()) <= {0, None}
-            assert link["reset"] == []

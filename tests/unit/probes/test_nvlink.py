@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,61 +67,6 @@ def test_counters_by_any_name() -> None:
     ((link,),) = (gpu["links"] for gpu in nvlink_format.parse_nvlink_errors(text))
     assert link["counters"] == {"malformed_packet_errors": 4, "symbol_errors": None, "fec_errors_0": 123}
     assert link["other"] == {"effective_ber": "15e-255", "tx_bytes": "12 KB", "crc_errors": "9" * 24}
-
-
-def value(counters: dict[str, int | None], state: str = "active", uuid: str | None = "GPU-1") -> dict[str, Any]:
-    link = {"link": 0, "state": state, "speed": 25.0, "counters": counters, "other": {}}
-    return {"gpus": [{"index": 0, "name": "X", "uuid": uuid, "links": [link]}]}
-
-
-def moved(before: dict[str, int | None], after: dict[str, int | None]) -> dict[str, Any]:
-    ((link,),) = (gpu["links"] for gpu in nvlink.deltas(value(before), value(after)))
-    return dict(link)
-
-
-def test_deltas() -> None:
-    link = moved({"replay": 3, "crc": 1, "recovery": None}, {"replay": 3, "crc": 12001, "recovery": 5})
-    assert link["counters"] == {"replay": 0, "crc": 12000, "recovery": None}
-    assert link["reset"] == []
-
-
-def test_a_reset_counter_is_reported() -> None:
-    link = moved({"replay": 300, "crc": 1}, {"replay": 4, "crc": 1})
-    assert link["counters"] == {"replay": 4, "crc": 0}
-    assert link["reset"] == ["replay"]
-
-
-def test_a_counter_known_on_one_side_is_unknown() -> None:
-    assert moved({}, {"replay": 4})["counters"] == {"replay": None}
-    assert moved({"replay": 4}, {})["counters"] == {"replay": None}
-
-
-def test_a_lost_gpu_and_a_changed_state() -> None:
-    before, after = value({"replay": 1}), value({"replay": 1}, state="inactive")
-    (gpu,) = nvlink.deltas(before, after)
-    assert (gpu["links"][0]["state_before"], gpu["links"][0]["state_after"]) == ("active", "inactive")
-    (gpu,) = nvlink.deltas(before, {"gpus": []})
-    assert (gpu["before"], gpu["after"]) == (True, False)
-    assert gpu["links"][0]["counters"] == {"replay": None}
-
-
-def test_deltas_go_by_uuid() -> None:
-    before, after = value({"replay": 1}), value({"replay": 9}, uuid="GPU-2")
-    assert [gpu["uuid"] for gpu in nvlink.deltas(before, after)] == ["GPU-2", "GPU-1"]
-
-
-def test_deltas_of_a_whole_host() -> None:
-    start = {"gpus": nvlink.merge(nvlink_format.parse_nvlink_status(STATUS), nvlink_format.parse_nvlink_errors(ERRORS))}
-    end = copy.deepcopy(start)
-    end["gpus"][4]["links"][7]["counters"]["crc"] = 31
-    found = [
-        (gpu["index"], link["link"], name, count)
-        for gpu in nvlink.deltas(start, end)
-        for link in gpu["links"]
-        for name, count in link["counters"].items()
-        if count
-    ]
-    assert found == [(4, 7, "crc", 31)]
 
 
 def test_visible() -> None:

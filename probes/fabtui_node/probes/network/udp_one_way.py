@@ -67,16 +67,11 @@ class Listener:
     def _open(self, address: str) -> Row:
         port: Row = {"address": address, "udp": None, "tcp": None, "error": None}
         try:
-            sock = _socket(address, socket.SOCK_DGRAM)
+            sock = _socket(address, socket.SOCK_DGRAM, _enlarge)
             self._udp[sock.fileno()] = (sock, address)
-            for option in (_SO_RCVBUFFORCE, socket.SO_RCVBUF):
-                with contextlib.suppress(OSError):
-                    sock.setsockopt(socket.SOL_SOCKET, option, _RECEIVE_BUFFER)
-                    break
             port["udp"] = sock.getsockname()[1]
-            server = _socket(address, socket.SOCK_STREAM)
+            server = _socket(address, socket.SOCK_STREAM, lambda sock: sock.listen(1024))
             self._tcp[server.fileno()] = server
-            server.listen(1024)
             port["tcp"] = server.getsockname()[1]
         except OSError as problem:
             port["error"] = problem.strerror or str(problem)
@@ -145,32 +140,39 @@ def parse_drops(text: str, ports: Set[int]) -> Optional[int]:
     return found
 
 
-def _socket(address: str, kind: int) -> socket.socket:
-    """Return a socket that is bound to an address and does not block."""
+def _socket(address: str, kind: int, prepare: Callable[[socket.socket], None]) -> socket.socket:
+    """Return a socket that is bound to an address and does not block, once it is prepared."""
     sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind)
     try:
         sock.setblocking(False)
         sock.bind((address, 0))
+        prepare(sock)
     except OSError:
         sock.close()
         raise
     return sock
 
 
+def _enlarge(sock: socket.socket) -> None:
+    """Enlarge the kernel's queue of what came: root may exceed the limit."""
+    for option in (_SO_RCVBUFFORCE, socket.SO_RCVBUF):
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, option, _RECEIVE_BUFFER)
+            break
+
+
 def _open(row: Row) -> Optional[socket.socket]:
     """Return a socket of a target's own: what piles up on the way to one that is not there is in nobody's way."""
-    version = 6 if ":" in row["src"] else 4
-    sock = None
-    try:
-        sock = _socket(row["src"], socket.SOCK_DGRAM)
-        icmp_socket.forbid_fragments(sock, version)
+
+    def prepare(sock: socket.socket) -> None:
+        icmp_socket.forbid_fragments(sock, 6 if ":" in row["src"] else 4)
         sock.connect((row["dst"], row["udp"]))
+
+    try:
+        return _socket(row["src"], socket.SOCK_DGRAM, prepare)
     except OSError as problem:
         row["error"] = problem.strerror or str(problem)
-        if sock is not None:
-            sock.close()
         return None
-    return sock
 
 
 def _send_one(sock: socket.socket, row: Row, token: bytes, number: int, field: str) -> None:
@@ -265,15 +267,12 @@ def _fail(row: Row, error: OSError) -> None:
 
 
 def _start_connection(src: str, dst: str, port: int) -> socket.socket:
-    sock = _socket(src, socket.SOCK_STREAM)
-    try:
+    def prepare(sock: socket.socket) -> None:
         failed = sock.connect_ex((dst, port))
         if failed not in (0, errno.EINPROGRESS):
             raise OSError(failed, os.strerror(failed))
-    except OSError:
-        sock.close()
-        raise
-    return sock
+
+    return _socket(src, socket.SOCK_STREAM, prepare)
 
 
 def _whole(value: Any, low: int, high: int) -> Optional[int]:

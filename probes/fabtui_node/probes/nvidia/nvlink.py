@@ -72,56 +72,6 @@ def visible(found: List[Gpu], setting: Optional[str]) -> List[Gpu]:
     return kept
 
 
-def deltas(before: Dict[str, Any], after: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Return how the counters moved between two values of this probe.
-
-    Returns:
-        For each GPU of either value, ``{"index", "name", "uuid", "before", "after" (whether it was there), "links":
-        [{"link", "state_before", "state_after", "counters": {name: int or None}, "reset": [name]}]}``. A difference is
-        None when either side is unknown. A counter that went down was reset in between: its difference is what it
-        counted since (a lower bound), and its name is in ``reset``.
-    """
-    old, new = _by_identity(before), _by_identity(after)
-    result = []
-    for identity in list(new) + [known for known in old if known not in new]:
-        left, right = old.get(identity), new.get(identity)
-        shown = right or left or {}
-        left_links = {link["link"]: link for link in (left or {}).get("links", [])}
-        right_links = {link["link"]: link for link in (right or {}).get("links", [])}
-        numbers = sorted(set(left_links) | set(right_links))
-        links = [_delta(number, left_links.get(number), right_links.get(number)) for number in numbers]
-        names = {name: shown.get(name) for name in ("index", "name", "uuid")}
-        result.append({**names, "before": left is not None, "after": right is not None, "links": links})
-    return result
-
-
-def _by_identity(value: Dict[str, Any]) -> Dict[Any, Gpu]:
-    return {gpu.get("uuid") or gpu.get("index"): gpu for gpu in value.get("gpus", [])}
-
-
-def _delta(number: int, left: Optional[Dict[str, Any]], right: Optional[Dict[str, Any]]) -> Dict[str, Any]:
-    old = left["counters"] if left else {}
-    new = right["counters"] if right else {}
-    counters: Dict[str, Optional[int]] = {}
-    reset = []
-    for name in sorted(set(old) | set(new)):
-        first, last = old.get(name), new.get(name)
-        if first is None or last is None:
-            counters[name] = None
-        elif last < first:
-            counters[name] = last
-            reset.append(name)
-        else:
-            counters[name] = last - first
-    return {
-        "link": number,
-        "state_before": left["state"] if left else "unknown",
-        "state_after": right["state"] if right else "unknown",
-        "counters": counters,
-        "reset": reset,
-    }
-
-
 def from_library(library: Any) -> List[Gpu]:
     """Return what NVML (an initialised ``pynvml``) knows, in the form of ``parse_nvlink_status``."""
     found = []

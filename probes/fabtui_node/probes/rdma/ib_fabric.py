@@ -262,16 +262,11 @@ def _cables(links: List[Value]) -> List[Value]:
 def _both(one: Value, other: Value) -> Value:
     """Return two fabrics as one."""
     total = {name: one[name] + other[name] for name in ("switches", "adapters", "links")}
+    most = {"below": _MOST_BAD, "errors": _MOST_BAD, "warnings": 10}
+    total.update({name: (one[name] + other[name])[:limit] for name, limit in most.items()})
     bad = [found["bad_ports"] for found in (one, other)]
-    return {
-        **total,
-        "leaves": {**one["leaves"], **other["leaves"]},
-        "below": (one["below"] + other["below"])[:_MOST_BAD],
-        "errors": (one["errors"] + other["errors"])[:_MOST_BAD],
-        "bad_ports": None if None in bad else sum(bad),
-        "complete": one["complete"] and other["complete"],
-        "warnings": (one["warnings"] + other["warnings"])[:10],
-    }
+    total["bad_ports"] = None if None in bad else sum(bad)
+    return {**total, "leaves": {**one["leaves"], **other["leaves"]}, "complete": one["complete"] and other["complete"]}
 
 
 def judge(value: Value) -> List[Judgement]:
