@@ -43,7 +43,7 @@ def _json_table(value: Row) -> Row:
 
 
 def _devices(devices: list[Row]) -> Row:
-    """Return what a table tells of its ranks."""
+    """Return the ranks, hosts and devices of a table."""
     ranks = max((device["rank"] for device in devices), default=-1) + 1 or None
     return {"ranks": ranks, "hosts": list(dict.fromkeys(device["host"] for device in devices)), "devices": devices}
 

@@ -1,22 +1,30 @@
-"""From what was read to a model: matrices, tables of pairs and collectives become measurements.
+"""From what was read to a model: matrices, tables of pairs, collectives and snapshots become measurements.
 
 Nothing is invented: a benchmark that names no host gets a node named after its file.
 """
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from fabtui.importers.formats.fabtui_files import apply
+from fabtui.export.csv import ARM_MARK
+from fabtui.importers.formats import fabtui_files
 from fabtui.importers.result import Result
-from fabtui.importers.to_model import collectives, matrices, pairs, snapshots
+from fabtui.importers.to_model import benchmarks
 from fabtui.importers.to_model.builder import Draft
+from fabtui.model.event_schema import APPLY_ERRORS
 from fabtui.model.events import Event
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 from fabtui_node.parsers.base import Notes
 
+_MOST_INDEX = 65_536
+#: What a snapshot and a recording have of an endpoint.
+_ENDPOINT = ("kind", "name", "uuid", "bus", "nic", "rail", "address")
 Values = dict[str, Any]
 
 
@@ -43,11 +51,11 @@ def events(results: Iterable[Result]) -> list[Event]:
     """
     found = list(results)
     if len(found) == 1 and found[0].kind == "fabtui-recording":
-        return snapshots.recorded(found[0].source.text)
+        return _recorded(found[0].source.text)
     draft = Draft()
     for result in found:
         if result.kind == "fabtui-recording":
-            snapshots.add_recording(draft, result.source.text)
+            _add_recording(draft, result.source.text)
         elif (convert := _CONVERTERS.get(result.kind)) is not None:
             convert(draft, result.values, stem(result.source.name))
     return draft.events()
@@ -58,7 +66,7 @@ def model(results: Iterable[Result]) -> Model:
     found = Model()
     notes = Notes()
     for one in events(results):
-        apply(found, one, notes)
+        fabtui_files.apply(found, one, notes)
     return found
 
 
@@ -70,24 +78,116 @@ def stem(name: str) -> str:
     return bare.rpartition(".")[0] or bare
 
 
-def _snapshot(draft: Draft, values: Values, name: str) -> None:
-    snapshots.add_nodes(draft, values.get("nodes") or [])
-    snapshots.add_rows(draft, values.get("measurements", []), values.get("endpoints") or [])
+def _recorded(text: str) -> list[Event]:
+    """Return the events of a recording that a model can use."""
+    model = Model()
+    found = []
+    for event in fabtui_files.events(text, Notes()):
+        try:
+            model.apply(event)
+        except APPLY_ERRORS:
+            continue
+        found.append(event)
+    return found
+
+
+def _add_recording(draft: Draft, text: str) -> None:
+    """Add the final state of a recording to the contents of other files."""
+    found = fabtui_files.replayed(text, Notes())
+    for name, record in found.nodes.items():
+        draft.node(name)
+        if record.inventory:
+            draft.inventories.setdefault(name, record.inventory)
+    for end in found.endpoints:
+        draft.endpoint(end.node, end.index, **{name: getattr(end, name) for name in _ENDPOINT})
+    _add_arms(draft, found.comparison)
+    draft.measurements += [*found.measurements(), *found.arms()]
+    for probe in found.options.get("probes", []):
+        draft.probes.setdefault(str(probe))
+    draft.untested += [(src, dst, why) for (src, dst), why in found.untested.items()]
+
+
+def _add_snapshot(draft: Draft, values: Values, name: str) -> None:
+    """Add the nodes, endpoints and measurements of a CSV or JSON snapshot; a CSV has rows of measurements only."""
+    for value in values.get("nodes") or []:
+        if isinstance(value, dict) and isinstance(value.get("name"), str):
+            draft.node(value["name"])
+            if isinstance(value.get("inventory"), dict):
+                draft.inventories.setdefault(value["name"], value["inventory"])
+    for value in values.get("endpoints") or []:
+        if isinstance(value, dict) and isinstance(value.get("node"), str) and _index(value.get("index")) is not None:
+            draft.endpoint(value["node"], value["index"], **{name: value.get(name) for name in _ENDPOINT})
+    for row in values.get("measurements", []):
+        if isinstance(row, dict):
+            _add_row(draft, row)
+
+
+def _add_row(draft: Draft, row: dict[str, Any]) -> None:
+    for side in ("src", "dst"):
+        node, index = row.get(f"{side}_node"), _index(row.get(f"{side}_index"))
+        if isinstance(node, str) and index is None:
+            draft.nowhere(node)
+        elif isinstance(node, str) and index is not None and (node, index) not in draft.endpoints:
+            draft.endpoint(node, index)
+    measured = _measurement(row)
+    if measured is None:
+        return
+    if measured.verdict is Verdict.UNTESTED:
+        draft.untested.append((measured.src, measured.dst, measured.error or ""))
+        return
+    if measured.arm is not None:
+        # The first arm has no name in the rows.
+        _add_arms(draft, [*([] if draft.arms else ["first arm"]), measured.arm])
+    probe = {Layer.PING: "ping", Layer.P2P: "p2p", Layer.WORLD: "p2p", Layer.LATENCY: "p2p"}.get(measured.layer)
+    draft.probes.setdefault(probe or "all_reduce")
+    draft.measurements.append(measured)
+
+
+def _add_arms(draft: Draft, arms: list[str]) -> None:
+    draft.arms += [arm for arm in arms if arm not in draft.arms]
+
+
+def _index(value: Any) -> int | None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and 0 <= value < _MOST_INDEX else None
+
+
+def _measurement(row: dict[str, Any]) -> Measurement | None:
+    layer, _, arm = str(row.get("layer", "")).partition(ARM_MARK)
+    value = {name: row[name] for name in Measurement.__slots__ if row.get(name) is not None}
+    value.update({"layer": layer, "time": _seconds(row.get("time")), "arm": row.get("arm") or arm or None})
+    for name in ("value", "bytes", "attempts"):
+        if name in value and (isinstance(value[name], bool) or not isinstance(value[name], (int, float))):
+            del value[name]
+    try:
+        found = Measurement.from_json(value)
+    except ValueError:
+        return None
+    return found if isinstance(found.src, str) and isinstance(found.dst, str) else None
+
+
+def _seconds(text: Any) -> float:
+    if not isinstance(text, str):
+        return 0.0
+    try:
+        return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return 0.0
 
 
 #: What these measure between pairs are different things: copies, NCCL, MPI, RDMA.
 _OF_PAIRS = frozenset({"nvbandwidth", "p2pBandwidthLatencyTest", "osu", "perftest", "p2p-test"})
 
 _CONVERTERS: dict[str, Callable[[Draft, Values, str], None]] = {
-    "nccl-tests": collectives.nccl_tests,
-    "all_reduce_bench": collectives.all_reduce_bench,
-    "nvbandwidth": matrices.nvbandwidth,
-    "p2pBandwidthLatencyTest": matrices.cuda_p2p,
-    "osu": pairs.osu,
-    "perftest": pairs.perftest,
-    "iperf3": pairs.iperf3,
-    "ping-csv": pairs.ping_csv,
-    "p2p-test": pairs.p2p_runs,
-    "fabtui-csv": _snapshot,
-    "fabtui-json": _snapshot,
+    "nccl-tests": benchmarks.nccl_tests,
+    "all_reduce_bench": benchmarks.all_reduce_bench,
+    "nvbandwidth": benchmarks.nvbandwidth,
+    "p2pBandwidthLatencyTest": benchmarks.cuda_p2p,
+    "osu": benchmarks.osu,
+    "perftest": benchmarks.perftest,
+    "iperf3": benchmarks.iperf3,
+    "ping-csv": benchmarks.ping_csv,
+    "p2p-test": benchmarks.p2p_runs,
+    "fabtui-csv": _add_snapshot,
+    "fabtui-json": _add_snapshot,
 }
