@@ -17,7 +17,7 @@ ERRORS = sample("h200x8/nvlink-e.txt")
 
 
 def test_status_of_a_whole_host() -> None:
-    gpus = nvlink_format.parse_nvlink_status(STATUS)
+    gpus = nvlink_format.parse_nvlink_status(STATUS).values["gpus"]
     assert [gpu["index"] for gpu in gpus] == list(range(8))
     assert gpus[0]["name"] == "NVIDIA H200"
     assert gpus[0]["uuid"] == "GPU-0dd4612e-2829-6556-0dbf-0ce241d29412"
@@ -27,7 +27,7 @@ def test_status_of_a_whole_host() -> None:
 
 
 def test_errors_of_a_whole_host() -> None:
-    gpus = nvlink_format.parse_nvlink_errors(ERRORS)
+    gpus = nvlink_format.parse_nvlink_errors(ERRORS).values["gpus"]
     assert [len(gpu["links"]) for gpu in gpus] == [18] * 8
     assert all(link["counters"] == {"replay": 0, "recovery": 0, "crc": 0} for gpu in gpus for link in gpu["links"])
 
@@ -35,21 +35,23 @@ def test_errors_of_a_whole_host() -> None:
 def test_inactive_and_unknown_links() -> None:
     (gpu,) = nvlink_format.parse_nvlink_status(
         "GPU 3: NVIDIA X (UUID: GPU-1)\n Link 0: <inactive>\n Link 1: ??\n Link 2: 25 GB/s\n"
-    )
+    ).values["gpus"]
     states = [(link["link"], link["state"], link["speed"]) for link in gpu["links"]]
     assert states == [(0, "inactive", None), (1, "unknown", None), (2, "active", 25.0)]
     assert gpu["links"][1]["other"] == {"status": "??"}
 
 
 def test_no_output_is_no_nvlink() -> None:
-    assert nvlink_format.parse_nvlink_status("") == []
+    assert nvlink_format.parse_nvlink_status("").values["gpus"] == []
 
 
 def test_the_message_that_all_links_are_inactive() -> None:
     text = "GPU 2: NVIDIA B200 (UUID: GPU-x)\nNVML: Unable to retrieve NVLink information as all links are inActive\n"
-    (gpu,) = nvlink_format.parse_nvlink_status(text)
+    (gpu,) = nvlink_format.parse_nvlink_status(text).values["gpus"]
     assert gpu["all_inactive"]
-    (merged,) = nvlink.merge([gpu], nvlink_format.parse_nvlink_errors("GPU 2: B200\n Link 0: Replay Errors: 0\n"))
+    (merged,) = nvlink.merge(
+        [gpu], nvlink_format.parse_nvlink_errors("GPU 2: B200\n Link 0: Replay Errors: 0\n").values["gpus"]
+    )
     assert [link["state"] for link in merged["links"]] == ["inactive"]
 
 
@@ -64,13 +66,13 @@ def test_counters_by_any_name() -> None:
         "[...]\n"
         "\t Link 0: CRC Errors: 999999999999999999999999\n"
     )
-    ((link,),) = (gpu["links"] for gpu in nvlink_format.parse_nvlink_errors(text))
+    ((link,),) = (gpu["links"] for gpu in nvlink_format.parse_nvlink_errors(text).values["gpus"])
     assert link["counters"] == {"malformed_packet_errors": 4, "symbol_errors": None, "fec_errors_0": 123}
     assert link["other"] == {"effective_ber": "15e-255", "tx_bytes": "12 KB", "crc_errors": "9" * 24}
 
 
 def test_visible() -> None:
-    gpus = nvlink_format.parse_nvlink_status(STATUS)
+    gpus = nvlink_format.parse_nvlink_status(STATUS).values["gpus"]
     assert [(gpu["index"], gpu["nvml_index"]) for gpu in nvlink.visible(gpus, "5,2")] == [(0, 5), (1, 2)]
     assert [(gpu["index"], gpu["nvml_index"]) for gpu in nvlink.visible(gpus[3:5], None)] == [(3, 3), (4, 4)]
     assert nvlink.visible(gpus, "") == []

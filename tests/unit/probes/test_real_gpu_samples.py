@@ -346,5 +346,6 @@ def test_the_kernel_lines_beside_no_devices() -> None:
 def test_the_shared_parsers_are_those_of_the_probe() -> None:
     name = "nvidia-smi-nvlink-status/a100-8gpu-12links-25.txt"
     assert (
-        smi_nvlink.parse_nvlink_status(text(name)) == formats()["nvidia-smi-nvlink-s"].parse(text(name)).values["gpus"]
+        smi_nvlink.parse_nvlink_status(text(name)).values["gpus"]
+        == formats()["nvidia-smi-nvlink-s"].parse(text(name)).values["gpus"]
     )

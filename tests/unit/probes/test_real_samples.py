@@ -120,7 +120,7 @@ def test_ping(name: str, expect: str) -> None:
 
 @pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-nvlink-e"))
 def test_nvlink_errors(name: str, expect: str) -> None:
-    gpus = nvlink_format.parse_nvlink_errors((REAL / name).read_text())
+    gpus = nvlink_format.parse_nvlink_errors((REAL / name).read_text()).values["gpus"]
     links = [link for gpu in gpus for link in gpu["links"]]
     equal(len(gpus), expect, r"gpus=(\d+)")
     equal(len(links), expect, r"links(?: listed)?=(\d+)")
@@ -132,7 +132,7 @@ def test_nvlink_errors(name: str, expect: str) -> None:
 
 @pytest.mark.parametrize(("name", "expect"), rows("nvidia-smi-nvlink-status"))
 def test_nvlink_status(name: str, expect: str) -> None:
-    gpus = nvlink_format.parse_nvlink_status((REAL / name).read_text())
+    gpus = nvlink_format.parse_nvlink_status((REAL / name).read_text()).values["gpus"]
     links = [link for gpu in gpus for link in gpu["links"]]
     equal(len(gpus), expect, r"gpus=(\d+)")
     equal(len(links), expect, r"links(?:_total| listed)?=(\d+)")

@@ -72,14 +72,11 @@ def _row(columns: List[str], cells: List[str], units: Dict[str, str]) -> Dict[st
     errors = {}
     for column, word in zip(columns, cells):  # noqa: B905 - Python 3.8 knows no strict=
         row[column] = _value(column, word)
-        wrong = failure(word)
-        if wrong:
+        if wrong := failure(word):
             row[column] = None
             errors[column] = wrong
-        elif isinstance(row[column], (int, float)) and not isinstance(row[column], bool):
-            printed = unit(word)
-            if printed:
-                units.setdefault(column, printed)
+        elif type(row[column]) in (int, float) and (printed := unit(word)):
+            units.setdefault(column, printed)
     for column in columns[len(cells) :]:
         row[column] = None
     if errors:
@@ -191,19 +188,10 @@ _REMAPPED = (
 )
 
 _UNITS = {
-    "temperature.gpu": "C",
-    "utilization.gpu": "%",
-    "memory.used": "MiB",
-    "memory.total": "MiB",
-    "power.draw": "W",
-    "power.limit": "W",
-    "clocks.sm": "MHz",
-    "clocks.max.sm": "MHz",
-    "pcie.link.width.current": "lanes",
-    "pcie.link.width.max": "lanes",
-    "remapped_rows.correctable": "rows",
-    "remapped_rows.uncorrectable": "rows",
-}
+    "temperature.gpu": "C", "utilization.gpu": "%", "memory.used": "MiB", "memory.total": "MiB", "power.draw": "W",
+    "power.limit": "W", "clocks.sm": "MHz", "clocks.max.sm": "MHz", "pcie.link.width.current": "lanes",
+    "pcie.link.width.max": "lanes", "remapped_rows.correctable": "rows", "remapped_rows.uncorrectable": "rows",
+}  # fmt: skip
 
 FORMATS = [
     Format(

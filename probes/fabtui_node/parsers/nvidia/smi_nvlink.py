@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional
 
-from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.nvidia.values import bare, complain, is_noise, snake, truth
 
 _MAX_LINKS = 64
@@ -29,26 +29,16 @@ _COUNTERS = {"replay_errors": "replay", "recovery_errors": "recovery", "crc_erro
 #: traffic, bit errors of single lanes before correction, and the first FEC bucket (codewords without an error).
 ERRORS = frozenset(
     (
-        "replay",
-        "recovery",
-        "crc",
-        "malformed_packet_errors",
-        "buffer_overrun_errors",
-        "rx_errors",
-        "rx_remote_errors",
-        "rx_general_errors",
-        "local_link_integrity_errors",
-        "tx_discards",
-        "link_recovery_successful_events",
-        "link_recovery_failed_events",
-        "total_link_recovery_events",
-        "effective_errors",
-        "symbol_errors",
+        *("replay", "recovery", "crc", "malformed_packet_errors", "buffer_overrun_errors", "rx_errors"),
+        *("rx_remote_errors", "rx_general_errors", "local_link_integrity_errors", "tx_discards"),
+        *("link_recovery_successful_events", "link_recovery_failed_events", "total_link_recovery_events"),
+        *("effective_errors", "symbol_errors"),
     )
 )
 
 Gpu = Dict[str, Any]
-Walked = Tuple[List[Gpu], List[Tuple[Gpu, int, str]]]
+#: Keeps what a line says about a link of a GPU; False if it is not understood.
+Take = Callable[[Gpu, int, str], bool]
 
 
 def new_gpu(index: Optional[int], name: Optional[str], uuid: Optional[str]) -> Gpu:
@@ -66,75 +56,69 @@ def new_link(gpu: Gpu, number: int) -> Dict[str, Any]:
     return link
 
 
-def _walk(text: str, notes: Notes) -> Walked:
-    """Return the GPUs named in the text and (gpu, link, text) for each line about a link."""
+def _read(text: str, take: Take, notes: Notes) -> Dict[str, Any]:
+    """Return the GPUs named in the text, with what ``take`` keeps of each line about a link."""
     found: List[Gpu] = []
-    lines: List[Tuple[Gpu, int, str]] = []
     for line in text.splitlines():
         if is_noise(line):
             continue
         line = line.strip()
-        header = _GPU.fullmatch(line)
-        at = _GPU_AT.fullmatch(line)
-        link = _LINK.fullmatch(line)
+        header, at, link = _GPU.fullmatch(line), _GPU_AT.fullmatch(line), _LINK.fullmatch(line)
         if len(found) < _MAX_GPUS and header:
             found.append(new_gpu(int(header[1]), header[2], header[3]))
         elif len(found) < _MAX_GPUS and at:
             found.append(dict(new_gpu(None, None, None), bus=at[1]))
         elif link and found and int(link[1]) < _MAX_LINKS:
-            lines.append((found[-1], int(link[1]), link[2].strip()))
+            if not take(found[-1], int(link[1]), link[2].strip()):
+                notes.puzzled("Link %d: %s" % (int(link[1]), link[2].strip()))
         elif line.startswith("NVML:") or _NO_NVLINK.search(line):
             notes.warn(line)
             if found:
                 found[-1]["message"] = line[:300]
         else:
             notes.puzzled(line)
-    return found, lines
+    values = {"gpus": found, "links_total": sum(len(gpu["links"]) for gpu in found), "errors": complain(text, notes)}
+    if not text.strip():
+        notes.warn("no output: a machine without NVLink prints none")
+    return values
 
 
-def _status(text: str, notes: Notes) -> List[Gpu]:
-    found, lines = _walk(text, notes)
-    for gpu in found:
-        gpu["all_inactive"] = bool(_ALL_INACTIVE.search(gpu["message"] or ""))
-    for gpu, number, text in lines:
-        speed = _SPEED.fullmatch(text)
-        link = new_link(gpu, number)
-        if speed:
-            link.update(state="active", speed=float(speed[1]))
-        elif bare(text).lower() == "inactive":
-            link["state"] = "inactive"
-        else:
-            link["other"]["status"] = text
-            notes.puzzled("Link %d: %s" % (number, text))
-    return found
+def _take_status(gpu: Gpu, number: int, text: str) -> bool:
+    speed, link = _SPEED.fullmatch(text), new_link(gpu, number)
+    if speed:
+        link.update(state="active", speed=float(speed[1]))
+    elif bare(text).lower() == "inactive":
+        link["state"] = "inactive"
+    else:
+        link["other"]["status"] = text
+        return False
+    return True
 
 
-def parse_nvlink_status(text: str) -> List[Gpu]:
+def parse_nvlink_status(text: str) -> Reading:
     """Return the GPUs and links that ``nvidia-smi nvlink -s`` printed.
 
-    Returns:
-        ``[{"index", "name", "uuid", "links": [{"link", "state", "speed" (GB/s), "counters", "other"}], "message",
-        "all_inactive"}]``. Empty text gives no GPUs: the machine has no NVLink, which is neither good nor bad.
-        ``all_inactive`` is True if the tool prints that instead of listing links. Text of a link that is not
-        known here is kept in ``other["status"]``, with the state ``unknown``.
+    ``gpus``: ``[{"index", "name", "uuid", "links": [{"link", "state", "speed" (GB/s), "counters", "other"}],
+    "message", "all_inactive"}]``. Empty text gives no GPUs: the machine has no NVLink, which is neither good nor bad.
+    ``all_inactive`` is True if the tool prints that instead of listing links. Text of a link that is not known here
+    is kept in ``other["status"]``, with the state ``unknown``.
     """
-    return _status(text, Notes())
+    notes = Notes()
+    values = _read(text, _take_status, notes)
+    for gpu in values["gpus"]:
+        gpu["all_inactive"] = bool(_ALL_INACTIVE.search(gpu["message"] or ""))
+        down = [str(link["link"]) for link in gpu["links"] if link["state"] == "inactive"]
+        if down:
+            notes.warn("GPU %s: links %s are inactive" % (gpu["index"], ", ".join(down)))
+    return notes.reading(values)
 
 
-def _errors(text: str, notes: Notes) -> List[Gpu]:
-    found, lines = _walk(text, notes)
-    for gpu, number, text in lines:
-        label, colon, value = text.rpartition(":")
-        name = snake(label)
-        if not colon or not name:
-            notes.puzzled("Link %d: %s" % (number, text))
-            continue
-        _take(new_link(gpu, number), name, value.strip())
-    return found
-
-
-def _take(link: Dict[str, Any], name: str, value: str) -> None:
-    fec = _FEC.fullmatch(name)
+def _take_errors(gpu: Gpu, number: int, text: str) -> bool:
+    label, _, value = text.rpartition(":")
+    name, value = snake(label), value.strip()
+    if not name:
+        return False
+    link, fec = new_link(gpu, number), _FEC.fullmatch(name)
     if _COUNT.fullmatch(value):
         link["counters"][_COUNTERS.get(name, name)] = int(value)
         if fec:
@@ -145,9 +129,10 @@ def _take(link: Dict[str, Any], name: str, value: str) -> None:
         link["other"][name] = value[:100]
         if _RATE.fullmatch(value):
             link.setdefault("rates", {})[name] = float(value)
+    return True
 
 
-def parse_nvlink_errors(text: str) -> List[Gpu]:
+def parse_nvlink_errors(text: str) -> Reading:
     """Return the GPUs and links that ``nvidia-smi nvlink -e`` printed, in the form of ``parse_nvlink_status``.
 
     Integers are counters, under the name printed in snake case (``replay``, ``recovery`` and ``crc`` for the first
@@ -155,93 +140,54 @@ def parse_nvlink_errors(text: str) -> List[Gpu]:
     kept as text in ``other``. Error rates are numbers in ``rates`` too; ``15e-255`` is the minimum and means none.
     The FEC buckets are in ``fec`` by their number.
     """
-    return _errors(text, Notes())
+    notes = Notes()
+    values = _read(text, _take_errors, notes)
+    for gpu in values["gpus"]:
+        for link in gpu["links"]:
+            counted = ["%s %d" % item for item in link["counters"].items() if item[1] and item[0] in ERRORS]
+            if counted:
+                notes.warn("GPU %s link %d: %s" % (gpu["index"], link["link"], ", ".join(counted)))
+    return notes.reading(values)
 
 
-def _remotes(text: str, notes: Notes) -> List[Gpu]:
-    found, lines = _walk(text, notes)
-    for gpu, number, text in lines:
-        remote = _REMOTE.fullmatch(text)
-        if not remote:
-            notes.puzzled("Link %d: %s" % (number, text))
-            continue
+def _take_remote(gpu: Gpu, number: int, text: str) -> bool:
+    remote = _REMOTE.fullmatch(text)
+    if remote:
         # All ones are what a virtual machine sees of a switch that is not its own.
         seen = None if remote[1].upper().startswith("FFFFFFFF") else remote[1]
         gpu["links"].append({"link": number, "remote_bus": seen, "remote_link": int(remote[2]) if seen else None})
-    return found
+    return remote is not None
 
 
-def _capabilities(text: str, notes: Notes) -> List[Gpu]:
-    found, lines = _walk(text, notes)
-    for gpu, number, text in lines:
-        label, colon, value = text.rpartition(":")
-        name = re.sub("_(is_)?supported$", "", snake(label))
-        if not colon or not name:
-            notes.puzzled("Link %d: %s" % (number, text))
-            continue
+def _take_capability(gpu: Gpu, number: int, text: str) -> bool:
+    label, _, value = text.rpartition(":")
+    name = re.sub("_(is_)?supported$", "", snake(label))
+    if name:
         known = [link for link in gpu["links"] if link["link"] == number]
         if not known:
             gpu["links"].append({"link": number, "supported": {}})
         (known or gpu["links"])[-1]["supported"][name] = truth(value)
-    return found
+    return bool(name)
 
 
-def _summary(gpus: List[Gpu], notes: Notes, text: str) -> Dict[str, Any]:
-    values = {"gpus": gpus, "links_total": sum(len(gpu["links"]) for gpu in gpus), "errors": complain(text, notes)}
-    if not text.strip():
-        notes.warn("no output: a machine without NVLink prints none")
-    return values
+def _with(take: Take) -> Callable[[str], Reading]:
+    def parse(text: str) -> Reading:
+        notes = Notes()
+        return notes.reading(_read(text, take, notes))
+
+    return parse
 
 
-def _read_status(text: str) -> Reading:
-    notes = Notes()
-    values = _summary(_status(text, notes), notes, text)
-    for gpu in values["gpus"]:
-        down = [str(link["link"]) for link in gpu["links"] if link["state"] == "inactive"]
-        if down:
-            notes.warn("GPU %s: links %s are inactive" % (gpu["index"], ", ".join(down)))
-    return notes.reading(values)
-
-
-def _read_errors(text: str) -> Reading:
-    notes = Notes()
-    values = _summary(_errors(text, notes), notes, text)
-    for gpu in values["gpus"]:
-        for link in gpu["links"]:
-            counted = {name: count for name, count in link["counters"].items() if count and name in ERRORS}
-            if counted:
-                words = ", ".join("%s %d" % item for item in counted.items())
-                notes.warn("GPU %s link %d: %s" % (gpu["index"], link["link"], words))
-    return notes.reading(values)
-
-
-def _read_remotes(text: str) -> Reading:
-    notes = Notes()
-    return notes.reading(_summary(_remotes(text, notes), notes, text))
-
-
-def _read_capabilities(text: str) -> Reading:
-    notes = Notes()
-    return notes.reading(_summary(_capabilities(text, notes), notes, text))
-
-
-def _likely(pattern: str, option: str) -> Any:
-    line = re.compile(r"^\s{0,20}" + pattern, re.MULTILINE)
-    asked = re.compile(r"nvidia-smi nvlink (?:%s)\b" % option)
-
-    def likely(text: str) -> float:
-        if line.search(text):
-            return 0.95
-        return 0.8 if asked.search(text[:400]) else 0.0
-
-    return likely
+def _likely(pattern: str, option: str) -> Callable[[str], float]:
+    line, asked = first_of((0.95, pattern)), first_of((0.8, r"nvidia-smi nvlink (?:%s)\b" % option))
+    return lambda text: line(text) or asked(text[:400])
 
 
 def _likely_status(text: str) -> float:
-    links = re.search(r"^\s{0,20}Link [0-9]{1,3}: (?:[0-9.]{1,9} GB/s|<inactive>)", text, re.MULTILINE)
-    if links or re.search("^NVML: Unable to retrieve nvlink information", text, re.IGNORECASE | re.MULTILINE):
-        return 0.95
-    return 0.9 if _NO_NVLINK.search(text) else _likely("(?!)", "-s|--status")(text)
+    links = (
+        r"^\s{0,20}Link [0-9]{1,3}: (?:[0-9.]{1,9} GB/s|<inactive>)|(?i:^NVML: Unable to retrieve nvlink information)"
+    )
+    return first_of((0.95, links), (0.9, "(?i:%s)" % _NO_NVLINK.pattern))(text) or _likely("(?!)", "-s|--status")(text)
 
 
 FORMATS = [
@@ -251,30 +197,33 @@ FORMATS = [
         ("nvidia-smi", "nvlink", "-s"),
         {"speed": "GB/s"},
         _likely_status,
-        _read_status,
+        parse_nvlink_status,
     ),
     Format(
         "nvidia-smi-nvlink-e",
         "error counters of each NVLink",
         ("nvidia-smi", "nvlink", "-e"),
         {"counters": "events since the driver was loaded", "fec": "codewords", "rates": "errors a bit"},
-        _likely(r"Link [0-9]{1,3}: (?:[A-Za-z -]{1,60}Errors|[A-Z]\w{1,12} BER|Link recovery|Tx discards)", "-e|--err"),
-        _read_errors,
+        _likely(
+            r"^\s{0,20}Link [0-9]{1,3}: (?:[A-Za-z -]{1,60}Errors|[A-Z]\w{1,12} BER|Link recovery|Tx discards)",
+            "-e|--err",
+        ),
+        parse_nvlink_errors,
     ),
     Format(
         "nvidia-smi-nvlink-R",
         "what each NVLink leads to",
         ("nvidia-smi", "nvlink", "-R"),
         {},
-        _likely(r"Link [0-9]{1,3}: Remote Device", "-R|--remote"),
-        _read_remotes,
+        _likely(r"^\s{0,20}Link [0-9]{1,3}: Remote Device", "-R|--remote"),
+        _with(_take_remote),
     ),
     Format(
         "nvidia-smi-nvlink-c",
         "what each NVLink can do",
         ("nvidia-smi", "nvlink", "-c"),
         {},
-        _likely(r"Link [0-9]{1,3}, [A-Za-z0-9 ]{1,60} supported:", "-c|--capabilities"),
-        _read_capabilities,
+        _likely(r"^\s{0,20}Link [0-9]{1,3}, [A-Za-z0-9 ]{1,60} supported:", "-c|--capabilities"),
+        _with(_take_capability),
     ),
 ]

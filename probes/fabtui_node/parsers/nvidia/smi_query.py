@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Optional, Tuple
 
-from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.nvidia.values import (
     complain,
     failure,
@@ -29,14 +29,10 @@ _RULED = re.compile("=+[A-Za-z ]+=+")
 
 #: Sections that newer drivers renamed, by the name they have here.
 _RENAMED = {
-    "clocks_throttle_reasons": "clocks_event_reasons",
-    "clocks_throttle_reasons_counters": "clocks_event_reasons_counters",
-    "fb_memory_usage": "memory",
-    "power_readings": "power",
-    "gpu_power_readings": "power",
-    "pcie_generation": "generation",
-    "gpu_link_info": "link",
-}
+    "clocks_throttle_reasons": "clocks_event_reasons", "fb_memory_usage": "memory", "power_readings": "power",
+    "clocks_throttle_reasons_counters": "clocks_event_reasons_counters", "gpu_power_readings": "power",
+    "pcie_generation": "generation", "gpu_link_info": "link",
+}  # fmt: skip
 
 Fields = Dict[str, str]
 
@@ -120,8 +116,7 @@ def _flags(fields: Fields) -> Dict[str, Optional[bool]]:
 
 
 def _now_and_next(gpu: _Gpu, section: str) -> Dict[str, Optional[str]]:
-    inner = gpu.under(section)
-    return {"current": field_text(inner.get("current", "")), "pending": field_text(inner.get("pending", ""))}
+    return {name: field_text(gpu.fields.get("%s.%s" % (section, name), "")) for name in ("current", "pending")}
 
 
 def _ecc(gpu: _Gpu) -> Dict[str, Any]:
@@ -153,12 +148,8 @@ def _pcie(gpu: _Gpu) -> Dict[str, Optional[int]]:
 
 def _reasons(gpu: _Gpu) -> Dict[str, Optional[bool]]:
     """Return the reasons, with those that are indented below a slowdown at the same height."""
-    start = "clocks_event_reasons."
-    return {
-        path[len(start) :].rpartition(".")[2]: truth(word)
-        for path, word in gpu.fields.items()
-        if path.startswith(start)
-    }
+    under = [(path, word) for path, word in gpu.fields.items() if path.startswith("clocks_event_reasons.")]
+    return {path.rpartition(".")[2]: truth(word) for path, word in under}
 
 
 def _remapped(gpu: _Gpu) -> Optional[Dict[str, Any]]:
@@ -193,15 +184,12 @@ def _processes(gpu: _Gpu) -> Optional[List[Dict[str, Any]]]:
         return []
     if not gpu.processes:
         return None
-    return [
-        {
-            "pid": whole(process.get("process_id", "")),
-            "type": field_text(process.get("type", "")),
-            "name": field_text(process.get("name", "")),
-            "memory": whole(process.get("used_gpu_memory", "")),
-        }
-        for process in gpu.processes[:1024]
-    ]
+    found = []
+    for process in gpu.processes[:1024]:
+        kind, name = field_text(process.get("type", "")), field_text(process.get("name", ""))
+        found.append({"pid": whole(process.get("process_id", "")), "type": kind, "name": name})
+        found[-1]["memory"] = whole(process.get("used_gpu_memory", ""))
+    return found
 
 
 def _recovery(top: Fields) -> Optional[str]:
@@ -295,29 +283,17 @@ def _doubts(gpu: Dict[str, Any], notes: Notes) -> None:
         notes.warn("%s: %s is %s" % (gpu["bus"], path, word))
 
 
-def _likely(text: str) -> float:
-    if "NVSMI LOG" in text:
-        return 0.97
-    if re.search(r"^\s{0,8}Attached GPUs\s{1,60}: [0-9]", text, re.MULTILINE):
-        return 0.95
-    return 0.8 if re.search(r"^GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9]$", text, re.MULTILINE) else 0.0
-
-
+_LIKELY = first_of(
+    (0.97, "NVSMI LOG"),
+    (0.95, r"^\s{0,8}Attached GPUs\s{1,60}: [0-9]"),
+    (0.8, r"^GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9]$"),
+)
 _UNITS = {
-    "width": "lanes",
-    "width_max": "lanes",
-    "clocks": "MHz",
-    "max_clocks": "MHz",
-    "temperature": "C",
-    "power": "W",
-    "memory": "MiB",
-    "utilization": "%",
-    "clocks_event_counters": "us",
+    **{"width": "lanes", "width_max": "lanes", "clocks": "MHz", "max_clocks": "MHz", "temperature": "C"},
+    **{"power": "W", "memory": "MiB", "utilization": "%", "clocks_event_counters": "us", "banks": "banks"},
+    **{"correctable": "rows", "uncorrectable": "rows"},
     "volatile": "errors since the driver was loaded",
     "aggregate": "errors since the GPU was made",
-    "correctable": "rows",
-    "uncorrectable": "rows",
-    "banks": "banks",
 }
 
-FORMATS = [Format("nvidia-smi-q", "everything of each GPU", ("nvidia-smi", "-q"), _UNITS, _likely, parse_query)]
+FORMATS = [Format("nvidia-smi-q", "everything of each GPU", ("nvidia-smi", "-q"), _UNITS, _LIKELY, parse_query)]

@@ -20,17 +20,10 @@ _COMMAND = re.compile(
     r"\s{0,8}(?:\[?[^\s#$]{0,60}\]?)?\s{0,2}[#$>]\s{0,4}(?:sudo )?(\S{0,60}nvidia-smi|dcgmi)(?: (.{0,4000}))?"
 )
 
-#: What the bits of ``clocks_event_reasons.active`` mean (``clocks_throttle_reasons`` before 535), in NVML's order.
-REASONS: Tuple[Tuple[int, str], ...] = (
-    (0x1, "idle"),
-    (0x2, "applications_clocks_setting"),
-    (0x4, "sw_power_cap"),
-    (0x8, "hw_slowdown"),
-    (0x10, "sync_boost"),
-    (0x20, "sw_thermal_slowdown"),
-    (0x40, "hw_thermal_slowdown"),
-    (0x80, "hw_power_brake_slowdown"),
-    (0x100, "display_clock_setting"),
+#: Meanings of the bits of ``clocks_event_reasons.active`` (``clocks_throttle_reasons`` before 535), in NVML's order.
+REASONS: Tuple[str, ...] = (
+    *("idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown"),
+    *("hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting"),
 )
 
 
@@ -98,8 +91,8 @@ def reasons(word: str) -> Optional[List[str]]:
 
 def reason_names(mask: int) -> List[str]:
     """Return the names of the bits in a mask of clock event reasons."""
-    names = [name for bit, name in REASONS if mask & bit]
-    rest = mask & ~sum(bit for bit, _ in REASONS)
+    names = [name for at, name in enumerate(REASONS) if mask >> at & 1]
+    rest = mask >> len(REASONS) << len(REASONS)
     return [*names, "0x%x" % rest] if rest else names
 
 
@@ -122,14 +115,10 @@ def is_noise(line: str) -> bool:
 
 def pick(found: Dict[str, str], *names: str) -> str:
     """Return the first of several fields that is there, an empty text if none is."""
-    for name in names:
-        if name in found:
-            return found[name]
-    return ""
+    return next((found[name] for name in names if name in found), "")
 
 
 _BUS = r"(?P<bus>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])"
-_FLAGS = re.ASCII | re.IGNORECASE
 # "GPU 0000:02:00.0", "GPU0: 0000:02:00.0", "GPU2" and "gpu 0000:02:00.0": the form changed with the drivers.
 _HANDLE = (
     r"Unable to determine the device handle for gpu ?(?P<index>[0-9]{1,3}(?![0-9a-f:]*\.))?"
@@ -137,36 +126,23 @@ _HANDLE = (
 )
 
 # Messages are wrapped by narrow consoles, so they are looked for in text whose space has been squeezed.
-_ERRORS = [
-    ("gpu_lost", re.compile(_HANDLE + r"(?P<why>(?:the )?GPU is lost)", _FLAGS)),
+_ERRORS = (
+    ("gpu_lost", _HANDLE + r"(?P<why>(?:the )?GPU is lost)"),
     (
         "device_handle",
-        re.compile(
-            _HANDLE
-            + r"(?P<why>(?!(?:the )?GPU is lost)[^.: ][^.:]{0,80}?)(?=[.:]|$| Unable| NVIDIA| GPU [0-9]| [#$] )",
-            _FLAGS,
-        ),
+        _HANDLE + r"(?P<why>(?!(?:the )?GPU is lost)[^.: ][^.:]{0,80}?)(?=[.:]|$| Unable| NVIDIA| GPU [0-9]| [#$] )",
     ),
-    (
-        "driver",
-        re.compile(r"(?P<why>NVIDIA-SMI has failed because it couldn.?t communicate with the NVIDIA driver)", _FLAGS),
-    ),
+    ("driver", r"(?P<why>NVIDIA-SMI has failed because it couldn.?t communicate with the NVIDIA driver)"),
     (
         "version",
-        re.compile(
-            r"(?P<why>Failed to initialize NVML: (?:Driver/library version mismatch|[A-Za-z][A-Za-z/ ]{0,50}[A-Za-z]))"
-            r"(?= NVML library| NVIDIA-SMI| GPU |[.:]|$| [#$] )",
-            _FLAGS,
-        ),
+        r"(?P<why>Failed to initialize NVML: (?:Driver/library version mismatch|[A-Za-z][A-Za-z/ ]{0,50}[A-Za-z]))"
+        r"(?= NVML library| NVIDIA-SMI| GPU |[.:]|$| [#$] )",
     ),
-    (
-        "library",
-        re.compile(r"(?P<why>NVIDIA-SMI couldn.?t find libnvidia-ml\.so(?:\.[0-9])? library in your system)", _FLAGS),
-    ),
-    ("no_devices", re.compile(r"(?P<why>No devices were found)", _FLAGS)),
-    ("requires_reset", re.compile(r"(?P<why>(?:NVML: )?GPU requires reset)", _FLAGS)),
-    ("fallen_off", re.compile(r"(?P<why>GPU has fallen off the bus)(?! or)", _FLAGS)),
-]
+    ("library", r"(?P<why>NVIDIA-SMI couldn.?t find libnvidia-ml\.so(?:\.[0-9])? library in your system)"),
+    ("no_devices", r"(?P<why>No devices were found)"),
+    ("requires_reset", r"(?P<why>(?:NVML: )?GPU requires reset)"),
+    ("fallen_off", r"(?P<why>GPU has fallen off the bus)(?! or)"),
+)
 
 
 def parse_errors(text: str) -> List[Dict[str, Optional[str]]]:
@@ -181,7 +157,7 @@ def parse_errors(text: str) -> List[Dict[str, Optional[str]]]:
     squeezed = " ".join(text.split())
     found: List[Dict[str, Optional[str]]] = []
     for kind, pattern in _ERRORS:
-        for match in pattern.finditer(squeezed):
+        for match in re.finditer(pattern, squeezed, re.ASCII | re.IGNORECASE):
             groups = match.groupdict()
             error = {"kind": kind, "bus": groups.get("bus"), "index": groups.get("index")}
             error["reason"] = groups["why"].strip()

@@ -122,7 +122,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     status = run_command.run(["nvidia-smi", "nvlink", "-s"], share)
     errors = status if status.missing else run_command.run(["nvidia-smi", "nvlink", "-e"], share)
     known, nvml_error = task.result(deadline * 0.1)
-    links = merge(parse_nvlink_status(status.stdout), parse_nvlink_errors(errors.stdout))
+    links = merge(parse_nvlink_status(status.stdout).values["gpus"], parse_nvlink_errors(errors.stdout).values["gpus"])
     sources = (("nvidia-smi", links), ("nvml", known or []))
     return {
         "source": "+".join(name for name, found in sources if any(gpu["links"] for gpu in found)) or "none",
