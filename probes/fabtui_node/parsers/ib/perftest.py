@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fabtui_node.parsers.base import Format, Notes, Reading
-from fabtui_node.parsers.lines import json_value, number, plain_lines, whole
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
+from fabtui_node.parsers.lines import json_number, json_object, json_value, number, plain_lines, whole
 
 _TITLE = re.compile(
     r"^\s{8,}((?:Send|RDMA_Write|RDMA_Read|RDMA_Write_imm|Send_imm|Atomic|raw_ethernet)\b.{0,60}?) ?Test\s*$"
@@ -25,45 +25,32 @@ _ROW_HEADS = re.compile(
 _CONNECT = re.compile(r"Couldn't connect to (\S+?):(\d{1,5})")
 _QP = re.compile(r"Failed to modify (?:QP|UD QP)(?: (\d{1,10}))? to (\w+)")
 _ERRORS = (
-    (
-        "no_device",
-        re.compile(r"Unable to find the Infiniband/RoCE device|Did not detect devices|IB device \S+ not found"),
-    ),
-    ("no_route", re.compile(r"Unable to Connect the HCA's through the link|Unable to perform rdma_client function")),
-    ("completion_error", re.compile(r"Completion with error|Failed status \d+|scnt=\d+, ccnt=\d+")),
-    ("wrong_version", re.compile(r"[Vv]ersions? .{0,40}(?:not compatible|mismatch)|Perftest versions? differ")),
-    ("memory", re.compile(r"Couldn't allocate MR|Failed to (?:create|register) MR|Couldn't create (?:CQ|QP)")),
+    ("no_device", "Unable to find the Infiniband/RoCE device|Did not detect devices|IB device \\S+ not found"),
+    ("no_route", "Unable to Connect the HCA's through the link|Unable to perform rdma_client function"),
+    ("completion_error", r"Completion with error|Failed status \d+|scnt=\d+, ccnt=\d+"),
+    ("wrong_version", "[Vv]ersions? .{0,40}(?:not compatible|mismatch)|Perftest versions? differ"),
+    ("memory", "Couldn't allocate MR|Failed to (?:create|register) MR|Couldn't create (?:CQ|QP)"),
     (
         "socket",
-        re.compile(
-            r"Unable to (?:init the socket connection|open file descriptor|write to socket|read from socket"
-            r"|set up socket)"
-            r"|pp_(?:read|write)_data|Couldn't (?:listen|accept|get context)"
-        ),
+        "Unable to (?:init the socket connection|open file descriptor|write to socket|read from socket|set up socket)"
+        "|pp_(?:read|write)_data|Couldn't (?:listen|accept|get context)",
     ),
 )
 _WARNING = re.compile(r"WARNING:? .{1,200}|Conflicting CPU frequency .{1,200}|Requested mtu is higher .{0,100}")
 _COLUMNS = {
-    "#bytes": "bytes",
-    "#sl": "sl",
-    "#iterations": "iterations",
-    "BW peak": "peak",
-    "BW average": "average",
-    "MsgRate": "message_rate",
-    "BW Port1": "average_port1",
-    "BW Port2": "average_port2",
-    "MsgRate Port1": "message_rate_port1",
-    "MsgRate Port2": "message_rate_port2",
-    "CPU_Util": "cpu",
-    "t_min": "t_min",
-    "t_max": "t_max",
-    "t_typical": "t_typical",
-    "t_avg": "t_avg",
-    "t_stdev": "t_stdev",
-    "99% percentile": "p99",
-    "99.9% percentile": "p99_9",
-    "tps average": "transactions",
-}
+    "#bytes": "bytes", "#sl": "sl", "#iterations": "iterations", "BW peak": "peak", "BW average": "average",
+    "MsgRate": "message_rate", "BW Port1": "average_port1", "BW Port2": "average_port2",
+    "MsgRate Port1": "message_rate_port1", "MsgRate Port2": "message_rate_port2", "CPU_Util": "cpu",
+    "99% percentile": "p99", "99.9% percentile": "p99_9", "tps average": "transactions",
+}  # fmt: skip
+#: Names in the JSON output.
+_JSON_NAMES = {
+    "MsgSize": "bytes", "n_iterations": "iterations", "BW_peak": "peak", "BW_average": "average",
+    "MsgRate": "message_rate", "t_min": "t_min", "t_max": "t_max", "t_typical": "t_typical", "t_avg": "t_avg",
+    "t_stdev": "t_stdev", "tps_average": "transactions", "bw_avg": "average", "percentile_99": "p99",
+    "percentile_99.9": "p99_9", "msgRate_avg": "message_rate",
+}  # fmt: skip
+_BW_UNITS = {"Gb/sec": "Gb/s", "MB/sec": "MiB/s", "MiB/sec": "MiB/s"}
 #: What a printed bandwidth is in GB/s (1e9 bytes a second).
 _IN_GB = {"MiB/s": 2**20 / 1e9, "Gb/s": 0.125}
 
@@ -71,19 +58,20 @@ _IN_GB = {"MiB/s": 2**20 / 1e9, "Gb/s": 0.125}
 class _Parser:
     def __init__(self) -> None:
         self.notes = Notes()
-        self.values: dict[str, Any] = {
-            "test": None,
-            "measures": None,
-            "unit": None,
-            "device": None,
-            "settings": {},
-            "local": None,
-            "remote": None,
-            "rows": [],
-            "error": None,
-            "message": None,
-            "target": None,
-        }
+        names = (
+            "test",
+            "measures",
+            "unit",
+            "device",
+            "settings",
+            "local",
+            "remote",
+            "rows",
+            "error",
+            "message",
+            "target",
+        )
+        self.values: dict[str, Any] = {**dict.fromkeys(names), "settings": {}, "rows": []}
         self.columns: list[str] = []
         self._side: str | None = None
 
@@ -140,7 +128,7 @@ class _Parser:
             kind = "failed_modify_qp"
             self.values["qp"], self.values["qp_state"] = (None if qp[1] is None else int(qp[1])), qp[2]
         else:
-            kind = next((name for name, pattern in _ERRORS if pattern.search(line)), None)
+            kind = next((name for name, pattern in _ERRORS if re.search(pattern, line)), None)
         if kind is None:
             return False
         self.notes.warn(line.strip())
@@ -159,7 +147,7 @@ class _Parser:
                 units.add(unit.rstrip("]"))
         self.columns = columns
         unit = units.pop() if len(units) == 1 else None
-        self.values["unit"] = {"Gb/sec": "Gb/s", "MB/sec": "MiB/s", "MiB/sec": "MiB/s"}.get(unit or "", unit)
+        self.values["unit"] = _BW_UNITS.get(unit or "", unit)
         if self.values["unit"]:
             self.values["units"] = dict.fromkeys(("peak", "average"), self.values["unit"])
         if unit == "MB/sec":
@@ -177,8 +165,6 @@ class _Parser:
         row: dict[str, Any] = {}
         for at, name in enumerate(self.columns):
             row[name] = whole(words[at]) if name in ("bytes", "iterations", "sl") else values[at]
-        if row.get("peak") == 0:
-            row["peak"] = None
         _convert(row, self.values["unit"])
         # Server and client in one terminal print the same row twice.
         if row not in self.values["rows"]:
@@ -186,17 +172,13 @@ class _Parser:
 
 
 def _convert(row: dict[str, Any], unit: str | None) -> None:
+    """Add the bandwidth in GB/s; a peak of 0.00 was not measured."""
+    if row.get("peak") == 0:
+        row["peak"] = None
     factor = _IN_GB.get(unit or "")
     average = row.get("average")
     if factor is not None and average is not None:
         row["bandwidth"] = round(average * factor, 6)
-
-
-def _json_values(text: str) -> dict[str, Any] | None:
-    if '"test_info"' not in text:
-        return None
-    value = json_value(text[text.find("{") :])
-    return value if isinstance(value, dict) and isinstance(value.get("test_info"), dict) else None
 
 
 def _from_json(value: dict[str, Any]) -> dict[str, Any]:
@@ -204,34 +186,23 @@ def _from_json(value: dict[str, Any]) -> dict[str, Any]:
     info = value["test_info"]
     test = str(info.get("test", ""))[:80].replace("_", " ")
     # No release up to now names it; whether --report_gbits was given is then unknown.
-    unit = {"Gb/sec": "Gb/s", "MiB/sec": "MiB/s", "MB/sec": "MiB/s"}.get(str(info.get("BW_units", "")))
-    names = {"MsgSize": "bytes", "n_iterations": "iterations", "BW_peak": "peak", "BW_average": "average"}
-    names.update({"MsgRate": "message_rate", "t_min": "t_min", "t_max": "t_max", "t_typical": "t_typical"})
-    names.update({"t_avg": "t_avg", "t_stdev": "t_stdev", "tps_average": "transactions", "bw_avg": "average"})
-    names.update({"percentile_99": "p99", "percentile_99.9": "p99_9", "msgRate_avg": "message_rate"})
+    unit = _BW_UNITS.get(str(info.get("BW_units", "")))
     rows = []
     results = value.get("results")
     for entry in results if isinstance(results, list) else [results]:
-        if not isinstance(entry, dict):
-            continue
-        row = {
-            ours: entry[name]
-            for name, ours in names.items()
-            if isinstance(entry.get(name), (int, float)) and not isinstance(entry[name], bool)
-        }
-        if row.get("peak") == 0:
-            row["peak"] = None
-        _convert(row, unit)
-        rows.append(row)
+        if isinstance(entry, dict):
+            found = {
+                ours: entry[name] for name, ours in _JSON_NAMES.items() if json_number(entry.get(name)) is not None
+            }
+            _convert(found, unit)
+            rows.append(found)
     return {
         "test": (test[: -len(" Test")] if test.endswith(" Test") else test) or None,
         "measures": "latency" if "Latency" in test else "bandwidth" if "BW" in test else None,
         "unit": unit,
         "device": str(info["Device"])[:60] if "Device" in info else None,
         "settings": {str(name)[:40].lower(): str(text)[:60] for name, text in list(info.items())[:40]},
-        "rows": rows,
-        "error": None,
-        "message": None,
+        **{"rows": rows, "error": None, "message": None},
     }
 
 
@@ -242,8 +213,8 @@ def parse(text: str) -> Reading:
     is a kind (``couldnt_connect``, ``failed_modify_qp`` with ``qp`` and ``qp_state``, ``no_device``, ...) or None,
     ``message`` its text, and ``target`` the peer that it names.
     """
-    value = _json_values(text)
-    if value is not None:
+    value = json_object(json_value(text[text.find("{") :])) if '"test_info"' in text else {}
+    if isinstance(value.get("test_info"), dict):
         notes = Notes()
         found = _from_json(value)
         if found["unit"] is None and found["measures"] == "bandwidth":
@@ -257,38 +228,29 @@ def parse(text: str) -> Reading:
     return parser.notes.reading(parser.values)
 
 
-def likely(text: str) -> float:
-    """Return the likelihood that a text is output of perftest."""
-    if re.search(r"#bytes\s+(?:#sl\s+)?#iterations", text):
-        return 0.97
-    if re.search(r"^ {15,}(?:Send|RDMA_\w+|Atomic) .{0,40}Test\s*$", text, re.MULTILINE):
-        return 0.97
-    if '"test_info"' in text and '"results"' in text:
-        return 0.9
+def _likely_failure(text: str) -> float:
     if re.search(r"\bib_(?:write|read|send|atomic)_(?:bw|lat)\b", text) and ("Unable to" in text or "ouldn't" in text):
         return 0.9
     return 0.7 if "Couldn't connect to" in text and "Unable to init the socket connection" in text else 0.0
 
 
+_LIKELY = first_of(
+    (0.97, r"#bytes\s+(?:#sl\s+)?#iterations"),
+    (0.97, r"^ {15,}(?:Send|RDMA_\w+|Atomic) .{0,40}Test\s*$"),
+    (0.9, r'\A(?=(?s:.*)"test_info")(?=(?s:.*)"results")'),
+)
+_UNITS = {
+    **{"bytes": "B", "bandwidth": "GB/s", "message_rate": "Mpps", "cpu": "%"},
+    **dict.fromkeys(("t_min", "t_max", "t_typical", "t_avg", "t_stdev", "p99", "p99_9"), "us"),
+}
+
 FORMATS = [
     Format(
-        name="perftest",
-        title="perftest: ib_write_bw, ib_send_bw, ib_read_lat and the others",
-        argv=("ib_write_bw",),
-        units={
-            "bytes": "B",
-            "bandwidth": "GB/s",
-            "message_rate": "Mpps",
-            "t_min": "us",
-            "t_max": "us",
-            "t_typical": "us",
-            "t_avg": "us",
-            "t_stdev": "us",
-            "p99": "us",
-            "p99_9": "us",
-            "cpu": "%",
-        },
-        likely=likely,
-        parse=parse,
+        "perftest",
+        "perftest: ib_write_bw, ib_send_bw, ib_read_lat and the others",
+        ("ib_write_bw",),
+        _UNITS,
+        lambda text: _LIKELY(text) or _likely_failure(text),
+        parse,
     )
 ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from fabtui_node.parsers.base import Format, Notes, Reading
-from fabtui_node.parsers.lines import json_value, number, plain_lines
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
+from fabtui_node.parsers.lines import json_list, json_number, json_object, json_value, number, plain_lines
 
 _CONNECTED = re.compile(r"local (\S{1,80}) port (\d{1,5}) connected (?:to|with) (\S{1,80}) port (\d{1,5})")
 _ROW = re.compile(
@@ -29,37 +29,29 @@ def _row(found: re.Match[str]) -> dict[str, Any] | None:
     rest = found["rest"].split()
     udp = _UDP.search(found["rest"])
     retries = rest[0] if rest and rest[0].isdigit() and not udp else None
-    row = {
-        "stream": found["id"],
-        "start": start,
-        "end": end,
-        "bandwidth": round(rate * scale / 1e9, 9),
-        "bytes": None if moved is None else round(moved * 1024.0 ** "_KMGT".index(found["moved_unit"] or "_")),
-        "retransmits": None if retries is None else int(retries[:12]),
-        "side": next((word for word in rest if word in ("sender", "receiver")), None),
-        "jitter": number(udp[1]) if udp else None,
-        "lost": int(udp[2]) if udp else None,
-        "packets": int(udp[3]) if udp else None,
-    }
+    row = _row_of(
+        found["id"],
+        (start, end),
+        round(rate * scale / 1e9, 9),
+        None if moved is None else round(moved * 1024.0 ** "_KMGT".index(found["moved_unit"] or "_")),
+        None if retries is None else int(retries[:12]),
+        next((word for word in rest if word in ("sender", "receiver")), None),
+        (number(udp[1]), int(udp[2]), int(udp[3])) if udp else (None, None, None),
+    )
     if found["role"]:
         row["role"] = found["role"]
     return row
 
 
-def _json(text: str) -> dict[str, Any] | None:
-    value = json_value(text) if "{" in text else None
-    return value if isinstance(value, dict) and ({"start", "end"} <= value.keys() or "error" in value) else None
+def _row_of(
+    stream: str, times: Any, rate: float, moved: int | None, retransmits: int | None, side: str | None, udp: Any
+) -> dict[str, Any]:
+    row = {"stream": stream, "start": times[0], "end": times[1], "bandwidth": rate, "bytes": moved}
+    return {**row, "retransmits": retransmits, "side": side, "jitter": udp[0], "lost": udp[1], "packets": udp[2]}
 
 
-def _part(value: Any, *names: str) -> dict[str, Any]:
-    """Return the object at a path of names, an empty one where there is none."""
-    for name in names:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else {}
-
-
-def _figure(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) else None
 
 
 def _result(totals: list[dict[str, Any]], error: str | None) -> dict[str, Any]:
@@ -73,29 +65,19 @@ def _from_json(value: dict[str, Any], notes: Notes) -> dict[str, Any]:
     error = value.get("error")
     if isinstance(error, str):
         notes.warn(error)
-    connected = _part(value, "start").get("connected")
-    ends = [entry for entry in connected if isinstance(entry, dict)] if isinstance(connected, list) else []
-    test = _part(value, "start", "test_start")
+    connected = json_list(json_object(value, "start").get("connected"))
+    ends = [entry for entry in connected if isinstance(entry, dict)]
+    test = json_object(value, "start", "test_start")
     rows: list[dict[str, Any]] = []
     for name, side in (("sum_sent", "sender"), ("sum_received", "receiver"), ("sum", None)):
-        total = _part(value, "end", name)
-        rate = _figure(total.get("bits_per_second"))
+        total = json_object(value, "end", name)
+        rate = json_number(total.get("bits_per_second"))
         if rate is None or (name == "sum" and rows):
             continue
-        rows.append(
-            {
-                "stream": "SUM",
-                "start": _figure(total.get("start")),
-                "end": _figure(total.get("end")),
-                "bandwidth": round(rate / 8e9, 9),
-                "bytes": total.get("bytes") if isinstance(total.get("bytes"), int) else None,
-                "retransmits": total.get("retransmits") if isinstance(total.get("retransmits"), int) else None,
-                "side": side,
-                "jitter": _figure(total.get("jitter_ms")),
-                "lost": total.get("lost_packets") if isinstance(total.get("lost_packets"), int) else None,
-                "packets": total.get("packets") if isinstance(total.get("packets"), int) else None,
-            }
-        )
+        moved, retransmits = _whole(total.get("bytes")), _whole(total.get("retransmits"))
+        udp = (json_number(total.get("jitter_ms")), _whole(total.get("lost_packets")), _whole(total.get("packets")))
+        times = (json_number(total.get("start")), json_number(total.get("end")))
+        rows.append(_row_of("SUM", times, round(rate / 8e9, 9), moved, retransmits, side, udp))
     first = ends[0] if ends else {}
     return {
         "local": str(first.get("local_host"))[:80] if first.get("local_host") else None,
@@ -116,8 +98,8 @@ def parse(text: str) -> Reading:
     are in GB/s (1e9 bytes per second).
     """
     notes = Notes()
-    value = _json(text)
-    if value is not None:
+    value = json_object(json_value(text)) if "{" in text else {}
+    if {"start", "end"} <= value.keys() or "error" in value:
         return notes.reading(_from_json(value, notes))
     values: dict[str, Any] = {"local": None, "remote": None, "protocol": None, "reverse": None, "streams": None}
     totals: list[dict[str, Any]] = []
@@ -149,24 +131,10 @@ def parse(text: str) -> Reading:
     return notes.reading({**values, "totals": totals, "intervals": intervals[:10_000], **_result(totals, error)})
 
 
-def likely(text: str) -> float:
-    """Return the likelihood that a text is output of iperf3."""
-    if re.search(r'"bits_per_second"\s*:', text) or '"connecting_to"' in text:
-        return 0.95
-    if re.search(
-        r"^\[ *(?:\d+|SUM)\](?:\[[TR]X-[CS]\])? +[\d.]+- *[\d.]+ +sec +[\d.]+ [KMGT]?Bytes", text, re.MULTILINE
-    ):
-        return 0.95
-    return 0.9 if re.search(r"^iperf3: (?:error|interrupt)", text, re.MULTILINE) else 0.0
-
-
-FORMATS = [
-    Format(
-        name="iperf3",
-        title="iperf3: bandwidth of TCP or UDP, text or -J",
-        argv=("iperf3", "-J"),
-        units={"bandwidth": "GB/s", "jitter": "ms", "start": "s", "end": "s", "bytes": "B"},
-        likely=likely,
-        parse=parse,
-    )
-]
+_LIKELY = first_of(
+    (0.95, r'"bits_per_second"\s*:|"connecting_to"'),
+    (0.95, r"^\[ *(?:\d+|SUM)\](?:\[[TR]X-[CS]\])? +[\d.]+- *[\d.]+ +sec +[\d.]+ [KMGT]?Bytes"),
+    (0.9, "^iperf3: (?:error|interrupt)"),
+)
+_UNITS = {"bandwidth": "GB/s", "jitter": "ms", "start": "s", "end": "s", "bytes": "B"}
+FORMATS = [Format("iperf3", "iperf3: bandwidth of TCP or UDP, text or -J", ("iperf3", "-J"), _UNITS, _LIKELY, parse)]

@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any, Dict, List, Optional
 
-from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import number, plain_lines
 
 _NUMBER = r"([0-9]{1,9}(?:\.[0-9]{1,9})?)"
@@ -60,17 +60,8 @@ Row = Dict[str, Any]
 
 def unknown_row(error: Optional[str] = None) -> Row:
     """Return a row in which nothing is known."""
-    return {
-        "sent": None,
-        "received": None,
-        "loss": None,
-        "rtt_min": None,
-        "rtt_avg": None,
-        "rtt_max": None,
-        "duplicates": 0,
-        "path_mtu": None,
-        "error": error,
-    }
+    row: Row = dict.fromkeys(("sent", "received", "loss", "rtt_min", "rtt_avg", "rtt_max"))
+    return {**row, "duplicates": 0, "path_mtu": None, "error": error}
 
 
 def _loss(sent: Optional[int], received: Optional[int]) -> Optional[float]:
@@ -168,11 +159,7 @@ def _times_row(words: List[str]) -> Row:
 
 
 def _impl(text: str) -> str:
-    if (
-        "bytes of data." in text
-        or "/mdev = " in text
-        or re.search(r"^PING \S* ?\(\S+\) \d+ data bytes$", text, re.MULTILINE)
-    ):
+    if re.search(r"bytes of data\.|/mdev = |^PING \S* ?\(\S+\) \d+ data bytes$", text, re.MULTILINE):
         return "iputils"
     if re.search(r"\bseq=\d+ ttl=", text) and "icmp_seq" not in text:
         return "busybox"
@@ -187,42 +174,30 @@ def _one(lines: list[str], notes: Notes) -> dict[str, Any]:
     text = "\n".join(lines)
     row: dict[str, Any] = dict(parse_ping(text))
     start = next((found for line in lines if (found := _START.match(line))), None)
-    about: dict[str, Any] = {"destination": None, "address": None, "source": None, "payload": None, "ipv6": None}
+    about: dict[str, Any] = dict.fromkeys(("destination", "address", "source", "payload", "ipv6"))
     if start is not None:
-        address = start["dst6"] or start["inner"] or start["address"]
-        payload = start["bsd6"] or start["payload"]
-        about = {
-            "destination": start["dst6"] or start["name"] or None,
-            "address": address,
-            "source": start["src"] or start["from"],
-            "payload": None if payload is None else int(payload),
-            "ipv6": ":" in address,
-        }
+        address, payload = start["dst6"] or start["inner"] or start["address"], start["bsd6"] or start["payload"]
+        about.update(destination=start["dst6"] or start["name"] or None, address=address, ipv6=":" in address)
+        about.update(source=start["src"] or start["from"], payload=None if payload is None else int(payload))
     implementation = _impl(text)
     replies = _replies(lines, unmarked=implementation == "bsd")
     spread, errors, pipe = _SPREAD.search(text), _ERRORS.search(text), _PIPE.search(text)
     row.update(
-        {
-            "implementation": implementation,
-            "spread": number(spread[2]) if spread else None,
-            "errors": int(errors[1]) if errors else 0,
-            "no_answer": text.count("no answer yet for icmp_seq") + text.count("Request timeout for icmp_seq"),
-            "pipe": int(pipe[1]) if pipe else None,
-            "stamps": any(reply["time_stamp"] is not None for reply in replies)
-            or bool(re.search(r"^\[\d{9,11}\.\d+\] ", text, re.M)),
-        }
+        implementation=implementation,
+        spread=number(spread[2]) if spread else None,
+        errors=int(errors[1]) if errors else 0,
+        no_answer=text.count("no answer yet for icmp_seq") + text.count("Request timeout for icmp_seq"),
+        pipe=int(pipe[1]) if pipe else None,
+        stamps=re.search(r"^\[\d{9,11}\.\d+\] ", text, re.M) is not None,
     )
     where = about["destination"] or about["address"] or "?"
-    if row["sent"] is None:
-        notes.warn(
-            f"{where}: no summary; the text is cut off"
-            if replies or start
-            else f"{where}: {row['error'] or 'no summary'}"
-        )
+    reason = f" ({row['error']})" if row["error"] else ""
+    if row["sent"] is None and (replies or start):
+        notes.warn(f"{where}: no summary; the text is cut off")
+    elif row["sent"] is None:
+        notes.warn(f"{where}: {row['error'] or 'no summary'}")
     elif row["loss"]:
-        notes.warn(
-            f"{where}: {row['loss']:g}% of the packets are lost" + (f" ({row['error']})" if row["error"] else "")
-        )
+        notes.warn(f"{where}: {row['loss']:g}% of the packets are lost{reason}")
     if row["duplicates"]:
         notes.warn(f"{where}: {row['duplicates']} answers came more than once")
     return {**about, **row, "replies": replies}
@@ -234,21 +209,16 @@ def _replies(lines: list[str], *, unmarked: bool) -> list[dict[str, Any]]:
     answered: set[int] = set()
     for line in lines:
         found = _REPLY.match(line)
-        if found and len(replies) < _MOST_REPLIES:
-            if int(found["seq"]) == 0:
-                # The numbers have 16 bits and wrap around.
-                answered = {0} & answered
-            replies.append(
-                {
-                    "seq": int(found["seq"]),
-                    "from": found["address"] or found["from"],
-                    "ttl": None if found["ttl"] is None else int(found["ttl"]),
-                    "rtt": None if found["time"] is None else number(found["time"]),
-                    "duplicate": "(DUP!)" in found["rest"] or (unmarked and int(found["seq"]) in answered),
-                    "time_stamp": None if found["stamp"] is None else number(found["stamp"]),
-                }
-            )
-            answered.add(int(found["seq"]))
+        if not found or len(replies) >= _MOST_REPLIES:
+            continue
+        seq, again = int(found["seq"]), "(DUP!)" in found["rest"]
+        if seq == 0:
+            # The numbers have 16 bits and wrap around.
+            answered &= {0}
+        reply = {"seq": seq, "from": found["address"] or found["from"], "ttl": found["ttl"] and int(found["ttl"])}
+        reply.update(rtt=number(found["time"] or ""), duplicate=again or (unmarked and seq in answered))
+        replies.append({**reply, "time_stamp": number(found["stamp"] or "")})
+        answered.add(seq)
     return replies
 
 
@@ -284,17 +254,6 @@ def _parse_fping(text: str) -> Reading:
     return notes.reading({"runs": rows})
 
 
-def likely(text: str) -> float:
-    """Return the likelihood that a text is output of ping."""
-    if re.search(r"^PING6? ?\S* ?\(.{1,120}\d+(?:\(\d+\))? (?:data )?bytes", text, re.MULTILINE):
-        return 0.96
-    if re.search(r"^PING6?[ (].{1,200}$", text, re.MULTILINE) and "ping statistics" in text:
-        return 0.95
-    if "packets transmitted" in text and "packet loss" in text:
-        return 0.9
-    return 0.85 if re.search(r"^ping6?: ", text, re.MULTILINE) else 0.0
-
-
 def _likely_fping(text: str) -> float:
     if re.search(r"^\S+ +: xmt/rcv/%loss = \d+/\d+/\d+%", text, re.MULTILINE):
         return 0.97
@@ -307,7 +266,14 @@ def _likely_fping(text: str) -> float:
 
 _UNITS = {"rtt_min": "ms", "rtt_avg": "ms", "rtt_max": "ms", "rtt": "ms", "spread": "ms", "loss": "%", "payload": "B"}
 
+_LIKELY = first_of(
+    (0.96, r"^PING6? ?\S* ?\(.{1,120}\d+(?:\(\d+\))? (?:data )?bytes"),
+    (0.95, r"\A(?=(?s:.*)^PING6?[ (].{1,200}$)(?=(?s:.*)ping statistics)"),
+    (0.9, r"\A(?=(?s:.*)packets transmitted)(?=(?s:.*)packet loss)"),
+    (0.85, "^ping6?: "),
+)
+
 FORMATS = [
-    Format("ping", "ping of any make: loss and round trips", (), _UNITS, likely, parse),
+    Format("ping", "ping of any make: loss and round trips", (), _UNITS, _LIKELY, parse),
     Format("fping", "fping -C or -c: loss and round trips of many targets", (), _UNITS, _likely_fping, _parse_fping),
 ]
