@@ -150,8 +150,8 @@ def test_perftest_tables() -> None:
     refused = perftest.parse("Couldn't connect to 10.0.0.1:18515\nUnable to init the socket connection\n")
     assert refused.values["error"] == "couldnt_connect"
     assert refused.values["message"] == "Couldn't connect to 10.0.0.1:18515"
-    assert perftest.likely(TABLE) > 0.5
-    assert perftest.likely("PING") == 0
+    assert perftest.FORMATS[0].likely(TABLE) > 0.5
+    assert perftest.FORMATS[0].likely("PING") == 0
 
 
 def test_iperf3() -> None:
@@ -160,7 +160,7 @@ def test_iperf3() -> None:
     good = json.dumps({"start": {"version": "iperf 3.12"}, "intervals": [], "end": end})
     values = iperf3.parse("warning: odd\n" + good).values
     assert (values["bandwidth"], values["retransmits"], values["error"]) == (1.0, 4, None)
-    assert iperf3.likely(good) > 0.5
+    assert iperf3.FORMATS[0].likely(good) > 0.5
     refused = iperf3.parse('{"start": {}, "end": {}, "error": "unable to connect to server: Connection refused"}')
     assert (refused.values["bandwidth"], refused.values["error"]) == (
         None,

@@ -37,7 +37,7 @@ ERRORS = frozenset(
 )
 
 Gpu = Dict[str, Any]
-#: Keeps what a line says about a link of a GPU; False if it is not understood.
+#: Keeps a line about a link of a GPU; returns False if it is not understood.
 Take = Callable[[Gpu, int, str], bool]
 
 
