@@ -69,12 +69,7 @@ def parse_nvidia_version(text: Optional[str]) -> Optional[bool]:
 
 
 def iommu(devices: Iterable[str], sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
-    """Read the state of the IOMMU.
-
-    Args:
-        devices: PCI addresses of GPUs and RDMA devices.
-        sys: Where sysfs is.
-        proc: Where procfs is.
+    """Read the state of the IOMMU for GPUs and RDMA devices, by their PCI addresses.
 
     Returns:
         ``{"state", "groups", "cmdline"}``: ``off`` (no group), ``passthrough`` (the devices are addressed directly),

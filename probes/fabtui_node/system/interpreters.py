@@ -92,9 +92,8 @@ def parse_inspection(text: str) -> Optional[Dict[str, Optional[str]]]:
 def candidates(named: Iterable[str], environ: Dict[str, str]) -> List[str]:
     """Return the interpreters to inspect, preferred ones first, each once.
 
-    Args:
-        named: Interpreters that the user named; kept even if the file is missing, to report that.
-        environ: The environment, which may name a virtual environment.
+    Those that the user ``named`` come first, even if the file is missing, to report that. The environment may name a
+    virtual environment.
     """
     wanted = [environ.get("FABTUI_LAB_PYTHON", "")]
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
@@ -103,12 +102,10 @@ def candidates(named: Iterable[str], environ: Dict[str, str]) -> List[str]:
     wanted.extend([sys.executable or "", "python3"])
     for pattern in _USUAL:
         wanted.extend(sorted(glob.glob(os.path.expanduser(pattern))))
-    found = [os.path.expanduser(path) for path in named]
-    found = [run_command.find(path) or path for path in found]
+    found = [run_command.find(path) or path for path in map(os.path.expanduser, named)]
     seen = {_identity(path) for path in found}
-    for path in wanted:
-        full = run_command.find(path) if path else None
-        if full and _identity(full) not in seen:
+    for full in filter(None, map(run_command.find, filter(None, wanted))):
+        if _identity(full) not in seen:
             seen.add(_identity(full))
             found.append(full)
     return found[:_MAX_CANDIDATES]
@@ -135,8 +132,5 @@ def inspect(path: str, deadline: float) -> Dict[str, Optional[str]]:
 
 def discover(named: Iterable[str], environ: Dict[str, str], deadline: float) -> List[Dict[str, Any]]:
     """Return ``inspect`` of each candidate, all at once, in the order of ``candidates``."""
-    paths = candidates(list(named), environ)
-    if not paths:
-        return []
-    with ThreadPoolExecutor(min(_AT_ONCE, len(paths))) as pool:
-        return list(pool.map(lambda path: inspect(path, deadline), paths))
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(lambda path: inspect(path, deadline), candidates(named, environ)))

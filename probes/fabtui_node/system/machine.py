@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 from fabtui_node.system import sysfs
 
@@ -101,33 +102,25 @@ def processors(sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
             governors[governor[:40]] = governors.get(governor[:40], 0) + 1
     nodes = [n for n in sysfs.names(sys, "devices/system/node") if re.fullmatch("node[0-9]{1,5}", n)]
     balancing = sysfs.integer(proc, "sys/kernel/numa_balancing")
+    load = re.match(r"([0-9]{1,9}\.[0-9]{1,9})\s", sysfs.text(proc, "loadavg") or "", re.ASCII)
     value.update(
         governors=governors,
         numa_nodes=len(nodes) or None,
         numa_balancing=None if balancing is None else balancing > 0,
-        load=_load(sysfs.text(proc, "loadavg")),
+        load=float(load.group(1)) if load else None,
     )
     return value
 
 
-def _load(text: Optional[str]) -> Optional[float]:
-    found = re.match(r"([0-9]{1,9}\.[0-9]{1,9})\s", text or "", re.ASCII)
-    return float(found.group(1)) if found else None
-
-
 def memory(sys: str = "/sys", proc: str = "/proc", shm: str = "/dev/shm") -> Dict[str, Any]:
     """Return ``parse_meminfo``, ``transparent`` huge pages, and ``shm_size`` and ``shm_free`` in bytes."""
-    value: Dict[str, Any] = dict(parse_meminfo(sysfs.text(proc, "meminfo") or ""))
+    value: Dict[str, Any] = dict(parse_meminfo(sysfs.text(proc, "meminfo") or ""), shm_size=None, shm_free=None)
     value["transparent"] = parse_chosen(sysfs.text(sys, "kernel/mm/transparent_hugepage/enabled"))
-    value["shm_size"] = value["shm_free"] = None
-    try:
-        # Without a file system of its own, the folder's figures would be those of the disk it is on.
+    # Without a file system of its own, the folder's figures would be those of the disk it is on.
+    with contextlib.suppress(OSError):
         if os.path.ismount(shm):
             found = os.statvfs(shm)
-            value["shm_size"] = found.f_frsize * found.f_blocks
-            value["shm_free"] = found.f_frsize * found.f_bavail
-    except OSError:
-        pass
+            value.update(shm_size=found.f_frsize * found.f_blocks, shm_free=found.f_frsize * found.f_bavail)
     return value
 
 
@@ -140,11 +133,9 @@ def cgroup(sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
     path = parse_cgroup(sysfs.text(proc, "self/cgroup"))
     if path is None:
         return value
-    folders: List[str] = [os.path.join(sys, "fs/cgroup", path.lstrip("/"))]
-    while path not in ("", "/"):
-        path = os.path.dirname(path)
-        folders.append(os.path.join(sys, "fs/cgroup", path.lstrip("/")))
-    for folder in folders[:32]:
+    parts = path.strip("/").split("/")
+    for depth in range(len(parts), max(-1, len(parts) - 32), -1):
+        folder = os.path.join(sys, "fs/cgroup", *parts[:depth])
         limits = {
             "cpus": parse_cpu_max(sysfs.text(folder, "cpu.max")),
             "memory": sysfs.integer(folder, "memory.max"),

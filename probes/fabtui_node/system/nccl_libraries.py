@@ -22,17 +22,14 @@ _FOLDERS = (
     "/opt/rocm*/lib",
 )
 _NAMES = ("libnccl.so*", "librccl.so*", "libcuda.so*", "libcudart.so*")
+_LISTED = re.compile(r"\s+lib(?:nccl|rccl|cuda|cudart)\.so[0-9.]*\s.*=> (/\S{1,500})$")
 _MAX_FOUND = 32
 
 
 def parse_ldconfig(text: str) -> List[str]:
     """Return the paths that ``ldconfig -p`` lists for NCCL and CUDA."""
-    found = []
-    for line in text.splitlines():
-        match = re.match(r"\s+lib(?:nccl|rccl|cuda|cudart)\.so[0-9.]*\s.*=> (/\S{1,500})$", line)
-        if match:
-            found.append(match.group(1))
-    return found
+    matches = (_LISTED.match(line) for line in text.splitlines())
+    return [match.group(1) for match in matches if match]
 
 
 def version_of(path: str) -> Optional[str]:
@@ -50,14 +47,12 @@ def find(environ: Dict[str, str], deadline: float) -> List[str]:
     paths.extend(parse_ldconfig(run_command.run(["ldconfig", "-p"], deadline).stdout))
     for folder in _FOLDERS:
         paths.extend(_in(folder))
-    found: List[str] = []
-    seen = set()
+    found: Dict[str, str] = {}
     for path in paths:
         file = os.path.realpath(path)
-        if file not in seen and os.path.isfile(file):
-            seen.add(file)
-            found.append(path)
-    return found[:_MAX_FOUND]
+        if os.path.isfile(file):
+            found.setdefault(file, path)
+    return list(found.values())[:_MAX_FOUND]
 
 
 def named(paths: Iterable[str], name: str) -> List[str]:

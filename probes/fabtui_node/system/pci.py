@@ -40,15 +40,8 @@ class Device(NamedTuple):
 def chain(path: Optional[str]) -> List[str]:
     """Return the PCI part of a real path: the host bridge, each bridge, the device; empty if it has none."""
     parts = (path or "").split("/")
-    start = next((index for index, part in enumerate(parts) if _ROOT.fullmatch(part)), None)
-    if start is None:
-        return []
-    found = [parts[start]]
-    for part in parts[start + 1 :]:
-        if not _ADDRESS.fullmatch(part):
-            break
-        found.append(part)
-    return found
+    start = next((index for index, part in enumerate(parts) if _ROOT.fullmatch(part)), len(parts))
+    return parts[start : start + 1] + list(itertools.takewhile(_ADDRESS.fullmatch, parts[start + 1 :]))
 
 
 def address(path: Optional[str]) -> Optional[str]:
@@ -74,8 +67,7 @@ def distance(one: Device, other: Device) -> Optional[str]:
         return None
     common = _shared(first, second)
     if common == 0:
-        same = one.numa is not None and one.numa == other.numa
-        return "NODE" if same else "SYS"
+        return "NODE" if one.numa is not None and one.numa == other.numa else "SYS"
     if common == 1:
         return "PHB"
     # Below the last common bridge, each way down is the switch's port and then the device.
@@ -154,11 +146,7 @@ def above(paths: Iterable[Optional[str]]) -> Set[str]:
 
 
 def read_acs(devices: Iterable[Optional[str]], root: str = "/sys") -> Dict[str, Any]:
-    """Read ACS of the bridges above devices.
-
-    Args:
-        devices: Real paths of the devices' sysfs folders.
-        root: Where sysfs is.
+    """Read ACS of the bridges above devices, by the real paths of the devices' sysfs folders.
 
     Returns:
         ``{"state", "bridges", "read", "on"}``: ``none`` (no bridge above them has ACS), ``off``, ``on`` (some bridge

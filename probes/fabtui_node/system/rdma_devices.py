@@ -9,8 +9,8 @@ from typing import Any, Dict, List, Optional
 from fabtui_node.system import pci, sysfs
 
 # ibstat's words for the numbers in sysfs.
-_STATES = {1: "Down", 2: "Initializing", 3: "Armed", 4: "Active", 5: "Active Deferred"}
-_PHYSICAL = {
+STATES = {1: "Down", 2: "Initializing", 3: "Armed", 4: "Active", 5: "Active Deferred"}
+PHYSICAL_STATES = {
     1: "Sleep",
     2: "Polling",
     3: "Disabled",
@@ -27,17 +27,8 @@ _GIDS_KEPT = 8
 _ZERO_GID = re.compile(r"[0:]*(fe80)?[0:]*", re.ASCII)
 
 
-def parse_state(text: Optional[str]) -> str:
-    """Return ibstat's word for a sysfs ``state`` such as ``4: ACTIVE``; unknown text comes back as it is."""
-    return _word(text, _STATES)
-
-
-def parse_physical_state(text: Optional[str]) -> str:
-    """Return ibstat's word for a sysfs ``phys_state`` such as ``5: LinkUp``; unknown text comes back as it is."""
-    return _word(text, _PHYSICAL)
-
-
-def _word(text: Optional[str], words: Dict[int, str]) -> str:
+def parse_state(text: Optional[str], words: Dict[int, str] = STATES) -> str:
+    """Return ibstat's word (of ``STATES``) for a sysfs ``state`` such as ``4: ACTIVE``; unknown text as it is."""
     if not text:
         return "unknown"
     number = sysfs.to_integer(text.partition(":")[0])
@@ -102,15 +93,14 @@ def _guid(text: Optional[str]) -> Optional[str]:
 
 def _port(device: str, name: str) -> Dict[str, Any]:
     here = os.path.join(device, "ports", name)
-    layer = sysfs.text(here, "link_layer")
     return {
         "port": int(name),
         "state": parse_state(sysfs.text(here, "state")),
-        "physical_state": parse_physical_state(sysfs.text(here, "phys_state")),
+        "physical_state": parse_state(sysfs.text(here, "phys_state"), PHYSICAL_STATES),
         "rate": parse_rate(sysfs.text(here, "rate")),
         "lid": sysfs.integer(here, "lid"),
         "sm_lid": sysfs.integer(here, "sm_lid"),
-        "link_layer": layer or "unknown",
+        "link_layer": sysfs.text(here, "link_layer") or "unknown",
         "guid": port_guid(sysfs.text(here, "gids/0")),
         "capability_mask": sysfs.text(here, "cap_mask"),
         "netdev": _netdev(device, here, int(name)),

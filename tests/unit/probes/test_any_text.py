@@ -51,7 +51,6 @@ PARSERS: list[Callable[[str], Any]] = [
     ping_format.parse_fping,
     ping_format.parse_ping,
     interpreters.parse_inspection,
-    rdma_devices.parse_physical_state,
     rdma_devices.parse_rate,
     rdma_devices.parse_state,
     rdma_devices.port_guid,

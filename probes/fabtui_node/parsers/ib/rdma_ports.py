@@ -122,7 +122,7 @@ def _status_field(port: Dict[str, Any], label: str, value: str) -> None:
     if label == "state":
         port["state"] = rdma_devices.parse_state(value)[:100]
     elif label == "phys state":
-        port["physical_state"] = rdma_devices.parse_physical_state(value)[:100]
+        port["physical_state"] = rdma_devices.parse_state(value, rdma_devices.PHYSICAL_STATES)[:100]
     elif label == "rate":
         port["rate"] = rdma_devices.parse_rate(value)
         if link := _STATUS_LINK.search(value):
