@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fabtui_node.ranks.measure import collective_sizes
+from fabtui_node.ranks.measure import verify
 from tests.wire.rank_controller import Controller, came_not
 
 pytestmark = [
@@ -54,7 +54,7 @@ def test_collectives_and_worlds(controller: Controller) -> None:
     started(controller)
     sizes = [8, 4096, 1 << 20]
     numbers = itertools.count(1)
-    for kind in collective_sizes.KINDS:
+    for kind in verify.KINDS:
         for ranks in ([0, 1, 2, 3], [2, 0, 3]):
             number = next(numbers)
             controller.collective(number, kind, ranks, sizes)
@@ -65,7 +65,7 @@ def test_collectives_and_worlds(controller: Controller) -> None:
                 assert m["ok"], m
                 assert (m["kind"], m["wrong"], m["transport"]) == (kind, 0, "TCP")
                 assert 0 < m["fastest"] <= m["seconds"]
-                assert m["sent"] == collective_sizes.shape(kind, m["bytes"], len(ranks)).bytes
+                assert m["sent"] == verify.shape(kind, m["bytes"], len(ranks)).bytes
     rounds = [[(0, 2), (1, 3)], [(2, 0), (3, 1)], [(0, 1), (2, 3)], [(1, 0), (3, 2)], [(0, 3), (1, 2)]]
     number = next(numbers)
     controller.world(number, [0, 1, 2, 3], rounds)

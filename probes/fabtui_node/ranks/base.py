@@ -164,8 +164,7 @@ class CollectiveResult(NamedTuple):
 
     Attributes:
         sent: Bytes of the message as sent: the requested size, rounded to what the ranks divide.
-        seconds: Average duration of one iteration (s).
-        fastest: Duration of the fastest iteration (s).
+        seconds: Average duration (s) of one iteration; ``fastest`` is that of the fastest.
         wrong: Number of wrong values among those checked.
         transport: Transports used, worst first.
         algorithm: Algorithm and protocol that the library reported.
@@ -226,10 +225,7 @@ class Task:
     def take(self, key: str, end: float) -> Message:
         """Return the object that another rank writes under the key, waiting until ``end`` (monotonic seconds).
 
-        Raises:
-            StoreTimeout: It was not written in time.
-            Cancelled: The pair or group was cancelled.
-            StoreError: The value is not an object.
+        Raises what `Store.ask` raises; StoreError also if the value is not an object.
         """
         raw = self.store.get(self.prefix + key, remaining(end), self)
         try:
@@ -238,15 +234,10 @@ class Task:
             raise StoreError("%s: %s" % (key, error)) from None
 
     def first(self, take: Callable[[], Message], missing: Callable[[], str], cancelled: str) -> Message:
-        """Return what ``take`` returns: the first message of others, which may decline.
+        """Return what ``take`` returns, the first message of others; raise `Failed` if they decline or do not come.
 
-        Args:
-            take: Waits for the message.
-            missing: Returns the names of those that did not come in time.
-            cancelled: Who is gone if the controller cancels the task.
-
-        Raises:
-            Failed: With phase ``connect``.
+        ``missing`` returns the names of those that did not come in time; ``cancelled`` is who is gone if the controller
+        cancels the task.
         """
         try:
             message = take()

@@ -45,22 +45,13 @@ class Channel:
         self._decoder = protocol.Decoder()
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Send one message.
-
-        Raises:
-            protocol.ProtocolError: The message cannot be encoded.
-            OSError: The connection is closed.
-        """
+        """Send one message; raise ProtocolError if it cannot be encoded, OSError if the connection is closed."""
         frame = protocol.encode(message)
         with self._lock:
             self._socket.sendall(frame)
 
     def messages(self) -> Iterator[Message]:
-        """Yield messages until the other end closes.
-
-        Raises:
-            protocol.ProtocolError: The other end does not speak the protocol.
-        """
+        """Yield messages until the other end closes; raise ProtocolError if it does not speak the protocol."""
         while True:
             try:
                 data = self._socket.recv(262144)
@@ -70,8 +61,7 @@ class Channel:
                 return
             if not data:
                 return
-            for message in self._decoder.feed(data):
-                yield message
+            yield from self._decoder.feed(data)
 
 
 class _Waiter:
@@ -159,11 +149,7 @@ def to_text(value: bytes) -> str:
 
 
 def to_bytes(value: Any) -> bytes:
-    """Return a value that the store answered.
-
-    Raises:
-        StoreError: It is not base64.
-    """
+    """Return a value that the store answered; raise StoreError if it is not base64."""
     if not isinstance(value, str):
         raise StoreError("the store answered %s, not text" % type(value).__name__)
     try:

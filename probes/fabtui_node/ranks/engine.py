@@ -24,7 +24,7 @@ from fabtui_node.ranks.base import (
     repetitions,
 )
 from fabtui_node.ranks.controller_channel import Store
-from fabtui_node.ranks.measure.collective_sizes import TWICE, Shape, shape
+from fabtui_node.ranks.measure.verify import TWICE, Shape, shape
 
 THROTTLED_BUDGET = 0.2
 """Timed messages (s) of a source that the lab throttles."""

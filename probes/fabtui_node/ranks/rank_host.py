@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from functools import partial
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
 
 from fabtui_node import protocol
 from fabtui_node.protocol import ErrorKind
@@ -29,35 +29,21 @@ IDLE_DEADLINE = 60.0
 """Default deadline (s) of the start and of a release."""
 
 
-class EngineSpec(NamedTuple):
-    """An engine, imported when it is used.
-
-    Attributes:
-        title: One line for documentation.
-        module: Module below ``fabtui_node.ranks``.
-        class_name: Its class.
-        process_per_rank: Whether each rank needs a process of its own.
-    """
-
-    title: str
-    module: str
-    class_name: str
-    process_per_rank: bool = False
-
-
+#: Module below ``fabtui_node.ranks`` and class of each engine, imported when it is used.
 ENGINES = {
-    "nccl": EngineSpec("NCCL through ctypes, one thread per GPU", "nccl.engine", "NcclEngine"),
-    "gloo": EngineSpec("PyTorch's gloo on CPU ranks, one thread per rank", "torch.gloo", "GlooEngine"),
-    "torch": EngineSpec("PyTorch's ProcessGroupNCCL, one process per GPU", "torch.nccl", "TorchNcclEngine", True),
+    "nccl": ("nccl.engine", "NcclEngine"),
+    "gloo": ("torch.gloo", "GlooEngine"),
+    "torch": ("torch.nccl", "TorchNcclEngine"),
 }
+PROCESS_PER_RANK = "torch"
+"""Engine whose ranks need a process each."""
 
 
 def main(config: Dict[str, Any]) -> None:
     """Serve the controller until it hangs up; never returns.
 
-    Args:
-        config: ``fd`` is an inherited connected stream socket that carries protocol frames. The optional ``engine``
-            and ``library`` are those of the coming ``init``, and are loaded meanwhile.
+    ``fd`` is an inherited connected stream socket that carries protocol frames. The optional ``engine`` and ``library``
+    are those of the coming ``init``, and are loaded meanwhile.
     """
     sock = socket.socket(fileno=int(config["fd"]))
     # The engines' libraries fork nothing, but a child must not keep the connection open.
@@ -129,9 +115,7 @@ class RankThread:
 class RankHost:
     """Dispatches the controller's messages to the endpoints of this process.
 
-    Args:
-        sock: The connection to the controller.
-        alone: Whether this is the process of one rank, and another process the rank host.
+    ``alone``: this is the process of one rank, and another process is the rank host.
     """
 
     def __init__(self, sock: socket.socket, alone: bool) -> None:
@@ -154,7 +138,7 @@ class RankHost:
         """Begin to load the engine of the coming ``init``: that takes longest, and needs no GPU."""
         name = config.get("engine")
         # Engines with a process per rank fork, which a loaded library might not survive.
-        if not isinstance(name, str) or name not in ENGINES or ENGINES[name].process_per_rank:
+        if not isinstance(name, str) or name not in ENGINES or name == PROCESS_PER_RANK:
             return
         engine = self._warm_engine = make_engine(name, "", self._store, config.get("library"))
         self._warming = threading.Thread(target=engine.warm, name="warm", daemon=True)
@@ -202,8 +186,7 @@ class RankHost:
         if self._begun:
             raise ValueError("init came twice")
         self._begun = True
-        engine = ENGINES.get(message["engine"])
-        if engine is not None and engine.process_per_rank and not self._alone:
+        if message["engine"] == PROCESS_PER_RANK and not self._alone:
             self._processes = RankProcesses(self.send, self._fd, partial(_serve, alone=True))
             try:
                 self._processes.start(message)
@@ -220,9 +203,8 @@ class RankHost:
         stage = "init"
         try:
             ranks = [Rank(int(r["rank"]), int(r["index"]), r.get("uuid")) for r in message["ranks"]]
-            faults = [
-                Fault(int(f["src"]), int(f["dst"]), str(f["kind"]), f.get("rate")) for f in message.get("faults") or []
-            ]
+            given = message.get("faults") or []
+            faults = [Fault(int(f["src"]), int(f["dst"]), str(f["kind"]), f.get("rate")) for f in given]
             address = str(message["address"])
             self._epoch = str(message["epoch"])
             stage = "listen"
@@ -249,16 +231,8 @@ class RankHost:
         ready.set()
         seconds = {name: round(value, 4) for name, value in engine.seconds.items()}
         seconds["total"] = round(time.monotonic() - began, 4)
-        self.send(
-            {
-                "op": "ready",
-                "engine": engine.name,
-                "version": version,
-                "port": listener.port,
-                "seconds": seconds,
-                "ranks": states,
-            }
-        )
+        made = {"op": "ready", "engine": engine.name, "version": version, "port": listener.port}
+        self.send({**made, "seconds": seconds, "ranks": states})
 
     def _watch_start(self, ready: threading.Event, seconds: float) -> None:
         # _start names endpoints that hang; this is for a library that hangs while it is loaded.
@@ -348,17 +322,12 @@ class RankHost:
 
 
 def make_engine(name: str, address: str, store: Store, library: Optional[str]) -> Engine:
-    """Return an engine by name; its libraries are not loaded yet.
-
-    Raises:
-        ValueError: There is no such engine.
-    """
+    """Return an engine by name, or raise ValueError; its libraries are not loaded yet."""
     if name == "torch":
         # With the library "gloo": one process per rank without a GPU, for tests.
         name, library = ("gloo" if library == "gloo" else name), None
     if name not in ENGINES:
         raise ValueError("unknown engine %r" % name)
-    spec = ENGINES[name]
-    module = importlib.import_module("fabtui_node.ranks." + spec.module)
-    engine: Engine = getattr(module, spec.class_name)(address, store, library)
-    return engine
+    module, class_name = ENGINES[name]
+    made: Engine = getattr(importlib.import_module("fabtui_node.ranks." + module), class_name)(address, store, library)
+    return made

@@ -25,7 +25,7 @@ class _RankProcess:
 
 
 class RankProcesses:
-    """The processes of all ranks of a rank host.
+    """The processes of all ranks of a rank host, which forks them while it has one thread.
 
     To the controller they look like one rank host: their store requests get unique numbers, their ``ready`` messages
     become one, and so do their ``alive`` messages. When one of them dies, the rank host dies the same way.
@@ -47,11 +47,7 @@ class RankProcesses:
         self._beats: Dict[int, int] = {}
 
     def start(self, init: Message) -> None:
-        """Fork one process per rank and initialise each; called while this process has one thread.
-
-        Raises:
-            OSError: A process cannot be forked.
-        """
+        """Fork one process per rank and initialise each; raise OSError if a process cannot be forked."""
         sockets: List[socket.socket] = []
         parent = os.getpid()
         for entry in init["ranks"]:
@@ -79,8 +75,6 @@ class RankProcesses:
         finally:
             os._exit(1)
 
-    # -- from the controller
-
     def forward(self, message: Message) -> None:
         """Forward a message of the controller to the processes it concerns."""
         op = message.get("op")
@@ -101,8 +95,6 @@ class RankProcesses:
             return [process for process in processes if process.rank in message["ranks"]]
         # One process is enough to check whether the other nodes can be reached.
         return processes[:1] if message.get("op") == "reach" else processes
-
-    # -- from the processes
 
     def _listen(self, process: _RankProcess) -> None:
         try:
@@ -127,9 +119,8 @@ class RankProcesses:
             number = int(message["n"])
             with self._lock:
                 self._beats[number] = count = self._beats.get(number, 0) + 1
-                if count == len(self._processes):
-                    del self._beats[number]
             if count == len(self._processes):
+                del self._beats[number]
                 self._send(message)
         else:
             self._send(message)
@@ -138,9 +129,9 @@ class RankProcesses:
         with self._lock:
             first = process.ready is None
             process.ready = message
-            replies = [other.ready for other in self._processes.values()]
-        if first and all(replies):
-            self._send(merged([(other.rank, other.ready or {}) for other in self._processes.values()]))
+            replies = [(other.rank, other.ready or {}) for other in self._processes.values()]
+        if first and all(reply for _, reply in replies):
+            self._send(merged(replies))
 
     def _lost(self, process: _RankProcess) -> None:
         """End the same way as the process: the rank host is incomplete without it."""
@@ -159,10 +150,8 @@ def merged(reports: List[Tuple[int, Message]]) -> Message:
     ranks: List[Dict[str, Any]] = []
     seconds: Dict[str, float] = {}
     for rank, message in reports:
-        ranks.extend(
-            message.get("ranks")
-            or [{"rank": rank, "ok": False, "error": message.get("error"), "error_kind": message.get("error_kind")}]
-        )
+        error, kind = message.get("error"), message.get("error_kind")
+        ranks += message.get("ranks") or [{"rank": rank, "ok": False, "error": error, "error_kind": kind}]
         for name, value in (message.get("seconds") or {}).items():
             seconds[name] = max(seconds.get(name, 0.0), value)
     return {**ready[0], "ranks": ranks, "seconds": seconds}

@@ -66,11 +66,7 @@ class Listener:
 
 
 def connect(address: str, port: int, source: str, timeout: float) -> socket.socket:
-    """Open a TCP connection from a given local address.
-
-    Raises:
-        OSError: With the reason; ``socket.timeout`` without an answer.
-    """
+    """Open a TCP connection from a given local address, or raise OSError: ``socket.timeout`` without an answer."""
     sock = socket.socket(family(address), socket.SOCK_STREAM)
     try:
         sock.settimeout(max(0.001, timeout))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fabtui_node.ranks import base
-from fabtui_node.ranks.measure import collective_sizes
-from fabtui_node.ranks.measure.collective_sizes import KINDS, arrived, shape
+from fabtui_node.ranks.measure import verify
+from fabtui_node.ranks.measure.verify import KINDS, arrived, shape
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -40,7 +40,7 @@ def test_what_arrived_covers_the_message(kind: str) -> None:
 
 
 def test_every_kind_is_known_once() -> None:
-    assert set(collective_sizes.TWICE) | set(collective_sizes.ADDING) < set(KINDS)
+    assert set(verify.TWICE) | set(verify.ADDING) < set(KINDS)
     assert len(set(KINDS)) == 6
 
 

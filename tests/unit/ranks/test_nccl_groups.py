@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from fabtui_node.ranks.measure import collective_sizes
+from fabtui_node.ranks.measure import verify
 from tests.wire.rank_controller import Controller, came_not
 
 pytestmark = pytest.mark.timeout(90)
 
-KINDS = collective_sizes.KINDS
+KINDS = verify.KINDS
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def test_a_collective(controller: Controller, fake_gpu: Path, kind: str) -> None
             assert m["ok"], m
             assert (m["kind"], m["wrong"], m["error"]) == (kind, 0, None)
             assert 0 < m["fastest"] <= m["seconds"]
-            assert m["sent"] == collective_sizes.shape(kind, m["bytes"], len(ranks)).bytes
-            reported = kind not in collective_sizes.TWICE and m["rank"] == ranks[0]
+            assert m["sent"] == verify.shape(kind, m["bytes"], len(ranks)).bytes
+            reported = kind not in verify.TWICE and m["rank"] == ranks[0]
             assert m["algorithm"] == ("RING/SIMPLE" if reported else None)
 
 

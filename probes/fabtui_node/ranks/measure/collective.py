@@ -22,7 +22,7 @@ from fabtui_node.ranks.base import (
 )
 from fabtui_node.ranks.controller_channel import Message, StoreError
 from fabtui_node.ranks.engine import Endpoint, Group
-from fabtui_node.ranks.measure.collective_sizes import KINDS, TWICE
+from fabtui_node.ranks.measure.verify import KINDS, TWICE
 
 MAX_NAMED = 64
 """Maximum number of ranks of which the missing ones are looked up."""

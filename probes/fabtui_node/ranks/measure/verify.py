@@ -1,10 +1,9 @@
-"""Test data of GPU ranks and its verification. Pure functions of bytes."""
+"""Buffer layout of collectives, with sizes as nccl-tests counts them; test data and its verification."""
 
 from __future__ import annotations
 
 import array
 import hashlib
-import threading
 from typing import List, NamedTuple, Optional, Tuple
 
 PERIOD = 16 * 65521
@@ -14,49 +13,87 @@ BLOCK = 65536
 SAMPLE = 16 * BLOCK
 BLANK = 0xA5
 
+_PERIOD = hashlib.shake_128(b"fabtui").digest(PERIOD)
+PATTERN = _PERIOD + _PERIOD + _PERIOD[:BLOCK]
+"""Two periods of the pattern and a block, so that any part of it is one slice; never freed."""
+
 STEPS = 61
 """Number of values of the all_reduce pattern: small integers, whose sums are exact in float32."""
+
+KINDS = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv")
+ADDING = ("all_reduce", "reduce_scatter")
+"""Collectives whose result is a sum, not a copy."""
+
+TWICE = ("alltoall", "sendrecv")
+"""Collectives that do not work in place: they need separate memory for outgoing and incoming data."""
+
+WORD = 4
+"""Bytes of a float32 value."""
 
 Blocks = List[Tuple[int, int]]
 
 Piece = NamedTuple("Piece", [("offset", int), ("length", int), ("src", int), ("dst", int)])
 """Bytes of a buffer that ``src`` sent to ``dst``."""
 
-_lock = threading.Lock()
-_base = b""
+
+class Shape(NamedTuple):
+    """Sizes of a collective at one rank.
+
+    Attributes:
+        kind: One of ``KINDS``.
+        ranks: Number of ranks.
+        values: Number of values that one rank contributes or receives: one chunk, if the message is split by ranks.
+        bytes: Bytes of the message, the size in nccl-tests.
+    """
+
+    kind: str
+    ranks: int
+    values: int
+    bytes: int
+
+    @property
+    def chunk(self) -> int:
+        """Bytes of ``values``."""
+        return WORD * self.values
 
 
-def _pattern() -> bytes:
-    """Return two periods of the pattern and a block, so that any part of it is one slice."""
-    global _base
-    with _lock:
-        if not _base:
-            period = hashlib.shake_128(b"fabtui").digest(PERIOD)
-            _base = period + period + period[:BLOCK]
-    return _base
+def shape(kind: str, size: int, ranks: int) -> Shape:
+    """Return the shape of a collective for a requested size.
+
+    The size is rounded down to equal chunks of a multiple of 16 bytes, at least one.
+
+    Raises:
+        ValueError: There is no such collective.
+    """
+    if kind not in KINDS:
+        raise ValueError("no collective %r" % kind)
+    if kind in ("all_reduce", "broadcast", "sendrecv"):
+        count = max(1, size // WORD)
+        return Shape(kind, ranks, count, WORD * count)
+    count = max(4, size // WORD // ranks // 4 * 4)
+    return Shape(kind, ranks, count, WORD * count * ranks)
 
 
-def _shift(src: int, dst: int) -> int:
-    return (src * 7919 + dst * 104729 + 1) * 16 % PERIOD
+def arrived(form: Shape, me: int) -> List[Piece]:
+    """Return the sources of the data that a rank has received; for collectives that copy."""
+    if form.kind == "all_gather":
+        return [Piece(rank * form.chunk, form.chunk, rank, rank) for rank in range(form.ranks)]
+    if form.kind == "alltoall":
+        return [Piece(rank * form.chunk, form.chunk, rank, me) for rank in range(form.ranks)]
+    if form.kind == "broadcast":
+        return [Piece(0, form.bytes, 0, 0)]
+    return [Piece(0, form.bytes, (me - 1) % form.ranks, me)]
 
 
 def tile(src: int, dst: int) -> bytes:
     """Return one period of what ``src`` sends to ``dst``."""
-    start = _shift(src, dst)
-    return _pattern()[start : start + PERIOD]
-
-
-def base() -> bytes:
-    """Return bytes that begin with one full period and are never freed.
-
-    In memory that repeats that period, the data from ``src`` to ``dst`` begins at ``shift``.
-    """
-    return _pattern()
+    start = shift(src, dst)
+    return PATTERN[start : start + PERIOD]
 
 
 def shift(src: int, dst: int) -> int:
-    """Return the offset of a message in the pattern; a multiple of 16."""
-    return _shift(src, dst)
+    """Return the offset of the data from ``src`` to ``dst`` in memory that repeats the pattern; a multiple of 16."""
+    return (src * 7919 + dst * 104729 + 1) * 16 % PERIOD
 
 
 def blocks(size: int, most: int = SAMPLE) -> Blocks:
@@ -88,11 +125,11 @@ def words_wrong(sample: bytes, checked: List[Tuple[Piece, Blocks]]) -> int:
         sample: The blocks of all pieces, one behind the other.
         checked: The pieces and their blocks, as ``piece_blocks`` returned them.
     """
-    pattern, wrong, at = _pattern(), 0, 0
+    wrong, at = 0, 0
     for piece, where in checked:
         for offset, length in where:
-            start = (offset + _shift(piece.src, piece.dst)) % PERIOD
-            got, sent = sample[at : at + length], pattern[start : start + length]
+            start = (offset + shift(piece.src, piece.dst)) % PERIOD
+            got, sent = sample[at : at + length], PATTERN[start : start + length]
             at += length
             if got != sent:
                 wrong += sum(got[i : i + 4] != sent[i : i + 4] for i in range(0, length, 4))
@@ -101,10 +138,10 @@ def words_wrong(sample: bytes, checked: List[Tuple[Piece, Blocks]]) -> int:
 
 def compare(sample: bytes, where: Blocks, src: int, dst: int) -> Optional[str]:
     """Return how a sample differs from the data sent; None if it does not."""
-    pattern, shift, at = _pattern(), _shift(src, dst), 0
+    at = 0
     for offset, length in where:
-        start = (offset + shift) % PERIOD
-        got, sent = sample[at : at + length], pattern[start : start + length]
+        start = (offset + shift(src, dst)) % PERIOD
+        got, sent = sample[at : at + length], PATTERN[start : start + length]
         if got != sent:
             wrong = [index for index in range(length) if got[index] != sent[index]]
             blank = all(got[index] == BLANK for index in wrong)
@@ -124,31 +161,21 @@ def reduce_tile(rank: int) -> bytes:
     return array.array("f", [float(step + rank) for step in range(STEPS)] * 64).tobytes()
 
 
-def sums(ranks: int, rounds: int) -> List[float]:
-    """Return the all_reduce pattern after ``rounds`` in-place sums in a row over all ranks."""
-    factor = float(ranks) ** (rounds - 1)
-    return [(step * ranks + ranks * (ranks - 1) // 2) * factor for step in range(STEPS)]
-
-
 def expected_sums(kind: str, ranks: int, rounds: int, me: int) -> Tuple[List[float], float]:
-    """Return the values of one period after in-place sums, and the relative error to allow.
+    """Return the values of one period after ``rounds`` in-place sums in a row, and the relative error to allow.
 
-    Args:
-        kind: ``all_reduce`` or ``reduce_scatter``.
-        ranks: Number of ranks.
-        rounds: Number of sums in a row.
-        me: This rank.
+    An all_reduce multiplies the sum by the number of ranks in each round; a reduce_scatter adds the other ranks' values
+    to this rank's own part.
     """
-    total = sums(ranks, rounds) if kind == "all_reduce" else scattered(ranks, rounds, me)
+    ranks_sum = ranks * (ranks - 1) // 2
+    if kind == "all_reduce":
+        factor = float(ranks) ** (rounds - 1)
+        total = [(step * ranks + ranks_sum) * factor for step in range(STEPS)]
+    else:
+        total = [float(step + me + rounds * (step * (ranks - 1) + ranks_sum - me)) for step in range(STEPS)]
     exact = max(total) < 2**24 or ranks & (ranks - 1) == 0
     # Sums over a number of ranks that is not a power of two round a little more with each iteration.
     return total, 0.0 if exact else 2.0**-22 * ranks * rounds
-
-
-def scattered(ranks: int, rounds: int, me: int) -> List[float]:
-    """Return a rank's own part after ``rounds`` in-place reduce_scatters in a row."""
-    others = [step * (ranks - 1) + ranks * (ranks - 1) // 2 - me for step in range(STEPS)]
-    return [float(step + me + rounds * others[step]) for step in range(STEPS)]
 
 
 def count_wrong(sample: bytes, where: Blocks, total: List[float], rounding: float = 0.0) -> int:

@@ -9,7 +9,7 @@ from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.ranks.base import CONNECT, TRANSFER
 from fabtui_node.ranks.engine import Group
 from fabtui_node.ranks.measure import verify
-from fabtui_node.ranks.measure.collective_sizes import ADDING, TWICE, Shape, arrived
+from fabtui_node.ranks.measure.verify import ADDING, TWICE, Shape, arrived
 from fabtui_node.ranks.nccl.communicator import Member
 from fabtui_node.ranks.nccl.ctypes_nccl import FLOAT32, SUM, Transfer
 from fabtui_node.ranks.nccl.transfer import NcclLink

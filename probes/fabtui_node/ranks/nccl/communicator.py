@@ -1,4 +1,4 @@
-"""One rank's part of an NCCL communicator."""
+"""One GPU of a rank, and its part of an NCCL communicator."""
 
 from __future__ import annotations
 
@@ -9,13 +9,101 @@ from fabtui_node.parsers.nccl import log_lines
 from fabtui_node.parsers.nccl.log_lines import Line
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
-from fabtui_node.ranks.base import CONNECT, TRANSFER, Failed, Task
+from fabtui_node.ranks.base import CONNECT, TRANSFER, Failed, Rank, Task, remaining
 from fabtui_node.ranks.controller_channel import StoreError
+from fabtui_node.ranks.measure import verify
 from fabtui_node.ranks.measure.verify import Blocks
 from fabtui_node.ranks.nccl import log_capture
-from fabtui_node.ranks.nccl.ctypes_cuda import CudaError
-from fabtui_node.ranks.nccl.ctypes_nccl import Communicator, NcclError
-from fabtui_node.ranks.nccl.gpu import Gpu
+from fabtui_node.ranks.nccl.ctypes_cuda import CudaError, Device, Driver
+from fabtui_node.ranks.nccl.ctypes_nccl import Communicator, Library, NcclError
+from fabtui_node.ranks.nccl.log_capture import Log
+
+DESTROY_TIMEOUT = 10.0
+"""Timeout (s) for destroying one healthy communicator."""
+
+ABORT_TIMEOUT = 2.0
+"""Timeout (s) for aborting all broken communicators."""
+
+SMALL = 256
+"""Size of the buffers for setup messages and pings."""
+
+
+class Gpu:
+    """A GPU with its stream, its memory and the communicators to be released; used by the thread of one rank.
+
+    Attributes:
+        notes: NCCL variables set for the tests.
+        address: Data address of the node.
+        small: Device memory for small messages.
+        note: Pinned host memory for small messages.
+        sample: Pinned host memory for the blocks that are checked.
+    """
+
+    def __init__(self, rank: Rank, driver: Driver, nccl: Library, log: Log, notes: List[str], address: str) -> None:
+        self.rank = rank.rank
+        self.nccl = nccl
+        self.log = log
+        self.notes = notes
+        self.address = address
+        self.device = Device(driver, driver.find(rank.index, rank.uuid))
+        self.small = self.device.allocate(SMALL)
+        self.note = self.device.pinned(SMALL)
+        self.sample = self.device.pinned(verify.SAMPLE)
+        self._data, self._data_size = 0, 0
+        self._source, self._source_size = 0, 0
+        self._outgrown: List[int] = []
+        self._done: List[Communicator] = []
+        self._broken: List[Communicator] = []
+
+    def data(self, size: int) -> int:
+        """Return device memory of at least ``size`` bytes, or raise; the same pointer while it is large enough."""
+        if size > self._data_size:
+            pointer = self.device.allocate(size)
+            # Freeing waits for other GPUs as well, see `keep`.
+            self._outgrown.append(self._data)
+            self._data, self._data_size = pointer, size
+        return self._data
+
+    def source(self, size: int) -> int:
+        """Return device memory that repeats the pattern of `verify.PATTERN`, one period longer than ``size`` bytes.
+
+        So it contains every message of that size to any rank, at the offset `verify.shift`.
+        """
+        if size > self._source_size:
+            length = size + verify.PERIOD
+            pointer = self.device.allocate(length)
+            self._outgrown.append(self._source)
+            self._source, self._source_size = pointer, size
+            self.device.upload(pointer, verify.PATTERN, verify.PERIOD)
+            self.device.spread(pointer, verify.PERIOD, length)
+        return self._source
+
+    def keep(self, comm: Communicator, broken: bool) -> None:
+        """Keep a communicator that is no longer used until `release`.
+
+        Not released at once: freeing its memory waits for every GPU of this process that can access that memory,
+        while another thread's launch waits for the driver. With pairs in progress both would wait forever.
+        """
+        (self._broken if broken else self._done).append(comm)
+
+    def release(self, everything: bool) -> Optional[str]:
+        """Release communicators and memory kept so far; nothing may be in progress on any GPU of this process.
+
+        Healthy communicators take 0.05 to 0.3 s each, and are released with ``everything``. Return the error if NCCL
+        does not return from one of them.
+        """
+        end = time.monotonic() + ABORT_TIMEOUT
+        stuck = [text for text in [comm.abort(max(0.1, remaining(end))) for comm in self._broken] if text]
+        self._broken.clear()
+        if everything:
+            done, self._done = self._done, []
+            for comm in done:
+                comm.retire(DESTROY_TIMEOUT)
+            if not stuck:
+                outgrown, self._outgrown = self._outgrown, []
+                for pointer in filter(None, outgrown):
+                    self.device.free(pointer)
+        return stuck[0] if stuck else None
 
 
 class Member:
@@ -39,11 +127,7 @@ class Member:
     def joined(
         cls, gpu: Gpu, task: Task, key: str, ranks: List[int], end: float, channels: Optional[int] = None
     ) -> Member:
-        """Join a communicator whose first rank creates its id and publishes it under ``key``.
-
-        Raises:
-            Failed: The communicator was not formed.
-        """
+        """Join a communicator whose first rank creates its id and publishes it under ``key``, or raise `Failed`."""
         member = cls(gpu, task, ranks.index(gpu.rank), len(ranks))
         began = time.monotonic()
         what = "the communicator of %d ranks was not formed" % len(ranks)
@@ -89,7 +173,7 @@ class Member:
     def guard(
         self, phase: str, what: str, end: float, work: Callable[[], None], late: Optional[ErrorKind] = None
     ) -> None:
-        """Queue work and wait for it, with an eye on the communicator's health.
+        """Queue work and wait for it, with an eye on the communicator's health; raise `Failed` if it fails.
 
         Args:
             phase: The phase of the test.
@@ -97,9 +181,6 @@ class Member:
             end: Monotonic time of the deadline.
             work: Queues the work.
             late: Kind of the failure if the deadline passes.
-
-        Raises:
-            Failed: The work failed.
         """
         began = time.monotonic()
         try:
@@ -113,11 +194,7 @@ class Member:
 
     @staticmethod
     def memory(phase: str, allocate: Callable[[int], int], size: int) -> int:
-        """Return device memory.
-
-        Raises:
-            Failed: There is not enough.
-        """
+        """Return device memory; raise `Failed` if there is not enough."""
         try:
             return allocate(size)
         except CudaError as error:

@@ -60,13 +60,7 @@ class CudaError(Exception):
 
 
 class Driver:
-    """The driver library, initialised.
-
-    Attributes:
-        title: Name for people.
-        amd: True for AMD GPUs.
-        can_hold: True if a stream can be held back.
-    """
+    """The driver library, initialised; ``can_hold`` is True if it can hold back a stream."""
 
     title = "CUDA driver"
     amd = False
@@ -91,11 +85,7 @@ class Driver:
         self._functions[name] = function
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function of the driver.
-
-        Raises:
-            CudaError: The call failed; the text has call, error and meaning.
-        """
+        """Call a function of the driver; raise `CudaError` with call, error and meaning if it fails."""
         code = self._functions[name](*arguments)
         if code != SUCCESS:
             raise CudaError("%s: %s" % (name, self.explain(code)))
@@ -144,11 +134,7 @@ class Driver:
         return text.value.decode("ascii", "replace").lower()
 
     def find(self, index: int, uuid: Optional[str]) -> int:
-        """Return the ordinal of the device with a UUID; without one, of the device with an index.
-
-        Raises:
-            CudaError: It is not visible to this process.
-        """
+        """Return the ordinal of the device with a UUID, or else of that with an index; raise if it is not visible."""
         count = self.count()
         if uuid is not None and uuid.startswith("GPU-"):
             for ordinal in range(count):
@@ -224,11 +210,7 @@ class Device:
                 release()
 
     def allocate(self, size: int) -> int:
-        """Return new device memory.
-
-        Raises:
-            CudaError: There is not enough; with the requested and the free memory.
-        """
+        """Return new device memory; raise `CudaError` with the requested and the free memory if there is not enough."""
         free, total = self.memory()
         wanted = "%s of GPU memory are needed, %s of %s are free" % (_gib(size), _gib(free), _gib(total))
         if size > free:
@@ -279,14 +261,9 @@ class Device:
             have += step
 
     def wait(self, end: float, look: Optional[Callable[[], None]] = None) -> None:
-        """Wait until the stream is idle.
+        """Wait until the stream is idle, with calls of ``look``, which raises to end the wait.
 
-        Args:
-            end: Monotonic time at which to give up.
-            look: Called periodically; raises to end the wait.
-
-        Raises:
-            CudaError: The stream is still busy, or the device reports an error.
+        Raises `CudaError`: the stream is still busy at ``end`` (monotonic seconds), or the device reports an error.
         """
         turn = 0
         while self.driver.busy(self.stream):

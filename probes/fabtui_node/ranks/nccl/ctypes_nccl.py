@@ -48,16 +48,8 @@ class UniqueId(Structure):
 class Config(Structure):
     """``ncclConfig_t`` as of NCCL 2.17; its layout has only ever grown at the end."""
 
-    _fields_ = [
-        ("size", c_size_t),
-        ("magic", c_uint),
-        ("version", c_uint),
-        ("blocking", c_int),
-        ("cgaClusterSize", c_int),
-        ("minCTAs", c_int),
-        ("maxCTAs", c_int),
-        ("netName", c_char_p),
-    ]
+    _fields_ = [("size", c_size_t), ("magic", c_uint), ("version", c_uint), ("blocking", c_int)]
+    _fields_ += [("cgaClusterSize", c_int), ("minCTAs", c_int), ("maxCTAs", c_int), ("netName", c_char_p)]
 
 
 def non_blocking(channels: Optional[int] = None) -> Config:
@@ -103,12 +95,7 @@ def version_text(code: int) -> str:
 
 
 def candidates(library: Optional[str], amd: bool = False) -> List[str]:
-    """Return the paths of NCCL: the given one, or else the wheels of this interpreter and the system's.
-
-    Args:
-        library: The path from the options.
-        amd: True for RCCL.
-    """
+    """Return the paths of NCCL (RCCL): the given one, or else the wheels of this interpreter and the system's."""
     if library:
         return [library]
     if amd:
@@ -118,10 +105,7 @@ def candidates(library: Optional[str], amd: bool = False) -> List[str]:
 
 def installed(*parts: str) -> List[str]:
     """Return files of this interpreter's packages by the parts of a path, of which the last one is a pattern."""
-    found = []  # type: List[str]
-    for folder in sys.path:
-        found.extend(sorted(glob.glob(os.path.join(glob.escape(folder), *parts))))
-    return found
+    return [path for folder in sys.path for path in sorted(glob.glob(os.path.join(glob.escape(folder), *parts)))]
 
 
 class Library:
@@ -156,8 +140,7 @@ class Library:
     def unique_id(self) -> bytes:
         """Return a new id; its creator must live until the communicator is formed.
 
-        Raises:
-            NcclError: For example, there is no network interface.
+        Raises `NcclError`, for example if there is no network interface.
         """
         made = UniqueId()
         code = self._handle.ncclGetUniqueId(byref(made))
@@ -169,9 +152,7 @@ class Library:
         """Return the meaning of a result code, and NCCL's last error message."""
         text = "%s (%d)" % (RESULTS.get(code, "unknown result"), code)
         last = self._handle.ncclGetLastError(comm) if comm else None
-        if last:
-            text += ": " + " ".join(last.decode("utf-8", "replace").split())
-        return text
+        return text + ": " + " ".join(last.decode("utf-8", "replace").split()) if last else text
 
 
 Transfer = NamedTuple("Transfer", [("sending", bool), ("pointer", int), ("size", int), ("peer", int)])
@@ -190,8 +171,7 @@ class Communicator:
     def join(self, unique: bytes, rank: int, size: int, end: float, channels: Optional[int] = None) -> None:
         """Join a communicator with at most ``channels`` channels, if given.
 
-        Raises:
-            NcclError: NCCL failed, or other ranks did not join or could not be reached in time.
+        Raises `NcclError`: NCCL failed, or other ranks did not join or could not be reached in time.
         """
         made = UniqueId.from_buffer_copy(unique)
         config = non_blocking(channels)

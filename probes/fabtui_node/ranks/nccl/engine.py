@@ -11,11 +11,10 @@ from fabtui_node.ranks.base import CONNECT, Failed, Rank, Task
 from fabtui_node.ranks.engine import Endpoint, Engine, Group, Link
 from fabtui_node.ranks.nccl import log_capture
 from fabtui_node.ranks.nccl.collectives import NcclGroup
-from fabtui_node.ranks.nccl.communicator import Member
+from fabtui_node.ranks.nccl.communicator import Gpu, Member
 from fabtui_node.ranks.nccl.ctypes_cuda import CudaError
 from fabtui_node.ranks.nccl.ctypes_hip import open_driver
 from fabtui_node.ranks.nccl.ctypes_nccl import Library, version_text
-from fabtui_node.ranks.nccl.gpu import Gpu
 from fabtui_node.ranks.nccl.transfer import NcclLink
 
 WORLD_CHANNELS = 16

@@ -25,11 +25,7 @@ _MEMFD_CREATE = {"x86_64": 319, "aarch64": 279, "ppc64le": 360}
 
 
 def memory_file() -> int:
-    """Return the descriptor of an anonymous file in memory.
-
-    Raises:
-        OSError: The system does not support it.
-    """
+    """Return the descriptor of an anonymous file in memory; raise OSError if the system does not support it."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("nccl-log")
     number = _MEMFD_CREATE.get(platform.machine())
@@ -146,17 +142,12 @@ class Log:
 
 
 def summary(lines: List[Line], most: int = 8, pair: Optional[Tuple[int, int]] = None) -> str:
-    """Return the warnings and the connections among lines, without repetitions.
+    """Return at most ``most`` warnings and connections among lines, without repetitions.
 
-    Args:
-        lines: Lines of NCCL's log.
-        most: Maximum number of lines to return.
-        pair: Source and destination of the only direction to include, None for all.
+    ``pair`` is the source and destination of the only direction to include, None for all.
     """
-    chosen: Dict[str, None] = {}
-    for line in lines:
-        if line.level in ("WARN", "ERROR") and line.text:
-            chosen["NCCL WARN " + line.text] = None
+    warned = [line.text for line in lines if line.level in ("WARN", "ERROR") and line.text]
+    chosen = dict.fromkeys("NCCL WARN " + text for text in warned)
     seen = set()
     for line in lines:
         channel = log_lines.parse_channel(line.text)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from fabtui_node.ranks.base import CONNECT, TRANSFER, Rank, Task
+from fabtui_node.protocol import ErrorKind
+from fabtui_node.ranks.base import CONNECT, TRANSFER, Failed, Rank, Task
 from fabtui_node.ranks.engine import Endpoint, Group, Link
 from fabtui_node.ranks.measure import verify
-from fabtui_node.ranks.measure.collective_sizes import ADDING, Shape, arrived
-from fabtui_node.ranks.torch.engine import TorchEngine, failure, run_abandonable
+from fabtui_node.ranks.measure.verify import ADDING, Shape, arrived
+from fabtui_node.ranks.torch.engine import TorchEngine, failure
 from fabtui_node.ranks.torch.transfer import TorchLink
 
 PERIOD = 4099
@@ -27,8 +29,7 @@ class TorchGroup(Group):
         self._engine = engine
         self._torch, self._dist = engine.torch, engine.dist
         self._group = group
-        self._rank = rank
-        self._size = len(ranks)
+        self._rank, self._size = rank, len(ranks)
         self._links: Dict[int, TorchLink] = {}
 
     def connect(self, peers: List[int], end: float) -> None:
@@ -38,13 +39,14 @@ class TorchGroup(Group):
         for turn in range(1, self._size):
             # In turn t every rank sends t ranks up and receives from t ranks down: no ring of ranks that wait.
             to, source = (self._me + turn) % self._size, (self._me - turn) % self._size
+            sends, receives = self._ranks[to] in peers, self._ranks[source] in peers
             works = []
             try:
-                if self._ranks[to] in peers and self._ranks[source] in peers:
+                if sends and receives:
                     works = self._engine.exchange(self._group, note, to, received, source, TAGS - 1)
-                elif self._ranks[to] in peers:
+                elif sends:
                     works = [self._engine.begin(self._group, True, note, to, TAGS - 1, True)]
-                elif self._ranks[source] in peers:
+                elif receives:
                     works = [self._engine.begin(self._group, False, received, source, TAGS - 1, True)]
                 for work in works:
                     self._engine.finish(work, end)
@@ -158,6 +160,10 @@ class TorchGroup(Group):
             self._engine.discard(group, broken)
 
 
+OVERTIME = 1.0
+"""Seconds past its deadline after which a wait in torch is abandoned."""
+
+
 class TorchEndpoint(Endpoint):
     """A rank over torch.distributed."""
 
@@ -166,13 +172,31 @@ class TorchEndpoint(Endpoint):
         self._engine = engine
 
     def run(self, task: Task, work: Callable[[], Any], phase: str, end: float) -> Any:
-        """Run a phase so that it can be abandoned."""
+        """Return the result of ``work``, or abandon it when the task is cancelled or it hangs past its end.
 
-        def body() -> Any:
-            self._engine.enter()
-            return work()
+        Torch's waits are in C++ and cannot be cancelled, so the work runs in a thread of its own (about 50 us each).
+        """
+        box: List[Any] = []
+        done = threading.Event()
 
-        return run_abandonable(task, body, phase, end)
+        def body() -> None:
+            try:
+                self._engine.enter()
+                box.append((work(), None))
+            except BaseException as error:
+                box.append((None, error))
+            done.set()
+
+        threading.Thread(target=body, daemon=True).start()
+        while not done.wait(0.05):
+            if task.cancelled:
+                raise Failed(phase, "cancelled: a peer is gone", kind=ErrorKind.CANCELLED)
+            if time.monotonic() > end + OVERTIME:
+                raise Failed(phase, "torch still waits %.0f s after the deadline" % OVERTIME, timeout=True)
+        value, error = box[0]
+        if error is not None:
+            raise error
+        return value
 
     def release(self, everything: bool) -> Optional[str]:
         """Release process groups."""

@@ -9,10 +9,9 @@ import contextlib
 import importlib
 import os
 import re
-import threading
 import time
 from datetime import timedelta
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 from fabtui_node.protocol import ErrorKind
 from fabtui_node.ranks import base
@@ -20,53 +19,18 @@ from fabtui_node.ranks.base import CONNECT, Failed, Task
 from fabtui_node.ranks.controller_channel import Store, StoreError, to_bytes, to_text
 from fabtui_node.ranks.engine import Engine
 
-OVERTIME = 1.0
-"""Seconds past its deadline after which a wait in torch is abandoned."""
-
 _NOISE = re.compile(r"^\w+(?:Error|Exception): |\[[^\]\s]*\.(?:cc|cpp|h):\d+\] ?|\.? ?This is typically caused.*$")
 
 Ends = Tuple[int, int]
 """The numbers of this rank and of its peer."""
 
 
-def run_abandonable(task: Task, work: Callable[[], Any], phase: str, end: float) -> Any:
-    """Return the result of ``work``, or abandon it when the task is cancelled or it hangs past its end.
-
-    Torch's waits are in C++ and cannot be cancelled, so the work runs in a thread of its own (about 50 us each).
-    """
-    box: List[Any] = []
-    done = threading.Event()
-
-    def body() -> None:
-        try:
-            box.append((work(), None))
-        except BaseException as error:
-            box.append((None, error))
-        done.set()
-
-    threading.Thread(target=body, daemon=True).start()
-    while not done.wait(0.05):
-        if task.cancelled:
-            raise Failed(phase, "cancelled: a peer is gone", kind=ErrorKind.CANCELLED)
-        if time.monotonic() > end + OVERTIME:
-            raise Failed(phase, "torch still waits %.0f s after the deadline" % OVERTIME, timeout=True)
-    value, error = box[0]
-    if error is not None:
-        raise error
-    return value
-
-
 def failure(
     phase: str, what: str, error: Exception, seconds: Optional[float] = None, late: Optional[ErrorKind] = None
 ) -> Failed:
-    """Return a failure, with torch's message unless that only reports a timeout.
+    """Return the failure ``what`` with torch's message, unless that only reports a timeout after so many seconds.
 
-    Args:
-        phase: The phase of the test.
-        what: The failure, without its reason.
-        error: What torch raised.
-        seconds: How long it took.
-        late: Kind of the failure if a deadline passed.
+    ``late`` is the kind of the failure if a deadline passed.
     """
     raw = "%s: %s" % (type(error).__name__, " ".join(str(error).split()))
     timeout = isinstance(error, StoreError) or "imed out" in raw or "imeout" in raw
@@ -238,11 +202,7 @@ class TorchEngine(Engine):
         return None
 
     def group(self, task: Task, prefix: str, rank: int, size: int, end: float) -> Any:
-        """Make a process group that is connected by ``end``.
-
-        Raises:
-            Failed: It was not formed.
-        """
+        """Make a process group that is connected by ``end``; raise `Failed` if it is not formed."""
         began = time.monotonic()
         until = task.end + task.deadline if self.lasting else end
         store = self.carried(self.store, task.prefix + prefix, task, until)

@@ -95,15 +95,8 @@ class TorchLink(Link):
     def _stream(self, buffers: List[Any], count: int, end: float, sending: bool, job: PairJob) -> List[float]:
         """Send or receive numbered messages; one is always in progress while the one before is finished.
 
-        Args:
-            buffers: Memory for them, used in turn.
-            count: Number of messages.
-            end: Monotonic time of the deadline.
-            sending: Whether this is the source.
-            job: At the source, the fault that the lab injects.
-
-        Returns:
-            When each message was done, by ``time.perf_counter``.
+        The buffers are used in turn; ``job`` has the fault that the lab injects at the source. Return when each message
+        was done, by ``time.perf_counter``.
         """
         pending: List[Tuple[Any, Any, int]] = []
         done: List[float] = []
