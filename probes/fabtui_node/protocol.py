@@ -29,11 +29,7 @@ Message = Dict[str, Any]
 
 
 class ErrorKind(str, Enum):
-    """Machine-readable reason of an error, sent as ``error_kind`` (probe results: ``error.kind``) beside the text.
-
-    Attributes:
-        meaning: One line for documentation.
-    """
+    """Machine-readable reason of an error, sent as ``error_kind`` (probe results: ``error.kind``) beside the text."""
 
     meaning: str
 
@@ -108,11 +104,7 @@ def marker(nonce: str) -> bytes:
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """Return the frame of a message.
-
-    Raises:
-        ProtocolError: The message is larger than ``MAX_FRAME`` or contains a value that `decode` refuses.
-    """
+    """Return the frame of a message; raise if it is over ``MAX_FRAME`` or contains a value that `decode` refuses."""
     try:
         _check(message)
         body = json.dumps(message, separators=(",", ":"), allow_nan=False).encode("utf-8", "backslashreplace")
@@ -151,11 +143,7 @@ def _check(value: Any) -> None:
 
 
 def decode(body: bytes) -> Message:
-    """Return the message in a frame's body.
-
-    Raises:
-        ProtocolError: The body is not a JSON object, is nested too deep, or contains a number that is out of range.
-    """
+    """Return the message of a frame; raise if it is no JSON object, nests too deep or has a number out of range."""
     try:
         value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -167,22 +155,14 @@ def decode(body: bytes) -> Message:
 
 
 class Decoder:
-    """Splits a byte stream into messages.
-
-    Args:
-        pieces: Whether pieces of modules are accepted.
-    """
+    """Splits a byte stream into messages, and with ``pieces`` pieces of modules."""
 
     def __init__(self, pieces: bool = False) -> None:
         self._buffer = bytearray()
         self._pieces = pieces
 
     def feed(self, data: bytes) -> List[Message]:
-        """Add bytes and return the messages they complete.
-
-        Raises:
-            ProtocolError: A frame is too large or not a message.
-        """
+        """Add bytes and return the messages they complete; raise if a frame is too large or not a message."""
         self._buffer += data
         messages = []  # type: List[Message]
         while len(self._buffer) >= 4:

@@ -131,10 +131,10 @@ def _sources() -> Dict[str, str]:
     """Return the source text of every module below `_PACKAGE`: from memory on a node, else from its folder."""
     package: Any = importlib.import_module(_PACKAGE)
     loader = package.__spec__.loader
+    sources: Dict[str, str] = {}
     if hasattr(loader, "sources"):
-        found: Dict[str, str] = loader.sources(_PACKAGE + ".")
-        return found
-    sources = {}
+        sources.update(loader.sources(_PACKAGE + "."))
+        return sources
     root = package.__path__[0]
     for folder, _, files in os.walk(root):
         below = os.path.relpath(folder, root).replace(os.sep, ".")
@@ -147,13 +147,9 @@ def _sources() -> Dict[str, str]:
 
 
 def collect(sources: Dict[str, str]) -> Dict[str, ProbeSpec]:
-    """Return the probes that modules declare, by name, in the order of `PHASES`.
+    """Return the probes that modules declare in their source texts, by name, in the order of `PHASES`.
 
-    Args:
-        sources: Source texts by dotted module name.
-
-    Raises:
-        ValueError: A declaration is wrong, or two have the same name.
+    Raises `ValueError`: a declaration is wrong, or two have the same name.
     """
     phases = list(PHASES)
     found = [spec for module, source in sources.items() for spec in declared(module, source)]

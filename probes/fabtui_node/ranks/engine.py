@@ -9,20 +9,8 @@ import statistics
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from fabtui_node.protocol import ErrorKind
-from fabtui_node.ranks.base import (
-    TRANSFER,
-    VERIFY,
-    CollectiveResult,
-    Failed,
-    PairJob,
-    Rank,
-    Task,
-    TransferResult,
-    floor_power_of_two,
-    max_float32_sums,
-    remaining,
-    repetitions,
-)
+from fabtui_node.ranks import base
+from fabtui_node.ranks.base import TRANSFER, VERIFY, CollectiveResult, Failed, PairJob, Rank, Task, TransferResult
 from fabtui_node.ranks.controller_channel import Store
 from fabtui_node.ranks.measure.verify import TWICE, Shape, shape
 
@@ -138,7 +126,7 @@ class Link:
             budget = self.budget
             if job.rate:
                 each, budget = max(each, size / job.rate), THROTTLED_BUDGET
-            count = repetitions(each, min(budget, remaining(end) / 3), job.iters)
+            count = base.repetitions(each, min(budget, base.remaining(end) / 3), job.iters)
             untimed = 0 if each > SLOW else 1
             self._send_setup((count, untimed, 0), end)
             self._send_timed(job, size, count, untimed, end)
@@ -154,9 +142,9 @@ class Link:
         size = job.bytes
         if job.rate:
             return max(1, min(size, int(job.rate * THROTTLED_MESSAGE))), 1
-        affordable = int(rate * remaining(end) / 8)
+        affordable = int(rate * base.remaining(end) / 8)
         if affordable < size:
-            size = max(min(size, self.probe_bytes), floor_power_of_two(affordable))
+            size = max(min(size, self.probe_bytes), base.floor_power_of_two(affordable))
         return size, max(1, job.warmup)
 
     def receive(self, job: PairJob, end: float) -> TransferResult:
@@ -286,10 +274,10 @@ class Group:
         wrong = self._wrong(form, buffer, 1, end)
         for _ in range(warmup - 1):
             each = self._timed(form, 1, run, end)[0]
-        count = min(MAX_TIMED, repetitions(each, min(self.budget, remaining(end) / 3), iters))
+        count = min(MAX_TIMED, base.repetitions(each, min(self.budget, base.remaining(end) / 3), iters))
         if kind == "all_reduce":
             # Every sum multiplies the values by the number of ranks, until they overflow.
-            count = max_float32_sums(ranks, count + 1) - 1
+            count = base.max_float32_sums(ranks, count + 1) - 1
         self._fill(form, buffer, end)
         # Right before the timed iterations, so that the ranks start together.
         count = max(1, self._minimum(count, end))

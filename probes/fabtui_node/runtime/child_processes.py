@@ -31,7 +31,6 @@ class RankHost:
 
     Attributes:
         order: Its parameters: argv, environment and config from the controller.
-        pid: Its process, once known.
         end: Its exit message, if it ended before it became the rank host.
     """
 
@@ -71,11 +70,7 @@ def _excuse(message: Message) -> Optional[str]:
 
 
 def merged_environment(*layers: Any) -> Dict[str, str]:
-    """Merge environment layers; later ones take precedence.
-
-    Raises:
-        ValueError: A name or value cannot be in an environment.
-    """
+    """Merge environment layers; later ones take precedence. Raise ValueError for what no environment can have."""
     merged: Dict[str, str] = {}
     for layer in layers:
         for name, value in (layer or {}).items():
@@ -92,10 +87,7 @@ def _log_lines(pipe: LogPipe, rest: bool) -> List[Message]:
 class ChildProcesses:
     """Start, end and messages of the worker and the rank host.
 
-    Args:
-        keeper: The socket to process B.
-        printed: Reading end of the output of B and the worker.
-        config: The config of the payload.
+    ``keeper`` is the socket to process B, ``printed`` the reading end of the output of B and the worker.
     """
 
     def __init__(self, keeper: socket.socket, printed: int, config: Mapping[str, Any]) -> None:
@@ -125,11 +117,7 @@ class ChildProcesses:
 
     def readers(self, now: float) -> List[Any]:
         """Return the objects to wait for, except the keeper."""
-        ready: List[Any] = []
-        if self._worker is not None and self._worker.open:
-            ready.append(self._worker)
-        if self._rank is not None and self._rank.channel.open:
-            ready.append(self._rank.channel)
+        ready: List[Any] = list(self._channels())
         if int(now) != self._log_window:
             self._log_window, self._log_bytes = int(now), 0
         if self._log_bytes < BYTES_PER_SECOND:
@@ -138,8 +126,11 @@ class ChildProcesses:
 
     def writers(self) -> List[Any]:
         """Return the channels with unsent bytes."""
+        return [channel for channel in self._channels() if len(channel.out)]
+
+    def _channels(self) -> List[FrameSocket]:
         channels = [self._worker, self._rank.channel if self._rank is not None else None]
-        return [channel for channel in channels if channel is not None and channel.open and len(channel.out)]
+        return [channel for channel in channels if channel is not None and channel.open]
 
     def _pipes(self) -> List[LogPipe]:
         return [self._printed] + [rank.printed for rank in (self._rank, self._spare) if rank is not None]

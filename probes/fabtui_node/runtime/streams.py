@@ -38,11 +38,7 @@ class Outgoing:
         self._waiting.clear()
 
     def flush(self) -> None:
-        """Write as much as the descriptor takes now.
-
-        Raises:
-            OSError: The other end is closed.
-        """
+        """Write as much as the descriptor takes now; raise OSError if the other end is closed."""
         while self._waiting:
             try:
                 written = os.write(self.fd, self._waiting[:CHUNK])
@@ -54,9 +50,7 @@ class Outgoing:
 class FrameSocket:
     """One end of a socket pair that carries frames both ways, without ever blocking.
 
-    Attributes:
-        out: Bytes to be written.
-        open: The peer has not closed its end, and speaks frames.
+    ``open``: the peer has not closed its end, and speaks frames.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -111,11 +105,7 @@ class FrameSocket:
 
 
 def send_with_descriptors(end: socket.socket, frame: bytes, descriptors: Sequence[int]) -> None:
-    """Write one frame with descriptors attached; waits until all is written, or for the socket's timeout.
-
-    Raises:
-        OSError: The other end is closed, or does not read.
-    """
+    """Write one frame with descriptors; raise OSError if the other end is closed, or the socket's timeout passes."""
     ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
     sent = end.sendmsg([frame], ancillary)
     end.sendall(frame[sent:])

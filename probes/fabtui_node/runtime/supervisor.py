@@ -55,8 +55,7 @@ def failure(number: Any, kind: ErrorKind, text: str) -> Message:
 class OpenProbes:
     """Probes in progress: each gets exactly one result, at the latest after its deadline.
 
-    Attributes:
-        stuck: A probe passed its deadline; its thread is still in the worker.
+    ``stuck``: a probe passed its deadline, and its thread is still in the worker.
     """
 
     def __init__(self) -> None:
@@ -67,11 +66,7 @@ class OpenProbes:
         return len(self._until)
 
     def open(self, message: Message, now: float) -> Optional[Message]:
-        """Add a probe request; return the result that refuses it, None if it may run.
-
-        Raises:
-            KeyError, TypeError, ValueError: The message is not a probe.
-        """
+        """Add a probe request, or raise if it is none; return the result that refuses it, None if it may run."""
         number, deadline = message["id"], float(message["deadline"])
         if type(number) is not int or not isinstance(message["name"], str) or not isinstance(message["args"], dict):
             raise TypeError("not a probe")

@@ -9,24 +9,11 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from fabtui_node.system import sysfs
 
-#: Modules worth a word, by what they are for.
+#: Modules to report: those of GPUs, of RDMA devices, of shared memory.
 MODULES = (
-    "nvidia",
-    "nvidia_uvm",
-    "nvidia_fs",
-    "nvidia_peermem",
-    "nv_peer_mem",
-    "gdrdrv",
-    "mlx5_core",
-    "mlx5_ib",
-    "bnxt_re",
-    "irdma",
-    "efa",
-    "ib_core",
-    "ib_ipoib",
-    "rdma_cm",
-    "xpmem",
-    "knem",
+    *("nvidia", "nvidia_uvm", "nvidia_fs", "nvidia_peermem", "nv_peer_mem", "gdrdrv"),
+    *("mlx5_core", "mlx5_ib", "bnxt_re", "irdma", "efa", "ib_core", "ib_ipoib", "rdma_cm"),
+    *("xpmem", "knem"),
 )
 _DMA_BUF_FROM = (5, 12)
 _WORDS = re.compile(r"(?:intel_iommu|amd_iommu|iommu|iommu\.passthrough|pci|numa_balancing|mitigations)(?:=\S{1,80})?")

@@ -10,15 +10,8 @@ from fabtui_node.system import pci, sysfs
 
 # ibstat's words for the numbers in sysfs.
 STATES = {1: "Down", 2: "Initializing", 3: "Armed", 4: "Active", 5: "Active Deferred"}
-PHYSICAL_STATES = {
-    1: "Sleep",
-    2: "Polling",
-    3: "Disabled",
-    4: "PortConfigurationTraining",
-    5: "LinkUp",
-    6: "LinkErrorRecovery",
-    7: "PhyTest",
-}
+_PHYSICAL = ("Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "PhyTest")
+PHYSICAL_STATES = dict(enumerate(_PHYSICAL, 1))
 
 # A RoCE port may have 256 GIDs; the ones that matter come first.
 _GIDS_READ = 16

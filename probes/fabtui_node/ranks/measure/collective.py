@@ -8,18 +8,8 @@ from functools import partial
 from typing import Callable, List, Optional
 
 from fabtui_node.protocol import ErrorKind
-from fabtui_node.ranks.base import (
-    CONNECT,
-    TRANSFER,
-    VERIFY,
-    CollectiveResult,
-    Failed,
-    ReducedReport,
-    Task,
-    describe,
-    remaining,
-    verdict,
-)
+from fabtui_node.ranks import base
+from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, CollectiveResult, Failed, ReducedReport, Task
 from fabtui_node.ranks.controller_channel import Message, StoreError
 from fabtui_node.ranks.engine import Endpoint, Group
 from fabtui_node.ranks.measure.verify import KINDS, TWICE
@@ -55,7 +45,7 @@ def meet(endpoint: Endpoint, task: Task, ranks: List[int], size: int, second: bo
 
     def wait() -> Message:
         task.put("here/%d" % endpoint.rank.rank, {})
-        if task.store.ask("add", task.prefix + "count", remaining(end), task, 1) == len(ranks):
+        if task.store.ask("add", task.prefix + "count", base.remaining(end), task, 1) == len(ranks):
             task.put("all", {})
             return {}
         return task.take("all", end)
@@ -130,7 +120,7 @@ def run(op: Message, endpoint: Endpoint, send: Callable[[ReducedReport], None], 
             problem = Failed(VERIFY, "%d values are wrong" % result.wrong, kind=ErrorKind.VERIFY)
         send(
             {
-                **verdict(problem),
+                **base.verdict(problem),
                 "op": "reduced",
                 "id": task.id,
                 "rank": endpoint.rank.rank,
@@ -153,4 +143,4 @@ def close(group: Group, broken: bool) -> None:
     try:
         group.close(broken)
     except Exception as error:
-        print("fabtui rank host: teardown: %s" % describe(error), file=sys.stderr, flush=True)
+        print("fabtui rank host: teardown: %s" % base.describe(error), file=sys.stderr, flush=True)

@@ -8,23 +8,8 @@ from functools import partial
 from typing import Callable, List, NamedTuple, Optional, Set, Tuple
 
 from fabtui_node.protocol import CONSEQUENCES, ErrorKind
-from fabtui_node.ranks import tcp_precheck
-from fabtui_node.ranks.base import (
-    CONNECT,
-    TRANSFER,
-    VERIFY,
-    Failed,
-    Fault,
-    PairJob,
-    SideReport,
-    Task,
-    TransferResult,
-    describe,
-    one_line,
-    remaining,
-    repetitions,
-    summarize,
-)
+from fabtui_node.ranks import base, tcp_precheck
+from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Failed, Fault, PairJob, SideReport, Task
 from fabtui_node.ranks.controller_channel import Cancelled, Message, StoreError
 from fabtui_node.ranks.engine import Endpoint, Link
 
@@ -51,7 +36,7 @@ class Outcome:
         self.error: Optional[str] = None
         self.kind: Optional[ErrorKind] = None
         self.injected = False
-        self.result = TransferResult(0)
+        self.result = base.TransferResult(0)
         self.both_rate: Optional[float] = None
         self.transport: Optional[str] = None
         self.own: Optional[str] = None
@@ -122,7 +107,7 @@ class PairTest:
             return
         if self._is_absent(self._me):
             # Never joins: it waits silently until the deadline or the cancellation.
-            while remaining(self._task.end) > 0 and not self._task.cancelled:
+            while base.remaining(self._task.end) > 0 and not self._task.cancelled:
                 time.sleep(0.02)
             return
         try:
@@ -179,7 +164,8 @@ class PairTest:
         take = partial(task.take, "hello/%d" % peer, end)
         return task.first(take, lambda: "rank %d" % peer, "rank %d is gone" % peer)
 
-    def _fault(self, src: int, dst: int) -> Optional[Fault]:
+    def _fault(self, src: int, dst: int) -> Fault:
+        """Return the fault that the lab injects into a direction; its kind is empty without any."""
         for fault in self._host.faults:
             if (fault.src, fault.dst) == (src, dst):
                 return fault
@@ -187,7 +173,7 @@ class PairTest:
         for item in theirs if isinstance(theirs, list) else []:
             if isinstance(item, list) and len(item) == 4 and item[:2] == [src, dst]:
                 return Fault(src, dst, str(item[2]), item[3] if isinstance(item[3], (int, float)) else None)
-        return None
+        return Fault(src, dst, "", None)
 
     def _agree(self, key: str, role: str, outcome: Outcome, end: float) -> None:
         """Exchange verdicts with the other side, and merge the other one into the outcome."""
@@ -213,7 +199,7 @@ class PairTest:
         late, kind = theirs.get("timeout") is True, ErrorKind.of(theirs.get("error_kind"))
         # The other side's error counts if this side only timed out, or only saw the other one go.
         if outcome.ok or (not late and (outcome.timeout or is_consequence(outcome.kind, kind))):
-            text = one_line(str(theirs.get("error") or "failed without a reason"), 1000)
+            text = base.one_line(str(theirs.get("error") or "failed without a reason"), 1000)
             outcome.error, outcome.kind = "%s: %s" % (self._name(self._peer), text), kind
             outcome.timeout = late
         outcome.ok = False
@@ -226,9 +212,10 @@ class PairTest:
         assert link is not None
         leading = self._me == op["a"]
         size = min(outcome.result.bytes or op["bytes"] for outcome in outcomes)
-        known = [size / outcome.result.rate for outcome in outcomes if outcome.result.rate]
-        each = 2 * max(known, default=1.0)
-        count = repetitions(each, BIDIRECTIONAL_BUDGET, op["iters"]) if leading else op["iters"]
+        count = op["iters"]
+        if leading:
+            known = [size / outcome.result.rate for outcome in outcomes if outcome.result.rate]
+            count = base.repetitions(2 * max(known, default=1.0), BIDIRECTIONAL_BUDGET, count)
         outcome, rate = Outcome(), None
         outcome.phase = TRANSFER
         try:
@@ -241,8 +228,8 @@ class PairTest:
         self._agree("both", "src" if leading else "dst", outcome, end)
         for number, one in enumerate(outcomes):
             if outcome.ok:
-                incoming = (number == 0) != leading
-                one.both_rate = rate if incoming else None
+                # The rate of what arrives here.
+                one.both_rate = rate if (number == 0) != leading else None
             else:
                 one.ok, one.timeout, one.phase = False, outcome.timeout, outcome.phase
                 one.error = "each direction alone passes, both at once fail: %s" % outcome.error
@@ -254,8 +241,8 @@ class PairTest:
         """Test one direction; return the failure if it applies to the other direction too."""
         key = "%d>%d" % (src, dst)
         fault = self._fault(src, dst)
-        outcome.injected = fault is not None
-        if fault is not None and fault.kind == "refuse":
+        outcome.injected = fault.kind != ""
+        if fault.kind == "refuse":
             self._refuse(key, src, outcome, end)
             return None
         try:
@@ -271,14 +258,13 @@ class PairTest:
         # The lab's faults begin once the two are connected: it did not inject a failure to connect.
         outcome.injected = outcome.injected and outcome.phase != CONNECT
         if outcome.injected:
-            assert fault is not None
             outcome.mark_injected(fault.kind)
             return None
         if outcome.phase == CONNECT or self._task.cancelled:
             return Failed(outcome.phase, outcome.error or "", outcome.timeout, outcome.raw, outcome.kind)
         return None
 
-    def _test(self, src: int, fault: Optional[Fault], outcome: Outcome, end: float) -> None:
+    def _test(self, src: int, fault: Fault, outcome: Outcome, end: float) -> None:
         outcome.phase = CONNECT
         run, task = self._endpoint.run, self._task
         if self._link is None:
@@ -290,12 +276,12 @@ class PairTest:
         assert link is not None
         outcome.phase = TRANSFER
         op = self._op
-        rate = fault.rate if fault is not None and fault.kind == "slow" else None
-        change = fault.kind if fault is not None and fault.kind in SOURCE_FAULTS else None
+        rate = fault.rate if fault.kind == "slow" else None
+        change = fault.kind if fault.kind in SOURCE_FAULTS else None
         job = PairJob(op["bytes"], op["iters"], op["warmup"], op["latency_iters"], rate, change)
         if self._me != src:
             outcome.result = run(task, partial(link.receive, job, end), TRANSFER, end)
-        elif fault is None or fault.kind != "drop":
+        elif fault.kind != "drop":
             outcome.result = run(task, partial(link.send, job, end), TRANSFER, end)
         outcome.transport, outcome.own, outcome.other = link.transport(self._me == src)
         outcome.raw = outcome.result.raw
@@ -310,7 +296,7 @@ class PairTest:
         else:
             try:
                 theirs = self._task.take(key + "/refused", end)
-                text = "%s: %s" % (self._name(src), one_line(str(theirs.get("error"))))
+                text = "%s: %s" % (self._name(src), base.one_line(str(theirs.get("error"))))
                 kind = ErrorKind.of(theirs.get("error_kind"))
                 outcome.fail(Failed(CONNECT, text, theirs.get("timeout") is True, kind=kind))
             except StoreError as error:
@@ -318,7 +304,7 @@ class PairTest:
         outcome.mark_injected("refuse")
 
     def _connect_refused(self, address: str, port: int, end: float) -> Failed:
-        seconds = min(remaining(end), 5.0)
+        seconds = min(base.remaining(end), 5.0)
         try:
             tcp_precheck.connect(address, port, self._host.address, seconds).close()
         except OSError as error:
@@ -335,7 +321,7 @@ class PairTest:
             log = link.log() if broken else None
             link.close(broken)
         except Exception as error:
-            log, problem = None, "; teardown: %s" % describe(error)
+            log, problem = None, "; teardown: %s" % base.describe(error)
         if outcome is not None:
             outcome.raw = log or outcome.raw
             if problem:
@@ -368,6 +354,6 @@ class PairTest:
                 "dst_addr": other if role == "src" else own,
                 "raw": outcome.raw,
                 "both_rate": outcome.both_rate if ok else None,
-                "times": summarize(result.times) if ok else None,
+                "times": base.summarize(result.times) if ok else None,
             }
         )

@@ -6,17 +6,8 @@ import time
 from functools import partial
 from typing import Any, Callable, Dict, List, Optional
 
-from fabtui_node.ranks.base import (
-    CONNECT,
-    TRANSFER,
-    VERIFY,
-    Failed,
-    PairJob,
-    Task,
-    TransferResult,
-    WorldReport,
-    verdict,
-)
+from fabtui_node.ranks import base
+from fabtui_node.ranks.base import CONNECT, TRANSFER, VERIFY, Failed, PairJob, Task, WorldReport
 from fabtui_node.ranks.controller_channel import Message
 from fabtui_node.ranks.engine import Endpoint, Group
 from fabtui_node.ranks.measure.collective import close, meet
@@ -79,7 +70,7 @@ class World:
             failed.phase = phase if phase == CONNECT or failed.phase == CONNECT else failed.phase
         send(
             {
-                **verdict(failed or self._wrong),
+                **base.verdict(failed or self._wrong),
                 "op": "worlded",
                 "id": self._task.id,
                 "rank": self._rank,
@@ -139,7 +130,7 @@ class World:
                     continue
                 link = group.link(src)
                 try:
-                    measured: TransferResult = endpoint.run(task, partial(link.receive, job, end), TRANSFER, end)
+                    measured: base.TransferResult = endpoint.run(task, partial(link.receive, job, end), TRANSFER, end)
                 except Failed as failed:
                     if failed.phase != VERIFY:
                         raise

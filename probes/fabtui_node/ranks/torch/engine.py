@@ -28,7 +28,7 @@ Ends = Tuple[int, int]
 def failure(
     phase: str, what: str, error: Exception, seconds: Optional[float] = None, late: Optional[ErrorKind] = None
 ) -> Failed:
-    """Return the failure ``what`` with torch's message, unless that only reports a timeout after so many seconds.
+    """Return the failure ``what`` with torch's message, unless that only reports a timeout after ``seconds``.
 
     ``late`` is the kind of the failure if a deadline passed.
     """
