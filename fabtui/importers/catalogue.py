@@ -12,44 +12,30 @@ from fabtui_node.parsers.base import Format
 
 #: The modules of `fabtui.importers.formats`, in the order users see.
 _OURS = (
-    "nccl_tests",
-    "nvbandwidth",
-    "cuda_p2p_test",
-    "osu",
-    "all_reduce_bench",
-    "ping_csv",
-    "pairwise_launches",
-    "torch_log",
-    "megatron",
-    "slurm.tables",
-    "slurm.scontrol",
-    "slurm.slurmd_log",
-    "ulimit",
-    "fabtui_files",
+    *("nccl_tests", "nvbandwidth", "cuda_p2p_test", "osu", "all_reduce_bench", "ping_csv", "pairwise_launches"),
+    *("torch_log", "megatron", "slurm.tables", "slurm.scontrol", "slurm.slurmd_log", "ulimit", "fabtui_files"),
 )
 #: Characters at the beginning and at the end of a text that are used to recognise it.
 HEAD = 64 * 1024
 #: Minimum likelihood to recognise a format.
 LEAST = 0.3
 UNKNOWN = "unknown"
-
-
 #: Other names of formats: tools of a suite, and synonyms.
 _ALIASES = (
-    (re.compile(r"\w+_perf(?:_mpi)?"), "nccl-tests"),
-    (re.compile(r"ib_(?:write|read|send|atomic)_(?:bw|lat)|raw_ethernet_\w+"), "perftest"),
-    (re.compile(r"osu_\w+"), "osu"),
-    (re.compile(r"iperf"), "iperf3"),
-    (re.compile(r"p2pbandwidthlatencytest|p2p-bandwidth"), "p2pBandwidthLatencyTest"),
-    (re.compile(r"nccl-debug-log|nccl"), "nccl-log"),
-    (re.compile(r"torch-failure|pytorch|torch"), "torch-log"),
-    (re.compile(r"megatron"), "megatron-log"),
-    (re.compile(r"dmesg-\w+|xid"), "dmesg"),
-    (re.compile(r"sstat"), "sacct"),
-    (re.compile(r"nvlink-e|nvlink-errors"), "nvidia-smi-nvlink-e"),
-    (re.compile(r"(?:nvidia-smi-)?nvlink(?:-s|-status)?"), "nvidia-smi-nvlink-s"),
-    (re.compile(r"topo(?:-m)?"), "nvidia-smi-topo-m"),
-    (re.compile(r"topo-p2p"), "nvidia-smi-topo-p2p"),
+    (r"\w+_perf(?:_mpi)?", "nccl-tests"),
+    (r"ib_(?:write|read|send|atomic)_(?:bw|lat)|raw_ethernet_\w+", "perftest"),
+    (r"osu_\w+", "osu"),
+    (r"iperf", "iperf3"),
+    (r"p2pbandwidthlatencytest|p2p-bandwidth", "p2pBandwidthLatencyTest"),
+    (r"nccl-debug-log|nccl", "nccl-log"),
+    (r"torch-failure|pytorch|torch", "torch-log"),
+    (r"megatron", "megatron-log"),
+    (r"dmesg-\w+|xid", "dmesg"),
+    (r"sstat", "sacct"),
+    (r"nvlink-e|nvlink-errors", "nvidia-smi-nvlink-e"),
+    (r"(?:nvidia-smi-)?nvlink(?:-s|-status)?", "nvidia-smi-nvlink-s"),
+    (r"topo(?:-m)?", "nvidia-smi-topo-m"),
+    (r"topo-p2p", "nvidia-smi-topo-p2p"),
 )
 
 
@@ -60,7 +46,7 @@ def called(name: str) -> Format | None:
     for one in (low, low.removeprefix("slurm-")):
         if one in by_name:
             return by_name[one]
-    alias = next((kind for pattern, kind in _ALIASES if pattern.fullmatch(low)), None)
+    alias = next((kind for pattern, kind in _ALIASES if re.fullmatch(pattern, low)), None)
     return None if alias is None else formats().get(alias)
 
 
@@ -81,13 +67,8 @@ class Guess(NamedTuple):
 @functools.cache
 def formats() -> dict[str, Format]:
     """Return all formats by name."""
-    found: dict[str, Format] = {}
-    for module in _OURS:
-        for form in importlib.import_module(f"fabtui.importers.formats.{module}").FORMATS:
-            found[form.name] = form
-    for name, form in of_nodes.formats().items():
-        found.setdefault(name, form)
-    return found
+    modules = [importlib.import_module(f"fabtui.importers.formats.{module}") for module in _OURS]
+    return {form.name: form for module in modules for form in module.FORMATS} | of_nodes.formats()
 
 
 def recognise(text: str) -> Guess:

@@ -23,11 +23,8 @@ def is_matrix(value: Any) -> bool:
 
 def column_numbers(words: list[str]) -> list[int] | None:
     """Return the numbers of a heading, ``0 1 2 ...``, ascending; None if the words are not one."""
-    numbers = [whole(word) for word in words]
-    if not words or len(words) > MOST or any(number is None or number < 0 for number in numbers):
-        return None
-    found = [number for number in numbers if number is not None]
-    return found if found == sorted(set(found)) else None
+    found = [number for word in words if (number := whole(word)) is not None and number >= 0]
+    return found if 0 < len(words) == len(found) <= MOST and found == sorted(set(found)) else None
 
 
 def cells_of(words: list[str], width: int) -> tuple[str, list[float | None]] | None:

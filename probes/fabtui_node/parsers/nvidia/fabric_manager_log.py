@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Any, Dict, List, Optional
 
 from fabtui_node.parsers.base import Format, Notes, Reading
@@ -25,12 +26,8 @@ _SWITCH = re.compile(
 _SXID = re.compile(
     r"SXid \(PCI:([0-9A-Fa-f:.]{7,16})\): ([0-9]{4,6}),? ?(Fatal|Non-fatal)?(?:, Link ([0-9]{1,3}))?", re.I
 )
-_VERSION = re.compile(
-    r"(?:fabric manager|Fabric Manager) version(?: is)?\s{0,3}:?\s{0,3}([0-9]{3}(?:\.[0-9]{1,3}){1,3})", re.I
-)
-_MISMATCH = re.compile(
-    r"version ([0-9]{3}(?:\.[0-9]{1,3}){1,3}) doesn.?t match with driver version ([0-9]{3}(?:\.[0-9]{1,3}){1,3})", re.I
-)
+_VERSION = re.compile(r"fabric manager version(?: is)?\s{0,3}:?\s{0,3}" + _NUMBER, re.I)
+_MISMATCH = re.compile(r"version " + _NUMBER + " doesn.?t match with driver version " + _NUMBER, re.I)
 _KINDS = (
     ("topology", re.compile(r"topolog.{0,80}(?:mismatch|fail|not|invalid)|not all the .{0,40}(?:links?|GPUs)", re.I)),
     ("training", re.compile(r"link.{0,40}(?:train|init).{0,40}fail|fail.{0,60}(?:train|nvlink)", re.I)),
@@ -49,24 +46,21 @@ def parse_version(text: str) -> Optional[str]:
 
 def _event(record: Dict[str, Any]) -> Optional[Dict[str, Any]]:
     """Return what a record reports if it is something that somebody should know."""
-    text = record["text"]
-    event = {"time": record["time"], "level": record["level"], "kind": "other", "text": text[:500], "bus": None}
-    event.update(code=None, fatal=None, port=None)
-    switch, sxid, mismatch = _SWITCH.search(text), _SXID.search(text), _MISMATCH.search(text)
-    if switch:
-        port = switch[6]
-        event.update(kind="nvswitch", code=int(switch[2]), fatal=switch[1].lower() == "fatal")
-        event.update(bus=switch[4], port=int(port) if port else None)
-    elif sxid:
-        bus, code, fatal, port = sxid.groups()
-        event.update(kind="nvswitch", code=int(code), bus=bus, port=int(port) if port else None)
-        event["fatal"] = None if fatal is None else fatal.lower() == "fatal"
-    elif mismatch:
-        event.update(kind="version")
+    text, kind = record["text"], None
+    bus = code = fatal = port = None
+    if switch := _SWITCH.search(text):
+        kind, fatal, code, _, bus, _, port = ("nvswitch", *switch.groups())
+    elif sxid := _SXID.search(text):
+        kind, bus, code, fatal, port = ("nvswitch", *sxid.groups())
+    elif _MISMATCH.search(text):
+        kind = "version"
     elif record["level"] in _LEVELS:
-        event["kind"] = next((kind for kind, pattern in _KINDS if pattern.search(text[:2000])), "other")
+        kind = next((kind for kind, pattern in _KINDS if pattern.search(text[:2000])), "other")
     else:
         return None
+    event = {"time": record["time"], "level": record["level"], "kind": kind, "text": text[:500], "bus": bus}
+    event.update(code=int(code) if code else None, fatal=None if fatal is None else fatal.lower() == "fatal")
+    event["port"] = int(port) if port else None
     return event
 
 
@@ -86,17 +80,13 @@ def parse_log(text: str) -> Reading:
     for line in lines[-_MOST_LINES:]:
         found = _RECORD.fullmatch(line.rstrip()[:4200])
         if found:
-            time, level, thread, message = found.groups()
-            record = {"time": time, "level": level.upper(), "tid": int(thread) if thread else None, "text": message}
-            records.append(record)
+            time, level, _, message = found.groups()
+            records.append({"time": time, "level": level.upper(), "text": message})
         elif records:
             if line.strip() and len(records[-1]["text"]) < 8000:
                 records[-1]["text"] += "\n" + line.strip()[:2000]
         else:
             notes.puzzled(line)
-    levels: Dict[str, int] = {}
-    for record in records:
-        levels[record["level"]] = levels.get(record["level"], 0) + 1
     events = [event for event in map(_event, records) if event is not None]
     for event in events:
         if event["level"] != "INFO":
@@ -108,7 +98,7 @@ def parse_log(text: str) -> Reading:
     versions = [found[1] for found in map(_VERSION.search, (record["text"][:500] for record in records)) if found]
     values = {
         "records": len(records),
-        "levels": levels,
+        "levels": dict(Counter(record["level"] for record in records)),
         "first": records[0]["time"] if records else None,
         "last": records[-1]["time"] if records else None,
         "version": versions[-1] if versions else None,

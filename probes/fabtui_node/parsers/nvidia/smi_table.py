@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List
 
-from fabtui_node.parsers.base import Format, Notes, Reading
+from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.kernel.dmesg import parse_kernel
 from fabtui_node.parsers.nvidia.values import (
     complain,
@@ -65,14 +65,8 @@ class _Table:
 
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
-        self.gpus: List[Gpu] = []
-        self.instances: List[Dict[str, Any]] = []
-        self.processes: List[Dict[str, Any]] = []
-        self.process_list = "unknown"
         self.tables = 0
-        self._section = "gpus"
-        self._rows = 0
-        self._body = False
+        self._begin()
 
     def line(self, line: str) -> None:
         cells = _cells(line)
@@ -81,15 +75,14 @@ class _Table:
         if not cells:
             return
         if _SMI.search(cells[0]):
+            self.tables += 1
             self._begin()
         elif set(line.strip()) <= set("|=+ ") and "=" in line:
             self._body = True
         elif _RULE.fullmatch(line.strip()[:200]):
             self._rows = 0
-        elif "Processes:" in cells[0]:
-            self._section, self._body = "processes", False
-        elif "MIG devices:" in cells[0]:
-            self._section, self._body = "instances", False
+        elif "Processes:" in cells[0] or "MIG devices:" in cells[0]:
+            self._section, self._body = "processes" if "Processes:" in cells[0] else "instances", False
         elif self._section == "processes":
             self._process(line)
         elif not self._body and not (self._section == "gpus" and _is_first(cells)):
@@ -101,8 +94,10 @@ class _Table:
 
     def _begin(self) -> None:
         """Begin a table: of several, as ``watch`` or ``-l`` leave them, the last one counts."""
-        self.tables += 1
-        self.gpus, self.instances, self.processes, self.process_list = [], [], [], "unknown"
+        self.gpus: List[Gpu] = []
+        self.instances: List[Dict[str, Any]] = []
+        self.processes: List[Dict[str, Any]] = []
+        self.process_list = "unknown"
         self._section, self._rows, self._body = "gpus", 0, False
 
     def _gpu(self, cells: List[str], line: str) -> None:
@@ -124,10 +119,9 @@ class _Table:
         first = _MIG_FIRST.fullmatch(cells[0])
         memory = _MEMORY.fullmatch(cells[1]) if len(cells) > 1 else None
         if first and len(self.instances) < _MAX_ROWS:
-            named = zip(("gpu", "gi", "ci", "device"), first.groups())  # noqa: B905 - Python 3.8 knows no strict=
-            instance: Dict[str, Any] = {name: int(word) for name, word in named}
-            instance["memory_used"] = int(memory[1]) if memory else None
-            instance["memory_total"] = int(memory[2]) if memory else None
+            gpu, gi, ci, device = map(int, first.groups())
+            used, total = (int(memory[1]), int(memory[2])) if memory else (None, None)
+            instance = {"gpu": gpu, "gi": gi, "ci": ci, "device": device, "memory_used": used, "memory_total": total}
             self.instances.append(instance)
         elif cells[0].strip() and "No MIG devices found" not in line:
             self.notes.puzzled(line)
@@ -139,17 +133,8 @@ class _Table:
         elif found and len(self.processes) < _MAX_ROWS:
             self.process_list = "listed"
             gpu, instance, compute, pid, kind, name, memory = found.groups()
-            self.processes.append(
-                {
-                    "gpu": int(gpu),
-                    "gi": whole(instance or ""),
-                    "ci": whole(compute or ""),
-                    "pid": int(pid),
-                    "type": kind,
-                    "name": field_text(name) or None,
-                    "memory": whole(memory),
-                }
-            )
+            place = {"gpu": int(gpu), "gi": whole(instance or ""), "ci": whole(compute or ""), "pid": int(pid)}
+            self.processes.append({**place, "type": kind, "name": field_text(name) or None, "memory": whole(memory)})
         elif self._body and line.strip("| "):
             self.notes.puzzled(line)
 
@@ -157,8 +142,7 @@ class _Table:
 def _put(gpu: Gpu, name: str, word: str) -> None:
     """Set a field to its text, and keep an error printed in place of a value."""
     gpu[name] = field_text(word)
-    wrong = failure(word)
-    if wrong:
+    if wrong := failure(word):
         gpu["errors"][name] = wrong
 
 
@@ -183,8 +167,7 @@ def _second_row(gpu: Gpu, cells: List[str]) -> bool:
     found = _SECOND.fullmatch(cells[0])
     if found:
         fan, temperature, perf, power, limit = found.groups()
-        words = (("fan", fan), ("temperature", temperature), ("power", power), ("power_limit", limit))
-        for name, word in words:
+        for name, word in (("fan", fan), ("temperature", temperature), ("power", power), ("power_limit", limit)):
             _put(gpu, name, word)
             gpu[name] = number(word)
         _put(gpu, "perf", perf)
@@ -201,11 +184,6 @@ def _second_row(gpu: Gpu, cells: List[str]) -> bool:
     # A GPU without sensors or dedicated memory prints that in words, which is a value as well.
     answered = memory or (len(cells) > 1 and (failure(cells[1]) or field_text(cells[1]) is None))
     return bool(found and answered and last)
-
-
-def _group(pattern: Any, text: str) -> Optional[str]:
-    found = pattern.search(text)
-    return found[1] if found else None
 
 
 def parse_nvidia_smi(text: str) -> Reading:
@@ -237,16 +215,11 @@ def parse_nvidia_smi(text: str) -> Reading:
             if not is_noise(line):
                 notes.puzzled(line)
     time = _TIME.search(text)
+    smi, driver, cuda = ((found := pattern.search(text)) and found[1] for pattern in (_SMI, _DRIVER, _CUDA))
     return notes.reading(
         {
-            "smi": _group(_SMI, text),
-            "driver": _group(_DRIVER, text),
-            "cuda": _group(_CUDA, text),
-            "time": time[0] if time else None,
-            "gpus": table.gpus,
-            "instances": table.instances,
-            "processes": table.processes,
-            "processes_told": table.process_list,
+            **{"smi": smi, "driver": driver, "cuda": cuda, "time": time[0] if time else None, "gpus": table.gpus},
+            **{"instances": table.instances, "processes": table.processes, "processes_told": table.process_list},
             "any_err": bool(errors) or any(gpu["errors"] for gpu in table.gpus),
             "errors": errors,
             # People paste kernel messages beside the table.
@@ -274,16 +247,8 @@ def parse_list(text: str) -> Reading:
 
 
 def _likely(text: str) -> float:
-    if re.search(r"^\| NVIDIA-SMI [0-9]", text, re.MULTILINE):
-        return 0.95
-    if re.search(r"^\|\s{1,6}GPU\s{1,4}Name\s", text, re.MULTILINE):
-        return 0.9
-    if re.search(
-        r"^\s{0,8}\|\s{1,4}[0-9]{1,3}  \S.{1,60}\|\s{1,4}[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-7] ",
-        text,
-        re.MULTILINE,
-    ):
-        return 0.8
+    if likely := _LIKELY(text):
+        return likely
     # A text of a few lines may be such a complaint and nothing else; others may hold one as well.
     errors = [error["kind"] for error in parse_errors(text[:4000])]
     if not set(errors) & {"gpu_lost", "device_handle", "driver", "version", "library", "no_devices"}:
@@ -292,22 +257,18 @@ def _likely(text: str) -> float:
 
 
 def _likely_list(text: str) -> float:
-    lines = [line for line in text.splitlines()[:64] if not is_noise(line)]
-    listed = [
-        line for line in lines if _LISTED.fullmatch(line.strip()[:400]) or _INSTANCE.fullmatch(line.strip()[:400])
-    ]
-    return 0.9 if lines and len(listed) == len(lines) else 0.0
+    lines = [line.strip()[:400] for line in text.splitlines()[:64] if not is_noise(line)]
+    return 0.9 if lines and all(_LISTED.fullmatch(line) or _INSTANCE.fullmatch(line) for line in lines) else 0.0
 
 
+_LIKELY = first_of(
+    (0.95, r"^\| NVIDIA-SMI [0-9]"),
+    (0.9, r"^\|\s{1,6}GPU\s{1,4}Name\s"),
+    (0.8, r"^\s{0,8}\|\s{1,4}[0-9]{1,3}  \S.{1,60}\|\s{1,4}[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-7] "),
+)
 _UNITS = {
-    "fan": "%",
-    "temperature": "C",
-    "power": "W",
-    "power_limit": "W",
-    "memory_used": "MiB",
-    "memory_total": "MiB",
-    "memory": "MiB",
-    "utilization": "%",
+    **{"fan": "%", "temperature": "C", "power": "W", "power_limit": "W", "utilization": "%"},
+    **{"memory_used": "MiB", "memory_total": "MiB", "memory": "MiB"},
     "ecc_uncorrected": "errors since the driver was loaded",
 }
 

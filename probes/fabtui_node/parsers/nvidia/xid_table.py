@@ -95,15 +95,10 @@ XIDS: Dict[int, Xid] = {
 
 def explain(code: Optional[int]) -> Optional[str]:
     """Return the meaning of an Xid, or None if it is unknown."""
-    known = XIDS.get(code) if code is not None else None
-    return known.meaning if known else None
+    return XIDS[code].meaning if code in XIDS else None
 
 
 def is_bad(code: int, text: str) -> bool:
     """Return True if the GPU needs a reset or worse; an NVLink report states itself whether it was fatal."""
-    known = XIDS.get(code)
-    if known is None:
-        return False
-    if 144 <= code <= 150 and "nonfatal" in text.lower().replace("-", ""):
-        return False
-    return known.bad
+    nonfatal = 144 <= code <= 150 and "nonfatal" in text.lower().replace("-", "")
+    return code in XIDS and XIDS[code].bad and not nonfatal
