@@ -7,13 +7,13 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fabtui.config.options import TABLES, OptionSpec, settings
-from fabtui.config.values import VARIABLE
+from fabtui.config.values import VARIABLE, names
 from fabtui.errors import InputError
 from fabtui.paths import config_folder
 from fabtui.sanitize import one_line
@@ -30,13 +30,7 @@ _NOT_IN_A_LAB = ("transport", "ssh_config", "host_key_policy", "remote_python")
 
 
 class Problem(NamedTuple):
-    """An invalid part of the settings file or the environment.
-
-    Attributes:
-        line: Its line, from 1; None if unknown.
-        text: What is wrong and what to do.
-        variable: The environment variable, or nothing.
-    """
+    """An invalid part of the settings file (its line, from 1, if known) or the environment, and what to do about it."""
 
     line: int | None
     text: str
@@ -44,13 +38,7 @@ class Problem(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A setting.
-
-    Attributes:
-        value: The value, in the form of the command line.
-        line: Its line in the file.
-        variable: The environment variable it comes from, or nothing.
-    """
+    """The value of a setting, in the form of the command line, and its line in the file or its variable."""
 
     value: Any
     line: int | None
@@ -250,10 +238,7 @@ def _variables(value: object) -> list[str]:
 
 
 _FORMS: dict[str, Callable[[object], Any]] = {
-    "text": _text,
-    "number": _number,
-    "switch": _switch,
-    "list": _list,
+    **{"text": _text, "number": _number, "switch": _switch, "list": _list},
     "variables": _variables,
 }
 
@@ -263,15 +248,13 @@ def _shown(value: object) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
-def _flat(table: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return the ids of bindings: without quotes, TOML turns their dots into nested tables."""
-    found = []
+def _flat(table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the ids of bindings: without quotes, TOML turns their dots into nested tables."""
     for key, value in table.items():
         if isinstance(value, dict):
-            found += [(f"{key}.{rest}", one) for rest, one in _flat(value)]
+            yield from ((f"{key}.{rest}", one) for rest, one in _flat(value))
         else:
-            found.append((key, value))
-    return found
+            yield key, value
 
 
 def _lines(text: str) -> dict[tuple[str, ...], int]:
@@ -303,7 +286,9 @@ def merged(given: dict[str, Any], config: ConfigFile) -> dict[str, Any]:
     own = {name: value for name, value in own.items() if value is not False}
     for argument in _contradicting(given, own):
         own.pop(argument, None)
-    variables = _merged_variables(given, own.pop("env", []))
+    texts: list[str] = given.get("env", [])
+    overridden = {text.partition("=")[0] for text in [*texts, given.get("ab", "")]}
+    variables = [*texts, *(text for text in own.pop("env", []) if text.partition("=")[0] not in overridden)]
     result = {**own, **given}
     if variables:
         result["env"] = variables
@@ -318,25 +303,15 @@ def merged(given: dict[str, Any], config: ConfigFile) -> dict[str, Any]:
 def _contradicting(given: dict[str, Any], own: dict[str, Any]) -> list[str]:
     """Return the settings that would turn valid arguments into an error."""
     wrong = list(_NOT_IN_A_LAB) if "lab" in given else []
-    probes = _names(given.get("probes") or own.get("probes") or [])
+    probes = names(given.get("probes") or own.get("probes") or [])
     if probes and "p2p" not in probes:
         needed = {"layers", "mode", "isolated", "bidirectional", "bytes", "ab"} & set(given)
         wrong += ["probes"] if needed and "probes" not in given else ["layers", "mode"]
     if probes and "all_reduce" not in probes and "probes" not in given and {"collectives", "sizes"} & set(given):
         wrong.append("probes")
-    if "p2p" not in _names(own.get("layers") or ["p2p"]) and {"isolated", "bidirectional"} & set(given):
+    if "p2p" not in names(own.get("layers") or ["p2p"]) and {"isolated", "bidirectional"} & set(given):
         wrong.append("layers")
     return wrong
-
-
-def _merged_variables(given: dict[str, Any], own: list[str]) -> list[str]:
-    texts: list[str] = given.get("env", [])
-    overridden = {text.partition("=")[0] for text in [*texts, given.get("ab", "")]}
-    return [*texts, *(text for text in own if text.partition("=")[0] not in overridden)]
-
-
-def _names(texts: list[str]) -> list[str]:
-    return [name.strip() for name in ",".join(texts).split(",")]
 
 
 def template(keys: list[tuple[str, str, str]]) -> str:

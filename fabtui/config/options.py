@@ -103,10 +103,6 @@ class OptionSpec(NamedTuple):
         return (self.file_choices() if callable(self.file_choices) else self.file_choices) or self.allowed
 
 
-def _configurable_transports() -> tuple[str, ...]:
-    return tuple(spec.name for spec in TRANSPORTS.values() if spec.configurable)
-
-
 _TIMES = number(values.seconds, 0.5, _HOUR)
 
 # One argument per line, as the formatter has it, would hide the table.
@@ -120,8 +116,8 @@ _NODES = (
 )
 _CONNECTION = (
     OptionSpec("transport", "how to reach the nodes", "connection", _LIVE, default="ssh",
-        choices=lambda: tuple(TRANSPORTS), file_choices=_configurable_transports, field="transport", table="session",
-        example='"openssh"'),
+        choices=lambda: tuple(TRANSPORTS), field="transport", table="session", example='"openssh"',
+        file_choices=lambda: tuple(spec.name for spec in TRANSPORTS.values() if spec.configurable)),
     OptionSpec("ssh-config", "ssh_config file to use instead of your own", "connection", _LIVE, metavar="FILE",
         parse=values.readable_file, field="ssh_config", table="session", example='"~/.ssh/cluster"'),
     OptionSpec("host-key-policy", "how host keys are checked", "connection", _LIVE, default="config",

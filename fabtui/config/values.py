@@ -1,4 +1,8 @@
-"""Parsers of option values: sizes, times, counts, lists and files; each error is one line that names the option."""
+"""Parsers of option values: sizes, times, counts, lists and files.
+
+Each takes the text of a value and the name of the option, and raises InputError, one line that names the option, for a
+text that is not such a value or is out of range.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +36,7 @@ def number(parse: Callable[..., Any], *bounds: float) -> Parser:
 
 
 def size(text: str, option: str) -> int:
-    """Return a number of bytes: ``256M`` and ``256MiB`` are powers of 1024 (as in nccl-tests), ``256MB`` of 1000.
-
-    Raises:
-        InputError: It is not a size, or out of range.
-    """
+    """Return a number of bytes: ``256M`` and ``256MiB`` are powers of 1024 (as in nccl-tests), ``256MB`` of 1000."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise InputError(f"{option}: {text[:40]!r} is not a size; expected 256M, 4MiB or 1G")
@@ -53,15 +53,7 @@ def size(text: str, option: str) -> int:
 def sizes(text: str, option: str, most: int) -> tuple[int, ...]:
     """Return message sizes, ascending: ``8M,256M``, ``8-1G`` (each twice the one before) or ``8-1G:4`` (four times).
 
-    A range ends with the last size that is not above its end, as in nccl-tests.
-
-    Args:
-        text: Sizes and ranges, separated by commas.
-        option: Name of the option, for errors.
-        most: Maximum number of sizes.
-
-    Raises:
-        InputError: A size is not valid, or there are too many.
+    A range ends with the last size that is not above its end, as in nccl-tests. More than ``most`` sizes are an error.
     """
     found: set[int] = set()
     for part in text.split(","):
@@ -89,64 +81,43 @@ def _range(text: str, option: str) -> list[int]:
 
 
 def seconds(text: str, option: str, least: float, most: float) -> float:
-    """Return a time in seconds; a trailing ``s`` is allowed.
-
-    Raises:
-        InputError: It is not a time, or out of range.
-    """
-    try:
-        value = float(text.strip().removesuffix("s"))
-    except ValueError:
-        value = math.nan
+    """Return a time in seconds; a trailing ``s`` is allowed."""
+    value = _decimal(text.strip().removesuffix("s"))
     if not least <= value <= most:
         raise InputError(f"{option}: {text[:40]!r} is not a time from {least:g} to {most:.0f} seconds")
     return value
 
 
-def count(text: str, option: str, least: int, most: int) -> int:
-    """Return a whole number.
+def _decimal(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
-    Raises:
-        InputError: It is not one, or out of range.
-    """
+
+def count(text: str, option: str, least: int, most: int) -> int:
+    """Return a whole number."""
     if not re.fullmatch(r"[0-9]{1,9}", text.strip()) or not least <= int(text) <= most:
         raise InputError(f"{option}: {text[:40]!r} is not a whole number from {least} to {most}")
     return int(text)
 
 
 def ratio(text: str, option: str, least: float, most: float) -> float:
-    """Return a decimal number.
-
-    Raises:
-        InputError: It is not a number, or out of range.
-    """
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    """Return a decimal number."""
+    value = _decimal(text)
     if not least <= value <= most:
         raise InputError(f"{option}: {text[:40]!r} is not a number from {least:g} to {most:g}")
     return value
 
 
-def choice(known: Sequence[str]) -> Parser:
-    """Return a parser that takes one of several names; argparse has checked it already, the settings file has too."""
-
-    def parse(text: str, option: str) -> str:
-        if text not in known:
-            raise InputError(f"{option}: there is no {text[:40]!r}; one of {', '.join(known)}")
-        return text
-
-    return parse
+def names(texts: Iterable[str]) -> list[str]:
+    """Return the names in comma-separated lists."""
+    return [name.strip() for name in ",".join(texts).split(",")]
 
 
 def listed(texts: Iterable[str], known: Sequence[str], option: str, kind: str, more: str = "") -> tuple[str, ...]:
-    """Return the names of comma-separated lists, in the order of ``known``.
-
-    Raises:
-        InputError: A name is unknown or empty.
-    """
-    wanted = [name.strip() for name in ",".join(texts).split(",")]
+    """Return the names of comma-separated lists, in the order of ``known``."""
+    wanted = names(texts)
     for name in wanted:
         if name not in known:
             problem = f"unknown {kind} {name[:40]!r}" if name else "an empty name"
@@ -155,47 +126,30 @@ def listed(texts: Iterable[str], known: Sequence[str], option: str, kind: str, m
 
 
 def probes(texts: Sequence[str], option: str) -> tuple[str, ...]:
-    """Return the probes of a list; ``all`` stands for those that run by default.
-
-    Raises:
-        InputError: A name is unknown or empty.
-    """
+    """Return the probes of a list; ``all`` stands for those that run by default."""
     from fabtui_node.registry import DEFAULT, OPTIONAL
 
-    names = [name.strip() for name in ",".join(texts).split(",")]
-    wanted = [one for name in names for one in (DEFAULT if name == "all" else (name,))]
+    wanted = [one for name in names(texts) for one in (DEFAULT if name == "all" else (name,))]
     return listed(wanted, (*DEFAULT, *OPTIONAL), option, "probe", "; or all (see fabtui probes)")
 
 
 def layers(texts: Sequence[str], option: str) -> tuple[str, ...]:
-    """Return the pair layers of a list.
-
-    Raises:
-        InputError: A name is unknown or empty.
-    """
+    """Return the pair layers of a list."""
     return listed(texts, PAIR_LAYERS, option, "layer")
 
 
 def collectives(texts: Sequence[str], option: str) -> tuple[str, ...]:
-    """Return the collectives of a list; ``all`` stands for all of them.
-
-    Raises:
-        InputError: A name is unknown or empty.
-    """
+    """Return the collectives of a list; ``all`` stands for all of them."""
     from fabtui.model.layers import COLLECTIVES
 
     known = tuple(COLLECTIVES)
-    if [name.strip() for name in ",".join(texts).split(",")] == ["all"]:
+    if names(texts) == ["all"]:
         return known
     return listed(texts, known, option, "collective", "; or all")
 
 
 def pairs(texts: Sequence[str], option: str) -> tuple[tuple[str, str], ...]:
-    """Return pairs of endpoints: ``n060:3>n061:5``.
-
-    Raises:
-        InputError: A text is not a pair of endpoints.
-    """
+    """Return pairs of endpoints: ``n060:3>n061:5``."""
     found = []
     for text in texts:
         ends = [end.strip() for end in text.split(">")]
@@ -206,11 +160,7 @@ def pairs(texts: Sequence[str], option: str) -> tuple[tuple[str, str], ...]:
 
 
 def variables(texts: Sequence[str], option: str) -> dict[str, str]:
-    """Return environment variables: ``NAME=VALUE``.
-
-    Raises:
-        InputError: A text is not one, or a name has two values.
-    """
+    """Return environment variables: ``NAME=VALUE``."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -223,11 +173,7 @@ def variables(texts: Sequence[str], option: str) -> dict[str, str]:
 
 
 def comparison(text: str, option: str) -> tuple[str, tuple[str, ...]]:
-    """Return the variable and the values of an A/B comparison: ``NCCL_P2P_DISABLE=0,1``.
-
-    Raises:
-        InputError: It is not that.
-    """
+    """Return the variable and the values of an A/B comparison: ``NCCL_P2P_DISABLE=0,1``."""
     name, equals, rest = text.partition("=")
     expected = "expected something like NCCL_P2P_DISABLE=0,1"
     if not equals or not VARIABLE.fullmatch(name):
@@ -245,11 +191,7 @@ def comparison(text: str, option: str) -> tuple[str, tuple[str, ...]]:
 
 
 def readable_file(text: str, option: str) -> Path:
-    """Return the absolute path of a file that can be read.
-
-    Raises:
-        InputError: It cannot be read.
-    """
+    """Return the absolute path of a file that can be read."""
     path = Path(text).expanduser()
     try:
         path.open("rb").close()
@@ -259,11 +201,7 @@ def readable_file(text: str, option: str) -> Path:
 
 
 def interpreter(text: str, option: str) -> str:
-    """Return the path of an interpreter on the nodes.
-
-    Raises:
-        InputError: It cannot be one.
-    """
+    """Return the path of an interpreter on the nodes."""
     if not text or text.startswith("-") or not text.isprintable():
         raise InputError(f"{option}: {text[:80]!r} is not the path of an interpreter; expected /opt/venv/bin/python3")
     return text

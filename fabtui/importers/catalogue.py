@@ -7,6 +7,7 @@ import importlib
 import re
 from typing import NamedTuple
 
+from fabtui.errors import InputError
 from fabtui_node.parsers import catalogue as of_nodes
 from fabtui_node.parsers.base import Format
 
@@ -39,15 +40,19 @@ _ALIASES = (
 )
 
 
-def called(name: str) -> Format | None:
-    """Return the format of a name, in any case, of a tool of its suite, or with ``slurm-`` before it."""
+def chosen(name: str) -> Format:
+    """Return the format of a name, in any case, of a tool of its suite, or with ``slurm-`` before it.
+
+    Raises:
+        InputError: There is none; the names are in the message.
+    """
     low = name.lower()
     by_name = {known.lower(): form for known, form in formats().items()}
-    for one in (low, low.removeprefix("slurm-")):
+    alias = next((kind.lower() for pattern, kind in _ALIASES if re.fullmatch(pattern, low)), "")
+    for one in (low, low.removeprefix("slurm-"), alias):
         if one in by_name:
             return by_name[one]
-    alias = next((kind for pattern, kind in _ALIASES if re.fullmatch(pattern, low)), None)
-    return None if alias is None else formats().get(alias)
+    raise InputError(f"--as: there is no kind {name!r}; there are {', '.join(sorted(formats(), key=str.lower))}")
 
 
 class Guess(NamedTuple):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from fabtui.errors import InputError
-from fabtui.importers.catalogue import UNKNOWN, called, formats, recognise
+from fabtui.importers.catalogue import UNKNOWN, chosen, recognise
 from fabtui.importers.sources import Source
 from fabtui.sanitize import clean
 from fabtui_node.parsers.base import Format
@@ -90,18 +89,6 @@ def read(source: Source, kind: str | None = None) -> Result:
     return Result(
         source, form.name, form.title, reading.values, units, [*cut, *reading.warnings], reading.unknown, others
     )
-
-
-def chosen(kind: str) -> Format:
-    """Return the format of a name.
-
-    Raises:
-        InputError: There is none; the names are in the message.
-    """
-    form = called(kind)
-    if form is None:
-        raise InputError(f"--as: there is no kind {kind!r}; there are {', '.join(sorted(formats(), key=str.lower))}")
-    return form
 
 
 def _names(value: Any, depth: int = 0) -> set[str]:

@@ -15,8 +15,8 @@ from fabtui.cli.options_from_args import Request, output_path
 from fabtui.cli.write_outputs import write_first, write_outputs
 from fabtui.config.file import read_config
 from fabtui.errors import InputError
-from fabtui.importers.catalogue import formats
-from fabtui.importers.result import Result, chosen, read
+from fabtui.importers.catalogue import chosen, formats
+from fabtui.importers.result import Result, read
 from fabtui.importers.sources import sources
 from fabtui.importers.to_model.dispatch import convertible, events, model, rivals
 from fabtui.report.imported_output import text_of
