@@ -175,11 +175,7 @@ class Link:
     def bidirectional(self, size: int, count: int, leading: bool, end: float) -> float:
         """Send and receive each message at once, as NCCL applications do; return the received bytes per second.
 
-        Args:
-            size: Bytes of a message, the same at both ends.
-            count: Messages in each direction, as planned by the leading end.
-            leading: Whether this end sends the count to the other one.
-            end: Deadline.
+        The size is the same at both ends; the leading end plans the number of messages and sends it to the other one.
         """
         if leading:
             self._send_setup((size, count, 0), end)
@@ -321,13 +317,9 @@ class Endpoint:
         raise NotImplementedError
 
     def release(self, everything: bool) -> Optional[str]:
-        """Release what closed links and groups left; called while no rank of this process runs a test.
+        """Release what closed links and groups left, healthy leftovers only with ``everything``; return the error.
 
-        Args:
-            everything: Whether healthy leftovers are released too, not only broken ones.
-
-        Returns:
-            The error of that, if any.
+        Called while no rank of this process runs a test.
         """
         return None
 

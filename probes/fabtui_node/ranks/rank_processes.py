@@ -30,10 +30,8 @@ class RankProcesses:
     To the controller they look like one rank host: their store requests get unique numbers, their ``ready`` messages
     become one, and so do their ``alive`` messages. When one of them dies, the rank host dies the same way.
 
-    Args:
-        send: Sends a message to the controller.
-        line: The rank host's own socket, which the processes must not hold open.
-        serve: Serves a process's end of a new socket; never returns.
+    ``line`` is the rank host's own socket, which the processes must not hold open; ``serve`` serves a process's end of
+    a new socket and never returns.
     """
 
     def __init__(self, send: Callable[[Message], None], line: int, serve: Callable[[socket.socket], None]) -> None:

@@ -125,17 +125,8 @@ def check_all(
             kind, error = check(str(peer["address"]), int(peer["port"]), source, timeout)
         except Exception as problem:  # a malformed peer must not silence the others
             kind, error = ErrorKind.FAILED, "%s: %s" % (type(problem).__name__, problem)
-        report(
-            {
-                "op": "reach",
-                "node": str(peer.get("node")),
-                "ok": kind is None,
-                "timeout": kind is ErrorKind.TIMEOUT,
-                "seconds": time.monotonic() - began,
-                "error": error,
-                "error_kind": kind,
-            }
-        )
+        verdict = {"ok": kind is None, "timeout": kind is ErrorKind.TIMEOUT, "error": error, "error_kind": kind}
+        report({"op": "reach", "node": str(peer.get("node")), "seconds": time.monotonic() - began, **verdict})
 
     threads = [threading.Thread(target=one, args=(peer,), daemon=True) for peer in peers]
     for thread in threads:

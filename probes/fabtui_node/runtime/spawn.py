@@ -50,14 +50,9 @@ def start(work: Callable[[], None]) -> int:
 
 
 def run_command(argv: Sequence[str], environment: Dict[str, str], stdin: int, output: int, keep: Sequence[int]) -> None:
-    """Replace this process by another program, or end it with status 127 and the reason on ``output``.
+    """Replace this process by another program (looked up on PATH), or end with status 127 and the reason on ``output``.
 
-    Args:
-        argv: The program, looked up on PATH, and its arguments.
-        environment: Its environment.
-        stdin: Descriptor that becomes fd 0.
-        output: Descriptor that becomes fd 1 and 2.
-        keep: Descriptors that stay open in it, under their numbers.
+    The descriptor ``stdin`` becomes fd 0, and ``output`` fd 1 and 2; those to ``keep`` stay open under their numbers.
     """
     try:
         os.dup2(stdin, 0)

@@ -121,8 +121,7 @@ REDIRECTING = ("ReqRedir", "CmpltRedir", "EgressCtrl")
 def parse_acs(data: bytes) -> Optional[List[str]]:
     """Return the ACS flags that are set, from a configuration space; None where there is no such capability.
 
-    Raises:
-        ValueError: The extended part is missing: reading it needs root.
+    Raises ValueError if the extended part is missing: reading it needs root.
     """
     if len(data) < _FIRST + 4:
         raise ValueError("only the first %d bytes can be read" % len(data))

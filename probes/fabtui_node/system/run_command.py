@@ -97,10 +97,7 @@ def run(
     cwd: Optional[str] = None,
     stop: Optional[threading.Event] = None,
 ) -> Result:
-    """Run a command to its end, its deadline (seconds from now) or its output limit (bytes), if earlier.
-
-    Setting ``stop`` ends it like a deadline, soon.
-    """
+    """Run a command to its end, its deadline (seconds from now) or its output limit (bytes); ``stop`` ends it soon."""
     words = list(argv)
     if deadline <= 0:
         return Result(words, None, "", "no time left to start it", timed_out=True)

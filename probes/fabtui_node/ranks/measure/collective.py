@@ -24,16 +24,15 @@ def meet(endpoint: Endpoint, task: Task, ranks: List[int], size: int, second: bo
     Each rank increments a counter; the last one notifies all. So a rank costs the controller three requests in a group
     of any size.
 
+    Raises `Failed` if a rank declined or is missing; the failure of this one is raised here and at once at all others.
+
     Args:
-        endpoint: This rank. If it cannot take part, the failure is raised here and at once at all others.
+        endpoint: This rank.
         task: The group's task.
         ranks: All ranks of the group.
         size: Size of the largest message.
         second: Whether outgoing data needs memory of its own.
         end: Monotonic time of the deadline.
-
-    Raises:
-        Failed: A rank declined or is missing.
     """
     try:
         if endpoint.error is not None:
@@ -71,12 +70,7 @@ def _missing(task: Task, ranks: List[int]) -> str:
 
 
 def parse(message: Message) -> Message:
-    """Return the validated parts of a ``collective`` request.
-
-    Raises:
-        KeyError: A field is missing.
-        ValueError: A field is invalid.
-    """
+    """Return the validated parts of a ``collective`` request; raise KeyError or ValueError if it is invalid."""
     kind = str(message["kind"])
     if kind not in KINDS:
         raise ValueError("no collective %r" % kind)
@@ -89,14 +83,7 @@ def parse(message: Message) -> Message:
 
 
 def run(op: Message, endpoint: Endpoint, send: Callable[[ReducedReport], None], task: Task) -> None:
-    """Measure a collective of several sizes and report each; never raises because of a test.
-
-    Args:
-        op: The request, as ``parse`` returned it.
-        endpoint: The rank.
-        send: Sends a message to the controller.
-        task: The task.
-    """
+    """Measure each size of a collective (as ``parse`` returned it) and report it; never raises because of a test."""
     group: Optional[Group] = None
     failed: Optional[Failed] = None
     try:

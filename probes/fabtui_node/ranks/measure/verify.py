@@ -61,12 +61,7 @@ def shape(kind: str, size: int, ranks: int) -> Shape:
     """Return the shape of a collective for a requested size.
 
     The size is rounded down to equal chunks of a multiple of 16 bytes, at least one.
-
-    Raises:
-        ValueError: There is no such collective.
     """
-    if kind not in KINDS:
-        raise ValueError("no collective %r" % kind)
     if kind in ("all_reduce", "broadcast", "sendrecv"):
         count = max(1, size // WORD)
         return Shape(kind, ranks, count, WORD * count)
@@ -99,9 +94,7 @@ def shift(src: int, dst: int) -> int:
 def blocks(size: int, most: int = SAMPLE) -> Blocks:
     """Return offset and length of the blocks to check: all of a small message, both ends and strides of a large one.
 
-    Args:
-        size: Bytes of the message.
-        most: Maximum number of bytes to check; at least 64.
+    ``most`` is the maximum number of bytes to check, at least 64.
     """
     block = min(BLOCK, most // 2 // 16 * 16)
     if size <= most:
@@ -121,9 +114,7 @@ def piece_blocks(pieces: List[Piece]) -> List[Tuple[Piece, Blocks]]:
 def words_wrong(sample: bytes, checked: List[Tuple[Piece, Blocks]]) -> int:
     """Return the number of 4-byte values of a sample that differ from the data sent.
 
-    Args:
-        sample: The blocks of all pieces, one behind the other.
-        checked: The pieces and their blocks, as ``piece_blocks`` returned them.
+    The sample is the blocks of all pieces one behind the other, as ``piece_blocks`` returned them.
     """
     wrong, at = 0, 0
     for piece, where in checked:
@@ -144,14 +135,9 @@ def compare(sample: bytes, where: Blocks, src: int, dst: int) -> Optional[str]:
         got, sent = sample[at : at + length], PATTERN[start : start + length]
         if got != sent:
             wrong = [index for index in range(length) if got[index] != sent[index]]
-            blank = all(got[index] == BLANK for index in wrong)
-            return "%d of %d bytes checked around offset %d are wrong, the first at %d%s" % (
-                len(wrong),
-                length,
-                offset,
-                offset + wrong[0],
-                ": nothing was written there" if blank else "",
-            )
+            blank = ": nothing was written there" if all(got[index] == BLANK for index in wrong) else ""
+            found = len(wrong), length, offset, offset + wrong[0], blank
+            return "%d of %d bytes checked around offset %d are wrong, the first at %d%s" % found
         at += length
     return None
 

@@ -17,13 +17,7 @@ MAX_FULL_MESH = 64
 
 
 def parse(message: Message) -> Message:
-    """Return the validated parts of a ``world`` request.
-
-    Raises:
-        KeyError: A field is missing.
-        TypeError: A field has the wrong type.
-        ValueError: A field is invalid.
-    """
+    """Return the validated parts of a ``world`` request; raise KeyError, TypeError or ValueError if it is invalid."""
     ranks = [int(rank) for rank in message["ranks"]]
     known = set(ranks)
     if not ranks or len(known) != len(ranks):
@@ -37,12 +31,9 @@ def parse(message: Message) -> Message:
 
 
 class World:
-    """One rank's part of a world.
+    """One rank's part of a world; ``op`` is the request, as ``parse`` returned it.
 
-    Args:
-        op: The request, as ``parse`` returned it.
-        endpoint: The rank.
-        task: The task; its deadline applies to each of the two halves: forming the world, and the rounds.
+    The deadline of the task applies to each of the two halves: forming the world, and the rounds.
     """
 
     def __init__(self, op: Message, endpoint: Endpoint, task: Task) -> None:

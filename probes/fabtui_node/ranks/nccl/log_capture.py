@@ -66,12 +66,9 @@ def set_environment(fd: int, blocking: bool = False) -> List[str]:
     # NCCL's RAS service would listen on the port that the user's job needs.
     environ.setdefault("NCCL_RAS_ENABLE", "0")
     environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-    notes = []
-    for name, value in SHORT_TIMEOUTS.items():
-        if name not in environ:
-            environ[name] = value
-            notes.append("%s=%s" % (name, value))
-    return notes
+    shortened = {name: value for name, value in SHORT_TIMEOUTS.items() if name not in environ}
+    environ.update(shortened)
+    return ["%s=%s" % item for item in shortened.items()]
 
 
 class Log:

@@ -103,15 +103,15 @@ class NcclLink(Link):
 
     def _timed(self, what: str, end: float, work: Callable[[], None]) -> float:
         """Return the duration (s) of queued work on the GPU."""
-        first, second = self._device.events(2)
+        events = self._device.events(2)
 
         def stamped() -> None:
-            self._device.record(first)
+            self._device.record(events[0])
             work()
-            self._device.record(second)
+            self._device.record(events[1])
 
         self._guard(what, end, stamped)
-        return self._device.laps([first, second])[0]
+        return self._device.laps(events)[0]
 
     def _send_probe(self, job: PairJob, end: float) -> float:
         data, size = self._source(job.bytes), min(job.bytes, self.probe_bytes)
