@@ -7,16 +7,10 @@ def value_text(value: float | None) -> str:
     """Return a value with three significant digits: ``351``, ``46.1``, ``1.23``, ``0.045``; ``-`` for None."""
     if value is None:
         return "-"
-    size = abs(value)
-    if size >= 99.95:
-        return f"{value:.0f}"
-    if size >= 9.995:
-        return f"{value:.1f}"
-    if size >= 0.0995 or size == 0:
-        return f"{value:.2f}"
-    if size >= 0.00095:
-        return f"{value:.3f}"
-    return f"{value:.1e}"
+    for least, form in ((99.95, ".0f"), (9.995, ".1f"), (0.0995, ".2f"), (0.00095, ".3f")):
+        if abs(value) >= least:
+            return f"{value:{form}}"
+    return f"{value:.1e}" if value else "0.00"
 
 
 def size_text(count: int) -> str:

@@ -21,7 +21,9 @@ def collective_tables(model: Model) -> list[list[str]]:
     tables = []
     for kind in dict.fromkeys(row.kind for row in rows):
         found = [row for row in rows if row.kind == kind]
-        mine = _most_relevant(found)
+        # Those that fit a summary, in their order: bad rows first, then the first ones.
+        places = sorted(range(len(found)), key=lambda at: (found[at].verdict is Verdict.OK, at))
+        mine = [found[at] for at in sorted(places[:MOST_LINES])]
         cells = [_HEAD, *(_cells(row, mine[at - 1] if at else None) for at, row in enumerate(mine))]
         if not any(row.algorithm for row in mine):
             cells = [[*row[:_ALGORITHM], "", row[-1]] for row in cells]
@@ -30,12 +32,6 @@ def collective_tables(model: Model) -> list[list[str]]:
             lines.append(f"  and {len(found) - len(mine)} more rows; --table has them all")
         tables.append([kind, *lines])
     return tables
-
-
-def _most_relevant(rows: list[TableRow]) -> list[TableRow]:
-    """Return the rows that fit a summary, in their order: bad rows first, then the first ones."""
-    places = sorted(range(len(rows)), key=lambda at: (rows[at].verdict is Verdict.OK, at))
-    return [rows[at] for at in sorted(places[:MOST_LINES])]
 
 
 def _cells(row: TableRow, before: TableRow | None) -> list[str]:

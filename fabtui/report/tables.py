@@ -125,8 +125,10 @@ class Layout:
         if len(flat) == len(items[:MOST_ROWS]) and (table := self._table(flat, depth)) is not None:
             return ["", f"{pad}{_words(name)}", *table, *self._more(items, depth)]
         lines: list[str] = []
+        words = _words(name)
+        singular = words[:-1] if words.endswith("s") and not words.endswith("ss") else words
         for number, item in enumerate(items[:MOST_ROWS]):
-            lines += ["", f"{pad}{_singular(name)} {number + 1} of {len(items)}", *self.lines(item, depth + 1)]
+            lines += ["", f"{pad}{singular} {number + 1} of {len(items)}", *self.lines(item, depth + 1)]
         return lines + self._more(items, depth)
 
     @staticmethod
@@ -226,11 +228,6 @@ def _is_plain(value: Any) -> bool:
 
 def _words(name: str) -> str:
     return one_line(name.replace("_", " "), 60)
-
-
-def _singular(name: str) -> str:
-    words = _words(name)
-    return words[:-1] if words.endswith("s") and not words.endswith("ss") else words
 
 
 def _flattened(item: dict[str, Any]) -> dict[str, Any] | None:

@@ -189,9 +189,9 @@ class WebServer:
         """Return the web application."""
         app = web.Application(middlewares=[web.middleware(partial(self._guarded))])
         base = f"/{self._token}"
-        app.router.add_get(f"{base}/", _text(INDEX, "text/html"))
-        app.router.add_get(f"{base}/page.css", _text(STYLE, "text/css"))
-        app.router.add_get(f"{base}/page.js", _text(SCRIPT, "text/javascript"))
+        app.router.add_get(f"{base}/", partial(_text, INDEX, "text/html"))
+        app.router.add_get(f"{base}/page.css", partial(_text, STYLE, "text/css"))
+        app.router.add_get(f"{base}/page.js", partial(_text, SCRIPT, "text/javascript"))
         app.router.add_get(f"{base}/ws", self._terminal)
         app.router.add_static(f"{base}/static/", static_folder())
         app.on_response_prepare.append(_add_headers)
@@ -289,11 +289,8 @@ def _name_of(url: str) -> str | None:
         return None
 
 
-def _text(text: str, kind: str) -> Handler:
-    async def answer(_: web.Request) -> web.StreamResponse:
-        return web.Response(text=text, content_type=kind)
-
-    return answer
+async def _text(text: str, kind: str, _: web.Request) -> web.StreamResponse:
+    return web.Response(text=text, content_type=kind)
 
 
 async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:

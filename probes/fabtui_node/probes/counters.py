@@ -69,6 +69,11 @@ class Source:
             return self._latest
 
 
+def _counts(folder: str, names: List[str]) -> Dict[str, int]:
+    values = {name: sysfs.integer(folder, name) for name in names}
+    return {name: value for name, value in values.items() if value is not None and 0 <= value < _LARGEST}
+
+
 def port_counts(device: str) -> Counts:
     """Return ``{"mlx5_0/1": {name: count}}`` of the ports of a device, given its folder in sysfs."""
     found: Counts = {}
@@ -77,17 +82,12 @@ def port_counts(device: str) -> Counts:
             continue
         counts: Dict[str, int] = {}
         for folder in ("counters", "hw_counters"):
-            for name in sysfs.names(device, "ports", port, folder)[:_MAX_COUNTERS]:
-                if not name.startswith(_NOT_COUNTED):
-                    _put(counts, name, sysfs.integer(device, "ports", port, folder, name))
+            names = sysfs.names(device, "ports", port, folder)[:_MAX_COUNTERS]
+            counted = [name for name in names if not name.startswith(_NOT_COUNTED)]
+            counts.update(_counts(os.path.join(device, "ports", port, folder), counted))
         if counts:
             found["%s/%s" % (os.path.basename(device), port)] = counts
     return found
-
-
-def _put(counts: Dict[str, int], name: str, value: Optional[int]) -> None:
-    if value is not None and 0 <= value < _LARGEST:
-        counts[name] = value
 
 
 def interface_counts(names: List[str], root: str = "/sys") -> Counts:
@@ -99,11 +99,8 @@ def interface_counts(names: List[str], root: str = "/sys") -> Counts:
         name = waiting.pop(0)
         if name in found or not os.path.isdir(os.path.join(folder, name)):
             continue
-        counts: Dict[str, int] = {}
-        for statistic in _STATISTICS:
-            _put(counts, statistic, sysfs.integer(folder, name, "statistics", statistic))
-        _put(counts, "carrier_changes", sysfs.integer(folder, name, "carrier_changes"))
-        found[name] = counts
+        found[name] = _counts(os.path.join(folder, name, "statistics"), _STATISTICS)
+        found[name].update(_counts(os.path.join(folder, name), ["carrier_changes"]))
         waiting += [entry[len("lower_") :] for entry in sysfs.names(folder, name) if entry.startswith("lower_")]
     return {name: counts for name, counts in found.items() if counts}
 
@@ -152,11 +149,10 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
 
     ``nics``: the interfaces to read; without it, those that have an address which data may use.
 
-    Returns:
-        ``{"hca": {"mlx5_0/1": {name: count}}, "net": {"eth0": {name: count}}, "nvlink": {GPU: {link: {name: count}}},
-        "time": epoch seconds}``. Counts of ``hca`` and ``net`` are as the kernel has them. NVLink: ``replay``,
-        ``recovery``, ``crc`` and the like of each link, and of the link ``all`` the traffic of all links in bytes
-        (``tx_bytes``, ``rx_bytes``).
+    ``{"hca": {"mlx5_0/1": {name: count}}, "net": {"eth0": {name: count}}, "nvlink": {GPU: {link: {name: count}}},
+    "time": epoch seconds}``. Counts of ``hca`` and ``net`` are as the kernel has them. NVLink: ``replay``,
+    ``recovery``, ``crc`` and the like of each link, and of the link ``all`` the traffic of all links in bytes
+    (``tx_bytes``, ``rx_bytes``).
     """
     named = args.get("nics")
     names = [name for name in named if isinstance(name, str)][:_MAX_NICS] if isinstance(named, list) else None

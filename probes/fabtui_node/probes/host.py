@@ -34,10 +34,9 @@ def parse_port_range(text: Optional[str]) -> Optional[List[int]]:
 def run(args: Dict[str, Any], emit: Any, deadline: float, sys: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
     """Read the system settings.
 
-    Returns:
-        ``identity``, ``processors``, ``memory``, ``cgroup`` (`machine`), ``limits`` (`inventory`), ``acs`` (`pci`),
-        ``iommu``, ``gpudirect``, ``modules``, ``versions`` (`drivers`), ``network`` (``port_range``, ``indexes`` of the
-        interfaces), ``uptime`` (s), ``devices`` (how many ``gpus`` and ``rdma`` devices there are).
+    ``identity``, ``processors``, ``memory``, ``cgroup`` (`machine`); ``limits`` (`inventory`). ``acs`` (`pci`),
+    ``iommu``, ``gpudirect``, ``modules``, ``versions`` (`drivers`), ``network`` (``port_range``, ``indexes`` of the
+    interfaces), ``uptime`` (s), ``devices`` (how many ``gpus`` and ``rdma`` devices there are).
     """
     graphics = nvml_inventory.on_pci(sys)
     cards = [device["bus"] for device in rdma_devices.places(sys)]

@@ -109,10 +109,9 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
 
     ``pythons``: interpreters to try first.
 
-    Returns:
-        ``host``, ``kernel``, ``os``, ``cpus`` (usable ones), ``memory`` (bytes), ``driver``, ``cuda``, ``nvml_error``,
-        ``gpus``, ``pci_gpus`` (PCI addresses of NVIDIA GPUs, driver or not), ``nics``, ``ib``, ``data_addresses``,
-        ``down_addresses``, ``pythons``, ``nccl``, ``cuda_libs``, ``limits``, ``tools``, ``endpoints``, ``env``.
+    ``host``, ``kernel``, ``os``, ``cpus`` (usable ones), ``memory`` (bytes), ``driver``, ``cuda``, ``nvml_error``.
+    ``gpus``, ``pci_gpus`` (PCI addresses of NVIDIA GPUs, driver or not), ``nics``, ``ib``. ``data_addresses``,
+    ``down_addresses``, ``pythons``, ``nccl``, ``cuda_libs``, ``limits``, ``tools``, ``endpoints``, ``env``.
     """
     end = time.monotonic() + deadline
     share = min(deadline * 0.7, 5.0)

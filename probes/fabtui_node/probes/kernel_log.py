@@ -105,11 +105,10 @@ def run(
 ) -> Dict[str, Any]:
     """Read the kernel's log of this boot.
 
-    Returns:
-        ``{"source": "kmsg"|"dmesg"|"journal"|"none", "readable": "yes"|"not permitted"|"unknown", "lines", "events"
-        (the last ones), "counts" (the worst ones first), "xids", "boards", "devices" (`dmesg`), "uptime" (s),
-        "error"}``. That it may not be read is no error: most nodes let only root do it. Where the uptime of an event is
-        known, ``age`` (s) is how long ago it was; a count has its ``verdict``.
+    ``{"source": "kmsg"|"dmesg"|"journal"|"none", "readable": "yes"|"not permitted"|"unknown", "lines", "events" (the
+    last ones), "counts" (the worst ones first), "xids", "boards", "devices" (`dmesg`), "uptime" (s), "error"}``. That
+    it may not be read is no error: most nodes let only root do it. Where the uptime of an event is known, ``age`` (s)
+    is how long ago it was; a count has its ``verdict``.
     """
     log = read_log(deadline * 0.8, kmsg)
     values = dmesg.parse_kernel(log.text).values

@@ -170,8 +170,7 @@ def _take(end: int, until: float) -> Optional[bytes]:
 def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     """Run the module ``fabtui_own.NAME``, with ``NAME`` the argument ``name``, in a process of its own.
 
-    Returns:
-        ``{"own": True, "value": {...}, "units": {...}, "compare": {...}, "judged": [...], "problem": text or None}``.
+    ``{"own": True, "value": {...}, "units": {...}, "compare": {...}, "judged": [...], "problem": text or None}``.
     """
     most = max(deadline - 0.5, deadline * 0.5)
     until = time.monotonic() + most

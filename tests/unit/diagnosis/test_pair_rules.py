@@ -212,10 +212,10 @@ nvlink_gpus = st.lists(
 )
 
 
-def nvlink_errors(*looks: list[dict[str, Any]]) -> list[tuple[str, tuple[str, ...]]]:
-    """Return what the rule of NVLink errors reports of the first and the last of several looks."""
+def nvlink_errors(*values: list[dict[str, Any]]) -> list[tuple[str, tuple[str, ...]]]:
+    """Return what the rule of NVLink errors reports of the first and the last of several probe results."""
     model = fabric("ab", 2, dead_if(lambda s, d: False))
-    for gpus in looks:
+    for gpus in values:
         model.apply(ProbeResult(node="a", probe="nvlink", value={"gpus": gpus}, time=6.0))
     return [(title(one), evidence(one)) for one in findings(model) if one.rule.name == "nvlink-errors"]
 

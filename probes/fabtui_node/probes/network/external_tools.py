@@ -150,19 +150,15 @@ def run(args: Row, emit: Emit, deadline: float) -> Row:
     null); to measure also ``port``, ``source`` (the client's address) and ``seconds``. A server emits ``{"port"}`` as
     soon as it listens.
 
-    Returns:
-        Of a server ``{"error", "raw"}``; of a client ``{"values" (what the tool's format gives), "error", "timed_out",
-        "raw"}``; of ``end`` ``{}``.
+    Of a server ``{"error", "raw"}``; of a client ``{"values" (what the tool's format gives), "error", "timed_out",
+    "raw"}``; of ``end`` ``{}``.
 
-    Raises:
-        ValueError: The arguments are not those of a role.
+    Raises ValueError: the arguments are not those of a role.
     """
     role, token = args.get("role"), str(args.get("token") or "")
     if role == "end":
         with _lock:
-            stop = _stops.get(token)
-        if stop is not None:
-            stop.set()
+            _stops.get(token, threading.Event()).set()
         return {}
     if role == "serve":
         return _serve(_checked(args), token, emit, deadline - 0.5)

@@ -201,13 +201,11 @@ def run(args: Dict[str, Any], emit: Emit, deadline: float) -> Dict[str, Any]:
     in seconds (0.2). ``whole``: forbid fragments; ``reasons``: use ``ping`` before ``fping``, which does not print why
     an echo could not be sent.
 
-    Returns:
-        ``{"rows": [{"id", "src", "dst", "size", "sent", "received", "loss" (percent), "rtt_min", "rtt_avg", "rtt_max"
-        (ms), "duplicates", "path_mtu" (bytes), "error", "tool", "raw"}], "tool"}``; None is unknown, never 0.
-        ``raw`` is left out of a very large result; the parts have it.
+    ``{"rows": [{"id", "src", "dst", "size", "sent", "received", "loss" (percent), "rtt_min", "rtt_avg", "rtt_max" (ms),
+    "duplicates", "path_mtu" (bytes), "error", "tool", "raw"}], "tool"}``; None is unknown, never 0. ``raw`` is left out
+    of a very large result; the parts have it.
 
-    Raises:
-        ValueError: There are more targets than one message can answer for.
+    Raises ValueError: there are more targets than one message can answer for.
     """
     plan = Plan(
         int(_bounded(args.get("count"), 3, 1, _MAX_COUNT)),

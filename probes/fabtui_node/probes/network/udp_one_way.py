@@ -330,13 +330,11 @@ def run(args: Row, emit: Emit, deadline: float) -> Row:
     null), "size" (bytes of a big payload)}]``, ``small`` and ``big``: datagrams for each. A listener emits ``{"ports":
     [{"address", "udp", "tcp", "error"}]}`` once they are open.
 
-    Returns:
-        Of a sender ``{"rows": [{"number", "id", "src", "dst", "size", "small", "big" (sent), "error", "connected" (ms,
-        or null), "connect_error", "connect_error_kind" (`ErrorKind`)}]}``; of a listener and of ``count`` ``{"rows":
-        [{"number", "src" (where it came from), "dst", "small", "big" (arrived)}], "no_room"}``; of ``end`` ``{}``.
+    Of a sender ``{"rows": [{"number", "id", "src", "dst", "size", "small", "big" (sent), "error", "connected" (ms, or
+    null), "connect_error", "connect_error_kind" (`ErrorKind`)}]}``; of a listener and of ``count`` ``{"rows":
+    [{"number", "src" (where it came from), "dst", "small", "big" (arrived)}], "no_room"}``; of ``end`` ``{}``.
 
-    Raises:
-        ValueError: The arguments are not those of a role.
+    Raises ValueError: the arguments are not those of a role.
     """
     end = time.monotonic() + deadline - 0.2
     token, role = args.get("token"), args.get("role")

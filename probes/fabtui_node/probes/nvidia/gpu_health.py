@@ -38,11 +38,10 @@ EVERY = 0.5
 def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys", proc: str = "/proc") -> Dict[str, Any]:
     """Read the state of the GPUs; ``check`` False: without ``nvidia-smi``, which takes seconds with an idle driver.
 
-    Returns:
-        ``source`` (``nvml``, ``nvidia-smi`` or ``none``), ``driver``, ``cuda``, ``gpus`` (`nvml_state`), ``seconds``
-        (what NVML took), ``on_pci`` (addresses of NVIDIA GPUs on PCI, driver or not), ``all_visible`` (there is no
-        CUDA_VISIBLE_DEVICES), ``container``, ``fabric_manager`` (`fabric_manager`), ``disagreements`` (between NVML and
-        nvidia-smi), ``problems`` (errors of nvidia-smi), ``raw``, ``error``.
+    ``source`` (``nvml``, ``nvidia-smi`` or ``none``), ``driver``, ``cuda``, ``gpus`` (`nvml_state`), ``seconds`` (what
+    NVML took). ``on_pci`` (addresses of NVIDIA GPUs on PCI, driver or not), ``all_visible`` (there is no
+    CUDA_VISIBLE_DEVICES). ``container``, ``fabric_manager`` (`fabric_manager`), ``disagreements`` (between NVML and
+    nvidia-smi), ``problems`` (errors of nvidia-smi), ``raw``, ``error``.
     """
     end = time.monotonic() + deadline
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -121,7 +120,7 @@ def from_query(index: int, gpu: Dict[str, Any]) -> Dict[str, Any]:
         "lost": next((word for word in gpu["errors"].values() if "lost" in word or "reset" in word.lower()), None),
         "busy": None if utilization is None else utilization > 0,
         "utilization": utilization,
-        "pcie": {key: gpu["pcie"].get(key) for key in _PCIE},
+        "pcie": {key: gpu["pcie"].get(key) for key in nvml_state.PCIE},
         "clocks": {
             "sm": gpu["clocks"].get("sm"),
             "memory": gpu["clocks"].get("memory"),
@@ -149,9 +148,6 @@ def from_query(index: int, gpu: Dict[str, Any]) -> Dict[str, Any]:
         "fabric": _fabric(fabric) if fabric else None,
         "recovery": action.lower() or None if action != "N/A" else None,
     }
-
-
-_PCIE = ("generation", "generation_max", "generation_device_max", "width", "width_max", "replays")
 
 
 def _mode(pair: Dict[str, Optional[str]]) -> Dict[str, Optional[bool]]:
@@ -254,9 +250,8 @@ def _watch(library: Any, setting: Optional[str], seconds: float) -> Dict[str, An
 def run_load(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     """Sample the GPUs under load for ``seconds`` (0: one sample).
 
-    Returns:
-        ``{"gpus": [...], "busy" (how many GPUs were seen at work), "samples", "seconds" (the longest time that asking
-        once took), "error"}``; of each GPU what changes with its work (`nvml_state`), at its busiest moment.
+    ``{"gpus": [...], "busy" (how many GPUs were seen at work), "samples", "seconds" (the longest time that asking once
+    took), "error"}``; of each GPU what changes with its work (`nvml_state`), at its busiest moment.
     """
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     wanted = args.get("seconds", SECONDS)

@@ -110,12 +110,10 @@ def _speed(library: Any, handle: Any, number: int) -> Optional[float]:
 def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     """Read the state of the links.
 
-    Returns:
-        ``{"source": "nvidia-smi"|"nvml"|"nvidia-smi+nvml"|"none", "gpus": [{"index", "nvml_index", "name", "uuid",
-        "links": [{"link", "state": "active"|"inactive"|"unknown", "speed" (GB/s) or None, "counters": {name: int or
-        None}, "other": {name: str}}], "message", "all_inactive"}], "raw": {"e": str, "s": str}, "error": str or
-        None}``.
-        A node without NVLink has no links and no error.
+    ``{"source": "nvidia-smi"|"nvml"|"nvidia-smi+nvml"|"none", "gpus": [{"index", "nvml_index", "name", "uuid", "links":
+    [{"link", "state": "active"|"inactive"|"unknown", "speed" (GB/s) or None, "counters": {name: int or None}, "other":
+    {name: str}}], "message", "all_inactive"}], "raw": {"e": str, "s": str}, "error": str or None}``. A node without
+    NVLink has no links and no error.
     """
     share = min(deadline * 0.4, 20.0)
     task = nvml.Task(from_library)

@@ -17,8 +17,7 @@ class Unavailable(Exception):
 def open_library() -> Any:
     """Return ``pynvml``, initialised; each call wants one ``nvmlShutdown``.
 
-    Raises:
-        Unavailable: There is no pynvml, no NVIDIA driver, or the driver refuses.
+    Raises Unavailable: there is no pynvml, no NVIDIA driver, or the driver refuses.
     """
     try:
         import pynvml  # type: ignore[import-untyped, unused-ignore]
@@ -116,9 +115,8 @@ def visible_devices(setting: Optional[str], uuids: Sequence[Optional[str]]) -> L
     out of range); a UUID may be shortened as long as it is not ambiguous; a GPU named twice makes the list invalid, and
     nothing is visible.
 
-    Returns:
-        For each visible device, the GPU's index in ``uuids`` (NVML's order) and None; or -1 and the name of a MIG
-        instance, which only NVML can turn into its GPU.
+    For each visible device, the GPU's index in ``uuids`` (NVML's order) and None; or -1 and the name of a MIG instance,
+    which only NVML can turn into its GPU.
     """
     if setting is None:
         return [(index, None) for index in range(len(uuids))]

@@ -38,7 +38,7 @@ _RECOVERY = {
 }
 
 #: Values of a PCIe link, by the ends of the names of NVML's functions.
-_PCIE = {
+PCIE = {
     "generation": "CurrPcieLinkGeneration",
     "generation_max": "MaxPcieLinkGeneration",
     "generation_device_max": "GpuMaxPcieLinkGeneration",
@@ -132,7 +132,7 @@ def _load(asker: Asker, handle: Any) -> Gpu:
         reasons = asker("reasons", "nvmlDeviceGetCurrentClocksThrottleReasons", handle)
     state = asker.number("perf", "nvmlDeviceGetPerformanceState", handle)
     sm, dram = asker.constant("NVML_CLOCK_SM", 1), asker.constant("NVML_CLOCK_MEM", 2)
-    pcie = {name: asker.number("pcie", "nvmlDeviceGet" + function, handle) for name, function in _PCIE.items()}
+    pcie = {name: asker.number("pcie", "nvmlDeviceGet" + function, handle) for name, function in PCIE.items()}
     return {
         "bus": bus_id(words(getattr(asker("bus", "nvmlDeviceGetPciInfo", handle), "busId", None))),
         "name": words(asker("name", "nvmlDeviceGetName", handle)),

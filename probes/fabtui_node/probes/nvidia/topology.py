@@ -65,10 +65,9 @@ def run(args: Dict[str, Any], emit: Any, deadline: float) -> Dict[str, Any]:
     The matrices are of all GPUs of the machine, by the driver's own numbers; with ``CUDA_VISIBLE_DEVICES`` those that
     it leaves are kept.
 
-    Returns:
-        ``{"matrix": {"columns", "rows", "cells", "affinity", "nics", "legend", "complete"} or None, "p2p": {"read",
-        "write", "nvlink", "atomics", "pcie": {"columns", "rows", "cells", "bad", "p2p", "complete"}}, "raw": {"m":
-        str}, "error"}``; see `topo`. Capabilities unknown to this driver are missing.
+    ``{"matrix": {"columns", "rows", "cells", "affinity", "nics", "legend", "complete"} or None, "p2p": {"read",
+    "write", "nvlink", "atomics", "pcie": {"columns", "rows", "cells", "bad", "p2p", "complete"}}, "raw": {"m": str},
+    "error"}``; see `topo`. Capabilities unknown to this driver are missing.
     """
     end = time.monotonic() + deadline * 0.9
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")

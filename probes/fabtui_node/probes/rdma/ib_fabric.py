@@ -34,13 +34,11 @@ _KEPT = ("type", "name", "guid", "port", "lanes", "lane_rate", "rate", "could_la
 def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
     """Read the fabric as seen from this node; with ``whole`` (the default), walk it.
 
-    Returns:
-        ``{"ports": [{"ca", "port", "guid", "state", "leaf": {"guid", "name", "port"} or None, "link": {"lanes",
-        "lane_rate", "rate", "could_lanes", "could_lane_rate", "could_rate" (Gb/s), "below": ["width", "speed"]} or
-        None, "mtu" (B), "sm": {...} or None, "errors", "saturated", "peer_errors", "peer_saturated", "problem"}],
-        "fabric": None or what `walk` returns, "error": text or None}``.
-        ``errors`` are the counters of trouble that are not zero, by their names in sysfs, where sysfs has none;
-        ``peer_errors`` those of the leaf's port.
+    ``{"ports": [{"ca", "port", "guid", "state", "leaf": {"guid", "name", "port"} or None, "link": {"lanes",
+    "lane_rate", "rate", "could_lanes", "could_lane_rate", "could_rate" (Gb/s), "below": ["width", "speed"]} or None,
+    "mtu" (B), "sm": {...} or None, "errors", "saturated", "peer_errors", "peer_saturated", "problem"}], "fabric": None
+    or what `walk` returns, "error": text or None}``. ``errors`` are the counters of trouble that are not zero, by their
+    names in sysfs, where sysfs has none; ``peer_errors`` those of the leaf's port.
     """
     began = time.monotonic()
     end = began + deadline * 0.85
@@ -162,10 +160,9 @@ def _link(own: Value, peer: Optional[Value]) -> Value:
 def walk(ports: Sequence[Tuple[str, int, Optional[str]]], end: float) -> Optional[Value]:
     """Walk over the fabrics that ports (device, port, GUID) hang on, each once, until ``end`` (monotonic seconds).
 
-    Returns:
-        ``{"switches", "adapters", "links" (cables), "leaves": {GUID of an adapter's port: {"guid", "name", "port"}},
-        "below": [links below what both ends can do], "errors": [{"node", "guid", "port", "errors", "saturated"}],
-        "bad_ports", "complete", "warnings"}``; None where no walk came to anything.
+    ``{"switches", "adapters", "links" (cables), "leaves": {GUID of an adapter's port: {"guid", "name", "port"}},
+    "below": [links below what both ends can do], "errors": [{"node", "guid", "port", "errors", "saturated"}],
+    "bad_ports", "complete", "warnings"}``; None where no walk came to anything.
     """
     met: Set[str] = set()
     total: Optional[Value] = None

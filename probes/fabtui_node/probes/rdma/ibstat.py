@@ -16,10 +16,7 @@ _MAX_ERRORS = 20
 
 
 def parse_ibstat(text: str) -> Dict[str, Any]:
-    """Return ``{"cas": [...], "errors": [...]}`` from what ``ibstat`` printed (`fabtui_node.parsers.ib.rdma_ports`).
-
-    Lines in which the tool complains are in ``errors``; devices printed before them are kept.
-    """
+    """Return ``{"cas": [...], "errors": [...]}`` from ``ibstat``: the devices, and lines in which it complains."""
     reading = rdma_ports.parse_ibstat(text)
     return {"cas": reading.values["cas"], "errors": reading.warnings[:_MAX_ERRORS]}
 
@@ -36,11 +33,10 @@ def from_sysfs(root: str = "/sys") -> List[Dict[str, Any]]:
 def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") -> Dict[str, Any]:
     """Read the ports.
 
-    Returns:
-        ``{"source": "ibstat"|"sysfs"|"none", "cas": [{"ca", "type", "firmware", "hardware", "node_guid",
-        "system_guid", "ports": [{"port", "state", "physical_state", "rate" (Gb/s, as printed), "lid", "sm_lid",
-        "link_layer", "guid", "capability_mask"}]}], "raw": str, "error": str or None}``. ``none`` with no error means
-        that the node has no such device.
+    ``{"source": "ibstat"|"sysfs"|"none", "cas": [{"ca", "type", "firmware", "hardware", "node_guid", "system_guid",
+    "ports": [{"port", "state", "physical_state", "rate" (Gb/s, as printed), "lid", "sm_lid", "link_layer", "guid",
+    "capability_mask"}]}], "raw": str, "error": str or None}``. ``none`` with no error means that the node has no such
+    device.
     """
     result = run_command.run(["ibstat"], min(deadline * 0.8, 10.0))
     raw = "" if result.missing else (result.stdout + "\n" + result.stderr).strip()
@@ -52,10 +48,7 @@ def run(args: Dict[str, Any], emit: Any, deadline: float, root: str = "/sys") ->
 
 
 def judge(value: Dict[str, Any]) -> List[Judgement]:
-    """Return what is wrong with the states and rates of this node's ports.
-
-    Verdicts: ``failed`` (the port cannot be used), ``slow``, or ``inconclusive`` (may be meant so).
-    """
+    """Return wrong states and rates of this node's ports: ``failed``, ``slow``, ``inconclusive`` (may be meant so)."""
     ports = [
         ("%s/%s" % (ca.get("ca"), port.get("port")), (ca.get("type"), port.get("link_layer")), port)
         for ca in value.get("cas") or []

@@ -46,14 +46,13 @@ def run(args: Value, emit: Any, deadline: float, root: str = "/sys") -> Value:
     ``nics``: interfaces to ask ``ethtool`` about, besides those of RoCE ports; without it, those that have an address
     which data may use.
 
-    Returns:
-        ``{"ports": [{"ca", "port", "type", "state", "physical_state", "link_layer", "rate" (Gb/s), "lanes", "netdev",
-        "max_mtu", "active_mtu" (B), "mtu_from" ("ibv_devinfo", "interface" or None), "netdev_mtu" (B), "gids" (the
-        first of them), "gid_count", "roce_v2_ipv4" (all indexes of such GIDs), "gid_index" (the first of those),
-        "ipv4", "pkeys", "errors", "saturated", "refresh" (ms)}], "nics": [{"interface", "speed" (Mb/s), "fastest"
-        (Mb/s), "link", "pause", "driver", "firmware", "discards", "error"}], "nccl": {...}, "env": {...}, "warnings":
-        [text]}``. What is not known is None. ``errors`` are the counters of trouble that are not zero, since the
-        driver was loaded; ``refresh`` how old the counters of ``hw_counters`` may be.
+    ``{"ports": [{"ca", "port", "type", "state", "physical_state", "link_layer", "rate" (Gb/s), "lanes", "netdev",
+    "max_mtu", "active_mtu" (B), "mtu_from" ("ibv_devinfo", "interface" or None), "netdev_mtu" (B), "gids" (the first of
+    them), "gid_count", "roce_v2_ipv4" (all indexes of such GIDs), "gid_index" (the first of those), "ipv4", "pkeys",
+    "errors", "saturated", "refresh" (ms)}], "nics": [{"interface", "speed" (Mb/s), "fastest" (Mb/s), "link", "pause",
+    "driver", "firmware", "discards", "error"}], "nccl": {...}, "env": {...}, "warnings": [text]}``. What is not known
+    is None. ``errors`` are the counters of trouble that are not zero, since the driver was loaded; ``refresh`` how old
+    the counters of ``hw_counters`` may be.
     """
     end = time.monotonic() + deadline * 0.8
     devices = rdma_devices.devices(root)
