@@ -1,7 +1,7 @@
 """Parsers of option values: sizes, times, counts, lists and files.
 
-Each takes the text of a value and the name of the option, and raises InputError, one line that names the option, for a
-text that is not such a value or is out of range.
+Each takes the text of a value and the name of the option. For a text that is not such a value or is out of range, it
+raises InputError: one line that names the option.
 """
 
 from __future__ import annotations

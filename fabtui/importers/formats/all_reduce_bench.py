@@ -203,4 +203,4 @@ _LIKELY = first_of(
 )
 _TITLE = "all_reduce_bench.py and all_reduce_latency_comp.py: bus bandwidth by rank or by payload"
 _UNITS = {"algbw": "GB/s", "throughput": "GB/s", "busbw": "GB/s", "bytes": "B", "seconds": "s"}
-FORMATS = [Format("all_reduce_bench", _TITLE, (), _UNITS, _LIKELY, parse)]
+FORMATS = [Format("all_reduce_bench", _TITLE, _LIKELY, parse, units=_UNITS)]

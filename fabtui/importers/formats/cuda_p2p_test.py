@@ -125,4 +125,4 @@ _LIKELY = first_of(
     (0.97, "P2P=(?:Enabled|Disabled) (?:Bandwidth|Latency)"),
 )
 _TITLE = "p2pBandwidthLatencyTest of the CUDA samples: matrices of access, bandwidth and latency"
-FORMATS = [Format("p2pBandwidthLatencyTest", _TITLE, (), {}, _LIKELY, parse)]
+FORMATS = [Format("p2pBandwidthLatencyTest", _TITLE, _LIKELY, parse)]

@@ -122,7 +122,7 @@ _LIKELY_CSV = first_of((0.99, r"\A\ufeff*" + re.escape(_HEADING)))
 _LIKELY_JSON = first_of((0.98, r'\A\s*\{\s*"format": ?\d+,\s*"software": ?"fabtui'))
 _LIKELY_RECORDING = first_of((0.98, r'\A\{[^\n]{0,200}"kind": ?"start"'))
 FORMATS = [
-    Format("fabtui-csv", "a CSV snapshot of fabtui", (), {}, _LIKELY_CSV, _parse_csv),
-    Format("fabtui-json", "a JSON snapshot of fabtui", (), {}, _LIKELY_JSON, _parse_json),
-    Format("fabtui-recording", "a recording of fabtui", (), {}, _LIKELY_RECORDING, _parse_recording),
+    Format("fabtui-csv", "a CSV snapshot of fabtui", _LIKELY_CSV, _parse_csv),
+    Format("fabtui-json", "a JSON snapshot of fabtui", _LIKELY_JSON, _parse_json),
+    Format("fabtui-recording", "a recording of fabtui", _LIKELY_RECORDING, _parse_recording),
 ]

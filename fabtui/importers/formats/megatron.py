@@ -92,4 +92,4 @@ _UNITS = {
     **{"elapsed": "s", "elapsed_median": "s", "tflops": "TFLOP/s"},
     **{"samples_per_second": "1/s", "tokens_per_gpu_per_second": "1/s"},
 }
-FORMATS = [Format("megatron-log", _TITLE, (), _UNITS, _LIKELY, parse)]
+FORMATS = [Format("megatron-log", _TITLE, _LIKELY, parse, units=_UNITS)]

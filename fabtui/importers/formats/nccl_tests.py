@@ -408,5 +408,5 @@ _UNITS = {
     **{"i_min": "us", "i_max": "us", "i_p99": "us", "i_cv": "%"},
 }
 FORMATS = [
-    Format("nccl-tests", "nccl-tests: tables of all_reduce_perf and its kin", (), _UNITS, _LIKELY, parse),
+    Format("nccl-tests", "nccl-tests: tables of all_reduce_perf and its kin", _LIKELY, parse, units=_UNITS),
 ]

@@ -207,4 +207,4 @@ _LIKELY = first_of(
     (0.9, r"(?:Running|Waiving) (?:host|device|all|multinode)_\w*memcpy\w*"),
 )
 _TITLE_OF_FORMAT = "nvbandwidth: matrices of copies between GPUs, and between GPUs and hosts"
-FORMATS = [Format("nvbandwidth", _TITLE_OF_FORMAT, (), {}, _LIKELY, parse)]
+FORMATS = [Format("nvbandwidth", _TITLE_OF_FORMAT, _LIKELY, parse)]

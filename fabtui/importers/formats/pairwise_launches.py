@@ -122,4 +122,4 @@ def parse(text: str) -> Reading:
 
 
 _LIKELY = first_of((0.99, r"^==> (?:.*/)?" + FILE.pattern + r" <==$"), (0.9, r"^\S+ \[\d+\] : (?:BEG|END|OK) "))
-FORMATS = [Format("p2p-test", "a folder of p2p-test-S-R-JOB.out: one job per pair of ranks", (), {}, _LIKELY, parse)]
+FORMATS = [Format("p2p-test", "a folder of p2p-test-S-R-JOB.out: one job per pair of ranks", _LIKELY, parse)]

@@ -85,4 +85,4 @@ def _matrix(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 _LIKELY = first_of((0.99, r"\A\ufeff* *" + " *, *".join(COLUMNS)))
-FORMATS = [Format("ping-csv", "a ping mesh as CSV: " + _HEADING, (), {}, _LIKELY, parse)]
+FORMATS = [Format("ping-csv", "a ping mesh as CSV: " + _HEADING, _LIKELY, parse)]

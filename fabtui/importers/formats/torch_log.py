@@ -177,4 +177,4 @@ _LIKELY = first_of(
     (0.6, r"cudaError[A-Z]\w+|RuntimeError: (?:CUDA|NCCL) "),
 )
 _TITLE = "how a PyTorch job failed: watchdog timeouts, NCCL and CUDA errors"
-FORMATS = [Format("torch-log", _TITLE, (), {"limit": "ms", "ran": "ms"}, _LIKELY, parse)]
+FORMATS = [Format("torch-log", _TITLE, _LIKELY, parse, units={"limit": "ms", "ran": "ms"})]

@@ -75,4 +75,4 @@ _LIKELY = first_of(
     (0.95, r"^(?:max locked memory|open files|core file size|stack size) +\([^)\n]{2,30}-[a-z]\) +\S+$"),
     (0.8, r"\A(?=(?s:.*)^nofiles +\S+$)(?=(?s:.*)^stack\(kbytes\) +\S+$)"),
 )
-FORMATS = [Format("ulimit", "limits of a process: ulimit -a, /proc/PID/limits", (), {}, _LIKELY, parse)]
+FORMATS = [Format("ulimit", "limits of a process: ulimit -a, /proc/PID/limits", _LIKELY, parse)]

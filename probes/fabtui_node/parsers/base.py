@@ -31,18 +31,18 @@ class Format(NamedTuple):
     Attributes:
         name: Name for users (``fabtui read --as NAME``).
         title: One line for users.
-        argv: The command as a probe runs it; empty if no probe does.
-        units: The unit of each value that has one, by the name it has in ``values``, at any depth.
         likely: Likelihood from 0 to 1 that a text (its first 64 kB) is output of this command.
         parse: Parses a text; never raises.
+        argv: The command as a probe runs it; empty if no probe does.
+        units: The unit of each value that has one, by the name it has in ``values``, at any depth.
     """
 
     name: str
     title: str
-    argv: Tuple[str, ...]
-    units: Dict[str, str]
     likely: Callable[[str], float]
     parse: Callable[[str], Reading]
+    argv: Tuple[str, ...] = ()
+    units: Dict[str, str] = {}  # noqa: RUF012 - never changed
 
 
 def first_of(*patterns: Tuple[float, str]) -> Callable[[str], float]:

@@ -139,4 +139,4 @@ def likely(text: str) -> float:
 
 
 _TITLE = "Slurm's scontrol: records of nodes, jobs and partitions, the configuration"
-FORMATS = [Format("scontrol", _TITLE, (), {}, likely, parse)]
+FORMATS = [Format("scontrol", _TITLE, likely, parse)]

@@ -387,7 +387,7 @@ def _likely(tool: _Tool, text: str) -> float:
 
 
 def _format(tool: _Tool, title: str, parse: Callable[[str], Reading]) -> Format:
-    return Format(tool.name, title, (), {}, functools.partial(_likely, tool), parse)
+    return Format(tool.name, title, functools.partial(_likely, tool), parse)
 
 
 FORMATS = [

@@ -103,9 +103,8 @@ FORMATS = [
     Format(
         "ibswinfo",
         "ibswinfo: power, fans and temperatures of an unmanaged switch",
-        (),
-        {"uptime": "s", "temperature": "C", "temperature_max": "C", "power": "W", "fans": "rpm", "modules": "C"},
         first_of((0.95, r"^PSU\d status\s+\||^(psu\d\.|fan#\d)"), (0.8, r"^(part number|PSID)\s+\|")),
         parse,
+        units={"uptime": "s", "temperature": "C", "temperature_max": "C", "power": "W", "fans": "rpm", "modules": "C"},
     )
 ]

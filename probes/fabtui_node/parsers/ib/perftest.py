@@ -248,9 +248,9 @@ FORMATS = [
     Format(
         "perftest",
         "perftest: ib_write_bw, ib_send_bw, ib_read_lat and the others",
-        ("ib_write_bw",),
-        _UNITS,
         lambda text: _LIKELY(text) or _likely_failure(text),
         parse,
+        ("ib_write_bw",),
+        _UNITS,
     )
 ]

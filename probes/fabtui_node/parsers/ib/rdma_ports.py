@@ -367,56 +367,52 @@ FORMATS = [
     Format(
         "ibstat",
         "ibstat: state, rate and LIDs of InfiniBand and RoCE ports",
-        ("ibstat",),
-        {"rate": "Gb/s", "effective_rate": "Gb/s"},
         first_of(
             (0.95, r"^(CA|Switch|Router|iWARP RNIC):? '[^'\n]+'"),
             (0.6, r"^[ \t]*(Physical state|Base lid|SM lid): "),
             (0.3, r"\A(?=(?s:.*)main: )(?=(?s:.*)IB device)"),
         ),
         parse_ibstat,
+        ("ibstat",),
+        {"rate": "Gb/s", "effective_rate": "Gb/s"},
     ),
     Format(
         "ibstatus",
         "ibstatus: state, rate and LIDs of InfiniBand and RoCE ports",
-        (),
-        {"rate": "Gb/s"},
         first_of(
             (0.97, r"Infiniband device '[^'\n]{1,64}' port \d+ status:"), (0.5, r"^Fatal error: +(No devices|device ')")
         ),
         parse_ibstatus,
+        units={"rate": "Gb/s"},
     ),
     Format(
         "ibv_devinfo",
         "ibv_devinfo: devices and ports of verbs, with the active MTU",
-        ("ibv_devinfo",),
-        {"max_mtu": "B", "active_mtu": "B", "lane_rate": "Gb/s"},
         first_of(
             (0.97, r"^hca_id:\s*\S"),
             (0.7, r"^[ \t]*(active_mtu|port_lid|phys_port_cnt):"),
             (0.4, _FOUND.pattern + "|IB devices"),
         ),
         parse_devinfo,
+        ("ibv_devinfo",),
+        {"max_mtu": "B", "active_mtu": "B", "lane_rate": "Gb/s"},
     ),
     Format(
         "ibv_devices",
         "ibv_devices: the devices of verbs",
-        (),
-        {},
         first_of((0.95, r"\A\s*device\s+node GUID\s")),
         parse_devices,
     ),
     Format(
         "rdma-link",
         "rdma link: RDMA ports and their interfaces",
-        ("rdma", "link"),
-        {},
         first_of(
             (0.97, r"^[ #]*(link|\d+/\d+:)\s+[\w.-]+/\d+:?\s.*\bphysical_state\b"),
             (0.95, r'\A(?=(?s:.*)"physical_state")(?=(?s:.*)"ifname")'),
             (0.4, "NETLINK_RDMA"),
         ),
         parse_rdma_link,
+        ("rdma", "link"),
     ),
-    Format("show_gids", "show_gids: the GID tables of RDMA ports", (), {}, _likely_gids, parse_gids),
+    Format("show_gids", "show_gids: the GID tables of RDMA ports", _likely_gids, parse_gids),
 ]

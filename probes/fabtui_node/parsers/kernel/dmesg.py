@@ -447,4 +447,4 @@ _UNITS = {
     **{"width": "lanes", "width_capable": "lanes", "power": "W"},
 }
 
-FORMATS = [Format("dmesg", "reports of the kernel", ("dmesg",), _UNITS, _likely, parse_kernel)]
+FORMATS = [Format("dmesg", "reports of the kernel", _likely, parse_kernel, ("dmesg",), _UNITS)]

@@ -396,4 +396,4 @@ def _likely(text: str) -> float:
 
 
 _TITLE = "NCCL's log (NCCL_DEBUG=INFO): transports between ranks, NICs, warnings"
-FORMATS = [Format("nccl-log", _TITLE, (), {}, _likely, parse)]
+FORMATS = [Format("nccl-log", _TITLE, _likely, parse)]

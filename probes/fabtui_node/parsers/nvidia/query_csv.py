@@ -197,17 +197,17 @@ FORMATS = [
     Format(
         "nvidia-smi-query",
         "fields of GPUs as CSV",
-        ("nvidia-smi", "--query-gpu=" + _FIELDS, "--format=csv"),
-        _UNITS,
         _likely_csv,
         parse_csv,
+        ("nvidia-smi", "--query-gpu=" + _FIELDS, "--format=csv"),
+        _UNITS,
     ),
     Format(
         "nvidia-smi-remapped-rows",
         "rows of GPU memory that were remapped",
-        ("nvidia-smi", "--query-remapped-rows=" + _REMAPPED, "--format=csv"),
-        _UNITS,
         _likely_remapped,
         parse_remapped,
+        ("nvidia-smi", "--query-remapped-rows=" + _REMAPPED, "--format=csv"),
+        _UNITS,
     ),
 ]

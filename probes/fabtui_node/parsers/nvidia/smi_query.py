@@ -296,4 +296,4 @@ _UNITS = {
     "aggregate": "errors since the GPU was made",
 }
 
-FORMATS = [Format("nvidia-smi-q", "everything of each GPU", ("nvidia-smi", "-q"), _UNITS, _LIKELY, parse_query)]
+FORMATS = [Format("nvidia-smi-q", "everything of each GPU", _LIKELY, parse_query, ("nvidia-smi", "-q"), _UNITS)]

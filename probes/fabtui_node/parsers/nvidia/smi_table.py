@@ -273,6 +273,6 @@ _UNITS = {
 }
 
 FORMATS = [
-    Format("nvidia-smi", "the table of GPUs and processes", ("nvidia-smi",), _UNITS, _likely, parse_nvidia_smi),
-    Format("nvidia-smi-L", "GPUs and MIG instances by UUID", ("nvidia-smi", "-L"), {}, _likely_list, parse_list),
+    Format("nvidia-smi", "the table of GPUs and processes", _likely, parse_nvidia_smi, ("nvidia-smi",), _UNITS),
+    Format("nvidia-smi-L", "GPUs and MIG instances by UUID", _likely_list, parse_list, ("nvidia-smi", "-L")),
 ]

@@ -243,17 +243,15 @@ FORMATS = [
     Format(
         "nvidia-smi-topo-m",
         "how near GPUs and NICs are to each other",
-        ("nvidia-smi", "topo", "-m"),
-        {},
         _likely_topology,
         parse_topology,
+        ("nvidia-smi", "topo", "-m"),
     ),
     Format(
         "nvidia-smi-topo-p2p",
         "what GPUs can do to each other's memory",
-        ("nvidia-smi", "topo", "-p2p", "r"),
-        {},
         _likely_p2p,
         parse_p2p,
+        ("nvidia-smi", "topo", "-p2p", "r"),
     ),
 ]
