@@ -24,11 +24,7 @@ def screen_settings(
 ) -> ScreenSettings:
     """Return the settings of the screen; what is not given keeps the screen's defaults.
 
-    Args:
-        args: The arguments.
-        config: The user's settings, for what the arguments leave open.
-        title: Title of the screen.
-        csv: Path of the snapshot that a key writes; None: a new file in the working folder.
+    ``csv`` is the path of the snapshot that a key writes; None: a new file in the working folder.
 
     Raises:
         InputError: The baseline cannot be read.
@@ -50,10 +46,7 @@ def screen_settings(
 def show(make_feed: Callable[[], Feed], settings: ScreenSettings, alternative: str) -> int:
     """Run the app on a feed that is created after the first frame; return the exit code.
 
-    Args:
-        make_feed: Creates the feed.
-        settings: The settings of the screen.
-        alternative: The command that needs no terminal, for the error.
+    The error names an alternative: the command that needs no terminal.
 
     Raises:
         InputError: There is no terminal.

@@ -33,11 +33,7 @@ class Request(NamedTuple):
 
 
 def request_from(args: argparse.Namespace, config: ConfigFile | None = None) -> Request:
-    """Return the request of the arguments; checks that the files can be written.
-
-    Args:
-        args: The arguments.
-        config: The user's settings, for what the arguments leave open.
+    """Return the request of the arguments, and of the settings for what they leave open; the files can be written.
 
     Raises:
         InputError: An argument is not valid.
@@ -45,15 +41,21 @@ def request_from(args: argparse.Namespace, config: ConfigFile | None = None) -> 
     given = vars(args) if config is None else merged(vars(args), config)
     changes = session_changes(given)
     transport = given.get("transport", next(iter(TRANSPORTS)))
-    lab: LabSpec | None = None
+    counts: dict[str, int] = {}
     if "lab" in given:
-        lab = _lab(given)
+        counts = _lab(given).nodes
         changes |= {"lab": given["lab"], "lab_faults": tuple(given.get("lab_fault", ()))}
     elif "lab_fault" in given:
         raise InputError("--lab-fault: faults can only be injected into a lab; add --lab 2x4")
     else:
         changes["hosts"] = _hosts(given, transport)
-    _check_pairs(changes, lab)
+    # Pairs of unknown nodes are refused: nothing would be tested, and the exit code would be 0.
+    for end in (end for pair in changes.get("pairs", ()) for end in pair):
+        node, _, index = end.rpartition(":")
+        if node not in (counts or changes["hosts"]):
+            raise InputError(f"--pair: {end!r}: there is no {node} among the nodes")
+        if counts and int(index) >= counts[node]:
+            raise InputError(f"--pair: {end!r}: {node} has endpoints 0 to {counts[node] - 1}")
     outputs = output_paths(given)
     names = changes.get("hosts") or (f"lab-{given['lab']}",)
     options = SessionOptions(
@@ -66,26 +68,14 @@ def _lab(given: dict[str, Any]) -> LabSpec:
     for other in ("nodes", "hostfile", "exclude", "transport", "ssh_config"):
         if other in given:
             raise InputError(f"--lab brings its own nodes and connection; it excludes --{other.replace('_', '-')}")
+    option = "--lab"
     try:
         spec = LabSpec.parse(given["lab"])
-    except ValueError as error:
-        raise InputError(f"--lab: {error}") from None
-    try:
+        option = "--lab-fault"
         parse_faults(given.get("lab_fault", []), spec)
     except ValueError as error:
-        raise InputError(f"--lab-fault: {error}") from None
+        raise InputError(f"{option}: {error}") from None
     return spec
-
-
-def _check_pairs(changes: dict[str, Any], lab: LabSpec | None) -> None:
-    """Refuse pairs of unknown nodes: nothing would be tested, and the exit code would be 0."""
-    counts = lab.nodes if lab else {}
-    for end in (end for pair in changes.get("pairs", ()) for end in pair):
-        node, _, index = end.rpartition(":")
-        if node not in (counts or changes["hosts"]):
-            raise InputError(f"--pair: {end!r}: there is no {node} among the nodes")
-        if counts and int(index) >= counts[node]:
-            raise InputError(f"--pair: {end!r}: {node} has endpoints 0 to {counts[node] - 1}")
 
 
 def _hosts(given: dict[str, Any], transport: str) -> tuple[str, ...]:
@@ -109,13 +99,10 @@ def output_paths(given: dict[str, Any]) -> tuple[Path | None, Path | None, Path 
         InputError: One cannot be written, or two name the same file.
     """
     names: dict[Path, str] = {}
-    found: list[Path | None] = []
-    for name in ("csv", "json", "table"):
-        path = output_path(given, name)
-        found.append(path)
+    csv, json, table = paths = tuple(output_path(given, name) for name in ("csv", "json", "table"))
+    for name, path in zip(("csv", "json", "table"), paths, strict=True):
         if path is not None and names.setdefault(path, name) != name:
             raise InputError(f"--{names[path]} and --{name} both name {path}")
-    csv, json, table = found
     return csv, json, table
 
 
@@ -151,7 +138,6 @@ def _record(given: dict[str, Any], names: Sequence[str]) -> Path | None:
         else:
             private_folder(folder)
     except OSError as error:
-        raise InputError(
-            f"cannot use {folder} for the recording: {error.strerror}; use --record FILE or --no-record"
-        ) from None
+        text = f"cannot use {folder} for the recording: {error.strerror}; use --record FILE or --no-record"
+        raise InputError(text) from None
     return free_path(folder / recording_name(names, time.time()))

@@ -15,14 +15,7 @@ _WITH_NODES = (None, "run", "preflight", "serve")
 
 
 class CommandSpec(NamedTuple):
-    """A command.
-
-    Attributes:
-        name: Its name; its module is ``fabtui.cli.commands.NAME``.
-        help: One line for the list of commands.
-        description: First lines of its help.
-        epilog: Examples and exit codes.
-    """
+    """A command, whose module is ``fabtui.cli.commands.NAME``; the epilog has examples and exit codes."""
 
     name: str
     help: str
@@ -205,11 +198,8 @@ def build_parser() -> OneLineParser:
     commands = parser.add_subparsers(
         title="commands", dest="command", prog="fabtui", metavar="COMMAND", parser_class=OneLineParser
     )
-    for command in COMMANDS:
-        added = commands.add_parser(
-            command.name, help=command.help, description=command.description, epilog=command.epilog
-        )
-        _add_options(added, options_of(command.name))
+    for name, help_, description, epilog in COMMANDS:
+        _add_options(commands.add_parser(name, help=help_, description=description, epilog=epilog), options_of(name))
     return parser
 
 

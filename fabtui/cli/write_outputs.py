@@ -21,12 +21,7 @@ Result = TypeVar("Result")
 def write_first(writing: Iterable[str], report: Callable[[list[str]], Result]) -> Result:
     """Write files before anything is printed: the reader of standard output may be gone.
 
-    Args:
-        writing: Writes the files and yields a line for each.
-        report: Prints the result and those lines; called even if a file could not be written.
-
-    Returns:
-        The result of ``report``.
+    ``report`` prints and returns the result, with a line for each file; called even if one could not be written.
     """
     lines: list[str] = []
     try:
@@ -49,15 +44,13 @@ def recording_line(path: Path, stopped: str | None) -> str:
 
 def write_outputs(model: Model, request: Request) -> Iterator[str]:
     """Write the files of a request; see `write_each`."""
-    wanted = ((request.csv, _csv), (request.json, _json), (request.table, _table))
+    wanted: tuple[tuple[Path | None, Callable[[Model, Path], int | None]], ...]
+    wanted = ((request.csv, write_csv), (request.json, write_json), (request.table, write_table))
     return write_each((path, partial(write, model)) for path, write in wanted if path is not None)
 
 
-def write_each(files: Iterable[tuple[Path, Callable[[Path], str]]]) -> Iterator[str]:
-    """Write files and yield a line for each.
-
-    Args:
-        files: Paths, each with a function that writes it and returns an addition to its line.
+def write_each(files: Iterable[tuple[Path, Callable[[Path], int | None]]]) -> Iterator[str]:
+    """Write files, each with a function that may return its number of rows, and yield a line for each.
 
     Raises:
         InputError: A file could not be written (disk full); the others are.
@@ -65,23 +58,10 @@ def write_each(files: Iterable[tuple[Path, Callable[[Path], str]]]) -> Iterator[
     problems = []
     for path, write in files:
         try:
-            line = f"wrote {path}{write(path)}"
+            rows = write(path)
         except OSError as error:
             problems.append(f"cannot write {path}: {error.strerror}")
         else:
-            yield line
+            yield f"wrote {path}" + ("" if rows is None else f" ({rows} rows)")
     if problems:
         raise InputError("; ".join(problems))
-
-
-def _csv(model: Model, path: Path) -> str:
-    return f" ({write_csv(model, path)} rows)"
-
-
-def _json(model: Model, path: Path) -> str:
-    write_json(model, path)
-    return ""
-
-
-def _table(model: Model, path: Path) -> str:
-    return f" ({write_table(model, path)} rows)"

@@ -10,6 +10,7 @@ from typing import Any
 
 from fabtui.model.counter_log import counts_anything, deltas
 from fabtui.model.events import CounterDeltas
+from fabtui.model.facts.node_view import dicts
 from fabtui.model.session_model import Model
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.context import TestBed
@@ -28,13 +29,7 @@ MAX_FAILURES = 3
 
 
 class CounterSampler:
-    """Emits the counter deltas of nodes as events.
-
-    Args:
-        bed: Shared state of the tests, with the nodes to sample.
-        pump: Event pump.
-        model: Source of the inventories, which list the data interfaces.
-    """
+    """Emits the counter deltas of the nodes of a test bed; inventories of the model list the data interfaces."""
 
     def __init__(self, bed: TestBed, pump: EventPump, model: Model) -> None:
         self._bed = bed
@@ -83,10 +78,9 @@ class CounterSampler:
 
     async def close(self) -> None:
         """Cancel all running samples."""
-        tasks = list(self._tasks)
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _go(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -137,6 +131,6 @@ class CounterSampler:
 
     def _interfaces(self, node: str) -> list[str]:
         record = self._model.nodes.get(node)
-        entries = ((record.inventory if record is not None else None) or {}).get("data_addresses")
-        names = [entry.get("nic") for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+        entries = dicts(((record.inventory if record is not None else None) or {}).get("data_addresses"))
+        names = [entry.get("nic") for entry in entries]
         return list(dict.fromkeys(name for name in names if isinstance(name, str) and name))

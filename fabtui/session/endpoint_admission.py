@@ -50,11 +50,15 @@ def admit(
     node: str, inventory: dict[str, Any], first: int, engine: str, ranks_per_node: int | None, remote_python: str | None
 ) -> Admission:
     """Return the admission of a node; its endpoints are numbered from ``first``."""
+    if engine not in ("nccl", "torch"):
+        return _admit_cpu(node, inventory, first, ranks_per_node, remote_python)
+    admission = _admit_gpus(node, inventory, first, remote_python)
     if engine == "torch":
-        return _with_torch(_admit_gpus(node, inventory, first, remote_python), node, inventory, first, remote_python)
-    if engine == "nccl":
-        return _admit_gpus(node, inventory, first, remote_python)
-    return _admit_cpu(node, inventory, first, ranks_per_node, remote_python)
+        python = _torch_python(inventory, remote_python)
+        if python is None and not admission.note:
+            return _no_torch(node, inventory, first, f"no Python with torch on {node} for --engine torch")
+        admission.argv = [python] if python else None
+    return admission
 
 
 def _text(value: Any, limit: int = 80) -> str | None:
@@ -103,13 +107,9 @@ def _user(process: dict[str, Any]) -> str:
 
 
 def _nccl_library(inventory: dict[str, Any]) -> str | None:
-    for python in dicts(inventory.get("pythons")):
-        if isinstance(python.get("nccl"), str):
-            return str(python["nccl"])
-    for library in dicts(inventory.get("nccl")):
-        if isinstance(library.get("path"), str):
-            return str(library["path"])
-    return None
+    found = [python.get("nccl") for python in dicts(inventory.get("pythons"))]
+    found += [library.get("path") for library in dicts(inventory.get("nccl"))]
+    return next((path for path in found if isinstance(path, str)), None)
 
 
 def _torch_python(inventory: dict[str, Any], remote_python: str | None) -> str | None:
@@ -121,17 +121,6 @@ def _torch_python(inventory: dict[str, Any], remote_python: str | None) -> str |
 def _no_torch(node: str, inventory: dict[str, Any], first: int, what: str) -> Admission:
     searched = ", ".join(str(p.get("path")) for p in dicts(inventory.get("pythons"))[:6]) or "nowhere"
     return absent(node, first, one_line(f"{what} (searched {searched}); name one with --client-python", 400))
-
-
-def _with_torch(
-    admission: Admission, node: str, inventory: dict[str, Any], first: int, remote_python: str | None
-) -> Admission:
-    """Return a GPU admission with the interpreter that has torch, or the reason why there is none."""
-    python = _torch_python(inventory, remote_python)
-    if python is None and not admission.note:
-        return _no_torch(node, inventory, first, f"no Python with torch on {node} for --engine torch")
-    admission.argv = [python] if python else None
-    return admission
 
 
 def _admit_cpu(

@@ -38,17 +38,7 @@ def inventory_args(options: SessionOptions) -> dict[str, Any]:
 
 
 class ProbeRunner:
-    """Runs probes and emits their results.
-
-    Args:
-        options: Options of the session.
-        pump: Event pump for the results.
-        model: State of the session.
-        clients: The nodes; more are added during the session.
-
-    Attributes:
-        own: The user's probes, by name.
-    """
+    """Runs probes on nodes, more of which are added during the session; `own` are the user's probes by name."""
 
     def __init__(
         self, options: SessionOptions, pump: EventPump, model: Model, clients: Mapping[str, NodeClient]
@@ -61,7 +51,7 @@ class ProbeRunner:
 
     async def early(self, nodes: Sequence[str]) -> None:
         """Run the probes that are quick and disturb no test."""
-        await self.run(nodes, [probe for probe in EARLY if probe in self._options.probes])
+        await self.run(nodes, self._chosen(EARLY))
         await self._run_user_probes(nodes)
 
     async def again(self, nodes: Sequence[str]) -> None:
@@ -69,8 +59,10 @@ class ProbeRunner:
         async with asyncio.TaskGroup() as group:
             for node in nodes:
                 group.create_task(self._inventory(node))
-        chosen = [probe for probe in registry.probes_in("inspect", "driver") if probe in self._options.probes]
-        await self.run(nodes, chosen, beside_tests=True)
+        await self.run(nodes, self._chosen(registry.probes_in("inspect", "driver")), beside_tests=True)
+
+    def _chosen(self, probes: Iterable[str]) -> list[str]:
+        return [probe for probe in probes if probe in self._options.probes]
 
     async def _inventory(self, node: str) -> None:
         try:
@@ -82,8 +74,7 @@ class ProbeRunner:
 
     async def all(self, nodes: Sequence[str]) -> None:
         """Run all probes of a preflight."""
-        chosen = [probe for probe in PREFLIGHT if probe in self._options.probes]
-        await self.run(nodes, chosen)
+        await self.run(nodes, self._chosen(PREFLIGHT))
         await self._run_user_probes(nodes)
 
     async def run(self, nodes: Iterable[str], probes: Iterable[str], *, beside_tests: bool = False) -> None:
@@ -115,10 +106,8 @@ class ProbeRunner:
 
     async def _fabric(self, nodes: list[str]) -> None:
         """Have each node inspect its own cables; one node with the rights walks the fabric for all of them."""
-        if any(self._walked(self._model.nodes[node].probe_results.get("ibfabric")) for node in self._model.nodes):
-            first: list[str] = []
-        else:
-            first = nodes[:MAX_WALKERS]
+        walked = any(self._walked(node.probe_results.get("ibfabric")) for node in self._model.nodes.values())
+        first = [] if walked else nodes[:MAX_WALKERS]
         async with asyncio.TaskGroup() as group:
             for node in nodes:
                 if node not in first:

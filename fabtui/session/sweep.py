@@ -160,7 +160,7 @@ class Sweep:
                 group.create_task(self._ranks_settled(starts))
         for probe in OPTIONAL_PROBES:
             if self._wants(probe):
-                tools = PairTools(self._pump, self._model, self.clients, self.bed.attempt, self.bed.go.wait)
+                tools = PairTools(self._pump, self._model, self.clients, self.bed)
                 await tools.run(probe, self.alive(new), self.alive(old))
         late = [node for node, start in starts.items() if not start.done()]
         there = [node for node in new if node not in late]

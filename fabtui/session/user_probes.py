@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from fabtui.sanitize import one_line
 from fabtui_node import registry
@@ -30,16 +31,8 @@ class _UnfitError(Exception):
     """A file that is no probe; the message is one line."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnProbe:
-    """A probe of the user's own.
-
-    Attributes:
-        name: What users call it: its ``NAME``, or the name of its file.
-        title: One line for users: its ``TITLE``, or "".
-        source: Its text.
-        where: The file.
-    """
+class OwnProbe(NamedTuple):
+    """A probe of the user's own: its ``NAME`` or the name of its file, its ``TITLE`` or "", its text and its file."""
 
     name: str
     title: str
@@ -49,12 +42,7 @@ class OwnProbe:
 
 @dataclass(slots=True)
 class OwnProbes:
-    """All of the user's probes.
-
-    Attributes:
-        probes: Those that can be run, by name.
-        problems: A line for each that is left out.
-    """
+    """All of the user's probes that can be run, by name, and a line for each that is left out."""
 
     probes: dict[str, OwnProbe] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -65,10 +53,9 @@ class OwnProbes:
 
 
 def find(folder: Path | None) -> OwnProbes:
-    """Return the probes of a folder and of installed packages. Nothing of them is run.
+    """Return the probes of a folder, which may not exist, and of installed packages; without a folder none at all.
 
-    Args:
-        folder: The folder; it may not exist. None: no probes at all, installed ones neither.
+    Nothing of them is run.
     """
     found = OwnProbes()
     if folder is None:
@@ -185,11 +172,11 @@ def _bound(tree: ast.Module) -> Iterator[str]:
 
 def _constant(tree: ast.Module, name: str) -> str | None:
     for node in tree.body:
-        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):
-            continue
-        named = [target.id for target in node.targets if isinstance(target, ast.Name)]
-        if name in named and isinstance(node.value.value, str):
-            return node.value.value
+        match node:
+            case ast.Assign(targets, ast.Constant(str(value))) if any(
+                isinstance(target, ast.Name) and target.id == name for target in targets
+            ):
+                return value
     return None
 
 

@@ -89,14 +89,13 @@ Explain = Callable[[Ending, str, str], NodeUnreachable]
 class Tail:
     """The last bytes of a stream."""
 
-    def __init__(self, kept: int = STDERR_KEPT) -> None:
-        self._kept = kept
+    def __init__(self) -> None:
         self._data = bytearray()
 
     def add(self, data: bytes) -> None:
         """Append data."""
         self._data += data
-        del self._data[: -self._kept]
+        del self._data[:-STDERR_KEPT]
 
     def text(self) -> str:
         """Return the kept text, cleaned."""
@@ -121,12 +120,8 @@ def explain_end(ending: Ending, banner: str, stderr: str) -> NodeUnreachable:
     last = last_words(banner, stderr)
     detail = "\n".join(part for part in (banner, stderr) if part)
     if ending.status in (126, 127):
-        return NodeUnreachable(
-            "no-python",
-            last_line(stderr, 300) or last or "no python3 was found",
-            "name an interpreter (3.8 or newer) with --remote-python",
-            detail,
-        )
+        text = last_line(stderr, 300) or last or "no python3 was found"
+        return NodeUnreachable("no-python", text, "name an interpreter (3.8 or newer) with --remote-python", detail)
     what = "the connection was lost" if ending.lost else f"the login {ending.describe()}"
     text = f"{what} before the node side started"
     if ending.lost and ending.reason:

@@ -95,7 +95,7 @@ class FramedLink(Link):
             nonce: The start marker's.
             limits: Bounds of the link.
             explain: Makes an error of an early end.
-            banner: What the login printed before the command's output.
+            banner: What the login printed before.
             cargo: What follows the payload when it is needed.
 
         Raises:

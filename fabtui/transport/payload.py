@@ -99,9 +99,7 @@ _SEARCH = (
 def command(remote_python: str | None = None, pythons: Sequence[str] = PYTHONS) -> str:
     """Return the command line that starts the node side, for any login shell.
 
-    Args:
-        remote_python: The one interpreter to use, a name or a path (``~/`` is the home of the user on the node).
-        pythons: The interpreters to try in turn when none is named.
+    ``remote_python`` is the one interpreter to use, a name or a path (``~/`` is the home of the user on the node).
     """
     candidates = [remote_python] if remote_python else list(pythons)
     return "exec " + shlex.join(["sh", "-c", _SEARCH, BOOT, *candidates])
@@ -175,13 +173,7 @@ PIECE = 32 * 1024
 
 
 class Cargo:
-    """The payload and the parts that follow it, packed once for all nodes.
-
-    Args:
-        entry: The module that runs on the node.
-        modules: Sources to send instead of the installed node side, all in the payload.
-        more: Additional modules that follow with the probes: dotted name and source.
-    """
+    """The payload and the parts that follow it, packed once for all nodes; see `ConnectorOptions`."""
 
     def __init__(self, entry: str, modules: Mapping[str, str] | None, more: tuple[tuple[str, str], ...]) -> None:
         self._entry = entry
@@ -191,11 +183,7 @@ class Cargo:
         self._parts: dict[Part, asyncio.Task[list[bytes]]] = {}
 
     async def payload(self, config: Mapping[str, Any]) -> bytes:
-        """Return the payload of one node.
-
-        Raises:
-            OSError: The installation is broken.
-        """
+        """Return the payload of one node. Raises `OSError` if the installation is broken."""
         if self._payload is None:
             # In a thread: it reads files. One task for all links.
             self._payload = asyncio.create_task(asyncio.to_thread(self._pack_first))
@@ -206,11 +194,7 @@ class Cargo:
         return NEEDS.get(kind, ()) if self._modules is None else ()
 
     async def pieces(self, part: Part) -> list[bytes]:
-        """Return the frames of a part.
-
-        Raises:
-            OSError: The installation is broken.
-        """
+        """Return the frames of a part. Raises `OSError` if the installation is broken."""
         if part not in self._parts:
             self._parts[part] = asyncio.create_task(asyncio.to_thread(self._pack_part, part))
         return await asyncio.shield(self._parts[part])

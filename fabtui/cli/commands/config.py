@@ -22,15 +22,14 @@ def execute(args: argparse.Namespace) -> int:
     Raises:
         InputError: The file is not valid, or cannot be read or written.
     """
-    return {"show": _show, "validate": _validate, "init": _init, "path": _path}[args.action](args)
-
-
-def _path(args: argparse.Namespace) -> int:
-    print(config_path(args))
+    if args.action == "path":
+        print(config_path(args))
+    else:
+        {"show": _show, "validate": _validate, "init": _init}[args.action](args)
     return 0
 
 
-def _show(args: argparse.Namespace) -> int:
+def _show(args: argparse.Namespace) -> None:
     config = read_config(args)
     print(f"settings file: {config.path}" + ("" if config.present else " (missing; fabtui config init creates it)"))
     rows = [[name, one_line(value, 100), source] for name, value, source in _settings(args, config)]
@@ -41,7 +40,6 @@ def _show(args: argparse.Namespace) -> int:
     print("\n".join(aligned(rows, left=(0, 1, 2))))
     for line in _problems(config):
         print(f"ignored: {line}")
-    return 0
 
 
 def _settings(args: argparse.Namespace, config: ConfigFile) -> list[tuple[str, str, str]]:
@@ -86,7 +84,7 @@ def _problems(config: ConfigFile) -> list[str]:
     return [config.describe(problem) for problem in sorted(problems, key=lambda problem: problem.line or 0)]
 
 
-def _validate(args: argparse.Namespace) -> int:
+def _validate(args: argparse.Namespace) -> None:
     config = read_config(args)
     *others, last = _problems(config) or [""]
     for line in others:
@@ -94,10 +92,9 @@ def _validate(args: argparse.Namespace) -> int:
     if last:
         raise InputError(last)
     print(f"{config.path} " + ("is valid" if config.present else "does not exist, so the defaults apply"))
-    return 0
 
 
-def _init(args: argparse.Namespace) -> int:
+def _init(args: argparse.Namespace) -> None:
     path = config_path(args)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -110,4 +107,3 @@ def _init(args: argparse.Namespace) -> int:
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(template([(row.id, row.keys, row.description) for row in key_rows(FabricApp)]))
     print(f"wrote {path}; every setting in it is commented out")
-    return 0

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -58,20 +59,16 @@ def versions() -> list[tuple[str, str]]:
 
 def paths() -> list[tuple[str, str]]:
     """Return the folders and files of fabtui."""
-    ssh = Path("~/.ssh/config").expanduser()
-    return [
-        ("state", _path(state_folder())),
-        ("recordings", _path(recordings_folder())),
-        ("settings", _path(config_path())),
-        ("themes", _path(theme_folder())),
-        ("user themes", _path(user_theme_folder())),
-        ("ssh config", _path(ssh)),
-        ("temporary", os.environ.get("TMPDIR", "/tmp")),
-    ]
-
-
-def _path(path: Path) -> str:
-    return str(path) if path.exists() else f"{path} (missing)"
+    found = {
+        "state": state_folder(),
+        "recordings": recordings_folder(),
+        "settings": config_path(),
+        "themes": theme_folder(),
+        "user themes": user_theme_folder(),
+        "ssh config": Path("~/.ssh/config").expanduser(),
+    }
+    rows = [(name, str(path) if path.exists() else f"{path} (missing)") for name, path in found.items()]
+    return [*rows, ("temporary", os.environ.get("TMPDIR", "/tmp"))]
 
 
 def terminal() -> list[tuple[str, str]]:
@@ -102,15 +99,16 @@ def colours(environment: os._Environ[str] | dict[str, str]) -> str:
 def machine() -> list[tuple[str, str]]:
     """Return the tools and devices of this machine."""
     ssh = shutil.which("ssh")
-    rows = [("ssh", f"{ssh}, {_first_line([ssh, '-V'])}" if ssh else "not found: no node can be reached")]
-    rows.append(("GPUs", _gpus()))
+    version = (_run([ssh, "-V"])[1].splitlines() or ["no output"])[0] if ssh else ""
     torch = find_spec("torch") is not None
-    rows.append(("CPU ranks", "yes" if torch else "no, PyTorch is not installed here (pip install 'fabtui[torch]')"))
-    lab = "yes" if torch else "probes and pings only, without PyTorch or a GPU"
-    rows.append(("lab", lab))
-    for tool in ("ping", "fping", "ibstat", "nvidia-smi", "clush", "tmux"):
-        rows.append((tool, shutil.which(tool) or "not found"))
-    return rows
+    tools = ("ping", "fping", "ibstat", "nvidia-smi", "clush", "tmux")
+    return [
+        ("ssh", f"{ssh}, {version}" if ssh else "not found: no node can be reached"),
+        ("GPUs", _gpus()),
+        ("CPU ranks", "yes" if torch else "no, PyTorch is not installed here (pip install 'fabtui[torch]')"),
+        ("lab", "yes" if torch else "probes and pings only, without PyTorch or a GPU"),
+        *((tool, shutil.which(tool) or "not found") for tool in tools),
+    ]
 
 
 def _gpus() -> str:
@@ -119,15 +117,7 @@ def _gpus() -> str:
     code, output = _run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"])
     if code != 0:
         return f"nvidia-smi fails: {output}"
-    names: dict[str, int] = {}
-    for name in output.splitlines():
-        names[name] = names.get(name, 0) + 1
-    return ", ".join(f"{number} x {name}" for name, number in names.items()) or "none found"
-
-
-def _first_line(argv: list[str]) -> str:
-    """Return the first line of a command's output, or why there is none."""
-    return (_run(argv)[1].splitlines() or ["no output"])[0]
+    return ", ".join(f"{number} x {name}" for name, number in Counter(output.splitlines()).items()) or "none found"
 
 
 def _run(argv: list[str]) -> tuple[int | None, str]:

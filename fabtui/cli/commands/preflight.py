@@ -43,8 +43,7 @@ def execute(args: argparse.Namespace) -> int:
     outputs = _outputs(given)
     options = _options(args)
     earlier = read_earlier(Path(given["baseline"]).expanduser()) if "baseline" in given else None
-    progress = Progress(sys.stderr, quiet="quiet" in given)
-    return asyncio.run(_session(options, outputs, earlier, progress, given))
+    return asyncio.run(_session(options, outputs, earlier, given))
 
 
 def _outputs(given: dict[str, Any]) -> dict[str, Path | None]:
@@ -65,13 +64,10 @@ def _options(args: argparse.Namespace) -> SessionOptions:
 
 
 async def _session(
-    options: SessionOptions,
-    outputs: dict[str, Path | None],
-    earlier: Earlier | None,
-    progress: Progress,
-    given: dict[str, Any],
+    options: SessionOptions, outputs: dict[str, Path | None], earlier: Earlier | None, given: dict[str, Any]
 ) -> int:
     feed = LiveFeed(options)
+    progress = Progress(sys.stderr, quiet="quiet" in given)
     progress.watch(feed)
     interrupted = await run_until_signal(feed)
     progress.end()
@@ -95,11 +91,10 @@ async def _session(
 def _write(model: Model, found: Preflight, outputs: dict[str, Path | None]) -> Iterator[str]:
     """Write JSON and CSV; see `write_each`."""
 
-    def put(text: str, path: Path) -> str:
+    def put(text: str, path: Path) -> None:
         write_atomically(path, lambda file: file.write(text.encode("utf-8", "backslashreplace")))
-        return ""
 
-    def files() -> Iterator[tuple[Path, Callable[[Path], str]]]:
+    def files() -> Iterator[tuple[Path, Callable[[Path], None]]]:
         for name, path in outputs.items():
             text = json_text(model, found) if name == "json" else csv_text(found)
             if path is None:

@@ -56,8 +56,8 @@ def execute(args: argparse.Namespace) -> int:
             _show(result, number, args)
         if keep:
             results.append(result)
-    if keep:
-        _check_comparable(results)
+    if keep and len(found := rivals(results)) > 1:
+        raise InputError(f"the pair values of {' and '.join(found)} are not comparable; read them separately")
     if csv is not None:
 
         def report(lines: list[str]) -> bool:
@@ -87,20 +87,10 @@ def _show(result: Result, number: int, args: argparse.Namespace) -> None:
     if "json" in args:
         print(json.dumps(result.as_json(), ensure_ascii=not unicode, allow_nan=False))
     elif "open" not in args:
-        text = text_of(result, _width(), plain="ascii" in args or not unicode)
+        limited = sys.stdout.isatty() or "COLUMNS" in os.environ
+        width = shutil.get_terminal_size().columns if limited else _UNLIMITED
+        text = text_of(result, width, plain="ascii" in args or not unicode)
         sys.stdout.write(("\n" if number else "") + text)
-
-
-def _width() -> int:
-    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
-        return _UNLIMITED
-    return shutil.get_terminal_size().columns
-
-
-def _check_comparable(results: list[Result]) -> None:
-    found = rivals(results)
-    if len(found) > 1:
-        raise InputError(f"the pair values of {' and '.join(found)} are not comparable; read them separately")
 
 
 def _export(results: list[Result], csv: Path) -> Iterator[str]:

@@ -50,7 +50,16 @@ async def _session(request: Request, progress: Progress, shown: Shown, ascii_onl
     progress.watch(feed)
     interrupted = await run_until_signal(feed, watch)
     progress.end()
-    code = _finish(feed, request, shown, ascii_only)
+
+    def report(lines: list[str]) -> int:
+        sys.stdout.write(summary(feed.model, ascii_only or not takes_unicode(sys.stdout), shown))
+        # Printed even if a file could not be written: the recording is what remains then.
+        if request.options.record is not None:
+            lines.append(recording_line(request.options.record, feed.recording_stopped))
+        print_lines(lines)
+        return exit_code(feed.model)
+
+    code = write_first(write_outputs(feed.model, request), report)
     return code if interrupted is None else interrupted_code(interrupted)
 
 
@@ -60,18 +69,18 @@ def interrupted_code(number: signal.Signals) -> int:
     return 128 + number.value
 
 
-async def _run_and_watch(feed: Feed, seconds: float) -> None:
-    await feed.run()
-    if seconds:
-        feed.watch(True)
-        await asyncio.sleep(seconds)
-
-
 async def run_until_signal(feed: Feed, watch: float = 0.0) -> signal.Signals | None:
     """Run the feed, watch for some seconds and close it; return the signal that ended it early, or None."""
     loop = asyncio.get_running_loop()
     caught: list[signal.Signals] = []
-    running = asyncio.ensure_future(_run_and_watch(feed, watch))
+
+    async def run() -> None:
+        await feed.run()
+        if watch:
+            feed.watch(True)
+            await asyncio.sleep(watch)
+
+    running = asyncio.ensure_future(run())
 
     def end(number: signal.Signals) -> None:
         caught.append(number)
@@ -91,15 +100,3 @@ async def run_until_signal(feed: Feed, watch: float = 0.0) -> signal.Signals | N
         for number in signals:
             loop.remove_signal_handler(number)
     return caught[0] if caught else None
-
-
-def _finish(feed: LiveFeed, request: Request, shown: Shown, ascii_only: bool) -> int:
-    def report(lines: list[str]) -> int:
-        sys.stdout.write(summary(feed.model, ascii_only or not takes_unicode(sys.stdout), shown))
-        # Printed even if a file could not be written: the recording is what remains then.
-        if request.options.record is not None:
-            lines.append(recording_line(request.options.record, feed.recording_stopped))
-        print_lines(lines)
-        return exit_code(feed.model)
-
-    return write_first(write_outputs(feed.model, request), report)

@@ -89,6 +89,7 @@ class LiveFeed:
         self._gone: dict[str, str] = {}
         self._clients: dict[str, NodeClient] = {}
         self._sweep: Sweep | None = None
+        self._hosts: dict[str, RankHost] = {}
         self._own = user_probes.OwnProbes()
         self._watch: Watch | None = None
         self._sweeping = False
@@ -183,6 +184,7 @@ class LiveFeed:
             async with contextlib.AsyncExitStack() as stack:
                 reach, faults = await self._open(stack)
                 self._sweep = Sweep(self._options, self._pump, self.model, self._go, faults)
+                self._hosts = self._sweep.bed.hosts
                 self._sweep.probes.own = self._own.probes
                 self._watch = Watch(self._options, self._sweep, self._pump, self.model, self._testing, self._end)
                 stack.push_async_callback(self._leave)
@@ -258,8 +260,8 @@ class LiveFeed:
         )
 
     async def _leave(self) -> None:
-        if self._sweep is not None:
-            await self._sweep.close()
+        assert self._sweep is not None
+        await self._sweep.close()
         async with asyncio.TaskGroup() as group:
             for client in self._clients.values():
                 group.create_task(client.link.close())
@@ -306,7 +308,7 @@ class LiveFeed:
         if name not in self._gone:
             hint = None if self._options.lab else f"ssh {shlex.quote(name)} uptime"
             self._state(name, NodeState.LOST, client.lost.text, hint)
-        if (host := self._host(name)) is not None:
+        if (host := self._hosts.get(name)) is not None:
             host.end(f"{name} was lost: {client.lost.text}", ErrorKind.NODE_LOST)
 
     async def _inventory(self, name: str, client: NodeClient) -> None:
@@ -321,11 +323,8 @@ class LiveFeed:
         self._ready[name] = (client, value)
         self._state(name, NodeState.READY, backend=client.link.backend)
 
-    def _host(self, name: str) -> RankHost | None:
-        return None if self._sweep is None else self._sweep.bed.hosts.get(name)
-
     def _process(self, name: str, message: NodeMessage) -> None:
-        host = self._host(name)
+        host = self._hosts.get(name)
         match message:
             case PrintedLine(text):
                 self._pump.log("info", one_line(text, 500), name)
@@ -379,9 +378,9 @@ class LiveFeed:
         self._first_done.set()
 
     async def _end(self) -> None:
-        if self._sweep is not None:
-            # The counter deltas belong to the tests that have ended.
-            await self._sweep.runner.counters.settle(COUNTER_PATIENCE)
+        assert self._sweep is not None
+        # The counter deltas belong to the tests that have ended.
+        await self._sweep.runner.counters.settle(COUNTER_PATIENCE)
         self._pump.emit(PhaseStart(name="done", total=0))
         await self._pump.flush()
         code = exit_code(self.model)

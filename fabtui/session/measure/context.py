@@ -28,7 +28,6 @@ class TestBed:
     Attributes:
         endpoints: All endpoints, by number.
         hosts: Rank host of each node that has something to test.
-        store: Rendezvous store of the ranks.
         go: Cleared while the session is paused: no new test starts.
         report: Called with finished measurements.
         started: Called with the ordered pairs of names whose tests have just started.

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from fabtui.model.events import Measured, PhaseStart, ProbeResult
+from fabtui.model.facts.node_view import dicts
 from fabtui.model.layers import Layer, layer_of_probe
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.schedule import circle_rounds
 from fabtui.model.session_model import Model
 from fabtui.sanitize import clean, one_line
 from fabtui.session.event_pipeline import EventPump
+from fabtui.session.measure.context import TestBed
 from fabtui.session.measure.mesh_targets import addresses_of
 from fabtui.session.measure.p2p_result import number
 from fabtui.session.node_client import NodeClient, ProbeFailed
@@ -51,29 +53,13 @@ class Port(NamedTuple):
 
 
 class PairTools:
-    """Runs external tools between nodes.
+    """Runs external tools between nodes."""
 
-    Args:
-        pump: Event pump for the results.
-        model: Source of the inventories.
-        clients: The nodes, by name.
-        attempt: Counts an attempt at a test, and returns the number of attempts.
-        go: Waits while the session is paused.
-    """
-
-    def __init__(
-        self,
-        pump: EventPump,
-        model: Model,
-        clients: dict[str, NodeClient],
-        attempt: Callable[..., int],
-        go: Callable[[], Awaitable[Any]],
-    ) -> None:
+    def __init__(self, pump: EventPump, model: Model, clients: dict[str, NodeClient], bed: TestBed) -> None:
         self._pump = pump
         self._model = model
         self._clients = clients
-        self._attempt = attempt
-        self._go = go
+        self._bed = bed
 
     async def run(self, probe: str, new: list[str], old: list[str]) -> None:
         """Measure between all pairs of nodes that have the tool, both directions, disjoint pairs at a time.
@@ -99,7 +85,7 @@ class PairTools:
         total = sum(len(_rails(ends[a], ends[b])) for one in pairs for a, b in one) * 2 * len(LAYERS[probe])
         self._pump.emit(PhaseStart(name=probe, total=total))
         for one in pairs:
-            await self._go()
+            await self._bed.go.wait()
             async with asyncio.TaskGroup() as group:
                 for a, b in one:
                     group.create_task(self._pair(probe, a, b, _rails(ends[a], ends[b])))
@@ -179,7 +165,7 @@ class PairTools:
             f"{layer}, {SECONDS} s" if layer is not Layer.IB_READ_LAT else str(layer),
             src_addr=source.name,
             dst_addr=target.name,
-            attempts=self._attempt(str(layer), src, dst, source.name, target.name),
+            attempts=self._bed.attempt(str(layer), src, dst, source.name, target.name),
             error=error,
             raw=clean(str(value["raw"]), 4000) if value.get("raw") else None,
             extra=None if retransmits is None else {"retransmits": retransmits},
@@ -192,8 +178,7 @@ def read(layer: Layer, values: Any) -> tuple[float | None, str, int | None]:
     if layer is Layer.IPERF3:
         return number(values.get("bandwidth")), "GB/s", None
     rows = values.get("rows")
-    row: Any = rows[-1] if isinstance(rows, list) and rows else {}
-    row = row if isinstance(row, dict) else {}
+    row = rows[-1] if isinstance(rows, list) and rows and isinstance(rows[-1], dict) else {}
     size = number(row.get("bytes"))
     whole = None if size is None else int(size)
     if layer is Layer.IB_READ_LAT:
@@ -207,10 +192,8 @@ def ports_of(probe: str, inventory: Any) -> list[Port]:
     inventory = inventory if isinstance(inventory, dict) else {}
     addresses = [one for one in addresses_of({"": inventory})[""] if one.up]
     if probe == "iperf3":
-        return [
-            Port(one.address, place if one.rail is None else one.rail, one.address)
-            for place, one in enumerate(addresses)
-        ]
+        rails = [place if one.rail is None else one.rail for place, one in enumerate(addresses)]
+        return [Port(one.address, rail, one.address) for one, rail in zip(addresses, rails, strict=True)]
     found = []
     listed = inventory.get("ib")
     for place, port in enumerate(listed if isinstance(listed, list) else []):
@@ -230,9 +213,8 @@ def _gid_index(port: dict[str, Any]) -> int | None:
     """Return the index of a RoCE port's first RoCE v2 GID of an IPv4 address, or None where there is none."""
     if port.get("link_layer") != "Ethernet":
         return None
-    gids = port.get("gids")
-    for entry in gids if isinstance(gids, list) else []:
-        if isinstance(entry, dict) and entry.get("type") == "RoCE v2" and ":ffff:" in str(entry.get("gid")):
+    for entry in dicts(port.get("gids")):
+        if entry.get("type") == "RoCE v2" and ":ffff:" in str(entry.get("gid")):
             index = entry.get("index")
             return index if isinstance(index, int) else None
     return None

@@ -205,7 +205,7 @@ class PairSweep:
         for src, dst in pair.directions:
             key = (src.number, dst.number, "src" if src.number == rank else "dst")
             if key not in pair.sides and pair.void is None and key[:2] != pair.not_begun:
-                pair.sides[key] = Side.failed(text, kind, timeout=timeout, gone=gone)
+                pair.sides[key] = Side(False, timeout, text, kind, gone)
         self._report(pair)
         if len(pair.free) == 2:
             self._end(pair)

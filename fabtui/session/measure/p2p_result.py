@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fabtui.model.layers import Layer
@@ -30,20 +30,20 @@ class Side:
 
     ok: bool
     timeout: bool
-    phase: str
     error: str | None
-    made: bool
-    bytes: int | None
-    rate: float | None
-    latency: float | None
-    transport: str | None
-    src_addr: str | None
-    dst_addr: str | None
-    raw: str | None
+    kind: ErrorKind | None
+    gone: bool = False
+    phase: str = ""
+    made: bool = False
+    bytes: int | None = None
+    rate: float | None = None
+    latency: float | None = None
+    transport: str | None = None
+    src_addr: str | None = None
+    dst_addr: str | None = None
+    raw: str | None = None
     both_rate: float | None = None
     times: dict[str, float] | None = None
-    gone: bool = False
-    kind: ErrorKind | None = None
 
     @property
     def is_consequence(self) -> bool:
@@ -58,6 +58,10 @@ class Side:
         ok = message.get("ok") is True
         timeout = message.get("timeout") is True
         kind = ErrorKind.of(message.get("error_kind")) or (ErrorKind.TIMEOUT if timeout else ErrorKind.FAILED)
+        # Statistics of the message times (s).
+        given = message["times"] if isinstance(message.get("times"), dict) else {}
+        names_of_times = ("count", "min", "median", "p99", "max")
+        times = {name: found for name in names_of_times if (found := number(given.get(name))) is not None}
         return cls(
             ok=ok,
             timeout=timeout,
@@ -72,14 +76,9 @@ class Side:
             dst_addr=_text(message.get("dst_addr"), 80),
             raw=clean(str(message["raw"]), MAX_RAW) if message.get("raw") else None,
             both_rate=number(message.get("both_rate")),
-            times=_times(message.get("times")),
+            times=times or None,
             kind=None if ok else kind,
         )
-
-    @classmethod
-    def failed(cls, text: str, kind: ErrorKind, *, timeout: bool = False, gone: bool = False) -> Side:
-        """Return the replacement for the report of a side that could not report."""
-        return cls(False, timeout, "", text, False, None, None, None, None, None, None, None, gone=gone, kind=kind)
 
 
 def number(value: Any) -> float | None:
@@ -92,14 +91,6 @@ def number(value: Any) -> float | None:
 def whole(value: Any) -> int | None:
     """Return a non-negative integer that a float holds exactly, or None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 53 else None
-
-
-def _times(value: Any) -> dict[str, float] | None:
-    """Return the statistics of the message times (s): ``count``, ``min``, ``median``, ``p99``, ``max``."""
-    if not isinstance(value, dict):
-        return None
-    names = ("count", "min", "median", "p99", "max")
-    return {name: found for name in names if (found := number(value.get(name))) is not None} or None
 
 
 def _text(value: Any, limit: int) -> str | None:
@@ -202,21 +193,7 @@ def direction(
     ]
     latency = src_side.latency if src_side.latency is not None else dst_side.latency
     if verdict is Verdict.OK and latency is not None:
-        found.append(
-            Measurement(
-                layer=Layer.LATENCY,
-                src=src,
-                dst=dst,
-                verdict=Verdict.OK,
-                value=latency * 1e6,
-                unit="us",
-                bytes=8,
-                time=time,
-                how=f"{how}; half of the median round trip of 8 bytes",
-                transport=transport,
-                src_addr=found[0].src_addr,
-                dst_addr=found[0].dst_addr,
-                attempts=attempts,
-            )
-        )
+        how = f"{how}; half of the median round trip of 8 bytes"
+        own: dict[str, Any] = {"layer": Layer.LATENCY, "value": latency * 1e6, "unit": "us", "bytes": 8, "how": how}
+        found.append(replace(found[0], **own, made=False, raw=None, extra=None))
     return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fabtui.model.endpoints import pair_class
 from fabtui.model.layers import Layer
-from fabtui.model.measurement import Verdict
+from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
 
 Pair = tuple[int, int]
@@ -39,20 +39,16 @@ def bad_pairs(
     return sorted(found)
 
 
-def _verdict(model: Model, a: int, b: int) -> Verdict:
-    found = [model.latest(Layer.P2P, str(model.endpoints[s]), str(model.endpoints[d])) for s, d in ((a, b), (b, a))]
-    verdicts = [model.verdict(m) for m in found if m is not None]
-    if len(verdicts) < 2:
-        return Verdict.UNTESTED
-    return Verdict.OK if all(v is Verdict.OK for v in verdicts) else next(v for v in verdicts if v is not Verdict.OK)
+def _results(model: Model, a: int, b: int) -> list[Measurement]:
+    """Return the latest results of the directions of a pair that were tested."""
+    names = str(model.endpoints[a]), str(model.endpoints[b])
+    return [m for src, dst in (names, names[::-1]) if (m := model.latest(Layer.P2P, src, dst)) is not None]
 
 
-def _passed_since(model: Model, a: int, b: int, since: float) -> bool:
+def _passes(model: Model, a: int, b: int, since: float = float("-inf")) -> bool:
     """Return True if both directions of a pair were tested after a time and are ok."""
-    found = [model.latest(Layer.P2P, str(model.endpoints[s]), str(model.endpoints[d])) for s, d in ((a, b), (b, a))]
-    return all(
-        m is not None and m.time is not None and m.time > since and model.verdict(m) is Verdict.OK for m in found
-    )
+    found = _results(model, a, b)
+    return len(found) == 2 and all(m.time > since and model.verdict(m) is Verdict.OK for m in found)
 
 
 def partners_of(model: Model, pair: Pair, since: float | None = None, *, fatal: bool = False) -> Partners:
@@ -71,11 +67,11 @@ def partners_of(model: Model, pair: Pair, since: float | None = None, *, fatal: 
     found: list[int | None] = []
     tested: list[Pair] = []
     for end in pair:
-        good = [e.number for e in ends if e.number not in pair and _verdict(model, end, e.number) is Verdict.OK]
+        good = [e.number for e in ends if e.number not in pair and _passes(model, end, e.number)]
         same = [n for n in good if pair_class(ends[end], ends[n]) is kind] or good
-        later = [n for n in same if since is not None and _passed_since(model, end, n, since)]
+        later = [n for n in same if since is not None and _passes(model, end, n, since)]
         found.append(next(iter(later or same), None))
-        alive = fatal and since is not None and any(_passed_since(model, end, n, since) for n in good)
+        alive = fatal and since is not None and any(_passes(model, end, n, since) for n in good)
         if same and not later and not alive:
             tested.append((min(end, same[0]), max(end, same[0])))
     return Partners(pair, found[0], found[1], tested)
@@ -85,18 +81,16 @@ def conclusion(model: Model, partners: Partners, *, fatal: bool = False) -> str:
     """Return the conclusion of the tests with other partners about a bad pair; a ``fatal`` pair ends a rank host."""
     names = [str(model.endpoints[n]) for n in partners.pair]
     others = (partners.of_a, partners.of_b)
-    good = [
-        n is not None and _verdict(model, end, n) is Verdict.OK for end, n in zip(partners.pair, others, strict=True)
-    ]
+    good = [n is not None and _passes(model, end, n) for end, n in zip(partners.pair, others, strict=True)]
     with_whom = [f"{name} with {model.endpoints[n]}" for name, n in zip(names, others, strict=True) if n is not None]
     if all(good):
         # What ends a process is rarely a link.
         so = "only this pair ends the ranks" if fatal else "so the path between them is at fault"
         return f"both ends work with other partners ({', '.join(with_whom)}), {so}"
-    if good[0]:
-        return f"{names[0]} passes with {model.endpoints[others[0] or 0]}, {names[1]} with none: check {names[1]}"
-    if good[1]:
-        return f"{names[1]} passes with {model.endpoints[others[1] or 0]}, {names[0]} with none: check {names[0]}"
+    for at, other in ((0, 1), (1, 0)):
+        if good[at]:
+            who = f"{names[at]} passes with {model.endpoints[others[at] or 0]}"
+            return f"{who}, {names[other]} with none: check {names[other]}"
     return "neither end passes with any other: check both, or what they share"
 
 
@@ -118,16 +112,13 @@ async def retest(
         run: Tests pairs, one at a time.
         flush: Waits until all results are in the model.
     """
-    keys = [frozenset(pair) for pair in pairs]
-    partners = [
-        partners_of(model, pair, since.get(key), fatal=key in fatal) for pair, key in zip(pairs, keys, strict=True)
-    ]
+    partners = [partners_of(model, pair, since.get(frozenset(pair)), fatal=frozenset(pair) in fatal) for pair in pairs]
     tests = sorted({pair for found in partners for pair in found.to_test})
     if tests:
         await run(tests)
         await flush()
     lines = []
-    for found, key in zip(partners, keys, strict=True):
+    for found in partners:
         ends = [model.endpoints[n] for n in found.pair]
         # A lost node is the reason; earlier results of its endpoints are no evidence about the path.
         if any(model.gone(end.node) for end in ends):
@@ -136,5 +127,5 @@ async def retest(
         for src, dst in ((a, b), (b, a)):
             latest = model.latest(Layer.P2P, src, dst)
             if latest is not None and model.verdict(latest).bad:
-                lines.append((src, dst, conclusion(model, found, fatal=key in fatal)))
+                lines.append((src, dst, conclusion(model, found, fatal=frozenset(found.pair) in fatal)))
     return lines

@@ -53,6 +53,10 @@ class GroupRequest:
     reports: dict[int, list[RankReport]] = field(default_factory=dict)
     gone: dict[int, str] = field(default_factory=dict)
 
+    def message_for(self, node: str) -> dict[str, Any]:
+        """Return the message that a node gets."""
+        return {**self.message, **self.for_node(node), "id": self.number}
+
     def last_reports(self, op: str, **fields: Any) -> dict[int, RankReport | None]:
         """Return the last report of each rank with an operation and further fields, or None."""
         wanted = {"op": op, **fields}
@@ -69,10 +73,6 @@ class Failure(NamedTuple):
     text: str
     timeout: bool
     kind: ErrorKind
-
-
-def _message(request: GroupRequest, node: str) -> dict[str, Any]:
-    return {**request.message, **request.for_node(node), "id": request.number}
 
 
 def failure(request: GroupRequest, reports: Mapping[int, RankReport | None], names: Sequence[object]) -> Failure:
@@ -151,7 +151,7 @@ class Gathering:
         request.due = time.monotonic() + request.seconds + GRACE
         self._running[request.number] = request
         for node in self._nodes_of(request.ranks):
-            self._bed.hosts[node].send_made(partial(_message, request, node))
+            self._bed.hosts[node].send_made(partial(request.message_for, node))
 
     def _process(self, report: Report) -> None:
         match report:

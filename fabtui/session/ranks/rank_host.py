@@ -138,11 +138,7 @@ class RankHost:
     @property
     def ready(self) -> bool:
         """Return True if it runs and can be used."""
-        return self._ready is not None and not self._away and self.broken is None
-
-    @property
-    def _away(self) -> bool:
-        return self.starting or self.stopped or self.down
+        return not (self._ready is None or self.starting or self.stopped or self.down or self.broken)
 
     @property
     def _config(self) -> dict[str, Any]:
@@ -152,7 +148,7 @@ class RankHost:
     @property
     def numbers(self) -> list[int]:
         """Numbers of the endpoints that can be tested."""
-        if self.broken or self._away:
+        if self.broken or self.starting or self.stopped or self.down:
             return []
         return [e.number for e in self.endpoints if e.number not in self.bad_ranks]
 
@@ -161,12 +157,6 @@ class RankHost:
         self.broken = None
         self.stopped = self.down = self.halted = False
         self.starting = True
-        try:
-            await self._start(world)
-        finally:
-            self.starting = False
-
-    async def _start(self, world: int) -> None:
         self._ready = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(START_DEADLINE + GRACE):
@@ -181,6 +171,8 @@ class RankHost:
             self.broken = f"the ranks were not ready within {START_DEADLINE:.0f} s"
             await self.client.kill()
             return
+        finally:
+            self.starting = False
         self.version = one_line(str(ready.get("version", "")), 80)
         port = ready.get("port")
         self.port = port if isinstance(port, int) else 0

@@ -70,15 +70,16 @@ class StoreServer:
         command = request["cmd"]
         timeout = request.get("timeout")
         wait = min(float(timeout), MAX_WAIT) if isinstance(timeout, (int, float)) else 0.0
-        keys = request.get("key")
+        given = request.get("key")
+        keys = [str(one) for one in (given if isinstance(given, list) else [given])]
         if command == "wait":
-            await self._wait([str(key) for key in (keys if isinstance(keys, list) else [keys])], wait)
+            await self._wait(keys, wait)
             return True
         if command == "check":
-            return all(str(key) in self._values for key in (keys if isinstance(keys, list) else [keys]))
+            return all(key in self._values for key in keys)
         if command == "num_keys":
             return len(self._values)
-        key = str(keys)
+        key = str(given)
         if command == "set":
             self._set(key, request["value"])
             return True
@@ -93,16 +94,13 @@ class StoreServer:
             self._set(key, total)
             return total
         if command == "compare_set":
-            return self._compare_set(key, request)
+            expected = request.get("expected")
+            if (key not in self._values and not expected) or self._values.get(key) == expected:
+                self._set(key, request["value"])
+            return self._values.get(key, expected or "")
         if command == "delete":
             return self._delete(key)
         raise ValueError(f"unknown command {command!r:.40}")
-
-    def _compare_set(self, key: str, request: dict[str, Any]) -> str | int:
-        expected = request.get("expected")
-        if (key not in self._values and not expected) or self._values.get(key) == expected:
-            self._set(key, request["value"])
-        return self._values.get(key, expected or "")
 
     def _set(self, key: str, value: Any) -> None:
         if not isinstance(value, (str, int)):
@@ -143,13 +141,10 @@ class StoreServer:
             awaited.count -= 1
             if not awaited.count and self._awaited.get(key) is awaited:
                 del self._awaited[key]
-                self._leave_group(key)
-
-    def _leave_group(self, key: str) -> None:
-        group = self._groups.get(_group(key), set())
-        group.discard(key)
-        if not group:
-            self._groups.pop(_group(key), None)
+                group = self._groups.get(_group(key), set())
+                group.discard(key)
+                if not group:
+                    self._groups.pop(_group(key), None)
 
     def forget(self, prefix: str) -> None:
         """Drop all keys that begin with a prefix ``epoch/id/``: their pair or group has ended."""

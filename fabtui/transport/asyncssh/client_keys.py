@@ -120,11 +120,9 @@ class KeyRing:
 
     async def offer(self, resolved: Resolved) -> Offer:
         """Return the keys for one login: the agent's that have an identity file, its others, then the files'."""
-        identities = [
-            identity
-            for path in dict.fromkeys(expand_path(text, resolved) for text in resolved.identities)
-            if path is not None and (identity := await self._identity(path)) is not None
-        ]
+        paths = dict.fromkeys(expand_path(text, resolved) for text in resolved.identities)
+        found = [await self._identity(path) for path in paths if path is not None]
+        identities = [identity for identity in found if identity is not None]
         certificates = await self._named_certificates(resolved)
         for identity in identities:
             if identity.public in certificates:
@@ -140,9 +138,10 @@ class KeyRing:
             if (certificate := with_certificate.get(key.key_public_data)) is not None:
                 with contextlib.suppress(ValueError):
                     key.set_certificate(certificate)
-        files = [identity for identity in identities if identity.public not in in_agent]
         offer.keys = [*named, *others]
-        for identity in files:
+        for identity in identities:
+            if identity.public in in_agent:
+                continue
             if identity.key is None:
                 if identity.problem == "passphrase":
                     offer.locked.append(identity.path)

@@ -54,7 +54,7 @@ def split_files(text: str) -> tuple[str, ...]:
 
 
 def parse(name: str, output: str, baseline: Mapping[str, str] | None = None) -> Resolved:
-    """Parse the output of ``ssh -G``; the baseline (no configuration) tells chosen from default algorithms.
+    """Parse the output of ``ssh -G``; algorithms that differ from the baseline are chosen ones.
 
     Raises:
         ConfigBroken: A value makes no sense.

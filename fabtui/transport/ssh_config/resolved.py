@@ -45,13 +45,9 @@ class Resolved:
     Attributes:
         name: The name as given by the user.
         hostname: The host to connect to.
-        user: The login name.
-        port: TCP port.
         jumps: ProxyJump, first hop first.
         proxy_command: ProxyCommand with its tokens, or None.
-        strict: StrictHostKeyChecking.
         user_known_hosts: UserKnownHostsFile, expanded; empty for ``none``.
-        global_known_hosts: GlobalKnownHostsFile.
         host_key_alias: The name to look up host keys by instead of the host name and port.
         hash_known_hosts: Whether names are hashed where they are written.
         identities: Identity files, not expanded.
@@ -59,7 +55,6 @@ class Resolved:
         identity_agent: IdentityAgent as written, or None.
         identities_only: Whether only keys that have an identity file are offered.
         family: ``any``, ``inet`` or ``inet6``.
-        bind_address: The local address to connect from, or None.
         connect_timeout: ConnectTimeout in seconds, or None.
         algorithms: Those of `ALGORITHMS` that differ from what OpenSSH does without configuration.
         settings: All of it, by lower-case keyword (first value of each).

@@ -24,7 +24,7 @@ JSON = st.recursive(
 
 
 def _both(src: dict[str, Any], dst: dict[str, Any]) -> list[Any]:
-    return direction("a:0", "b:0", Side.read(src), Side.read(dst), time=1.0, how="gloo", attempts=1)
+    return direction("a:0", "b:0", Side.read(src), Side.read(dst), time=1.0, how="gloo", attempts=1, asked=None)
 
 
 def test_a_good_direction_gives_bandwidth_and_latency() -> None:
@@ -52,17 +52,21 @@ def test_a_timeout_explains_more_than_an_error_that_follows_from_the_peer(kind: 
 
 
 def test_why_a_rank_host_went_is_reported_with_what_its_peer_saw() -> None:
-    gone = Side.failed("the rank host of a ended with signal 9", ErrorKind.KILLED, gone=True)
+    gone = Side(False, False, "the rank host of a ended with signal 9", ErrorKind.KILLED, gone=True)
     saw = Side.read({"ok": False, "phase": "transfer", "error": "connection closed by peer", "made": True})
-    (p2p,) = direction("a:0", "b:0", gone, saw, time=1.0, how="gloo", attempts=1)
+    (p2p,) = direction("a:0", "b:0", gone, saw, time=1.0, how="gloo", attempts=1, asked=None)
     assert p2p.error == "transfer: connection closed by peer; the rank host of a ended with signal 9"
-    (p2p,) = direction("a:0", "b:0", gone, Side.read({"ok": True, "rate": 1e9}), time=1.0, how="gloo", attempts=1)
+    (p2p,) = direction(
+        "a:0", "b:0", gone, Side.read({"ok": True, "rate": 1e9}), time=1.0, how="gloo", attempts=1, asked=None
+    )
     assert p2p.error == "the rank host of a ended with signal 9"
 
 
 def test_a_loss_that_ended_both_sides_is_reported_once() -> None:
-    one, other = (Side.failed("a was lost: the connection was lost", ErrorKind.NODE_LOST, gone=True) for _ in range(2))
-    (p2p,) = direction("a:0", "a:1", one, other, time=1.0, how="gloo", attempts=1)
+    one, other = (
+        Side(False, False, "a was lost: the connection was lost", ErrorKind.NODE_LOST, gone=True) for _ in range(2)
+    )
+    (p2p,) = direction("a:0", "a:1", one, other, time=1.0, how="gloo", attempts=1, asked=None)
     assert p2p.error == "a was lost: the connection was lost"
 
 
@@ -164,7 +168,7 @@ def test_gpus_for_torch_need_a_python_with_torch() -> None:
 
 
 def test_a_frozen_source_is_reported_rather_than_that_the_other_side_was_cancelled() -> None:
-    frozen = Side.failed("the rank host of a is frozen: no answer for 3 s", ErrorKind.FROZEN, timeout=True, gone=True)
+    frozen = Side(False, True, "the rank host of a is frozen: no answer for 3 s", ErrorKind.FROZEN, gone=True)
     off = {
         "ok": False,
         "phase": "transfer",
@@ -172,14 +176,14 @@ def test_a_frozen_source_is_reported_rather_than_that_the_other_side_was_cancell
         "error_kind": "cancelled",
     }
     saw = Side.read({**off, "made": True})
-    (p2p,) = direction("a:0", "b:0", frozen, saw, time=1.0, how="nccl", attempts=1)
+    (p2p,) = direction("a:0", "b:0", frozen, saw, time=1.0, how="nccl", attempts=1, asked=None)
     assert (p2p.verdict, p2p.made) == (Verdict.TIMEOUT, True)
     assert p2p.error == "the rank host of a is frozen: no answer for 3 s"
 
 
 def test_a_frozen_source_is_reported_rather_than_the_error_of_the_other_side() -> None:
-    frozen = Side.failed("the rank host of a is frozen: no answer for 3 s", ErrorKind.FROZEN, timeout=True, gone=True)
+    frozen = Side(False, True, "the rank host of a is frozen: no answer for 3 s", ErrorKind.FROZEN, gone=True)
     saw = Side.read({"ok": False, "phase": "transfer", "error": "connection reset by peer", "made": True})
-    (p2p,) = direction("a:0", "b:0", frozen, saw, time=1.0, how="gloo", attempts=1)
+    (p2p,) = direction("a:0", "b:0", frozen, saw, time=1.0, how="gloo", attempts=1, asked=None)
     assert (p2p.verdict, p2p.made) == (Verdict.TIMEOUT, True)
     assert p2p.error == "the rank host of a is frozen: no answer for 3 s"
