@@ -42,7 +42,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "wire"))
 
 from rank_controller import Controller
 
-from fabtui.lab.gpu_split import visible_gpus
+from fabtui.lab.server import visible_gpus
 from fabtui.model.recording import read_events
 from fabtui.model.schedule import Dispatcher, circle_rounds
 

@@ -31,7 +31,6 @@ class Lab:
 
     Attributes:
         ssh_config: SSH configuration of the nodes.
-        nodes: The names of the nodes.
         note: A note for the user, or None.
         places: Each node's name, address, port, endpoints and gpus, as reported by the lab process.
     """

@@ -7,10 +7,12 @@ addresses. It ends, with all processes on its nodes, when its standard input clo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import getpass
 import json
 import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -21,7 +23,6 @@ from typing import Any
 
 import asyncssh
 
-from fabtui.lab.gpu_split import divide, visible_gpus
 from fabtui.lab.spec import Fault, LabSpec, NodeFault, parse_faults
 from fabtui.lab.ssh_node import LabNode, Place, address_of, node_environment
 from fabtui_node.runtime import reap
@@ -29,6 +30,52 @@ from fabtui_node.runtime import reap
 PARENT_CHECK = 0.5
 # The node sides end by themselves when their input closes; what has not ended by then is killed.
 END_GRACE = 2.0
+
+
+def visible_gpus(dev: Path = Path("/dev")) -> list[str]:
+    """Return what ``CUDA_VISIBLE_DEVICES`` may name here, one text per GPU; blocks for a moment.
+
+    A list in the environment is respected: the user may have been given only these GPUs.
+    """
+    count = _nvml_count()
+    if count is None:
+        count = sum(1 for entry in dev.glob("nvidia*") if re.fullmatch(r"nvidia[0-9]+", entry.name))
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if given is None:
+        return [str(index) for index in range(count)]
+    names = [name.strip() for name in given.split(",") if name.strip() not in ("", "-1")]
+    return names if count else []
+
+
+def _nvml_count() -> int | None:
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    with contextlib.suppress(pynvml.NVMLError):
+        pynvml.nvmlInit()
+        try:
+            return int(pynvml.nvmlDeviceGetCount())
+        finally:
+            pynvml.nvmlShutdown()
+    return None
+
+
+def divide(gpus: Sequence[str], endpoints: Sequence[int]) -> tuple[list[list[str]], str | None]:
+    """Return the GPUs of each node by its number of endpoints, and a note for the user if there are none.
+
+    Either every endpoint of the lab is a GPU, or none is: mixed endpoints cannot be compared.
+    """
+    wanted = sum(endpoints)
+    if len(gpus) < wanted:
+        found = f"{len(gpus)} GPU{'s' * (len(gpus) != 1)}" if gpus else "no GPU"
+        note = f"this machine has {found}, the lab {wanted} endpoint{'s' * (wanted != 1)}: using CPU ranks"
+        return [[] for _ in endpoints], note
+    shares, start = [], 0
+    for count in endpoints:
+        shares.append(list(gpus[start : start + count]))
+        start += count
+    return shares, None
 
 
 class LabServer:

@@ -74,12 +74,9 @@ class PairFault:
     """Fault of an ordered pair of endpoints.
 
     Attributes:
-        src: The source, as ``n000:1``.
-        dst: The destination.
         kind: ``drop`` (nothing arrives), ``refuse`` (an error at once), ``slow``, ``absent`` (the source stays away),
             ``corrupt`` (it sends a wrong byte), ``kill`` or ``stop`` (in mid-transfer its process is ended or stopped).
         rate: Bytes per second of ``slow``, else None.
-        text: The user's text.
     """
 
     src: str
@@ -94,11 +91,9 @@ class NodeFault:
     """Fault of a node.
 
     Attributes:
-        node: The node's name.
         kind: ``dead-after`` (dies some seconds after its first command), ``down`` (refuses connections), ``hang``
             (accepts connections and never answers) or ``env`` (all its processes get a wrong variable).
         after: Seconds of ``dead-after``, else None.
-        text: The user's text.
         variable: Name and value of ``env``, else None.
     """
 

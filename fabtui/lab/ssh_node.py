@@ -41,16 +41,10 @@ def address_of(number: int) -> str:
 def node_environment(
     base: Mapping[str, str], name: str, address: str, endpoints: int, gpus: Sequence[str], python: str, mark: str
 ) -> dict[str, str]:
-    """Return the environment of the commands on a node.
+    """Return the environment of the commands on a node: that of the lab's server, without its variables and SSH's.
 
-    Args:
-        base: The environment of the lab's server; variables of SSH and of the server are left out.
-        name: The node's name.
-        address: Its address.
-        endpoints: The number of its endpoints.
-        gpus: Its share of the GPUs, none for CPU ranks.
-        python: The interpreter for the rank host.
-        mark: Identifies the processes of this node among all others of the machine.
+    The interpreter is for the rank host. There are no GPUs for CPU ranks. The mark identifies the processes of this
+    node among all others of the machine.
     """
     kept = {key: value for key, value in base.items() if not key.startswith(("SSH_", "FABTUI_LAB_"))}
     own = {
@@ -227,12 +221,9 @@ async def _feed(process: asyncssh.SSHServerProcess[bytes], command: asyncio.subp
 
 
 def kill_marked(mark: str, pids: frozenset[int], bound: float = KILL_BOUND) -> None:
-    """SIGKILL the processes below this one that belong to a node, until none is left or the time is over; blocks.
+    """SIGKILL the processes below this one that belong to a node, until none is left or the time (s) is over; blocks.
 
-    Args:
-        mark: The node's mark; finds orphaned processes.
-        pids: The processes of its commands; their descendants belong to the node, marked or not.
-        bound: Seconds after which survivors are left.
+    The mark finds orphaned processes. Descendants of its commands ``pids`` belong to the node, marked or not.
     """
     wanted = f"{MARK}={mark}".encode()
     until = time.monotonic() + bound

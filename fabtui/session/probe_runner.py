@@ -82,17 +82,15 @@ class ProbeRunner:
         names = list(nodes)
         async with asyncio.TaskGroup() as group:
             for probe in probes:
-                able = [node for node in names if self._can(node, probe)]
+                required = registry.PROBES[probe].requires
+                facts = {node: self._model.nodes[node].inventory or {} for node in names}
+                able = [node for node in names if not required or facts[node].get(required)]
                 if probe == "ibfabric":
                     group.create_task(self._fabric(able))
                     continue
                 for node in able:
                     args = registry.PROBES[probe].beside_tests if beside_tests else None
                     group.create_task(self._clock(node) if probe == "clock" else self._probe(node, probe, args))
-
-    def _can(self, node: str, probe: str) -> bool:
-        required = registry.PROBES[probe].requires
-        return not required or bool((self._model.nodes[node].inventory or {}).get(required))
 
     async def _probe(self, node: str, probe: str, args: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         """Run a probe on a node, emit the result, and return the value; empty if it failed."""

@@ -35,15 +35,8 @@ RANKS_SETTLE = 15.0
 class Sweep:
     """Sweeps of a session: their participants, and the shared state of the tests.
 
-    Args:
-        options: Options of the session.
-        pump: Event pump.
-        model: State of the session.
-        go: Cleared while the session is paused.
-        faults: Lab faults of pairs: ``(src, dst, kind, rate)`` with endpoint names.
-
-    Attributes:
-        warm: Whether the ranks keep their GPUs after tests, regardless of the options.
+    The lab faults of pairs are ``(src, dst, kind, rate)`` with endpoint names. While `warm`, the ranks keep their GPUs
+    after tests, regardless of the options.
     """
 
     def __init__(

@@ -13,11 +13,10 @@ from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui.session.event_pipeline import EventPump
+from fabtui.session.measure.retest import Pair, results_of
 from fabtui.session.options import SessionOptions
 from fabtui.session.sweep import Sweep
 from fabtui_node import registry
-
-Pair = tuple[int, int]
 
 PHASE = "watch"
 #: Seconds between two steps, each of which tests as many pairs as the rate allows.
@@ -46,9 +45,7 @@ def rate_for(wanted: float | None, endpoints: int) -> float:
 
 def verdicts_of(model: Model, pair: Pair) -> list[Verdict]:
     """Return the verdicts of both directions of a pair, as far as it was tested."""
-    names = [str(model.endpoints[number]) for number in pair]
-    found = [model.latest(Layer.P2P, src, dst) for src, dst in (names, names[::-1])]
-    return [model.verdict(one) for one in found if one is not None]
+    return [model.verdict(one) for one in results_of(model, *pair)]
 
 
 def is_suspect(model: Model, pair: Pair) -> bool:
@@ -137,13 +134,7 @@ class Round:
 class Watch:
     """Tests pairs again while it is on. Tests that a user asks for come between its steps.
 
-    Args:
-        options: Options of the session.
-        sweep: Sweep that runs the tests.
-        pump: Event pump.
-        model: State of the session.
-        testing: Lock of the running tests.
-        end: Ends the tests of a session and emits the exit code.
+    It holds the lock ``testing`` during tests; ``end`` ends the tests of a session and emits the exit code.
     """
 
     def __init__(
@@ -273,12 +264,8 @@ class Watch:
             if well:
                 await self._sweep.runner.again(well, 1.0)
             await self._pump.flush()
-            self._log_new(order.ended(pairs))
+            for a, b in order.ended(pairs):
+                verdict = next((v for v in verdicts_of(self._model, (a, b)) if v.bad), None)
+                what = f"is {verdict} now" if verdict is not None else "is flapping"
+                self._pump.log("warning", f"{self._model.endpoints[a]} - {self._model.endpoints[b]} {what}")
             return len(pairs)
-
-    def _log_new(self, pairs: list[Pair]) -> None:
-        for a, b in pairs:
-            src, dst = self._model.endpoints[a], self._model.endpoints[b]
-            verdict = next((v for v in verdicts_of(self._model, (a, b)) if v.bad), None)
-            what = f"is {verdict} now" if verdict is not None else "is flapping"
-            self._pump.log("warning", f"{src} - {dst} {what}")

@@ -87,16 +87,8 @@ class FramedLink(Link):
     ) -> FramedLink:
         """Send the payload, wait for the node side's first message and return the link.
 
-        Args:
-            pipe: The running command; it is closed when this fails.
-            node: The node's name.
-            backend: What carries the bytes.
-            payload: What the command reads first.
-            nonce: The start marker's.
-            limits: Bounds of the link.
-            explain: Makes an error of an early end.
-            banner: What the login printed before.
-            cargo: What follows the payload when it is needed.
+        ``banner`` is what the login printed before, and ``cargo`` what follows the payload when it is needed. The pipe
+        is closed when this fails.
 
         Raises:
             NodeUnreachable: The node side did not start, or does not speak the protocol.
@@ -130,10 +122,9 @@ class FramedLink(Link):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(self._tasks[0]), 1.0)
             return explain(error.ending, banner, self._stderr.text())
-        stderr = self.stderr_tail()
-        detail = "\n".join(part for part in (banner, stderr) if part)
+        detail = "\n".join(part for part in (banner, self.stderr_tail()) if part)
         if isinstance(error, TimeoutError):
-            last = last_words(banner, stderr)
+            last = last_words(banner, self.stderr_tail())
             text = f"the node side did not start within {self._limits.start:g} s (slow login shell or Python?)"
             return NodeUnreachable("timeout", f"{text}; last output: {last}" if last else text, None, detail)
         if isinstance(error, ProtocolError):
@@ -159,14 +150,18 @@ class FramedLink(Link):
     async def _first_message(self) -> Message:
         while not self._inbox:
             self._take(await self._read_raw())
-        hello, cost = self._inbox.popleft()
-        self._queued -= cost
+        hello = self._next()
         if hello.get("t") != "hello":
             raise ProtocolError("the node side's first message is no hello")
         if hello.get("protocol") != VERSION:
             spoken = one_line(str(hello.get("protocol")), 20)
             raise ProtocolError(f"the node side speaks protocol {spoken}, not {VERSION}")
         return hello
+
+    def _next(self) -> Message:
+        message, cost = self._inbox.popleft()
+        self._queued -= cost
+        return message
 
     async def _read_raw(self) -> bytes:
         try:
@@ -346,8 +341,7 @@ class FramedLink(Link):
                 raise self._gone()
             self._arrived.clear()
             await self._arrived.wait()
-        message, cost = self._inbox.popleft()
-        self._queued -= cost
+        message = self._next()
         if not self._full():
             self._room.set()
         return message

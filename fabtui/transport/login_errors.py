@@ -81,13 +81,7 @@ def explain_login(
 ) -> NodeUnreachable:
     """Return the error for a failed login of asyncssh.
 
-    Args:
-        error: What was raised.
-        resolved: The host.
-        known: Its known keys.
-        offer: The client keys that were offered.
-        shown: The host key that was not trusted, if one was shown.
-        greeted: Whether the server sent its SSH banner.
+    ``shown`` is the host key that was not trusted, if any; ``greeted``: the server sent its SSH banner.
     """
     what = f"{resolved.hostname} port {resolved.port}"
     reason = one_line(str(error), 200) or type(error).__name__

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fabtui.lab.gpu_split import visible_gpus
+from fabtui.lab.server import visible_gpus
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.lab.gpu_split import visible_gpus
+from fabtui.lab.server import visible_gpus
 from fabtui_node.parsers.nvidia import smi_query, smi_table, topo
 from fabtui_node.probes import kernel_log
 from fabtui_node.probes.nvidia import gpu_health, nvlink, nvml, topology

@@ -30,14 +30,10 @@ def table(width: int) -> str:
                 start = f"{'':14}{label} "
                 lines += textwrap.wrap(text, max(40, min(width, 120)), initial_indent=start, subsequent_indent=" " * 20)
         lines.append("")
-    return "\n".join([*lines, *_user_probes()])
-
-
-def _user_probes() -> list[str]:
     folder = user_probe_folder()
     found = find(folder)
-    lines = [f"user probes, in {folder} (docs/user-probes.md):"]
+    lines += [f"user probes, in {folder} (docs/user-probes.md):"]
     lines += [f"  {probe.name:<11} {probe.title or one_line(str(probe.where), 200)}" for probe in found.probes.values()]
     if not found.probes:
         lines.append("  none")
-    return [*lines, *(f"  {problem}" for problem in found.problems), ""]
+    return "\n".join([*lines, *(f"  {problem}" for problem in found.problems), ""])

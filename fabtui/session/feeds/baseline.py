@@ -28,7 +28,14 @@ def read_baseline(path: Path) -> Baseline:
         InputError: The file cannot be read, is neither of the two, or has no pairs of endpoints.
     """
     value = _snapshot(path)
-    found = _of_recording(path) if value is None else _of_snapshot(path, value)
+    if value is not None:
+        found = _of_snapshot(path, value)
+    else:
+        model = Model()
+        for event in read_events(path):
+            if isinstance(event, _NEEDED):
+                apply_recorded(model, event, path)
+        found = Baseline.of(path.name, model.started, model.measurements())
     if not found.values:
         raise InputError(f"--baseline: {path} holds no pair of endpoints that was tested")
     return found
@@ -63,16 +70,6 @@ def _of_snapshot(path: Path, value: dict[str, Any]) -> Baseline:
 
 
 def _seconds(value: Any) -> float:
-    if not isinstance(value, str):
-        return 0.0
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, TypeError):
         return datetime.datetime.fromisoformat(value).timestamp()
     return 0.0
-
-
-def _of_recording(path: Path) -> Baseline:
-    model = Model()
-    for event in read_events(path):
-        if isinstance(event, _NEEDED):
-            apply_recorded(model, event, path)
-    return Baseline.of(path.name, model.started, model.measurements())

@@ -39,8 +39,6 @@ class Port(NamedTuple):
         name: What the measurement calls it: an address, or an RDMA port (``mlx5_0:1``).
         rail: Its rail, or its place among the node's ends where rails are not known.
         address: Where the server of the tool is asked, and what a client sends from.
-        device: The RDMA device, or None.
-        ib_port: Its port number.
         gid_index: The GID to use on RoCE, or None to leave it to the tool.
     """
 

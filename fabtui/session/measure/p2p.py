@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,8 +13,15 @@ from fabtui.model.schedule import Dispatcher
 from fabtui.session.measure.context import ABORT_PATIENCE, LAG, LAG_KNOWN, TestBed
 from fabtui.session.measure.p2p_result import NO_REPORT, Side, direction
 from fabtui.session.node_client import GRACE
-from fabtui.session.ranks.rank_host import HostFrozen, HostLoaded, HostLost, HostMessage, RankHost, Report
-from fabtui.session.ranks.recovery import Recovery
+from fabtui.session.ranks.rank_host import (
+    HostFrozen,
+    HostLoaded,
+    HostLost,
+    HostMessage,
+    HostRestarted,
+    RankHost,
+    Report,
+)
 from fabtui.session.ranks.reports import HostReports
 from fabtui_node.protocol import ErrorKind
 
@@ -60,12 +67,80 @@ class _Running:
         return [(self.a, self.b), (self.b, self.a)]
 
     @property
+    def keys(self) -> list[tuple[int, int]]:
+        return [(self.a.number, self.b.number), (self.b.number, self.a.number)]
+
+    @property
     def ends(self) -> set[int]:
         return {self.a.number, self.b.number}
 
     @property
     def nodes(self) -> set[str]:
         return {self.a.node, self.b.node}
+
+
+class Recovery:
+    """Rank hosts that are being restarted during a pass of tests, those of `nodes`; ``put`` gets the ended restarts."""
+
+    def __init__(self, bed: TestBed, put: Callable[[HostRestarted], None]) -> None:
+        self._bed = bed
+        self._put = put
+        self.nodes: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+        #: Nodes that get a standby process as soon as a restarting rank host has loaded the driver.
+        self._standbys: dict[RankHost, list[str]] = {}
+
+    @property
+    def ends(self) -> set[int]:
+        """Endpoints whose rank hosts are being restarted."""
+        return {e.number for node in self.nodes for e in self._bed.hosts[node].endpoints}
+
+    def begin(self, host: RankHost) -> None:
+        """Restart a rank host in the background; a restart that is under way is waited for."""
+        self.nodes.add(host.node)
+        task = asyncio.ensure_future(self._restart(host))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _restart(self, host: RankHost) -> None:
+        try:
+            await host.restart(len(self._bed.endpoints))
+        finally:
+            self.nodes.discard(host.node)
+            if not self._closed:
+                self._put(HostRestarted(host))
+
+    def stand_by_after(self, host: RankHost, nodes: Iterable[str]) -> None:
+        """Start standby processes on nodes as soon as a restarting rank host has loaded the driver.
+
+        Not sooner: two processes that load the driver at the same time wait for each other.
+        """
+        self._standbys[host] = sorted(nodes)
+
+    def loaded(self, host: RankHost) -> None:
+        """Start the standby processes that waited for a rank host to load the driver."""
+        for name in self._standbys.pop(host, ()):
+            other = self._bed.hosts[name]
+            if not self._closed and (other is host or other.ready):
+                other.stand_by()
+
+    def begin_for(self, ends: Iterable[int]) -> None:
+        """Restart the rank hosts of endpoints that were left down or are being started."""
+        for node in {self._bed.endpoints[end].node for end in ends} - self.nodes:
+            host = self._bed.hosts.get(node)
+            if host is not None and (host.down or host.starting):
+                self.begin(host)
+
+    async def close(self) -> None:
+        """Stop waiting for restarts, which go on by themselves, and end all standby processes."""
+        self._closed = True
+        self._standbys.clear()
+        for host in self._bed.hosts.values():
+            host.stand_by(on=False)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 class PairSweep:
@@ -155,8 +230,7 @@ class PairSweep:
             return
         begun: list[tuple[str, str]] = []
         for a, b in self._dispatcher.take(self._recovery.ends):
-            ends = self._bed.endpoints[a], self._bed.endpoints[b]
-            pair = _Running(next(self._bed.ids), *ends, time.monotonic())
+            pair = _Running(next(self._bed.ids), self._bed.endpoints[a], self._bed.endpoints[b], time.monotonic())
             self._running[pair.number] = pair
             begun.extend((str(src), str(dst)) for src, dst in pair.directions)
             message = {"op": "pair", "id": pair.number, "a": a, "b": b, **self._test._asdict()}
@@ -239,12 +313,12 @@ class PairSweep:
         self._bed.forget(pair.number)
         if self._alone:
             self._bed.sample_counters(pair.nodes)
-        missing = {(s.number, d.number) for s, d in pair.directions} - self._reported
+        missing = set(pair.keys) - self._reported
         if (pair.void is not None and missing) or pair.not_begun in missing:
             self._again.append((pair.began, (pair.a.number, pair.b.number)))
         else:
             # Not needed any more, and there are many.
-            self._reported.difference_update((s.number, d.number) for s, d in pair.directions)
+            self._reported.difference_update(pair.keys)
 
     def _check_deadlines(self) -> None:
         now = time.monotonic()
@@ -326,9 +400,8 @@ class PairSweep:
 
     def _excuse(self, pair: _Running) -> None:
         """Do not count a direction that had not begun when a rank host was lost; once, to bound the attempts."""
-        first, second = ((src.number, dst.number) for src, dst in pair.directions)
-        if not {first, second} & self._reported and frozenset(pair.ends) not in self._excused:
-            pair.not_begun = second
+        if not self._reported.intersection(pair.keys) and frozenset(pair.ends) not in self._excused:
+            pair.not_begun = pair.keys[1]
             self._excused.add(frozenset(pair.ends))
 
     def _drop_broken(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from fabtui.model.events import Measured, PhaseStart
@@ -83,12 +84,17 @@ class PingMesh(MeshTest):
             self._pump.emit(Measured(measurements=rows))
 
     async def _ask_small(self, targets: list[Target], **plan: Any) -> None:
-        def read(row: dict[str, Any] | str, target: Target, size: int | None) -> Measurement:
-            if isinstance(row, str):
-                return target.measurement(Layer.PING, Verdict.INCONCLUSIVE, None, "ms", None, error=row)
-            return read_row(row, target, self._next_attempt(Layer.PING, target), self._keep)
+        asked: Asked = [(target, None) for target in targets]
+        await self._ask(asked, {"wait": WAIT, **plan}, partial(self._read, Layer.PING))
 
-        await self._ask([(target, None) for target in targets], {"wait": WAIT, **plan}, read)
+    def _read(self, layer: Layer, row: dict[str, Any] | str, target: Target, size: int | None) -> Measurement:
+        if isinstance(row, str):
+            unit = "ms" if layer is Layer.PING else "B"
+            return target.measurement(layer, Verdict.INCONCLUSIVE, None, unit, None, error=row)
+        attempts = self._next_attempt(layer, target)
+        if layer is Layer.PING:
+            return read_row(row, target, attempts, self._keep)
+        return read_whole(row, target, size or 0, attempts)
 
     async def _whole(self, targets: list[Target]) -> None:
         """Send large echoes where small ones pass; where they fail, find the size that passes."""
@@ -108,12 +114,7 @@ class PingMesh(MeshTest):
             await self._explain(bad)
 
     async def _ask_whole(self, asked: Asked, **plan: Any) -> None:
-        def read(row: dict[str, Any] | str, target: Target, size: int | None) -> Measurement:
-            if isinstance(row, str):
-                return target.measurement(Layer.MTU, Verdict.INCONCLUSIVE, None, "B", None, error=row)
-            return read_whole(row, target, size or 0, self._next_attempt(Layer.MTU, target))
-
-        await self._ask(asked, {"wait": WAIT, "whole": True, **plan}, read)
+        await self._ask(asked, {"wait": WAIT, "whole": True, **plan}, partial(self._read, Layer.MTU))
 
     async def _explain(self, bad: Asked) -> None:
         """Ask again with a tool that gives error messages, and try smaller sizes."""

@@ -39,15 +39,15 @@ def bad_pairs(
     return sorted(found)
 
 
-def _results(model: Model, a: int, b: int) -> list[Measurement]:
-    """Return the latest results of the directions of a pair that were tested."""
+def results_of(model: Model, a: int, b: int) -> list[Measurement]:
+    """Return the latest results of the directions of a pair, as far as it was tested."""
     names = str(model.endpoints[a]), str(model.endpoints[b])
     return [m for src, dst in (names, names[::-1]) if (m := model.latest(Layer.P2P, src, dst)) is not None]
 
 
 def _passes(model: Model, a: int, b: int, since: float = float("-inf")) -> bool:
     """Return True if both directions of a pair were tested after a time and are ok."""
-    found = _results(model, a, b)
+    found = results_of(model, a, b)
     return len(found) == 2 and all(m.time > since and model.verdict(m) is Verdict.OK for m in found)
 
 
@@ -104,13 +104,8 @@ async def retest(
 ) -> list[tuple[str, str, str]]:
     """Test bad pairs with other partners, and return ``(src, dst, what that tells)`` of their bad directions.
 
-    Args:
-        model: State of the session.
-        pairs: The bad pairs; they were tested again alone.
-        since: Time of the first failure of pairs (epoch seconds), without slow ones.
-        fatal: The pairs that end a rank host.
-        run: Tests pairs, one at a time.
-        flush: Waits until all results are in the model.
+    They were tested again alone. ``since`` is the time of their first failure (epoch seconds), without slow ones;
+    ``fatal`` ones end a rank host. ``run`` tests pairs, one at a time; ``flush`` waits for the results in the model.
     """
     partners = [partners_of(model, pair, since.get(frozenset(pair)), fatal=frozenset(pair) in fatal) for pair in pairs]
     tests = sorted({pair for found in partners for pair in found.to_test})

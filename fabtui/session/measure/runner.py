@@ -91,6 +91,10 @@ class TestRunner:
     def _bytes(self) -> int:
         return self._options.bytes or DEFAULT_BYTES.get(self._engine, USUAL_BYTES)
 
+    @property
+    def _largest(self) -> int:
+        return max(self._options.sizes, default=self._bytes)
+
     async def _pairs(self, new: list[str], old: list[str], busy: dict[int, str]) -> None:
         here = [e for e in self._bed.endpoints if e.node in {*old, *new} and e.node in self._bed.hosts]
         mode = "full" if self._options.pairs else mode_for(self._options.mode, len(here))
@@ -240,12 +244,7 @@ class TestRunner:
     ) -> None:
         """Test pairs, in parts that keep the number of communicators of each endpoint within its limit.
 
-        Args:
-            pairs: The pairs.
-            size: Message size in bytes.
-            alone: Whether each runs with no other traffic.
-            share: Share of the usual deadline.
-            meet: Share of the usual deadline that ranks wait for each other.
+        They have a share of the usual deadline, and ``meet`` is the share of it that ranks wait for each other.
         """
         test = self._pair_test(size, share, meet)
         for part in in_parts(pairs, PAIRS_BEFORE_REST):
@@ -274,8 +273,7 @@ class TestRunner:
         """Test a few pairs again; more follow later."""
         self._bed.lasting = True
         await self._make_room(end for pair in pairs for end in pair)
-        size = max(self._options.sizes, default=self._bytes)
-        test = self._pair_test(size, deadline_share)
+        test = self._pair_test(self._largest, deadline_share)
         await PairSweep(self._bed, test, one_at_a_time=len(pairs) == 1).run(pairs)
 
     async def _make_room(self, ends: Iterable[int]) -> None:
@@ -317,7 +315,7 @@ class TestRunner:
     async def pairs_alone(self, pairs: list[Pair]) -> None:
         """Test pairs one at a time."""
         with self.counters.sampling():
-            await self._run_pairs(pairs, max(self._options.sizes, default=self._bytes), alone=True)
+            await self._run_pairs(pairs, self._largest, alone=True)
 
     async def _suspects(self, swept: PairSet) -> None:
         """Test bad pairs again, alone, then their ends with other partners."""
@@ -329,8 +327,7 @@ class TestRunner:
         if dead and len(dead) <= MAX_SUSPECTS:
             # Dead pairs move no data, so those that share no endpoint are alone even when they run at once.
             self._pump.log("info", f"dead pairs are tested again, with no other traffic: {len(dead)}")
-            size = max(self._options.sizes, default=self._bytes)
-            await self._run_pairs(dead, size, share=DEAD_SHARE)
+            await self._run_pairs(dead, self._largest, share=DEAD_SHARE)
             await self._pump.flush()
         bad = bad_pairs(self._model, swept, (Verdict.FAILED, Verdict.TIMEOUT, Verdict.SLOW))
         if bad and len(bad) <= MAX_SUSPECTS and not self._options.pairs:

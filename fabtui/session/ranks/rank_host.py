@@ -34,7 +34,6 @@ class Engine:
     Attributes:
         name: ``nccl``, ``torch`` or ``gloo``.
         timeout: Deadline of one test (s).
-        env: Variables for the ranks.
         faults: Lab faults for the ranks: ``{"src", "dst", "kind", "rate"}`` with endpoint numbers.
         epoch: Prefix of the store keys of this session.
     """
@@ -290,15 +289,14 @@ class RankHost:
         else:
             self.broken = text
 
-    def send(self, message: dict[str, Any]) -> None:
-        """Send a message in the background; the loss of the node is reported elsewhere."""
-        self._begin(self.client.rank(message))
+    def send(self, message: dict[str, Any] | Callable[[], dict[str, Any]]) -> None:
+        """Send a message in the background; the loss of the node is reported elsewhere.
 
-    def send_made(self, make: Callable[[], dict[str, Any]]) -> None:
-        """Build and send a message in the background; built late, as those of all nodes together may be large."""
+        A function builds a message late, as those of all nodes together may be large.
+        """
 
         async def send() -> None:
-            await self.client.rank(make())
+            await self.client.rank(message() if callable(message) else message)
 
         self._begin(send())
 

@@ -40,13 +40,10 @@ class Identity:
 
 @dataclass(slots=True)
 class Offer:
-    """The keys to offer to one server.
+    """The keys to offer to one server, in the order OpenSSH would offer them.
 
-    Attributes:
-        keys: What asyncssh takes as client keys, in the order OpenSSH would offer them.
-        locked: Identity files that need a passphrase and that no agent holds.
-        hardware: Identity files of security keys that no agent holds.
-        agent: The connection to the agent that signs, to be closed after the login.
+    Identity files that no agent holds are ``locked`` if they need a passphrase, ``hardware`` if they are of security
+    keys. The connection to the agent that signs is to be closed after the login.
     """
 
     keys: list[Any] = field(default_factory=list)

@@ -144,14 +144,7 @@ def common_algorithms(resolved: Resolved) -> dict[str, list[str]] | None:
 
 
 async def log_in(resolved: Resolved, road: Road, client: Client, offer: Offer, within: float) -> Login:
-    """Log in to a host; a socket is closed on failure.
-
-    Args:
-        resolved: The host.
-        road: What the login runs over.
-        client: Receives the state of the login.
-        offer: The keys to log in with.
-        within: Timeout (s).
+    """Log in to a host within some seconds, with the keys of an offer; a socket is closed on failure.
 
     Raises:
         NodeUnreachable: The login failed; ``busy`` if a retry makes sense.
@@ -195,12 +188,6 @@ async def log_in(resolved: Resolved, road: Road, client: Client, offer: Offer, w
         raise
 
 
-def _ciphers() -> list[str]:
-    able = get_default_encryption_algs()
-    first = [cipher for cipher in _FAST_CIPHERS if cipher in able]
-    return [cipher.decode() for cipher in (*first, *(cipher for cipher in able if cipher not in first))]
-
-
 def _drop(over: dict[str, Any], client: Client) -> None:
     if client.connection is not None:
         client.connection.abort()
@@ -218,6 +205,7 @@ async def _proxy_failure(resolved: Resolved, proxy: Proxy) -> NodeUnreachable:
 def _options(resolved: Resolved, client: Client, offer: Offer, within: float) -> dict[str, Any]:
     known = client.known
     common = common_algorithms(resolved) or {}
+    ciphers = dict.fromkeys(c.decode() for c in (*_FAST_CIPHERS, *get_default_encryption_algs()))
     trusted: Any = None
     if client.policy != "off":
         trusted = (known.trusted(), known.authorities, known.revoked, [], [], [], [])
@@ -243,7 +231,7 @@ def _options(resolved: Resolved, client: Client, offer: Offer, within: float) ->
         "x11_forwarding": False,
         "compression_algs": ["none"],
         "kex_algs": common.get("kexalgorithms", ()),
-        "encryption_algs": common.get("ciphers") or _ciphers(),
+        "encryption_algs": common.get("ciphers") or list(ciphers),
         "mac_algs": common.get("macs", ()),
         "keepalive_interval": KEEPALIVE,
         "keepalive_count_max": KEEPALIVE_COUNT,

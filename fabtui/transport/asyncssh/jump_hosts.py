@@ -132,7 +132,8 @@ class Logins:
             # Outside the gate: a host that does not answer holds up nobody.
             sock = await self._dialer.dial(resolved, within)
         try:
-            async with self._gates.login(self._gate(resolved), lambda: client.greeted):
+            hops = ",".join(f"{jump.user or ''}@{jump.host}:{jump.port or ''}" for jump in resolved.jumps)
+            async with self._gates.login(hops or resolved.proxy_command or "", lambda: client.greeted):
                 road: Road
                 if via is not None:
                     road = via.connection
@@ -175,11 +176,6 @@ class Logins:
                 login.abort()
                 raise
         return login
-
-    def _gate(self, resolved: Resolved) -> str:
-        if resolved.jumps:
-            return ",".join(f"{jump.user or ''}@{jump.host}:{jump.port or ''}" for jump in resolved.jumps)
-        return resolved.proxy_command or ""
 
 
 def _path(resolved: Resolved, via: Login | None) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fabtui.lab import server
-from fabtui.lab.gpu_split import divide, visible_gpus
+from fabtui.lab.server import divide, visible_gpus
 from fabtui.lab.spec import LabSpec, parse_faults
 from fabtui.lab.ssh_node import address_of, node_environment
 
@@ -33,7 +33,7 @@ def test_too_few_gpus_mean_cpu_ranks_everywhere_and_a_note() -> None:
 
 
 def test_gpus_are_counted_by_their_device_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fabtui.lab.gpu_split._nvml_count", lambda: None)
+    monkeypatch.setattr("fabtui.lab.server._nvml_count", lambda: None)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     for name in ("nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm"):
         (tmp_path / name).touch()
