@@ -13,13 +13,7 @@ from fabtui.transport.link import NodeUnreachable
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The end of a byte pipe.
-
-    Attributes:
-        status: Exit status of the remote command, or None.
-        signal: Name of the signal that ended it, or None.
-        reason: The reason if both are None: the connection broke first.
-    """
+    """The end of a byte pipe: exit status or signal of the remote command, or the reason why the connection broke."""
 
     status: int | None = None
     signal: str | None = None

@@ -39,17 +39,14 @@ class ConnectorOptions:
     """Options of a connector; times in seconds.
 
     Attributes:
-        transport: Name of a transport of the registry.
         ssh_config: An ssh_config file instead of the user's and the site's, or None.
         remote_python: The interpreter on the nodes, or None to search for one.
         host_key_policy: ``config`` follows the ssh configuration, ``ask`` meaning strict; ``off`` checks nothing.
         connect_timeout: Timeout of the connection, and again of the login.
         lease: The node side stops itself after this time without a heartbeat.
-        env: Variables for the ranks.
         handshakes: Maximum number of concurrent logins through one jump host or proxy command.
         direct_handshakes: Maximum number of concurrent logins to hosts that are reached directly.
         rank_python: The interpreter for the rank host; None: ``remote_python``, with ``local`` that of this process.
-        limits: Bounds of each link.
         entry: The module that runs on the node.
         modules: Sources to send instead of the installed node side, by dotted name (tests).
         more: Additional modules: dotted name and source.

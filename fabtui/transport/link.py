@@ -77,9 +77,7 @@ class Link(ABC):
 
     Attributes:
         node: The name the user calls the node by.
-        backend: What carries the bytes: ``asyncssh``, ``openssh`` or ``local``.
         banner: What the login printed before the node side started: cleaned, its middle cut out when it is long.
-        hello: The first message of the node side.
         round_trip: Seconds from the last answered heartbeat to its answer, or None before the first.
     """
 

@@ -10,12 +10,9 @@ class TransportSpec(NamedTuple):
     """One transport.
 
     Attributes:
-        name: Its value for ``--transport``.
-        title: One line for the help and the documentation.
         opener: ``module:function``; the coroutine function takes the `Connector` and a host and returns a `Link`.
         hint: Command line that runs something on a node by hand, with ``{node}`` and ``{command}``.
         configurable: Whether the settings file may name it.
-        remote: Whether it reaches other hosts than this one.
     """
 
     name: str

@@ -255,9 +255,8 @@ class LiveFeed:
 
     def _start(self) -> None:
         lab, faults, recorded = self._options.lab, self._options.lab_faults, self._options.recorded()
-        self._pump.emit(
-            SessionStart(nodes=list(self._order), options=recorded, version=__version__, lab=lab, faults=faults)
-        )
+        nodes = list(self._order)
+        self._pump.emit(SessionStart(nodes=nodes, options=recorded, version=__version__, lab=lab, faults=faults))
 
     async def _leave(self) -> None:
         assert self._sweep is not None

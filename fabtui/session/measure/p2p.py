@@ -30,7 +30,6 @@ class PairTest(NamedTuple):
     """Parameters of a pair test.
 
     Attributes:
-        bytes: Message size.
         iters: Maximum number of timed messages per direction.
         warmup: Number of messages before them.
         latency_iters: Number of round trips of 8 bytes.

@@ -30,7 +30,6 @@ class GroupRequest:
     """Request to a group of ranks.
 
     Attributes:
-        ranks: The ranks.
         message: The message, without its number.
         seconds: Time (s) the ranks may take by themselves.
         for_node: Returns the part of the message that only one node gets.

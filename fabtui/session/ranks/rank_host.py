@@ -86,7 +86,6 @@ class RankHost:
     """The rank host of one node.
 
     Attributes:
-        engine: Configuration of its ranks.
         subscribers: Queues that its reports are put into.
         version: Version of the engine, once ready.
         port: Port of its listener for the TCP check, once ready.
@@ -94,7 +93,6 @@ class RankHost:
         bad_ranks: Endpoints that could not be made ready, with the reason.
         heard: Time of its last message (monotonic seconds).
         stopped: Whether it was asked to end.
-        starting: Whether its ranks are being made ready.
         laps: Duration (s) of each reported part of its start, including ``total``.
         down: Whether it ended and was not restarted, because no remaining test needs it.
         halted: Whether its process is known to be stopped (SIGSTOP).
