@@ -73,12 +73,7 @@ class FabricApp(App[int]):
         Binding("S", "screenshot_svg", "SVG", id="app.svg", show=False, tooltip="write the screen to an SVG file"),
         Binding("question_mark", "help", "help", id="app.help", tooltip="show help and all keys"),
         Binding(
-            "ctrl+p",
-            "command_palette",
-            "commands",
-            id="app.commands",
-            priority=True,
-            tooltip="search all commands",
+            "ctrl+p", "command_palette", "commands", id="app.commands", priority=True, tooltip="search all commands"
         ),
         Binding("ctrl+o", "jump", "jump", id="app.jump", show=False, tooltip="label every target with a letter"),
         Binding("q", "quit", "quit", id="app.quit", tooltip="end the processes on the nodes, and quit"),
@@ -86,10 +81,7 @@ class FabricApp(App[int]):
     ]
 
     def __init__(
-        self,
-        make_feed: Callable[[], Feed],
-        settings: ScreenSettings,
-        clock: Callable[[], float] = time.monotonic,
+        self, make_feed: Callable[[], Feed], settings: ScreenSettings, clock: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__()
         self.settings = settings

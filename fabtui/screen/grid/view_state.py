@@ -130,8 +130,7 @@ class ViewState:
         columns = self._those_of(across, self.filter.targets if self.filter else None)
         source.show_in(rows, columns)
         self.blocks.show_in(
-            None if rows is None else self._nodes_of(rows),
-            None if columns is None else self._nodes_of(columns),
+            None if rows is None else self._nodes_of(rows), None if columns is None else self._nodes_of(columns)
         )
 
     def _nodes_of(self, positions: list[int]) -> list[int]:

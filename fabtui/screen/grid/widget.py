@@ -65,11 +65,7 @@ class GridView(Widget, can_focus=True):
         Binding("pagedown,ctrl+d", "page(1)", id="grid.page-down", show=False, tooltip="one screen down"),
         Binding("greater_than_sign,full_stop", "widen(1)", id="grid.wider", show=False, tooltip="wider cells"),
         Binding(
-            "less_than_sign,comma",
-            "widen(-1)",
-            id="grid.narrower",
-            show=False,
-            tooltip="narrower cells or half rows",
+            "less_than_sign,comma", "widen(-1)", id="grid.narrower", show=False, tooltip="narrower cells or half rows"
         ),
     ]
 

@@ -153,7 +153,7 @@ class JumpScreen(ModalScreen[None]):
     """
     BINDING_GROUP_TITLE = "Jump"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "back", id="jump.leave", tooltip="leave jump mode"),
+        Binding("escape", "leave", "back", id="jump.leave", tooltip="leave jump mode")
     ]
 
     def __init__(self, targets: list[Target]) -> None:

@@ -110,10 +110,7 @@ class Minimap(Widget):
             else:
                 self._key, self._drawn_at = key, now
                 tiles_shown = scope.map_tiles(down, across)
-        visible = (
-            _tile_range(window[0], source.rows.size, down),
-            _tile_range(window[1], source.columns.size, across),
-        )
+        visible = (_tile_range(window[0], source.rows.size, down), _tile_range(window[1], source.columns.size, across))
         title = "map" if across < 16 else "map: visible part highlighted"
         if (title, tiles_shown, visible) != (self._title, self._tiles, self._visible):
             self._title, self._tiles, self._visible = title, tiles_shown, visible

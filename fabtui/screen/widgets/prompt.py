@@ -35,7 +35,7 @@ class Prompt(Vertical):
     """
     BINDING_GROUP_TITLE = "Prompt"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "close", "close", id="prompt.close", tooltip="close the prompt without changes"),
+        Binding("escape", "close", "close", id="prompt.close", tooltip="close the prompt without changes")
     ]
 
     class Given(Message):

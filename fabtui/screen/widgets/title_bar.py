@@ -92,14 +92,7 @@ def progress(
     return [(f"{name} ", "bold"), *drawn, (tail, ""), *([(" ", ""), *paused] if paused else [])]
 
 
-_WORST_FIRST = (
-    Verdict.FAILED,
-    Verdict.TIMEOUT,
-    Verdict.SLOW,
-    Verdict.INCONCLUSIVE,
-    Verdict.SKIPPED,
-    Verdict.OK,
-)
+_WORST_FIRST = (Verdict.FAILED, Verdict.TIMEOUT, Verdict.SLOW, Verdict.INCONCLUSIVE, Verdict.SKIPPED, Verdict.OK)
 _ENDS = {
     0: ("all ok", "bold $primary"),
     1: ("problems found", "bold $error"),
@@ -220,8 +213,5 @@ def badges(model: Model, lasting: list[str], now: float) -> list[Part]:
         shown = ", ".join(one_line(fault, 80) for fault in model.faults)
         parts += [(" LAB ", "bold reverse"), (f" deliberate faults: {shown}", "$accent")]
     elif model.lab:
-        parts += [
-            (" LAB ", "bold reverse"),
-            (f" {one_line(model.lab, 40)}: nodes on this machine", "$accent"),
-        ]
+        parts += [(" LAB ", "bold reverse"), (f" {one_line(model.lab, 40)}: nodes on this machine", "$accent")]
     return parts

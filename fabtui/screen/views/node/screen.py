@@ -44,11 +44,7 @@ class NodeScreen(DetailScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n,right_square_bracket", "other(1)", "next node", id="node.next", tooltip="show the next node"),
         Binding(
-            "p,left_square_bracket",
-            "other(-1)",
-            "previous node",
-            id="node.previous",
-            tooltip="show the previous node",
+            "p,left_square_bracket", "other(-1)", "previous node", id="node.previous", tooltip="show the previous node"
         ),
         Binding("r", "probe", "probe again", id="node.look", tooltip="probe the node again"),
         Binding("y", "copy", "copy", id="node.copy", tooltip="copy the text of this view"),
