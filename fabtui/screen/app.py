@@ -21,10 +21,8 @@ from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.sanitize import one_line
 from fabtui.screen.keys import KEY_NAMES
-from fabtui.screen.refresh_throttle import RefreshThrottle
 from fabtui.screen.settings import ScreenSettings
-from fabtui.screen.terminal.hangup import discard_output, exit_within
-from fabtui.screen.terminal.internals import remove_all_color
+from fabtui.screen.terminal.internals import discard_output, exit_within, remove_all_color
 from fabtui.screen.themes.ramps import RAMP_OF_SYSTEM, ramp_of
 from fabtui.screen.themes.watcher import ThemeWatcher
 from fabtui.screen.views.main import MainScreen
@@ -38,6 +36,36 @@ if TYPE_CHECKING:
     from fabtui.screen.context import ViewName
     from fabtui.screen.session_diagnosis import SessionDiagnosis
     from fabtui.session.feeds.base import Feed
+
+#: Maximum frame rate (1/s). More would only cost bytes on the way to a distant terminal.
+RATE = 15.0
+
+
+class RefreshThrottle:
+    """Calls ``draw`` soon after `request`, at most ``rate`` times a second, and never without a request.
+
+    Args:
+        draw: Callback that draws, called in the event loop.
+        rate: Maximum frame rate (1/s).
+    """
+
+    def __init__(self, draw: Callable[[], object], rate: float = RATE) -> None:
+        self._draw = draw
+        self._interval = 1.0 / rate
+        self._last = float("-inf")
+        self._timer: asyncio.TimerHandle | None = None
+
+    def request(self) -> None:
+        """Request a frame; cheap enough to be called for every change."""
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(max(0.0, self._last + self._interval - loop.time()), self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._last = asyncio.get_running_loop().time()
+        self._draw()
+
 
 #: Deadline (s) for the feed to end its processes on the nodes.
 CLOSE_DEADLINE = 12.0

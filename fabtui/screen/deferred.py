@@ -6,18 +6,15 @@ The app imports this module once the first frame is on the terminal, so that no 
 from textual.screen import Screen
 
 from fabtui.export.csv import write_csv
-from fabtui.screen.command_palette import commands
 from fabtui.screen.context import ViewName
-from fabtui.screen.keymap import check_keys, key_owners
-from fabtui.screen.views.confirm import ConfirmScreen
-from fabtui.screen.views.findings import FindingsScreen
+from fabtui.screen.keymap import check_keys, commands, key_owners
+from fabtui.screen.views.dialogs import ConfirmScreen, fit
+from fabtui.screen.views.findings import FindingsScreen, PreflightScreen
 from fabtui.screen.views.help import HelpScreen, views_of
 from fabtui.screen.views.jump import JumpScreen, targets_of
 from fabtui.screen.views.node.screen import NodeScreen
 from fabtui.screen.views.nodes import NodesScreen
 from fabtui.screen.views.pair.screen import PairScreen
-from fabtui.screen.views.preflight import PreflightScreen
-from fabtui.screen.views.too_small import fit
 from fabtui.session.feeds.baseline import read_baseline
 
 __all__ = [

@@ -1,28 +1,27 @@
-"""All key bindings of the screen, and checks of the keys in the user's settings."""
+"""All key bindings of the screen, checks of the keys in the user's settings, and commands of the palette."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 
-from textual.app import App
+from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.dom import DOMNode
 from textual.keys import Keys, _character_to_key
 from textual.screen import ModalScreen, Screen
 
 from fabtui.screen.grid.widget import GridView
-from fabtui.screen.keys import KeyRow, bindings_of, rows_of
-from fabtui.screen.views.confirm import ConfirmScreen
+from fabtui.screen.keys import KeyRow, bindings_of, current_keys, group_title, rows_of
 from fabtui.screen.views.detail_base import DetailScreen
-from fabtui.screen.views.findings import FindingsScreen
+from fabtui.screen.views.dialogs import ConfirmScreen
+from fabtui.screen.views.findings import FindingsScreen, PreflightScreen
 from fabtui.screen.views.jump import JumpScreen
 from fabtui.screen.views.main import MainScreen
 from fabtui.screen.views.node.screen import NodeScreen
 from fabtui.screen.views.nodes import NodesScreen, NodesTable
 from fabtui.screen.views.pair.screen import PairScreen
-from fabtui.screen.views.preflight import PreflightScreen
 from fabtui.screen.widgets.event_log import EventLog
 from fabtui.screen.widgets.prompt import Prompt
 from fabtui.screen.widgets.worst_pairs import WorstPairs
@@ -140,3 +139,41 @@ def _contexts(app: AppClass) -> Iterable[list[Binding]]:
             # A modal screen passes no key on.
             classes.append(app)
         yield [binding for one in classes for binding in bindings_of(one) if binding.id]
+
+
+#: Bindings without a command: the palette itself and a second key for quit.
+_WITHOUT_COMMAND = ("app.commands", "app.interrupt")
+#: Parts of the ids of keys that only move the cursor: their commands appear only in search results.
+_MOVES = ("grid.", "worst.", "detail.", ".layer-")
+
+
+def commands(app: App[int], screen: Screen[object]) -> Iterable[SystemCommand]:
+    """Yield a command for each key that works where the palette was opened, and one for the themes."""
+    for owner in key_owners(type(app)):
+        node = _instance(app, screen, owner)
+        if node is None:
+            continue
+        for binding in bindings_of(owner):
+            if binding.id in _WITHOUT_COMMAND:
+                continue
+            text = binding.tooltip or binding.description
+            yield SystemCommand(
+                f"{text[:1].upper()}{text[1:]}",
+                f"{group_title(owner)}: {', '.join(current_keys(app, binding))}",
+                _runner(app, binding.action, node),
+                discover=not any(part in (binding.id or "") for part in _MOVES),
+            )
+    yield SystemCommand("Change the theme", "colors of the screen", app.action_change_theme)
+
+
+def _instance(app: App[int], screen: Screen[object], owner: type[DOMNode]) -> DOMNode | None:
+    """Return the node that performs the actions of a class, or None if there is none here."""
+    # The focused widget is the one that had the focus when the palette was opened.
+    return next((node for node in (app, screen, screen.focused) if isinstance(node, owner)), None)
+
+
+def _runner(app: App[int], action: str, node: DOMNode) -> Callable[[], None]:
+    def run() -> None:
+        app.call_later(app.run_action, action, node)
+
+    return run

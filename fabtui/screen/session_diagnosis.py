@@ -18,7 +18,7 @@ from fabtui.presentation.preflight_lines import ASCII, UNICODE, short_lines
 from fabtui.presentation.wording import MUTED
 from fabtui.presentation.wrapping import Lines
 from fabtui.screen.grid.axis import common_domain
-from fabtui.screen.widgets.preflight_text import styled
+from fabtui.screen.widgets.finding_lines import styled
 
 #: Minimum time (s) between two evaluations of the rules.
 _MIN_INTERVAL = 1.0

@@ -11,7 +11,7 @@ from fabtui.model.events import NodeState, PlanUpdate
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.presentation.cell_levels import Slot
-from fabtui.screen.grid.cells_by_endpoint import EndpointCells
+from fabtui.screen.grid.cells import EndpointCells
 from fabtui.screen.grid.widget import GridView
 from tests.screen.conftest import Opened, screen_text
 from tests.screen.fakefeed import SLOW, FakeFeed, Story, big_sweep, sweep_of_two

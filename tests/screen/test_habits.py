@@ -11,7 +11,7 @@ from textual import events
 from fabtui.screen.app import FabricApp
 from fabtui.screen.keymap import key_owners
 from fabtui.screen.keys import bindings_of
-from fabtui.screen.views.confirm import ConfirmScreen
+from fabtui.screen.views.dialogs import ConfirmScreen
 from fabtui.screen.views.jump import LETTERS, JumpScreen, targets_of
 from tests.screen.conftest import Opened, make_app, screen_text, settled
 from tests.screen.fakefeed import FAILED, TIMEOUT, FakeFeed, Story, sweep_of_two

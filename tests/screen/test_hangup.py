@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from fabtui.screen.terminal.hangup import NullWriter, discard_output
+from fabtui.screen.terminal.internals import NullWriter, discard_output
 
 RECORDING = Path(__file__).parents[2] / "recordings" / "h200x8-lab-2x4.jsonl.gz"
 

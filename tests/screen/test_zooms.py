@@ -21,9 +21,8 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.presentation.cell_levels import Glyphs, Slot
 from fabtui.screen.app import FabricApp
 from fabtui.screen.grid.axis import Axis
-from fabtui.screen.grid.filter import read_filter
-from fabtui.screen.grid.goto import read_place
-from fabtui.screen.grid.severity import RANK, Order
+from fabtui.screen.grid.cells import RANK, Order
+from fabtui.screen.grid.prompts import read_filter, read_place
 from fabtui.screen.grid.severity_index import tiles
 from fabtui.screen.grid.view_state import ViewState, Zoom
 from fabtui.screen.grid.widget import GridView

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from fabtui.model.layers import Layer, pair_layers
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
-from fabtui.screen.grid.cells_by_endpoint import EndpointCells
-from fabtui.screen.grid.cells_by_node import NodeCells
-from fabtui.screen.grid.view_state import ViewState
+from fabtui.screen.grid.cells import EndpointCells
+from fabtui.screen.grid.view_state import ViewState, Zoom
 from fabtui.screen.grid.widget import GridView
 
 if TYPE_CHECKING:
@@ -128,7 +127,7 @@ class GridUpdater:
         now = time.monotonic()
         touched: list[Position] = self._highlights.expire(source, now)
         far, moved = source.read_medians()
-        by_node = isinstance(state.shown(), NodeCells)
+        by_node = state.zoom is Zoom.FABRIC
         if changed is None or far or (moved and now - self._redrawn > REDRAW_INTERVAL):
             self._redrawn = now
             source.take_medians()

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 
 from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
-from fabtui.presentation.cell_levels import Glyphs
+from fabtui.presentation.cell_levels import RANKS, Glyphs, Slot
+from fabtui.presentation.wording import MUTED, Part
 from fabtui.screen.grid.axis import Seat
-from fabtui.screen.grid.cells_by_endpoint import EndpointCells
-from fabtui.screen.grid.cells_by_node import NodeCells
-from fabtui.screen.grid.cells_of_node_pair import NodePairCells
-from fabtui.screen.grid.filter import Filter
-from fabtui.screen.grid.severity import Order
+from fabtui.screen.grid.cells import NOTHING, RANK, CellSource, EndpointCells, NodePairCells, Order
+from fabtui.screen.grid.prompts import Filter
 
 if TYPE_CHECKING:
-    from fabtui.screen.grid.severity_index import SeverityIndex
+    from fabtui.screen.grid.severity_index import NodeCells, SeverityIndex
 
 
 class Zoom(IntEnum):
@@ -30,8 +28,6 @@ class Zoom(IntEnum):
 
 #: Texts for the corner of the grid (at most seven characters).
 ZOOM_WORDS = {Zoom.FABRIC: "fabric", Zoom.GPUS: "pairs", Zoom.NODES: "2 nodes"}
-
-AnySource = EndpointCells | NodeCells | NodePairCells
 
 
 class ViewState:
@@ -71,6 +67,8 @@ class ViewState:
     @cached_property
     def blocks(self) -> NodeCells:
         """Cells of node pairs."""
+        from fabtui.screen.grid.severity_index import NodeCells
+
         return NodeCells(self.source, self.index)
 
     @property
@@ -78,7 +76,7 @@ class ViewState:
         """True while there are cells whose severity is not known yet."""
         return "index" in self.__dict__ and self.index.busy
 
-    def shown(self) -> AnySource:
+    def shown(self) -> CellSource:
         """Return the cell source of the zoom level."""
         if self.zoom is Zoom.FABRIC:
             return self.blocks
@@ -186,3 +184,35 @@ class ViewState:
             return
         a, b = self.index.worst_of(row, column)
         self.pair = self.source.axis.seats[a], self.source.axis.seats[b]
+
+
+_OK = frozenset(RANK[slot] for slot in (Slot.GOOD, Slot.FAIR, Slot.LOW, Slot.P2P, Slot.SHM, Slot.RDMA, Slot.SOCKET))
+_STYLES = {Slot.FAILED: "bold $error", Slot.TIMEOUT: "bold $error", Slot.SLOW: "bold $warning"}
+
+
+def block_parts(scope: ViewState, a: int, b: int, glyphs: Glyphs) -> list[Part]:
+    """Return the number of pairs of a block per verdict, worst first."""
+    index = scope.index
+    cells = index.cells(a, b)
+    counts = index.counts(a, b)
+    ok = sum(counts.get(rank, 0) for rank in (*_OK, RANK[Slot.OTHER]))
+    parts: list[Part] = []
+    for rank in range(len(RANKS) - 1, NOTHING, -1):
+        slot = RANKS[rank]
+        if rank in _OK or slot is Slot.OTHER or not counts.get(rank):
+            continue
+        word = "node gone" if slot is Slot.GONE else slot.key
+        parts.append((f"{glyphs.of_slot[slot]} {counts[rank]} {word}  ", _STYLES.get(slot, "")))
+    if ok:
+        parts.append((f"{ok} ok  ", "$primary"))
+    left = cells - int(index.tested[a, b])
+    if left > 0:
+        hiding = scope.filter is not None and scope.filter.by_cell
+        parts.append((f"{left} {'not shown' if hiding else 'untested'}  ", MUTED))
+    return [*parts, (f"of {cells} pair{'s' if cells != 1 else ''}", MUTED)]
+
+
+def block_name(scope: ViewState, a: int, b: int) -> str:
+    """Return the name of a block: ``n060 > n061``."""
+    seats = scope.blocks.axis.seats
+    return f"{seats[a].label} > {seats[b].label}" if a != b else f"within {seats[a].label}"

@@ -16,10 +16,9 @@ from textual.widget import Widget
 
 from fabtui.presentation.cell_levels import Glyphs, Slot
 from fabtui.screen.grid.axis import Seat
-from fabtui.screen.grid.cell_source import CellSource
-from fabtui.screen.grid.layout import HEADER_LINES, GridLayout, lay_out
+from fabtui.screen.grid.cells import CellSource
+from fabtui.screen.grid.layout import HEADER_LINES, GridLayout, Viewport, lay_out
 from fabtui.screen.grid.lines import LineRenderer
-from fabtui.screen.grid.viewport import Viewport
 from fabtui.screen.terminal.ansi_strips import Palette, ReadyStrip
 
 #: Maximum number of cached rows, as a multiple of the rows in view.

@@ -25,26 +25,21 @@ from fabtui.sanitize import one_line
 from fabtui.screen import feed_actions
 from fabtui.screen.context import AppContext, ViewName
 from fabtui.screen.grid.axis import Seat
-from fabtui.screen.grid.cells_by_endpoint import EndpointCells
-from fabtui.screen.grid.filter import HINT as FILTER_HINT
-from fabtui.screen.grid.goto import HINT as GOTO_HINT
-from fabtui.screen.grid.node_block_text import block_name, block_parts
-from fabtui.screen.grid.severity import Order
+from fabtui.screen.grid.cells import EndpointCells, Order
+from fabtui.screen.grid.prompts import FILTER_HINT, GOTO_HINT
 from fabtui.screen.grid.updates import GridUpdater
-from fabtui.screen.grid.view_state import ViewState, Zoom
+from fabtui.screen.grid.view_state import ViewState, Zoom, block_name, block_parts
 from fabtui.screen.grid.widget import GridView
 from fabtui.screen.views.connecting import ConnectingView
 from fabtui.screen.views.main_layout import LayoutChoices, MainLayout, arrange, grid_fits, panel_width, size_text
 from fabtui.screen.views.main_navigation import GridNavigation
-from fabtui.screen.widgets.cell_tooltip import CellTooltip
 from fabtui.screen.widgets.color_key import ColorKey
 from fabtui.screen.widgets.event_log import EventLog
 from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.minimap import Minimap
 from fabtui.screen.widgets.pair_text import status_parts, summary_text
 from fabtui.screen.widgets.prompt import Prompt
-from fabtui.screen.widgets.side_panel import PANEL_EDGES, PANEL_WIDTH, SidePanel
-from fabtui.screen.widgets.text_line import TextLine
+from fabtui.screen.widgets.text_line import PANEL_EDGES, PANEL_WIDTH, CellTooltip, SidePanel, TextLine
 from fabtui.screen.widgets.title_bar import LayerTabs, badges, title_content
 from fabtui.screen.widgets.worst_pairs import MAX_PAIRS, WorstPairs
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fabtui.model.session_model import Model
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.layout import NUMBER_WIDTH, lay_out
-from fabtui.screen.widgets.side_panel import PANEL_WIDTH, PANEL_WIDTHS
+from fabtui.screen.widgets.text_line import PANEL_WIDTH, PANEL_WIDTHS
 
 #: Minimum width for the side panel. A narrower screen has a status line under the grid.
 PANEL_FROM = 100

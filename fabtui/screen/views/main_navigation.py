@@ -13,9 +13,8 @@ from fabtui.presentation.wording import MUTED, Part
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import Seat
-from fabtui.screen.grid.filter import read_filter
-from fabtui.screen.grid.goto import read_place
-from fabtui.screen.grid.severity import Order
+from fabtui.screen.grid.cells import Order
+from fabtui.screen.grid.prompts import read_filter, read_place
 from fabtui.screen.grid.view_state import ZOOM_WORDS, ViewState, Zoom
 from fabtui.screen.grid.widget import GridView
 

@@ -8,8 +8,7 @@ from fabtui.presentation.wording import MUTED
 from fabtui.presentation.wrapping import Lines, clipped, stacked
 from fabtui.screen.context import AppContext
 from fabtui.screen.grid.axis import Seat
-from fabtui.screen.grid.node_block_text import block_name, block_parts
-from fabtui.screen.grid.view_state import ViewState
+from fabtui.screen.grid.view_state import ViewState, block_name, block_parts
 from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.views.main_navigation import GridNavigation
 from fabtui.screen.widgets.finding_lines import class_lines, finding_lines

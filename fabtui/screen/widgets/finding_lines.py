@@ -1,8 +1,9 @@
-"""Findings and class statistics as lines of the side panel."""
+"""Findings and class statistics as lines of the side panel, and styles of preflight lines."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fabtui.model.endpoints import PairClass
@@ -10,6 +11,7 @@ from fabtui.model.layers import Layer
 from fabtui.model.session_model import Model
 from fabtui.presentation import findings as finding_text
 from fabtui.presentation.cell_levels import Glyphs, full_number
+from fabtui.presentation.preflight_lines import Line as RoleLine
 from fabtui.presentation.wording import CLASS_WORDS, MUTED, Part, plain
 from fabtui.presentation.wrapping import Lines, between, stacked
 from fabtui.sanitize import one_line
@@ -130,3 +132,19 @@ def finding_block(one: Finding, width: int, number: int) -> Lines:
     for at, command in enumerate(one.next):
         lines.append([("      next    " if not at else "              ", MUTED), (one_line(command, 4000), "$accent")])
     return stacked(lines, width, 14)
+
+
+#: Style of each role of a piece of a line.
+STYLES = {
+    "bad": "bold $error",
+    "warn": "$warning",
+    "note": "$secondary",
+    "name": "bold",
+    "head": "bold $accent",
+    "dim": MUTED,
+}
+
+
+def styled(lines: Sequence[RoleLine]) -> Lines:
+    """Return lines with the styles of their roles."""
+    return [[(text, STYLES.get(role, "")) for text, role in line] for line in lines]

@@ -13,7 +13,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from fabtui.presentation.cell_levels import RANKS, Glyphs, Slot
-from fabtui.screen.grid.severity import BAD_FROM, NOTHING
+from fabtui.screen.grid.cells import BAD_FROM, NOTHING
 from fabtui.screen.grid.view_state import ViewState
 from fabtui.screen.terminal.ansi_strips import Palette, Runs, half_slot, pack
 

@@ -1,4 +1,4 @@
-"""Text of known size."""
+"""Text of known size: lines, the side panel, and the value under the mouse."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widgets import Static
 
+from fabtui.presentation.wording import plain
+from fabtui.presentation.wrapping import Line, Lines
 from fabtui.screen.terminal.ansi_strips import pack
 from fabtui.screen.terminal.internals import color_system
 
@@ -42,3 +44,45 @@ class TextLine(Static):
         if not content.is_same(self.shown):
             self.shown = content
             self.update(content, layout=layout)
+
+
+#: Width with the edges. A wide screen allows more.
+PANEL_WIDTH = 48
+PANEL_WIDTHS = (80, 64, PANEL_WIDTH)
+#: Width of the edges.
+PANEL_EDGES = 3
+
+
+class SidePanel(TextLine):
+    """Summary of the cursor's pair, findings, classes, sweep and worst pairs."""
+
+    DEFAULT_CSS = """
+    SidePanel {
+        width: 48; height: 100%; padding: 0 1; border-left: vkey $secondary 60%; text-wrap: nowrap; overflow: hidden;
+    }
+    SidePanel.-plain { border: none; padding: 0 1 0 2; }
+    """
+
+    def put(self, lines: Lines) -> None:
+        """Show lines that fit."""
+        self.show(Content("\n").join(Content.assemble(*line) for line in lines))
+
+
+class CellTooltip(TextLine):
+    """A line that covers the grid while the mouse is on a cell."""
+
+    DEFAULT_CSS = """
+    CellTooltip {
+        overlay: screen; position: absolute; height: 1; background: $panel; color: $foreground; display: none;
+    }
+    """
+    #: Position of the mouse.
+    at = (0, 0)
+
+    def put(self, parts: Line, grid: Region) -> None:
+        """Show text at the lower edge of the grid, or at the upper edge if the mouse is at the lower one."""
+        self.styles.width = len(plain(parts))
+        last = grid.bottom - 1
+        self.styles.offset = (grid.x, last if self.at[1] != last else grid.y)
+        self.show(Content.assemble(*parts), layout=True)
+        self.display = True

@@ -12,7 +12,7 @@ from fabtui.presentation.cell_levels import Glyphs, Slot
 from fabtui.presentation.numbers import percent_text
 from fabtui.presentation.wording import MUTED, Part, failure_text
 from fabtui.screen.grid.axis import Axis
-from fabtui.screen.grid.severity import BadCell
+from fabtui.screen.grid.cells import BadCell
 from fabtui.screen.widgets.pair_text import pair_name
 
 #: Maximum number of listed pairs.

@@ -27,8 +27,8 @@ from fabtui.screen.views.node.probe_tables import (
     process_lines,
     system_lines,
     text_of,
+    user_probe_lines,
 )
-from fabtui.screen.views.node.user_probes import user_probe_lines
 
 _RAW_LIMIT = 60_000
 

@@ -28,8 +28,7 @@ from fabtui.sanitize import clean, one_line
 from fabtui.screen import feed_actions
 from fabtui.screen.grid.axis import Seat
 from fabtui.screen.views.detail_base import DetailScreen, pairs, section, table
-from fabtui.screen.views.pair.context import event_lines, history_lines, library_lines, neighbour_lines
-from fabtui.screen.views.pair.counters import counter_lines
+from fabtui.screen.views.pair.context import counter_lines, event_lines, history_lines, library_lines, neighbour_lines
 from fabtui.screen.views.pair.path import hops, path_lines
 from fabtui.screen.widgets.finding_lines import finding_block, findings_of_pair
 from fabtui.screen.widgets.pair_text import (

@@ -1,21 +1,122 @@
-"""Cells of endpoint pairs."""
+"""Cells that the grid shows: of endpoint pairs, of node pairs, and of two nodes."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
 
 from fabtui.model.endpoints import PairClass, pair_class
 from fabtui.model.events import NodeState
 from fabtui.model.layers import Layer, Per
 from fabtui.model.session_model import Cell, Model
-from fabtui.presentation.cell_levels import Glyphs, Slot, cell_text, ratio, short_number, slot_of, transport_of
+from fabtui.presentation.cell_levels import (
+    BAD,
+    RANKS,
+    Glyphs,
+    Slot,
+    cell_text,
+    full_number,
+    ratio,
+    short_number,
+    slot_of,
+    transport_of,
+)
+from fabtui.presentation.wording import CLASS_WORDS
 from fabtui.screen.grid.axis import Axis
-from fabtui.screen.grid.cell_source import CellSource
-from fabtui.screen.grid.layout import NUMBER_WIDTH
+from fabtui.screen.grid.layout import ENDPOINTS, NUMBER_WIDTH, Shape
 
 if TYPE_CHECKING:
-    from fabtui.screen.grid.filter import Filter
+    from fabtui.screen.grid.prompts import Filter
+
+RANK: dict[int, int] = {int(slot): rank for rank, slot in enumerate(RANKS)}
+#: Table from ranks to slots for `bytes.translate`.
+SLOT_OF_RANK = bytes([int(slot) for slot in RANKS] + [0] * (256 - len(RANKS)))
+SLOW, TIMEOUT, FAILED = RANK[Slot.SLOW], RANK[Slot.TIMEOUT], RANK[Slot.FAILED]
+#: Lowest rank of bad cells.
+BAD_FROM = SLOW
+#: Highest rank of cells without a result.
+NOTHING = RANK[Slot.UNTESTED]
+
+
+class Order(StrEnum):
+    """Order of rows and columns."""
+
+    GIVEN = "given"
+    BADNESS = "badness"
+    BLAME = "blame"
+
+
+class BadCell(NamedTuple):
+    """A bad cell by its positions."""
+
+    row: int
+    column: int
+    slot: Slot
+    share: float | None
+    cell: Cell
+
+
+class CellSource(ABC):
+    """Cells of an axis against itself, each with a ramp slot and a text.
+
+    Args:
+        axis: All rows and columns in their own order; a position is an index into it.
+
+    Attributes:
+        shape: Range of cell shapes.
+        rows: Rows shown.
+        columns: Columns shown.
+        row_at: Position of each row.
+        column_at: Position of each column.
+    """
+
+    shape: Shape = ENDPOINTS
+
+    def __init__(self, axis: Axis) -> None:
+        self.axis = axis
+        self.show_in()
+
+    def show_in(self, rows: Sequence[int] | None = None, columns: Sequence[int] | None = None) -> None:
+        """Show some rows and columns by their positions; None means all, in their own order."""
+        self.row_at = range(self.axis.size) if rows is None else rows
+        self.column_at = range(self.axis.size) if columns is None else columns
+        self.rows = self.axis if rows is None else self.axis.in_order(rows)
+        self.columns = self.axis if columns is None else self.axis.in_order(columns)
+        self._row_of = {position: row for row, position in enumerate(self.row_at)}
+        self._column_of = {position: column for column, position in enumerate(self.column_at)}
+
+    def row_of(self, position: int) -> int | None:
+        """Return the row of a position, or None if it is not shown."""
+        return self._row_of.get(position)
+
+    def column_of(self, position: int) -> int | None:
+        """Return the column of a position, or None if it is not shown."""
+        return self._column_of.get(position)
+
+    def shown_at(self, positions: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return rows and columns of those of the given positions that are shown."""
+        rows, columns = self._row_of, self._column_of
+        return [(rows[a], columns[b]) for a, b in positions if a in rows and b in columns]
+
+    @abstractmethod
+    def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
+        """Return slot and text of one cell; the text is ignored if `row` returns none."""
+
+    def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
+        """Return slots and texts of the cells ``first`` to ``last`` (exclusive) of a row.
+
+        Each text is exactly ``width`` cells wide. There are none if cells show only the glyph of their slot.
+        """
+        cells = [self.cell(row, column, width) for column in range(first, last)]
+        return bytearray(slot for slot, _ in cells), [text for _, text in cells]
+
+    def below(self, row: int, column: int, width: int) -> list[str]:
+        """Return the texts of the second and later lines of a tall cell, each exactly ``width`` cells wide."""
+        return []
+
 
 #: Maximum relative move of a median before all cells are drawn again at once.
 _MEDIAN_STEP = 0.02
@@ -221,3 +322,93 @@ def _far(before: float | None, now: float | None) -> bool:
     if before is None or now is None:
         return before is not now
     return abs(now - before) > _MEDIAN_STEP * abs(before)
+
+
+_WORDS = {
+    Slot.SLOW: "slow",
+    Slot.TIMEOUT: "timeout",
+    Slot.FAILED: "failed",
+    Slot.INCONCLUSIVE: "unclear",
+    Slot.SKIPPED: "skipped",
+    Slot.RUNNING: "running",
+    Slot.GONE: "gone",
+    Slot.UNTESTED: "untested",
+}
+#: Minimum width for a value with its unit.
+_UNIT_FROM = 10
+
+
+class NodePairCells(CellSource):
+    """Cells with rows of one node and columns of another.
+
+    Args:
+        source: Cells of all endpoint pairs.
+        a: Index of the node of the rows.
+        b: Index of the node of the columns.
+
+    Attributes:
+        nodes: Both nodes.
+    """
+
+    shape = Shape(widest=14, tall=3, apart=True, halves=False)
+
+    def __init__(self, source: EndpointCells, a: int, b: int) -> None:
+        super().__init__(source.axis)
+        self._source = source
+        self.nodes = (a, b)
+        at = source.axis.node_at
+        self.show_in(
+            [position for position in source.row_at if at[position] == a],
+            [position for position in source.column_at if at[position] == b],
+        )
+
+    def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
+        """Return slot and first line of one cell: its value with the unit, or its verdict."""
+        a, b = self.row_at[row], self.column_at[column]
+        slot, cell, _ = self._source.judge(a, b)
+        glyphs = self._source.glyphs
+        if cell is None:
+            return slot, " " * width
+        if self._source.highlighted and (a, b) in self._source.highlighted:
+            slot = Slot.FLASH
+        text = _value_text(self._source.layer, cell, width)
+        if not text:
+            word = _WORDS.get(slot, str(cell.verdict))
+            glyph = glyphs.of_slot[slot]
+            text = f"{glyph} {word}" if glyph.strip() and len(word) + 2 <= width else word
+            if len(text) > width:
+                text = glyph
+        elif slot in BAD or slot is Slot.RUNNING:
+            text = f"{text}{glyphs.of_slot[slot]}" if len(text) < width else text
+        if len(text) > width:
+            return slot, cell_text(slot, self._source.display(a, b, width)[1], width, glyphs)
+        return slot, f"{text:^{width}}"
+
+    def below(self, row: int, column: int, width: int) -> list[str]:
+        """Return the lines below the value of a cell: share of the class median, unit, attempts."""
+        _, cell, share = self._source.judge(self.row_at[row], self.column_at[column])
+        if cell is None:
+            return []
+        lines = []
+        if share is not None and cell.measurement is not None:
+            model, measured = self._source.model, cell.measurement
+            kind = CLASS_WORDS[model.class_of(measured)]
+            text = f"{share:.0%} of {kind}"
+            lines.append(text if len(text) <= width else f"{share:.0%}")
+        if cell.value is not None and width < _UNIT_FROM and len(cell.unit) <= width:
+            lines.append(cell.unit)
+        if cell.measurement is not None and cell.measurement.attempts > 1:
+            text = f"{cell.measurement.attempts} attempts"
+            lines.append(text if len(text) <= width else f"{cell.measurement.attempts} tries"[:width])
+        return [f"{line[:width]:^{width}}" for line in lines]
+
+
+def _value_text(layer: Layer, cell: Cell, width: int) -> str:
+    """Return the value of a cell, with its unit if there is room."""
+    if layer is Layer.TRANSPORT:
+        path = "".join(c for c in cell.text if " " <= c <= "~")
+        return path if len(path) <= width else path.rsplit("/", 1)[-1][:width]
+    if cell.value is None:
+        return ""
+    number = full_number(cell.value)
+    return f"{number} {cell.unit}" if width >= _UNIT_FROM and len(number) + len(cell.unit) + 1 < width else number
