@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.color import ColorSystem
-from textual import events, on
+from textual import events, on, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from fabtui.errors import InputError
+from fabtui.model.exit_codes import exit_code
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.sanitize import one_line
@@ -39,34 +40,6 @@ if TYPE_CHECKING:
 
 #: Maximum frame rate (1/s). More would only cost bytes on the way to a distant terminal.
 RATE = 15.0
-
-
-class RefreshThrottle:
-    """Calls ``draw`` soon after `request`, at most ``rate`` times a second, and never without a request.
-
-    Args:
-        draw: Callback that draws, called in the event loop.
-        rate: Maximum frame rate (1/s).
-    """
-
-    def __init__(self, draw: Callable[[], object], rate: float = RATE) -> None:
-        self._draw = draw
-        self._interval = 1.0 / rate
-        self._last = float("-inf")
-        self._timer: asyncio.TimerHandle | None = None
-
-    def request(self) -> None:
-        """Request a frame; cheap enough to be called for every change."""
-        if self._timer is None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(max(0.0, self._last + self._interval - loop.time()), self._fire)
-
-    def _fire(self) -> None:
-        self._timer = None
-        self._last = asyncio.get_running_loop().time()
-        self._draw()
-
-
 #: Deadline (s) for the feed to end its processes on the nodes.
 CLOSE_DEADLINE = 12.0
 #: Time (s) after that deadline for writing files when the terminal is gone.
@@ -85,10 +58,7 @@ _SYSTEMS = {"24": ColorSystem.TRUECOLOR, "256": ColorSystem.EIGHT_BIT, "16": Col
 class FabricApp(App[int]):
     """Shows a feed; implements `fabtui.screen.context.AppContext`.
 
-    Args:
-        make_feed: Makes the feed. Called after the first frame is painted, because it imports much.
-        settings: User settings of the screen.
-        clock: Monotonic clock (s).
+    ``make_feed`` is called after the first frame is painted, because it imports much; ``clock`` is monotonic (s).
     """
 
     TITLE = "fabtui"
@@ -124,7 +94,9 @@ class FabricApp(App[int]):
         self._clock = clock
         self._began = clock()
         self._last_event = clock()
-        self._throttle = RefreshThrottle(lambda: self.call_later(self._draw))
+        #: Timer of the next frame, and time of the latest one.
+        self._frame: asyncio.TimerHandle | None = None
+        self._drawn = float("-inf")
         self._draw_timer: asyncio.TimerHandle | None = None
         self._feed_closed = False
         self._error_badge: str | None = None
@@ -150,8 +122,7 @@ class FabricApp(App[int]):
 
     def _paint(self, *_: object) -> None:
         count = self.color_count
-        ramp = ramp_of(self.theme, self.current_theme.dark, count)
-        self.main.paint_with(ramp, _SYSTEMS.get(count))
+        self.main.paint_with(ramp_of(self.theme, self.current_theme.dark, count), _SYSTEMS.get(count))
 
     # -- start --------------------------------------------------------------------------------------------------------
 
@@ -162,7 +133,6 @@ class FabricApp(App[int]):
         return self._main
 
     def get_default_screen(self) -> Screen[None]:
-        """Return the main screen."""
         self._main = MainScreen(self)
         return self._main
 
@@ -191,11 +161,12 @@ class FabricApp(App[int]):
             self.feed, self.model = feed, feed.model
             feed.listen(self._on_event)
             self.main.take_model()
-            self._use_settings()
+            self._use_settings(deferred)
             self.request_draw()
             self.set_interval(1.0, self._tick)
             if self.settings.baseline is not None:
-                await self._read_baseline(self.settings.baseline)
+                self.model.baseline = await asyncio.to_thread(deferred.read_baseline, self.settings.baseline)
+                self.main.draw()
             await feed.run()
         except InputError as error:
             self._exit_with(EXIT_BAD_INPUT, f"fabtui: {one_line(str(error), 1000)}")
@@ -211,35 +182,28 @@ class FabricApp(App[int]):
             if self.settings.exit_on_end:
                 self.leave()
 
-    def _use_settings(self) -> None:
+    def _use_settings(self, deferred: ModuleType) -> None:
         """Apply the user's keys and themes, and show what is wrong with them."""
-        assert self._deferred is not None
-        usable, wrong = self._deferred.check_keys(self.settings.keys, type(self))
+        usable, wrong = deferred.check_keys(self.settings.keys, type(self))
         if usable:
             self.set_keymap(usable)
         self._problems += [f'keys."{name}": {text}' for name, text in wrong]
         for text in self._problems[:MAX_PROBLEMS_SHOWN]:
             self.notify(f"settings: {one_line(text, 300)}", severity="warning", timeout=PROBLEM_SECONDS)
         self._themes.register_all()
-        follow: Callable[[], Awaitable[None]] = self._themes.follow
-        self.run_worker(follow, name="themes", exit_on_error=False)
-
-    async def _read_baseline(self, path: Path) -> None:
-        """Read the baseline of the layer ``change`` in a thread.
-
-        Raises:
-            InputError: The file is not a baseline.
-        """
-        assert self._deferred is not None
-        self.model.baseline = await asyncio.to_thread(self._deferred.read_baseline, path)
-        self.main.draw()
+        self.run_worker(self._themes.follow(), name="themes", exit_on_error=False)
 
     # -- end ----------------------------------------------------------------------------------------------------------
 
     @property
     def exit_status(self) -> int:
         """Exit code of the session in its present state."""
-        return EXIT_INTERNAL_ERROR if self._error_badge is not None else self.model.exit_code or 0
+        if self._error_badge is not None:
+            return EXIT_INTERNAL_ERROR
+        if self.model.exit_code is None and self.model.counts():
+            # Left before its end: the results so far count.
+            return exit_code(self.model)
+        return self.model.exit_code or 0
 
     async def action_quit(self) -> None:
         if self._deferred is None or not self.sweeping or isinstance(self.screen, self._deferred.ConfirmScreen):
@@ -267,11 +231,12 @@ class FabricApp(App[int]):
             while len(self.screen_stack) > 1:
                 self.pop_screen()
             self.main.show_closing("closing: ending the processes on the nodes (q again: quit at once)")
-        self.run_worker(self._close_and_exit(), name="close", exit_on_error=False)
 
-    async def _close_and_exit(self) -> None:
-        await self.close_feed()
-        self._exit_with(self.exit_status)
+        async def close() -> None:
+            await self.close_feed()
+            self._exit_with(self.exit_status)
+
+        self.run_worker(close(), name="close", exit_on_error=False)
 
     async def close_feed(self) -> None:
         """Close the feed once, within a deadline; an error is printed after the screen is gone."""
@@ -307,16 +272,20 @@ class FabricApp(App[int]):
         self.request_draw()
 
     def request_draw(self) -> None:
-        """Schedule the next frame; cheap enough to be called for every event."""
-        self._throttle.request()
+        if self._frame is None:
+            loop = asyncio.get_running_loop()
+            self._frame = loop.call_later(max(0.0, self._drawn + 1 / RATE - loop.time()), self._draw_frame)
+
+    def _draw_frame(self) -> None:
+        self._frame, self._drawn = None, asyncio.get_running_loop().time()
+        self.call_later(self._draw)
 
     def draw_within(self, seconds: float) -> None:
-        """Schedule a frame at most some seconds from now."""
         loop = asyncio.get_running_loop()
         when = loop.time() + seconds
-        if self._draw_timer is not None and loop.time() < self._draw_timer.when() <= when:
-            return
         if self._draw_timer is not None:
+            if loop.time() < self._draw_timer.when() <= when:
+                return
             self._draw_timer.cancel()
         self._draw_timer = loop.call_at(when, self.request_draw)
 
@@ -324,13 +293,11 @@ class FabricApp(App[int]):
         if self._main is None or not self.is_running:
             return
         self._main.draw()
-        top = self.screen
-        if top is not self._main and hasattr(top, "draw"):
-            top.draw()
+        if self.screen is not self._main and hasattr(self.screen, "draw"):
+            self.screen.draw()
 
     def _tick(self) -> None:
-        gone = self.feed is not None and self.feed.can_test and lost_nodes(self.model)
-        if self.running or gone:
+        if self.running or (self.feed is not None and self.feed.can_test and lost_nodes(self.model)):
             self.main.tick()
 
     def on_resize(self) -> None:
@@ -357,7 +324,6 @@ class FabricApp(App[int]):
         return self.running and phase.total > 0 and phase.name not in IDLE_PHASES
 
     def elapsed(self) -> float:
-        """Return the duration of the session (s)."""
         if self.feed is None:
             return self._clock() - self._began
         if not self.running or not self.model.started:
@@ -365,13 +331,11 @@ class FabricApp(App[int]):
         return self.model.elapsed + self._clock() - self._last_event
 
     def now(self) -> float:
-        """Return the time of the session (s since the epoch); in a replay that of the recording."""
         live = self.feed is not None and self.feed.can_test and self.model.started
         return self.model.now + (self._clock() - self._last_event if live else 0.0)
 
     @property
     def badges(self) -> list[str]:
-        """Lasting warnings."""
         badges = [self._error_badge] if self._error_badge else []
         badges += self.feed.badges if self.feed is not None else []
         if count := len(self._problems):
@@ -380,16 +344,13 @@ class FabricApp(App[int]):
 
     @property
     def findings(self) -> SessionDiagnosis:
-        """Findings of the session."""
         assert self.main.findings is not None
         return self.main.findings
 
     def preflight(self) -> tuple[Preflight, bool]:
-        """Return the preflight, and True if it includes the latest probe results."""
         return self.findings.preflight()
 
     def bad_pairs(self) -> tuple[int, bool]:
-        """Return the number of bad pairs found so far, and True if every pair has been checked."""
         return self.main.scope.index.bad_shown, self.main.scope.index.complete
 
     def notify(
@@ -405,7 +366,6 @@ class FabricApp(App[int]):
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
 
     def copy(self, text: str) -> None:
-        """Copy text to the clipboard of the terminal."""
         self.copy_to_clipboard(text)
         lines = text.count("\n") + 1
         self.notify(f"{lines} line{'s' if lines != 1 else ''} copied (OSC 52; tmux needs `set-clipboard on`)")
@@ -417,17 +377,14 @@ class FabricApp(App[int]):
             self.push_screen(self._deferred.PairScreen(message.source, message.target))
 
     def open_node(self, node: str) -> None:
-        """Open the view of a node."""
         if self._deferred is not None and self.feed is not None:
             self.push_screen(self._deferred.NodeScreen(node))
 
     def open_view(self, name: ViewName) -> None:
-        """Open a view of the session."""
         if self._deferred is not None and self.feed is not None:
             self.push_screen(self._deferred.VIEWS[name]())
 
     def show_pair(self, source: int, destination: int) -> bool:
-        """Move the cursor of the grid to a pair, by endpoint numbers; return False if the grid lacks it."""
         position = self.main.source.axis.position
         if source not in position or destination not in position:
             return False
@@ -436,10 +393,8 @@ class FabricApp(App[int]):
 
     # -- actions ------------------------------------------------------------------------------------------------------
 
-    def action_csv(self) -> None:
-        self.run_worker(self._write_csv(), name="csv", exit_on_error=False)
-
-    async def _write_csv(self) -> None:
+    @work(name="csv", exit_on_error=False)
+    async def action_csv(self) -> None:
         if self._deferred is None:
             return
         path = self.settings.csv or Path(time.strftime("fabtui-%Y%m%dT%H%M%SZ.csv", time.gmtime()))
@@ -459,15 +414,13 @@ class FabricApp(App[int]):
             self.notify(f"screenshot written to {path}")
 
     def action_help(self) -> None:
-        later = self._deferred
-        if later is not None and not isinstance(self.screen, later.HelpScreen):
+        if (later := self._deferred) is not None and not isinstance(self.screen, later.HelpScreen):
             self.push_screen(later.HelpScreen(later.key_owners(type(self)), later.views_of(self.screen)))
 
     def action_jump(self) -> None:
         if self._deferred is None:
             return
-        targets = self._deferred.targets_of(self.screen)
-        if targets:
+        if targets := self._deferred.targets_of(self.screen):
             self.push_screen(self._deferred.JumpScreen(targets))
         else:
             self.notify("there is nothing to jump to here")

@@ -27,50 +27,34 @@ Severity = Literal["information", "warning", "error"]
 class FindingsState(Protocol):
     """Findings of the session, updated in the background."""
 
+    #: Findings, most severe first.
     @property
-    def found(self) -> Sequence[Finding]:
-        """Findings, most severe first."""
-
+    def found(self) -> Sequence[Finding]: ...
+    #: Verdicts of all pairs as of the latest complete pass.
     @property
-    def tally(self) -> Tally:
-        """Verdicts of all pairs as of the latest complete pass."""
-
+    def tally(self) -> Tally: ...
+    #: Text for an empty list of findings.
     @property
-    def none_text(self) -> str:
-        """Text for an empty list of findings."""
-
+    def none_text(self) -> str: ...
+    #: DNS domain that all nodes share, which is not shown.
     @property
-    def domain(self) -> str:
-        """DNS domain that all nodes share, which is not shown."""
+    def domain(self) -> str: ...
 
 
 class AppContext(Protocol):
     """State and services that the app offers to views and widgets."""
 
-    @property
-    def model(self) -> Model:
-        """Session model."""
+    model: Model
+    #: Feed of the session; None until the first frame is on the terminal.
+    feed: Feed | None
+    settings: ScreenSettings
+    glyphs: Glyphs
 
     @property
-    def feed(self) -> Feed | None:
-        """Feed of the session; None until the first frame is on the terminal."""
-
+    def findings(self) -> FindingsState: ...
+    #: Lasting warnings.
     @property
-    def settings(self) -> ScreenSettings:
-        """User settings of the screen."""
-
-    @property
-    def glyphs(self) -> Glyphs:
-        """Characters to draw with."""
-
-    @property
-    def findings(self) -> FindingsState:
-        """Findings of the session."""
-
-    @property
-    def badges(self) -> list[str]:
-        """Lasting warnings."""
-
+    def badges(self) -> list[str]: ...
     def preflight(self) -> tuple[Preflight, bool]:
         """Return the preflight, and True if it includes the latest probe results."""
 
@@ -98,12 +82,8 @@ class AppContext(Protocol):
     def copy(self, text: str) -> None:
         """Copy text to the clipboard of the terminal."""
 
-    def open_node(self, node: str) -> None:
-        """Open the view of a node."""
-
-    def open_view(self, name: ViewName) -> None:
-        """Open a view of the whole session."""
-
+    def open_node(self, node: str) -> None: ...
+    def open_view(self, name: ViewName) -> None: ...
     def show_pair(self, source: int, destination: int) -> bool:
         """Move the cursor of the grid to a pair, by endpoint numbers; return False if the grid lacks it."""
 

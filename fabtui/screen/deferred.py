@@ -5,34 +5,22 @@ The app imports this module once the first frame is on the terminal, so that no 
 
 from textual.screen import Screen
 
-from fabtui.export.csv import write_csv
+from fabtui.export.csv import write_csv as write_csv
 from fabtui.screen.context import ViewName
-from fabtui.screen.keymap import check_keys, commands, key_owners
-from fabtui.screen.views.dialogs import ConfirmScreen, fit
+from fabtui.screen.keymap import check_keys as check_keys
+from fabtui.screen.keymap import commands as commands
+from fabtui.screen.keymap import key_owners as key_owners
+from fabtui.screen.views.dialogs import ConfirmScreen as ConfirmScreen
+from fabtui.screen.views.dialogs import fit as fit
 from fabtui.screen.views.findings import FindingsScreen, PreflightScreen
-from fabtui.screen.views.help import HelpScreen, views_of
-from fabtui.screen.views.jump import JumpScreen, targets_of
-from fabtui.screen.views.node.screen import NodeScreen
+from fabtui.screen.views.help import HelpScreen as HelpScreen
+from fabtui.screen.views.help import views_of as views_of
+from fabtui.screen.views.jump import JumpScreen as JumpScreen
+from fabtui.screen.views.jump import targets_of as targets_of
+from fabtui.screen.views.node.screen import NodeScreen as NodeScreen
 from fabtui.screen.views.nodes import NodesScreen
-from fabtui.screen.views.pair.screen import PairScreen
-from fabtui.session.feeds.baseline import read_baseline
-
-__all__ = [
-    "VIEWS",
-    "ConfirmScreen",
-    "HelpScreen",
-    "JumpScreen",
-    "NodeScreen",
-    "PairScreen",
-    "check_keys",
-    "commands",
-    "fit",
-    "key_owners",
-    "read_baseline",
-    "targets_of",
-    "views_of",
-    "write_csv",
-]
+from fabtui.screen.views.pair.screen import PairScreen as PairScreen
+from fabtui.session.feeds.baseline import read_baseline as read_baseline
 
 #: Views of the session, by name.
 VIEWS: dict[ViewName, type[Screen[None]]] = {

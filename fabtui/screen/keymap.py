@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import pairwise
 
 from textual.app import App, SystemCommand
@@ -28,20 +29,8 @@ from fabtui.screen.widgets.worst_pairs import WorstPairs
 
 #: Classes with bindings, beside the app, in the order of the help.
 _OWNERS: tuple[type[DOMNode], ...] = (
-    MainScreen,
-    GridView,
-    WorstPairs,
-    EventLog,
-    PairScreen,
-    NodeScreen,
-    PreflightScreen,
-    FindingsScreen,
-    NodesScreen,
-    NodesTable,
-    DetailScreen,
-    ConfirmScreen,
-    JumpScreen,
-    Prompt,
+    *(MainScreen, GridView, WorstPairs, EventLog, PairScreen, NodeScreen, PreflightScreen, FindingsScreen),
+    *(NodesScreen, NodesTable, DetailScreen, ConfirmScreen, JumpScreen, Prompt),
 )
 _MODIFIERS = ("ctrl", "shift", "alt", "meta", "super", "hyper")
 #: Keys that terminals send as another key.
@@ -83,15 +72,9 @@ def key_name(text: str) -> str | None:
 
 
 def check_keys(keys: Mapping[str, str], app: AppClass) -> tuple[dict[str, str], list[tuple[str, str]]]:
-    """Check the user's keys.
+    """Check the user's keys (by binding id, separated by commas); return the usable ones, and problems with their ids.
 
-    Args:
-        keys: Keys, separated by commas, by binding id.
-        app: Class of the app.
-
-    Returns:
-        The usable keys, and the problems with the ids that they concern. Two bindings with one key are reported but
-        kept: the one nearer to the cursor has the key, which may be intended.
+    Two bindings with one key are reported but kept: the one nearer to the cursor has the key, which may be intended.
     """
     known = {binding.id: binding for owner in key_owners(app) for binding in bindings_of(owner) if binding.id}
     usable: dict[str, str] = {}
@@ -150,7 +133,8 @@ _MOVES = ("grid.", "worst.", "detail.", ".layer-")
 def commands(app: App[int], screen: Screen[object]) -> Iterable[SystemCommand]:
     """Yield a command for each key that works where the palette was opened, and one for the themes."""
     for owner in key_owners(type(app)):
-        node = _instance(app, screen, owner)
+        # The focused widget is the one that had the focus when the palette was opened.
+        node = next((node for node in (app, screen, screen.focused) if isinstance(node, owner)), None)
         if node is None:
             continue
         for binding in bindings_of(owner):
@@ -160,20 +144,7 @@ def commands(app: App[int], screen: Screen[object]) -> Iterable[SystemCommand]:
             yield SystemCommand(
                 f"{text[:1].upper()}{text[1:]}",
                 f"{group_title(owner)}: {', '.join(current_keys(app, binding))}",
-                _runner(app, binding.action, node),
+                partial(app.call_later, app.run_action, binding.action, node),
                 discover=not any(part in (binding.id or "") for part in _MOVES),
             )
     yield SystemCommand("Change the theme", "colors of the screen", app.action_change_theme)
-
-
-def _instance(app: App[int], screen: Screen[object], owner: type[DOMNode]) -> DOMNode | None:
-    """Return the node that performs the actions of a class, or None if there is none here."""
-    # The focused widget is the one that had the focus when the palette was opened.
-    return next((node for node in (app, screen, screen.focused) if isinstance(node, owner)), None)
-
-
-def _runner(app: App[int], action: str, node: DOMNode) -> Callable[[], None]:
-    def run() -> None:
-        app.call_later(app.run_action, action, node)
-
-    return run

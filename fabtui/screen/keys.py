@@ -10,30 +10,13 @@ from textual.binding import Binding
 from textual.dom import DOMNode
 
 #: Names of keys on the screen, where Textual would draw an arrow.
-KEY_NAMES = {
-    "enter": "enter",
-    "escape": "esc",
-    "up": "up",
-    "down": "down",
-    "left": "left",
-    "right": "right",
-    "backspace": "backspace",
-    "pageup": "page up",
-    "pagedown": "page down",
-}
+KEY_NAMES = {name: name for name in ("enter", "up", "down", "left", "right", "backspace")}
+KEY_NAMES |= {"escape": "esc", "pageup": "page up", "pagedown": "page down"}
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """One key binding, for tables.
-
-    Attributes:
-        id: Name of the binding in the settings file.
-        keys: Default keys, separated by commas.
-        description: Effect of the key.
-        owner: Class that declares the binding.
-        group: Title of that class in help.
-    """
+    """One key binding, for tables: ``id`` in the settings file, default keys, effect, class and its title in help."""
 
     id: str
     keys: str

@@ -41,7 +41,7 @@ async def test_quitting_asks_only_while_a_sweep_runs() -> None:
         await pilot.press("q", "escape", "q", "y")
         await pilot.pause(0.2)
     assert feed.closed == 1
-    assert app.return_value == 0
+    assert app.return_value == 1
 
 
 @pytest.mark.parametrize("keys", [("q", "q"), ("ctrl+c", "ctrl+c"), ("q", "enter"), ("enter", "ctrl+c", "q")])

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from fabtui.errors import InputError
+from fabtui.report.summary import outcome_line
 from fabtui.screen.app import FabricApp
 from fabtui.screen.settings import ScreenSettings
 from tests.screen.conftest import Opened, make_app, screen_text, settled
-from tests.screen.fakefeed import FakeFeed, sweep_of_two
+from tests.screen.fakefeed import FakeFeed, Story, sweep_of_two
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])
@@ -36,7 +37,29 @@ async def test_closing_is_shown_and_a_second_q_does_not_wait() -> None:
         assert "closing: ending the processes on the nodes" in screen_text(app)
         await pilot.press("q")
         await pilot.pause(0.1)
-        assert app.return_value == 0
+        assert app.return_value == 1
+
+
+@pytest.mark.parametrize(("bad", "code"), [(True, 1), (False, 3)])
+async def test_a_sweep_that_is_left_early_is_not_reported_as_ok(bad: bool, code: int) -> None:
+    story = sweep_of_two(end=False)
+    if not bad:
+        story = Story(["n000", "n001"], 4)
+        for node in story.nodes:
+            story.connect(node)
+        story.endpoints(*story.nodes)
+        pairs = story.ordered_pairs()
+        story.phase("p2p", len(pairs))
+        story.measured(*story.good(*pairs[0]))
+    app = make_app(FakeFeed(story.events))
+    async with app.run_test(size=(120, 30)) as pilot:
+        await settled(app, pilot)
+        await pilot.press("q", "y")
+        await pilot.pause(0.1)
+    assert app.return_value == code
+    line = outcome_line(app.model, code)
+    assert "everything ok" not in line
+    assert ("1 failed" in line) is bad
 
 
 async def test_closing_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,8 +164,6 @@ class EndpointCells(CellSource):
         self.highlighted: set[tuple[int, int]] = set()
         self.take_medians()
 
-    # -- what changed -------------------------------------------------------------------------------------------------
-
     def _key(self) -> tuple[object, ...]:
         return (self.model.layout, *(record.state.gone for record in self.model.nodes.values()))
 
@@ -213,17 +211,13 @@ class EndpointCells(CellSource):
         at = self.axis.position
         return [(at[src], at[dst]) for src, dst in changed if src in at and dst in at]
 
-    # -- cells --------------------------------------------------------------------------------------------------------
-
     def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
-        """Return slots and texts of some cells of a row."""
         if width >= NUMBER_WIDTH:
             return super().row(row, first, last, width)
         here, column_at, display = self.row_at[row], self.column_at, self.display
         return bytearray(display(here, column_at[column], width)[0] for column in range(first, last)), None
 
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
-        """Return slot and text of one cell."""
         slot, number = self.display(self.row_at[row], self.column_at[column], width)
         return slot, cell_text(slot, number, width, self.glyphs)
 
@@ -290,8 +284,6 @@ class EndpointCells(CellSource):
             return self.model.class_of(cell.measurement)
         endpoints = self.model.endpoints
         return pair_class(endpoints[src], endpoints[dst])
-
-    # -- texts --------------------------------------------------------------------------------------------------------
 
     def unit(self) -> tuple[str, int | None]:
         """Return unit and message size of the values of the layer; the unit is "" while there are none."""

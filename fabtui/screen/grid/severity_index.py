@@ -89,8 +89,6 @@ class SeverityIndex:
         self._bad_key: tuple[object, ...] = ()
         self._bad = _BadCells(*[np.zeros(0, np.intp)] * 4)
 
-    # -- updates ------------------------------------------------------------------------------------------------------
-
     def rejudge(self) -> None:
         """Judge every cell with a result again, because the class medians moved."""
         if self._work is None:
@@ -178,8 +176,6 @@ class SeverityIndex:
         self.block_ranks[block] = max(rank, self.block_ranks[block]) if rank > before else self._block(*block).max()
         self._changed.add(block)
 
-    # -- blocks -------------------------------------------------------------------------------------------------------
-
     def _slices(self, a: int, b: int) -> tuple[slice, slice]:
         return slice(self._starts[a], self._ends[a]), slice(self._starts[b], self._ends[b])
 
@@ -224,8 +220,6 @@ class SeverityIndex:
         block = self._block(a, b)
         row, column = divmod(int((block == rank).argmax()), block.shape[1]) if rank > NOTHING else (0, int(a == b))
         return row + self._starts[a], min(column, block.shape[1] - 1) + self._starts[b]
-
-    # -- bad cells of the rows and columns shown ----------------------------------------------------------------------
 
     @property
     def bad(self) -> int:
@@ -301,8 +295,6 @@ class SeverityIndex:
             return None
         row, column = divmod(int(keys[found]), len(columns))
         return rows[row], columns[column]
-
-    # -- orders and the map -------------------------------------------------------------------------------------------
 
     def order(self, order: Order) -> list[int]:
         """Return all positions in an order."""
@@ -389,7 +381,6 @@ class NodeCells(CellSource):
         self._index = index
 
     def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
-        """Return slots and texts of some blocks of a row."""
         if width > 1:
             return super().row(row, first, last, width)
         a, nodes = self.row_at[row], self.column_at[first:last]
@@ -406,7 +397,6 @@ class NodeCells(CellSource):
         return slots, None
 
     def cell(self, row: int, column: int, width: int) -> tuple[int, str]:
-        """Return slot and text of one block."""
         a, b = self.row_at[row], self.column_at[column]
         index = self._index
         rank = int(index.block_ranks[a, b])

@@ -55,8 +55,6 @@ class ViewState:
         self._near: NodePairCells | None = None
         self._ordered: list[int] | None = None
 
-    # -- what is shown ------------------------------------------------------------------------------------------------
-
     @cached_property
     def index(self) -> SeverityIndex:
         """Severity of the cells of all endpoint pairs; imports numpy, so not to be used before the first frame."""
@@ -151,8 +149,6 @@ class ViewState:
         by_node = self.zoom is Zoom.FABRIC or self.order is Order.GIVEN
         shown = self.blocks if by_node else self.source
         return self.index.tiles(down, across, shown.row_at, shown.column_at, by_node=by_node)
-
-    # -- selected pair ----------------------------------------------------------------------------------------------
 
     def nodes(self) -> tuple[int, int] | None:
         """Return the node indices of the selected pair, or None."""

@@ -92,8 +92,6 @@ class GridView(Widget, can_focus=True):
         self._lines: list[ReadyStrip | None] = []
         self._rows: dict[int, _Row] = {}
 
-    # -- content and colours ----------------------------------------------------------------------------------------
-
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
         """Set the colour ramp and the colour system."""
         self._ramp, self._system = ramp, system
@@ -189,8 +187,6 @@ class GridView(Widget, can_focus=True):
         if regions:
             self.refresh(*regions)
 
-    # -- layout -------------------------------------------------------------------------------------------------------
-
     def layout_now(self) -> GridLayout:
         """Return the layout for the present size."""
         width, height = self.size
@@ -234,8 +230,6 @@ class GridView(Widget, can_focus=True):
         """Ranges of rows and columns in view, or None if all are."""
         return self.viewport.window if self.scrolled_text else None
 
-    # -- drawing ------------------------------------------------------------------------------------------------------
-
     def render_lines(self, crop: Region) -> list[Strip]:
         """Return the lines in view; unchanged lines come from the cache."""
         layout = self.layout_now()
@@ -255,7 +249,6 @@ class GridView(Widget, can_focus=True):
         return strips
 
     def render_line(self, y: int) -> Strip:
-        """Return one line."""
         return self.render_lines(Region(0, y, self.size.width, 1))[0]
 
     def _colors(self) -> Palette:
@@ -310,8 +303,6 @@ class GridView(Widget, can_focus=True):
             self.source.rows,
             self.corner,
         )
-
-    # -- the cursor ---------------------------------------------------------------------------------------------------
 
     def move_to(self, row: int, column: int) -> None:
         """Move the cursor to a cell, or to the nearest edge."""
@@ -368,8 +359,6 @@ class GridView(Widget, can_focus=True):
         self.reread()
         self.post_message(self.Moved())
 
-    # -- the mouse ----------------------------------------------------------------------------------------------------
-
     def cell_at(self, x: int, y: int) -> tuple[int, int] | None:
         """Return the row and column at a point of the widget, or None."""
         return self.viewport.cell_at(self.layout_now(), x, y)
@@ -384,11 +373,9 @@ class GridView(Widget, can_focus=True):
             self.post_message(self.Chosen())
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Move on by a few rows."""
         event.stop()
         self.action_move(3, 0)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Move back by a few rows."""
         event.stop()
         self.action_move(-3, 0)

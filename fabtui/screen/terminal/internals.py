@@ -41,17 +41,10 @@ HUNG_UP = 128 + signal.SIGHUP
 class NullWriter:
     """Replacement for the writer thread of Textual's driver; discards all output and never blocks."""
 
-    def write(self, text: str) -> None:
-        """Discard text."""
-
-    def flush(self) -> None:
-        """Do nothing."""
-
-    def stop(self) -> None:
-        """Do nothing."""
-
+    def write(self, text: str) -> None: ...
+    def flush(self) -> None: ...
+    def stop(self) -> None: ...
     def isatty(self) -> bool:
-        """Return False."""
         return False
 
 

@@ -77,26 +77,21 @@ class DetailScreen(Screen[None]):
 
     @property
     def context(self) -> AppContext:
-        """The app."""
         return context_of(self)
 
     def compose(self) -> ComposeResult:
-        """Compose the view."""
         yield TextLine(id="detail-title")
         with VerticalScroll(id="detail-body", can_focus=False):
             yield TextLine(id="detail-text")
         yield KeyBar(id="detail-keys")
 
     def on_mount(self) -> None:
-        """Draw the first frame."""
         self.draw()
 
     def on_resize(self) -> None:
-        """Draw for the new size."""
         self.draw()
 
     def title_parts(self) -> list[Part]:
-        """Return the title."""
         raise NotImplementedError
 
     def body_lines(self, width: int) -> Lines:

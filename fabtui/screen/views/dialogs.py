@@ -50,7 +50,6 @@ class ConfirmScreen(ModalScreen[bool]):
         self._detail = Content.assemble("\n", (detail, MUTED))
 
     def compose(self) -> ComposeResult:
-        """Compose the dialog."""
         with Vertical(id="confirm"):
             for content in (self._question, self._keys, self._detail):
                 yield TextLine(content)
@@ -73,19 +72,15 @@ class SmallScreen(Screen[None]):
     BINDING_GROUP_TITLE = "Small terminal"
 
     def compose(self) -> ComposeResult:
-        """Compose the view."""
         yield TextLine(id="small")
 
     def on_mount(self) -> None:
-        """Draw the first frame."""
         self.draw()
 
     def on_resize(self) -> None:
-        """Draw for the new size."""
         self.draw()
 
     def draw(self) -> None:
-        """Draw the current state."""
         if not self.is_mounted or not self.query("#small"):
             return
         context = context_of(self)

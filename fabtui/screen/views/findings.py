@@ -47,13 +47,11 @@ class FindingsScreen(DetailScreen):
     ]
 
     def title_parts(self) -> list[Part]:
-        """Return the number of findings and of their cells."""
         found = self.context.findings.found
         cells = len({cell for one in found for cell in one.cells})
         return [(" findings ", "bold"), (f"  {len(found)}, {count(cells, 'pair')}", MUTED)]
 
     def body_lines(self, width: int) -> Lines:
-        """Return all findings."""
         findings = self.context.findings
         if not findings.found:
             return [[], [(f"  {findings.none_text}", MUTED)]]
@@ -98,12 +96,10 @@ class PreflightScreen(DetailScreen):
         return found
 
     def title_parts(self) -> list[Part]:
-        """Return the number of nodes and the result."""
         (head, _), (text, _) = head_line(self._found())
         return [(f" {head.rstrip(': ')} ", "bold"), (f" {text}", MUTED)]
 
     def body_lines(self, width: int) -> Lines:
-        """Return the problems and the facts."""
         found, glyphs = self._found(), ASCII if self.context.glyphs.plain else UNICODE
         lines: Lines = styled(kind_lines(found.table, width, glyphs))
         for finding in found.findings:

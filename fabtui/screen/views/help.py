@@ -65,12 +65,10 @@ class HelpScreen(DetailScreen):
         self._about = views[0] if views else None
 
     def title_parts(self) -> list[Part]:
-        """Return the title."""
         name = group_title(self._here[0]).lower() if self._here else "this view"
         return [(f" help: {name} ", "bold"), ("  config.toml can rebind keys by the names on the right", MUTED)]
 
     def body_lines(self, width: int) -> Lines:
-        """Return the help text."""
         lines: Lines = []
         if self._about is not None:
             lines += [[(line, "")] for line in introduction(self._about) if line]

@@ -161,7 +161,6 @@ class JumpScreen(ModalScreen[None]):
         self._targets = dict(zip(LETTERS, targets, strict=False))
 
     def compose(self) -> ComposeResult:
-        """Compose the letters."""
         for letter, target in self._targets.items():
             line = TextLine(Content.styled(f" {letter} ", "bold"), classes="letter")
             line.styles.offset = (target.x, target.y)

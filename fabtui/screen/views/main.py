@@ -183,7 +183,6 @@ class MainScreen(Screen[None]):
 
     @property
     def model(self) -> Model:
-        """Session model."""
         return self._app_context.model
 
     @property
@@ -207,7 +206,6 @@ class MainScreen(Screen[None]):
         return self._layout_state.view
 
     def compose(self) -> ComposeResult:
-        """Compose the screen."""
         yield self.title_line
         yield self.badge_line
         with Horizontal(id="tabs-row"):
@@ -230,12 +228,10 @@ class MainScreen(Screen[None]):
         yield self.tooltip_line
 
     def on_mount(self) -> None:
-        """Draw the first frame."""
         self._composed = True
         self.draw()
 
     def on_resize(self) -> None:
-        """Draw for the new size."""
         self.draw()
 
     def take_model(self) -> None:

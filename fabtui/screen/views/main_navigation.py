@@ -48,15 +48,12 @@ class GridNavigation:
 
     @property
     def model(self) -> Model:
-        """Session model."""
         return self._context.model
 
     def take_model(self) -> None:
         """Show the current model of the app."""
         self.scope = ViewState(self.model, self.scope.source.layer, self._context.glyphs)
         self.grid.show(self.scope.shown())
-
-    # -- cursor -------------------------------------------------------------------------------------------------------
 
     def note_cursor(self) -> None:
         """Remember the pair that the cursor was moved to."""
@@ -113,8 +110,6 @@ class GridNavigation:
             self.go_to(*found)
         return found is not None
 
-    # -- zoom ---------------------------------------------------------------------------------------------------------
-
     def zoom_to(self, zoom: Zoom, seats: tuple[Seat, Seat] | None = None) -> None:
         """Show another zoom with the cursor on the same pair; ``seats`` is the pair if the cursor has not moved yet."""
         self.note_cursor()
@@ -144,8 +139,6 @@ class GridNavigation:
             self.clear_filter()
         elif self.scope.zoom is Zoom.GPUS and self._zoom_before is Zoom.FABRIC:
             self.zoom_to(Zoom.FABRIC)
-
-    # -- order and filter ---------------------------------------------------------------------------------------------
 
     def toggle_order(self, order: Order) -> None:
         """Sort the rows, or restore their own order."""
@@ -217,8 +210,6 @@ class GridNavigation:
             label, key = _ORDER_LABELS[scope.order]
             parts += [(f" {label} ", "bold reverse"), (f" {key}: default order, g: first row  ", MUTED)]
         return parts
-
-    # -- background search --------------------------------------------------------------------------------------------
 
     def search(self) -> None:
         """Check the remaining cells in the background."""

@@ -325,7 +325,6 @@ class NodesScreen(Screen[None]):
     ]
 
     def compose(self) -> ComposeResult:
-        """Compose the view."""
         yield TextLine(id="nodes-title")
         yield NodesTable(context_of(self).glyphs, id="nodes-table")
         yield KeyBar(id="nodes-keys")
@@ -342,11 +341,9 @@ class NodesScreen(Screen[None]):
         self.set_interval(1.0, self.draw)
 
     def on_resize(self) -> None:
-        """Draw for the new size."""
         self.draw()
 
     def draw(self) -> None:
-        """Draw the current state."""
         if not self.is_mounted or not self.query("#nodes-table"):
             return
         context = context_of(self)

@@ -43,7 +43,6 @@ class ColorKey(Widget):
             self.refresh()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Return the line."""
         width = self.size.width
         if self._strip is None or self._strip.cell_length != width:
             layer, blocks = self._explained

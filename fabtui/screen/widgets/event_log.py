@@ -86,13 +86,11 @@ class EventLog(TextLine):
         self.post_message(self.Left())
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Scroll back."""
         if self._large:
             event.stop()
             self.action_back(3)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Scroll forward."""
         if self._large:
             event.stop()
             self.action_back(-3)

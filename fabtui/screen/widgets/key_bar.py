@@ -64,7 +64,6 @@ class KeyBar(TextLine):
         self.draw()
 
     def draw(self) -> None:
-        """Show the current bindings."""
         width = self.screen.size.width
         entries = self._entries()
         reserved = sum(entry.width for entry in entries if entry.always)
@@ -105,7 +104,6 @@ class KeyBar(TextLine):
         return [*entries.values(), *([_Entry(*self._hint, "", False)] if self._hint else [])]
 
     def on_click(self, event: events.Click) -> None:
-        """Press the key that was clicked."""
         for start, end, key in self._spans:
             if start <= event.x < end and key:
                 self.app.simulate_key(key)

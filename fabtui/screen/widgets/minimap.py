@@ -134,7 +134,6 @@ class Minimap(Widget):
         return {Slot.GOOD: "o", Slot.LOW: "_", Slot.SKIPPED: "."}.get(slot, self.glyphs.of_slot[slot])
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Return the lines of the map."""
         width, height = self.size
         if len(self._strips) != height or (self._strips and self._strips[0].cell_length != width):
             palette = self._colors()
@@ -154,7 +153,6 @@ class Minimap(Widget):
         return [strip.crop(crop.x, crop.right) for strip in self._strips[crop.y : crop.bottom]]
 
     def on_click(self, event: events.Click) -> None:
-        """Report the place that was clicked."""
         down = 2 * (event.y - 1) + 0.5 if self.halves else event.y - 1
         right = event.x - 1
         if self._tiles and 0 <= down < len(self._tiles) and 0 <= right < len(self._tiles[0]):

@@ -57,14 +57,12 @@ class Prompt(Vertical):
         self._hint_line = TextLine(id="prompt-hint")
 
     def compose(self) -> ComposeResult:
-        """Compose the prompt."""
         yield self._hint_line
         with Vertical(id="prompt-line"):
             yield TextLine(Content.styled(self.purpose, "bold $primary"), id="prompt-purpose")
             yield self._input
 
     def on_mount(self) -> None:
-        """Take the focus."""
         self._input.cursor_blink = False
         self._input.focus(scroll_visible=False)
         self._hint_line.show(self._hint)

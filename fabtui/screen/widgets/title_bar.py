@@ -179,7 +179,6 @@ class LayerTabs(TextLine):
         self.show(Content.assemble(*parts), layout=True)
 
     def on_click(self, event: events.Click) -> None:
-        """Report the layer that was clicked."""
         for start, end, layer in self._spans:
             if start <= event.x < end:
                 self.post_message(self.Chosen(layer))

@@ -58,7 +58,6 @@ class NodeScreen(DetailScreen):
         return self.context.model.nodes.get(self.node)
 
     def title_parts(self) -> list[Part]:
-        """Return name and state of the node."""
         record = self._record()
         parts: list[Part] = [(f" {one_line(self.node, 80)} ", "bold"), ("  ", "")]
         if record is not None:
@@ -73,7 +72,6 @@ class NodeScreen(DetailScreen):
         return parts
 
     def body_lines(self, width: int) -> Lines:
-        """Return the text of the view."""
         record = self._record()
         if record is None:
             return [[("unknown node", MUTED)]]

@@ -73,7 +73,6 @@ class PairScreen(DetailScreen):
         self.target = target
 
     def title_parts(self) -> list[Part]:
-        """Return name, verdict and class of the pair."""
         model, glyphs = self.context.model, self.context.glyphs
         parts: list[Part] = [(f" {pair_name(self.source, self.target)} ", "bold"), ("  ", "")]
         src, dst = self.source.number, self.target.number
@@ -86,7 +85,6 @@ class PairScreen(DetailScreen):
         return parts
 
     def body_lines(self, width: int) -> Lines:
-        """Return the text of the view."""
         model, glyphs = self.context.model, self.context.glyphs
         there = direction_lines(model, self.source, self.target, glyphs)
         back = direction_lines(model, self.target, self.source, glyphs)
