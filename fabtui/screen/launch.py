@@ -14,6 +14,7 @@ from fabtui.errors import InputError
 from fabtui.screen.settings import ScreenSettings
 
 if TYPE_CHECKING:
+    from fabtui.screen.app import FabricApp
     from fabtui.session.feeds.base import Feed
 
 #: Driver that draws on a pipe for a browser and needs no terminal.
@@ -26,11 +27,7 @@ class NoScreen(InputError):
 
 
 def check_terminal() -> None:
-    """Check that there is a terminal to read keys from and to draw on.
-
-    Raises:
-        NoScreen: There is no such terminal.
-    """
+    """Raise `NoScreen` without a terminal to read keys from and to draw on."""
     if os.environ.get("TEXTUAL_DRIVER", "").endswith(SERVED):
         return
     if os.environ.get("TERM", "") in ("dumb", ""):
@@ -43,8 +40,7 @@ def check_terminal() -> None:
 def drawing_terminal() -> Iterator[None]:
     """Let Textual, which draws on standard error, draw on the terminal if standard error is redirected.
 
-    Raises:
-        NoScreen: There is no terminal to draw on.
+    Raises `NoScreen` if there is none.
     """
     served = os.environ.get("TEXTUAL_DRIVER", "").endswith(SERVED)
     if served or (sys.__stderr__ is not None and sys.__stderr__.isatty()):
@@ -91,9 +87,7 @@ def prepare(settings: ScreenSettings) -> None:
 def run_app(make_feed: Callable[[], Feed], settings: ScreenSettings) -> int:
     """Run the app on a feed that is made after the first frame; return the exit code.
 
-    Raises:
-        NoScreen: There is no usable terminal.
-        InputError: A setting is invalid, for example an unknown theme.
+    Raises `NoScreen` without a usable terminal, `InputError` if a setting is invalid, for example an unknown theme.
     """
     check_terminal()
     prepare(settings)
@@ -123,7 +117,3 @@ async def _run(app: FabricApp) -> int:
         # No process of fabtui may stay on the nodes, even if the app failed.
         await app.close_feed()
     return app.return_value if app.return_value is not None else app.return_code or 1
-
-
-if TYPE_CHECKING:
-    from fabtui.screen.app import FabricApp

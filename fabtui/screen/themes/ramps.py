@@ -24,24 +24,18 @@ RAMP_OF_SYSTEM = {"truecolor": "24", "256": "256", "standard": "16", "windows": 
 
 @dataclass(frozen=True, slots=True)
 class ThemeFile:
-    """Content of a theme file.
+    """Content of a theme file."""
 
-    Attributes:
-        name: Stem of the file name.
-        title: Description, one line.
-        dark: The background is dark.
-        ansi: The theme uses the terminal's own colours and background.
-        colors: Textual's colours by name.
-        variables: Textual's design variables.
-        ramps: For each number of colours (``24``, ``256``, ``16``, ``none``) the style of each slot.
-    """
-
+    #: Stem of the file name.
     name: str
     title: str
     dark: bool
+    #: Uses the terminal's own colours and background.
     ansi: bool
+    #: Textual's colours by name, and its design variables.
     colors: dict[str, str]
     variables: dict[str, str]
+    #: For each number of colours (``24``, ``256``, ``16``, ``none``) the style of each slot.
     ramps: dict[str, dict[str, str]]
 
 
@@ -76,11 +70,7 @@ def _validation() -> ModuleType:
 
 
 def read_theme(name: str) -> ThemeFile:
-    """Read a theme file by its name.
-
-    Raises:
-        InputError: There is no such theme, or its file is invalid.
-    """
+    """Read a theme file by its name; raise `InputError` if there is none, or it is invalid."""
     path = theme_paths().get(name)
     if path is None:
         near = _validation().nearest(name, theme_names())
@@ -98,11 +88,7 @@ def stamp_of(path: Path) -> Stamp | None:
 
 
 def read_theme_file(path: Path) -> ThemeFile:
-    """Read a theme file; cached until the file changes.
-
-    Raises:
-        InputError: The file cannot be read or is not a theme.
-    """
+    """Read a theme file; cached until the file changes. Raises `InputError` if it is not a theme."""
     return _read(path, stamp_of(path))
 
 
@@ -115,12 +101,9 @@ def _read(path: Path, _stamp: Stamp | None) -> ThemeFile:
             title=str(value.get("title", path.stem)),
             dark=bool(value.get("dark", True)),
             ansi=bool(value.get("ansi", False)),
-            colors={key: str(text) for key, text in value["colors"].items()},
-            variables={key: str(text) for key, text in value.get("variables", {}).items()},
-            ramps={
-                str(count): {key: str(text) for key, text in ramp.items()}
-                for count, ramp in value.get("ramp", {}).items()
-            },
+            colors=_texts(value["colors"]),
+            variables=_texts(value.get("variables", {})),
+            ramps={str(count): _texts(ramp) for count, ramp in value.get("ramp", {}).items()},
         )
         if path.parent != theme_folder():
             # Shipped themes are checked by the tests, not before each first frame.
@@ -134,13 +117,14 @@ def _read(path: Path, _stamp: Stamp | None) -> ThemeFile:
     return theme
 
 
+def _texts(table: dict[str, object]) -> dict[str, str]:
+    return {key: str(text) for key, text in table.items()}
+
+
 def ramp_of(theme: str, dark: bool, count: str) -> dict[str, str]:
     """Return the ramp of a theme for a number of colours; missing entries come from the default theme.
 
-    Args:
-        theme: Name of the theme; Textual's own themes have no ramp.
-        dark: The theme is dark.
-        count: ``24``, ``256``, ``16`` or ``none``.
+    Textual's own themes have no ramp.
     """
     base = dict(read_theme(DEFAULT).ramps[count])
     if not dark and "light" in theme_names():

@@ -33,11 +33,7 @@ def nearest(name: str, known: Sequence[str]) -> str:
 
 
 def check(colors: Mapping[str, str], ramps: Mapping[str, Mapping[str, str]]) -> None:
-    """Check every colour and style of a theme.
-
-    Raises:
-        ValueError: A name, a colour or a style is invalid.
-    """
+    """Raise ValueError if a name, a colour or a style of a theme is invalid."""
     for name, text in colors.items():
         if name not in COLORS:
             raise ValueError(f"unknown colour {name!r} in [colors]{nearest(name, COLORS)}")

@@ -35,13 +35,7 @@ INTERVAL_WITHOUT_FOLDER = 5.0
 
 
 class ThemeWatcher:
-    """Registers themes with an app, and reloads those whose files change.
-
-    Args:
-        app: The app.
-        settings: User settings of the screen.
-        color_count: Number of colours to draw with.
-    """
+    """Registers themes with an app, and reloads those whose files change."""
 
     def __init__(self, app: App[Any], settings: ScreenSettings, color_count: str) -> None:
         self._app = app
@@ -52,8 +46,7 @@ class ThemeWatcher:
     def choose(self) -> str | None:
         """Use the theme of the settings, or else the default theme; return the error in the latter case.
 
-        Raises:
-            InputError: The theme was given on the command line and cannot be used.
+        A theme of the command line that cannot be used raises `InputError`.
         """
         try:
             self._use(self._settings.theme or self._default)
