@@ -10,8 +10,8 @@ from fabtui.presentation.cell_levels import Glyphs
 from fabtui.presentation.wording import plain
 from fabtui.screen.app import FabricApp
 from fabtui.screen.settings import ScreenSettings
-from fabtui.screen.views.node.grid_row import row_lines
 from fabtui.screen.views.node.probe_tables import system_lines
+from fabtui.screen.views.node.screen import row_lines
 from fabtui.screen.views.nodes import COLUMNS, node_rows
 from tests.screen.conftest import Opened, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two

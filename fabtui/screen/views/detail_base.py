@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -18,6 +19,8 @@ from fabtui.screen.widgets.text_line import TextLine
 
 #: Maximum width of a column of a table; the last column may wrap.
 _MAX_COLUMN = 44
+#: Text of a cell of a table, or text and style.
+Cell = str | Part
 #: Width of the lines of copied text.
 _COPY_WIDTH = 200
 
@@ -32,28 +35,25 @@ def pairs(rows: list[tuple[str, str]], width: int = 12) -> Lines:
     return [[(f"  {name:<{width}} ", MUTED), (value, "")] for name, value in rows]
 
 
-def table(headings: list[str], rows: list[list[str]], styles: dict[tuple[int, int], str] | None = None) -> Lines:
-    """Return a table.
-
-    Args:
-        headings: Names of the columns. A column that is empty in every row is left out.
-        rows: Cells.
-        styles: Styles of single cells, by row and column.
-    """
-    if not rows:
-        return []
-    used = [at for at in range(len(headings)) if any(row[at] not in ("", "-") for row in rows)]
-    widths = {at: min(_MAX_COLUMN, max(len(headings[at]), *(len(row[at]) for row in rows))) for at in used}
-    if used:
-        widths[used[-1]] = max(len(headings[used[-1]]), *(len(row[used[-1]]) for row in rows))
+def table(headings: list[str], rows: Sequence[Sequence[Cell]]) -> Lines:
+    """Return a table. A column that is empty in every row is left out."""
+    texts = [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in rows]
+    used = [at for at in range(len(headings)) if any(row[at] not in ("", "-") for row in texts)]
+    widths = {at: max(len(headings[at]), *(len(row[at]) for row in texts)) for at in used}
+    widths |= {at: min(_MAX_COLUMN, widths[at]) for at in used[:-1]}
     lines: Lines = [[("  ", ""), *((f"{headings[at]:<{widths[at]}}  ", MUTED) for at in used)]]
-    for number, row in enumerate(rows):
+    for row, cells in zip(texts, rows, strict=True):
         line: list[Part] = [("  ", "")]
         for at in used:
-            style = (styles or {}).get((number, at), "")
+            style = "" if isinstance(cells[at], str) else cells[at][1]
             line.append((f"{row[at][: widths[at]]:<{widths[at]}}  ", style))
         lines.append(line)
     return lines
+
+
+def table_section(title: str, headings: list[str], rows: Sequence[Sequence[Cell]], note: str = "") -> Lines:
+    """Return a section with a table; nothing without rows."""
+    return section(title, note) + table(headings, rows) if rows else []
 
 
 class DetailScreen(Screen[None]):

@@ -2,23 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fabtui.model.facts.compare import shown
-from fabtui.model.facts.node_view import dicts, field, single
+from fabtui.model.facts.node_view import dicts, field, single, yes
 from fabtui.model.session_model import NodeRecord
 from fabtui.presentation.cell_levels import bytes_text
 from fabtui.presentation.preflight_lines import UNICODE
 from fabtui.presentation.wording import MUTED, Part
 from fabtui.presentation.wrapping import Lines
 from fabtui.sanitize import one_line
-from fabtui.screen.views.detail_base import pairs, section, table
+from fabtui.screen.views.detail_base import Cell, pairs, section, table_section
 from fabtui.screen.widgets.finding_lines import STYLES
 from fabtui_node import registry
 from fabtui_node.parsers.nvidia.smi_nvlink import ERRORS
 
 _LIMIT = 200
+#: Maximum number of listed P_Keys.
+_MAX_KEYS = 4
+#: Maximum number of kinds of kernel reports; the worst come first.
+_MAX_REPORTS = 40
+_VERDICTS = {"bad": "bold $error", "warn": "$warning"}
+#: Reasons for lower clocks that do not indicate a fault.
+_USUAL = ("idle", "applications_clocks_setting", "sync_boost", "display_clock_setting")
+
+
+def text_of(value: Any, limit: int = _LIMIT) -> str:
+    """Return a value as text; ``-`` if it is not known."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return one_line(str(value), limit)
+
+
+def _texts(record: Any, *names: str) -> list[str]:
+    """Return some values of an object as texts."""
+    return [text_of(field(record, name)) for name in names]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _measured(value: Any, unit: str = "", form: str = ".0f", scale: int = 1) -> str:
+    """Return a number in a unit that is ``scale`` times as large; ``-`` if it is not a number."""
+    return f"{value / scale:{form}}{unit}" if _is_number(value) else "-"
+
+
+def _gib(value: Any) -> str:
+    return _measured(value, " GiB", ".1f", 2**30)
+
+
+def _gigabits(value: Any) -> str:
+    """Return a rate given in Mb/s."""
+    return _measured(value, " Gb/s", "g", 1000)
+
+
+def _below(now: Any, most: Any) -> bool:
+    return isinstance(now, int) and isinstance(most, int) and now < most
+
+
+def _marked(text: str, style: str, mark: object) -> Cell:
+    """Return a cell that has a style if ``mark`` is true."""
+    return (text, style) if mark else text
 
 
 def declared_lines(results: Mapping[str, Mapping[str, Any]]) -> Lines:
@@ -35,22 +83,6 @@ def declared_lines(results: Mapping[str, Mapping[str, Any]]) -> Lines:
     return lines
 
 
-def text_of(value: Any, limit: int = _LIMIT) -> str:
-    """Return a value as text; ``-`` if it is not known."""
-    if value is None or value == "":
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return one_line(str(value), limit)
-
-
-def size_text(value: Any) -> str:
-    """Return a number of bytes, in GiB."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return "-"
-    return f"{value / 2**30:.1f} GiB"
-
-
 def _limit_text(value: Any, *, size: bool = False) -> str:
     soft = field(value, "soft")
     if soft is None:
@@ -62,11 +94,12 @@ def _limit_text(value: Any, *, size: bool = False) -> str:
 
 def system_lines(inventory: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the properties of the system with their names."""
+    host, system, kernel, cpus, driver, cuda = _texts(inventory, "host", "os", "kernel", "cpus", "driver", "cuda")
     rows = [
-        ("host", text_of(inventory.get("host"))),
-        ("system", f"{text_of(inventory.get('os'))}, kernel {text_of(inventory.get('kernel'))}"),
-        ("CPUs", f"{text_of(inventory.get('cpus'))}, memory {size_text(inventory.get('memory'))}"),
-        ("driver", f"{text_of(inventory.get('driver'))}, CUDA {text_of(inventory.get('cuda'))}"),
+        ("host", host),
+        ("system", f"{system}, kernel {kernel}"),
+        ("CPUs", f"{cpus}, memory {_gib(inventory.get('memory'))}"),
+        ("driver", f"{driver}, CUDA {cuda}"),
         ("memlock", _limit_text(field(inventory, "limits", "memlock"), size=True)),
         ("open files", _limit_text(field(inventory, "limits", "nofile"))),
     ]
@@ -86,49 +119,32 @@ def system_lines(inventory: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def _state_of(gpu: dict[str, Any], gpus_probe: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the latest probe result of a GPU of the inventory, by its PCI bus."""
-    found = dicts((gpus_probe or {}).get("gpus"))
-    bus = str(gpu.get("bus") or "").lower()
-    return next((one for one in found if bus and str(one.get("bus") or "").lower() == bus), {})
-
-
-def _measured_text(value: Any, unit: str) -> str:
-    return f"{value:.0f} {unit}" if isinstance(value, (int, float)) and not isinstance(value, bool) else "-"
-
-
 def gpu_lines(inventory: dict[str, Any], gpus_probe: dict[str, Any] | None = None) -> Lines:
     """Return the table of GPUs: inventory and latest probe result."""
-    rows = []
-    styles: dict[tuple[int, int], str] = {}
-    for at, gpu in enumerate(dicts(inventory.get("gpus"))):
-        gen, best = field(gpu, "pcie", "gen"), field(gpu, "pcie", "gen_max")
-        width, widest = field(gpu, "pcie", "width"), field(gpu, "pcie", "width_max")
+    states = {str(one.get("bus")).lower(): one for one in reversed(dicts(field(gpus_probe, "gpus"))) if one.get("bus")}
+    rows: list[Sequence[Cell]] = []
+    for gpu in dicts(inventory.get("gpus")):
+        gen, best, width, widest = (field(gpu, "pcie", name) for name in ("gen", "gen_max", "width", "width_max"))
         link = f"gen{text_of(gen)} x{text_of(width)}" if gen is not None or width is not None else "-"
-        if isinstance(width, int) and isinstance(widest, int) and width < widest:
+        if narrow := _below(width, widest):
             link += f" of gen{text_of(best)} x{widest}"
-            styles[at, 7] = "$warning"
-        if gpu.get("error"):
-            styles[at, 11] = "$error"
-        state = _state_of(gpu, gpus_probe)
+        state = states.get(str(gpu.get("bus") or "").lower(), {})
         hot, limit = state.get("temperature"), state.get("temperature_slowdown")
-        if isinstance(hot, (int, float)) and isinstance(limit, (int, float)) and hot >= limit - 5:
-            styles[at, 4] = "bold $warning"
-        used = state.get("memory_used", gpu.get("memory_used"))
+        too_hot = isinstance(hot, (int, float)) and isinstance(limit, (int, float)) and hot >= limit - 5
         rows.append(
             [
                 text_of(gpu.get("index")),
                 text_of(gpu.get("name"), 40).removeprefix("NVIDIA "),
                 text_of(gpu.get("bus")),
-                _measured_text(state.get("utilization"), "%"),
-                _measured_text(hot, "C"),
-                f"{size_text(used)} of {size_text(gpu.get('memory'))}",
+                _measured(state.get("utilization"), " %"),
+                _marked(_measured(hot, " C"), "bold $warning", too_hot),
+                f"{_gib(state.get('memory_used', gpu.get('memory_used')))} of {_gib(gpu.get('memory'))}",
                 str(len(dicts(gpu.get("processes"))) or "-"),
-                link,
+                _marked(link, "$warning", narrow),
                 f"{text_of(gpu.get('nic'))} {text_of(gpu.get('nic_path'))}".replace("- -", "-"),
                 text_of(gpu.get("numa")),
                 "MIG" if gpu.get("mig") else "",
-                text_of(gpu.get("error")),
+                _marked(text_of(gpu.get("error")), "$error", gpu.get("error")),
                 text_of(gpu.get("uuid")),
             ]
         )
@@ -137,121 +153,116 @@ def gpu_lines(inventory: dict[str, Any], gpus_probe: dict[str, Any] | None = Non
         if isinstance(found, list) and found:
             text = f"  {len(found)} NVIDIA GPUs on PCI, but none visible to the driver"
             return [*section("GPUs"), [(text, "$warning")]]
-        return []
-    headings = [
-        "GPU",
-        "name",
-        "PCI",
-        "utilization",
-        "temperature",
-        "memory",
-        "processes",
-        "PCIe",
-        "nearest NIC",
-        "NUMA",
-    ]
-    headings += ["", "problem", "UUID"]
-    return section("GPUs") + table(headings, rows, styles)
+    headings = ["GPU", "name", "PCI", "utilization", "temperature", "memory", "processes", "PCIe", "nearest NIC"]
+    return table_section("GPUs", [*headings, "NUMA", "", "problem", "UUID"], rows)
 
 
 def process_lines(inventory: dict[str, Any]) -> Lines:
     """Return the table of processes that use a GPU."""
-    rows = []
-    for gpu in dicts(inventory.get("gpus")):
-        for process in dicts(gpu.get("processes")):
-            rows.append(
-                [
-                    text_of(gpu.get("index")),
-                    text_of(process.get("pid")),
-                    text_of(process.get("user")),
-                    text_of(process.get("name")),
-                    size_text(process.get("memory")),
-                ]
-            )
-    if not rows:
-        return []
-    styles = {(at, column): "$warning" for at in range(len(rows)) for column in range(5)}
-    return section("processes on its GPUs") + table(["GPU", "process", "user", "name", "memory"], rows, styles)
+    rows = [
+        [
+            (text, "$warning")
+            for text in (*_texts(gpu, "index"), *_texts(one, "pid", "user", "name"), _gib(one.get("memory")))
+        ]
+        for gpu in dicts(inventory.get("gpus"))
+        for one in dicts(gpu.get("processes"))
+    ]
+    return table_section("processes on its GPUs", ["GPU", "process", "user", "name", "memory"], rows)
 
 
-def nic_lines(inventory: dict[str, Any]) -> Lines:
-    """Return the table of network interfaces."""
-    rows = []
-    for nic in dicts(inventory.get("nics")):
-        if nic.get("kind") == "loopback":
-            continue
-        addresses = ", ".join(text_of(entry.get("address"), 60) for entry in dicts(nic.get("addresses")))
-        speed = nic.get("speed_mbps")
-        rows.append(
-            [
-                text_of(nic.get("name")),
-                text_of(nic.get("state")),
-                f"{speed / 1000:g} Gb/s" if isinstance(speed, (int, float)) else "-",
-                text_of(nic.get("mtu")),
-                text_of(nic.get("link_kind") or nic.get("kind")),
-                text_of(nic.get("rdma")),
-                text_of(nic.get("numa")),
-                text_of(nic.get("bus")),
-                addresses or "-",
-            ]
-        )
-    headings = ["interface", "state", "speed", "MTU", "kind", "RDMA", "NUMA", "PCI", "addresses"]
-    return section("network interfaces") + table(headings, rows) if rows else []
+def gpu_state_lines(gpus_probe: dict[str, Any] | None, load: dict[str, Any] | None) -> Lines:
+    """Return the state of each GPU, and its PCIe link under load."""
+    busy = {text_of(gpu.get("index")): gpu for gpu in dicts(field(load, "gpus")) if gpu.get("busy") is True}
+    rows = [_state_cells(gpu, busy.get(text_of(gpu.get("index")))) for gpu in dicts(field(gpus_probe, "gpus"))]
+    headings = ["GPU", "PCIe", "under load", "SM MHz", "throttled by", "power W", "C", "ECC", "rows", "fabric"]
+    lines = table_section("GPU state", [*headings, "problem"], rows, f"from {text_of(field(gpus_probe, 'source'))}")
+    manager = field(gpus_probe, "fabric_manager")
+    if field(manager, "installed") is True:
+        runs = {True: "running", False: "not running", None: "state not known"}[yes(field(manager, "active"))]
+        lines.append([("  Fabric Manager ", MUTED), (f"{text_of(field(manager, 'version'))}, {runs}", "")])
+    for name in ("problems", "disagreements"):
+        found = field(gpus_probe, name)
+        lines += [[("  ", ""), (text_of(text, 300), "$warning")] for text in (found if isinstance(found, list) else [])]
+    return lines
 
 
-def ib_lines(ibstat: dict[str, Any] | None, inventory: dict[str, Any] | None) -> Lines:
-    """Return the table of InfiniBand and RoCE ports: from the probe ibstat, else from the inventory."""
-    rows: list[list[str]] = []
-    styles: dict[tuple[int, int], str] = {}
-    source = "inventory"
-    cas = dicts((ibstat or {}).get("cas"))
-    if cas:
-        source = text_of((ibstat or {}).get("source"))
-        for ca in cas:
-            for port in dicts(ca.get("ports")):
-                rows.append(_port_row(ca, port, port.get("physical_state"), port.get("guid")))
-    else:
-        rows = [_port_row(port, port, port.get("phys_state"), None) for port in dicts((inventory or {}).get("ib"))]
-    for at, row in enumerate(rows):
-        if row[2] != "Active":
-            styles[at, 2] = "bold $warning"
-        if row[3] not in ("LinkUp", "-"):
-            styles[at, 3] = "bold $warning"
-    headings = ["device", "port", "state", "physical", "Gb/s", "link layer", "LID", "SM LID", "firmware", "GUID"]
-    return section("InfiniBand and RoCE ports", f"from {source}") + table(headings, rows, styles) if rows else []
-
-
-def _port_row(device: dict[str, Any], port: dict[str, Any], physical: Any, guid: Any) -> list[str]:
-    rate = port.get("rate")
+def _state_cells(gpu: dict[str, Any], busy: dict[str, Any] | None) -> list[Cell]:
+    problem = text_of(gpu["lost"]) if gpu.get("lost") else _first(gpu.get("errors"))
+    fabric = field(gpu, "fabric", "state")
     return [
-        text_of(device.get("ca")),
-        text_of(port.get("port")),
-        text_of(port.get("state")),
-        text_of(physical),
-        f"{rate:g}" if isinstance(rate, (int, float)) else text_of(rate),
-        text_of(port.get("link_layer")),
-        text_of(port.get("lid")),
-        text_of(port.get("sm_lid")),
-        text_of(device.get("firmware")),
-        text_of(guid),
+        text_of(gpu.get("index")),
+        _pcie(gpu, idle=True),
+        ("-", MUTED) if busy is None else _pcie(busy, idle=False),
+        _of(field(gpu, "clocks", "sm"), field(gpu, "clocks", "sm_max")),
+        _reasons(gpu, busy),
+        _of(gpu.get("power"), gpu.get("power_limit")),
+        text_of(gpu.get("temperature")),
+        _ecc(gpu),
+        _rows(gpu),
+        _marked(text_of(fabric), "bold $error", fabric not in (None, "completed", "not supported")),
+        _marked(problem, "bold $error", problem != "-"),
     ]
 
 
-def _place_of(gpu: dict[str, Any], link: dict[str, Any]) -> tuple[str, str]:
-    """Return the identity of a link: UUID or index of its GPU, and its number."""
-    return text_of(gpu.get("uuid") or gpu.get("index")), text_of(link.get("link"))
+def _first(errors: Any) -> str:
+    if not isinstance(errors, dict) or not errors:
+        return "-"
+    name, text = next(iter(errors.items()))
+    more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
+    return one_line(f"{name}: {text}{more}", 80)
+
+
+def _of(now: Any, most: Any) -> str:
+    return "-" if _measured(now) == _measured(most) == "-" else f"{_measured(now)} of {_measured(most)}"
+
+
+def _pcie(gpu: dict[str, Any], *, idle: bool) -> Part:
+    """Return a PCIe link. On an idle GPU only the width is judged: power saving lowers the generation."""
+    names = ("generation", "generation_max", "width", "width_max")
+    now, best, width, widest = (field(gpu, "pcie", name) for name in names)
+    if now is None and width is None:
+        return "-", MUTED
+    text = f"gen{text_of(now)} x{text_of(width)}"
+    if _below(width, widest) or (not idle and _below(now, best)):
+        return f"{text} of gen{text_of(best)} x{text_of(widest)}", "bold $warning"
+    return text, ""
+
+
+def _reasons(gpu: dict[str, Any], busy: dict[str, Any] | None) -> Part:
+    found: list[str] = []
+    for one in (gpu, busy or {}):
+        reasons = one.get("reasons")
+        names = [reason for reason in reasons if isinstance(reason, str)] if isinstance(reasons, list) else []
+        found += [name for name in names if name not in _USUAL and name not in found]
+    if not found:
+        return "-", MUTED
+    plain = one_line(", ".join(name.replace("_", " ") for name in found), 80)
+    return plain, "" if found == ["sw_power_cap"] else "bold $warning"
+
+
+def _ecc(gpu: dict[str, Any]) -> Cell:
+    """Return the state of ECC, or the uncorrected errors."""
+    bad = field(gpu, "ecc_errors", "uncorrected")
+    if isinstance(bad, int) and not isinstance(bad, bool) and bad > 0:
+        return f"{bad} uncorrected", "bold $error"
+    return {True: "on", False: "off", None: "-"}[yes(field(gpu, "ecc", "on"))]
+
+
+def _rows(gpu: dict[str, Any]) -> Cell:
+    rows = gpu.get("rows")
+    if field(rows, "failure") is True:
+        return "failed", "bold $error"
+    if field(rows, "pending") is True or gpu.get("retired_pending") is True:
+        return "pending", "bold $warning"
+    return text_of(field(rows, "uncorrectable"))
 
 
 def nvlink_lines(nvlink: dict[str, Any] | None, first: dict[str, Any] | None) -> Lines:
     """Return the table of NVLinks: one line per GPU, and one per link that is inactive or has errors."""
-    gpus = dicts((nvlink or {}).get("gpus"))
-    if not gpus:
-        return []
-    before = {
-        _place_of(gpu, link): link for gpu in dicts((first or {}).get("gpus")) for link in dicts(gpu.get("links"))
-    }
-    rows, styles, odd = [], {}, []
-    for at, gpu in enumerate(gpus):
+    before = {_place_of(gpu, link): link for gpu in dicts(field(first, "gpus")) for link in dicts(gpu.get("links"))}
+    rows: list[Sequence[Cell]] = []
+    odd: Lines = []
+    for gpu in dicts(field(nvlink, "gpus")):
         links = dicts(gpu.get("links"))
         active = sum(1 for link in links if link.get("state") == "active")
         speeds = sorted({link["speed"] for link in links if isinstance(link.get("speed"), (int, float))})
@@ -260,22 +271,23 @@ def nvlink_lines(nvlink: dict[str, Any] | None, first: dict[str, Any] | None) ->
             for name, value in counters(link).items():
                 totals[name] = totals.get(name, 0) + value
             odd += _odd_link(gpu, link, before.get(_place_of(gpu, link)))
-        if links and active < len(links):
-            styles[at, 1] = "bold $warning"
-        if any(totals.values()):
-            styles[at, 3] = "$warning"
+        errors = ", ".join(f"{name} {value}" for name, value in totals.items()) or "-"
         rows.append(
             [
                 text_of(gpu.get("index")),
-                f"{active} of {len(links)}",
+                _marked(f"{active} of {len(links)}", "bold $warning", active < len(links)),
                 ", ".join(f"{speed:g}" for speed in speeds) or "-",
-                ", ".join(f"{name} {value}" for name, value in totals.items()) or "-",
+                _marked(errors, "$warning", any(totals.values())),
                 text_of(gpu.get("message")),
             ]
         )
-    lines = section("NVLink", f"from {text_of((nvlink or {}).get('source'))}")
-    lines += table(["GPU", "links active", "GB/s per link", "errors of all links", "message"], rows, styles)
-    return lines + odd
+    headings = ["GPU", "links active", "GB/s per link", "errors of all links", "message"]
+    return table_section("NVLink", headings, rows, f"from {text_of(field(nvlink, 'source'))}") + odd
+
+
+def _place_of(gpu: dict[str, Any], link: dict[str, Any]) -> tuple[str, str]:
+    """Return the identity of a link: UUID or index of its GPU, and its number."""
+    return text_of(gpu.get("uuid") or gpu.get("index")), text_of(link.get("link"))
 
 
 def counters(link: dict[str, Any]) -> dict[str, int]:
@@ -303,27 +315,191 @@ def _odd_link(gpu: dict[str, Any], link: dict[str, Any], old: dict[str, Any] | N
     return [parts]
 
 
+def ib_lines(ibstat: dict[str, Any] | None, inventory: dict[str, Any] | None) -> Lines:
+    """Return the table of InfiniBand and RoCE ports: from the probe ibstat, else from the inventory."""
+    if cas := dicts(field(ibstat, "cas")):
+        source = text_of(field(ibstat, "source"))
+        found = [
+            (ca, port, port.get("physical_state"), port.get("guid")) for ca in cas for port in dicts(ca.get("ports"))
+        ]
+    else:
+        source = "inventory"
+        found = [(port, port, port.get("phys_state"), None) for port in dicts(field(inventory, "ib"))]
+    rows: list[Sequence[Cell]] = []
+    for device, port, raw, guid in found:
+        number, state, link_layer, lid, sm_lid = _texts(port, "port", "state", "link_layer", "lid", "sm_lid")
+        physical, rate = text_of(raw), port.get("rate")
+        rows.append(
+            [
+                text_of(device.get("ca")),
+                number,
+                _marked(state, "bold $warning", state != "Active"),
+                _marked(physical, "bold $warning", physical not in ("LinkUp", "-")),
+                f"{rate:g}" if isinstance(rate, (int, float)) else text_of(rate),
+                *(link_layer, lid, sm_lid, text_of(device.get("firmware")), text_of(guid)),
+            ]
+        )
+    headings = ["device", "port", "state", "physical", "Gb/s", "link layer", "LID", "SM LID", "firmware", "GUID"]
+    return table_section("InfiniBand and RoCE ports", headings, rows, f"from {source}")
+
+
+def port_lines(record: NodeRecord) -> Lines:
+    """Return the tables of ports and interfaces, and the advice for NCCL; nothing without probe results."""
+    rdma, fabric = record.probe_results.get("rdma") or {}, record.probe_results.get("ibfabric") or {}
+    beyond = {_place(port): port for port in dicts(fabric.get("ports"))}
+    known = {_place(port): port for port in dicts(rdma.get("ports"))}
+    rows: list[Sequence[Cell]] = []
+    for key in dict.fromkeys([*known, *beyond]):
+        port, far = known.get(key, {}), beyond.get(key, {})
+        errors = {**_counts(port.get("errors")), **_counts(far.get("errors"))}
+        theirs = _counts(far.get("peer_errors"))
+        rows.append(
+            [
+                key,
+                _mtu(port, far),
+                text_of(port.get("netdev"), 20),
+                _gid(port),
+                _keys(port.get("pkeys")),
+                _leaf(far.get("leaf")),
+                _marked(_link(far.get("link")), "bold $warning", field(far, "link", "below")),
+                _marked(_counts_text(errors, port.get("saturated")), "$warning", errors),
+                _marked(_counts_text(theirs, far.get("peer_saturated")), "$warning", theirs),
+            ]
+        )
+    if not rows:
+        return []
+    headings = ["port", "MTU", "interface", "RoCE v2 GID", "P_Keys", "leaf", "link", "errors", "errors at the leaf"]
+    lines = table_section("RDMA ports in detail", headings, rows)
+    advice = [why for name in ("gid_why", "hca_why") if (why := field(rdma, "nccl", name))]
+    lines += [[(f"  {text_of(why, 300)}", MUTED)] for why in advice]
+    if ages := sorted({age for port in known.values() if isinstance(age := port.get("refresh"), int)}):
+        period = "adapter counters (hw_counters) are updated every"
+        lines.append([(f"  {period} {', '.join(map(str, ages))} ms", MUTED)])
+    if fabric.get("error"):
+        lines.append([(f"  the fabric cannot be queried from this node: {text_of(fabric['error'], 300)}", MUTED)])
+    return lines + _interface_lines(rdma)
+
+
+def _place(port: dict[str, Any]) -> str:
+    return f"{text_of(port.get('ca'), 40)}/{text_of(port.get('port'), 6)}"
+
+
+def _counts(value: Any) -> dict[str, int]:
+    found = value if isinstance(value, dict) else {}
+    return {one_line(str(name), 40): count for name, count in found.items() if isinstance(count, int) and count}
+
+
+def _counts_text(counts: dict[str, int], saturated: Any) -> str:
+    full = saturated if isinstance(saturated, list) else []
+    return ", ".join(f"{name} {count}{' or more' if name in full else ''}" for name, count in counts.items()) or "-"
+
+
+def _mtu(port: dict[str, Any], far: dict[str, Any]) -> str:
+    now, most = port.get("active_mtu") or far.get("mtu"), port.get("max_mtu")
+    if now is None:
+        return "-"
+    return f"{text_of(now)} B" if most in (None, now) else f"{text_of(now)} of {text_of(most)} B"
+
+
+def _gid(port: dict[str, Any]) -> str:
+    index = port.get("gid_index")
+    return "-" if index is None else f"index {text_of(index, 6)}, {text_of(port.get('ipv4'), 20)}"
+
+
+def _keys(value: Any) -> str:
+    keys = [text_of(key, 8) for key in value] if isinstance(value, list) else []
+    more = f" and {len(keys) - _MAX_KEYS} more" if len(keys) > _MAX_KEYS else ""
+    return (", ".join(keys[:_MAX_KEYS]) or "-") + more
+
+
+def _leaf(value: Any) -> str:
+    if not isinstance(value, dict):
+        return "-"
+    return f"{text_of(value.get('name') or value.get('guid'), 40)} port {text_of(value.get('port'), 6)}"
+
+
+def _link(value: Any) -> str:
+    if not isinstance(value, dict):
+        return "-"
+    rate, could = value.get("rate"), value.get("could_rate")
+    text = f"{text_of(value.get('lanes'), 4)}X, {rate:g} Gb/s" if isinstance(rate, (int, float)) else "-"
+    return f"{text} of {could:g}" if value.get("below") and isinstance(could, (int, float)) else text
+
+
+def _interface_lines(rdma: dict[str, Any]) -> Lines:
+    rows: list[Sequence[Cell]] = [
+        [
+            text_of(nic.get("interface"), 20),
+            text_of(nic.get("link"), 10),
+            _gigabits(nic.get("speed")),
+            _gigabits(nic.get("fastest")),
+            f"rx {text_of(field(nic, 'pause', 'rx'), 5)}, tx {text_of(field(nic, 'pause', 'tx'), 5)}",
+            _marked(_counts_text(lost, None), "$warning", lost),
+            text_of(nic.get("driver"), 20),
+            text_of(nic.get("firmware"), 40),
+        ]
+        for nic in dicts(rdma.get("nics"))
+        for lost in (_counts(nic.get("discards")),)
+    ]
+    headings = ["interface", "link", "speed", "maximum", "pause", "discarded, damaged, paused", "driver", "firmware"]
+    return table_section("interfaces, from ethtool", headings, rows)
+
+
+def nic_lines(inventory: dict[str, Any]) -> Lines:
+    """Return the table of network interfaces."""
+    rows = []
+    for nic in dicts(inventory.get("nics")):
+        if nic.get("kind") != "loopback":
+            addresses = ", ".join(text_of(entry.get("address"), 60) for entry in dicts(nic.get("addresses")))
+            kind = text_of(nic.get("link_kind") or nic.get("kind"))
+            name, state, mtu, *where = _texts(nic, "name", "state", "mtu", "rdma", "numa", "bus")
+            rows.append([name, state, _gigabits(nic.get("speed_mbps")), mtu, kind, *where, addresses or "-"])
+    headings = ["interface", "state", "speed", "MTU", "kind", "RDMA", "NUMA", "PCI", "addresses"]
+    return table_section("network interfaces", headings, rows)
+
+
 def library_lines(inventory: dict[str, Any]) -> Lines:
     """Return the tables of Pythons and NCCL libraries."""
-    lines: Lines = []
-    rows = [
-        [
-            text_of(entry.get("path")),
-            text_of(entry.get("version")),
-            text_of(entry.get("torch")),
-            text_of(entry.get("torch_cuda")),
-            text_of(entry.get("nccl_version")),
-            text_of(entry.get("error"), 80),
-        ]
-        for entry in dicts(inventory.get("pythons"))
-    ]
-    if rows:
-        headings = ["Python", "version", "torch", "torch CUDA", "torch NCCL", "problem"]
-        lines += section("Pythons") + table(headings, rows)
-    rows = [[text_of(entry.get("path")), text_of(entry.get("version"))] for entry in dicts(inventory.get("nccl"))]
-    if rows:
-        lines += section("system NCCL libraries") + table(["path", "version"], rows)
-    return lines
+    names = ("path", "version", "torch", "torch_cuda", "nccl_version")
+    rows = [[*_texts(one, *names), text_of(one.get("error"), 80)] for one in dicts(inventory.get("pythons"))]
+    lines = table_section("Pythons", ["Python", "version", "torch", "torch CUDA", "torch NCCL", "problem"], rows)
+    rows = [_texts(one, "path", "version") for one in dicts(inventory.get("nccl"))]
+    return lines + table_section("system NCCL libraries", ["path", "version"], rows)
+
+
+def kernel_lines(kernel: dict[str, Any] | None) -> Lines:
+    """Return the kernel reports since boot, each kind once."""
+    if not kernel or kernel.keys() == {"error"}:
+        return []
+    if kernel.get("readable") != "yes":
+        return [*section("kernel"), [(f"  log readable: {text_of(kernel.get('readable'))}", MUTED)]]
+    rows: list[Sequence[Cell]] = []
+    for count in dicts(kernel.get("counts"))[:_MAX_REPORTS]:
+        code, verdict = count.get("code"), text_of(count.get("verdict"), 8)
+        report = f"{text_of(count.get('kind'), 30)}{'' if code is None else f' {text_of(code, 30)}'}"
+        rows.append(
+            [
+                (verdict, _VERDICTS.get(verdict, "")),
+                report.replace("_", " "),
+                text_of(count.get("interface") or count.get("bus")),
+                text_of(count.get("count")),
+                _ago(count.get("age")),
+                text_of(count.get("text"), 160),
+            ]
+        )
+    source = f"from {text_of(kernel.get('source'))}"
+    if not rows:
+        return [*section("kernel", source), [("  no GPU, PCIe or link events since boot", MUTED)]]
+    return table_section("kernel", ["", "report", "device", "count", "last", "text"], rows, source)
+
+
+def _ago(seconds: Any) -> str:
+    if not _is_number(seconds):
+        return "-"
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds // unit:.0f} {name} ago"
+    return f"{seconds:.0f} s ago"
 
 
 def user_probe_lines(record: NodeRecord) -> Lines:
@@ -342,8 +518,6 @@ def user_probe_lines(record: NodeRecord) -> Lines:
         lines += pairs(rows, max([12, *(len(name) for name, _ in rows)]))
         for one in dicts(result.get("judged")):
             verdict = str(one.get("verdict"))
-            mark = f"  {UNICODE.of(verdict)} " if verdict != "note" else "  "
-            lines.append(
-                [(mark, STYLES.get(verdict, "")), (one_line(str(one.get("text")), 300), STYLES.get(verdict, ""))]
-            )
+            mark, style = f"  {UNICODE.of(verdict)} " if verdict != "note" else "  ", STYLES.get(verdict, "")
+            lines.append([(mark, style), (one_line(str(one.get("text")), 300), style)])
     return lines

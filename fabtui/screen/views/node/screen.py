@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
 from fabtui.diagnosis.preflight.rules import Preflight
+from fabtui.model.endpoints import Endpoint
+from fabtui.model.facts.compare import shown
+from fabtui.model.layers import Layer
+from fabtui.model.measurement import worst
 from fabtui.model.session_model import Model, NodeRecord
-from fabtui.presentation.cell_levels import Glyphs
-from fabtui.presentation.wording import MUTED, Part, clock_text, state_style, time_text
+from fabtui.presentation.cell_levels import Glyphs, slot_of
+from fabtui.presentation.findings import title
+from fabtui.presentation.wording import MUTED, Part, clock_text, state_style, time_text, verdict_style
 from fabtui.presentation.wrapping import Lines
 from fabtui.sanitize import clean, one_line
 from fabtui.screen import feed_actions
+from fabtui.screen.grid.axis import common_domain, fit_text
 from fabtui.screen.views.detail_base import DetailScreen, pairs, section
-from fabtui.screen.views.node.gpu_tables import gpu_state_lines, kernel_lines
-from fabtui.screen.views.node.grid_row import odd_lines, row_lines
-from fabtui.screen.views.node.port_tables import port_lines
-from fabtui.screen.views.node.probe_tables import (
-    declared_lines,
-    gpu_lines,
-    ib_lines,
-    library_lines,
-    nic_lines,
-    nvlink_lines,
-    process_lines,
-    system_lines,
-    text_of,
-    user_probe_lines,
-)
+from fabtui.screen.views.node import probe_tables as tables
+from fabtui.screen.widgets.sparkline import cells_strip, merged
 
 _RAW_LIMIT = 60_000
 
 
 class NodeScreen(DetailScreen):
-    """A node: state, inventory, links, counters and raw probe output.
-
-    Args:
-        node: Name of the node.
-    """
+    """A node: state, inventory, links, counters and raw probe output."""
 
     BINDING_GROUP_TITLE = "Node"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -63,8 +53,7 @@ class NodeScreen(DetailScreen):
         if record is not None:
             parts.append((str(record.state), state_style(record.state)))
             if record.since and record.state.gone:
-                ago = clock_text(self.context.now() - record.since)
-                parts.append((f"  for {ago}", "bold $error"))
+                parts.append((f"  for {clock_text(self.context.now() - record.since)}", "bold $error"))
             if record.since:
                 parts.append((f"  since {time_text(record.since)}", MUTED))
             if record.backend:
@@ -97,15 +86,7 @@ class NodeScreen(DetailScreen):
 
 
 def node_lines(model: Model, record: NodeRecord, found: Preflight, width: int, glyphs: Glyphs) -> Lines:
-    """Return the text of a node.
-
-    Args:
-        model: The session model.
-        record: The node.
-        found: Preflight of all nodes.
-        width: Width of the lines.
-        glyphs: Characters to draw with.
-    """
+    """Return the text of a node; ``found`` is the preflight of all nodes."""
     lines: Lines = []
     for text, style in ((record.text, state_style(record.state)), (record.note, "$warning")):
         if text:
@@ -115,20 +96,20 @@ def node_lines(model: Model, record: NodeRecord, found: Preflight, width: int, g
     lines += _count_lines(model, record)
     lines += row_lines(model, record, width, glyphs)
     lines += odd_lines(found, record, glyphs)
-    inventory = record.inventory
+    inventory, probes = record.inventory, record.probe_results
     if inventory is None:
         lines += [[], [("  inventory not known", MUTED)]]
     else:
-        lines += gpu_lines(inventory, record.probe_results.get("gpus")) + process_lines(inventory)
-    lines += gpu_state_lines(record.probe_results.get("gpus"), record.probe_results.get("gpuload"))
+        lines += tables.gpu_lines(inventory, probes.get("gpus")) + tables.process_lines(inventory)
+    lines += tables.gpu_state_lines(probes.get("gpus"), probes.get("gpuload"))
     if inventory is not None:
-        lines += section("system") + pairs(system_lines(inventory))
-    lines += nvlink_lines(record.probe_results.get("nvlink"), record.first_probe_results.get("nvlink"))
-    lines += ib_lines(record.probe_results.get("ibstat"), inventory) + port_lines(record)
+        lines += section("system") + pairs(tables.system_lines(inventory))
+    lines += tables.nvlink_lines(probes.get("nvlink"), record.first_probe_results.get("nvlink"))
+    lines += tables.ib_lines(probes.get("ibstat"), inventory) + tables.port_lines(record)
     if inventory is not None:
-        lines += nic_lines(inventory) + library_lines(inventory)
-    lines += declared_lines(record.probe_results)
-    lines += kernel_lines(record.probe_results.get("kernel")) + user_probe_lines(record) + _raw_lines(record)
+        lines += tables.nic_lines(inventory) + tables.library_lines(inventory)
+    lines += tables.declared_lines(probes) + tables.kernel_lines(probes.get("kernel"))
+    lines += tables.user_probe_lines(record) + _raw_lines(record)
     return lines
 
 
@@ -154,5 +135,99 @@ def _raw_lines(record: NodeRecord) -> Lines:
             lines += [[(f"  {line}", "")] for line in clean(text, _RAW_LIMIT).expandtabs().splitlines()]
         error = result.get("error")
         if error:
-            lines += [[], [(f"  {one_line(str(probe), 30)}: ", MUTED), (text_of(error, 600), "$error")]]
+            lines += [[], [(f"  {one_line(str(probe), 30)}: ", MUTED), (tables.text_of(error, 600), "$error")]]
+    return lines
+
+
+#: Width of the label of a row.
+_LABEL = 10
+_GLYPHS = {"bad": ("✗", "x", "bold $error"), "warn": ("▲", "!", "$warning"), "note": ("·", ".", "")}
+
+
+def row_lines(model: Model, record: NodeRecord, width: int, glyphs: Glyphs) -> Lines:
+    """Return the rows and columns of a node: one glyph per cell, or per node if cells do not fit."""
+    mine = [end for end in model.endpoints_of(record.name) if end.kind != "none"]
+    others = [end for end in model.endpoints if end.kind != "none"]
+    if not mine or len(others) < 2:
+        return []
+    nodes = list(dict.fromkeys(end.node for end in others))
+    label = _LABEL + 2
+    half = (width - 2 * label - 4) // 2
+    by_cell = len(others) + len(nodes) - 1 <= width - label
+    both = (len(others) + len(nodes) - 1 if by_cell else len(nodes)) <= half
+    unit = "one glyph per cell" if by_cell else "one glyph per node, its worst cell"
+    lines = section("rows and columns", f"{unit}, in the order of the grid")
+    rows: list[list[Part]] = []
+    for out in (True, False):
+        found = [_row(model, end, others, nodes, by_cell, out, glyphs) for end in mine]
+        label_text = f"  {'sends to' if out else 'receives':<{_LABEL}}"
+        head: list[Part] = [(label_text + (_heads(others) if by_cell else ""), MUTED)]
+        rows += [head, *found] if not both else []
+        if both and out:
+            sends = [head, *found]
+        elif both:
+            room = len(others) + len(nodes) - 1 if by_cell else len(nodes)
+            rows = [
+                [*left, (" " * (label + room + 4 - sum(len(text) for text, _ in left)), ""), *right]
+                for left, right in zip(sends, [head, *found], strict=True)
+            ]
+    return lines + rows
+
+
+def _heads(others: list[Endpoint]) -> str:
+    """Return the node names over their cells, cut on the left because they differ at the end."""
+    counts = Counter(end.node for end in others)
+    domain = common_domain(counts)
+    return " ".join(f"{fit_text(node.removesuffix(domain))[-count:]:<{count}}" for node, count in counts.items())
+
+
+def _name(end: Endpoint) -> str:
+    return {"gpu": f"GPU {end.index}", "cpu": f"rank {end.index}"}.get(end.kind, str(end.index))
+
+
+def _row(
+    model: Model, end: Endpoint, others: list[Endpoint], nodes: list[str], by_cell: bool, out: bool, glyphs: Glyphs
+) -> list[Part]:
+    head: Part = (f"  {_name(end):<{_LABEL}}", "")
+    if by_cell:
+        cells = [(end.number, o.number) if out else (o.number, end.number) for o in others]
+        return [head, *cells_strip(model, Layer.P2P, cells, glyphs)]
+    parts: list[Part] = []
+    for node in nodes:
+        verdicts = [
+            model.cell(Layer.P2P, *((end.number, o.number) if out else (o.number, end.number))).verdict
+            for o in model.endpoints_of(node)
+            if o.kind != "none" and o.number != end.number
+        ]
+        verdict = worst(verdicts)
+        parts.append((glyphs.of_slot[slot_of(verdict, None)], verdict_style(verdict)))
+    return [head, *merged(parts)]
+
+
+def odd_lines(found: Preflight, record: NodeRecord, glyphs: Glyphs) -> Lines:
+    """Return the preflight findings of a node, and the facts in which it differs from nodes of its kind."""
+    mine = [one for one in found.findings if record.name in one.nodes]
+    odd = [one for one in found.table.odd if record.name in one.values]
+    if not mine and not odd:
+        if len(found.table.nodes) < 2:
+            return []
+        return [*section("preflight"), [("  no differences from nodes of its kind", MUTED)]]
+    lines = section("preflight", "problems and differences from other nodes; P shows all nodes")
+    for one in mine:
+        fine, plain, style = _GLYPHS.get(one.severity, _GLYPHS["note"])
+        lines.append([(f"  {plain if glyphs.plain else fine} ", style), (title(one), style)])
+        lines += [[("      next  ", MUTED), (one_line(command, 300), "$accent")] for command in one.next]
+    for difference in odd:
+        fact = difference.fact
+        fine, plain, style = _GLYPHS.get(fact.verdict, _GLYPHS["note"])
+        own = shown(difference.values[record.name], fact.unit)
+        usual = "no majority" if difference.tie else f"others: {shown(difference.usual, fact.unit)}"
+        lines.append(
+            [
+                (f"  {plain if glyphs.plain else fine} ", style),
+                (f"{fit_text(fact.title, 32):<32}  ", ""),
+                (one_line(own, 60), style or "bold"),
+                (f"   {one_line(usual, 80)}", MUTED),
+            ]
+        )
     return lines

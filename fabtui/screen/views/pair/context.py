@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import statistics
-from typing import NamedTuple
 
 from fabtui.model.counter_log import Deltas, Path, flatten, paths_of
 from fabtui.model.endpoints import Endpoint
@@ -16,7 +15,7 @@ from fabtui.presentation.wording import MUTED, Part, failure_text, time_text, va
 from fabtui.presentation.wrapping import Lines
 from fabtui.sanitize import clean, one_line
 from fabtui.screen.grid.axis import fit_text
-from fabtui.screen.views.detail_base import section, table
+from fabtui.screen.views.detail_base import Cell, section, table, table_section
 from fabtui.screen.widgets.sparkline import cells_strip, sparkline
 
 _MAX_ATTEMPTS = 40
@@ -27,11 +26,6 @@ _LIBRARY = re.compile(r"\bNCCL\b|\bgloo\b|\bWARN\b|ibv_|Traceback|RuntimeError",
 _ALARM = re.compile(r"\bWARN\b|\berror\b|failed|timed out|Traceback", re.IGNORECASE)
 
 
-class _Neighbours(NamedTuple):
-    title: str
-    cells: list[tuple[int, int]]
-
-
 def neighbour_lines(model: Model, src: Endpoint, dst: Endpoint, layer: Layer, glyphs: Glyphs) -> Lines:
     """Return the results of pairs with the same source, the same destination or the same nodes."""
     here = [e.number for e in model.endpoints_of(src.node) if e.kind != "none"]
@@ -39,25 +33,25 @@ def neighbour_lines(model: Model, src: Endpoint, dst: Endpoint, layer: Layer, gl
     a, b = src.number, dst.number
     to, of = fit_text(dst.node, 40), fit_text(src.node, 40)
     groups = [
-        _Neighbours(f"{fit_text(str(src), 40)} > others of {to}", [(a, n) for n in there if n not in (a, b)]),
-        _Neighbours(f"others of {of} > {fit_text(str(dst), 40)}", [(n, b) for n in here if n not in (a, b)]),
+        (f"{fit_text(str(src), 40)} > others of {to}", [(a, n) for n in there if n not in (a, b)]),
+        (f"others of {of} > {fit_text(str(dst), 40)}", [(n, b) for n in here if n not in (a, b)]),
     ]
     if src.node != dst.node:
-        groups.append(_Neighbours(f"{of} > {to}", [(m, n) for m in here for n in there]))
-        groups.append(_Neighbours(f"{to} > {of}", [(m, n) for m in there for n in here]))
+        groups.append((f"{of} > {to}", [(m, n) for m in here for n in there]))
+        groups.append((f"{to} > {of}", [(m, n) for m in there for n in here]))
     else:
-        groups.append(_Neighbours(f"within {of}", [(m, n) for m in here for n in here if m != n]))
+        groups.append((f"within {of}", [(m, n) for m in here for n in here if m != n]))
     rows: list[tuple[list[str], list[Part]]] = []
-    for group in groups:
-        found = [model.measured_for(layer, *cell) for cell in group.cells]
+    for title, cells in groups:
+        found = [model.measured_for(layer, *cell) for cell in cells]
         known = [one for one in found if one is not None]
         if not known:
             continue
         values = sorted(one.value for one in known if one.value is not None and not model.verdict(one).bad)
         bad = sum(model.verdict(one).bad for one in known)
         numbers = [full_number(x) for x in (values[0], statistics.median(values), values[-1])] if values else ["-"] * 3
-        row = [group.title, str(len(known)), *numbers, str(bad)]
-        rows.append((row, cells_strip(model, layer, group.cells[:_MAX_CELLS], glyphs)))
+        row = [title, str(len(known)), *numbers, str(bad)]
+        rows.append((row, cells_strip(model, layer, cells[:_MAX_CELLS], glyphs)))
     if not rows:
         return []
     headings = [str(layer), "n", "lowest", "median", "highest", "bad", "cells"]
@@ -70,12 +64,6 @@ def neighbour_lines(model: Model, src: Endpoint, dst: Endpoint, layer: Layer, gl
 def _row(row: list[str], widths: list[int]) -> str:
     cells = [f"{text:>{width}}" for text, width in zip(row[1:], widths[1:], strict=True)]
     return "  ".join([f"  {row[0]:<{widths[0]}}", *cells])
-
-
-def attempts_of(model: Model, src: str, dst: str) -> list[Measurement]:
-    """Return all attempts at a pair in both directions, oldest first."""
-    found = [one for ends in ((src, dst), (dst, src)) for layer in pair_layers() for one in model.history(layer, *ends)]
-    return sorted(found, key=lambda one: one.time)
 
 
 def spark_lines(model: Model, src: str, dst: str, glyphs: Glyphs) -> Lines:
@@ -94,8 +82,7 @@ def spark_lines(model: Model, src: str, dst: str, glyphs: Glyphs) -> Lines:
             parts += sparkline(model, history, glyphs)
             bad = sum(model.verdict(one).bad for one in history)
             parts.append((f"  {len(history)} attempts, {bad} bad, {span}", ""))
-            turned = model.flapping.get((layer, *ends))
-            if turned:
+            if turned := model.flapping.get((layer, *ends)):
                 parts.append((f"  ~ flapping: {turned} changes", "bold $warning"))
             lines.append(parts)
     return lines
@@ -103,29 +90,20 @@ def spark_lines(model: Model, src: str, dst: str, glyphs: Glyphs) -> Lines:
 
 def history_lines(model: Model, src: str, dst: str, glyphs: Glyphs) -> Lines:
     """Return the attempts at a pair: sparklines, then a table, latest first."""
-    found = attempts_of(model, src, dst)
+    all_ends = ((src, dst), (dst, src))
+    found = [one for ends in all_ends for layer in pair_layers() for one in model.history(layer, *ends)]
     if not found:
         return []
-    rows, styles = [], {}
-    for at, one in enumerate(found[: -_MAX_ATTEMPTS - 1 : -1]):
-        word, styles[at, 3] = verdict_part(model.verdict(one), glyphs)
-        direction = ">" if one.src == src else "<"
-        rows.append(
-            [
-                time_text(one.time),
-                direction,
-                str(one.layer),
-                word,
-                value_text(one),
-                str(one.attempts),
-                failure_text(one),
-            ]
-        )
+    found.sort(key=lambda one: one.time)
+    rows: list[list[Cell]] = []
+    for one in found[: -_MAX_ATTEMPTS - 1 : -1]:
+        head = [time_text(one.time), ">" if one.src == src else "<", str(one.layer)]
+        verdict = verdict_part(model.verdict(one), glyphs)
+        rows.append([*head, verdict, value_text(one), str(one.attempts), failure_text(one)])
     cut = f"latest {_MAX_ATTEMPTS} of {len(found)}, " if len(found) > _MAX_ATTEMPTS else ""
     note = one_line(f"{cut}latest first; > is {src} to {dst}", 160)
     headings = ["time", "", "layer", "verdict", "value", "attempt", "error"]
-    sparks = spark_lines(model, src, dst, glyphs)
-    return section("history", note) + sparks + table(headings, rows, styles)
+    return section("history", note) + spark_lines(model, src, dst, glyphs) + table(headings, rows)
 
 
 def library_lines(measurements: list[Measurement]) -> Lines:
@@ -169,24 +147,20 @@ def counter_lines(model: Model, measurement: Measurement | None) -> Lines:
     if measurement is None or not found:
         return []
     note = f"per node, during {measurement.layer} at {time_text(measurement.time)}; may include other tests"
-    rows: list[list[str]] = []
-    styles: dict[tuple[int, int], str] = {}
+    rows: list[list[Cell]] = []
     left = 0
     for node, deltas in found.items():
         shown, more = _rows(one_line(node, 64), deltas)
+        rows += shown
         left += more
-        for row, is_error in shown:
-            if is_error:
-                styles[len(rows), 2] = styles[len(rows), 3] = "bold $warning"
-            rows.append(row)
-    lines = section("counters", note) + table(["node", "where", "counter", "change"], rows, styles)
+    lines = table_section("counters", ["node", "where", "counter", "change"], rows, note)
     if left:
         lines.append([(f"  and {left} more in the recording", MUTED)])
     return lines
 
 
-def _rows(node: str, deltas: Deltas) -> tuple[list[tuple[list[str], bool]], int]:
-    """Return the rows of a node, each with True for an error counter, and the number of rows left out."""
+def _rows(node: str, deltas: Deltas) -> tuple[list[list[Cell]], int]:
+    """Return the rows of a node, errors first, and the number of rows left out."""
     counts = flatten(deltas)
     errors = paths_of(deltas.get("errors"))
     failures = sorted((path for path in counts if path in errors), key=lambda path: (-counts[path], path))
@@ -195,12 +169,12 @@ def _rows(node: str, deltas: Deltas) -> tuple[list[tuple[list[str], bool]], int]
         (path for path in counts if path not in errors), key=lambda path: (not _is_bytes(path), -counts[path], path)
     )
     full = paths_of(deltas.get("full"))
-    rows = [
-        ([node, _place(path), path[-1], f"{counts[path]:,}{_FULL if path in full else ''}"], True)
-        for path in failures[:_MAX_ERRORS]
-    ]
-    rows += [([node, _place(path), path[-1], "was reset"], False) for path in reset[:_MAX_ERRORS]]
-    rows += [([node, _place(path), path[-1], _amount(path, counts[path])], False) for path in traffic[:_MAX_TRAFFIC]]
+    rows: list[list[Cell]] = []
+    for path in failures[:_MAX_ERRORS]:
+        change = f"{counts[path]:,}{_FULL if path in full else ''}"
+        rows.append([node, _place(path), (path[-1], "bold $warning"), (change, "bold $warning")])
+    rows += [[node, _place(path), path[-1], "was reset"] for path in reset[:_MAX_ERRORS]]
+    rows += [[node, _place(path), path[-1], _amount(path, counts[path])] for path in traffic[:_MAX_TRAFFIC]]
     return rows, len(failures) + len(reset) + len(traffic) - len(rows)
 
 

@@ -27,7 +27,7 @@ from fabtui.presentation.wrapping import Lines, beside, stacked
 from fabtui.sanitize import clean, one_line
 from fabtui.screen import feed_actions
 from fabtui.screen.grid.axis import Seat
-from fabtui.screen.views.detail_base import DetailScreen, pairs, section, table
+from fabtui.screen.views.detail_base import DetailScreen, pairs, section, table_section
 from fabtui.screen.views.pair.context import counter_lines, event_lines, history_lines, library_lines, neighbour_lines
 from fabtui.screen.views.pair.path import hops, path_lines
 from fabtui.screen.widgets.finding_lines import finding_block, findings_of_pair
@@ -260,20 +260,11 @@ def _ends_lines(model: Model, seats: tuple[Seat, Seat]) -> Lines:
             continue
         endpoint = model.endpoints[seat.number]
         rail = "-" if endpoint.rail is None else str(endpoint.rail)
-        rows.append(
-            [
-                seat.name,
-                one_line(endpoint.name or endpoint.kind, 40),
-                one_line(endpoint.bus or "-", 20),
-                one_line(endpoint.nic or "-", 20),
-                rail,
-                one_line(endpoint.address or "-", 45),
-                _port_text(model, seat.node, endpoint.nic, endpoint.address),
-            ]
-        )
-    if not rows:
-        return []
-    return section("ends") + table(["endpoint", "device", "PCI", "NIC", "rail", "address", "port"], rows)
+        device, bus = one_line(endpoint.name or endpoint.kind, 40), one_line(endpoint.bus or "-", 20)
+        nic, address = one_line(endpoint.nic or "-", 20), one_line(endpoint.address or "-", 45)
+        port = _port_text(model, seat.node, endpoint.nic, endpoint.address)
+        rows.append([seat.name, device, bus, nic, rail, address, port])
+    return table_section("ends", ["endpoint", "device", "PCI", "NIC", "rail", "address", "port"], rows)
 
 
 def _latest(model: Model, source: Seat, target: Seat) -> list[Measurement]:
