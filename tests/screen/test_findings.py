@@ -18,8 +18,8 @@ from fabtui.presentation.wrapping import between, stacked, wrapped
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.session_diagnosis import SessionDiagnosis
 from fabtui.screen.views.main_layout import panel_width
-from fabtui.screen.widgets.finding_lines import class_lines, finding_lines, findings_of_pair
-from tests.screen.conftest import Opened, screen_text
+from fabtui.screen.widgets.finding_lines import class_lines, finding_lines
+from tests.screen.conftest import Opened, screen_text, settled
 from tests.screen.fakefeed import FAILED, FakeFeed, Story, big_sweep, sweep_of_two
 
 GLYPHS = Glyphs(False)
@@ -51,7 +51,21 @@ def test_the_finding_of_the_cursors_pair_is_marked() -> None:
     found = diagnosed(sweep_of_two().shadow)
     marked = [line[0] for line in finding_lines(found, FAILED, 45, 40, GLYPHS) if "reverse" in line[0][1]]
     assert [text for text, _ in marked] == ["2"]
-    assert findings_of_pair(found, *FAILED)[0][0] == 2
+
+
+async def test_the_view_of_a_pair_has_its_finding_with_the_number(opened: Opened) -> None:
+    async with opened(FakeFeed(sweep_of_two().events), size=(120, 60)) as (app, pilot):
+        for _ in range(50):
+            if app.findings.known:
+                break
+            await pilot.pause(0.05)
+        source, target = (app.model.number(name) for name in FAILED)
+        assert source is not None
+        assert target is not None
+        app.show_pair(source, target)
+        await pilot.press("enter")
+        await settled(app, pilot)
+        assert "  2 n000:1 > n001:2 failed" in screen_text(app)
 
 
 def test_a_healthy_fabric_is_reported_after_a_complete_pass() -> None:

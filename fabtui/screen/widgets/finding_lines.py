@@ -109,12 +109,6 @@ def class_lines(model: Model, layer: Layer, bad: Counter[PairClass], width: int 
     return lines
 
 
-def findings_of_pair(findings: FindingsState, src: str, dst: str) -> list[tuple[int, Finding]]:
-    """Return the findings that explain a pair, in either direction, with their numbers."""
-    pairs = {(src, dst), (dst, src)}
-    return [(number, one) for number, one in enumerate(findings.found, 1) if pairs & one.cells]
-
-
 def finding_block(one: Finding, width: int, number: int) -> Lines:
     """Return a finding with its evidence, cells and next steps."""
     lines: Lines = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fabtui.model.layers import Layer, Per, measured_key_layers
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.session_model import Model, NodeRecord
+from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs, Slot, bytes_text
 from fabtui.presentation.wording import (
     CLASS_WORDS,
@@ -28,44 +28,36 @@ def pair_name(source: Seat, target: Seat) -> str:
     return f"{source.name} > {target.name}"
 
 
-def gone_text(record: NodeRecord, now: float | None = None) -> str:
-    """Return the state of a lost or failed node: ``n061 lost 2:14 ago: no answer``."""
-    ago = f" {clock_text(now - record.since)} ago" if now is not None and record.since else ""
-    return one_line(f"{record.name} {record.state}{ago}: {record.text}", 300)
+def ends_of(model: Model, source: Seat, target: Seat) -> tuple[str, str] | None:
+    """Return the names of the endpoints of a pair; None if a node has none (yet)."""
+    if source.number is None or target.number is None:
+        return None
+    return str(model.endpoints[source.number]), str(model.endpoints[target.number])
 
 
 def why_untested(model: Model, source: Seat, target: Seat, now: float | None = None) -> str:
     """Return why a pair was not tested, or ""; ``now`` is the time of the session (s since the epoch)."""
-    if source.number is not None and target.number is not None:
-        names = (str(model.endpoints[source.number]), str(model.endpoints[target.number]))
-        text = model.untested.get(names)
-        if text:
-            return one_line(text, 300)
+    if (names := ends_of(model, source, target)) and (text := model.untested.get(names)):
+        return one_line(text, 300)
     for seat in (source, target):
         record = model.nodes.get(seat.node)
         if record is not None and record.state.gone:
-            return gone_text(record, now)
+            ago = f" {clock_text(now - record.since)} ago" if now is not None and record.since else ""
+            return one_line(f"{record.name} {record.state}{ago}: {record.text}", 300)
         if record is not None and record.note and (seat.number is None or seat.index == "-"):
             return one_line(f"{seat.node}: {record.note}", 300)
     return ""
 
 
-def partner_note(model: Model, source: Seat, target: Seat) -> str:
-    """Return the result of testing the ends of a bad pair with other partners, or ""."""
-    if source.number is None or target.number is None:
-        return ""
-    names = (str(model.endpoints[source.number]), str(model.endpoints[target.number]))
-    return one_line(model.suspects.get(names, ""), 300)
-
-
-def port_notes(model: Model, source: Seat, target: Seat) -> list[str]:
-    """Return the known problems of the ports and cables between the ends of a pair."""
-    if source.number is None or target.number is None:
+def link_notes(model: Model, source: Seat, target: Seat) -> list[Part]:
+    """Return the known problems of ports and cables of a pair, and how its ends did with other partners."""
+    if (names := ends_of(model, source, target)) is None:
         return []
     # Diagnosis takes 0.1 s to import, and the first frame shows no pair.
     from fabtui.diagnosis.links.rdma_ports import pair_notes
 
-    return pair_notes(model, str(model.endpoints[source.number]), str(model.endpoints[target.number]))
+    partners = one_line(model.suspects.get(names, ""), 300)
+    return [(note, "$warning") for note in pair_notes(model, *names)] + ([(partners, "$accent")] if partners else [])
 
 
 def of_layer(model: Model, layer: Layer, source: Seat, target: Seat) -> Measurement | None:
@@ -79,22 +71,22 @@ def of_layer(model: Model, layer: Layer, source: Seat, target: Seat) -> Measurem
 
 def layer_parts(model: Model, layer: Layer, measurement: Measurement | None, glyphs: Glyphs) -> list[Part]:
     """Return one layer of a pair: verdict unless ok, value, share of the class median."""
-    parts: list[Part] = [(f"{layer:<8}", MUTED)]
     if measurement is None:
-        return [*parts, ("-", MUTED)]
+        return [(f"{layer:<8}", MUTED), ("-", MUTED)]
+    share = share_text(model, measurement, model.class_of(measurement)) if measurement.value is not None else ""
+    notes = (share, ping_extra(measurement) if layer is Layer.PING else "")
+    result = _result(model, measurement, glyphs, "bold")
+    return [(f"{layer:<8}", MUTED), *result, *((f"  {note}", MUTED) for note in notes if note)]
+
+
+def _result(model: Model, measurement: Measurement, glyphs: Glyphs, style: str) -> list[Part]:
+    """Return the verdict of a measurement unless it is ok, and its value in a style."""
+    parts: list[Part] = []
     verdict = model.verdict(measurement)
     if verdict is not Verdict.OK:
-        word, style = verdict_part(verdict, glyphs)
-        parts.append((f"{word}  ", style))
-    if measurement.value is not None:
-        parts.append((value_text(measurement), "bold"))
-        share = share_text(model, measurement, model.class_of(measurement))
-        if share:
-            parts.append((f"  {share}", MUTED))
-    extra = ping_extra(measurement) if layer is Layer.PING else ""
-    if extra:
-        parts.append((f"  {extra}", MUTED))
-    return parts
+        word, color = verdict_part(verdict, glyphs)
+        parts.append((f"{word}  ", color))
+    return parts if measurement.value is None else [*parts, (value_text(measurement), style)]
 
 
 def panel_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs, now: float | None = None) -> list[list[Part]]:
@@ -119,17 +111,20 @@ def panel_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs, now: f
             lines.append([("over    ", MUTED), (ends, "")])
         back = of_layer(model, Layer.P2P, target, source)
         if back is not None:
-            lines.append([("back    ", MUTED), *_short(model, back, glyphs)])
+            lines.append([("back    ", MUTED), *_result(model, back, glyphs, "")])
         lines.extend(change_lines(model, source, target))
-    lines.extend(_errors(known))
-    lines.extend([(note, "$warning")] for note in port_notes(model, source, target))
-    partners = partner_note(model, source, target)
-    if partners:
-        lines.append([(without(common_domain(model.nodes), partners), "$accent")])
-    why = why_untested(model, source, target, now)
-    if why:
+    errors: dict[str, Layer] = {}
+    for measured in known:
+        errors.setdefault(failure_text(measured), measured.layer)
+    lines.extend([(f"{layer}: ", MUTED), (text, "$error")] for text, layer in errors.items() if text)
+    for text, style in link_notes(model, source, target):
+        # Only the text about partners names nodes.
+        lines.append([(without(common_domain(model.nodes), text) if style == "$accent" else text, style)])
+    if why := why_untested(model, source, target, now):
         lines.append([(why, "$warning")])
-    lines.extend(_gone(model, source, target))
+    for node in dict.fromkeys((source.node, target.node)):
+        if (record := model.gone(node)) is not None and record.hint:
+            lines.append([("next    ", MUTED), (one_line(record.hint, 300), state_style(record.state))])
     return lines
 
 
@@ -165,40 +160,8 @@ def _head(model: Model, source: Seat, target: Seat, known: list[Measurement], gl
 
 def flaps(model: Model, source: Seat, target: Seat) -> int:
     """Return the number of recent changes of verdict of a flapping pair, else 0."""
-    if source.number is None or target.number is None:
-        return 0
-    names = str(model.endpoints[source.number]), str(model.endpoints[target.number])
-    return max(model.flapping.get((layer, *names), 0) for layer in (Layer.P2P, Layer.WORLD))
-
-
-def _short(model: Model, measurement: Measurement, glyphs: Glyphs) -> list[Part]:
-    verdict = model.verdict(measurement)
-    parts: list[Part] = []
-    if verdict is not Verdict.OK:
-        word, style = verdict_part(verdict, glyphs)
-        parts.append((f"{word}  ", style))
-    if measurement.value is not None:
-        parts.append((value_text(measurement), ""))
-    return parts
-
-
-def _errors(known: list[Measurement]) -> list[list[Part]]:
-    """Return each distinct error once, with its layer."""
-    seen: dict[str, str] = {}
-    for measurement in known:
-        text = failure_text(measurement)
-        if text:
-            seen.setdefault(text, str(measurement.layer))
-    return [[(f"{layer}: ", MUTED), (text, "$error")] for text, layer in seen.items()]
-
-
-def _gone(model: Model, source: Seat, target: Seat) -> list[list[Part]]:
-    lines: list[list[Part]] = []
-    for seat in dict.fromkeys((source.node, target.node)):
-        record = model.gone(seat)
-        if record is not None and record.hint:
-            lines.append([("next    ", MUTED), (one_line(record.hint, 300), state_style(record.state))])
-    return lines
+    names = ends_of(model, source, target)
+    return 0 if names is None else max(model.flapping.get((layer, *names), 0) for layer in (Layer.P2P, Layer.WORLD))
 
 
 def status_parts(model: Model, layer: Layer, source: Seat, target: Seat, glyphs: Glyphs) -> list[Part]:
@@ -206,7 +169,7 @@ def status_parts(model: Model, layer: Layer, source: Seat, target: Seat, glyphs:
     parts: list[Part] = [(pair_name(source, target), "bold"), ("  ", "")]
     measurement = of_layer(model, layer if layer in measured_key_layers() else Layer.P2P, source, target)
     if source.number is not None and target.number is not None:
-        cell = model.cell(Layer.HEALTH if layer is Layer.HEALTH else layer, source.number, target.number)
+        cell = model.cell(layer, source.number, target.number)
         if cell.running:
             parts.append(("test in progress  ", "bold $accent"))
         if cell.measurement is not None:
@@ -215,14 +178,13 @@ def status_parts(model: Model, layer: Layer, source: Seat, target: Seat, glyphs:
     if flaps(model, source, target):
         parts.append((f"{glyphs.of_slot[Slot.FLAPPING]} flapping  ", "bold $warning"))
     if measurement is None:
-        why = why_untested(model, source, target)
-        same = source.number is not None and source.number == target.number
-        if same:
+        if source.number is not None and source.number == target.number:
             return [*parts, ("same endpoint", MUTED)]
         parts.append((f"no {layer} value", MUTED))
         p2p = of_layer(model, Layer.P2P, source, target)
         if p2p is not None and layer is not Layer.P2P:
             parts += [("  p2p: ", MUTED), verdict_part(model.verdict(p2p), glyphs)]
+        why = why_untested(model, source, target)
         return [*parts, (f"  {why}", "$warning")] if why else parts
     kind = model.class_of(measurement)
     if layer is Layer.CHANGE:
@@ -246,14 +208,11 @@ def _whole_name(source: Seat, target: Seat) -> str:
 def summary_text(model: Model, source: Seat, target: Seat) -> str:
     """Return a pair as plain text for a mail or a ticket."""
     lines = [_whole_name(source, target)]
-    why = why_untested(model, source, target)
-    if why:
+    if why := why_untested(model, source, target):
         lines.append(f"  {why}")
     for here, there, title in ((source, target, "forward"), (target, source, "back")):
         lines.append(f"{title}: {_whole_name(here, there)}")
-        lines += [f"  {note}" for note in port_notes(model, here, there)]
-        partners = partner_note(model, here, there)
-        lines += [f"  {partners}"] if partners else []
+        lines += [f"  {note}" for note, _ in link_notes(model, here, there)]
         for layer in measured_key_layers():
             measurement = of_layer(model, layer, here, there)
             if measurement is not None:
@@ -265,8 +224,9 @@ def _summary_line(model: Model, layer: Layer, measurement: Measurement) -> str:
     parts = [f"{layer}: {model.verdict(measurement)}"]
     if measurement.value is not None:
         parts.append(value_text(measurement))
-        share = share_text(model, measurement, model.class_of(measurement))
-        parts += [f"({share}, class {model.class_of(measurement)})"] if share else []
+        kind = model.class_of(measurement)
+        share = share_text(model, measurement, kind)
+        parts += [f"({share}, class {kind})"] if share else []
     if measurement.bytes:
         parts.append(f"at {bytes_text(measurement.bytes)}")
     for text in (measurement.transport, ping_extra(measurement), failure_text(measurement), measurement.how):

@@ -30,13 +30,13 @@ from fabtui.screen.grid.axis import Seat
 from fabtui.screen.views.detail_base import DetailScreen, pairs, section, table_section
 from fabtui.screen.views.pair.context import counter_lines, event_lines, history_lines, library_lines, neighbour_lines
 from fabtui.screen.views.pair.path import hops, path_lines
-from fabtui.screen.widgets.finding_lines import finding_block, findings_of_pair
+from fabtui.screen.widgets.finding_lines import finding_block
 from fabtui.screen.widgets.pair_text import (
     change_lines,
+    ends_of,
+    link_notes,
     of_layer,
     pair_name,
-    partner_note,
-    port_notes,
     summary_text,
     why_untested,
 )
@@ -49,12 +49,7 @@ _RAW_LIMIT = 20_000
 
 
 class PairScreen(DetailScreen):
-    """Both directions of a pair: values per layer, findings, path, history, counters, raw text.
-
-    Args:
-        source: Row of the cell.
-        target: Column of the cell.
-    """
+    """Both directions of a pair: values per layer, findings, path, history, counters, raw text."""
 
     BINDING_GROUP_TITLE = "Pair"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -88,20 +83,22 @@ class PairScreen(DetailScreen):
         model, glyphs = self.context.model, self.context.glyphs
         there = direction_lines(model, self.source, self.target, glyphs)
         back = direction_lines(model, self.target, self.source, glyphs)
-        tests = None not in (self.source.number, self.target.number) and self.source.number != self.target.number
-        findings = stacked(self._finding_lines(width), width, 14) if tests else []
+        names = ends_of(model, self.source, self.target)
+        findings = stacked(self._finding_lines(names, width), width, 14) if names and names[0] != names[1] else []
         if width >= _SIDE_BY_SIDE:
             lines = beside(there, back, width) + findings
         else:
             lines = [*stacked(there, width), *findings, [], *stacked(back, width)]
-        if self.source.number is None or self.target.number is None:
+        if self.source.number is None or self.target.number is None or names is None:
             return lines
-        if not tests:
-            return lines + _ends_lines(model, (self.source, self.target))
         ends = model.endpoints[self.source.number], model.endpoints[self.target.number]
-        names = str(ends[0]), str(ends[1])
-        tested = _tested(model, self.source, self.target)
-        latest = _latest(model, self.source, self.target)
+        if names[0] == names[1]:
+            return lines + _ends_lines(model, (self.source, self.target))
+        directions = ((self.source, self.target), (self.target, self.source))
+        found = (of_layer(model, layer, *seats) for seats in directions for layer in (Layer.P2P, Layer.WORLD))
+        # Both directions, in the layers with log text.
+        latest = [one for one in found if one is not None]
+        tested = min(latest, key=lambda one: one.layer is not Layer.P2P, default=None)
         path = hops(model, *ends, next((one for one in latest if one.transport), tested))
         lines += section("path", "known hops")
         lines += path_lines(path, (ends[0].node, ends[1].node), width, glyphs)
@@ -112,22 +109,24 @@ class PairScreen(DetailScreen):
         lines += library_lines(latest) + event_lines(model, *names)
         lines += hand_lines(model, *names)
         lines += _ends_lines(model, (self.source, self.target))
-        lines += _raw_lines(model, self.source, self.target)
+        for source, target in directions:
+            for layer in measured_key_layers():
+                measured = of_layer(model, layer, source, target)
+                if measured is not None and measured.raw:
+                    lines += section(f"raw text, {layer}, {pair_name(source, target)}")
+                    raw = clean(measured.raw, _RAW_LIMIT).expandtabs()
+                    lines += [[(f"  {line}", "")] for line in raw.splitlines()]
         return lines
 
-    def _finding_lines(self, width: int) -> Lines:
+    def _finding_lines(self, names: tuple[str, str], width: int) -> Lines:
         """Return the findings that explain the pair in either direction, and the next steps."""
         model = self.context.model
-        names = [str(model.endpoints[seat.number]) for seat in (self.source, self.target) if seat.number is not None]
-        found = findings_of_pair(self.context.findings, names[0], names[1])
-        if found:
+        either = {names, names[::-1]}
+        if found := [one for one in enumerate(self.context.findings.found, 1) if either & one[1].cells]:
             return section("findings") + [line for number, one in found for line in finding_block(one, width, number)]
-        commands = pair_commands(model, names[0], names[1]) + pair_commands(model, names[1], names[0])
-        if not commands:
-            return []
-        return section("next steps") + [
-            [(f"  {one_line(command, 4000)}", "$accent")] for command in dict.fromkeys(commands)
-        ]
+        commands = pair_commands(model, *names) + pair_commands(model, *names[::-1])
+        lines: Lines = [[(f"  {one_line(command, 4000)}", "$accent")] for command in dict.fromkeys(commands)]
+        return section("next steps") + lines if lines else []
 
     def action_retest(self, both: bool) -> None:
         directions = [(self.source, self.target), (self.target, self.source)]
@@ -143,36 +142,25 @@ class PairScreen(DetailScreen):
     def action_copy(self) -> None:
         model = self.context.model
         lines = [summary_text(model, self.source, self.target)]
-        if self.source.number is not None and self.target.number is not None:
-            lines += ["", *(plain(line).rstrip() for line in self._finding_lines(200)[1:])]
-            names = str(model.endpoints[self.source.number]), str(model.endpoints[self.target.number])
+        if names := ends_of(model, self.source, self.target):
+            lines += ["", *(plain(line).rstrip() for line in self._finding_lines(names, 200)[1:])]
             lines += ["", f"by hand: {one_line(by_fabtui(model, *names), 4000)}"] if names[0] != names[1] else []
         self.context.copy("\n".join(lines))
 
     def action_copy_command(self) -> None:
-        if self.source.number is None or self.target.number is None or self.source.number == self.target.number:
+        names = ends_of(self.context.model, self.source, self.target)
+        if names is None or names[0] == names[1]:
             self.context.notify("this cell has no pair to test")
-            return
-        model = self.context.model
-        names = str(model.endpoints[self.source.number]), str(model.endpoints[self.target.number])
-        self.context.copy(one_line(by_fabtui(model, *names), 4000))
-
-
-def _tested(model: Model, source: Seat, target: Seat) -> Measurement | None:
-    """Return the measurement whose counter changes are shown."""
-    directions = ((source, target), (target, source))
-    found = (of_layer(model, layer, *ends) for layer in (Layer.P2P, Layer.WORLD) for ends in directions)
-    return next((one for one in found if one is not None), None)
+        else:
+            self.context.copy(one_line(by_fabtui(self.context.model, *names), 4000))
 
 
 def direction_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) -> Lines:
     """Return one direction: verdict, value and share of the median of each layer; transport; errors."""
     lines: Lines = [[(pair_name(source, target), "bold $accent")]]
-    for layer in measured_key_layers():
+    for layer in (*measured_key_layers(), *_ALSO):
         measurement = of_layer(model, layer, source, target)
-        lines += _layer_lines(model, layer, measurement, glyphs)
-    for layer in _ALSO:
-        if (measurement := of_layer(model, layer, source, target)) is not None:
+        if measurement is not None or layer not in _ALSO:
             lines += _layer_lines(model, layer, measurement, glyphs)
     lines += [[("  ", ""), *line] for line in change_lines(model, source, target)]
     p2p = of_layer(model, Layer.P2P, source, target) or of_layer(model, Layer.WORLD, source, target)
@@ -186,12 +174,8 @@ def direction_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) ->
             *_times(p2p),
         ]
         lines += pairs(rows, 9)
-    lines += [[(f"  {note}", "$warning")] for note in port_notes(model, source, target)]
-    partners = partner_note(model, source, target)
-    if partners:
-        lines.append([(f"  {partners}", "$accent")])
-    why = why_untested(model, source, target)
-    if why:
+    lines += [[(f"  {note}", style)] for note, style in link_notes(model, source, target)]
+    if why := why_untested(model, source, target):
         lines.append([(f"  {why}", "$warning")])
     return lines
 
@@ -219,15 +203,13 @@ def _layer_lines(model: Model, layer: Layer, measurement: Measurement | None, gl
     line.append((f"{word:<10}", style))
     if measurement.value is not None:
         line.append((f"{value_text(measurement):<9}", "bold"))
-        share = share_text(model, measurement, model.class_of(measurement))
-        if share:
+        if share := share_text(model, measurement, model.class_of(measurement)):
             line.append((f" {share}", MUTED))
     loss = (measurement.extra or {}).get("loss")
     if isinstance(loss, (int, float)) and loss:
         line.append((f"  loss {loss:g} %", "$warning"))
     lines = [line]
-    problem = failure_text(measurement, 500)
-    if problem:
+    if problem := failure_text(measurement, 500):
         lines.append([(" " * 12, ""), (problem, "$error" if verdict.bad else "$warning")])
     return lines
 
@@ -267,13 +249,6 @@ def _ends_lines(model: Model, seats: tuple[Seat, Seat]) -> Lines:
     return table_section("ends", ["endpoint", "device", "PCI", "NIC", "rail", "address", "port"], rows)
 
 
-def _latest(model: Model, source: Seat, target: Seat) -> list[Measurement]:
-    """Return the current measurements of a pair in the layers with log text, both directions."""
-    directions = ((source, target), (target, source))
-    found = (of_layer(model, layer, *ends) for ends in directions for layer in (Layer.P2P, Layer.WORLD))
-    return [one for one in found if one is not None]
-
-
 def hand_lines(model: Model, src: str, dst: str) -> Lines:
     """Return the commands that test a pair outside this session, and their requirements."""
     lines = section("by hand", "Y copies the first")
@@ -281,23 +256,10 @@ def hand_lines(model: Model, src: str, dst: str) -> Lines:
         [("  with fabtui, on this machine, this pair only", MUTED)],
         [(f"  {one_line(by_fabtui(model, src, dst), 4000)}", "$accent")],
     ]
-    command = by_hand(model, src, dst)
-    if command:
+    if command := by_hand(model, src, dst):
         where = "run on this machine (lab)" if model.lab else "SSH to both nodes without a password prompt"
         lines += [
             [(f"  without fabtui: needs PyTorch on both nodes, free port {PORT}, {where}", MUTED)],
             [(f"  {one_line(command, 8000)}", "$accent")],
         ]
-    return lines
-
-
-def _raw_lines(model: Model, source: Seat, target: Seat) -> Lines:
-    lines: Lines = []
-    for here, there in ((source, target), (target, source)):
-        for layer in measured_key_layers():
-            measurement = of_layer(model, layer, here, there)
-            if measurement is None or not measurement.raw:
-                continue
-            lines += section(f"raw text, {layer}, {pair_name(here, there)}")
-            lines += [[(f"  {line}", "")] for line in clean(measurement.raw, _RAW_LIMIT).expandtabs().splitlines()]
     return lines
