@@ -275,7 +275,7 @@ class GridView(Widget, can_focus=True):
     def _row(self, row: int, scene: LineRenderer) -> _Row:
         read = self._rows.get(row)
         if read is None:
-            read = self._rows[row] = _Row(*self.source.row(row, *scene.span(), scene.layout.cell))
+            read = self._rows[row] = _Row(*self.source.row(row, *scene.span, scene.layout.cell))
         return read
 
     def _strip(self, row: int, part: int, read: _Row, scene: LineRenderer, palette: Palette) -> ReadyStrip:
@@ -285,7 +285,7 @@ class GridView(Widget, can_focus=True):
             return scene.halves_strip(row, read.slots, lower, palette)
         texts = read.texts
         if part:
-            below = [self.source.below(row, column, layout.cell) for column in range(*scene.span())]
+            below = [self.source.below(row, column, layout.cell) for column in range(*scene.span)]
             texts = [lines[part - 1] if part <= len(lines) else " " * layout.cell for lines in below]
         return scene.row_strip(row, read.slots, texts, palette, part)
 

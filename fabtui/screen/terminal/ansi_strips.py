@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from rich._palettes import EIGHT_BIT_PALETTE
 from rich.color import Color, ColorSystem
-from rich.color_triplet import ColorTriplet
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
@@ -37,9 +37,6 @@ class Codes(NamedTuple):
 #: Style of a terminal after a reset.
 PLAIN = Codes(frozenset(), "39", "49")
 
-#: Colours of the 256-colour palette that are the same in all terminals; their codes are half as long as RGB.
-_INDEX = {EIGHT_BIT_PALETTE[index]: index for index in range(16, 256)}
-
 
 @lru_cache(4096)
 def codes_of(style: Style, system: ColorSystem | None) -> Codes:
@@ -52,15 +49,7 @@ def _color(style: Style, system: ColorSystem | None, foreground: bool) -> str:
     color = style.color if foreground else style.bgcolor
     if color is None or color.is_default or system is None:
         return "39" if foreground else "49"
-    if color.triplet is not None and system is ColorSystem.TRUECOLOR:
-        return rgb(38 if foreground else 48, *color.triplet)
     return ";".join(color.downgrade(system).get_ansi_codes(foreground))
-
-
-def rgb(ground: int, red: int, green: int, blue: int) -> str:
-    """Return the shortest code of a colour; ``ground`` is 38 for the foreground, 48 for the background."""
-    index = _INDEX.get(ColorTriplet(red, green, blue))
-    return f"{ground};2;{red};{green};{blue}" if index is None else f"{ground};5;{index}"
 
 
 @lru_cache(4096)
@@ -124,12 +113,7 @@ _FILLED_BY_TEXT = frozenset({Slot.GONE})
 
 
 class GlyphCells(NamedTuple):
-    """Texts of cells that are too narrow for a number, by slot.
-
-    Attributes:
-        texts: Text of a cell.
-        edges: Text of the first cell of a node.
-    """
+    """Texts of cells that are too narrow for a number, by slot; ``edges`` is for the first cell of a node."""
 
     texts: tuple[str, ...]
     edges: tuple[str, ...]
@@ -138,10 +122,7 @@ class GlyphCells(NamedTuple):
 class Palette:
     """Style of each slot, and the shortest escape sequence between any two slots.
 
-    Args:
-        base: Style of the screen.
-        ramp: Rich style of each slot by its key, applied over the base.
-        system: Colour system of the terminal; None for no colours.
+    ``ramp`` has the Rich style of each slot by its key, applied over ``base``; ``system`` is None for no colours.
     """
 
     def __init__(self, base: Style, ramp: dict[str, str], system: ColorSystem | None) -> None:
@@ -159,9 +140,7 @@ class Palette:
 
     def style(self, slot: int) -> Style:
         """Return the style of a slot, or of two slots in one character."""
-        if slot < _HALVES_FROM:
-            return self.styles[slot]
-        return self._half(slot)[1]
+        return self.styles[slot] if slot < _HALVES_FROM else self._half(slot)[1]
 
     def half_text(self, slot: int) -> str:
         """Return the character for two cells, one above the other."""
@@ -207,66 +186,45 @@ class Palette:
         known = self._half_changes
         keys = [_HALF_SLOTS * a + b for a, b in zip([0, *slots[:-1]], slots, strict=True)]
         try:
-            return "".join([known[key] for key in keys])
+            return "".join([known[key] for key in keys]) + RESET
         except KeyError:
             for key in keys:
-                known[key] = self._half_change(*divmod(key, _HALF_SLOTS))
-            return "".join([known[key] for key in keys])
+                # 0 is a terminal after a reset.
+                before, slot = divmod(key, _HALF_SLOTS)
+                text, style = self._half(slot)
+                now = codes_of(self._half(before)[1], self.system) if before else PLAIN
+                known[key] = change(now, codes_of(style, self.system)) + text
+            return "".join([known[key] for key in keys]) + RESET
 
-    def _half_change(self, before: int, slot: int) -> str:
-        """Return codes and character for two cells after two other cells; ``before`` is 0 after a reset."""
-        text, style = self._half(slot)
-        now = codes_of(self._half(before)[1], self.system) if before else PLAIN
-        return change(now, codes_of(style, self.system)) + text
-
-    def ready(self, runs: Iterable[tuple[int, str]]) -> str:
+    def ready(self, runs: Runs) -> str:
         """Return runs as terminal text, with codes only where the style changes."""
-        parts: list[str] = []
-        row, before = self.changes[-1], -1
-        for slot, text in runs:
-            if slot != before:
-                parts.append(row[slot])
-                row, before = self.changes[slot], slot
-            parts.append(text)
-        parts.append(RESET)
-        return "".join(parts)
+        befores, changes = [-1, *(slot for slot, _ in runs)], self.changes
+        parts = [changes[before][slot] + text for before, (slot, text) in zip(befores, runs, strict=False)]
+        return "".join(parts) + RESET if runs else ""
 
-    def ready_cells(self, slots: bytes, texts: Iterable[str], before: int) -> str:
-        """Return cells as terminal text after text of slot ``before``; five times as fast as `ready`."""
-        changes = self.changes
-        befores = bytes((before,)) + slots[:-1]
-        return "".join([changes[a][b] + text for a, b, text in zip(befores, slots, texts, strict=True)])
+    def ready_glyphs(
+        self, header: tuple[int, str], slots: bytes, glyphs: GlyphCells, marked: Iterable[int], padding: Runs
+    ) -> str:
+        """Return a row of cells that show only a glyph as terminal text; twice as fast as `ready`.
 
-    def ready_glyphs(self, slots: bytes, before: int, glyphs: GlyphCells, marked: Iterable[int]) -> str:
-        """Return cells that show only a glyph as terminal text; twice as fast as `ready_cells`.
-
-        Args:
-            slots: Slots of the cells.
-            before: Slot of the text before them.
-            glyphs: Texts of the cells.
-            marked: Indices of cells that are the first of a node.
+        ``marked`` cells, by their indices, are the first of a node.
         """
         cells = self._glyph_cells.get(glyphs)
         if cells is None:
             cells = self._glyph_cells[glyphs] = [
                 [change + text for change, text in zip(row, glyphs.texts, strict=True)] for row in self.changes
             ]
-        befores = bytes((before,)) + slots[:-1]
-        parts = [cells[a][b] for a, b in zip(befores, slots, strict=True)]
+        before, text = header
+        befores = bytes((before,)) + slots
+        parts = [cells[a][b] for a, b in zip(befores, slots, strict=False)]
         for at in marked:
             parts[at] = self.changes[befores[at]][slots[at]] + glyphs.edges[slots[at]]
-        return "".join(parts)
+        after = [self.changes[befores[-1]][slot] + blank for slot, blank in padding]
+        return "".join([self.changes[-1][before], text, *parts, *after, RESET])
 
 
 class ReadyStrip(Strip):
-    """Strip with finished terminal text that makes its segments on demand.
-
-    Args:
-        ready: Terminal text.
-        width: Width (terminal cells).
-        palette: Palette that the text was made with.
-        runs: Returns the same line as slots with their texts, left to right.
-    """
+    """Strip with finished terminal text; ``runs`` returns the line as slots with texts, for segments on demand."""
 
     __slots__ = ("_palette", "_plain", "_runs")
 
@@ -282,7 +240,6 @@ class ReadyStrip(Strip):
 
     @classmethod
     def of_runs(cls, runs: Runs, width: int, palette: Palette) -> ReadyStrip:
-        """Return the strip of some runs."""
         return cls(palette.ready(runs), width, palette, lambda: runs)
 
     @property
@@ -290,7 +247,10 @@ class ReadyStrip(Strip):
         """The same line as a strip of segments."""
         if self._plain is None:
             style = self._palette.style
-            self._plain = Strip([Segment(text, style(slot)) for slot, text in self._runs() if text], self._cell_length)
+            merged = [
+                (slot, "".join(text for _, text in cells)) for slot, cells in groupby(self._runs(), itemgetter(0))
+            ]
+            self._plain = Strip([Segment(text, style(slot)) for slot, text in merged if text], self._cell_length)
         return self._plain
 
     def divide(self, cuts: Iterable[int]) -> Sequence[Strip]:
@@ -304,14 +264,5 @@ def _of_plain(name: str) -> Any:
 
 
 # All other methods of Strip work on these attributes.
-for _name in (
-    "_segments",
-    "_divide_cache",
-    "_crop_cache",
-    "_style_cache",
-    "_filter_cache",
-    "_line_length_cache",
-    "_crop_extend_cache",
-    "_offsets_cache",
-):
+for _name in {*Strip.__slots__} - {"_cell_length", "_cell_count", "_link_ids", "_render_cache"}:
     setattr(ReadyStrip, _name, _of_plain(_name))
