@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, ClassVar
@@ -191,7 +191,8 @@ class FabricApp(App[int]):
         for text in self._problems[:MAX_PROBLEMS_SHOWN]:
             self.notify(f"settings: {one_line(text, 300)}", severity="warning", timeout=PROBLEM_SECONDS)
         self._themes.register_all()
-        self.run_worker(self._themes.follow(), name="themes", exit_on_error=False)
+        follow: Callable[[], Awaitable[None]] = self._themes.follow
+        self.run_worker(follow, name="themes", exit_on_error=False)
 
     # -- end ----------------------------------------------------------------------------------------------------------
 

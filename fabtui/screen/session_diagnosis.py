@@ -36,12 +36,7 @@ _SUMMARY = 4
 
 
 class SessionDiagnosis:
-    """Findings and preflight as of the latest complete pass.
-
-    Args:
-        model: The session model.
-        changed: Called when the findings have changed.
-    """
+    """Findings and preflight as of the latest complete pass; ``changed`` is called when they have changed."""
 
     def __init__(self, model: Model, changed: Callable[[], None] = lambda: None) -> None:
         self._model = model

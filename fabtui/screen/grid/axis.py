@@ -16,22 +16,18 @@ _NAME_LIMIT = 64
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """A row or column.
-
-    Attributes:
-        node: Name of the node in the model.
-        label: Name for drawing: each character one cell wide, without the domain that all nodes share.
-        index: Index of the endpoint on its node as text; ``-`` if the node has no endpoint.
-        number: Number of the endpoint; None if the node has no endpoint (yet).
-        first: The first of its node.
-        gone: The node failed or was lost.
-    """
+    """A row or column."""
 
     node: str
+    #: Name for drawing: each character one cell wide, without the domain that all nodes share.
     label: str
+    #: Index of the endpoint on its node as text; ``-`` if the node has no endpoint.
     index: str
+    #: Number of the endpoint; None if the node has no endpoint (yet).
     number: int | None
+    #: The first of its node.
     first: bool
+    #: The node failed or was lost.
     gone: bool
 
     @property
@@ -73,10 +69,7 @@ def without(domain: str, text: str) -> str:
 class Axis:
     """Seats in order: nodes as given, each with its endpoints; a node without endpoints has one empty seat.
 
-    Args:
-        seats: Rows or columns.
-        together: The endpoints of each node are adjacent.
-        of_nodes_alone: Each seat is a whole node.
+    ``together``: the endpoints of each node are adjacent; ``of_nodes_alone``: each seat is a whole node.
     """
 
     def __init__(self, seats: list[Seat], *, together: bool = True, of_nodes_alone: bool = False) -> None:

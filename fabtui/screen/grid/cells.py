@@ -62,15 +62,7 @@ class BadCell(NamedTuple):
 class CellSource(ABC):
     """Cells of an axis against itself, each with a ramp slot and a text.
 
-    Args:
-        axis: All rows and columns in their own order; a position is an index into it.
-
-    Attributes:
-        shape: Range of cell shapes.
-        rows: Rows shown.
-        columns: Columns shown.
-        row_at: Position of each row.
-        column_at: Position of each column.
+    ``row_at`` and ``column_at`` are the positions, indices into the axis, of the rows and columns shown.
     """
 
     shape: Shape = ENDPOINTS
@@ -138,17 +130,7 @@ _CLASSES = (
 
 
 class EndpointCells(CellSource):
-    """Cells of one layer of a model, by endpoint.
-
-    Args:
-        model: Session model.
-        layer: Initial layer.
-        glyphs: Characters to draw with.
-
-    Attributes:
-        filter: Filter of cells, or None.
-        highlighted: Cells, by positions, that changed a moment ago.
-    """
+    """Cells of one layer of a model, by endpoint."""
 
     def __init__(self, model: Model, layer: Layer, glyphs: Glyphs) -> None:
         self.model = model
@@ -156,12 +138,13 @@ class EndpointCells(CellSource):
         self.glyphs = glyphs
         super().__init__(Axis.of_model(model))
         self.filter: Filter | None = None
+        #: Cells, by positions, that changed a moment ago.
+        self.highlighted: set[tuple[int, int]] = set()
         self._axis_key = self._key()
         self._medians: dict[PairClass, float | None] = {}
         self._drawn_with: list[float | None] = []
         self._unit: tuple[str, int | None] | None = None
         self._unit_version = -1
-        self.highlighted: set[tuple[int, int]] = set()
         self.take_medians()
 
     def _key(self) -> tuple[object, ...]:
@@ -331,16 +314,7 @@ _UNIT_FROM = 10
 
 
 class NodePairCells(CellSource):
-    """Cells with rows of one node and columns of another.
-
-    Args:
-        source: Cells of all endpoint pairs.
-        a: Index of the node of the rows.
-        b: Index of the node of the columns.
-
-    Attributes:
-        nodes: Both nodes.
-    """
+    """Cells with rows of one node and columns of another, given by the indices of the nodes."""
 
     shape = Shape(widest=14, tall=3, apart=True, halves=False)
 

@@ -18,19 +18,14 @@ HEADER_LINES = 2
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Range of cell shapes of a source.
+    """Range of cell shapes of a source."""
 
-    Attributes:
-        widest: Maximum cell width.
-        tall: Maximum number of lines per cell.
-        apart: Put gaps between all cells.
-        halves: Two rows may share a line if the user wants it.
-        condensed: Two rows share a line if the rows do not fit otherwise.
-    """
-
+    #: Maximum cell width, and maximum number of lines per cell.
     widest: int = WIDEST
     tall: int = 1
+    #: Put gaps between all cells.
     apart: bool = False
+    #: Two rows may share a line if the user wants it; if condensed, also if the rows do not fit otherwise.
     halves: bool = True
     condensed: bool = False
 
@@ -40,33 +35,24 @@ ENDPOINTS = Shape()
 
 @dataclass(frozen=True, slots=True)
 class GridLayout:
-    """A layout of a grid.
-
-    Attributes:
-        width: Width of the grid (terminal cells).
-        height: Height of the grid (lines).
-        cell: Cell width.
-        tall: Lines per cell.
-        halves: Two rows share a line.
-        label: Width of node names before rows.
-        header: Width of row headers.
-        column_gap: Blank columns between nodes.
-        row_gap: Blank lines between nodes.
-        apart: Gaps between all cells.
-        rows: Number of rows that fit.
-        columns: Minimum number of columns that fit.
-    """
+    """A layout of a grid; sizes in terminal cells and lines."""
 
     width: int
     height: int
+    #: Cell width, and lines per cell.
     cell: int
     tall: int
+    #: Two rows share a line.
     halves: bool
+    #: Width of node names before rows, and of whole row headers.
     label: int
     header: int
+    #: Blank columns, and blank lines, between nodes.
     column_gap: bool
     row_gap: bool
+    #: Gaps between all cells.
     apart: bool
+    #: Number of rows that fit, and minimum number of columns.
     rows: int
     columns: int
 
@@ -101,15 +87,10 @@ class GridLayout:
 def lay_out(
     axis: Axis, width: int, height: int, cell: int | None = None, rows: Axis | None = None, shape: Shape = ENDPOINTS
 ) -> GridLayout:
-    """Return the layout of rows and columns.
+    """Return the layout of ``rows`` (those of the columns by default) and of columns, given by ``axis``.
 
-    Args:
-        axis: Columns.
-        width: Width available.
-        height: Height available, header lines included.
-        cell: Cell width; 0 for two rows per line; None for the maximum at which all columns fit.
-        rows: Rows, if they differ from the columns.
-        shape: Range of cell shapes.
+    ``cell`` is the cell width; 0 for two rows per line; None for the maximum at which all columns fit. ``height``
+    includes the header lines.
     """
     down = axis if rows is None else rows
     label = min(down.label_width, _LONGEST_LABEL, max(4, width // 5))
@@ -155,21 +136,16 @@ def squeeze(text: str, width: int, ellipsis: str) -> str:
 
 
 class Viewport:
-    """Rows and columns in view.
-
-    Attributes:
-        top: First row.
-        left: First column.
-        columns: Columns in view, each with its x coordinate.
-        lines: Row and line within the row for each line below the headers; None for a blank line.
-        line_of_row: First line of each row, headers included.
-    """
+    """Rows and columns in view, with their places on the terminal."""
 
     def __init__(self) -> None:
         self.top = 0
         self.left = 0
+        #: Columns in view, each with its x coordinate.
         self.columns: list[tuple[int, int]] = []
+        #: Row and line within the row for each line below the headers; None for a blank line.
         self.lines: list[tuple[int, int] | None] = []
+        #: First line of each row, headers included.
         self.line_of_row: dict[int, int] = {}
 
     def place(self, layout: GridLayout, rows: Axis, columns: Axis, row: int, column: int) -> bool:

@@ -40,21 +40,14 @@ FILTER_HINT = "words that all match: bad; rail; n[060-063], n060>, >n061; ib, vi
 
 @dataclass(frozen=True)
 class Filter:
-    """Conditions that cells must meet to be shown; an empty condition matches all cells.
-
-    Attributes:
-        text: Text as entered by the user.
-        verdicts: Verdicts shown.
-        classes: Pair classes shown.
-        transports: Parts of transport names in lower case; one must match.
-        sources: Nodes whose rows are shown, or None for all.
-        targets: Nodes whose columns are shown, or None for all.
-    """
+    """Conditions that cells must meet to be shown; an empty condition matches all cells."""
 
     text: str
     verdicts: frozenset[Verdict] = frozenset()
     classes: frozenset[PairClass] = frozenset()
+    #: Parts of transport names in lower case; one must match.
     transports: tuple[str, ...] = ()
+    #: Nodes whose rows and columns are shown; None for all.
     sources: frozenset[str] | None = None
     targets: frozenset[str] | None = None
 
@@ -79,14 +72,9 @@ class Filter:
 
 
 def read_filter(text: str, known: list[str]) -> Filter | None:
-    """Parse a filter; return None for an empty one. The lookup of node groups may take seconds.
+    """Parse filter words; return None if there are none. The lookup of node groups may take seconds.
 
-    Args:
-        text: Filter words separated by blanks.
-        known: Names of all nodes.
-
-    Raises:
-        InputError: A word is not a filter word and matches no node.
+    Raises `InputError` for a word that is not a filter word and matches no node.
     """
     verdicts: set[Verdict] = set()
     classes: set[PairClass] = set()
@@ -144,15 +132,7 @@ GOTO_HINT = "n060:3, n060:3>n061:5, n060, n060>n061, >n061:5"
 
 
 def read_place(text: str, axis: Axis) -> tuple[int | None, int | None]:
-    """Return the positions of a row and a column; None for the one not named.
-
-    Args:
-        text: Text as entered by the user.
-        axis: All endpoints.
-
-    Raises:
-        InputError: The text names no node or endpoint.
-    """
+    """Return the positions of a row and a column, None for the one not named; `InputError` if there is none."""
     row, arrow, column = (part.strip() for part in text.partition(">"))
     if not row and not column:
         raise InputError(f"nothing to go to; expected {GOTO_HINT}")

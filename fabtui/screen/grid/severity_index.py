@@ -48,21 +48,11 @@ class _BadCells(NamedTuple):
 
 
 class SeverityIndex:
-    """Severity rank of each cell by positions, updated in small steps so that no key press waits for it.
-
-    Args:
-        source: Cells of all endpoint pairs.
-
-    Attributes:
-        ranks: Rank of each cell.
-        block_ranks: Worst rank of each block, by nodes.
-        tested: Number of cells of each block with a result.
-        bad_per_row: Number of bad cells of each row.
-        version: Grows when a cell becomes bad or ceases to be bad.
-    """
+    """Severity rank of each cell by positions, updated in small steps so that no key press waits for it."""
 
     def __init__(self, source: EndpointCells) -> None:
         self._source = source
+        #: Grows when a cell becomes bad or ceases to be bad.
         self.version = 0
         self.forget()
 
@@ -77,6 +67,7 @@ class SeverityIndex:
         self.ranks = np.zeros((axis.size, axis.size), np.uint8)
         #: 1 / share of the class median; 0 where it is unknown. Untouched zeros take no memory.
         self._slowness = np.zeros((axis.size, axis.size), np.float32)
+        #: Of each block, by nodes: the worst rank, and the number of cells with a result.
         self.block_ranks = np.zeros((nodes, nodes), np.uint8)
         self.tested = np.zeros((nodes, nodes), np.int32)
         self.bad_per_row = np.zeros(axis.size, np.int32)
@@ -259,12 +250,9 @@ class SeverityIndex:
         return found
 
     def next_bad(self, place: tuple[int, int], step: int, *, by_node: bool = False) -> tuple[int, int] | None:
-        """Return the positions of the next bad cell in the order shown, wrapping around; None if there is none.
+        """Return the positions of the next (step 1) or previous (-1) bad cell in the order shown, wrapping around.
 
-        Args:
-            place: Positions to start from.
-            step: 1 for the next bad cell, -1 for the previous one.
-            by_node: Visit all cells of a block before those of the next block.
+        ``by_node``: visit all cells of a block before those of the next block.
         """
         bad, source, size = self._bad_cells(), self._source, self.size
         keys = bad.shown_rows * size + bad.shown_columns
@@ -281,13 +269,9 @@ class SeverityIndex:
     def next_bad_block(
         self, place: tuple[int, int], step: int, rows: Sequence[int], columns: Sequence[int]
     ) -> tuple[int, int] | None:
-        """Return the nodes of the next bad block, wrapping around; None if there is none.
+        """Return the nodes of the next (step 1) or previous (-1) bad block after a row and column, wrapping around.
 
-        Args:
-            place: Row and column to start from, as shown.
-            step: 1 for the next bad block, -1 for the previous one.
-            rows: Node of each row.
-            columns: Node of each column.
+        ``rows`` and ``columns`` have the node of each row and column shown.
         """
         keys = np.flatnonzero(self.block_ranks[np.ix_(rows, columns)] >= BAD_FROM)
         found = _next(keys, place[0] * len(columns) + place[1], step)
@@ -327,15 +311,7 @@ class SeverityIndex:
     def tiles(
         self, down: int, across: int, rows: Sequence[int], columns: Sequence[int], *, by_node: bool
     ) -> list[bytes]:
-        """Return the worst rank of each tile of a map, ``down`` lines of ``across`` tiles.
-
-        Args:
-            down: Number of lines.
-            across: Number of tiles per line.
-            rows: Position of each row, or its node.
-            columns: Position of each column, or its node.
-            by_node: True if rows and columns are nodes.
-        """
+        """Return the worst rank of each tile of a map of rows and columns, which are nodes if ``by_node``."""
         ranks = self.block_ranks if by_node else self.ranks
         return tiles(ranks[_array(rows)][:, _array(columns)], down, across)
 
@@ -367,10 +343,6 @@ class NodeCells(CellSource):
 
     The slot of a block is that of its worst cell, after the number of such cells if not all are that bad. A good block
     with untested cells is `Slot.PARTLY`.
-
-    Args:
-        source: Cells of all endpoint pairs.
-        index: Severity of these cells.
     """
 
     shape = Shape(condensed=True)

@@ -98,12 +98,7 @@ def _differs(model: Model, before: Measurement, after: Measurement) -> bool:
 
 
 class GridUpdater:
-    """Draws changed cells of the model, and tracks the medians that cells were drawn with.
-
-    Args:
-        grid: Grid to update.
-        draw_within: Schedules another call of `update` within some seconds.
-    """
+    """Draws changed cells of the model, and tracks the medians that cells were drawn with."""
 
     def __init__(self, grid: GridView, draw_within: Callable[[float], None]) -> None:
         self._grid = grid

@@ -31,26 +31,15 @@ ZOOM_WORDS = {Zoom.FABRIC: "fabric", Zoom.GPUS: "pairs", Zoom.NODES: "2 nodes"}
 
 
 class ViewState:
-    """Cell sources of each zoom level over one model, with the same order and filter.
-
-    Args:
-        model: Session model.
-        layer: Initial layer.
-        glyphs: Characters to draw with.
-
-    Attributes:
-        source: Cells of endpoint pairs.
-        zoom: Zoom level.
-        order: Order of rows; if by blame, of columns too.
-        filter: Filter of cells, or None.
-        pair: Selected pair, which may be hidden; None before there is one.
-    """
+    """Cell sources of each zoom level over one model, with the same order and filter."""
 
     def __init__(self, model: Model, layer: Layer, glyphs: Glyphs) -> None:
         self.source = EndpointCells(model, layer, glyphs)
         self.zoom = Zoom.GPUS
+        #: Order of rows; if by blame, of columns too.
         self.order = Order.GIVEN
         self.filter: Filter | None = None
+        #: Selected pair, which may be hidden; None before there is one.
         self.pair: tuple[Seat, Seat] | None = None
         self._near: NodePairCells | None = None
         self._ordered: list[int] | None = None

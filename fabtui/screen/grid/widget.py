@@ -12,14 +12,13 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
-from textual.widget import Widget
 
 from fabtui.presentation.cell_levels import Glyphs, Slot
 from fabtui.screen.grid.axis import Seat
 from fabtui.screen.grid.cells import CellSource
 from fabtui.screen.grid.layout import HEADER_LINES, GridLayout, Viewport, lay_out
 from fabtui.screen.grid.lines import LineRenderer
-from fabtui.screen.terminal.ansi_strips import Palette, ReadyStrip
+from fabtui.screen.terminal.ansi_strips import PaintedWidget, Palette, ReadyStrip
 
 #: Maximum number of cached rows, as a multiple of the rows in view.
 _KEPT_SCREENS = 4
@@ -36,20 +35,15 @@ class _Row:
         self.strips: dict[int, ReadyStrip] = {}
 
 
-class GridView(Widget, can_focus=True):
+class GridView(PaintedWidget, can_focus=True):
     """Shows a `CellSource` with a cursor, and scrolls it under fixed headers.
 
     Lines are cached per row, so that a frame costs only what changed, and scrolling costs only the new rows.
-
-    Args:
-        source: Cells.
-        glyphs: Characters to draw with.
     """
 
     DEFAULT_CSS = """
     GridView { width: 1fr; height: 1fr; }
     """
-    ALLOW_SELECT = False
     BINDING_GROUP_TITLE = "Grid"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1, 0)", id="grid.up", show=False, tooltip="one row up"),
@@ -75,9 +69,8 @@ class GridView(Widget, can_focus=True):
         """The cell under the cursor was double-clicked."""
 
     def __init__(self, source: CellSource, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
+        super().__init__(glyphs, id=id)
         self.source = source
-        self.glyphs = glyphs
         self.row = 0
         self.column = min(1, max(0, source.columns.size - 1))
         #: Row and column that the cursor follows; they may be hidden for a time.
@@ -85,19 +78,14 @@ class GridView(Widget, can_focus=True):
         self.cell_width: int | None = None
         self.corner = ("", "")
         self.viewport = Viewport()
-        self._ramp: dict[str, str] = {}
-        self._system: ColorSystem | None = None
-        self._palette: Palette | None = None
         self._layout: GridLayout | None = None
         self._lines: list[ReadyStrip | None] = []
         self._rows: dict[int, _Row] = {}
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
-        """Set the colour ramp and the colour system."""
-        self._ramp, self._system = ramp, system
-        self._palette = None
+        """Set the colour ramp and the colour system, which may change the layout."""
         self._layout = None
-        self.redraw()
+        super().paint_with(ramp, system)
 
     def show(self, source: CellSource) -> None:
         """Show a source, or the same one after rows and columns changed."""
@@ -201,7 +189,7 @@ class GridView(Widget, can_focus=True):
     def _lay_out(self, width: int, height: int) -> GridLayout:
         source = self.source
         shape = source.shape
-        if shape.halves and (self.glyphs.plain or not self._colors().halves):
+        if shape.halves and (self.glyphs.plain or not self.palette.halves):
             # Half a character can only show a colour.
             shape = replace(shape, halves=False)
         return lay_out(source.columns, width, height, self.cell_width, source.rows, shape)
@@ -251,13 +239,8 @@ class GridView(Widget, can_focus=True):
     def render_line(self, y: int) -> Strip:
         return self.render_lines(Region(0, y, self.size.width, 1))[0]
 
-    def _colors(self) -> Palette:
-        if self._palette is None:
-            self._palette = Palette(self.rich_style, self._ramp, self._system)
-        return self._palette
-
     def _line(self, y: int, layout: GridLayout, scene: LineRenderer) -> ReadyStrip:
-        palette = self._colors()
+        palette = self.palette
         if y < HEADER_LINES:
             runs = scene.names() if y == 0 else scene.indices()
             return ReadyStrip.of_runs(runs, layout.width, palette)

@@ -7,6 +7,7 @@ only on demand, for example for a screenshot or a dialog over the grid.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import groupby
@@ -17,8 +18,9 @@ from rich.color import Color, ColorSystem
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
+from textual.widget import Widget
 
-from fabtui.presentation.cell_levels import Slot
+from fabtui.presentation.cell_levels import Glyphs, Slot
 
 RESET = "\x1b[0m"
 #: Code that ends each attribute.
@@ -142,6 +144,12 @@ class Palette:
         """Return the style of a slot, or of two slots in one character."""
         return self.styles[slot] if slot < _HALVES_FROM else self._half(slot)[1]
 
+    def strip(self, runs: Runs, width: int) -> Strip:
+        """Return runs as a strip of segments, adjacent ones of one style merged."""
+        merged = groupby(runs, itemgetter(0))
+        segments = [Segment("".join(text for _, text in cells), self.style(slot)) for slot, cells in merged]
+        return Strip([segment for segment in segments if segment.text], width)
+
     def half_text(self, slot: int) -> str:
         """Return the character for two cells, one above the other."""
         return self._half(slot)[0]
@@ -246,11 +254,7 @@ class ReadyStrip(Strip):
     def plain(self) -> Strip:
         """The same line as a strip of segments."""
         if self._plain is None:
-            style = self._palette.style
-            merged = [
-                (slot, "".join(text for _, text in cells)) for slot, cells in groupby(self._runs(), itemgetter(0))
-            ]
-            self._plain = Strip([Segment(text, style(slot)) for slot, text in merged if text], self._cell_length)
+            self._plain = self._palette.strip(self._runs(), self._cell_length)
         return self._plain
 
     def divide(self, cuts: Iterable[int]) -> Sequence[Strip]:
@@ -266,3 +270,32 @@ def _of_plain(name: str) -> Any:
 # All other methods of Strip work on these attributes.
 for _name in {*Strip.__slots__} - {"_cell_length", "_cell_count", "_link_ids", "_render_cache"}:
     setattr(ReadyStrip, _name, _of_plain(_name))
+
+
+class PaintedWidget(Widget):
+    """Widget drawn with the ramp of the grid. Subclasses draw everything again on `redraw`."""
+
+    ALLOW_SELECT = False
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.glyphs = glyphs
+        self._ramp: dict[str, str] = {}
+        self._system: ColorSystem | None = None
+        self._palette: Palette | None = None
+
+    @property
+    def palette(self) -> Palette:
+        """Styles of the slots."""
+        if self._palette is None:
+            self._palette = Palette(self.rich_style, self._ramp, self._system)
+        return self._palette
+
+    def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
+        """Set the color ramp and the number of colors."""
+        self._ramp, self._system, self._palette = ramp, system, None
+        self.redraw()
+
+    @abstractmethod
+    def redraw(self) -> None:
+        """Draw everything again."""

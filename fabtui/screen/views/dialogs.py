@@ -18,14 +18,7 @@ from fabtui.screen.widgets.text_line import TextLine
 
 
 class ConfirmScreen(ModalScreen[bool]):
-    """Yes-or-no question; the result is True or False.
-
-    Args:
-        question: The question.
-        detail: Consequences of yes.
-        yes: Label of yes.
-        no: Label of no.
-    """
+    """Yes-or-no question with the consequences of yes, and labels; the result is True or False."""
 
     DEFAULT_CSS = """
     ConfirmScreen { align: center middle; background: $background 60%; }

@@ -51,9 +51,7 @@ def introduction(kind: type[DOMNode]) -> tuple[str, ...]:
 class HelpScreen(DetailScreen):
     """Introduction and keys of the current view; then layers, glyphs and the keys of all other views.
 
-    Args:
-        owners: Classes with bindings.
-        views: Classes of the current view, the focused widget first.
+    ``views`` are the classes of the current view, the focused widget first.
     """
 
     BINDING_GROUP_TITLE = "Help"

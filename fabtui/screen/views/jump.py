@@ -25,13 +25,7 @@ LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 
 
 class Target(NamedTuple):
-    """A place to go to.
-
-    Attributes:
-        x: Column on the screen.
-        y: Line on the screen.
-        go: Goes there.
-    """
+    """A place of the screen to go to."""
 
     x: int
     y: int
@@ -140,11 +134,7 @@ def _texts(screen: Screen[Any], region: Region) -> Iterable[tuple[int, str]]:
 
 
 class JumpScreen(ModalScreen[None]):
-    """Letters over the places of a view.
-
-    Args:
-        targets: The places, at most one per letter.
-    """
+    """Letters over the places of a view, at most one per letter."""
 
     DEFAULT_CSS = """
     JumpScreen { background: transparent; layout: vertical; }

@@ -58,11 +58,7 @@ def _layer_binding(layer: Layer) -> Binding:
 
 
 class MainScreen(Screen[None]):
-    """The grid of all pairs with the state of the session; before the first test, the states of the nodes.
-
-    Args:
-        context: The app.
-    """
+    """The grid of all pairs with the state of the session; before the first test, the states of the nodes."""
 
     DEFAULT_CSS = """
     MainScreen { layout: vertical; overflow: hidden; }

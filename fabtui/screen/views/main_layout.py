@@ -44,35 +44,29 @@ _BEFORE_TESTS = ("start", "connect", "look")
 
 @dataclass(frozen=True, slots=True)
 class LayoutChoices:
-    """Choices of the user.
+    """Choices of the user."""
 
-    Attributes:
-        connecting: Show the node states (True) or the grid (False); None to follow the phase.
-        log: Enlarge the event log.
-        panel: Show the side panel or not; None if there is room.
-        worst: List the worst pairs instead of the grid.
-        map: Show the map if the grid does not fit.
-    """
-
+    #: Show the node states (True) or the grid (False); None to follow the phase.
     connecting: bool | None = None
+    #: Enlarge the event log.
     log: bool = False
+    #: Show the side panel or not; None if there is room.
     panel: bool | None = None
+    #: List the worst pairs instead of the grid.
     worst: bool = False
+    #: Show the map if the grid does not fit.
     map: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class MainLayout:
-    """Layout of the main screen.
+    """Layout of the main screen."""
 
-    Attributes:
-        view: Content of the body: ``connecting``, ``grid``, ``worst``, or ``small`` if nothing fits.
-        shown: Whether each optional widget is shown, by id.
-        log: Lines of the event log.
-    """
-
+    #: Content of the body: ``connecting``, ``grid``, ``worst``, or ``small`` if nothing fits.
     view: str
+    #: Whether each optional widget is shown, by id.
     shown: dict[str, bool]
+    #: Lines of the event log.
     log: int
 
 

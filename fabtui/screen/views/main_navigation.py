@@ -27,15 +27,7 @@ _ORDER_LABELS = {Order.BADNESS: ("rows: worst first", "s"), Order.BLAME: ("rows 
 
 
 class GridNavigation:
-    """Content and cursor of the main grid. It draws nothing but the grid itself.
-
-    Args:
-        context: The app.
-        make_grid: Returns the grid for a view state.
-
-    Attributes:
-        scope: Zoom, order, filter and pair of the cursor.
-    """
+    """Content and cursor of the main grid. It draws nothing but the grid itself, which ``make_grid`` returns."""
 
     def __init__(self, context: AppContext, make_grid: Callable[[ViewState], GridView]) -> None:
         self._context = context
@@ -160,11 +152,7 @@ class GridNavigation:
             self.show()
 
     async def set_filter(self, text: str) -> None:
-        """Show only the cells of a filter expression.
-
-        Raises:
-            InputError: The expression is not valid.
-        """
+        """Show only the cells of a filter expression; `InputError` if it is not valid."""
         # Node groups may be resolved by programs of the site.
         chosen = await asyncio.to_thread(read_filter, text, list(self.model.nodes))
         self.scope.take_filter(chosen)
@@ -178,11 +166,7 @@ class GridNavigation:
             self.show()
 
     def go_to_text(self, text: str) -> None:
-        """Move the cursor to an endpoint, a node or a pair.
-
-        Raises:
-            InputError: The grid has no such place, or the filter hides it.
-        """
+        """Move the cursor to an endpoint, a node or a pair; `InputError` if there is none, or the filter hides it."""
         scope = self.scope
         axis = scope.source.axis
         row, column = read_place(text, axis)

@@ -25,12 +25,7 @@ _MAX_WORST = 12
 
 
 class PanelContent:
-    """Lines of the side panel, and the diagnosis that they show.
-
-    Args:
-        context: The app.
-        navigation: Content and cursor of the grid.
-    """
+    """Lines of the side panel, and the diagnosis that they show."""
 
     def __init__(self, context: AppContext, navigation: GridNavigation) -> None:
         self._context = context
@@ -39,13 +34,7 @@ class PanelContent:
         self.diagnosis = SessionDiagnosis(context.model, context.request_draw)
 
     def lines(self, seats: tuple[Seat, Seat], block: tuple[int, int] | None, size: tuple[int, int]) -> Lines:
-        """Return the lines for a cursor, most important first.
-
-        Args:
-            seats: Row and column of the cursor's pair.
-            block: Nodes of the block under the cursor, if the grid shows blocks.
-            size: Width and height of the text.
-        """
+        """Return the lines for a cursor, most important first; ``block``: its nodes if the grid shows blocks."""
         context, scope = self._context, self._navigation.scope
         model, glyphs = context.model, context.glyphs
         width, height = size

@@ -100,14 +100,7 @@ COLUMNS: tuple[Column, ...] = (
 
 
 def node_rows(model: Model, tally: Tally, odd: dict[str, int], now: float) -> list[NodeRow]:
-    """Return a row for each node.
-
-    Args:
-        model: The session model.
-        tally: Verdicts of the pairs.
-        odd: Number of facts in which each node differs from the others.
-        now: Time of the session (s since the epoch).
-    """
+    """Return a row for each node; ``odd`` is the number of facts in which it differs, ``now`` in s since the epoch."""
     verdicts: dict[str, list[Verdict]] = {name: [] for name in model.nodes}
     bad: dict[str, int] = dict.fromkeys(model.nodes, 0)
     for pair, verdict in tally.bad.items():

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-from rich.color import ColorSystem
 from textual.geometry import Region
 from textual.strip import Strip
-from textual.widget import Widget
 
 from fabtui.model.layers import Layer
-from fabtui.presentation.cell_levels import Glyphs, Slot
+from fabtui.presentation.cell_levels import Slot
 from fabtui.presentation.legends import meanings
-from fabtui.screen.terminal.ansi_strips import Palette, ReadyStrip, Runs
+from fabtui.screen.terminal.ansi_strips import PaintedWidget, ReadyStrip, Runs
 
 
-class ColorKey(Widget):
+class ColorKey(PaintedWidget):
     """Colors and glyphs with their meanings on one line, drawn with the ramp of the grid."""
 
     DEFAULT_CSS = """
     ColorKey { height: 1; width: 1fr; }
     """
-    ALLOW_SELECT = False
+    _explained = (Layer.P2P, False)
+    _strip: ReadyStrip | None = None
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._glyphs = glyphs
-        self._ramp: dict[str, str] = {}
-        self._system: ColorSystem | None = None
-        self._explained = (Layer.P2P, False)
-        self._strip: ReadyStrip | None = None
-
-    def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
-        """Set the color ramp and the number of colors."""
-        self._ramp, self._system = ramp, system
+    def redraw(self) -> None:
         self._strip = None
         self.refresh()
 
@@ -39,8 +28,7 @@ class ColorKey(Widget):
         """Explain the colors of a layer; ``blocks``: for blocks of cells."""
         if (layer, blocks) != self._explained:
             self._explained = (layer, blocks)
-            self._strip = None
-            self.refresh()
+            self.redraw()
 
     def render_lines(self, crop: Region) -> list[Strip]:
         width = self.size.width
@@ -56,10 +44,10 @@ class ColorKey(Widget):
                 text = f" {meaning}  "
                 if 3 + len(text.rstrip()) > left:
                     break
-                runs.append((slot, f" {self._glyphs.of_slot[slot]} "))
+                runs.append((slot, f" {self.glyphs.of_slot[slot]} "))
                 runs.append((Slot.PAD, text[: left - 3]))
                 left -= 3 + len(runs[-1][1])
             runs.append((Slot.PAD, " " * max(0, left)))
-            self._strip = ReadyStrip.of_runs(runs, width, Palette(self.rich_style, self._ramp, self._system))
+            self._strip = ReadyStrip.of_runs(runs, width, self.palette)
         strip: Strip = self._strip
         return [strip if crop.width == width else strip.crop(crop.x, crop.right)] * min(1, crop.height)

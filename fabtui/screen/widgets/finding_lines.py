@@ -76,11 +76,7 @@ def _block(
 def class_lines(model: Model, layer: Layer, bad: Counter[PairClass], width: int = 80) -> Lines:
     """Return the statistics of a layer's classes; of p2p if the layer has no values.
 
-    Args:
-        model: The session model.
-        layer: The layer.
-        bad: Number of bad pairs of each class, in p2p.
-        width: Width of the lines.
+    ``bad`` is the number of bad pairs of each class in p2p.
     """
     own = any(model.values(layer, kind) for kind in CLASS_WORDS)
     layer = layer if own else Layer.P2P

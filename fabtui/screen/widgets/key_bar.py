@@ -34,9 +34,7 @@ class _Entry:
 class KeyBar(TextLine):
     """Active bindings that fit, in the order of their declarations; a click presses the key.
 
-    Args:
-        label: Returns the current label of a binding, or "" to leave it out.
-        hint: Keys and label of an entry that is shown last and cannot be clicked.
+    ``label`` returns the current label of a binding, or "" to leave it out; ``hint`` is shown last.
     """
 
     DEFAULT_CSS = """

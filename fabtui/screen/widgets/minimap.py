@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import time
 
-from rich.color import ColorSystem
-from rich.segment import Segment
 from textual import events
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
-from textual.widget import Widget
 
 from fabtui.presentation.cell_levels import RANKS, Glyphs, Slot
 from fabtui.screen.grid.cells import BAD_FROM, NOTHING
 from fabtui.screen.grid.view_state import ViewState
-from fabtui.screen.terminal.ansi_strips import Palette, Runs, half_slot, pack
+from fabtui.screen.terminal.ansi_strips import PaintedWidget, Runs, half_slot, pack
 
 #: Maximum number of tiles in each direction: beside the panel, without it.
 _MAX_TILES = 44
 _MAX_TILES_ALONE = 18
 #: Minimum time (s) between two frames of the map.
 _INTERVAL = 0.5
+#: Characters of tiles of one cell that differ from those of the grid.
+_TEXTS = {Slot.GOOD: "o", Slot.LOW: "_", Slot.SKIPPED: "."}
 
 
 def _slot(rank: int, visible: bool) -> Slot:
@@ -32,13 +31,12 @@ def _slot(rank: int, visible: bool) -> Slot:
     return Slot.SKIPPED if rank > NOTHING else Slot.PAD
 
 
-class Minimap(Widget):
+class Minimap(PaintedWidget):
     """Map of the grid with its visible part highlighted; a click moves the cursor."""
 
     DEFAULT_CSS = """
     Minimap { width: 20; height: 10; }
     """
-    ALLOW_SELECT = False
 
     class Pointed(Message):
         """The map was clicked, at a share of its height and width."""
@@ -49,11 +47,7 @@ class Minimap(Widget):
             self.right = right
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self.glyphs = glyphs
-        self._ramp: dict[str, str] = {}
-        self._system: ColorSystem | None = None
-        self._palette: Palette | None = None
+        super().__init__(glyphs, id=id)
         self._tiles: list[bytes] = []
         self._visible = (range(0), range(0))
         self._key: tuple[object, ...] = ()
@@ -61,36 +55,21 @@ class Minimap(Widget):
         self._title = ""
         self._strips: list[Strip] = []
 
-    def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
-        """Set the color ramp and the number of colors."""
-        self._ramp, self._system = ramp, system
-        self._palette = None
+    def redraw(self) -> None:
         self._strips = []
         self.refresh()
 
     @property
     def halves(self) -> bool:
         """True if a line shows two rows of tiles."""
-        return not self.glyphs.plain and self._colors().halves
-
-    def _colors(self) -> Palette:
-        if self._palette is None:
-            self._palette = Palette(self.rich_style, self._ramp, self._system)
-        return self._palette
+        return not self.glyphs.plain and self.palette.halves
 
     def draw_scope(
         self, scope: ViewState, window: tuple[range, range], panel_width: int | None, screen_height: int
     ) -> float:
-        """Show the cells of a scope.
+        """Show the cells of a scope with the visible ``window``; return the time (s) after which to draw again, or 0.
 
-        Args:
-            scope: Content of the grid.
-            window: Visible rows and columns.
-            panel_width: Width of the side panel above the map, or None without a panel.
-            screen_height: Height of the screen.
-
-        Returns:
-            Time (s) after which to draw again, or 0.
+        ``panel_width`` is the width of the side panel above the map, or None without a panel.
         """
         source = scope.shown()
         most = _MAX_TILES_ALONE if panel_width is None else _MAX_TILES
@@ -114,8 +93,7 @@ class Minimap(Widget):
         title = "map" if across < 16 else "map: visible part highlighted"
         if (title, tiles_shown, visible) != (self._title, self._tiles, self._visible):
             self._title, self._tiles, self._visible = title, tiles_shown, visible
-            self._strips = []
-            self.refresh()
+            self.redraw()
         return wait
 
     def _lines(self) -> list[Runs]:
@@ -125,31 +103,22 @@ class Minimap(Widget):
             for row, line in enumerate(self._tiles)
         ]
         if not self.halves:
-            return [[(slot, self._text(slot)) for slot in line] for line in slots]
+            return [[(slot, _TEXTS.get(slot, self.glyphs.of_slot[slot])) for slot in line] for line in slots]
         blank = [Slot.PAD] * (len(slots[0]) if slots else 0)
         pairs = zip(slots[::2], [*slots[1::2], blank], strict=False)
-        return [[(half_slot(a, b), "") for a, b in zip(upper, lower, strict=True)] for upper, lower in pairs]
-
-    def _text(self, slot: Slot) -> str:
-        return {Slot.GOOD: "o", Slot.LOW: "_", Slot.SKIPPED: "."}.get(slot, self.glyphs.of_slot[slot])
+        codes = [map(half_slot, upper, lower) for upper, lower in pairs]
+        return [[(code, self.palette.half_text(code)) for code in line] for line in codes]
 
     def render_lines(self, crop: Region) -> list[Strip]:
         width, height = self.size
         if len(self._strips) != height or (self._strips and self._strips[0].cell_length != width):
-            palette = self._colors()
-            title = f" {self._title}"[:width]
-            lines: list[Runs] = [[(Slot.HEADER, f"{title:<{width}}")]]
-            for line in self._lines():
-                runs: Runs = [(Slot.PAD, " ")]
-                runs += [(slot, text or palette.half_text(slot)) for slot, text in line]
-                lines.append([*runs, (Slot.PAD, " " * (width - 1 - len(line)))])
+            lines: list[Runs] = [[(Slot.HEADER, f" {self._title}"[:width].ljust(width))]]
+            for runs in self._lines():
+                lines.append([(Slot.PAD, " "), *runs, (Slot.PAD, " " * (width - 1 - len(runs)))])
             blank: Runs = [(Slot.PAD, " " * width)]
-            lines = [*lines, *([blank] * height)][:height]
-            self._strips = []
-            for runs in lines:
-                strip = Strip([Segment(text, palette.style(slot)) for slot, text in runs if text], width)
-                pack(strip, self._system)
-                self._strips.append(strip)
+            self._strips = [self.palette.strip(runs, width) for runs in [*lines, *([blank] * height)][:height]]
+            for strip in self._strips:
+                pack(strip, self.palette.system)
         return [strip.crop(crop.x, crop.right) for strip in self._strips[crop.y : crop.bottom]]
 
     def on_click(self, event: events.Click) -> None:

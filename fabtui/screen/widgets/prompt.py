@@ -18,13 +18,7 @@ from fabtui.screen.widgets.text_line import TextLine
 
 
 class Prompt(Vertical):
-    """Asks for a line of text. It stays open, and shows the problem, if the text is not valid.
-
-    Args:
-        purpose: Purpose of the text in one or two words.
-        hint: Syntax of the text.
-        text: Initial text.
-    """
+    """Asks for a line of text. It stays open, and shows the problem, if the text is not valid."""
 
     DEFAULT_CSS = """
     Prompt { height: 2; width: 1fr; background: $panel; }

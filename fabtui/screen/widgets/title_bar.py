@@ -46,12 +46,7 @@ def progress(
 ) -> list[Part]:
     """Return the progress of the sweep, in at most ``room`` characters if possible.
 
-    Args:
-        model: The session model.
-        elapsed: Duration of the session (s).
-        glyphs: Characters to draw with.
-        room: Available width.
-        counts: Number of measurements with each verdict, if known.
+    ``counts``: number of measurements with each verdict, if known; ``elapsed`` is the duration of the session (s).
     """
     clock = clock_text(elapsed)
     if model.exit_code is not None:
@@ -191,13 +186,7 @@ def lost_nodes(model: Model) -> list[NodeRecord]:
 
 
 def badges(model: Model, lasting: list[str], now: float) -> list[Part]:
-    """Return the lasting warnings on one line, or nothing.
-
-    Args:
-        model: The session model.
-        lasting: Warnings of the feed and the settings.
-        now: Time of the session (s since the epoch).
-    """
+    """Return the lasting warnings on one line, or nothing; ``now`` is the time of the session (s since the epoch)."""
     parts: list[Part] = []
     lost = lost_nodes(model)
     if lost:

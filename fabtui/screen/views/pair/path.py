@@ -28,13 +28,7 @@ _UNKNOWN = "?"
 
 
 class Hop(NamedTuple):
-    """A hop of a path.
-
-    Attributes:
-        name: Name of the hop.
-        about: Details, one per line.
-        bad: True if the hop has a problem.
-    """
+    """A hop of a path with details, one per line; ``bad`` if it has a problem."""
 
     name: str
     about: tuple[str, ...] = ()
