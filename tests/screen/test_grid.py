@@ -130,7 +130,7 @@ async def test_the_cursor_is_marked_in_cell_and_headers(opened: Opened) -> None:
         grid = app.main.grid
         await pilot.press("down", "right", "right")
         await pilot.pause()
-        styles = grid._colors().styles
+        styles = grid.palette.styles
         marked = {
             (y, segment.text.strip())
             for y, strip in enumerate(grid.render_lines(grid.size.region))

@@ -144,7 +144,7 @@ class Palette:
         """Return the style of a slot, or of two slots in one character."""
         return self.styles[slot] if slot < _HALVES_FROM else self._half(slot)[1]
 
-    def strip(self, runs: Runs, width: int) -> Strip:
+    def strip(self, runs: Runs, width: int | None) -> Strip:
         """Return runs as a strip of segments, adjacent ones of one style merged."""
         merged = groupby(runs, itemgetter(0))
         segments = [Segment("".join(text for _, text in cells), self.style(slot)) for slot, cells in merged]
