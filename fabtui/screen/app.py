@@ -21,7 +21,7 @@ from fabtui.model.exit_codes import exit_code
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.sanitize import one_line
-from fabtui.screen.keys import KEY_NAMES
+from fabtui.screen.keys import KEY_NAMES, shortcut
 from fabtui.screen.settings import ScreenSettings
 from fabtui.screen.terminal.internals import discard_output, exit_within, remove_all_color
 from fabtui.screen.themes.ramps import RAMP_OF_SYSTEM, ramp_of
@@ -67,15 +67,13 @@ class FabricApp(App[int]):
     # Absolute: Textual resolves relative paths next to the module of a subclass.
     CSS_PATH = Path(__file__).with_name("app.tcss")
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("e", "csv", "CSV", id="app.csv", tooltip="write all results to a CSV file"),
-        Binding("S", "screenshot_svg", "SVG", id="app.svg", show=False, tooltip="write the screen to an SVG file"),
-        Binding("question_mark", "help", "help", id="app.help", tooltip="show help and all keys"),
-        Binding(
-            "ctrl+p", "command_palette", "commands", id="app.commands", priority=True, tooltip="search all commands"
-        ),
-        Binding("ctrl+o", "jump", "jump", id="app.jump", show=False, tooltip="label every target with a letter"),
-        Binding("q", "quit", "quit", id="app.quit", tooltip="end the processes on the nodes, and quit"),
-        Binding("ctrl+c", "quit", id="app.interrupt", show=False, priority=True, tooltip="same as quit"),
+        shortcut("e", "csv", "app.csv", "write all results to a CSV file", "CSV"),
+        shortcut("S", "screenshot_svg", "app.svg", "write the screen to an SVG file"),
+        shortcut("question_mark", "help", "app.help", "show help and all keys", "help"),
+        shortcut("ctrl+p", "command_palette", "app.commands", "search all commands", "commands", priority=True),
+        shortcut("ctrl+o", "jump", "app.jump", "label every target with a letter"),
+        shortcut("q", "quit", "app.quit", "end the processes on the nodes, and quit", "quit"),
+        shortcut("ctrl+c", "quit", "app.interrupt", "same as quit", priority=True),
     ]
 
     def __init__(

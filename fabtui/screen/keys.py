@@ -25,6 +25,13 @@ class KeyRow:
     group: str
 
 
+def shortcut(
+    keys: str, action: str, name: str, effect: str, label: str = "", *, priority: bool = False, group: Any = None
+) -> Binding:
+    """Return a binding with its name in the settings file and its effect for the help; the key bar shows its label."""
+    return Binding(keys, action, label, show=bool(label), id=name, tooltip=effect, priority=priority, group=group)
+
+
 def bindings_of(owner: type) -> list[Binding]:
     """Return the bindings that a class declares itself."""
     return [binding for binding in owner.__dict__.get("BINDINGS", []) if isinstance(binding, Binding)]

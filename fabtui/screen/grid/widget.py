@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from rich.color import ColorSystem
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
@@ -18,6 +18,7 @@ from fabtui.screen.grid.axis import Seat
 from fabtui.screen.grid.cells import CellSource
 from fabtui.screen.grid.layout import HEADER_LINES, GridLayout, Viewport, lay_out
 from fabtui.screen.grid.lines import LineRenderer
+from fabtui.screen.keys import shortcut
 from fabtui.screen.terminal.ansi_strips import PaintedWidget, Palette, ReadyStrip
 
 #: Maximum number of cached rows, as a multiple of the rows in view.
@@ -46,20 +47,18 @@ class GridView(PaintedWidget, can_focus=True):
     """
     BINDING_GROUP_TITLE = "Grid"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1, 0)", id="grid.up", show=False, tooltip="one row up"),
-        Binding("down,j", "move(1, 0)", id="grid.down", show=False, tooltip="one row down"),
-        Binding("left,h", "move(0, -1)", id="grid.left", show=False, tooltip="one column left"),
-        Binding("right,l", "move(0, 1)", id="grid.right", show=False, tooltip="one column right"),
-        Binding("home,0", "edge('left')", id="grid.first-column", show=False, tooltip="first column"),
-        Binding("end,dollar_sign", "edge('right')", id="grid.last-column", show=False, tooltip="last column"),
-        Binding("g,ctrl+home", "edge('top')", id="grid.first-row", show=False, tooltip="first row"),
-        Binding("G,ctrl+end", "edge('bottom')", id="grid.last-row", show=False, tooltip="last row"),
-        Binding("pageup,ctrl+u", "page(-1)", id="grid.page-up", show=False, tooltip="one screen up"),
-        Binding("pagedown,ctrl+d", "page(1)", id="grid.page-down", show=False, tooltip="one screen down"),
-        Binding("greater_than_sign,full_stop", "widen(1)", id="grid.wider", show=False, tooltip="wider cells"),
-        Binding(
-            "less_than_sign,comma", "widen(-1)", id="grid.narrower", show=False, tooltip="narrower cells or half rows"
-        ),
+        shortcut("up,k", "move(-1, 0)", "grid.up", "one row up"),
+        shortcut("down,j", "move(1, 0)", "grid.down", "one row down"),
+        shortcut("left,h", "move(0, -1)", "grid.left", "one column left"),
+        shortcut("right,l", "move(0, 1)", "grid.right", "one column right"),
+        shortcut("home,0", "edge('left')", "grid.first-column", "first column"),
+        shortcut("end,dollar_sign", "edge('right')", "grid.last-column", "last column"),
+        shortcut("g,ctrl+home", "edge('top')", "grid.first-row", "first row"),
+        shortcut("G,ctrl+end", "edge('bottom')", "grid.last-row", "last row"),
+        shortcut("pageup,ctrl+u", "page(-1)", "grid.page-up", "one screen up"),
+        shortcut("pagedown,ctrl+d", "page(1)", "grid.page-down", "one screen down"),
+        shortcut("greater_than_sign,full_stop", "widen(1)", "grid.wider", "wider cells"),
+        shortcut("less_than_sign,comma", "widen(-1)", "grid.narrower", "narrower cells or half rows"),
     ]
 
     class Moved(Message):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
@@ -14,6 +15,7 @@ from textual.screen import Screen
 from fabtui.presentation.wording import MUTED, Part, plain
 from fabtui.presentation.wrapping import Lines
 from fabtui.screen.context import AppContext, context_of
+from fabtui.screen.keys import shortcut
 from fabtui.screen.widgets.key_bar import KeyBar
 from fabtui.screen.widgets.text_line import TextLine
 
@@ -56,40 +58,59 @@ def table_section(title: str, headings: list[str], rows: Sequence[Sequence[Cell]
     return section(title, note) + table(headings, rows) if rows else []
 
 
-class DetailScreen(Screen[None]):
-    """Text that scrolls, under a title. Subclasses return the title and the text."""
+class TitledScreen(Screen[None]):
+    """View with a title, drawn again for each size."""
 
     DEFAULT_CSS = """
-    DetailScreen #detail-title { background: $panel; }
-    DetailScreen #detail-body { height: 1fr; scrollbar-size-vertical: 1; }
-    DetailScreen #detail-text { height: auto; text-wrap: wrap; }
+    TitledScreen .screen-title { background: $panel; }
     """
-    BINDING_GROUP_TITLE = "Detail views"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,backspace", "leave", "back", id="detail.back", tooltip="back to the previous view"),
-        Binding("down,j", "scroll(1)", id="detail.down", show=False, tooltip="one line down"),
-        Binding("up,k", "scroll(-1)", id="detail.up", show=False, tooltip="one line up"),
-        Binding("pagedown,ctrl+d", "scroll_page(1)", id="detail.page-down", show=False, tooltip="one screen down"),
-        Binding("pageup,ctrl+u", "scroll_page(-1)", id="detail.page-up", show=False, tooltip="one screen up"),
-        Binding("home,g", "scroll_edge(False)", id="detail.top", show=False, tooltip="top of the text"),
-        Binding("end,G", "scroll_edge(True)", id="detail.bottom", show=False, tooltip="end of the text"),
-    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.title_line = TextLine(classes="screen-title")
 
     @property
     def context(self) -> AppContext:
+        """The app."""
         return context_of(self)
-
-    def compose(self) -> ComposeResult:
-        yield TextLine(id="detail-title")
-        with VerticalScroll(id="detail-body", can_focus=False):
-            yield TextLine(id="detail-text")
-        yield KeyBar(id="detail-keys")
 
     def on_mount(self) -> None:
         self.draw()
 
     def on_resize(self) -> None:
         self.draw()
+
+    @abstractmethod
+    def draw(self) -> None:
+        """Draw the current state."""
+
+    def action_leave(self) -> None:
+        self.app.pop_screen()
+
+
+class DetailScreen(TitledScreen):
+    """Text that scrolls, under a title. Subclasses return the title and the text."""
+
+    DEFAULT_CSS = """
+    DetailScreen #detail-body { height: 1fr; scrollbar-size-vertical: 1; }
+    DetailScreen #detail-text { height: auto; text-wrap: wrap; }
+    """
+    BINDING_GROUP_TITLE = "Detail views"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        shortcut("escape,backspace", "leave", "detail.back", "back to the previous view", "back"),
+        shortcut("down,j", "scroll(1)", "detail.down", "one line down"),
+        shortcut("up,k", "scroll(-1)", "detail.up", "one line up"),
+        shortcut("pagedown,ctrl+d", "scroll_page(1)", "detail.page-down", "one screen down"),
+        shortcut("pageup,ctrl+u", "scroll_page(-1)", "detail.page-up", "one screen up"),
+        shortcut("home,g", "scroll_edge(False)", "detail.top", "top of the text"),
+        shortcut("end,G", "scroll_edge(True)", "detail.bottom", "end of the text"),
+    ]
+
+    def compose(self) -> ComposeResult:
+        yield self.title_line
+        with VerticalScroll(id="detail-body", can_focus=False):
+            yield TextLine(id="detail-text")
+        yield KeyBar(id="detail-keys")
 
     def title_parts(self) -> list[Part]:
         raise NotImplementedError
@@ -103,7 +124,7 @@ class DetailScreen(Screen[None]):
         if not self.is_mounted or not self.query("#detail-text"):
             return
         width = max(20, self.size.width - 2)
-        self.query_one("#detail-title", TextLine).show(Content.assemble(*self.title_parts()))
+        self.title_line.show(Content.assemble(*self.title_parts()))
         body = Content("\n").join(Content.assemble(*line) for line in self.body_lines(width))
         self.query_one("#detail-text", TextLine).show(body, layout=True)
 
@@ -111,9 +132,6 @@ class DetailScreen(Screen[None]):
         """Copy title and text."""
         lines = [self.title_parts(), *self.body_lines(width)]
         self.context.copy("\n".join(plain(line).rstrip() for line in lines))
-
-    def action_leave(self) -> None:
-        self.app.pop_screen()
 
     def action_scroll(self, lines: int) -> None:
         self.query_one("#detail-body").scroll_relative(y=lines, animate=False)
@@ -124,7 +142,4 @@ class DetailScreen(Screen[None]):
 
     def action_scroll_edge(self, end: bool) -> None:
         body = self.query_one("#detail-body")
-        if end:
-            body.scroll_end(animate=False)
-        else:
-            body.scroll_home(animate=False)
+        (body.scroll_end if end else body.scroll_home)(animate=False)

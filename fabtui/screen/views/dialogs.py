@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen, Screen
@@ -13,6 +13,7 @@ from textual.screen import ModalScreen, Screen
 from fabtui.model.exit_codes import exit_code
 from fabtui.presentation.wording import MUTED, clock_text
 from fabtui.screen.context import context_of
+from fabtui.screen.keys import shortcut
 from fabtui.screen.views.main_layout import MIN_HEIGHT, MIN_WIDTH, is_too_small
 from fabtui.screen.widgets.text_line import TextLine
 
@@ -32,8 +33,8 @@ class ConfirmScreen(ModalScreen[bool]):
     """
     BINDING_GROUP_TITLE = "Question"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y,enter,q,ctrl+c", "answer(True)", "yes", id="confirm.yes", priority=True, tooltip="confirm"),
-        Binding("n,escape", "answer(False)", "no", id="confirm.no", priority=True, tooltip="cancel"),
+        shortcut("y,enter,q,ctrl+c", "answer(True)", "confirm.yes", "confirm", "yes", priority=True),
+        shortcut("n,escape", "answer(False)", "confirm.no", "cancel", "no", priority=True),
     ]
 
     def __init__(self, question: str, detail: str, yes: str, no: str, *, plain: bool) -> None:

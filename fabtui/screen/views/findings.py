@@ -20,6 +20,7 @@ from fabtui.presentation.preflight_lines import (
 )
 from fabtui.presentation.wording import MUTED, Part
 from fabtui.presentation.wrapping import Lines
+from fabtui.screen.keys import shortcut
 from fabtui.screen.session_diagnosis import PREFLIGHT_INTERVAL
 from fabtui.screen.views.detail_base import DetailScreen, section
 from fabtui.screen.widgets.finding_lines import finding_block, styled
@@ -43,7 +44,7 @@ class FindingsScreen(DetailScreen):
             )
             for digit in range(1, _KEYS + 1)
         ),
-        Binding("y", "copy", "copy", id="findings.copy", tooltip="copy all findings as text"),
+        shortcut("y", "copy", "findings.copy", "copy all findings as text", "copy"),
     ]
 
     def title_parts(self) -> list[Part]:
@@ -84,8 +85,8 @@ class PreflightScreen(DetailScreen):
 
     BINDING_GROUP_TITLE = "Preflight"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("a", "all", "all facts", id="preflight.all", tooltip="show all facts, or only the relevant ones"),
-        Binding("y", "copy", "copy", id="preflight.copy", tooltip="copy the preflight as text"),
+        shortcut("a", "all", "preflight.all", "show all facts, or only the relevant ones", "all facts"),
+        shortcut("y", "copy", "preflight.copy", "copy the preflight as text", "copy"),
     ]
     _all_facts = False
 

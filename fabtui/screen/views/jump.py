@@ -7,13 +7,14 @@ from typing import Any, ClassVar, NamedTuple
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.geometry import Region
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 
 from fabtui.presentation.wrapping import Line
+from fabtui.screen.keys import shortcut
 from fabtui.screen.terminal.internals import screen_lines
 from fabtui.screen.views.detail_base import DetailScreen
 from fabtui.screen.views.main import MainScreen
@@ -142,9 +143,7 @@ class JumpScreen(ModalScreen[None]):
     JumpScreen #jump-hint { dock: bottom; background: $accent; color: $background; }
     """
     BINDING_GROUP_TITLE = "Jump"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "back", id="jump.leave", tooltip="leave jump mode")
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [shortcut("escape", "leave", "jump.leave", "leave jump mode", "back")]
 
     def __init__(self, targets: list[Target]) -> None:
         super().__init__()

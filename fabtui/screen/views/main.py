@@ -30,6 +30,7 @@ from fabtui.screen.grid.prompts import FILTER_HINT, GOTO_HINT
 from fabtui.screen.grid.updates import GridUpdater
 from fabtui.screen.grid.view_state import ViewState, Zoom, block_name, block_parts
 from fabtui.screen.grid.widget import GridView
+from fabtui.screen.keys import shortcut
 from fabtui.screen.views.connecting import ConnectingView
 from fabtui.screen.views.main_layout import LayoutChoices, MainLayout, arrange, grid_fits, panel_width, size_text
 from fabtui.screen.views.main_navigation import GridNavigation
@@ -54,7 +55,7 @@ _TEST_KEYS = ("main.retest", "main.sweep", "main.watch")
 
 def _layer_binding(layer: Layer) -> Binding:
     key, action = layer.spec.key or "", f"layer('{layer}')"
-    return Binding(key, action, id=f"main.layer-{layer}", show=False, tooltip=f"show layer {layer}")
+    return shortcut(key, action, f"main.layer-{layer}", f"show layer {layer}")
 
 
 class MainScreen(Screen[None]):
@@ -79,56 +80,40 @@ class MainScreen(Screen[None]):
     BINDING_GROUP_TITLE = "Main screen"
     # The key bar shows them in this order, as many as fit.
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "pair", "pair", id="main.pair", tooltip="show the pair under the cursor, both directions"),
-        Binding(
-            "plus,equals_sign",
-            "zoom(1)",
-            "in",
-            id="main.zoom-in",
-            tooltip="zoom in: endpoints, two nodes, a pair",
-            group=_ZOOM,
+        shortcut("enter", "pair", "main.pair", "show the pair under the cursor, both directions", "pair"),
+        shortcut(
+            "plus,equals_sign", "zoom(1)", "main.zoom-in", "zoom in: endpoints, two nodes, a pair", "in", group=_ZOOM
         ),
-        Binding(
-            "minus",
-            "zoom(-1)",
-            "out",
-            id="main.zoom-out",
-            tooltip="zoom out: two nodes, endpoints, blocks of nodes",
-            group=_ZOOM,
+        shortcut(
+            "minus", "zoom(-1)", "main.zoom-out", "zoom out: two nodes, endpoints, blocks of nodes", "out", group=_ZOOM
         ),
-        Binding("right_square_bracket", "next_bad(1)", "next bad", id="main.next-bad", tooltip="next bad cell"),
-        Binding("left_square_bracket", "next_bad(-1)", id="main.previous-bad", show=False, tooltip="previous bad cell"),
-        Binding("r", "retest", "retest", id="main.retest", tooltip="test the pair under the cursor again, alone"),
-        Binding("R", "sweep", "sweep", id="main.sweep", tooltip="run the sweep of all pairs again"),
-        Binding("w", "watch", "watch", id="main.watch", tooltip="start or stop testing all pairs in the background"),
-        Binding("space", "pause", "pause", id="main.pause", tooltip="pause or resume: a paused session starts no test"),
-        Binding("f", "filter", "filter", id="main.filter", tooltip="filter cells by verdict, class, node or transport"),
-        Binding("u", "unfilter", id="main.unfilter", show=False, tooltip="show all cells again"),
-        Binding("slash", "goto", "go to", id="main.jump", tooltip="go to an endpoint, a node or a pair by name"),
-        Binding("s", "order('badness')", "sort", id="main.sort", tooltip="sort rows by bad cells, or not"),
-        Binding(
-            "b",
-            "order('blame')",
-            id="main.blame",
-            show=False,
-            tooltip="sort rows and columns by the bad cells that they explain, or not",
+        shortcut("right_square_bracket", "next_bad(1)", "main.next-bad", "next bad cell", "next bad"),
+        shortcut("left_square_bracket", "next_bad(-1)", "main.previous-bad", "previous bad cell"),
+        shortcut("r", "retest", "main.retest", "test the pair under the cursor again, alone", "retest"),
+        shortcut("R", "sweep", "main.sweep", "run the sweep of all pairs again", "sweep"),
+        shortcut("w", "watch", "main.watch", "start or stop testing all pairs in the background", "watch"),
+        shortcut("space", "pause", "main.pause", "pause or resume: a paused session starts no test", "pause"),
+        shortcut("f", "filter", "main.filter", "filter cells by verdict, class, node or transport", "filter"),
+        shortcut("u", "unfilter", "main.unfilter", "show all cells again"),
+        shortcut("slash", "goto", "main.jump", "go to an endpoint, a node or a pair by name", "go to"),
+        shortcut("s", "order('badness')", "main.sort", "sort rows by bad cells, or not", "sort"),
+        shortcut(
+            "b", "order('blame')", "main.blame", "sort rows and columns by the bad cells that they explain, or not"
         ),
-        Binding("n", "node(0)", "node", id="main.node", tooltip="show the node of the row"),
-        Binding("N", "node(1)", id="main.column-node", show=False, tooltip="show the node of the column"),
-        Binding("v", "list", "list", id="main.list", tooltip="switch between the list of worst pairs and the grid"),
+        shortcut("n", "node(0)", "main.node", "show the node of the row", "node"),
+        shortcut("N", "node(1)", "main.column-node", "show the node of the column"),
+        shortcut("v", "list", "main.list", "switch between the list of worst pairs and the grid", "list"),
         *map(_layer_binding, key_layers()),
-        Binding("y", "copy", "copy", id="main.copy", tooltip="copy the results of the pair under the cursor"),
-        Binding("c", "connecting", "nodes", id="main.connecting", tooltip="switch between node states and the grid"),
-        Binding("t", "view('nodes')", "table", id="main.nodes", tooltip="show all nodes in a table"),
-        Binding(
-            "P", "view('preflight')", "preflight", id="main.preflight", tooltip="show node problems and differences"
-        ),
-        Binding("L", "log", "log", id="main.log", tooltip="enlarge or shrink the event log"),
-        Binding("F", "view('findings')", "findings", id="main.findings", tooltip="show all findings"),
-        Binding("x", "other_direction", id="main.other-way", show=False, tooltip="opposite direction of the pair"),
-        Binding("m", "map", id="main.map", show=False, tooltip="show or hide the map of a grid that does not fit"),
-        Binding("p", "panel", id="main.panel", show=False, tooltip="show or hide the side panel"),
-        Binding("escape", "back", id="main.back", show=False, tooltip="go back: previous zoom, or all cells"),
+        shortcut("y", "copy", "main.copy", "copy the results of the pair under the cursor", "copy"),
+        shortcut("c", "connecting", "main.connecting", "switch between node states and the grid", "nodes"),
+        shortcut("t", "view('nodes')", "main.nodes", "show all nodes in a table", "table"),
+        shortcut("P", "view('preflight')", "main.preflight", "show node problems and differences", "preflight"),
+        shortcut("L", "log", "main.log", "enlarge or shrink the event log", "log"),
+        shortcut("F", "view('findings')", "main.findings", "show all findings", "findings"),
+        shortcut("x", "other_direction", "main.other-way", "opposite direction of the pair"),
+        shortcut("m", "map", "main.map", "show or hide the map of a grid that does not fit"),
+        shortcut("p", "panel", "main.panel", "show or hide the side panel"),
+        shortcut("escape", "back", "main.back", "go back: previous zoom, or all cells"),
     ]
 
     class PairChosen(Message):
@@ -145,13 +130,9 @@ class MainScreen(Screen[None]):
         glyphs = self._glyphs = context.glyphs
         self.navigation = GridNavigation(context, lambda scope: GridView(scope.source, glyphs, id="grid"))
         self.grid = self.navigation.grid
-        self.title_line = TextLine(id="title")
-        self.badge_line = TextLine(id="badges")
         self.tabs = LayerTabs(id="tabs")
-        self.legend_right = TextLine(id="legend-right")
-        self.legend_below = TextLine(id="legend-below")
-        self.chip_line = TextLine(id="chips")
-        self.small_line = TextLine(id="small")
+        lines = (TextLine(id=name) for name in ("title", "badges", "legend-right", "legend-below", "chips", "small"))
+        self.title_line, self.badge_line, self.legend_right, self.legend_below, self.chip_line, self.small_line = lines
         self.node_states = ConnectingView(glyphs, id="connecting")
         self.worst_pairs = WorstPairs(glyphs, id="worst")
         self.panel = SidePanel(id="panel", classes="-plain" if glyphs.plain else None)
@@ -340,10 +321,9 @@ class MainScreen(Screen[None]):
     def _draw_cursor(self) -> None:
         """Update what is shown of the cursor's pair, and the worst pairs."""
         if self.view == "worst":
-            none = (
-                f"no bad pair in layer {self.source.layer}" if self.scope.index.complete else "searching for bad pairs"
-            )
-            self.worst_pairs.put(self.source.axis, self.scope.index.worst(MAX_PAIRS), none)
+            index, none = self.scope.index, f"no bad pair in layer {self.source.layer}"
+            none = none if index.complete else "searching for bad pairs"
+            self.worst_pairs.put(self.source.axis, index.worst(MAX_PAIRS), none)
         seats = self.cursor_seats()
         if seats is None:
             return
@@ -352,8 +332,7 @@ class MainScreen(Screen[None]):
             self.panel.put(self._panel_content.lines(seats, self.cursor_block(), size))
             return
         parts = status_parts(self.model, self.source.layer, *seats, self._glyphs)
-        block = self.cursor_block()
-        if block is not None:
+        if (block := self.cursor_block()) is not None:
             name = (f"{block_name(self.scope, *block)}  ", "bold")
             parts = [name, *block_parts(self.scope, *block, self._glyphs), ("; ", MUTED), *parts]
         self.status_line.show(Content.assemble(*clipped(parts, self.size.width, self._glyphs.ellipsis)))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
-from textual import events, on
+from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
-from textual.message import Message
-from textual.screen import Screen
 from textual.widget import Widget
 
 from fabtui.diagnosis.pairs.tally import Tally
@@ -26,8 +25,9 @@ from fabtui.sanitize import one_line
 from fabtui.screen import feed_actions
 from fabtui.screen.context import context_of
 from fabtui.screen.grid.axis import fit_text
+from fabtui.screen.keys import shortcut
+from fabtui.screen.views.detail_base import TitledScreen
 from fabtui.screen.widgets.key_bar import KeyBar
-from fabtui.screen.widgets.text_line import TextLine
 
 _STATES = list(NodeState)
 
@@ -57,14 +57,6 @@ class Column(NamedTuple):
     right: bool = False
 
 
-def _gone_for(row: NodeRow) -> str:
-    return "" if row.since is None else clock_text(row.since)
-
-
-def _message(row: NodeRow) -> str:
-    return one_line(row.record.text or row.record.note, 120)
-
-
 COLUMNS: tuple[Column, ...] = (
     Column("node", lambda row: fit_text(row.record.name, 40), lambda row: 0, lambda row: "bold"),
     Column(
@@ -73,7 +65,13 @@ COLUMNS: tuple[Column, ...] = (
         lambda row: -_STATES.index(row.record.state),
         lambda row: state_style(row.record.state),
     ),
-    Column("gone for", _gone_for, lambda row: -(row.since or -1.0), lambda row: "bold $error", right=True),
+    Column(
+        "gone for",
+        lambda row: "" if row.since is None else clock_text(row.since),
+        lambda row: -(row.since or -1.0),
+        lambda row: "bold $error",
+        right=True,
+    ),
     Column(
         "worst",
         lambda row: str(row.worst),
@@ -101,28 +99,23 @@ COLUMNS: tuple[Column, ...] = (
 
 def node_rows(model: Model, tally: Tally, odd: dict[str, int], now: float) -> list[NodeRow]:
     """Return a row for each node; ``odd`` is the number of facts in which it differs, ``now`` in s since the epoch."""
-    verdicts: dict[str, list[Verdict]] = {name: [] for name in model.nodes}
-    bad: dict[str, int] = dict.fromkeys(model.nodes, 0)
+    bad: defaultdict[str, list[Verdict]] = defaultdict(list)
     for pair, verdict in tally.bad.items():
-        for node in {end.rpartition(":")[0] for end in pair}:
-            verdicts.setdefault(node, []).append(verdict)
-            bad[node] = bad.get(node, 0) + 1
+        for node in _nodes_of(pair):
+            bad[node].append(verdict)
     tested = {node for nodes in tally.between for node in nodes}
-    untested: dict[str, int] = {}
-    for pair in model.untested:
-        for node in {end.rpartition(":")[0] for end in pair}:
-            untested[node] = untested.get(node, 0) + 1
+    untested = Counter(node for pair in model.untested for node in _nodes_of(pair))
     rows = []
     for name, record in model.nodes.items():
         value = record.inventory or {}
-        found = worst(verdicts[name]) if verdicts[name] else Verdict.OK if name in tested else Verdict.UNTESTED
+        found = worst(bad[name]) if bad[name] else Verdict.OK if name in tested else Verdict.UNTESTED
         since = now - record.since if record.state.gone and record.since else None
         rows.append(
             NodeRow(
                 record,
                 found,
-                bad[name],
-                untested.get(name, 0),
+                len(bad[name]),
+                untested[name],
                 _gpus(model, record),
                 fit_text(str(value.get("driver") or "-"), 20),
                 _nccl(value),
@@ -134,15 +127,15 @@ def node_rows(model: Model, tally: Tally, odd: dict[str, int], now: float) -> li
     return rows
 
 
+def _nodes_of(pair: tuple[str, str]) -> set[str]:
+    return {end.rpartition(":")[0] for end in pair}
+
+
 def _gpus(model: Model, record: NodeRecord) -> str:
     ends = [end for end in model.endpoints_of(record.name) if end.kind != "none"]
-    gpus = dicts((record.inventory or {}).get("gpus"))
-    known = [end for end in ends if end.kind == "gpu"]
-    if not gpus and known:
-        return f"{len(known)} x {fit_text(known[0].name or 'GPU', 24).removeprefix('NVIDIA ')}"
-    if gpus:
-        names = fit_text(str(gpus[0].get("name") or "GPU"), 24).removeprefix("NVIDIA ")
-        return f"{len(gpus)} x {names}"
+    names = [gpu.get("name") for gpu in dicts(field(record.inventory, "gpus"))]
+    if names := names or [end.name for end in ends if end.kind == "gpu"]:
+        return f"{len(names)} x {fit_text(str(names[0] or 'GPU'), 24).removeprefix('NVIDIA ')}"
     return count(len(ends), "CPU rank") if ends else "-"
 
 
@@ -171,23 +164,16 @@ class NodesTable(Widget, can_focus=True):
     """
     BINDING_GROUP_TITLE = "Node table"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", id="nodes.up", show=False, tooltip="previous node"),
-        Binding("down,j", "move(1)", id="nodes.down", show=False, tooltip="next node"),
-        Binding("home,g", "move(-100000)", id="nodes.first", show=False, tooltip="first node"),
-        Binding("end,G", "move(100000)", id="nodes.last", show=False, tooltip="last node"),
-        Binding("pageup,ctrl+u", "page(-1)", id="nodes.page-up", show=False, tooltip="one screen up"),
-        Binding("pagedown,ctrl+d", "page(1)", id="nodes.page-down", show=False, tooltip="one screen down"),
-        Binding("right,l", "sort(1)", id="nodes.sort-next", show=False, tooltip="sort by the next column"),
-        Binding("left,h", "sort(-1)", id="nodes.sort-previous", show=False, tooltip="sort by the previous column"),
-        Binding("i", "invert", id="nodes.invert", show=False, tooltip="reverse the order"),
+        shortcut("up,k", "move(-1)", "nodes.up", "previous node"),
+        shortcut("down,j", "move(1)", "nodes.down", "next node"),
+        shortcut("home,g", "move(-100000)", "nodes.first", "first node"),
+        shortcut("end,G", "move(100000)", "nodes.last", "last node"),
+        shortcut("pageup,ctrl+u", "page(-1)", "nodes.page-up", "one screen up"),
+        shortcut("pagedown,ctrl+d", "page(1)", "nodes.page-down", "one screen down"),
+        shortcut("right,l", "sort(1)", "nodes.sort-next", "sort by the next column"),
+        shortcut("left,h", "sort(-1)", "nodes.sort-previous", "sort by the previous column"),
+        shortcut("i", "invert", "nodes.invert", "reverse the order"),
     ]
-
-    class Opened(Message):
-        """A node was double-clicked."""
-
-        def __init__(self, node: str) -> None:
-            super().__init__()
-            self.node = node
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -206,11 +192,9 @@ class NodesTable(Widget, can_focus=True):
         order = (self.column, self.inverted)
         if rows == self._unsorted and order == self._order:
             return
-        self._order = order
-        self._unsorted = rows
-        key = COLUMNS[self.column].key
+        self._order, self._unsorted = order, rows
         # A stable sort keeps the order of the grid among equal rows.
-        self._rows = sorted(rows, key=key)
+        self._rows = sorted(rows, key=COLUMNS[self.column].key)
         if self.inverted:
             self._rows.reverse()
         self.refresh()
@@ -283,9 +267,9 @@ class NodesTable(Widget, can_focus=True):
 
     def sort_by(self, column: int) -> None:
         """Sort by a column; reverse the order if it is the current one."""
-        chosen = self.chosen
+        self._chosen = self.chosen
         self.inverted = self.column == column and not self.inverted
-        self.column, self._chosen = column, chosen
+        self.column = column
         self.put(self._unsorted)
 
     def on_click(self, event: events.Click) -> None:
@@ -300,26 +284,23 @@ class NodesTable(Widget, can_focus=True):
             self._chosen = self._rows[line].record.name
             self.refresh()
             if event.chain == 2:
-                self.post_message(self.Opened(self._chosen))
+                context_of(self).open_node(self._chosen)
 
 
-class NodesScreen(Screen[None]):
+class NodesScreen(TitledScreen):
     """All nodes with their state, verdict and inventory."""
 
-    DEFAULT_CSS = """
-    NodesScreen #nodes-title { background: $panel; }
-    """
     BINDING_GROUP_TITLE = "Nodes"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,backspace,t", "leave", "back", id="nodes.back", tooltip="back to the main screen"),
-        Binding("enter,n", "open", "node", id="nodes.open", tooltip="show the node"),
-        Binding("r", "probe", "probe again", id="nodes.look", tooltip="probe the node again"),
-        Binding("y", "copy", "copy", id="nodes.copy", tooltip="copy the table as text"),
+        shortcut("escape,backspace,t", "leave", "nodes.back", "back to the main screen", "back"),
+        shortcut("enter,n", "open", "nodes.open", "show the node", "node"),
+        shortcut("r", "probe", "nodes.look", "probe the node again", "probe again"),
+        shortcut("y", "copy", "nodes.copy", "copy the table as text", "copy"),
     ]
 
     def compose(self) -> ComposeResult:
-        yield TextLine(id="nodes-title")
-        yield NodesTable(context_of(self).glyphs, id="nodes-table")
+        yield self.title_line
+        yield NodesTable(self.context.glyphs, id="nodes-table")
         yield KeyBar(id="nodes-keys")
 
     @property
@@ -329,17 +310,13 @@ class NodesScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Draw the first frame, and every second the time since a node was lost."""
-        self.draw()
         self.table.focus()
         self.set_interval(1.0, self.draw)
-
-    def on_resize(self) -> None:
-        self.draw()
 
     def draw(self) -> None:
         if not self.is_mounted or not self.query("#nodes-table"):
             return
-        context = context_of(self)
+        context = self.context
         found, _ = context.preflight()
         odd = {name: len(found.table.differing(name)) for name in found.table.nodes}
         rows = node_rows(context.model, context.findings.tally, odd, context.now())
@@ -350,24 +327,15 @@ class NodesScreen(Screen[None]):
         head += [(f", {gone} gone", "bold $error")] if gone else []
         head += [(f", {bad} with bad pairs", "$warning")] if bad else []
         head.append(("   left, right: sort by another column  i: reverse", MUTED))
-        self.query_one("#nodes-title", TextLine).show(
-            Content.assemble(*clipped(head, self.size.width, context.glyphs.ellipsis))
-        )
-
-    def action_leave(self) -> None:
-        self.app.pop_screen()
+        self.title_line.show(Content.assemble(*clipped(head, self.size.width, context.glyphs.ellipsis)))
 
     def action_open(self) -> None:
         if self.table.chosen is not None:
-            context_of(self).open_node(self.table.chosen)
+            self.context.open_node(self.table.chosen)
 
     def action_probe(self) -> None:
         if self.table.chosen is not None:
-            feed_actions.probe_again(context_of(self), [self.table.chosen])
+            feed_actions.probe_again(self.context, [self.table.chosen])
 
     def action_copy(self) -> None:
-        context_of(self).copy("\n".join(line.rstrip() for line in self.table.render().plain.splitlines()))
-
-    @on(NodesTable.Opened)
-    def _node_opened(self, message: NodesTable.Opened) -> None:
-        context_of(self).open_node(message.node)
+        self.context.copy("\n".join(line.rstrip() for line in self.table.render().plain.splitlines()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.message import Message
 
@@ -13,6 +13,7 @@ from fabtui.model.session_model import LogLine, Model
 from fabtui.presentation.wording import MUTED, Part, time_text
 from fabtui.presentation.wrapping import between, clipped
 from fabtui.sanitize import one_line
+from fabtui.screen.keys import shortcut
 from fabtui.screen.widgets.text_line import TextLine
 
 _LEVEL_STYLES = {"info": "", "notice": "$accent", "warning": "$warning", "error": "bold $error"}
@@ -26,13 +27,13 @@ class EventLog(TextLine):
     """
     BINDING_GROUP_TITLE = "Event log"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "back(1)", id="log.up", show=False, tooltip="previous line"),
-        Binding("down,j", "back(-1)", id="log.down", show=False, tooltip="next line"),
-        Binding("pageup,ctrl+u", "page(1)", id="log.page-up", show=False, tooltip="one screen up"),
-        Binding("pagedown,ctrl+d", "page(-1)", id="log.page-down", show=False, tooltip="one screen down"),
-        Binding("home,g", "back(100000)", id="log.first", show=False, tooltip="first line"),
-        Binding("end,G", "back(-100000)", id="log.last", show=False, tooltip="latest line, and follow new lines"),
-        Binding("escape", "leave", id="log.leave", show=False, tooltip="shrink the log and return to the grid"),
+        shortcut("up,k", "back(1)", "log.up", "previous line"),
+        shortcut("down,j", "back(-1)", "log.down", "next line"),
+        shortcut("pageup,ctrl+u", "page(1)", "log.page-up", "one screen up"),
+        shortcut("pagedown,ctrl+d", "page(-1)", "log.page-down", "one screen down"),
+        shortcut("home,g", "back(100000)", "log.first", "first line"),
+        shortcut("end,G", "back(-100000)", "log.last", "latest line, and follow new lines"),
+        shortcut("escape", "leave", "log.leave", "shrink the log and return to the grid"),
     ]
 
     class Left(Message):

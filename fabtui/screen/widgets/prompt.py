@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.events import DescendantBlur
@@ -14,6 +14,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from fabtui.presentation.wording import MUTED
+from fabtui.screen.keys import shortcut
 from fabtui.screen.widgets.text_line import TextLine
 
 
@@ -29,7 +30,7 @@ class Prompt(Vertical):
     """
     BINDING_GROUP_TITLE = "Prompt"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "close", "close", id="prompt.close", tooltip="close the prompt without changes")
+        shortcut("escape", "close", "prompt.close", "close the prompt without changes", "close")
     ]
 
     class Given(Message):

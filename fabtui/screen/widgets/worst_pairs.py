@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.widgets import OptionList
 
@@ -13,6 +13,7 @@ from fabtui.presentation.numbers import percent_text
 from fabtui.presentation.wording import MUTED, Part, failure_text
 from fabtui.screen.grid.axis import Axis
 from fabtui.screen.grid.cells import BadCell
+from fabtui.screen.keys import shortcut
 from fabtui.screen.widgets.pair_text import pair_name
 
 #: Maximum number of listed pairs.
@@ -34,12 +35,12 @@ class WorstPairs(OptionList, inherit_bindings=False):
     """
     BINDING_GROUP_TITLE = "Worst pairs"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", id="worst.up", show=False, tooltip="previous pair"),
-        Binding("down,j", "move(1)", id="worst.down", show=False, tooltip="next pair"),
-        Binding("home,g", "first", id="worst.first", show=False, tooltip="worst pair"),
-        Binding("end,G", "last", id="worst.last", show=False, tooltip="last pair of the list"),
-        Binding("pageup,ctrl+u", "page_up", id="worst.page-up", show=False, tooltip="one screen up"),
-        Binding("pagedown,ctrl+d", "page_down", id="worst.page-down", show=False, tooltip="one screen down"),
+        shortcut("up,k", "move(-1)", "worst.up", "previous pair"),
+        shortcut("down,j", "move(1)", "worst.down", "next pair"),
+        shortcut("home,g", "first", "worst.first", "worst pair"),
+        shortcut("end,G", "last", "worst.last", "last pair of the list"),
+        shortcut("pageup,ctrl+u", "page_up", "worst.page-up", "one screen up"),
+        shortcut("pagedown,ctrl+d", "page_down", "worst.page-down", "one screen down"),
     ]
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002

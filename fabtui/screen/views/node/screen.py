@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from fabtui.diagnosis.preflight.rules import Preflight
 from fabtui.model.endpoints import Endpoint
@@ -20,6 +20,7 @@ from fabtui.presentation.wrapping import Lines
 from fabtui.sanitize import clean, one_line
 from fabtui.screen import feed_actions
 from fabtui.screen.grid.axis import common_domain, fit_text
+from fabtui.screen.keys import shortcut
 from fabtui.screen.views.detail_base import DetailScreen, pairs, section
 from fabtui.screen.views.node import probe_tables as tables
 from fabtui.screen.widgets.sparkline import cells_strip, merged
@@ -32,12 +33,10 @@ class NodeScreen(DetailScreen):
 
     BINDING_GROUP_TITLE = "Node"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n,right_square_bracket", "other(1)", "next node", id="node.next", tooltip="show the next node"),
-        Binding(
-            "p,left_square_bracket", "other(-1)", "previous node", id="node.previous", tooltip="show the previous node"
-        ),
-        Binding("r", "probe", "probe again", id="node.look", tooltip="probe the node again"),
-        Binding("y", "copy", "copy", id="node.copy", tooltip="copy the text of this view"),
+        shortcut("n,right_square_bracket", "other(1)", "node.next", "show the next node", "next node"),
+        shortcut("p,left_square_bracket", "other(-1)", "node.previous", "show the previous node", "previous node"),
+        shortcut("r", "probe", "node.look", "probe the node again", "probe again"),
+        shortcut("y", "copy", "node.copy", "copy the text of this view", "copy"),
     ]
 
     def __init__(self, node: str) -> None:

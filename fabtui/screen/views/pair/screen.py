@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from fabtui.diagnosis.knowledge.next_commands import PORT, by_fabtui, by_hand, pair_commands
 from fabtui.diagnosis.pairs.message_times import NOTABLE, spread
@@ -27,6 +27,7 @@ from fabtui.presentation.wrapping import Lines, beside, stacked
 from fabtui.sanitize import clean, one_line
 from fabtui.screen import feed_actions
 from fabtui.screen.grid.axis import Seat
+from fabtui.screen.keys import shortcut
 from fabtui.screen.views.detail_base import DetailScreen, pairs, section, table_section
 from fabtui.screen.views.pair.context import counter_lines, event_lines, history_lines, library_lines, neighbour_lines
 from fabtui.screen.views.pair.path import hops, path_lines
@@ -53,13 +54,13 @@ class PairScreen(DetailScreen):
 
     BINDING_GROUP_TITLE = "Pair"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "retest(False)", "retest", id="pair.retest", tooltip="test this pair again, alone"),
-        Binding("R", "retest(True)", "both", id="pair.retest-both", tooltip="test both directions again"),
-        Binding("x", "turn", "turn", id="pair.turn", tooltip="swap source and destination"),
-        Binding("n", "node(0)", "node", id="pair.node", tooltip="show the first node"),
-        Binding("N", "node(1)", "other node", id="pair.other-node", tooltip="show the second node"),
-        Binding("y", "copy", "copy", id="pair.copy", tooltip="copy results, findings and next steps"),
-        Binding("Y", "copy_command", "copy command", id="pair.copy-command", tooltip="copy the test command"),
+        shortcut("r", "retest(False)", "pair.retest", "test this pair again, alone", "retest"),
+        shortcut("R", "retest(True)", "pair.retest-both", "test both directions again", "both"),
+        shortcut("x", "turn", "pair.turn", "swap source and destination", "turn"),
+        shortcut("n", "node(0)", "pair.node", "show the first node", "node"),
+        shortcut("N", "node(1)", "pair.other-node", "show the second node", "other node"),
+        shortcut("y", "copy", "pair.copy", "copy results, findings and next steps", "copy"),
+        shortcut("Y", "copy_command", "pair.copy-command", "copy the test command", "copy command"),
     ]
 
     def __init__(self, source: Seat, target: Seat) -> None:
