@@ -12,7 +12,7 @@ from fabtui.screen.app import FabricApp
 from fabtui.screen.settings import ScreenSettings
 from fabtui.screen.views.node.probe_tables import system_lines
 from fabtui.screen.views.node.screen import row_lines
-from fabtui.screen.views.nodes import COLUMNS, node_rows
+from fabtui.screen.views.nodes import HEADINGS, node_rows
 from tests.screen.conftest import Opened, screen_text, settled
 from tests.screen.fakefeed import FakeFeed, big_sweep, sweep_of_two
 from tests.screen.fakeprobes import inventory
@@ -79,15 +79,16 @@ def test_where_cells_do_not_fit_a_glyph_stands_for_a_node() -> None:
 def test_the_rows_of_the_table_count_what_is_bad_and_for_how_long_nodes_are_gone() -> None:
     model = sweep_of_two().shadow
     rows = node_rows(model, Survey(model).finish(), {"n001": 2}, model.nodes["n002"].since + 134)
-    assert [(row.record.name, str(row.worst), row.bad, row.odd) for row in rows] == [
-        ("n000", "failed", 3, 0),
-        ("n001", "failed", 3, 2),
-        ("n002", "untested", 0, 0),
+    shown = [dict(zip(HEADINGS, (cell.text for cell in row.cells), strict=True)) for row in rows]
+    assert [(row["node"], row["worst"], row["bad"], row["differs"]) for row in shown] == [
+        ("n000", "failed", "3", "0"),
+        ("n001", "failed", "3", "2"),
+        ("n002", "untested", "0", "0"),
     ]
-    texts = {column.name: column.text(rows[2]) for column in COLUMNS}
+    texts = shown[2]
     assert texts["gone for"] == "2:14"
     assert texts["message"].startswith("connection refused")
-    texts = {column.name: column.text(rows[0]) for column in COLUMNS}
+    texts = shown[0]
     assert (texts["GPUs"], texts["ports up"], texts["NCCL"]) == ("4 x H200", "4 of 4 at 400", "2.28.9")
 
 

@@ -19,15 +19,8 @@ from fabtui.screen.widgets.text_line import TextLine
 if TYPE_CHECKING:
     from fabtui.screen.session_diagnosis import SessionDiagnosis
 
-_STATE_GLYPHS = {
-    NodeState.WAITING: ("·", "."),
-    NodeState.CONNECTING: ("…", "~"),
-    NodeState.CONNECTED: ("…", "~"),
-    NodeState.LOOKING: ("…", "~"),
-    NodeState.READY: ("•", "o"),
-    NodeState.FAILED: ("x", "x"),
-    NodeState.LOST: ("x", "x"),
-}
+#: All other states are those of a node that is being connected.
+_STATE_GLYPHS = {NodeState.WAITING: "·.", NodeState.READY: "•o", NodeState.FAILED: "xx", NodeState.LOST: "xx"}
 
 
 def inventory_text(record: NodeRecord) -> str:
@@ -37,12 +30,10 @@ def inventory_text(record: NodeRecord) -> str:
         return ""
     parts = []
     gpus = value.get("gpus")
-    if isinstance(gpus, list) and gpus:
+    if isinstance(gpus, list):
         names = [gpu.get("name") for gpu in gpus if isinstance(gpu, dict)]
         name = one_line(str(names[0]), 40).removeprefix("NVIDIA ") if names and names[0] else "GPU"
-        parts.append(f"{len(gpus)} x {name}")
-    elif isinstance(gpus, list):
-        parts.append("no GPU")
+        parts.append(f"{len(gpus)} x {name}" if gpus else "no GPU")
     for key, singular, plural in (("data_addresses", "data address", "data addresses"), ("ib", "IB port", "IB ports")):
         found = value.get(key)
         if isinstance(found, list) and found:
@@ -54,7 +45,7 @@ def inventory_text(record: NodeRecord) -> str:
 
 def node_lines(model: Model, record: NodeRecord, glyphs: Glyphs, name_width: int) -> Lines:
     """Return the lines of a node: state, inventory or problem, next step."""
-    glyph = _STATE_GLYPHS[record.state][glyphs.plain]
+    glyph = _STATE_GLYPHS.get(record.state, "…~")[glyphs.plain]
     style = state_style(record.state)
     took = f"{record.since - model.started:6.1f} s" if record.since and record.since >= model.started else " " * 8
     message = one_line(record.text, 400)
@@ -68,10 +59,11 @@ def node_lines(model: Model, record: NodeRecord, glyphs: Glyphs, name_width: int
     if record.backend and not record.state.gone:
         line.append((f"  ({one_line(record.backend, 20)})", MUTED))
     lines: Lines = [line]
+    indent = (" " * (name_width + 5), "")
     if record.hint:
-        lines.append([(" " * (name_width + 5), ""), (f"next: {one_line(record.hint, 400)}", "$accent")])
+        lines.append([indent, (f"next: {one_line(record.hint, 400)}", "$accent")])
     if record.note:
-        lines.append([(" " * (name_width + 5), ""), (one_line(record.note, 400), "$warning")])
+        lines.append([indent, (one_line(record.note, 400), "$warning")])
     return lines
 
 

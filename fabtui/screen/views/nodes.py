@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 from textual import events
@@ -32,98 +31,58 @@ from fabtui.screen.widgets.key_bar import KeyBar
 _STATES = list(NodeState)
 
 
+#: Headings of the columns, and those whose cells are numbers.
+HEADINGS = (
+    *("node", "state", "gone for", "worst", "bad", "untested", "differs"),
+    *("GPUs", "ports up", "driver", "NCCL", "message"),
+)
+_RIGHT = ("gone for", "bad", "untested", "differs")
+
+
+class NodeCell(NamedTuple):
+    """Cell of a node: text, sort key (ascending), style."""
+
+    text: str
+    key: Any
+    style: str = ""
+
+
 class NodeRow(NamedTuple):
-    """Row of a node."""
-
-    record: NodeRecord
-    worst: Verdict
-    bad: int
-    untested: int
-    gpus: str
-    driver: str
-    nccl: str
-    ports: str
-    odd: int
-    since: float | None
-
-
-class Column(NamedTuple):
-    """Column: heading, text of a cell, sort key (ascending), style."""
+    """Row of a node, with a cell for each heading."""
 
     name: str
-    text: Callable[[NodeRow], str]
-    key: Callable[[NodeRow], Any]
-    style: Callable[[NodeRow], str] = lambda row: ""
-    right: bool = False
-
-
-COLUMNS: tuple[Column, ...] = (
-    Column("node", lambda row: fit_text(row.record.name, 40), lambda row: 0, lambda row: "bold"),
-    Column(
-        "state",
-        lambda row: str(row.record.state),
-        lambda row: -_STATES.index(row.record.state),
-        lambda row: state_style(row.record.state),
-    ),
-    Column(
-        "gone for",
-        lambda row: "" if row.since is None else clock_text(row.since),
-        lambda row: -(row.since or -1.0),
-        lambda row: "bold $error",
-        right=True,
-    ),
-    Column(
-        "worst",
-        lambda row: str(row.worst),
-        lambda row: -SEVERITY.index(row.worst),
-        lambda row: verdict_style(row.worst),
-    ),
-    Column("bad", lambda row: str(row.bad), lambda row: -row.bad, lambda row: "bold" if row.bad else MUTED, right=True),
-    Column("untested", lambda row: str(row.untested), lambda row: -row.untested, lambda row: MUTED, right=True),
-    Column(
-        "differs",
-        lambda row: str(row.odd),
-        lambda row: -row.odd,
-        lambda row: "$warning" if row.odd else MUTED,
-        right=True,
-    ),
-    Column("GPUs", lambda row: row.gpus, lambda row: row.gpus),
-    Column("ports up", lambda row: row.ports, lambda row: row.ports),
-    Column("driver", lambda row: row.driver, lambda row: row.driver),
-    Column("NCCL", lambda row: row.nccl, lambda row: row.nccl),
-    Column(
-        "message", lambda row: one_line(row.record.text or row.record.note, 120), lambda row: row.record.text or "~"
-    ),
-)
+    gone: bool
+    bad: int
+    cells: list[NodeCell]
 
 
 def node_rows(model: Model, tally: Tally, odd: dict[str, int], now: float) -> list[NodeRow]:
     """Return a row for each node; ``odd`` is the number of facts in which it differs, ``now`` in s since the epoch."""
-    bad: defaultdict[str, list[Verdict]] = defaultdict(list)
+    verdicts: defaultdict[str, list[Verdict]] = defaultdict(list)
     for pair, verdict in tally.bad.items():
         for node in _nodes_of(pair):
-            bad[node].append(verdict)
+            verdicts[node].append(verdict)
     tested = {node for nodes in tally.between for node in nodes}
-    untested = Counter(node for pair in model.untested for node in _nodes_of(pair))
+    skipped = Counter(node for pair in model.untested for node in _nodes_of(pair))
     rows = []
     for name, record in model.nodes.items():
-        value = record.inventory or {}
-        found = worst(bad[name]) if bad[name] else Verdict.OK if name in tested else Verdict.UNTESTED
-        since = now - record.since if record.state.gone and record.since else None
-        rows.append(
-            NodeRow(
-                record,
-                found,
-                len(bad[name]),
-                untested[name],
-                _gpus(model, record),
-                fit_text(str(value.get("driver") or "-"), 20),
-                _nccl(value),
-                _ports(value),
-                odd.get(name, 0),
-                since,
-            )
-        )
+        value, state = record.inventory or {}, record.state
+        bad, untested, differs = len(verdicts[name]), skipped[name], odd.get(name, 0)
+        found = worst(verdicts[name]) if bad else Verdict.OK if name in tested else Verdict.UNTESTED
+        since = now - record.since if state.gone and record.since else None
+        facts = (_gpus(model, record), _ports(value), fit_text(str(value.get("driver") or "-"), 20), _nccl(value))
+        cells = [
+            NodeCell(fit_text(name, 40), 0, "bold"),
+            NodeCell(str(state), -_STATES.index(state), state_style(state)),
+            NodeCell("" if since is None else clock_text(since), -(since or -1.0), "bold $error"),
+            NodeCell(str(found), -SEVERITY.index(found), verdict_style(found)),
+            NodeCell(str(bad), -bad, "bold" if bad else MUTED),
+            NodeCell(str(untested), -untested, MUTED),
+            NodeCell(str(differs), -differs, "$warning" if differs else MUTED),
+            *(NodeCell(text, text) for text in facts),
+            NodeCell(one_line(record.text or record.note, 120), record.text or "~"),
+        ]
+        rows.append(NodeRow(name, state.gone, bad, cells))
     return rows
 
 
@@ -194,7 +153,7 @@ class NodesTable(Widget, can_focus=True):
             return
         self._order, self._unsorted = order, rows
         # A stable sort keeps the order of the grid among equal rows.
-        self._rows = sorted(rows, key=COLUMNS[self.column].key)
+        self._rows = sorted(rows, key=lambda row: row.cells[self.column].key)
         if self.inverted:
             self._rows.reverse()
         self.refresh()
@@ -202,30 +161,36 @@ class NodesTable(Widget, can_focus=True):
     @property
     def cursor(self) -> int:
         """Line of the cursor, which stays on its node when the order changes."""
-        names = [row.record.name for row in self._rows]
+        names = [row.name for row in self._rows]
         return names.index(self._chosen) if self._chosen in names else 0
 
     @property
     def chosen(self) -> str | None:
         """Node under the cursor."""
-        return self._rows[self.cursor].record.name if self._rows else None
+        return self._rows[self.cursor].name if self._rows else None
 
     def render(self) -> Content:
         """Return the headings and the visible lines."""
         width, height = self.size
-        cells = [[column.text(row) for column in COLUMNS] for row in self._rows]
-        heads = [column.name + self._mark(at) for at, column in enumerate(COLUMNS)]
-        widths = [max([len(heads[at]), *(len(row[at]) for row in cells)]) for at in range(len(COLUMNS))]
+        down, up = ("v", "^") if self._glyphs.plain else ("▾", "▴")
+        heads = list(HEADINGS)
+        heads[self.column] += f" {up if self.inverted else down}"
+        texts = [[row.cells[at].text for row in self._rows] for at in range(len(heads))]
+        widths = [max(map(len, [head, *column])) for head, column in zip(heads, texts, strict=True)]
         shown = [
             at
-            for at, column in enumerate(COLUMNS)
-            if column.name in ("node", "state", "message") or any(row[at] not in ("", "-", "0") for row in cells)
+            for at, name in enumerate(HEADINGS)
+            if name in ("node", "state", "message") or any(text not in ("", "-", "0") for text in texts[at])
         ]
+
+        def padded(text: str, at: int) -> str:
+            return f" {text:>{widths[at]}} " if HEADINGS[at] in _RIGHT else f" {text:<{widths[at]}} "
+
         head: list[Part] = []
         self._spans = []
         place = 1
         for at in shown:
-            text = f" {heads[at]:>{widths[at]}} " if COLUMNS[at].right else f" {heads[at]:<{widths[at]}} "
+            text = padded(heads[at], at)
             head.append((text, "bold reverse" if at == self.column else MUTED))
             self._spans.append((place, place + len(text), at))
             place += len(text)
@@ -234,32 +199,25 @@ class NodesTable(Widget, can_focus=True):
         cursor = self.cursor
         self._top = max(min(self._top, cursor), cursor - room + 1, 0)
         for number in range(self._top, min(len(self._rows), self._top + room)):
-            row, texts = self._rows[number], cells[number]
+            row = self._rows[number]
             parts: list[Part] = []
             for at in shown:
-                column = COLUMNS[at]
-                text = f" {texts[at]:>{widths[at]}} " if column.right else f" {texts[at]:<{widths[at]}} "
-                style = column.style(row) if not row.record.state.gone or at < 4 else MUTED
-                parts.append((text, f"{style} reverse".strip() if number == cursor and at == 0 else style))
+                style = row.cells[at].style if not row.gone or at < 4 else MUTED
+                style = f"{style} reverse".strip() if number == cursor and at == 0 else style
+                parts.append((padded(row.cells[at].text, at), style))
             lines.append(Content.assemble(*clipped(parts, width, self._glyphs.ellipsis)))
         return Content("\n").join(lines)
 
-    def _mark(self, at: int) -> str:
-        if at != self.column:
-            return ""
-        down, up = ("v", "^") if self._glyphs.plain else ("▾", "▴")
-        return f" {up if self.inverted else down}"
-
     def action_move(self, by: int) -> None:
         if self._rows:
-            self._chosen = self._rows[max(0, min(self.cursor + by, len(self._rows) - 1))].record.name
+            self._chosen = self._rows[max(0, min(self.cursor + by, len(self._rows) - 1))].name
             self.refresh()
 
     def action_page(self, pages: int) -> None:
         self.action_move(pages * max(1, self.size.height - 2))
 
     def action_sort(self, step: int) -> None:
-        self.sort_by((self.column + step) % len(COLUMNS))
+        self.sort_by((self.column + step) % len(HEADINGS))
 
     def action_invert(self) -> None:
         self.inverted = not self.inverted
@@ -281,7 +239,7 @@ class NodesTable(Widget, can_focus=True):
             return
         line = self._top + event.y - 1
         if line < len(self._rows):
-            self._chosen = self._rows[line].record.name
+            self._chosen = self._rows[line].name
             self.refresh()
             if event.chain == 2:
                 context_of(self).open_node(self._chosen)
@@ -321,7 +279,7 @@ class NodesScreen(TitledScreen):
         odd = {name: len(found.table.differing(name)) for name in found.table.nodes}
         rows = node_rows(context.model, context.findings.tally, odd, context.now())
         self.table.put(rows)
-        gone = sum(row.record.state.gone for row in rows)
+        gone = sum(row.gone for row in rows)
         bad = sum(row.bad > 0 for row in rows)
         head: list[Part] = [(" nodes ", "bold"), (f"  {len(rows)}", "")]
         head += [(f", {gone} gone", "bold $error")] if gone else []

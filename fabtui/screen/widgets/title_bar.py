@@ -31,13 +31,11 @@ def fabric_text(model: Model) -> str:
     text = f"{nodes} node{'s' if nodes != 1 else ''}" if nodes else ""
     kinds: Counter[str] = Counter()
     for (kind, name), count in Counter((endpoint.kind, endpoint.name) for endpoint in model.endpoints).items():
-        if kind == "gpu":
-            kinds[one_line(name, 40).removeprefix("NVIDIA ") or "GPU"] += count
-        elif kind == "cpu":
-            kinds["CPU ranks"] += count
+        if kind in ("gpu", "cpu"):
+            kinds["CPU ranks" if kind == "cpu" else one_line(name, 40).removeprefix("NVIDIA ") or "GPU"] += count
     shown = [f"{count} x {name}" for name, count in kinds.most_common(2)]
     if len(kinds) > 2:
-        shown.append(f"{sum(kinds.values()) - sum(c for _, c in kinds.most_common(2))} others")
+        shown.append(f"{sum(count for _, count in kinds.most_common()[2:])} others")
     return "  ".join([text, *shown]).strip()
 
 
@@ -55,16 +53,11 @@ def progress(
     name = one_line(phase.name, 20)
     paused: list[Part] = [(" PAUSED ", "bold reverse")] if model.paused else []
     if phase.name in ("start", "connect", "look"):
-        ready = sum(1 for record in model.nodes.values() if record.inventory is not None)
-        gone = sum(1 for record in model.nodes.values() if record.state.gone)
+        ready = sum(record.inventory is not None for record in model.nodes.values())
+        gone = sum(record.state.gone for record in model.nodes.values())
         failed = [(f", {gone} failed", "bold $error")] if gone else []
-        return [
-            ("connecting ", ""),
-            (f"{ready}/{len(model.nodes)} ready", "bold"),
-            *failed,
-            (f"  {clock}", ""),
-            *paused,
-        ]
+        head = [("connecting ", ""), (f"{ready}/{len(model.nodes)} ready", "bold")]
+        return [*head, *failed, (f"  {clock}", ""), *paused]
     if phase.name == "done":
         return [("done", "bold"), (f"  {clock}", ""), *paused]
     if not phase.total:
@@ -147,25 +140,21 @@ class LayerTabs(TextLine):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._spans: list[tuple[int, int, Layer]] = []
+        #: Start, end and name of each layer.
+        self.spans: list[tuple[int, int, Layer]] = []
         #: Width of the text.
         self.width = 0
-
-    @property
-    def spans(self) -> list[tuple[int, int, Layer]]:
-        """Start, end and name of each layer."""
-        return list(self._spans)
 
     def choose(self, layer: Layer, layers: list[Layer], width: int) -> None:
         """Show the layers with the chosen one highlighted, on a screen of ``width``."""
         narrow = width < FULL_TABS + (len(layers) - 7) * 10
         parts: list[Part] = []
-        self._spans = []
+        self.spans = []
         at = 0
         for one in layers:
             text = f"{one.spec.key} {one}" if narrow else f" {one.spec.key} {one} "
             parts.append((text, "bold reverse" if one is layer else ""))
-            self._spans.append((at, at + len(text), one))
+            self.spans.append((at, at + len(text), one))
             at += len(text)
             if narrow:
                 parts.append((" ", ""))
@@ -174,7 +163,7 @@ class LayerTabs(TextLine):
         self.show(Content.assemble(*parts), layout=True)
 
     def on_click(self, event: events.Click) -> None:
-        for start, end, layer in self._spans:
+        for start, end, layer in self.spans:
             if start <= event.x < end:
                 self.post_message(self.Chosen(layer))
 
