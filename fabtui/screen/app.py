@@ -126,7 +126,6 @@ class FabricApp(App[int]):
 
     @property
     def main(self) -> MainScreen:
-        """The main screen."""
         assert self._main is not None
         return self._main
 
@@ -371,7 +370,6 @@ class FabricApp(App[int]):
 
     @on(MainScreen.PairChosen)
     def open_pair(self, message: MainScreen.PairChosen) -> None:
-        """Open the view of a pair."""
         if self._deferred is not None:
             self.push_screen(self._deferred.PairScreen(message.source, message.target))
 

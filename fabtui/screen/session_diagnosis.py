@@ -83,7 +83,6 @@ class SessionDiagnosis:
             self.follow()
 
     def stop(self) -> None:
-        """Stop the background work."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -85,7 +85,6 @@ class Axis:
 
     @classmethod
     def of_model(cls, model: Model) -> Axis:
-        """Return the axis of a model."""
         seats: list[Seat] = []
         names = list(model.nodes)
         names.extend(dict.fromkeys(e.node for e in model.endpoints if e.node not in model.nodes))

@@ -9,7 +9,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from fabtui.model.endpoints import PairClass, pair_class
-from fabtui.model.events import NodeState
 from fabtui.model.layers import Layer, Per
 from fabtui.model.session_model import Cell, Model
 from fabtui.presentation.cell_levels import (
@@ -77,20 +76,13 @@ class CellSource(ABC):
         self.column_at = range(self.axis.size) if columns is None else columns
         self.rows = self.axis if rows is None else self.axis.in_order(rows)
         self.columns = self.axis if columns is None else self.axis.in_order(columns)
-        self._row_of = {position: row for row, position in enumerate(self.row_at)}
-        self._column_of = {position: column for column, position in enumerate(self.column_at)}
-
-    def row_of(self, position: int) -> int | None:
-        """Return the row of a position, or None if it is not shown."""
-        return self._row_of.get(position)
-
-    def column_of(self, position: int) -> int | None:
-        """Return the column of a position, or None if it is not shown."""
-        return self._column_of.get(position)
+        #: Row and column of each position that is shown.
+        self.row_of = {position: row for row, position in enumerate(self.row_at)}
+        self.column_of = {position: column for column, position in enumerate(self.column_at)}
 
     def shown_at(self, positions: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         """Return rows and columns of those of the given positions that are shown."""
-        rows, columns = self._row_of, self._column_of
+        rows, columns = self.row_of, self.column_of
         return [(rows[a], columns[b]) for a, b in positions if a in rows and b in columns]
 
     @abstractmethod
@@ -98,9 +90,9 @@ class CellSource(ABC):
         """Return slot and text of one cell; the text is ignored if `row` returns none."""
 
     def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
-        """Return slots and texts of the cells ``first`` to ``last`` (exclusive) of a row.
+        """Return slots and texts (``width`` cells wide) of the cells ``first`` to ``last`` (exclusive) of a row.
 
-        Each text is exactly ``width`` cells wide. There are none if cells show only the glyph of their slot.
+        There are no texts if cells show only the glyph of their slot.
         """
         cells = [self.cell(row, column, width) for column in range(first, last)]
         return bytearray(slot for slot, _ in cells), [text for _, text in cells]
@@ -117,16 +109,6 @@ _MEDIAN_STEP = 0.02
 _MAX_UNIT_SEARCH = 2000
 
 _FINE = frozenset({Slot.GOOD, Slot.FAIR, Slot.LOW})
-
-_CLASSES = (
-    PairClass.SAME_NODE,
-    PairClass.SAME_RAIL,
-    PairClass.CROSS_LEAF,
-    PairClass.CROSS_RAIL,
-    PairClass.NODE_PAIR,
-    PairClass.ONE_NODE,
-    PairClass.ALL,
-)
 
 
 class EndpointCells(CellSource):
@@ -152,10 +134,9 @@ class EndpointCells(CellSource):
 
     def axis_changed(self) -> bool:
         """Take over the axis of the model; return True if it changed."""
-        key = self._key()
-        if key == self._axis_key:
+        before, self._axis_key = self._axis_key, self._key()
+        if before == self._axis_key:
             return False
-        self._axis_key = key
         self.axis = Axis.of_model(self.model)
         self.show_in()
         return True
@@ -168,22 +149,19 @@ class EndpointCells(CellSource):
         latest = self._measures()
         if latest == self._drawn_with:
             return False, False
-        pairs = zip(latest, self._drawn_with, strict=True)
-        return any(_far(before, now) for now, before in pairs), True
+        return any(map(_far, self._drawn_with, latest)), True
 
     def take_medians(self) -> None:
         """Judge cells by the current medians from now on."""
         self._drawn_with = self._measures()
-        self._medians = dict(zip(_CLASSES, self._drawn_with, strict=False))
+        self._medians = dict(zip(PairClass, self._drawn_with, strict=False))
 
     def _measures(self) -> list[float | None]:
         """Return the median of each class, then the slow limit of each."""
-        layer = self.layer
-        medians = [self.model.median(layer, kind) for kind in _CLASSES]
-        return medians + [self.model.limit(layer, kind) for kind in _CLASSES]
+        medians = [self.model.median(self.layer, kind) for kind in PairClass]
+        return medians + [self.model.limit(self.layer, kind) for kind in PairClass]
 
     def show(self, layer: Layer) -> None:
-        """Show another layer."""
         self.layer = layer
         self._unit = None
         self._unit_version = -1
@@ -237,8 +215,10 @@ class EndpointCells(CellSource):
             slot = slot_of(cell.verdict, share)
         if self.model.flapping and slot in _FINE and self.flaps(src, dst):
             slot = Slot.FLAPPING
-        if slot is Slot.UNTESTED and self.model.untested and self._could_not(src, dst):
-            slot = Slot.SKIPPED
+        if slot is Slot.UNTESTED and self.model.untested and self.layer.spec.per is Per.ENDPOINT_PAIR:
+            # The reason why a pair was not tested is known.
+            names = str(self.model.endpoints[src]), str(self.model.endpoints[dst])
+            slot = Slot.SKIPPED if names in self.model.untested else slot
         if self.layer is Layer.TRANSPORT and cell.text and slot in _FINE:
             slot = transport_of(cell.text)[0]
         if cell.running:
@@ -252,14 +232,6 @@ class EndpointCells(CellSource):
         names = str(self.model.endpoints[src]), str(self.model.endpoints[dst])
         layers = (Layer.P2P, Layer.WORLD) if self.layer is Layer.HEALTH else (self.layer,)
         return any((layer, *names) in self.model.flapping for layer in layers)
-
-    def _could_not(self, src: int, dst: int) -> bool:
-        """Return True if the reason why a pair was not tested is known."""
-        endpoints = self.model.endpoints
-        return (
-            self.layer.spec.per is Per.ENDPOINT_PAIR
-            and (str(endpoints[src]), str(endpoints[dst])) in self.model.untested
-        )
 
     def class_of(self, cell: Cell, src: int, dst: int) -> PairClass:
         """Return the class whose median a cell is compared with."""
@@ -281,16 +253,6 @@ class EndpointCells(CellSource):
                     self._unit = (found.unit, found.asked_bytes)
                     break
         return self._unit or ("", None)
-
-    def medians(self) -> list[tuple[PairClass, float]]:
-        """Return the class medians of the layer."""
-        found = [(kind, self.model.median(self.layer, kind)) for kind in _CLASSES]
-        return [(kind, median) for kind, median in found if median is not None]
-
-    def state_of(self, node: str) -> NodeState | None:
-        """Return the state of a node, or None if it is unknown."""
-        record = self.model.nodes.get(node)
-        return None if record is None else record.state
 
 
 def _far(before: float | None, now: float | None) -> bool:
@@ -357,9 +319,7 @@ class NodePairCells(CellSource):
             return []
         lines = []
         if share is not None and cell.measurement is not None:
-            model, measured = self._source.model, cell.measurement
-            kind = CLASS_WORDS[model.class_of(measured)]
-            text = f"{share:.0%} of {kind}"
+            text = f"{share:.0%} of {CLASS_WORDS[self._source.model.class_of(cell.measurement)]}"
             lines.append(text if len(text) <= width else f"{share:.0%}")
         if cell.value is not None and width < _UNIT_FROM and len(cell.unit) <= width:
             lines.append(cell.unit)

@@ -154,7 +154,13 @@ class Viewport:
         fit = rows.size if layout.row_gap else max(1, layout.rows)
         self.top = scrolled(self.top, row, fit, rows.size, 2 if layout.halves else 1)
         before = self.columns
-        shown = self._columns_from(layout, columns, column)
+        left = scrolled(self.left, column, layout.columns, columns.size)
+        shown = layout.shown(columns, left)
+        # With gaps between nodes fewer columns may fit than the layout assumes.
+        while shown and shown[-1][0] < column:
+            left += 1
+            shown = layout.shown(columns, left)
+        self.left = left
         if shown != before:
             self.columns = shown
         self.lines = layout.lines(rows, self.top)
@@ -166,22 +172,6 @@ class Viewport:
                     self.line_of_row[here[0] + 1] = at + HEADER_LINES
         return self.columns is not before
 
-    def _columns_from(self, layout: GridLayout, axis: Axis, column: int) -> list[tuple[int, int]]:
-        left = scrolled(self.left, column, layout.columns, axis.size)
-        columns = layout.shown(axis, left)
-        # With gaps between nodes fewer columns may fit than the layout assumes.
-        while columns and columns[-1][0] < column:
-            left += 1
-            columns = layout.shown(axis, left)
-        self.left = left
-        return columns
-
-    def whole(self, down: int, across: int) -> bool:
-        """Return True if all rows and columns are in view, or none."""
-        if not self.columns or not self.line_of_row:
-            return True
-        return len(self.columns) == across and len(self.line_of_row) == down
-
     @property
     def window(self) -> tuple[range, range]:
         """Ranges of rows and columns in view; there must be some."""
@@ -190,8 +180,10 @@ class Viewport:
         )
 
     def text(self, down: int, across: int) -> str:
-        """Return the rows and columns in view as text, or "" if all are."""
-        if self.whole(down, across):
+        """Return the rows and columns in view as text, or "" if all are, or none."""
+        if not self.columns or not self.line_of_row:
+            return ""
+        if len(self.columns) == across and len(self.line_of_row) == down:
             return ""
         rows, shown = self.window
         columns = f"columns {shown.start + 1}-{shown.stop}"
@@ -200,12 +192,10 @@ class Viewport:
         return f"rows {rows.start + 1}-{rows.stop} of {down}, {columns} of {across}"
 
     def lines_of(self, layout: GridLayout, *rows: int) -> list[int]:
-        """Return the lines of some rows that are in view."""
         first = {line for row in rows if (line := self.line_of_row.get(row)) is not None}
         return [line + part for line in first for part in range(layout.tall) if line + part < layout.height]
 
     def cell_at(self, layout: GridLayout, x: int, y: int) -> tuple[int, int] | None:
-        """Return the row and column at a point of the grid, or None."""
         at = y - HEADER_LINES
         here = self.lines[at] if 0 <= at < len(self.lines) else None
         column = next((c for c, begin in self.columns if begin <= x < begin + layout.cell), None)

@@ -88,7 +88,6 @@ class SeverityIndex:
             self._rejudge = True
 
     def touch(self, positions: Iterable[tuple[int, int]]) -> None:
-        """Judge some cells again."""
         self._pending.update(positions)
 
     @property
@@ -98,7 +97,6 @@ class SeverityIndex:
 
     @property
     def busy(self) -> bool:
-        """True while there are cells to judge."""
         return self._work is not None or bool(self._pending)
 
     def step(self, budget: float) -> bool:
@@ -179,7 +177,6 @@ class SeverityIndex:
         return changed
 
     def cells_of(self, a: int, b: int) -> Iterator[tuple[int, int]]:
-        """Yield the positions of the cells of a block."""
         for row in range(self._starts[a], self._ends[a]):
             for column in range(self._starts[b], self._ends[b]):
                 yield row, column
@@ -214,7 +211,6 @@ class SeverityIndex:
 
     @property
     def bad(self) -> int:
-        """Number of bad cells found so far."""
         return int(self.bad_per_row.sum())
 
     @property
@@ -256,7 +252,7 @@ class SeverityIndex:
         """
         bad, source, size = self._bad_cells(), self._source, self.size
         keys = bad.shown_rows * size + bad.shown_columns
-        here = (source.row_of(place[0]) or 0) * size + (source.column_of(place[1]) or 0)
+        here = source.row_of.get(place[0], 0) * size + source.column_of.get(place[1], 0)
         if by_node:
             node_at = np.append(self.node_at, 0)
             rows, columns = np.append(bad.rows, place[0]), np.append(bad.columns, place[1])
@@ -281,7 +277,6 @@ class SeverityIndex:
         return rows[row], columns[column]
 
     def order(self, order: Order) -> list[int]:
-        """Return all positions in an order."""
         if order is Order.BADNESS:
             return self._by_badness()
         return self._by_blame() if order is Order.BLAME else list(range(self.size))

@@ -44,7 +44,6 @@ class Highlights:
 
     @property
     def active(self) -> bool:
-        """True while any cell is highlighted."""
         return bool(self._until)
 
     def add(self, source: EndpointCells, changed: list[Position], now: float) -> None:
@@ -81,7 +80,6 @@ class Highlights:
         return ended
 
     def clear(self, source: EndpointCells) -> None:
-        """Remove all highlights."""
         source.highlighted.clear()
         self._until.clear()
         self._seen.clear()

@@ -53,7 +53,6 @@ class ViewState:
 
     @cached_property
     def blocks(self) -> NodeCells:
-        """Cells of node pairs."""
         from fabtui.screen.grid.severity_index import NodeCells
 
         return NodeCells(self.source, self.index)
@@ -84,18 +83,15 @@ class ViewState:
         return True
 
     def take_layer(self, layer: Layer) -> None:
-        """Show a layer."""
         self.source.show(layer)
         self.index.forget()
 
     def take_filter(self, chosen: Filter | None) -> None:
-        """Apply a filter, or none."""
         self.filter = self.source.filter = chosen
         self.index.forget()
         self._rearrange()
 
     def take_order(self, order: Order) -> None:
-        """Show rows in an order."""
         self.order = order
         self._rearrange()
 
@@ -127,11 +123,6 @@ class ViewState:
             return order
         seats = self.source.axis.seats
         return [at for at in (range(len(seats)) if order is None else order) if seats[at].node in nodes]
-
-    def shows(self, row: int, column: int) -> bool:
-        """Return True if the row and the column of two positions are shown."""
-        source = self.source
-        return source.row_of(row) is not None and source.column_of(column) is not None
 
     def map_tiles(self, down: int, across: int) -> list[bytes]:
         """Return the worst severity rank of each tile of a map of the grid, ``down`` lines of ``across`` tiles."""

@@ -154,10 +154,7 @@ class GridView(PaintedWidget, can_focus=True):
                     row.texts[here] = text
                 touched.add(at)
         self._forget_lines(*touched)
-        self._mark_rows(touched)
-
-    def _mark_rows(self, rows: Iterable[int]) -> None:
-        self._mark_lines(self._lines_of(*rows))
+        self._mark_lines(self._lines_of(*touched))
 
     def _mark_lines(self, lines: Iterable[int]) -> None:
         """Mark lines to be drawn again, adjacent lines as one region."""
@@ -175,7 +172,6 @@ class GridView(PaintedWidget, can_focus=True):
             self.refresh(*regions)
 
     def layout_now(self) -> GridLayout:
-        """Return the layout for the present size."""
         width, height = self.size
         layout = self._layout
         if layout is None or (layout.width, layout.height) != (width, height):
@@ -194,7 +190,6 @@ class GridView(PaintedWidget, can_focus=True):
         return lay_out(source.columns, width, height, self.cell_width, source.rows, shape)
 
     def _place(self) -> None:
-        """Scroll the cursor into view."""
         layout, source = self._layout, self.source
         if layout is None:
             return

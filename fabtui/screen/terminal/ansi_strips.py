@@ -286,13 +286,11 @@ class PaintedWidget(Widget):
 
     @property
     def palette(self) -> Palette:
-        """Styles of the slots."""
         if self._palette is None:
             self._palette = Palette(self.rich_style, self._ramp, self._system)
         return self._palette
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
-        """Set the color ramp and the number of colors."""
         self._ramp, self._system, self._palette = ramp, system, None
         self.redraw()
 

@@ -65,7 +65,6 @@ class ThemeWatcher:
         self._app.theme = name
 
     def register_all(self) -> None:
-        """Register every valid theme file."""
         for name in theme_names():
             if name in self._broken or name not in self._app.available_themes:
                 self._register(name)

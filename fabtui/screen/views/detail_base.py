@@ -71,7 +71,6 @@ class TitledScreen(Screen[None]):
 
     @property
     def context(self) -> AppContext:
-        """The app."""
         return context_of(self)
 
     def on_mount(self) -> None:
@@ -129,7 +128,6 @@ class DetailScreen(TitledScreen):
         self.query_one("#detail-text", TextLine).show(body, layout=True)
 
     def copy_text(self, width: int = _COPY_WIDTH) -> None:
-        """Copy title and text."""
         lines = [self.title_parts(), *self.body_lines(width)]
         self.context.copy("\n".join(plain(line).rstrip() for line in lines))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from textual import events
@@ -13,7 +14,6 @@ from textual.geometry import Region
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 
-from fabtui.presentation.wrapping import Line
 from fabtui.screen.keys import shortcut
 from fabtui.screen.terminal.internals import screen_lines
 from fabtui.screen.views.detail_base import DetailScreen
@@ -35,13 +35,11 @@ class Target(NamedTuple):
 
 def targets_of(screen: Screen[Any]) -> list[Target]:
     """Return the places of a screen, top to bottom."""
-    found: Iterable[Target] = ()
     if isinstance(screen, MainScreen):
         found = [*_tabs(screen), *_nodes(screen), *_worst(screen)]
-    elif isinstance(screen, DetailScreen):
-        found = [*_sections(screen), *_focusable(screen)]
     else:
-        found = _focusable(screen)
+        found = [*_sections(screen)] if isinstance(screen, DetailScreen) else []
+        found += [Target(one.region.x, one.region.y, one.focus) for one in screen.focus_chain if one.region]
     return sorted(found, key=lambda target: (target.y, target.x))[: len(LETTERS)]
 
 
@@ -51,11 +49,7 @@ def _tabs(screen: MainScreen) -> Iterable[Target]:
     if not tabs.region or not tabs.display:
         return
     for start, _, layer in tabs.spans:
-
-        def go(name: str = str(layer)) -> None:
-            screen.action_layer(name)
-
-        yield Target(tabs.region.x + start, tabs.region.y, go)
+        yield Target(tabs.region.x + start, tabs.region.y, partial(screen.action_layer, str(layer)))
 
 
 def _nodes(screen: MainScreen) -> Iterable[Target]:
@@ -70,12 +64,9 @@ def _nodes(screen: MainScreen) -> Iterable[Target]:
         if row is None or row >= len(seats) or seats[row].node in seen:
             continue
         seen.add(seats[row].node)
-
-        def go(at: int = row) -> None:
-            grid.move_to(at, grid.column)
-
         # Over the index of the endpoint, the least important part of the row heading.
-        yield Target(grid.region.x + max(0, grid.layout_now().header - 3), grid.region.y + y, go)
+        x = grid.region.x + max(0, grid.layout_now().header - 3)
+        yield Target(x, grid.region.y + y, partial(grid.move_to, row, grid.column))
 
 
 def _worst(screen: MainScreen) -> Iterable[Target]:
@@ -103,28 +94,14 @@ def _worst(screen: MainScreen) -> Iterable[Target]:
 def _sections(screen: DetailScreen) -> Iterable[Target]:
     """Yield the visible sections."""
     body = screen.query_one("#detail-body")
-    headings = [line[0][0] for line in screen.body_lines(max(20, screen.size.width - 2)) if _is_heading(line)]
+    starts = [line[0] for line in screen.body_lines(max(20, screen.size.width - 2)) if line]
+    headings = [text for text, style in starts if style == "bold $accent" and not text.startswith(" ")]
     for y, text in _texts(screen, body.region):
         heading = next((one for one in headings if text.startswith(one)), None)
         if heading is None:
             continue
         headings.remove(heading)
-
-        def go(by: int = y - body.region.y) -> None:
-            body.scroll_relative(y=by, animate=False)
-
-        yield Target(body.region.x, y, go)
-
-
-def _is_heading(line: Line) -> bool:
-    return bool(line) and line[0][1] == "bold $accent" and not line[0][0].startswith(" ")
-
-
-def _focusable(screen: Screen[Any]) -> Iterable[Target]:
-    """Yield the focusable widgets."""
-    for widget in screen.focus_chain:
-        if widget.region:
-            yield Target(widget.region.x, widget.region.y, widget.focus)
+        yield Target(body.region.x, y, partial(body.scroll_relative, y=y - body.region.y, animate=False))
 
 
 def _texts(screen: Screen[Any], region: Region) -> Iterable[tuple[int, str]]:

@@ -174,7 +174,6 @@ class MainScreen(Screen[None]):
 
     @property
     def source(self) -> EndpointCells:
-        """Cells of all endpoints."""
         return self.scope.source
 
     @property
@@ -249,7 +248,6 @@ class MainScreen(Screen[None]):
         self.draw()
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
-        """Set the color ramp of cells and the number of colors."""
         for widget in (self.grid, self.color_key, self.minimap):
             widget.paint_with(ramp, system)
 
@@ -303,7 +301,6 @@ class MainScreen(Screen[None]):
         line.display = bool(parts)
 
     def _draw_around(self) -> None:
-        """Update what surrounds the grid."""
         self.tabs.choose(self.source.layer, layers_of(self.model), self.size.width)
         parts = legend(self.model, self.source.layer, *self.source.unit())
         target = self.legend_right if self.legend_right.display else self.legend_below
@@ -338,7 +335,6 @@ class MainScreen(Screen[None]):
         self.status_line.show(Content.assemble(*clipped(parts, self.size.width, self._glyphs.ellipsis)))
 
     def _draw_map(self) -> None:
-        """Show the map if the grid does not fit."""
         window = self.grid.window if self.view == "grid" and self._choices.map else None
         shown = window is not None and self.scope.zoom is not Zoom.NODES and self.size.width >= 60
         if self.minimap.display != shown:

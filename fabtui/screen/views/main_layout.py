@@ -24,21 +24,6 @@ _ROOMY = 34
 MIN_WIDTH = 36
 MIN_HEIGHT = 6
 
-_WIDGETS = (
-    "connecting",
-    "grid",
-    "worst",
-    "panel",
-    "status",
-    "tabs-row",
-    "legend-below",
-    "legend-right",
-    "color-key",
-    "log",
-    "keys",
-    "title",
-    "small",
-)
 _BEFORE_TESTS = ("start", "connect", "look")
 
 
@@ -75,30 +60,27 @@ def arrange(
 ) -> MainLayout:
     """Return the layout; ``two_nodes``: cells are large, and need the lines more than the log does."""
     view = _view(model, width, height, choices)
-    if view == "small":
-        return MainLayout(view, {name: name == view for name in _WIDGETS}, 0)
-    tests = view != "connecting"
+    tests = view in ("grid", "worst")
     panel = view == "grid" and _panel(axis, width, height, choices)
     log = 0 if two_nodes and not choices.log and height < _ROOMY else _log(model, height, choices)
-    return MainLayout(
-        view,
-        {
-            "connecting": not tests,
-            "grid": view == "grid",
-            "worst": view == "worst",
-            "panel": panel,
-            "status": tests and not panel,
-            "tabs-row": tests and height > 10,
-            "legend-below": tests and height > TINY_HEIGHT and width < LEGEND_RIGHT_FROM,
-            "legend-right": width >= LEGEND_RIGHT_FROM,
-            "color-key": view == "grid" and height >= KEY_FROM,
-            "log": log > 0,
-            "keys": True,
-            "title": True,
-            "small": False,
-        },
-        log,
-    )
+    shown = {
+        "connecting": view == "connecting",
+        "grid": view == "grid",
+        "worst": view == "worst",
+        "panel": panel,
+        "status": tests and not panel,
+        "tabs-row": tests and height > 10,
+        "legend-below": tests and height > TINY_HEIGHT and width < LEGEND_RIGHT_FROM,
+        "legend-right": width >= LEGEND_RIGHT_FROM,
+        "color-key": view == "grid" and height >= KEY_FROM,
+        "log": log > 0,
+        "keys": True,
+        "title": True,
+        "small": False,
+    }
+    if view == "small":
+        return MainLayout(view, {name: name == "small" for name in shown}, 0)
+    return MainLayout(view, shown, log)
 
 
 def _view(model: Model, width: int, height: int, choices: LayoutChoices) -> str:

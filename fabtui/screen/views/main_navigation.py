@@ -43,7 +43,6 @@ class GridNavigation:
         return self._context.model
 
     def take_model(self) -> None:
-        """Show the current model of the app."""
         self.scope = ViewState(self.model, self.scope.source.layer, self._context.glyphs)
         self.grid.show(self.scope.shown())
 
@@ -159,7 +158,6 @@ class GridNavigation:
         self.show()
 
     def clear_filter(self) -> None:
-        """Show all cells."""
         if self.scope.filter is not None:
             self.note_cursor()
             self.scope.take_filter(None)
@@ -172,7 +170,7 @@ class GridNavigation:
         row, column = read_place(text, axis)
         here = (scope.place_of(scope.pair) if scope.pair is not None else None) or (0, min(1, axis.size - 1))
         place = (here[0] if row is None else row, here[1] if column is None else column)
-        if not scope.shows(*place):
+        if not scope.source.shown_at([place]):
             raise InputError(f"the filter hides {text.strip()[:80]}: u shows all again")
         if ":" not in text and row is not None and column is not None:
             # Of two nodes, their worst pair.

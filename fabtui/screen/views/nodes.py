@@ -166,11 +166,9 @@ class NodesTable(Widget, can_focus=True):
 
     @property
     def chosen(self) -> str | None:
-        """Node under the cursor."""
         return self._rows[self.cursor].name if self._rows else None
 
     def render(self) -> Content:
-        """Return the headings and the visible lines."""
         width, height = self.size
         down, up = ("v", "^") if self._glyphs.plain else ("▾", "▴")
         heads = list(HEADINGS)
@@ -263,7 +261,6 @@ class NodesScreen(TitledScreen):
 
     @property
     def table(self) -> NodesTable:
-        """Table of the nodes."""
         return self.query_one(NodesTable)
 
     def on_mount(self) -> None:

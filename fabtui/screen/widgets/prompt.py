@@ -63,7 +63,6 @@ class Prompt(Vertical):
         self._hint_line.show(self._hint)
 
     def complain(self, text: str) -> None:
-        """Show a problem of the text."""
         self._hint_line.show(Content.styled(text, "bold $error"))
 
     @on(Input.Changed)

@@ -64,7 +64,6 @@ class SidePanel(TextLine):
     """
 
     def put(self, lines: Lines) -> None:
-        """Show lines that fit."""
         self.show(Content("\n").join(Content.assemble(*line) for line in lines))
 
 

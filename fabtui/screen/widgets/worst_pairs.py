@@ -69,7 +69,6 @@ class WorstPairs(OptionList, inherit_bindings=False):
         return self._bad[self.highlighted or 0] if self._bad else None
 
     def select_pair(self, row: int, column: int) -> None:
-        """Highlight a pair if it is listed."""
         for at, bad in enumerate(self._bad):
             if (bad.row, bad.column) == (row, column):
                 self.highlighted = at

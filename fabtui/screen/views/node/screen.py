@@ -73,7 +73,6 @@ class NodeScreen(DetailScreen):
         feed_actions.probe_again(self.context, [self.node])
 
     def action_other(self, step: int) -> None:
-        """Look at the next or the previous node."""
         names = list(self.context.model.nodes)
         if self.node in names:
             self.node = names[(names.index(self.node) + step) % len(names)]
