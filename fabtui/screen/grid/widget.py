@@ -78,7 +78,6 @@ class GridView(PaintedWidget, can_focus=True):
         self.corner = ("", "")
         self.viewport = Viewport()
         self._layout: GridLayout | None = None
-        self._lines: list[ReadyStrip | None] = []
         self._rows: dict[int, _Row] = {}
 
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
@@ -123,7 +122,6 @@ class GridView(PaintedWidget, can_focus=True):
         """Draw every line again from cached cells."""
         for row in self._rows.values():
             row.strips.clear()
-        self._lines = []
         self.refresh()
 
     def update_cells(self, changed: Iterable[tuple[int, int]]) -> None:
@@ -158,16 +156,12 @@ class GridView(PaintedWidget, can_focus=True):
 
     def _mark_lines(self, lines: Iterable[int]) -> None:
         """Mark lines to be drawn again, adjacent lines as one region."""
-        if not self._lines:
-            return
         regions: list[Region] = []
-        width = self.size.width
         for line in sorted(lines):
-            self._lines[line] = None
             if regions and regions[-1].bottom == line:
                 regions[-1] = regions[-1].grow((0, 0, 1, 0))
             else:
-                regions.append(Region(0, line, width, 1))
+                regions.append(Region(0, line, self.size.width, 1))
         if regions:
             self.refresh(*regions)
 
@@ -177,7 +171,6 @@ class GridView(PaintedWidget, can_focus=True):
         if layout is None or (layout.width, layout.height) != (width, height):
             layout = self._layout = self._lay_out(width, height)
             self._rows.clear()
-            self._lines = []
             self._place()
         return layout
 
@@ -213,22 +206,14 @@ class GridView(PaintedWidget, can_focus=True):
         return self.viewport.window if self.scrolled_text else None
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Return the lines in view; unchanged lines come from the cache."""
-        layout = self.layout_now()
-        lines = self._lines
-        if len(lines) != layout.height:
-            lines = self._lines = [None] * layout.height
-        scene: LineRenderer | None = None
-        strips: list[Strip] = []
-        for y in range(crop.y, crop.bottom):
-            strip = lines[y] if y < len(lines) else None
-            if strip is None:
-                scene = scene or self._scene
-                strip = self._line(y, layout, scene)
-                if y < len(lines):
-                    lines[y] = strip
-            strips.append(strip if crop.width == layout.width else strip.crop(crop.x, crop.right))
-        return strips
+        """Return the lines in view; unchanged rows come from the cache."""
+        layout, source, viewport = self.layout_now(), self.source, self.viewport
+        cursor = self.row, self.column
+        scene = LineRenderer(
+            source.columns, layout, viewport.columns, viewport.top, *cursor, self.glyphs, source.rows, self.corner
+        )
+        strips = [self._line(y, layout, scene) for y in range(crop.y, crop.bottom)]
+        return [strip if crop.width == layout.width else strip.crop(crop.x, crop.right) for strip in strips]
 
     def render_line(self, y: int) -> Strip:
         return self.render_lines(Region(0, y, self.size.width, 1))[0]
@@ -244,10 +229,9 @@ class GridView(PaintedWidget, can_focus=True):
             return ReadyStrip.of_runs([(Slot.PAD, " " * layout.width)], layout.width, palette)
         row, part = here
         read = self._row(row, scene)
-        strip = read.strips.get(part)
-        if strip is None:
-            strip = read.strips[part] = self._strip(row, part, read, scene, palette)
-        return strip
+        if part not in read.strips:
+            read.strips[part] = self._strip(row, part, read, scene, palette)
+        return read.strips[part]
 
     def _row(self, row: int, scene: LineRenderer) -> _Row:
         read = self._rows.get(row)
@@ -265,21 +249,6 @@ class GridView(PaintedWidget, can_focus=True):
             below = [self.source.below(row, column, layout.cell) for column in range(*scene.span)]
             texts = [lines[part - 1] if part <= len(lines) else " " * layout.cell for lines in below]
         return scene.row_strip(row, read.slots, texts, palette, part)
-
-    @property
-    def _scene(self) -> LineRenderer:
-        assert self._layout is not None
-        return LineRenderer(
-            self.source.columns,
-            self._layout,
-            self.viewport.columns,
-            self.viewport.top,
-            self.row,
-            self.column,
-            self.glyphs,
-            self.source.rows,
-            self.corner,
-        )
 
     def move_to(self, row: int, column: int) -> None:
         """Move the cursor to a cell, or to the nearest edge."""
@@ -301,7 +270,6 @@ class GridView(PaintedWidget, can_focus=True):
         if (top, left) != (viewport.top, viewport.left) or columns is not viewport.columns:
             # The top row always shows its node name.
             self._forget_lines(top, viewport.top, row_before, self.row)
-            self._lines = []
             self.refresh()
             return
         self._forget_lines(row_before, self.row)

@@ -23,8 +23,6 @@ from fabtui.screen.widgets.text_line import TextLine
 _MAX_COLUMN = 44
 #: Text of a cell of a table, or text and style.
 Cell = str | Part
-#: Width of the lines of copied text.
-_COPY_WIDTH = 200
 
 
 def section(title: str, note: str = "") -> Lines:
@@ -95,6 +93,8 @@ class DetailScreen(TitledScreen):
     DetailScreen #detail-text { height: auto; text-wrap: wrap; }
     """
     BINDING_GROUP_TITLE = "Detail views"
+    #: Width of the lines of copied text.
+    copy_width = 200
     BINDINGS: ClassVar[list[BindingType]] = [
         shortcut("escape,backspace", "leave", "detail.back", "back to the previous view", "back"),
         shortcut("down,j", "scroll(1)", "detail.down", "one line down"),
@@ -127,8 +127,8 @@ class DetailScreen(TitledScreen):
         body = Content("\n").join(Content.assemble(*line) for line in self.body_lines(width))
         self.query_one("#detail-text", TextLine).show(body, layout=True)
 
-    def copy_text(self, width: int = _COPY_WIDTH) -> None:
-        lines = [self.title_parts(), *self.body_lines(width)]
+    def action_copy(self) -> None:
+        lines = [self.title_parts(), *self.body_lines(self.copy_width)]
         self.context.copy("\n".join(plain(line).rstrip() for line in lines))
 
     def action_scroll(self, lines: int) -> None:

@@ -73,12 +73,6 @@ class FindingsScreen(DetailScreen):
                 return
         context.notify("this finding concerns no pair of the grid")
 
-    def action_copy(self) -> None:
-        self.copy_text()
-
-
-_COPY_WIDTH = 120
-
 
 class PreflightScreen(DetailScreen):
     """Node problems, most severe first, with evidence and next step; then the facts by groups of nodes."""
@@ -88,6 +82,7 @@ class PreflightScreen(DetailScreen):
         shortcut("a", "all", "preflight.all", "show all facts, or only the relevant ones", "all facts"),
         shortcut("y", "copy", "preflight.copy", "copy the preflight as text", "copy"),
     ]
+    copy_width = 120
     _all_facts = False
 
     def _found(self) -> Preflight:
@@ -118,6 +113,3 @@ class PreflightScreen(DetailScreen):
     def action_all(self) -> None:
         self._all_facts = not self._all_facts
         self.draw()
-
-    def action_copy(self) -> None:
-        self.copy_text(_COPY_WIDTH)

@@ -141,10 +141,10 @@ class NodesTable(Widget, can_focus=True):
         self._unsorted: list[NodeRow] = []
         self._order: tuple[int, bool] | None = None
         self._chosen: str | None = None
+        #: Start, end and index of each column.
         self._spans: list[tuple[int, int, int]] = []
         self._top = 0
-        self.column = 0
-        self.inverted = False
+        self.column, self.inverted = 0, False
 
     def put(self, rows: list[NodeRow]) -> None:
         """Show rows, given in the order of the grid; the same rows again cost nothing."""

@@ -39,14 +39,12 @@ class EventLog(TextLine):
     class Left(Message):
         """The user has left the enlarged log."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._model: Model | None = None
-        self._ellipsis = ""
-        self._large = False
-        #: Number of lines below the visible ones.
-        self._below = 0
-        self._count = 0
+    _model: Model | None = None
+    _ellipsis = ""
+    _large = False
+    #: Number of lines below the visible ones.
+    _below = 0
+    _count = 0
 
     def put(self, model: Model, height: int, width: int, ellipsis: str, *, large: bool) -> None:
         """Show the log of a model in a number of lines; ``large``: with a heading, to be scrolled."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from textual import events
 from textual.content import Content
@@ -138,28 +139,26 @@ class LayerTabs(TextLine):
     LayerTabs { width: auto; min-width: 60; }
     """
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        #: Start, end and name of each layer.
-        self.spans: list[tuple[int, int, Layer]] = []
-        #: Width of the text.
-        self.width = 0
+    #: Start, end and name of each layer.
+    spans: Sequence[tuple[int, int, Layer]] = ()
+    #: Width of the text.
+    width = 0
 
     def choose(self, layer: Layer, layers: list[Layer], width: int) -> None:
         """Show the layers with the chosen one highlighted, on a screen of ``width``."""
         narrow = width < FULL_TABS + (len(layers) - 7) * 10
         parts: list[Part] = []
-        self.spans = []
+        spans = []
         at = 0
         for one in layers:
             text = f"{one.spec.key} {one}" if narrow else f" {one.spec.key} {one} "
             parts.append((text, "bold reverse" if one is layer else ""))
-            self.spans.append((at, at + len(text), one))
+            spans.append((at, at + len(text), one))
             at += len(text)
             if narrow:
                 parts.append((" ", ""))
                 at += 1
-        self.width = at
+        self.spans, self.width = spans, at
         self.show(Content.assemble(*parts), layout=True)
 
     def on_click(self, event: events.Click) -> None:

@@ -79,9 +79,6 @@ class NodeScreen(DetailScreen):
             self.draw()
             self.action_scroll_edge(False)
 
-    def action_copy(self) -> None:
-        self.copy_text()
-
 
 def node_lines(model: Model, record: NodeRecord, found: Preflight, width: int, glyphs: Glyphs) -> Lines:
     """Return the text of a node; ``found`` is the preflight of all nodes."""
