@@ -15,19 +15,16 @@ if TYPE_CHECKING:
 
 def testable(context: AppContext) -> Feed | None:
     """Return the feed if it can test, else notify the user."""
-    if context.feed is None:
-        context.notify("the session has not started yet")
-    elif not context.feed.can_test:
-        context.notify("a recording cannot be tested again")
-    else:
+    if context.feed is not None and context.feed.can_test:
         return context.feed
+    started = context.feed is not None
+    context.notify("a recording cannot be tested again" if started else "the session has not started yet")
     return None
 
 
 def retest(context: AppContext, pairs: Sequence[tuple[Seat, Seat]]) -> None:
     """Test pairs again."""
-    feed = testable(context)
-    if feed is None:
+    if (feed := testable(context)) is None:
         return
     names = context.model.endpoints
     wanted = [
@@ -44,21 +41,21 @@ def retest(context: AppContext, pairs: Sequence[tuple[Seat, Seat]]) -> None:
         context.notify(f"cannot be tested: {', '.join(gone)}; restart fabtui to reconnect", severity="warning")
         return
     context.notify("testing again: " + ", ".join(f"{one_line(a, 40)} > {one_line(b, 40)}" for a, b in wanted))
-    _run(context, feed.retest(wanted), "retest")
+    context.run_worker(_report(context, feed.retest(wanted)), "retest", exit_on_error=False)
 
 
 def sweep(context: AppContext) -> None:
     """Run the sweep again."""
     if (feed := testable(context)) is not None:
         context.notify("running the sweep again")
-        _run(context, feed.sweep(), "sweep")
+        context.run_worker(_report(context, feed.sweep()), "sweep", exit_on_error=False)
 
 
 def probe_again(context: AppContext, nodes: Sequence[str]) -> None:
     """Probe nodes again."""
     if (feed := testable(context)) is not None:
         context.notify("probing again: " + ", ".join(one_line(node, 60) for node in nodes))
-        _run(context, feed.look(nodes), "look")
+        context.run_worker(_report(context, feed.look(nodes)), "look", exit_on_error=False)
 
 
 def watch(context: AppContext) -> None:
@@ -73,10 +70,6 @@ def pause(context: AppContext) -> None:
     if context.feed is not None:
         context.feed.pause(not context.model.paused)
         context.request_draw()
-
-
-def _run(context: AppContext, request: Coroutine[Any, Any, None], name: str) -> None:
-    context.run_worker(_report(context, request), name, exit_on_error=False)
 
 
 async def _report(context: AppContext, request: Coroutine[Any, Any, None]) -> None:

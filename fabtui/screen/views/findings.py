@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from fabtui.diagnosis.preflight.rules import Preflight
 from fabtui.nodeset import count
@@ -25,8 +25,6 @@ from fabtui.screen.session_diagnosis import PREFLIGHT_INTERVAL
 from fabtui.screen.views.detail_base import DetailScreen, section
 from fabtui.screen.widgets.finding_lines import finding_block, styled
 
-_KEYS = 9
-
 
 class FindingsScreen(DetailScreen):
     """All findings, most severe first, with evidence and next steps. A digit goes to the first pair of a finding."""
@@ -34,15 +32,11 @@ class FindingsScreen(DetailScreen):
     BINDING_GROUP_TITLE = "Findings"
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
-            Binding(
-                str(digit),
-                f"go({digit})",
-                "go to its pair" if digit == 1 else "",
-                id=f"findings.go-{digit}",
-                show=digit == 1,
-                tooltip=f"go to the first pair of finding {digit}",
+            shortcut(
+                *(str(digit), f"go({digit})", f"findings.go-{digit}", f"go to the first pair of finding {digit}"),
+                label="go to its pair" if digit == 1 else "",
             )
-            for digit in range(1, _KEYS + 1)
+            for digit in range(1, 10)
         ),
         shortcut("y", "copy", "findings.copy", "copy all findings as text", "copy"),
     ]

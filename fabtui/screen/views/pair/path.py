@@ -7,7 +7,7 @@ import ipaddress
 from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.facts.node_view import dicts
+from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
@@ -35,15 +35,11 @@ class Hop(NamedTuple):
     bad: bool = False
 
 
-def _inventory(model: Model, node: str) -> dict[str, Any]:
-    record = model.nodes.get(node)
-    return (record.inventory if record is not None else None) or {}
-
-
-def _gpu(model: Model, end: Endpoint) -> dict[str, Any]:
-    """Return the inventory of the GPU of an endpoint."""
-    found = dicts(_inventory(model, end.node).get("gpus"))
-    return next((gpu for gpu in found if gpu.get("index") == end.index), {})
+def _inventory(model: Model, end: Endpoint) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the inventory of the node of an endpoint, and of its GPU."""
+    record = model.nodes.get(end.node)
+    found = (record.inventory if record is not None else None) or {}
+    return found, next((gpu for gpu in dicts(found.get("gpus")) if gpu.get("index") == end.index), {})
 
 
 def _text(value: Any, limit: int = 40) -> str:
@@ -77,9 +73,7 @@ def _end(end: Endpoint) -> Hop:
 
 def _pcie(gpu: dict[str, Any]) -> tuple[str, bool]:
     """Return the PCIe link of a GPU, and True if it is narrower than its maximum."""
-    link = gpu.get("pcie")
-    link = link if isinstance(link, dict) else {}
-    gen, width, widest = link.get("gen"), link.get("width"), link.get("width_max")
+    gen, width, widest = (field(gpu, "pcie", name) for name in ("gen", "width", "width_max"))
     if gen is None and width is None:
         return "", False
     narrow = isinstance(width, int) and isinstance(widest, int) and width < widest
@@ -97,7 +91,7 @@ def _within(model: Model, src: Endpoint, dst: Endpoint, transport: str) -> list[
         return [Hop("NVLink", tuple(text for text in about if text), active < total)]
     if src.kind != "gpu":
         return [Hop("node memory", (fit_text(transport, 30),) if transport else ())]
-    sides = [_pcie(_gpu(model, end)) for end in (src, dst)]
+    sides = [_pcie(_inventory(model, end)[1]) for end in (src, dst)]
     ends = [Hop("PCIe", (text,) if text else (), narrow) for text, narrow in sides]
     if "shm" in transport:
         return [ends[0], Hop("host memory", ("SHM",)), ends[1]]
@@ -107,8 +101,7 @@ def _within(model: Model, src: Endpoint, dst: Endpoint, transport: str) -> list[
 def _nvlinks(model: Model, end: Endpoint) -> tuple[int, int, float | None]:
     """Return the number of active NVLinks of an endpoint, of all its NVLinks, and their speed (GB/s)."""
     record = model.nodes.get(end.node)
-    nvlink = (record.probe_results.get("nvlink") if record is not None else None) or {}
-    found = dicts(nvlink.get("gpus"))
+    found = dicts(field(record.probe_results.get("nvlink"), "gpus")) if record is not None else []
     mine = next((g for g in found if end.uuid and g.get("uuid") == end.uuid), None)
     mine = mine or next((g for g in found if g.get("index") == end.index), {})
     links = dicts(mine.get("links"))
@@ -118,12 +111,11 @@ def _nvlinks(model: Model, end: Endpoint) -> tuple[int, int, float | None]:
 
 def _to_nic(model: Model, end: Endpoint, chosen: str, address: str | None, transport: str) -> list[Hop]:
     """Return the hops from an endpoint to its NIC, NIC last."""
-    inventory = _inventory(model, end.node)
+    inventory, gpu = _inventory(model, end)
     names = [nic.get("name") for nic in dicts(inventory.get("nics"))]
     nic = chosen if chosen in names else end.nic
     found: list[Hop] = []
     if end.kind == "gpu":
-        gpu = _gpu(model, end)
         link, narrow = _pcie(gpu)
         nic_path = gpu.get("nic_path") if nic == gpu.get("nic") else None
         name = _NIC_PATHS.get(str(nic_path), "PCIe")
@@ -188,14 +180,12 @@ def path_lines(path: list[Hop], nodes: tuple[str, str], width: int, glyphs: Glyp
 
 def _below(path: list[Hop], nodes: tuple[str, str], glyphs: Glyphs) -> Lines:
     """Return one hop per line."""
-    edge = glyphs.node_edge
     room = max(len(hop.name) for hop in path)
-    lines: Lines = [[("  ", ""), (fit_text(nodes[0], 60), "bold")]]
+    first, last = ([("  ", ""), (fit_text(node, 60), "bold")] for node in nodes)
+    lines: Lines = []
     for hop in path:
-        style = "bold $warning" if hop.bad else "bold"
-        about = ", ".join(hop.about)
+        style, muted = ("bold $warning", "$warning") if hop.bad else ("bold", MUTED)
         lines.append(
-            [(f"  {edge} ", MUTED), (f"{hop.name:<{room}}  ", style), (about, "$warning" if hop.bad else MUTED)]
+            [(f"  {glyphs.node_edge} ", MUTED), (f"{hop.name:<{room}}  ", style), (", ".join(hop.about), muted)]
         )
-    lines.append([("  ", ""), (fit_text(nodes[1], 60), "bold")])
-    return lines
+    return [first, *lines, last]
