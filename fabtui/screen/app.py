@@ -107,8 +107,6 @@ class FabricApp(App[int]):
         if self.color_count == "none":
             remove_all_color(self)
 
-    # -- colours ------------------------------------------------------------------------------------------------------
-
     @property
     def color_count(self) -> str:
         """Number of colours to draw with: ``24`` (bits), ``256``, ``16`` or ``none``."""
@@ -121,8 +119,6 @@ class FabricApp(App[int]):
     def _paint(self, *_: object) -> None:
         count = self.color_count
         self.main.paint_with(ramp_of(self.theme, self.current_theme.dark, count), _SYSTEMS.get(count))
-
-    # -- start --------------------------------------------------------------------------------------------------------
 
     @property
     def main(self) -> MainScreen:
@@ -190,8 +186,6 @@ class FabricApp(App[int]):
         self._themes.register_all()
         follow: Callable[[], Awaitable[None]] = self._themes.follow
         self.run_worker(follow, name="themes", exit_on_error=False)
-
-    # -- end ----------------------------------------------------------------------------------------------------------
 
     @property
     def exit_status(self) -> int:
@@ -263,8 +257,6 @@ class FabricApp(App[int]):
         self.exit_message = message or self.exit_message
         self.exit(code, return_code=code)
 
-    # -- frames -------------------------------------------------------------------------------------------------------
-
     def _on_event(self) -> None:
         self._last_event = self._clock()
         self.request_draw()
@@ -307,8 +299,6 @@ class FabricApp(App[int]):
         """Show the value of the cell under the mouse."""
         if self.screen is self._main:
             self._main.point_at(event.screen_x, event.screen_y)
-
-    # -- context of views and widgets (`fabtui.screen.context.AppContext`) ---------------------------------------------
 
     @property
     def running(self) -> bool:
@@ -387,8 +377,6 @@ class FabricApp(App[int]):
             return False
         self.main.go_to((position[source], position[destination]))
         return True
-
-    # -- actions ------------------------------------------------------------------------------------------------------
 
     @work(name="csv", exit_on_error=False)
     async def action_csv(self) -> None:

@@ -278,13 +278,10 @@ class SeverityIndex:
 
     def order(self, order: Order) -> list[int]:
         if order is Order.BADNESS:
-            return self._by_badness()
+            # Rows with the most failed and timed-out cells first, then those with the most slow ones.
+            hard = (self.ranks >= TIMEOUT).sum(1)
+            return [int(at) for at in np.lexsort((hard - self.bad_per_row, -hard))]
         return self._by_blame() if order is Order.BLAME else list(range(self.size))
-
-    def _by_badness(self) -> list[int]:
-        """Return rows with the most failed and timed-out cells first, then those with the most slow ones."""
-        hard = (self.ranks >= TIMEOUT).sum(1)
-        return [int(at) for at in np.lexsort((hard - self.bad_per_row, -hard))]
 
     def _by_blame(self) -> list[int]:
         """Return the position that explains the most bad cells first, then what explains most of the rest.

@@ -42,9 +42,7 @@ class GridView(PaintedWidget, can_focus=True):
     Lines are cached per row, so that a frame costs only what changed, and scrolling costs only the new rows.
     """
 
-    DEFAULT_CSS = """
-    GridView { width: 1fr; height: 1fr; }
-    """
+    DEFAULT_CSS = "GridView { width: 1fr; height: 1fr; }"
     BINDING_GROUP_TITLE = "Grid"
     BINDINGS: ClassVar[list[BindingType]] = [
         shortcut("up,k", "move(-1, 0)", "grid.up", "one row up"),

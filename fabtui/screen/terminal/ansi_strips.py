@@ -164,17 +164,12 @@ class Palette:
         known = self._halves.get(slot)
         if known is None:
             upper, lower = (self._fill(half) for half in (slot // _HALVES_FROM - 1, slot % _HALVES_FROM))
-            base = self._base
-            if upper is None and lower is None:
-                known = BLANK, base
+            if upper == lower:
+                known = BLANK, self._base + Style(bgcolor=upper)
             elif upper is None:
-                known = LOWER, base + Style(color=lower)
-            elif lower is None:
-                known = UPPER, base + Style(color=upper)
-            elif upper == lower:
-                known = BLANK, base + Style(bgcolor=upper)
+                known = LOWER, self._base + Style(color=lower)
             else:
-                known = UPPER, base + Style(color=upper, bgcolor=lower)
+                known = UPPER, self._base + Style(color=upper, bgcolor=lower)
             self._halves[slot] = known
         return known
 

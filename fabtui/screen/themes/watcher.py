@@ -12,16 +12,7 @@ from fabtui.errors import InputError
 from fabtui.paths import user_theme_folder
 from fabtui.sanitize import one_line
 from fabtui.screen.terminal.internals import reload_theme
-from fabtui.screen.themes.ramps import (
-    DEFAULT,
-    FEW_COLORS,
-    Stamp,
-    ThemeFile,
-    read_theme,
-    stamp_of,
-    theme_names,
-    theme_paths,
-)
+from fabtui.screen.themes import ramps
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -40,8 +31,8 @@ class ThemeWatcher:
     def __init__(self, app: App[Any], settings: ScreenSettings, color_count: str) -> None:
         self._app = app
         self._settings = settings
-        self._default = FEW_COLORS if color_count in ("16", "none") else DEFAULT
-        self._broken: dict[str, Stamp | None] = {}
+        self._default = ramps.FEW_COLORS if color_count in ("16", "none") else ramps.DEFAULT
+        self._broken: dict[str, ramps.Stamp | None] = {}
 
     def choose(self) -> str | None:
         """Use the theme of the settings, or else the default theme; return the error in the latter case.
@@ -58,23 +49,23 @@ class ThemeWatcher:
         return None
 
     def _use(self, name: str) -> None:
-        if name in theme_names():
-            self._app.register_theme(textual_theme(read_theme(name)))
+        if name in ramps.theme_names():
+            self._app.register_theme(textual_theme(ramps.read_theme(name)))
         elif name not in self._app.available_themes:
-            read_theme(name)
+            ramps.read_theme(name)
         self._app.theme = name
 
     def register_all(self) -> None:
-        for name in theme_names():
+        for name in ramps.theme_names():
             if name in self._broken or name not in self._app.available_themes:
                 self._register(name)
 
     def _register(self, name: str) -> None:
-        path = theme_paths().get(name)
+        path = ramps.theme_paths().get(name)
         try:
-            theme = textual_theme(read_theme(name))
+            theme = textual_theme(ramps.read_theme(name))
         except InputError as error:
-            stamp = stamp_of(path) if path is not None else None
+            stamp = ramps.stamp_of(path) if path is not None else None
             if self._broken.get(name, ()) != stamp:
                 self._broken[name] = stamp
                 kept = "; the previous version stays in use" if name in self._app.available_themes else ""
@@ -86,7 +77,7 @@ class ThemeWatcher:
     async def follow(self) -> None:
         """Reload the theme's file when it changes, and register new files; runs until cancelled."""
         folder = user_theme_folder()
-        name, path = self._app.theme, theme_paths().get(self._app.theme)
+        name, path = self._app.theme, ramps.theme_paths().get(self._app.theme)
         seen = await asyncio.to_thread(_stamps, path, folder)
         while True:
             await asyncio.sleep(INTERVAL if seen[1] is not None else INTERVAL_WITHOUT_FOLDER)
@@ -101,16 +92,16 @@ class ThemeWatcher:
                 if name not in self._broken:
                     reload_theme(self._app, name)
             self.register_all()
-            name, path = self._app.theme, theme_paths().get(self._app.theme)
+            name, path = self._app.theme, ramps.theme_paths().get(self._app.theme)
             seen = found if edited else await asyncio.to_thread(_stamps, path, folder)
 
 
-def textual_theme(theme: ThemeFile) -> Theme:
+def textual_theme(theme: ramps.ThemeFile) -> Theme:
     """Return a theme file as a theme of Textual."""
     colors: dict[str, Any] = dict(theme.colors)
     return Theme(name=theme.name, dark=theme.dark, ansi=theme.ansi, variables=theme.variables, **colors)
 
 
-def _stamps(path: Path | None, folder: Path) -> tuple[Stamp | None, Stamp | None]:
+def _stamps(path: Path | None, folder: Path) -> tuple[ramps.Stamp | None, ramps.Stamp | None]:
     """Return the stamps of a theme file and of the user's theme folder."""
-    return (stamp_of(path) if path is not None else None), stamp_of(folder)
+    return (ramps.stamp_of(path) if path is not None else None), ramps.stamp_of(folder)

@@ -14,7 +14,7 @@ from fabtui.presentation.wording import MUTED, Part, state_style
 from fabtui.presentation.wrapping import Lines, wrapped
 from fabtui.sanitize import one_line
 from fabtui.screen.context import context_of
-from fabtui.screen.widgets.text_line import TextLine
+from fabtui.screen.widgets.text_line import TextLine, content_of
 
 if TYPE_CHECKING:
     from fabtui.screen.session_diagnosis import SessionDiagnosis
@@ -102,7 +102,7 @@ class ConnectingView(VerticalScroll):
             for line in node_lines(model, record, self._glyphs, name_width)
             for piece in wrapped(line, room, indent)
         ]
-        self._text.show(Content("\n").join(Content.assemble(*line) for line in lines), layout=True)
+        self._text.show(content_of(lines), layout=True)
 
     def on_resize(self) -> None:
         """Draw for the new size. A hidden view has no width."""

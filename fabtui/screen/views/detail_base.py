@@ -17,7 +17,7 @@ from fabtui.presentation.wrapping import Lines
 from fabtui.screen.context import AppContext, context_of
 from fabtui.screen.keys import shortcut
 from fabtui.screen.widgets.key_bar import KeyBar
-from fabtui.screen.widgets.text_line import TextLine
+from fabtui.screen.widgets.text_line import TextLine, content_of
 
 #: Maximum width of a column of a table; the last column may wrap.
 _MAX_COLUMN = 44
@@ -59,9 +59,7 @@ def table_section(title: str, headings: list[str], rows: Sequence[Sequence[Cell]
 class TitledScreen(Screen[None]):
     """View with a title, drawn again for each size."""
 
-    DEFAULT_CSS = """
-    TitledScreen .screen-title { background: $panel; }
-    """
+    DEFAULT_CSS = "TitledScreen .screen-title { background: $panel; }"
 
     def __init__(self) -> None:
         super().__init__()
@@ -124,8 +122,7 @@ class DetailScreen(TitledScreen):
             return
         width = max(20, self.size.width - 2)
         self.title_line.show(Content.assemble(*self.title_parts()))
-        body = Content("\n").join(Content.assemble(*line) for line in self.body_lines(width))
-        self.query_one("#detail-text", TextLine).show(body, layout=True)
+        self.query_one("#detail-text", TextLine).show(content_of(self.body_lines(width)), layout=True)
 
     def action_copy(self) -> None:
         lines = [self.title_parts(), *self.body_lines(self.copy_width)]

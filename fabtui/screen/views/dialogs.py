@@ -15,7 +15,7 @@ from fabtui.presentation.wording import MUTED, clock_text
 from fabtui.screen.context import context_of
 from fabtui.screen.keys import shortcut
 from fabtui.screen.views.main_layout import MIN_HEIGHT, MIN_WIDTH, is_too_small
-from fabtui.screen.widgets.text_line import TextLine
+from fabtui.screen.widgets.text_line import TextLine, content_of
 
 
 class ConfirmScreen(ModalScreen[bool]):
@@ -81,10 +81,9 @@ class SmallScreen(Screen[None]):
         model, phase = context.model, context.model.phase
         width, height = self.app.size
         bad, complete = context.bad_pairs()
+        state = f"{phase.name[:8]} {model.done}/{phase.total}" if phase.total else phase.name[:14]
         if model.exit_code is not None:
             state = "all ok" if exit_code(model) == 0 else "done"
-        else:
-            state = f"{phase.name[:8]} {model.done}/{phase.total}" if phase.total else phase.name[:14]
         lines = [
             (f"fabtui needs {MIN_WIDTH}x{MIN_HEIGHT}"[-width:], "bold"),
             (f"this is {width}x{height}", ""),
@@ -94,7 +93,7 @@ class SmallScreen(Screen[None]):
         ]
         # The last line, how to quit, is always shown.
         shown = [*lines[: max(0, height - 1)], lines[-1]][:height] if height < len(lines) else lines
-        self.query_one("#small", TextLine).show(Content("\n").join(Content.assemble(line) for line in shown))
+        self.query_one("#small", TextLine).show(content_of([line] for line in shown))
 
 
 def fit(app: App[int]) -> None:

@@ -8,16 +8,7 @@ from textual.binding import BindingType
 
 from fabtui.diagnosis.preflight.rules import Preflight
 from fabtui.nodeset import count
-from fabtui.presentation.preflight_lines import (
-    ASCII,
-    UNICODE,
-    chosen_facts,
-    cut,
-    finding_lines,
-    head_line,
-    kind_lines,
-    table_lines,
-)
+from fabtui.presentation import preflight_lines as text
 from fabtui.presentation.wording import MUTED, Part
 from fabtui.presentation.wrapping import Lines
 from fabtui.screen.keys import shortcut
@@ -86,19 +77,19 @@ class PreflightScreen(DetailScreen):
         return found
 
     def title_parts(self) -> list[Part]:
-        (head, _), (text, _) = head_line(self._found())
-        return [(f" {head.rstrip(': ')} ", "bold"), (f" {text}", MUTED)]
+        (head, _), (result, _) = text.head_line(self._found())
+        return [(f" {head.rstrip(': ')} ", "bold"), (f" {result}", MUTED)]
 
     def body_lines(self, width: int) -> Lines:
-        found, glyphs = self._found(), ASCII if self.context.glyphs.plain else UNICODE
-        lines: Lines = styled(kind_lines(found.table, width, glyphs))
+        found, glyphs = self._found(), text.ASCII if self.context.glyphs.plain else text.UNICODE
+        lines: Lines = styled(text.kind_lines(found.table, width, glyphs))
         for finding in found.findings:
-            lines += [[], *styled(finding_lines(finding, width, glyphs))]
+            lines += [[], *styled(text.finding_lines(finding, width, glyphs))]
         if found.missing:
             lines += section("not inspected")
-            lines += [[(f"  {cut(line, width - 2, glyphs)}", "$warning")] for line in found.missing]
-        facts = chosen_facts(found.table, self._all_facts)
-        if table := table_lines(found.table, facts, width, glyphs):
+            lines += [[(f"  {text.cut(line, width - 2, glyphs)}", "$warning")] for line in found.missing]
+        facts = text.chosen_facts(found.table, self._all_facts)
+        if table := text.table_lines(found.table, facts, width, glyphs):
             rest = len(found.table.facts) - len(facts)
             lines += section("facts", f"{rest} more without differences (a)" if rest else "")
             lines += styled(table)

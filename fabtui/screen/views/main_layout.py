@@ -62,7 +62,11 @@ def arrange(
     view = _view(model, width, height, choices)
     tests = view in ("grid", "worst")
     panel = view == "grid" and _panel(axis, width, height, choices)
-    log = 0 if two_nodes and not choices.log and height < _ROOMY else _log(model, height, choices)
+    log = min(len(model.log), 1 if height < 28 else 2 if height < 36 else 4)
+    if choices.log:
+        log = max(3, height // 2)
+    if height <= 8 or (two_nodes and not choices.log and height < _ROOMY):
+        log = 0
     shown = {
         "connecting": view == "connecting",
         "grid": view == "grid",
@@ -126,11 +130,3 @@ def panel_width(axis: Axis, width: int, height: int) -> int:
         if wanted <= 0.33 * width and (found.cell, found.columns) >= (least.cell, min(least.columns, axis.size)):
             return wanted
     return PANEL_WIDTH
-
-
-def _log(model: Model, height: int, choices: LayoutChoices) -> int:
-    if height <= 8:
-        return 0
-    if choices.log:
-        return max(3, height // 2)
-    return min(len(model.log), 1 if height < 28 else 2 if height < 36 else 4)

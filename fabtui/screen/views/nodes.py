@@ -118,9 +118,7 @@ def _ports(value: dict[str, Any]) -> str:
 class NodesTable(Widget, can_focus=True):
     """One line per node, with a cursor and a sort column. A DataTable would update every cell each second."""
 
-    DEFAULT_CSS = """
-    NodesTable { width: 1fr; height: 1fr; text-wrap: nowrap; }
-    """
+    DEFAULT_CSS = "NodesTable { width: 1fr; height: 1fr; text-wrap: nowrap; }"
     BINDING_GROUP_TITLE = "Node table"
     BINDINGS: ClassVar[list[BindingType]] = [
         shortcut("up,k", "move(-1)", "nodes.up", "previous node"),

@@ -14,9 +14,7 @@ from fabtui.screen.terminal.ansi_strips import PaintedWidget, ReadyStrip, Runs
 class ColorKey(PaintedWidget):
     """Colors and glyphs with their meanings on one line, drawn with the ramp of the grid."""
 
-    DEFAULT_CSS = """
-    ColorKey { height: 1; width: 1fr; }
-    """
+    DEFAULT_CSS = "ColorKey { height: 1; width: 1fr; }"
     _explained = (Layer.P2P, False)
     _strip: ReadyStrip | None = None
 

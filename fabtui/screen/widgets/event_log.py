@@ -22,9 +22,7 @@ _LEVEL_STYLES = {"info": "", "notice": "$accent", "warning": "$warning", "error"
 class EventLog(TextLine):
     """Lines of the event log, newest at the bottom. The enlarged log has a heading, takes keys and scrolls."""
 
-    DEFAULT_CSS = """
-    EventLog { height: 2; width: 1fr; }
-    """
+    DEFAULT_CSS = "EventLog { height: 2; width: 1fr; }"
     BINDING_GROUP_TITLE = "Event log"
     BINDINGS: ClassVar[list[BindingType]] = [
         shortcut("up,k", "back(1)", "log.up", "previous line"),

@@ -37,9 +37,7 @@ class KeyBar(TextLine):
     ``label`` returns the current label of a binding, or "" to leave it out; ``hint`` is shown last.
     """
 
-    DEFAULT_CSS = """
-    KeyBar { background: $panel; }
-    """
+    DEFAULT_CSS = "KeyBar { background: $panel; }"
 
     def __init__(
         self,

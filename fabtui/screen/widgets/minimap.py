@@ -34,9 +34,7 @@ def _slot(rank: int, visible: bool) -> Slot:
 class Minimap(PaintedWidget):
     """Map of the grid with its visible part highlighted; a click moves the cursor."""
 
-    DEFAULT_CSS = """
-    Minimap { width: 20; height: 10; }
-    """
+    DEFAULT_CSS = "Minimap { width: 20; height: 10; }"
 
     class Pointed(Message):
         """The map was clicked, at a share of its height and width."""

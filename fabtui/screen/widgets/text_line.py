@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from textual.content import Content
 from textual.geometry import Region
 from textual.strip import Strip
@@ -13,12 +15,15 @@ from fabtui.screen.terminal.ansi_strips import pack
 from fabtui.screen.terminal.internals import color_system
 
 
+def content_of(lines: Iterable[Line]) -> Content:
+    """Return styled lines as content."""
+    return Content("\n").join(Content.assemble(*line) for line in lines)
+
+
 class TextLine(Static):
     """Text without markup. The same text again costs nothing, and other text needs no layout."""
 
-    DEFAULT_CSS = """
-    TextLine { height: 1; width: 1fr; text-wrap: nowrap; text-overflow: clip; }
-    """
+    DEFAULT_CSS = "TextLine { height: 1; width: 1fr; text-wrap: nowrap; text-overflow: clip; }"
     ALLOW_SELECT = False
 
     def __init__(
@@ -64,7 +69,7 @@ class SidePanel(TextLine):
     """
 
     def put(self, lines: Lines) -> None:
-        self.show(Content("\n").join(Content.assemble(*line) for line in lines))
+        self.show(content_of(lines))
 
 
 class CellTooltip(TextLine):

@@ -135,9 +135,7 @@ class LayerTabs(TextLine):
             super().__init__()
             self.layer = layer
 
-    DEFAULT_CSS = """
-    LayerTabs { width: auto; min-width: 60; }
-    """
+    DEFAULT_CSS = "LayerTabs { width: auto; min-width: 60; }"
 
     #: Start, end and name of each layer.
     spans: Sequence[tuple[int, int, Layer]] = ()

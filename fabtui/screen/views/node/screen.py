@@ -147,26 +147,21 @@ def row_lines(model: Model, record: NodeRecord, width: int, glyphs: Glyphs) -> L
         return []
     nodes = list(dict.fromkeys(end.node for end in others))
     label = _LABEL + 2
-    half = (width - 2 * label - 4) // 2
     by_cell = len(others) + len(nodes) - 1 <= width - label
-    both = (len(others) + len(nodes) - 1 if by_cell else len(nodes)) <= half
+    room = len(others) + len(nodes) - 1 if by_cell else len(nodes)
     unit = "one glyph per cell" if by_cell else "one glyph per node, its worst cell"
-    lines = section("rows and columns", f"{unit}, in the order of the grid")
-    rows: list[list[Part]] = []
-    for out in (True, False):
-        found = [_row(model, end, others, nodes, by_cell, out, glyphs) for end in mine]
-        label_text = f"  {'sends to' if out else 'receives':<{_LABEL}}"
-        head: list[Part] = [(label_text + (_heads(others) if by_cell else ""), MUTED)]
-        rows += [head, *found] if not both else []
-        if both and out:
-            sends = [head, *found]
-        elif both:
-            room = len(others) + len(nodes) - 1 if by_cell else len(nodes)
-            rows = [
-                [*left, (" " * (label + room + 4 - sum(len(text) for text, _ in left)), ""), *right]
-                for left, right in zip(sends, [head, *found], strict=True)
-            ]
-    return lines + rows
+    halves: list[list[list[Part]]] = []
+    for caption, out in (("sends to", True), ("receives", False)):
+        head = f"  {caption:<{_LABEL}}" + (_heads(others) if by_cell else "")
+        halves.append([[(head, MUTED)], *(_row(model, end, others, nodes, by_cell, out, glyphs) for end in mine)])
+    rows = halves[0] + halves[1]
+    if room <= (width - 2 * label - 4) // 2:
+        # Side by side.
+        rows = [
+            [*left, (" " * (label + room + 4 - sum(len(text) for text, _ in left)), ""), *right]
+            for left, right in zip(*halves, strict=True)
+        ]
+    return section("rows and columns", f"{unit}, in the order of the grid") + rows
 
 
 def _heads(others: list[Endpoint]) -> str:
@@ -176,25 +171,19 @@ def _heads(others: list[Endpoint]) -> str:
     return " ".join(f"{fit_text(node.removesuffix(domain))[-count:]:<{count}}" for node, count in counts.items())
 
 
-def _name(end: Endpoint) -> str:
-    return {"gpu": f"GPU {end.index}", "cpu": f"rank {end.index}"}.get(end.kind, str(end.index))
-
-
 def _row(
     model: Model, end: Endpoint, others: list[Endpoint], nodes: list[str], by_cell: bool, out: bool, glyphs: Glyphs
 ) -> list[Part]:
-    head: Part = (f"  {_name(end):<{_LABEL}}", "")
+    name = {"gpu": f"GPU {end.index}", "cpu": f"rank {end.index}"}.get(end.kind, str(end.index))
+    head: Part = (f"  {name:<{_LABEL}}", "")
     if by_cell:
         cells = [(end.number, o.number) if out else (o.number, end.number) for o in others]
         return [head, *cells_strip(model, Layer.P2P, cells, glyphs)]
     parts: list[Part] = []
     for node in nodes:
-        verdicts = [
-            model.cell(Layer.P2P, *((end.number, o.number) if out else (o.number, end.number))).verdict
-            for o in model.endpoints_of(node)
-            if o.kind != "none" and o.number != end.number
-        ]
-        verdict = worst(verdicts)
+        numbers = [o.number for o in model.endpoints_of(node) if o.kind != "none" and o.number != end.number]
+        cells = [(end.number, number) if out else (number, end.number) for number in numbers]
+        verdict = worst([model.cell(Layer.P2P, *cell).verdict for cell in cells])
         parts.append((glyphs.of_slot[slot_of(verdict, None)], verdict_style(verdict)))
     return [head, *merged(parts)]
 

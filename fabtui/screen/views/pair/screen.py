@@ -31,16 +31,8 @@ from fabtui.screen.keys import shortcut
 from fabtui.screen.views.detail_base import DetailScreen, pairs, section, table_section
 from fabtui.screen.views.pair.context import counter_lines, event_lines, history_lines, library_lines, neighbour_lines
 from fabtui.screen.views.pair.path import hops, path_lines
+from fabtui.screen.widgets import pair_text
 from fabtui.screen.widgets.finding_lines import finding_block
-from fabtui.screen.widgets.pair_text import (
-    change_lines,
-    ends_of,
-    link_notes,
-    of_layer,
-    pair_name,
-    summary_text,
-    why_untested,
-)
 
 #: Minimum width for both directions side by side.
 _SIDE_BY_SIDE = 100
@@ -70,7 +62,7 @@ class PairScreen(DetailScreen):
 
     def title_parts(self) -> list[Part]:
         model, glyphs = self.context.model, self.context.glyphs
-        parts: list[Part] = [(f" {pair_name(self.source, self.target)} ", "bold"), ("  ", "")]
+        parts: list[Part] = [(f" {pair_text.pair_name(self.source, self.target)} ", "bold"), ("  ", "")]
         src, dst = self.source.number, self.target.number
         if src is not None and dst is not None:
             cell = model.cell(Layer.HEALTH, src, dst)
@@ -84,7 +76,7 @@ class PairScreen(DetailScreen):
         model, glyphs = self.context.model, self.context.glyphs
         there = direction_lines(model, self.source, self.target, glyphs)
         back = direction_lines(model, self.target, self.source, glyphs)
-        names = ends_of(model, self.source, self.target)
+        names = pair_text.ends_of(model, self.source, self.target)
         findings = stacked(self._finding_lines(names, width), width, 14) if names and names[0] != names[1] else []
         if width >= _SIDE_BY_SIDE:
             lines = beside(there, back, width) + findings
@@ -96,7 +88,7 @@ class PairScreen(DetailScreen):
         if names[0] == names[1]:
             return lines + _ends_lines(model, (self.source, self.target))
         directions = ((self.source, self.target), (self.target, self.source))
-        found = (of_layer(model, layer, *seats) for seats in directions for layer in (Layer.P2P, Layer.WORLD))
+        found = (pair_text.of_layer(model, layer, *seats) for seats in directions for layer in (Layer.P2P, Layer.WORLD))
         # Both directions, in the layers with log text.
         latest = [one for one in found if one is not None]
         tested = min(latest, key=lambda one: one.layer is not Layer.P2P, default=None)
@@ -112,9 +104,9 @@ class PairScreen(DetailScreen):
         lines += _ends_lines(model, (self.source, self.target))
         for source, target in directions:
             for layer in measured_key_layers():
-                measured = of_layer(model, layer, source, target)
+                measured = pair_text.of_layer(model, layer, source, target)
                 if measured is not None and measured.raw:
-                    lines += section(f"raw text, {layer}, {pair_name(source, target)}")
+                    lines += section(f"raw text, {layer}, {pair_text.pair_name(source, target)}")
                     raw = clean(measured.raw, _RAW_LIMIT).expandtabs()
                     lines += [[(f"  {line}", "")] for line in raw.splitlines()]
         return lines
@@ -142,14 +134,14 @@ class PairScreen(DetailScreen):
 
     def action_copy(self) -> None:
         model = self.context.model
-        lines = [summary_text(model, self.source, self.target)]
-        if names := ends_of(model, self.source, self.target):
+        lines = [pair_text.summary_text(model, self.source, self.target)]
+        if names := pair_text.ends_of(model, self.source, self.target):
             lines += ["", *(plain(line).rstrip() for line in self._finding_lines(names, 200)[1:])]
             lines += ["", f"by hand: {one_line(by_fabtui(model, *names), 4000)}"] if names[0] != names[1] else []
         self.context.copy("\n".join(lines))
 
     def action_copy_command(self) -> None:
-        names = ends_of(self.context.model, self.source, self.target)
+        names = pair_text.ends_of(self.context.model, self.source, self.target)
         if names is None or names[0] == names[1]:
             self.context.notify("this cell has no pair to test")
         else:
@@ -158,13 +150,13 @@ class PairScreen(DetailScreen):
 
 def direction_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) -> Lines:
     """Return one direction: verdict, value and share of the median of each layer; transport; errors."""
-    lines: Lines = [[(pair_name(source, target), "bold $accent")]]
+    lines: Lines = [[(pair_text.pair_name(source, target), "bold $accent")]]
     for layer in (*measured_key_layers(), *_ALSO):
-        measurement = of_layer(model, layer, source, target)
+        measurement = pair_text.of_layer(model, layer, source, target)
         if measurement is not None or layer not in _ALSO:
             lines += _layer_lines(model, layer, measurement, glyphs)
-    lines += [[("  ", ""), *line] for line in change_lines(model, source, target)]
-    p2p = of_layer(model, Layer.P2P, source, target) or of_layer(model, Layer.WORLD, source, target)
+    lines += [[("  ", ""), *line] for line in pair_text.change_lines(model, source, target)]
+    p2p = pair_text.of_layer(model, Layer.P2P, source, target) or pair_text.of_layer(model, Layer.WORLD, source, target)
     if p2p is not None:
         rows = [
             ("via", one_line(p2p.transport or "unknown", 120)),
@@ -175,8 +167,8 @@ def direction_lines(model: Model, source: Seat, target: Seat, glyphs: Glyphs) ->
             *_times(p2p),
         ]
         lines += pairs(rows, 9)
-    lines += [[(f"  {note}", style)] for note, style in link_notes(model, source, target)]
-    if why := why_untested(model, source, target):
+    lines += [[(f"  {note}", style)] for note, style in pair_text.link_notes(model, source, target)]
+    if why := pair_text.why_untested(model, source, target):
         lines.append([(f"  {why}", "$warning")])
     return lines
 
