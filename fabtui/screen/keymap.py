@@ -14,7 +14,7 @@ from textual.keys import Keys, _character_to_key
 from textual.screen import ModalScreen, Screen
 
 from fabtui.screen.grid.widget import GridView
-from fabtui.screen.keys import KeyRow, bindings_of, current_keys, group_title, rows_of
+from fabtui.screen.keys import KeyRow, bindings_of, current_keys, group_title
 from fabtui.screen.views.detail_base import DetailScreen
 from fabtui.screen.views.dialogs import ConfirmScreen
 from fabtui.screen.views.findings import FindingsScreen, PreflightScreen
@@ -46,7 +46,11 @@ def key_owners(app: AppClass) -> list[type[DOMNode]]:
 
 def key_rows(app: AppClass) -> list[KeyRow]:
     """Return all bindings of the screen, for the settings file and for generated tables."""
-    return [row for owner in key_owners(app) for row in rows_of(owner)]
+    return [
+        KeyRow(one.id or "", one.key, one.tooltip or one.description, owner.__name__, group_title(owner))
+        for owner in key_owners(app)
+        for one in bindings_of(owner)
+    ]
 
 
 def _names() -> set[str]:

@@ -42,16 +42,6 @@ def group_title(owner: type[DOMNode]) -> str:
     return owner.BINDING_GROUP_TITLE or owner.__name__
 
 
-def rows_of(owner: type[DOMNode]) -> list[KeyRow]:
-    """Return the rows of a class's bindings."""
-    return [
-        KeyRow(
-            binding.id or "", binding.key, binding.tooltip or binding.description, owner.__name__, group_title(owner)
-        )
-        for binding in bindings_of(owner)
-    ]
-
-
 def current_keys(app: App[Any], binding: Binding) -> list[str]:
     """Return the names of a binding's keys: those of the user's keymap, else the default ones."""
     keys = app._keymap.get(binding.id or "", binding.key).split(",")

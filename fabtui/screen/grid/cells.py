@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from fabtui.screen.grid.prompts import Filter
 
 RANK: dict[int, int] = {int(slot): rank for rank, slot in enumerate(RANKS)}
-#: Table from ranks to slots for `bytes.translate`.
-SLOT_OF_RANK = bytes([int(slot) for slot in RANKS] + [0] * (256 - len(RANKS)))
 SLOW, TIMEOUT, FAILED = RANK[Slot.SLOW], RANK[Slot.TIMEOUT], RANK[Slot.FAILED]
 #: Lowest rank of bad cells.
 BAD_FROM = SLOW

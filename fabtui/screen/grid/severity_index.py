@@ -13,19 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabtui.model.layers import Layer, Per, all_layers, pair_layers
-from fabtui.presentation.cell_levels import Slot, cell_text, short_number
-from fabtui.screen.grid.cells import (
-    BAD_FROM,
-    NOTHING,
-    RANK,
-    SLOT_OF_RANK,
-    SLOW,
-    TIMEOUT,
-    BadCell,
-    CellSource,
-    EndpointCells,
-    Order,
-)
+from fabtui.presentation.cell_levels import RANKS, Slot, cell_text, short_number
+from fabtui.screen.grid.cells import BAD_FROM, NOTHING, RANK, SLOW, TIMEOUT, BadCell, CellSource, EndpointCells, Order
 from fabtui.screen.grid.layout import NUMBER_WIDTH, Shape
 
 #: Cells judged between two checks of the clock.
@@ -262,16 +251,11 @@ class SeverityIndex:
         found = _next(keys[order], here, step)
         return None if found is None else (int(bad.rows[order[found]]), int(bad.columns[order[found]]))
 
-    def next_bad_block(
-        self, place: tuple[int, int], step: int, rows: Sequence[int], columns: Sequence[int]
-    ) -> tuple[int, int] | None:
-        """Return the nodes of the next (step 1) or previous (-1) bad block after a row and column, wrapping around.
-
-        ``rows`` and ``columns`` have the node of each row and column shown.
-        """
+    def next_bad_block(self, place: tuple[int, int], step: int, blocks: NodeCells) -> tuple[int, int] | None:
+        """Return the nodes of the next (step 1) or previous (-1) bad block after a row and column, wrapping around."""
+        rows, columns = blocks.row_at, blocks.column_at
         keys = np.flatnonzero(self.block_ranks[np.ix_(rows, columns)] >= BAD_FROM)
-        found = _next(keys, place[0] * len(columns) + place[1], step)
-        if found is None:
+        if (found := _next(keys, place[0] * len(columns) + place[1], step)) is None:
             return None
         row, column = divmod(int(keys[found]), len(columns))
         return rows[row], columns[column]
@@ -300,12 +284,10 @@ class SeverityIndex:
         left[found] = np.iinfo(left.dtype).max
         return found + [int(at) for at in np.lexsort((-left,))[len(found) :]]
 
-    def tiles(
-        self, down: int, across: int, rows: Sequence[int], columns: Sequence[int], *, by_node: bool
-    ) -> list[bytes]:
-        """Return the worst rank of each tile of a map of rows and columns, which are nodes if ``by_node``."""
+    def tiles(self, down: int, across: int, shown: CellSource, *, by_node: bool) -> list[bytes]:
+        """Return the worst rank of each tile of a map of the rows and columns shown, nodes if ``by_node``."""
         ranks = self.block_ranks if by_node else self.ranks
-        return tiles(ranks[_array(rows)][:, _array(columns)], down, across)
+        return tiles(ranks[_array(shown.row_at)][:, _array(shown.column_at)], down, across)
 
 
 def tiles(ranks: NDArray[np.uint8], down: int, across: int) -> list[bytes]:
@@ -353,7 +335,7 @@ class NodeCells(CellSource):
         slots = bytearray(last - first)
         for at, b in enumerate(nodes):
             rank = ranks[b]
-            slots[at] = SLOT_OF_RANK[rank]
+            slots[at] = RANKS[rank]
             if rank in _HIDDEN_WHEN_GONE and (gone or seats[b].gone):
                 slots[at] = Slot.GONE
             elif whole and rank in _FINE_RANKS and tested[b] < expected(a, b):
@@ -364,7 +346,7 @@ class NodeCells(CellSource):
         a, b = self.row_at[row], self.column_at[column]
         index = self._index
         rank = int(index.block_ranks[a, b])
-        slot = SLOT_OF_RANK[rank]
+        slot = RANKS[rank]
         glyphs = self._source.glyphs
         if rank in _HIDDEN_WHEN_GONE and (self.axis.seats[a].gone or self.axis.seats[b].gone):
             return Slot.GONE, cell_text(Slot.GONE, "", width, glyphs)

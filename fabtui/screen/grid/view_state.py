@@ -128,7 +128,7 @@ class ViewState:
         """Return the worst severity rank of each tile of a map of the grid, ``down`` lines of ``across`` tiles."""
         by_node = self.zoom is Zoom.FABRIC or self.order is Order.GIVEN
         shown = self.blocks if by_node else self.source
-        return self.index.tiles(down, across, shown.row_at, shown.column_at, by_node=by_node)
+        return self.index.tiles(down, across, shown, by_node=by_node)
 
     def nodes(self) -> tuple[int, int] | None:
         """Return the node indices of the selected pair, or None."""

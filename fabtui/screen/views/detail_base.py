@@ -56,6 +56,11 @@ def table_section(title: str, headings: list[str], rows: Sequence[Sequence[Cell]
     return section(title, note) + table(headings, rows) if rows else []
 
 
+def as_text(lines: Lines) -> str:
+    """Return lines without styles."""
+    return "\n".join(plain(line).rstrip() for line in lines)
+
+
 class TitledScreen(Screen[None]):
     """View with a title, drawn again for each size."""
 
@@ -126,7 +131,7 @@ class DetailScreen(TitledScreen):
 
     def action_copy(self) -> None:
         lines = [self.title_parts(), *self.body_lines(self.copy_width)]
-        self.context.copy("\n".join(plain(line).rstrip() for line in lines))
+        self.context.copy(as_text(lines))
 
     def action_scroll(self, lines: int) -> None:
         self.query_one("#detail-body").scroll_relative(y=lines, animate=False)

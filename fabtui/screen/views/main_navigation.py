@@ -91,9 +91,7 @@ class GridNavigation:
         scope, grid = self.scope, self.grid
         found: tuple[int, int] | None = None
         if scope.zoom is Zoom.FABRIC:
-            block = scope.index.next_bad_block(
-                (grid.row, grid.column), step, scope.blocks.row_at, scope.blocks.column_at
-            )
+            block = scope.index.next_bad_block((grid.row, grid.column), step, scope.blocks)
             found = None if block is None else scope.index.worst_of(*block)
         elif grid.seats is not None and (place := scope.place_of(grid.seats)) is not None:
             found = scope.index.next_bad(place, step, by_node=scope.zoom is Zoom.NODES)

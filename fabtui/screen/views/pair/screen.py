@@ -13,22 +13,13 @@ from fabtui.model.layers import MESH, Layer, measured_key_layers
 from fabtui.model.measurement import Measurement
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs, bytes_text
-from fabtui.presentation.wording import (
-    MUTED,
-    Part,
-    failure_text,
-    plain,
-    share_text,
-    time_text,
-    value_text,
-    verdict_part,
-)
+from fabtui.presentation.wording import MUTED, Part, failure_text, share_text, time_text, value_text, verdict_part
 from fabtui.presentation.wrapping import Lines, beside, stacked
 from fabtui.sanitize import clean, one_line
 from fabtui.screen import feed_actions
 from fabtui.screen.grid.axis import Seat
 from fabtui.screen.keys import shortcut
-from fabtui.screen.views.detail_base import DetailScreen, pairs, section, table_section
+from fabtui.screen.views.detail_base import DetailScreen, as_text, pairs, section, table_section
 from fabtui.screen.views.pair.context import counter_lines, event_lines, history_lines, library_lines, neighbour_lines
 from fabtui.screen.views.pair.path import hops, path_lines
 from fabtui.screen.widgets import pair_text
@@ -136,7 +127,7 @@ class PairScreen(DetailScreen):
         model = self.context.model
         lines = [pair_text.summary_text(model, self.source, self.target)]
         if names := pair_text.ends_of(model, self.source, self.target):
-            lines += ["", *(plain(line).rstrip() for line in self._finding_lines(names, 200)[1:])]
+            lines += ["", *as_text(self._finding_lines(names, 200)[1:]).splitlines()]
             lines += ["", f"by hand: {one_line(by_fabtui(model, *names), 4000)}"] if names[0] != names[1] else []
         self.context.copy("\n".join(lines))
 
