@@ -119,12 +119,9 @@ def _clashes(keys: Mapping[str, str], known: Mapping[str, Binding], app: AppClas
 def _contexts(app: AppClass) -> Iterable[list[Binding]]:
     """Yield the bindings that are active together: those of a widget first, then of its screen, then of the app."""
     for owner in _OWNERS:
-        classes: list[type] = list(owner.__mro__)
-        if not issubclass(owner, Screen):
-            classes.append(MainScreen)
-        if not issubclass(owner, ModalScreen):
-            # A modal screen passes no key on.
-            classes.append(app)
+        classes = [*owner.__mro__, *([] if issubclass(owner, Screen) else [MainScreen])]
+        # A modal screen passes no key on.
+        classes += [] if issubclass(owner, ModalScreen) else [app]
         yield [binding for one in classes for binding in bindings_of(one) if binding.id]
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from textual.app import App
 from textual.binding import Binding
@@ -14,8 +13,7 @@ KEY_NAMES = {name: name for name in ("enter", "up", "down", "left", "right", "ba
 KEY_NAMES |= {"escape": "esc", "pageup": "page up", "pagedown": "page down"}
 
 
-@dataclass(frozen=True, slots=True)
-class KeyRow:
+class KeyRow(NamedTuple):
     """One key binding, for tables: ``id`` in the settings file, default keys, effect, class and its title in help."""
 
     id: str

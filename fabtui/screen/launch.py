@@ -38,10 +38,7 @@ def check_terminal() -> None:
 
 @contextlib.contextmanager
 def drawing_terminal() -> Iterator[None]:
-    """Let Textual, which draws on standard error, draw on the terminal if standard error is redirected.
-
-    Raises `NoScreen` if there is none.
-    """
+    """Let Textual draw on the terminal if standard error, its output, is redirected; `NoScreen` if there is none."""
     served = os.environ.get("TEXTUAL_DRIVER", "").endswith(SERVED)
     if served or (sys.__stderr__ is not None and sys.__stderr__.isatty()):
         yield

@@ -45,10 +45,7 @@ def fit_text(text: str, limit: int = _NAME_LIMIT) -> str:
 
 
 def common_domain(names: Iterable[str]) -> str:
-    """Return the domain that several node names share, with its first dot, or "".
-
-    Labels omit it, because only the part that distinguishes nodes is useful.
-    """
+    """Return the domain that several node names share, with its first dot, or ""; labels omit it."""
     # The first part of a name is never part of the domain.
     parts = [name.split(".") for name in dict.fromkeys(names)]
     common: list[str] = []

@@ -57,10 +57,7 @@ class BadCell(NamedTuple):
 
 
 class CellSource(ABC):
-    """Cells of an axis against itself, each with a ramp slot and a text.
-
-    ``row_at`` and ``column_at`` are the positions, indices into the axis, of the rows and columns shown.
-    """
+    """Cells of an axis against itself, each with a slot and a text; ``row_at``, ``column_at``: positions shown."""
 
     shape: Shape = ENDPOINTS
 
@@ -88,10 +85,7 @@ class CellSource(ABC):
         """Return slot and text of one cell; the text is ignored if `row` returns none."""
 
     def row(self, row: int, first: int, last: int, width: int) -> tuple[bytearray, list[str] | None]:
-        """Return slots and texts (``width`` cells wide) of the cells ``first`` to ``last`` (exclusive) of a row.
-
-        There are no texts if cells show only the glyph of their slot.
-        """
+        """Return slots of cells of a row, and texts (``width`` cells wide), or none if cells show only a glyph."""
         cells = [self.cell(row, column, width) for column in range(first, last)]
         return bytearray(slot for slot, _ in cells), [text for _, text in cells]
 

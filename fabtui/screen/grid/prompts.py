@@ -72,10 +72,7 @@ class Filter:
 
 
 def read_filter(text: str, known: list[str]) -> Filter | None:
-    """Parse filter words; return None if there are none. The lookup of node groups may take seconds.
-
-    Raises `InputError` for a word that is not a filter word and matches no node.
-    """
+    """Parse filter words, None without any; `InputError` if one is wrong. Looking up node groups may take seconds."""
     verdicts: set[Verdict] = set()
     classes: set[PairClass] = set()
     transports: list[str] = []
@@ -95,9 +92,9 @@ def read_filter(text: str, known: list[str]) -> Filter | None:
         else:
             rows, arrow, columns = word.partition(">")
             if rows:
-                sources = _among(sources, _nodes(rows, word, known))
+                sources = (sources or set()) | _nodes(rows, word, known)
             if columns or not arrow:
-                targets = _among(targets, _nodes(columns or rows, word, known))
+                targets = (targets or set()) | _nodes(columns or rows, word, known)
             if arrow and not rows and not columns:
                 raise InputError("filter: '>' alone; expected n060>, >n061 or n060>n061")
     if not text.split():
@@ -110,10 +107,6 @@ def read_filter(text: str, known: list[str]) -> Filter | None:
         None if sources is None else frozenset(sources),
         None if targets is None else frozenset(targets),
     )
-
-
-def _among(before: set[str] | None, found: set[str]) -> set[str]:
-    return found if before is None else before | found
 
 
 def _nodes(nodes: str, word: str, known: list[str]) -> set[str]:
@@ -133,11 +126,9 @@ GOTO_HINT = "n060:3, n060:3>n061:5, n060, n060>n061, >n061:5"
 
 def read_place(text: str, axis: Axis) -> tuple[int | None, int | None]:
     """Return the positions of a row and a column, None for the one not named; `InputError` if there is none."""
-    row, arrow, column = (part.strip() for part in text.partition(">"))
+    row, _, column = (part.strip() for part in text.partition(">"))
     if not row and not column:
         raise InputError(f"nothing to go to; expected {GOTO_HINT}")
-    if arrow and not column and not row:
-        raise InputError(f"'>' alone; expected {GOTO_HINT}")
     return (_position(row, axis) if row else None), (_position(column, axis) if column else None)
 
 

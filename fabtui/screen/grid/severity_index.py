@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -166,9 +167,7 @@ class SeverityIndex:
         return changed
 
     def cells_of(self, a: int, b: int) -> Iterator[tuple[int, int]]:
-        for row in range(self._starts[a], self._ends[a]):
-            for column in range(self._starts[b], self._ends[b]):
-                yield row, column
+        return product(range(self._starts[a], self._ends[a]), range(self._starts[b], self._ends[b]))
 
     def counts(self, a: int, b: int) -> dict[int, int]:
         """Return the number of cells of a block per rank."""
@@ -235,10 +234,7 @@ class SeverityIndex:
         return found
 
     def next_bad(self, place: tuple[int, int], step: int, *, by_node: bool = False) -> tuple[int, int] | None:
-        """Return the positions of the next (step 1) or previous (-1) bad cell in the order shown, wrapping around.
-
-        ``by_node``: visit all cells of a block before those of the next block.
-        """
+        """Return the positions of the next (1) or previous (-1) bad cell as shown, or by blocks, wrapping around."""
         bad, source, size = self._bad_cells(), self._source, self.size
         keys = bad.shown_rows * size + bad.shown_columns
         here = source.row_of.get(place[0], 0) * size + source.column_of.get(place[1], 0)

@@ -39,12 +39,9 @@ class Highlights:
     """Cells highlighted for a moment because a new result differs from the previous one."""
 
     def __init__(self) -> None:
-        self._until: deque[tuple[float, Position]] = deque()
+        #: Highlighted cells with the time of their end.
+        self.until: deque[tuple[float, Position]] = deque()
         self._seen: dict[Position, float] = {}
-
-    @property
-    def active(self) -> bool:
-        return bool(self._until)
 
     def add(self, source: EndpointCells, changed: list[Position], now: float) -> None:
         """Highlight those of the changed cells whose result differs from the previous one."""
@@ -55,7 +52,7 @@ class Highlights:
             if latest is not None and self._seen.get(position) != latest.time:
                 self._seen[position] = latest.time
                 source.highlighted.add(position)
-                self._until.append((now + HIGHLIGHT_SECONDS, position))
+                self.until.append((now + HIGHLIGHT_SECONDS, position))
 
     def _changed_result(self, source: EndpointCells, position: Position) -> Measurement | None:
         """Return the latest result of a cell if it is recent and differs from the previous one."""
@@ -72,16 +69,16 @@ class Highlights:
     def expire(self, source: EndpointCells, now: float) -> list[Position]:
         """Remove expired highlights, and return their cells."""
         ended = []
-        while self._until and self._until[0][0] <= now:
-            _, position = self._until.popleft()
-            if all(position != other for _, other in self._until):
+        while self.until and self.until[0][0] <= now:
+            _, position = self.until.popleft()
+            if all(position != other for _, other in self.until):
                 source.highlighted.discard(position)
                 ended.append(position)
         return ended
 
     def clear(self, source: EndpointCells) -> None:
         source.highlighted.clear()
-        self._until.clear()
+        self.until.clear()
         self._seen.clear()
 
 
@@ -138,7 +135,7 @@ class GridUpdater:
         state.index.step(JUDGE_BUDGET)
         blocks: Iterable[Position] = state.index.drain_blocks()
         self._grid.update_cells(state.shown().shown_at(blocks if by_node else touched))
-        if self._highlights.active:
+        if self._highlights.until:
             self._draw_within(HIGHLIGHT_CHECK)
 
     def _rejudge(self, index: SeverityIndex, *, far: bool, moved: bool, all_changed: bool, now: float) -> None:

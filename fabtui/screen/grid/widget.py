@@ -167,18 +167,15 @@ class GridView(PaintedWidget, can_focus=True):
         width, height = self.size
         layout = self._layout
         if layout is None or (layout.width, layout.height) != (width, height):
-            layout = self._layout = self._lay_out(width, height)
+            source, shape = self.source, self.source.shape
+            if shape.halves and (self.glyphs.plain or not self.palette.halves):
+                # Half a character can only show a colour.
+                shape = replace(shape, halves=False)
+            layout = lay_out(source.columns, width, height, self.cell_width, source.rows, shape)
+            self._layout = layout
             self._rows.clear()
             self._place()
         return layout
-
-    def _lay_out(self, width: int, height: int) -> GridLayout:
-        source = self.source
-        shape = source.shape
-        if shape.halves and (self.glyphs.plain or not self.palette.halves):
-            # Half a character can only show a colour.
-            shape = replace(shape, halves=False)
-        return lay_out(source.columns, width, height, self.cell_width, source.rows, shape)
 
     def _place(self) -> None:
         layout, source = self._layout, self.source

@@ -208,10 +208,7 @@ class Palette:
     def ready_glyphs(
         self, header: tuple[int, str], slots: bytes, glyphs: GlyphCells, marked: Iterable[int], padding: Runs
     ) -> str:
-        """Return a row of cells that show only a glyph as terminal text; twice as fast as `ready`.
-
-        ``marked`` cells, by their indices, are the first of a node.
-        """
+        """Return cells that show only a glyph, twice as fast as `ready`; ``marked`` ones are the first of a node."""
         cells = self._glyph_cells.get(glyphs)
         if cells is None:
             cells = self._glyph_cells[glyphs] = [

@@ -122,10 +122,7 @@ def _texts(table: dict[str, object]) -> dict[str, str]:
 
 
 def ramp_of(theme: str, dark: bool, count: str) -> dict[str, str]:
-    """Return the ramp of a theme for a number of colours; missing entries come from the default theme.
-
-    Textual's own themes have no ramp.
-    """
+    """Return the ramp of a theme (Textual's own have none); missing entries come from the default theme."""
     base = dict(read_theme(DEFAULT).ramps[count])
     if not dark and "light" in theme_names():
         base.update(read_theme("light").ramps.get(count, {}))

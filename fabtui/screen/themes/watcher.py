@@ -35,10 +35,7 @@ class ThemeWatcher:
         self._broken: dict[str, ramps.Stamp | None] = {}
 
     def choose(self) -> str | None:
-        """Use the theme of the settings, or else the default theme; return the error in the latter case.
-
-        A theme of the command line that cannot be used raises `InputError`.
-        """
+        """Use the theme of the settings, else the default and return the error; on the command line, raise it."""
         try:
             self._use(self._settings.theme or self._default)
         except InputError as error:

@@ -114,12 +114,11 @@ class DetailScreen(TitledScreen):
             yield TextLine(id="detail-text")
         yield KeyBar(id="detail-keys")
 
-    def title_parts(self) -> list[Part]:
-        raise NotImplementedError
+    @abstractmethod
+    def title_parts(self) -> list[Part]: ...
 
-    def body_lines(self, width: int) -> Lines:
-        """Return the text for a width."""
-        raise NotImplementedError
+    @abstractmethod
+    def body_lines(self, width: int) -> Lines: ...
 
     def draw(self) -> None:
         """Draw the current state; costs nothing if it has not changed."""

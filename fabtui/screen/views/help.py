@@ -49,10 +49,7 @@ def introduction(kind: type[DOMNode]) -> tuple[str, ...]:
 
 
 class HelpScreen(DetailScreen):
-    """Introduction and keys of the current view; then layers, glyphs and the keys of all other views.
-
-    ``views`` are the classes of the current view, the focused widget first.
-    """
+    """Introduction and keys of the current view; then layers, glyphs and the keys of all other views."""
 
     BINDING_GROUP_TITLE = "Help"
 

@@ -46,9 +46,7 @@ def targets_of(screen: Screen[Any]) -> list[Target]:
 def _tabs(screen: MainScreen) -> Iterable[Target]:
     """Yield the layers."""
     tabs = screen.tabs
-    if not tabs.region or not tabs.display:
-        return
-    for start, _, layer in tabs.spans:
+    for start, _, layer in tabs.spans if tabs.region and tabs.display else ():
         yield Target(tabs.region.x + start, tabs.region.y, partial(screen.action_layer, str(layer)))
 
 

@@ -121,8 +121,7 @@ class MainScreen(Screen[None]):
 
         def __init__(self, source: Seat, target: Seat) -> None:
             super().__init__()
-            self.source = source
-            self.target = target
+            self.source, self.target = source, target
 
     def __init__(self, context: AppContext) -> None:
         super().__init__()

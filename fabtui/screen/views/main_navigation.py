@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from fabtui.errors import InputError
 from fabtui.model.layers import Layer
-from fabtui.model.session_model import Model
 from fabtui.presentation.wording import MUTED, Part
 from fabtui.sanitize import one_line
 from fabtui.screen.context import AppContext
@@ -38,12 +37,8 @@ class GridNavigation:
         self._ordered_at = 0.0
         self._searching: asyncio.TimerHandle | None = None
 
-    @property
-    def model(self) -> Model:
-        return self._context.model
-
     def take_model(self) -> None:
-        self.scope = ViewState(self.model, self.scope.source.layer, self._context.glyphs)
+        self.scope = ViewState(self._context.model, self.scope.source.layer, self._context.glyphs)
         self.grid.show(self.scope.shown())
 
     def note_cursor(self) -> None:
@@ -151,7 +146,7 @@ class GridNavigation:
     async def set_filter(self, text: str) -> None:
         """Show only the cells of a filter expression; `InputError` if it is not valid."""
         # Node groups may be resolved by programs of the site.
-        chosen = await asyncio.to_thread(read_filter, text, list(self.model.nodes))
+        chosen = await asyncio.to_thread(read_filter, text, list(self._context.model.nodes))
         self.scope.take_filter(chosen)
         self.show()
 

@@ -74,10 +74,7 @@ def _block(
 
 
 def class_lines(model: Model, layer: Layer, bad: Counter[PairClass], width: int = 80) -> Lines:
-    """Return the statistics of a layer's classes; of p2p if the layer has no values.
-
-    ``bad`` is the number of bad pairs of each class in p2p.
-    """
+    """Return the statistics of a layer's classes, of p2p if it has no values; ``bad``: bad pairs of p2p by class."""
     own = any(model.values(layer, kind) for kind in CLASS_WORDS)
     layer = layer if own else Layer.P2P
     rows: list[list[str]] = []
@@ -107,13 +104,8 @@ def class_lines(model: Model, layer: Layer, bad: Counter[PairClass], width: int 
 
 def finding_block(one: Finding, width: int, number: int) -> Lines:
     """Return a finding with its evidence, cells and next steps."""
-    lines: Lines = [
-        [
-            (f"  {number} ", _STYLES[one.severity]),
-            (finding_text.title(one), "bold"),
-            (f"   {finding_text.pairs_text(one)}", MUTED),
-        ]
-    ]
+    title, pairs = finding_text.title(one), finding_text.pairs_text(one)
+    lines: Lines = [[(f"  {number} ", _STYLES[one.severity]), (title, "bold"), (f"   {pairs}", MUTED)]]
     lines += [[(f"      {text}", "")] for text in finding_text.evidence(one)]
     if one.cells:
         named = ", ".join(one_line(f"{src} > {dst}", 120) for src, dst in sorted(one.cells)[:_MAX_PAIRS])

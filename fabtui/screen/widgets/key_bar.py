@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from textual import events
 from textual.binding import Binding
 from textual.content import Content
 from textual.dom import DOMNode
-from textual.screen import Screen
 
 from fabtui.presentation.wording import MUTED, Part
 from fabtui.screen.keys import bindings_of
@@ -40,23 +40,16 @@ class KeyBar(TextLine):
     DEFAULT_CSS = "KeyBar { background: $panel; }"
 
     def __init__(
-        self,
-        label: Callable[[Binding], str] = lambda binding: binding.description,
-        hint: tuple[str, str] | None = None,
-        *,
-        id: str | None = None,  # noqa: A002
+        self, label: Callable[[Binding], str] | None = None, hint: tuple[str, str] | None = None, **place: Any
     ) -> None:
-        super().__init__(id=id)
-        self._label = label
+        super().__init__(**place)
+        self._label = label or (lambda binding: binding.description)
         self._hint = hint
         self._spans: list[tuple[int, int, str]] = []
 
     def on_mount(self) -> None:
         """Follow the bindings, which change with the focus and with the user's keymap."""
-        self.screen.bindings_updated_signal.subscribe(self, self._follow)
-        self.draw()
-
-    def _follow(self, _: Screen[object]) -> None:
+        self.screen.bindings_updated_signal.subscribe(self, lambda _: self.draw())
         self.draw()
 
     def draw(self) -> None:

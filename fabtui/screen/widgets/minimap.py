@@ -41,8 +41,7 @@ class Minimap(PaintedWidget):
 
         def __init__(self, down: float, right: float) -> None:
             super().__init__()
-            self.down = down
-            self.right = right
+            self.down, self.right = down, right
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(glyphs, id=id)
@@ -65,10 +64,7 @@ class Minimap(PaintedWidget):
     def draw_scope(
         self, scope: ViewState, window: tuple[range, range], panel_width: int | None, screen_height: int
     ) -> float:
-        """Show the cells of a scope with the visible ``window``; return the time (s) after which to draw again, or 0.
-
-        ``panel_width`` is the width of the side panel above the map, or None without a panel.
-        """
+        """Show the cells of a scope, below a side panel if it has a width; return when (s) to draw again, or 0."""
         source = scope.shown()
         most = _MAX_TILES_ALONE if panel_width is None else _MAX_TILES
         most = min(most, 2 * max(4, screen_height // 4))

@@ -38,8 +38,7 @@ class Prompt(Vertical):
 
         def __init__(self, purpose: str, text: str) -> None:
             super().__init__()
-            self.purpose = purpose
-            self.text = text
+            self.purpose, self.text = purpose, text
 
     class Closed(Message):
         """The user has left the prompt."""

@@ -43,10 +43,7 @@ def cells_strip(model: Model, layer: Layer, cells: Iterable[tuple[int, int]], gl
 
 
 def sparkline(model: Model, history: Sequence[Measurement], glyphs: Glyphs, most: int = 32) -> list[Part]:
-    """Return the latest attempts at a pair, oldest first: a bar for a value, a glyph without one.
-
-    A bar of full height is the class median, so that the bars of two pairs can be compared.
-    """
+    """Return the latest attempts, oldest first: a bar for a value (full height: class median), else a glyph."""
     blocks = _PLAIN_BLOCKS if glyphs.plain else _BLOCKS
     parts: list[Part] = []
     for one in history[-most:]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from textual.content import Content
 from textual.geometry import Region
@@ -26,15 +27,9 @@ class TextLine(Static):
     DEFAULT_CSS = "TextLine { height: 1; width: 1fr; text-wrap: nowrap; text-overflow: clip; }"
     ALLOW_SELECT = False
 
-    def __init__(
-        self,
-        content: Content | str = "",
-        *,
-        id: str | None = None,  # noqa: A002
-        classes: str | None = None,
-    ) -> None:
-        super().__init__(content, markup=False, id=id, classes=classes)
-        self.shown = Content("") if isinstance(content, str) else content
+    def __init__(self, content: Content | None = None, **place: Any) -> None:
+        self.shown = content or Content("")
+        super().__init__(self.shown, markup=False, **place)
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Return the lines in view, each with as few escape sequences as it needs."""

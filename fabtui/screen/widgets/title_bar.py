@@ -99,10 +99,8 @@ def _ended(model: Model, clock: str, counts: dict[Verdict, int], room: int) -> l
         counted.append((f"{len(model.untested)} not tested  ", "$warning"))
     long: list[Part] = [*counted, (word, style), (f"  {clock}", "")]
     short: list[Part] = [*counted, (clock, "")] if counted else long
-    for parts in (long, short):
-        if len(plain(parts)) <= room:
-            return parts
-    return [(word, style), (f"  {clock}", "")]
+    fitting = (parts for parts in (long, short) if len(plain(parts)) <= room)
+    return next(fitting, [(word, style), (f"  {clock}", "")])
 
 
 def title_content(

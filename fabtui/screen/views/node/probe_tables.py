@@ -272,15 +272,10 @@ def nvlink_lines(nvlink: dict[str, Any] | None, first: dict[str, Any] | None) ->
                 totals[name] = totals.get(name, 0) + value
             odd += _odd_link(gpu, link, before.get(_place_of(gpu, link)))
         errors = ", ".join(f"{name} {value}" for name, value in totals.items()) or "-"
-        rows.append(
-            [
-                text_of(gpu.get("index")),
-                _marked(f"{active} of {len(links)}", "bold $warning", active < len(links)),
-                ", ".join(f"{speed:g}" for speed in speeds) or "-",
-                _marked(errors, "$warning", any(totals.values())),
-                text_of(gpu.get("message")),
-            ]
-        )
+        counted = _marked(f"{active} of {len(links)}", "bold $warning", active < len(links))
+        rates = ", ".join(f"{speed:g}" for speed in speeds) or "-"
+        shown_errors = _marked(errors, "$warning", any(totals.values()))
+        rows.append([text_of(gpu.get("index")), counted, rates, shown_errors, text_of(gpu.get("message"))])
     headings = ["GPU", "links active", "GB/s per link", "errors of all links", "message"]
     return table_section("NVLink", headings, rows, f"from {text_of(field(nvlink, 'source'))}") + odd
 
@@ -427,20 +422,14 @@ def _link(value: Any) -> str:
 
 
 def _interface_lines(rdma: dict[str, Any]) -> Lines:
-    rows: list[Sequence[Cell]] = [
-        [
-            text_of(nic.get("interface"), 20),
-            text_of(nic.get("link"), 10),
-            _gigabits(nic.get("speed")),
-            _gigabits(nic.get("fastest")),
-            f"rx {text_of(field(nic, 'pause', 'rx'), 5)}, tx {text_of(field(nic, 'pause', 'tx'), 5)}",
-            _marked(_counts_text(lost, None), "$warning", lost),
-            text_of(nic.get("driver"), 20),
-            text_of(nic.get("firmware"), 40),
-        ]
-        for nic in dicts(rdma.get("nics"))
-        for lost in (_counts(nic.get("discards")),)
-    ]
+    rows: list[Sequence[Cell]] = []
+    for nic in dicts(rdma.get("nics")):
+        lost, pause = _counts(nic.get("discards")), nic.get("pause")
+        head = [text_of(nic.get("interface"), 20), text_of(nic.get("link"), 10)]
+        head += [_gigabits(nic.get("speed")), _gigabits(nic.get("fastest"))]
+        paused = f"rx {text_of(field(pause, 'rx'), 5)}, tx {text_of(field(pause, 'tx'), 5)}"
+        discarded = _marked(_counts_text(lost, None), "$warning", lost)
+        rows.append([*head, paused, discarded, text_of(nic.get("driver"), 20), text_of(nic.get("firmware"), 40)])
     headings = ["interface", "link", "speed", "maximum", "pause", "discarded, damaged, paused", "driver", "firmware"]
     return table_section("interfaces, from ethtool", headings, rows)
 
@@ -477,16 +466,9 @@ def kernel_lines(kernel: dict[str, Any] | None) -> Lines:
     for count in dicts(kernel.get("counts"))[:_MAX_REPORTS]:
         code, verdict = count.get("code"), text_of(count.get("verdict"), 8)
         report = f"{text_of(count.get('kind'), 30)}{'' if code is None else f' {text_of(code, 30)}'}"
-        rows.append(
-            [
-                (verdict, _VERDICTS.get(verdict, "")),
-                report.replace("_", " "),
-                text_of(count.get("interface") or count.get("bus")),
-                text_of(count.get("count")),
-                _ago(count.get("age")),
-                text_of(count.get("text"), 160),
-            ]
-        )
+        device, times = text_of(count.get("interface") or count.get("bus")), text_of(count.get("count"))
+        facts = [report.replace("_", " "), device, times, _ago(count.get("age")), text_of(count.get("text"), 160)]
+        rows.append([(verdict, _VERDICTS.get(verdict, "")), *facts])
     source = f"from {text_of(kernel.get('source'))}"
     if not rows:
         return [*section("kernel", source), [("  no GPU, PCIe or link events since boot", MUTED)]]

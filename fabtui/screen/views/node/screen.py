@@ -13,6 +13,7 @@ from fabtui.model.facts.compare import shown
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import worst
 from fabtui.model.session_model import Model, NodeRecord
+from fabtui.nodeset import count
 from fabtui.presentation.cell_levels import Glyphs, slot_of
 from fabtui.presentation.findings import title
 from fabtui.presentation.wording import MUTED, Part, clock_text, state_style, time_text, verdict_style
@@ -88,7 +89,10 @@ def node_lines(model: Model, record: NodeRecord, found: Preflight, width: int, g
             lines.append([(f"  {one_line(text, 600)}", style)])
     if record.hint:
         lines.append([("  try: ", MUTED), (one_line(record.hint, 600), "$accent")])
-    lines += _count_lines(model, record)
+    untested = sum(record.name in (src.rpartition(":")[0], dst.rpartition(":")[0]) for src, dst in model.untested)
+    counts = [count(len(model.endpoints_of(record.name)), "endpoint")]
+    counts += [f"{untested} of its pairs could not be tested"] if untested else []
+    lines.append([(f"  {', '.join(counts)}", MUTED)])
     lines += row_lines(model, record, width, glyphs)
     lines += odd_lines(found, record, glyphs)
     inventory, probes = record.inventory, record.probe_results
@@ -106,16 +110,6 @@ def node_lines(model: Model, record: NodeRecord, found: Preflight, width: int, g
     lines += tables.declared_lines(probes) + tables.kernel_lines(probes.get("kernel"))
     lines += tables.user_probe_lines(record) + _raw_lines(record)
     return lines
-
-
-def _count_lines(model: Model, record: NodeRecord) -> Lines:
-    """Return the number of endpoints and of pairs that could not be tested."""
-    mine = {endpoint.number for endpoint in model.endpoints_of(record.name)}
-    untested = sum(1 for src, dst in model.untested if record.name in (src.rpartition(":")[0], dst.rpartition(":")[0]))
-    counts = [f"{len(mine)} endpoint{'s' if len(mine) != 1 else ''}"]
-    if untested:
-        counts.append(f"{untested} of its pairs could not be tested")
-    return [[(f"  {', '.join(counts)}", MUTED)]]
 
 
 def _raw_lines(record: NodeRecord) -> Lines:
@@ -206,12 +200,7 @@ def odd_lines(found: Preflight, record: NodeRecord, glyphs: Glyphs) -> Lines:
         fine, plain, style = _GLYPHS.get(fact.verdict, _GLYPHS["note"])
         own = shown(difference.values[record.name], fact.unit)
         usual = "no majority" if difference.tie else f"others: {shown(difference.usual, fact.unit)}"
-        lines.append(
-            [
-                (f"  {plain if glyphs.plain else fine} ", style),
-                (f"{fit_text(fact.title, 32):<32}  ", ""),
-                (one_line(own, 60), style or "bold"),
-                (f"   {one_line(usual, 80)}", MUTED),
-            ]
-        )
+        mark, name = f"  {plain if glyphs.plain else fine} ", f"{fit_text(fact.title, 32):<32}  "
+        value = (one_line(own, 60), style or "bold")
+        lines.append([(mark, style), (name, ""), value, (f"   {one_line(usual, 80)}", MUTED)])
     return lines

@@ -48,8 +48,7 @@ class PairScreen(DetailScreen):
 
     def __init__(self, source: Seat, target: Seat) -> None:
         super().__init__()
-        self.source = source
-        self.target = target
+        self.source, self.target = source, target
 
     def title_parts(self) -> list[Part]:
         model, glyphs = self.context.model, self.context.glyphs
@@ -207,10 +206,8 @@ def _port_text(model: Model, node: str, nic: str | None, address: str | None) ->
     for port in dicts(record.inventory.get("ib")):
         if nic is not None and nic in (port.get("ca"), port.get("netdev")):
             rate = f" {port.get('rate')} Gb/s" if port.get("rate") is not None else ""
-            parts.append(
-                f"{port.get('ca')} port {port.get('port')} {port.get('state')}/{port.get('phys_state')}{rate}"
-                f" {port.get('link_layer')}"
-            )
+            state = f"{port.get('state')}/{port.get('phys_state')}"
+            parts.append(f"{port.get('ca')} port {port.get('port')} {state}{rate} {port.get('link_layer')}")
     for found in dicts(record.inventory.get("nics")):
         held = [entry.get("address") for entry in dicts(found.get("addresses"))]
         if (nic is not None and nic in (found.get("name"), found.get("rdma"))) or (address and address in held):
@@ -235,15 +232,10 @@ def _ends_lines(model: Model, seats: tuple[Seat, Seat]) -> Lines:
 
 def hand_lines(model: Model, src: str, dst: str) -> Lines:
     """Return the commands that test a pair outside this session, and their requirements."""
-    lines = section("by hand", "Y copies the first")
-    lines += [
-        [("  with fabtui, on this machine, this pair only", MUTED)],
-        [(f"  {one_line(by_fabtui(model, src, dst), 4000)}", "$accent")],
-    ]
+    lines = [*section("by hand", "Y copies the first"), [("  with fabtui, on this machine, this pair only", MUTED)]]
+    lines.append([(f"  {one_line(by_fabtui(model, src, dst), 4000)}", "$accent")])
     if command := by_hand(model, src, dst):
         where = "run on this machine (lab)" if model.lab else "SSH to both nodes without a password prompt"
-        lines += [
-            [(f"  without fabtui: needs PyTorch on both nodes, free port {PORT}, {where}", MUTED)],
-            [(f"  {one_line(command, 8000)}", "$accent")],
-        ]
+        lines.append([(f"  without fabtui: needs PyTorch on both nodes, free port {PORT}, {where}", MUTED)])
+        lines.append([(f"  {one_line(command, 8000)}", "$accent")])
     return lines
