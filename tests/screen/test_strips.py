@@ -152,13 +152,13 @@ def test_packing_leaves_out_what_does_not_change() -> None:
 
 
 def test_a_healthy_frame_fits_a_slow_line() -> None:
-    """120 x 40 of good cells in 24-bit colour is at most 12 KB, moves of the cursor not counted."""
+    """120 x 40 of good cells in 24-bit colour is at most 8 KB, moves of the cursor not counted."""
     palette = palette_of("24")
     axis = axis_of(100, 8)
     layout = lay_out(axis, 120, 40)
     scene = LineRenderer(axis, layout, layout.shown(axis, 0), 0, 0, 1, Glyphs(False))
     lines = [scene.row_strip(row, bytearray([Slot.GOOD] * len(scene.columns)), None, palette) for row in range(40)]
-    assert sum(len((line._render_cache or "").encode()) for line in lines) <= (12 << 10) - 40 * 9
+    assert sum(len((line._render_cache or "").encode()) for line in lines) <= 8192 - 40 * 9
 
 
 @pytest.mark.parametrize("count", list(SYSTEMS))

@@ -14,6 +14,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from rich._palettes import EIGHT_BIT_PALETTE
 from rich.color import Color, ColorSystem
 from rich.segment import Segment
 from rich.style import Style
@@ -38,6 +39,8 @@ class Codes(NamedTuple):
 
 #: Style of a terminal after a reset.
 PLAIN = Codes(frozenset(), "39", "49")
+#: Colours of the 256-colour palette that are the same in all terminals; their codes are half as long as RGB.
+_INDEX = {EIGHT_BIT_PALETTE[index]: index for index in range(16, 256)}
 
 
 @lru_cache(4096)
@@ -51,6 +54,8 @@ def _color(style: Style, system: ColorSystem | None, foreground: bool) -> str:
     color = style.color if foreground else style.bgcolor
     if color is None or color.is_default or system is None:
         return "39" if foreground else "49"
+    if color.triplet in _INDEX and system is ColorSystem.TRUECOLOR:
+        return f"{38 if foreground else 48};5;{_INDEX[color.triplet]}"
     return ";".join(color.downgrade(system).get_ansi_codes(foreground))
 
 

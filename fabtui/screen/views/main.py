@@ -220,8 +220,6 @@ class MainScreen(Screen[None]):
         self._panel_content = PanelContent(self._app_context, self.navigation)
         self.draw()
 
-    # -- layout -------------------------------------------------------------------------------------------------------
-
     def _fit(self) -> None:
         """Show the widgets that fit the size and the state of the session."""
         width, height = self.size
@@ -249,8 +247,6 @@ class MainScreen(Screen[None]):
     def paint_with(self, ramp: dict[str, str], system: ColorSystem | None) -> None:
         for widget in (self.grid, self.color_key, self.minimap):
             widget.paint_with(ramp, system)
-
-    # -- drawing ------------------------------------------------------------------------------------------------------
 
     def draw(self) -> None:
         """Update all widgets that show something else than before. Costs what has changed."""
@@ -372,8 +368,6 @@ class MainScreen(Screen[None]):
         self._ending = True
         self.title_line.show(Content.assemble((f" {text} ", "bold reverse")))
 
-    # -- mouse --------------------------------------------------------------------------------------------------------
-
     def point_at(self, x: int, y: int) -> None:
         """Show the value of the cell under the mouse."""
         self.tooltip_line.at = (x, y)
@@ -397,8 +391,6 @@ class MainScreen(Screen[None]):
                 return
             parts = [(f"{block_name(scope, a, b)}  ", "bold"), *block_parts(scope, a, b, self._glyphs)]
         self.tooltip_line.put(clipped([(" ", ""), *parts, (" ", "")], region.width, self._glyphs.ellipsis), region)
-
-    # -- cursor -------------------------------------------------------------------------------------------------------
 
     def cursor_seats(self) -> tuple[Seat, Seat] | None:
         """Return row and column of the cursor's pair, or None without cells."""
@@ -434,8 +426,6 @@ class MainScreen(Screen[None]):
     @on(LayerTabs.Chosen)
     def _layer_clicked(self, message: LayerTabs.Chosen) -> None:
         self.action_layer(message.layer)
-
-    # -- actions on the view ------------------------------------------------------------------------------------------
 
     @on(GridView.Chosen)
     def action_pair(self) -> None:
@@ -540,8 +530,6 @@ class MainScreen(Screen[None]):
     def action_view(self, name: str) -> None:
         self._app_context.open_view(cast("ViewName", name))
 
-    # -- prompts ------------------------------------------------------------------------------------------------------
-
     def action_filter(self) -> None:
         self._ask("filter", FILTER_HINT, self.scope.filter.text if self.scope.filter is not None else "")
 
@@ -579,8 +567,6 @@ class MainScreen(Screen[None]):
         if prompt is not None:
             self.set_focus(self.query_one(f"#{self.view}"), scroll_visible=False)
             prompt.remove()
-
-    # -- actions on the session ---------------------------------------------------------------------------------------
 
     def action_retest(self) -> None:
         seats = self.cursor_seats()
