@@ -17,7 +17,6 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from fabtui.errors import InputError
-from fabtui.model.exit_codes import exit_code
 from fabtui.model.session_model import Model
 from fabtui.presentation.cell_levels import Glyphs
 from fabtui.sanitize import one_line
@@ -192,10 +191,11 @@ class FabricApp(App[int]):
         """Exit code of the session in its present state."""
         if self._error_badge is not None:
             return EXIT_INTERNAL_ERROR
-        if self.model.exit_code is None and self.model.counts():
+        code: int | None = self.model.exit_code
+        if code is None and self._deferred is not None and self.model.counts():
             # Left before its end: the results so far count.
-            return exit_code(self.model)
-        return self.model.exit_code or 0
+            code = self._deferred.exit_code(self.model)
+        return code or 0
 
     async def action_quit(self) -> None:
         if self._deferred is None or not self.sweeping or isinstance(self.screen, self._deferred.ConfirmScreen):

@@ -6,6 +6,7 @@ The app imports this module once the first frame is on the terminal, so that no 
 from textual.screen import Screen
 
 from fabtui.export.csv import write_csv as write_csv
+from fabtui.model.exit_codes import exit_code as exit_code
 from fabtui.screen.context import ViewName
 from fabtui.screen.keymap import check_keys as check_keys
 from fabtui.screen.keymap import commands as commands
