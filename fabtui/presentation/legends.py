@@ -59,7 +59,8 @@ def legend(model: Model, layer: Layer, unit: str, size: int | None) -> list[Part
     ]
     kinds = [kind for kind in CLASS_WORDS if kind is not PairClass.ALL and model.median(layer, kind) is not None]
     for at, kind in enumerate(kinds):
-        parts += [("  " if at else "  median ", MUTED), (f"{CLASS_WORDS[kind]} ", MUTED)]
+        parts += [("  median ", MUTED)] if not at else []
+        parts.append((f"  {CLASS_WORDS[kind]} " if at else f"{CLASS_WORDS[kind]} ", MUTED))
         parts.append((full_number(model.median(layer, kind) or 0.0), ""))
     limits = [(CLASS_WORDS[kind], limit) for kind in kinds if (limit := model.limit(layer, kind)) is not None]
     if any(limit for _, limit in limits):
