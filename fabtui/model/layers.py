@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar
 
 
@@ -201,174 +201,61 @@ def layer_of_probe(probe: str) -> tuple[Layer, ...]:
     return tuple(layer for layer in all_layers() if layer.spec.probe == probe)
 
 
-def _pairs(name: str, **fields: Any) -> Layer:
-    return register(LayerSpec(name=name, feeds_health=True, grid=True, probe="p2p", **fields))
+def _layer(name: str, title: str, description: str, **fields: Any) -> Layer:
+    return register(LayerSpec(name=name, title=title, description=description, **fields))
 
 
-def _mesh(name: str, **fields: Any) -> Layer:
-    return register(LayerSpec(name=name, per=Per.ADDRESS_PAIR, feeds_health=True, grid=True, **fields))
+_pairs = partial(_layer, feeds_health=True, grid=True, probe="p2p")
+_mesh = partial(_layer, per=Per.ADDRESS_PAIR, feeds_health=True, grid=True)
+_collective = partial(_layer, per=Per.NODE_PAIR, unit="GB/s", judged=True, sizes=True)
 
 
-def _collective(operation: str, **fields: Any) -> Layer:
-    defaults: dict[str, Any] = {
-        "name": operation,
-        "title": f"{operation} bus bandwidth of a group",
-        "description": f"Bus bandwidth of {operation} by message size.",
-        "probe": operation,
-    }
-    common: dict[str, Any] = {"per": Per.NODE_PAIR, "unit": "GB/s", "judged": True, "sizes": True}
-    return register(LayerSpec(collective=operation, **common, **(defaults | fields)))
+def _tool(name: str, title: str, ends: str = "ports", probe: str = "perftest", **fields: Any) -> Layer:
+    fields = {"unit": "GB/s", "judged": True} | fields
+    description = f"{title} between two {ends} of a rail, measured by {name}."
+    return _layer(name, title, description, per=Per.ADDRESS_PAIR, feeds_health=True, tool=True, probe=probe, **fields)
 
 
-def _tool(name: str, probe: str, **fields: Any) -> Layer:
-    return register(
-        LayerSpec(name=name, per=Per.ADDRESS_PAIR, feeds_health=True, tool=True, probe=probe, **fields),
-    )
-
-
-Layer.HEALTH = register(
-    LayerSpec(
-        name="health",
-        title="worst verdict of all layers",
-        description="The worst verdict of all layers of a pair.",
-        better=None,
-        derived=True,
-        key="1",
-        grid=True,
-    )
-)
-Layer.P2P = _pairs(
-    "p2p",
-    title="one way, two-rank communicator",
-    description="Bandwidth from one endpoint to another in a communicator of these two ranks.",
-    legend="one way",
-    unit="GB/s",
-    judged=True,
-    sizes=True,
-    key="2",
-)
-Layer.WORLD = _pairs(
-    "world",
-    title="one way, communicator of all ranks",
-    description="The same transfer inside the communicator of all ranks, where NCCL may relay it (PXN).",
-    legend="one way",
-    unit="GB/s",
-    judged=True,
-    key="3",
-)
-Layer.LATENCY = _pairs(
-    "latency",
-    title="half a round trip of a small message",
-    description="Half of the round-trip time of a small message.",
-    legend="half a round trip",
-    unit="us",
-    better=Better.LESS,
-    key="4",
-)
-Layer.PING = _mesh(
-    "ping",
-    title="round trip",
-    description="Round-trip time of ICMP echoes, and the share that is lost.",
-    unit="ms",
-    better=Better.LESS,
-    key="5",
-    probe="ping",
-    healthy="answer",
-)
-Layer.MTU = _mesh(
-    "mtu",
-    title="largest packet that passes whole",
-    description="Largest packet that passes without fragmentation, up to the MTU of the interfaces.",
-    unit="B",
-    probe="ping",
-    healthy="pass packets that fill their MTU",
-)
-Layer.UDP = _mesh(
-    "udp",
-    title="datagrams lost",
-    description="Share of one-way UDP datagrams that are lost.",
-    unit="%",
-    better=Better.LESS,
-    probe="udp",
-    healthy="lose no packets one way",
-)
-Layer.TCP = _mesh(
-    "tcp",
-    title="time to connect",
-    description="Time of a TCP connect to an ephemeral port.",
-    unit="ms",
-    better=Better.LESS,
-    probe="udp",
-    healthy="accept TCP on an ephemeral port",
-)
-Layer.BUSBW = _collective(
-    "all_reduce",
-    name="busbw",
-    title="all_reduce bus bandwidth of two nodes",
-    description="Bus bandwidth of all_reduce by message size: of node pairs, rails, nodes and all ranks.",
-    legend="all_reduce of two nodes",
-    feeds_health=True,
-    key="6",
-    grid=True,
-)
-Layer.TRANSPORT = register(
-    LayerSpec(
-        name="transport",
-        title="path that the library chose for p2p",
-        description="The transport that NCCL chose for the p2p test of a pair.",
-        better=None,
-        shows="p2p",
-        derived=True,
-        key="7",
-        grid=True,
-    )
-)
-Layer.CHANGE = register(
-    LayerSpec(
-        name="change",
-        title="p2p against an earlier session (--baseline)",
-        description="Value of the p2p test over the value in an earlier session.",
-        legend="now / then",
-        shows="p2p",
-        derived=True,
-        key="8",
-        grid=True,
-    )
-)
-for _operation in ("all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv"):
-    _collective(_operation)
-Layer.IPERF3 = _tool(
-    "iperf3",
-    "iperf3",
-    title="TCP bandwidth",
-    description="TCP bandwidth between two addresses of a rail, measured by iperf3.",
-    unit="GB/s",
-    judged=True,
-)
-Layer.IB_WRITE_BW = _tool(
-    "ib_write_bw",
-    "perftest",
-    title="RDMA write bandwidth",
-    description="RDMA write bandwidth between two ports of a rail, measured by ib_write_bw.",
-    unit="GB/s",
-    judged=True,
-)
-Layer.IB_SEND_BW = _tool(
-    "ib_send_bw",
-    "perftest",
-    title="RDMA send bandwidth",
-    description="RDMA send bandwidth between two ports of a rail, measured by ib_send_bw.",
-    unit="GB/s",
-    judged=True,
-)
-Layer.IB_READ_LAT = _tool(
-    "ib_read_lat",
-    "perftest",
-    title="RDMA read latency",
-    description="RDMA read latency between two ports of a rail, measured by ib_read_lat.",
-    unit="us",
-    better=Better.LESS,
-)
+# One argument per line, as the formatter has it, would hide the table.
+# fmt: off
+Layer.HEALTH = _layer("health", "worst verdict of all layers", "The worst verdict of all layers of a pair.",
+    better=None, derived=True, key="1", grid=True)
+Layer.P2P = _pairs("p2p", "one way, two-rank communicator",
+    "Bandwidth from one endpoint to another in a communicator of these two ranks.",
+    legend="one way", unit="GB/s", judged=True, sizes=True, key="2")
+Layer.WORLD = _pairs("world", "one way, communicator of all ranks",
+    "The same transfer inside the communicator of all ranks, where NCCL may relay it (PXN).",
+    legend="one way", unit="GB/s", judged=True, key="3")
+Layer.LATENCY = _pairs("latency", "half a round trip of a small message",
+    "Half of the round-trip time of a small message.",
+    legend="half a round trip", unit="us", better=Better.LESS, key="4")
+Layer.PING = _mesh("ping", "round trip", "Round-trip time of ICMP echoes, and the share that is lost.",
+    unit="ms", better=Better.LESS, key="5", probe="ping", healthy="answer")
+Layer.MTU = _mesh("mtu", "largest packet that passes whole",
+    "Largest packet that passes without fragmentation, up to the MTU of the interfaces.",
+    unit="B", probe="ping", healthy="pass packets that fill their MTU")
+Layer.UDP = _mesh("udp", "datagrams lost", "Share of one-way UDP datagrams that are lost.",
+    unit="%", better=Better.LESS, probe="udp", healthy="lose no packets one way")
+Layer.TCP = _mesh("tcp", "time to connect", "Time of a TCP connect to an ephemeral port.",
+    unit="ms", better=Better.LESS, probe="udp", healthy="accept TCP on an ephemeral port")
+Layer.BUSBW = _collective("busbw", "all_reduce bus bandwidth of two nodes",
+    "Bus bandwidth of all_reduce by message size: of node pairs, rails, nodes and all ranks.",
+    legend="all_reduce of two nodes", feeds_health=True, key="6", grid=True,
+    collective="all_reduce", probe="all_reduce")
+Layer.TRANSPORT = _layer("transport", "path that the library chose for p2p",
+    "The transport that NCCL chose for the p2p test of a pair.",
+    better=None, shows="p2p", derived=True, key="7", grid=True)
+Layer.CHANGE = _layer("change", "p2p against an earlier session (--baseline)",
+    "Value of the p2p test over the value in an earlier session.",
+    legend="now / then", shows="p2p", derived=True, key="8", grid=True)
+for _name in ("all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv"):
+    _collective(_name, f"{_name} bus bandwidth of a group", f"Bus bandwidth of {_name} by message size.",
+        collective=_name, probe=_name)
+Layer.IPERF3 = _tool("iperf3", "TCP bandwidth", "addresses", "iperf3")
+Layer.IB_WRITE_BW = _tool("ib_write_bw", "RDMA write bandwidth")
+Layer.IB_SEND_BW = _tool("ib_send_bw", "RDMA send bandwidth")
+Layer.IB_READ_LAT = _tool("ib_read_lat", "RDMA read latency", unit="us", judged=False, better=Better.LESS)
+# fmt: on
 
 #: Layer of each NCCL collective.
 COLLECTIVES: dict[str, Layer] = {layer.spec.collective: layer for layer in all_layers() if layer.spec.collective}

@@ -1,1 +1,0 @@
-"""Leaf switches and NCCL interfaces."""
