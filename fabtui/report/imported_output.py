@@ -5,8 +5,7 @@ from __future__ import annotations
 from fabtui.diagnosis.knowledge.error_catalogue import meaning_of
 from fabtui.importers.result import Result
 from fabtui.importers.to_model.dispatch import convertible, model
-from fabtui.report.problems import problems
-from fabtui.report.summary import ASCII, UNICODE, summary
+from fabtui.report.summary import ASCII, UNICODE, problems, summary
 from fabtui.report.tables import LONG_UNIT, Layout, cut, wrapped
 from fabtui.sanitize import clean, one_line
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from fabtui.diagnosis.pairs.ab_comparison import compared
 from fabtui.model.layers import Layer
-from fabtui.report.comparison import comparison
+from fabtui.report.summary import comparison
 
 Maker = Callable[[], Any]
 FIRST, SECOND = "NCCL_P2P_DISABLE=0", "NCCL_P2P_DISABLE=1"
