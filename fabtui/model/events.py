@@ -1,35 +1,19 @@
 """Events of a session: the journal keeps them, and the model is built from them.
 
 Events are validated objects. Only the journal serialises them, as JSON objects with ``seq`` (from 0), ``time`` (seconds
-since the epoch), ``kind`` and the fields of the class; fields with default values are left out. A reader ignores
-unknown kinds and fields, so that an older fabtui can show a newer recording.
+since the epoch), ``kind`` and the fields of the class; fields with default values are left out. They are validated
+when they are read, so that the model needs no checks of its own. Unknown kinds and fields are ignored, so that an older
+fabtui can show a newer recording.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, ClassVar
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.event_schema import (
-    Reader,
-    checked,
-    is_flag,
-    is_integer,
-    is_number,
-    is_object,
-    is_text,
-    is_time,
-    list_of,
-    optional,
-    read_endpoint,
-    read_fields,
-    read_measurement,
-    read_texts_by_name,
-    row_of_texts,
-)
 from fabtui.model.measurement import Measurement
 
 #: Version of the recording format.
@@ -39,6 +23,21 @@ FORMAT = 1
 Pair = tuple[str, str]
 #: An ordered pair of endpoint names, with a reason or a conclusion.
 PairText = tuple[str, str, str]
+EpochSeconds = float
+JsonObject = dict[str, Any]
+
+#: Returns the Python value of a JSON value, or raises ValueError.
+Reader = Callable[[Any], Any]
+Rule = Callable[[Any], bool]
+
+#: Errors of a model on events of damaged recordings: valid by themselves, they may contradict each other.
+APPLY_ERRORS = (KeyError, ValueError, TypeError, AttributeError, OverflowError)
+#: Last second of the year 9999, the limit of calendars, in seconds since the epoch.
+_MAX_TIME = 253_402_300_799
+#: Bound of numbers, far below the overflow of floats.
+_MAX_NUMBER = 1e100
+_MAX_DEPTH = 24
+_MAX_INTEGER_BITS = 63
 
 
 class NodeState(StrEnum):
@@ -58,6 +57,143 @@ class NodeState(StrEnum):
         return self in (NodeState.FAILED, NodeState.LOST)
 
 
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    """Return True if a JSON value is a finite number within bounds."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -_MAX_NUMBER <= value <= _MAX_NUMBER
+
+
+def _is_time(value: Any) -> bool:
+    return _is_number(value) and 0 <= value <= _MAX_TIME
+
+
+def _is_integer(value: Any) -> bool:
+    """Return True if a JSON value is an integer of 64 bits at most."""
+    return isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= _MAX_INTEGER_BITS
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_object(value: Any) -> bool:
+    """Return True if a JSON value is an object of bounded depth with finite numbers."""
+    if not isinstance(value, dict):
+        return False
+    level: list[Any] = [value]
+    for _ in range(_MAX_DEPTH):
+        below: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                below.extend(item.values())
+            elif isinstance(item, list):
+                below.extend(item)
+            elif isinstance(item, (int, float)) and not -_MAX_NUMBER <= item <= _MAX_NUMBER:
+                return False
+        if not below:
+            return True
+        level = below
+    return False
+
+
+def _or_none(rule: Rule) -> Rule:
+    return lambda value: value is None or rule(value)
+
+
+def _mapping_to(rule: Rule) -> Rule:
+    return lambda value: isinstance(value, dict) and all(map(rule, value.values()))
+
+
+def _first_invalid(value: Mapping[str, Any], rules: Mapping[str, Rule]) -> str | None:
+    return next((name for name, rule in rules.items() if name in value and not rule(value[name])), None)
+
+
+def _matches(rules: Mapping[str, Rule]) -> Rule:
+    return lambda value: isinstance(value, dict) and _first_invalid(value, rules) is None
+
+
+_counts = _mapping_to(_is_number)
+_EXTRA: dict[str, Rule] = {
+    **dict.fromkeys(("algorithm", "came_from", "error_kind"), _or_none(_is_text)),
+    **dict.fromkeys(("loss", "rtt_min", "rtt_max", "payload", "path_mtu", "passes"), _or_none(_is_number)),
+    **dict.fromkeys(("no_room", "retransmits", "both_ways"), _or_none(_is_number)),
+    # Bytes of a collective, or numbers of datagrams by their size.
+    **dict.fromkeys(("sent", "arrived"), lambda value: value is None or _is_number(value) or _counts(value)),
+    **dict.fromkeys(("algbw", "seconds", "fastest", "wrong", "ranks"), _or_none(_is_number)),
+    "asked_bytes": _or_none(_is_integer),
+    "times": _or_none(_mapping_to(_is_number)),
+}
+_MEASUREMENT: dict[str, Rule] = {
+    **dict.fromkeys(("layer", "src", "dst", "verdict", "unit", "how"), _is_text),
+    **dict.fromkeys(("transport", "src_addr", "dst_addr", "error", "raw", "arm"), _or_none(_is_text)),
+    "value": _or_none(_is_number),
+    "bytes": _or_none(_is_integer),
+    "attempts": _is_integer,
+    "time": _is_time,
+    "made": _is_flag,
+    "extra": _or_none(_matches(_EXTRA)),
+}
+_ENDPOINT: dict[str, Rule] = {
+    **dict.fromkeys(("number", "index"), _is_integer),
+    **dict.fromkeys(("node", "kind", "name"), _is_text),
+    **dict.fromkeys(("uuid", "bus", "nic", "address"), _or_none(_is_text)),
+    "rail": _or_none(_is_integer),
+}
+_ENDPOINT_FIELDS = tuple(field.name for field in fields(Endpoint))
+
+
+def _checked(rule: Rule, error: str = "invalid value") -> Reader:
+    """Return a reader that passes on values that satisfy a rule."""
+
+    def read(value: Any) -> Any:
+        if not rule(value):
+            raise ValueError(error)
+        return value
+
+    return read
+
+
+def _list_of(reader: Reader) -> Reader:
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, (list, tuple)):
+            raise ValueError("not a list")
+        return tuple(map(reader, value))
+
+    return read
+
+
+def _row_of_texts(length: int) -> Reader:
+    """Return a reader of lists of a fixed number of strings."""
+
+    def read(value: Any) -> tuple[str, ...]:
+        if not isinstance(value, (list, tuple)) or len(value) != length or not all(map(_is_text, value)):
+            raise ValueError("invalid row")
+        return tuple(value)
+
+    return read
+
+
+def _read_measurement(value: Any) -> Measurement:
+    if not isinstance(value, dict):
+        raise ValueError("not a measurement")
+    if (invalid := _first_invalid(value, _MEASUREMENT)) is not None:
+        raise ValueError(f"{invalid!r} is invalid")
+    return Measurement.from_json(value)
+
+
+def _read_endpoint(value: Any) -> Endpoint:
+    if not isinstance(value, dict) or _first_invalid(value, _ENDPOINT) is not None:
+        raise ValueError("not an endpoint")
+    try:
+        return Endpoint(**{name: value[name] for name in _ENDPOINT_FIELDS if name in value})
+    except TypeError as error:
+        raise ValueError(f"not an endpoint: {error}") from None
+
+
 def _read_state(value: Any) -> NodeState:
     if not isinstance(value, str):
         raise ValueError("not a node state")
@@ -66,26 +202,25 @@ def _read_state(value: Any) -> NodeState:
 
 #: Readers of the fields' JSON values, by the annotation of the field.
 _READERS: dict[str, Reader] = {
-    "bool": checked(is_flag),
-    "int": checked(is_integer),
-    "int | None": optional(checked(is_integer)),
-    "float | None": optional(checked(is_number)),
-    "EpochSeconds": checked(is_time),
-    "str": checked(is_text),
-    "str | None": optional(checked(is_text)),
-    "JsonObject": checked(is_object),
-    "JsonObject | None": optional(checked(is_object)),
+    "bool": _checked(_is_flag),
+    "int": _checked(_is_integer),
+    "float": _checked(_is_number),
+    "EpochSeconds": _checked(_is_time),
+    "str": _checked(_is_text),
+    "JsonObject": _checked(_is_object),
     "NodeState": _read_state,
-    "Mapping[str, str]": read_texts_by_name,
-    "Sequence[str]": list_of(checked(is_text)),
-    "Sequence[str] | None": optional(list_of(checked(is_text))),
-    "Sequence[Pair]": list_of(row_of_texts(2)),
-    "Sequence[PairText]": list_of(row_of_texts(3)),
-    "Sequence[Endpoint]": list_of(read_endpoint),
-    "Sequence[Measurement]": list_of(read_measurement),
+    "Mapping[str, str]": _checked(_mapping_to(_is_text), "not an object of strings"),
+    "Sequence[str]": _list_of(_checked(_is_text)),
+    "Sequence[Pair]": _list_of(_row_of_texts(2)),
+    "Sequence[PairText]": _list_of(_row_of_texts(3)),
+    "Sequence[Endpoint]": _list_of(_read_endpoint),
+    "Sequence[Measurement]": _list_of(_read_measurement),
 }
-EpochSeconds = float
-JsonObject = dict[str, Any]
+
+
+def _reader_of(annotation: str) -> Reader:
+    reader = _READERS[annotation.removesuffix(" | None")]
+    return (lambda value: None if value is None else reader(value)) if annotation.endswith(" | None") else reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +451,7 @@ EVENTS: dict[str, type[Event]] = {
     )
 }
 _FIELD_READERS = {
-    event: {one.name: _READERS[str(one.type)] for one in fields(event)} for event in (*EVENTS.values(), UnknownEvent)
+    event: {one.name: _reader_of(str(one.type)) for one in fields(event)} for event in (*EVENTS.values(), UnknownEvent)
 }
 _REQUIRED_FIELDS = {
     event: [one.name for one in fields(event) if one.default is MISSING and one.default_factory is MISSING]
@@ -334,7 +469,13 @@ def event_from_json(value: Any) -> Event:
     if not isinstance(kind, str):
         raise ValueError("not an event")
     event = EVENTS.get(kind, UnknownEvent)
-    found = read_fields(value, _FIELD_READERS[event])
+    found = {}
+    for name, reader in _FIELD_READERS[event].items():
+        if name in value:
+            try:
+                found[name] = reader(value[name])
+            except ValueError as error:
+                raise ValueError(f"{name!r} is invalid ({error})") from None
     for name in _REQUIRED_FIELDS[event]:
         if name not in found:
             raise ValueError(f"{name!r} of {kind!r} is missing")

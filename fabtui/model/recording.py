@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fabtui.errors import InputError
-from fabtui.model.event_schema import APPLY_ERRORS
-from fabtui.model.events import Event, SessionStart, event_from_json
+from fabtui.model.events import APPLY_ERRORS, Event, SessionStart, event_from_json
 from fabtui.model.session_model import Model
 
 #: zlib window bits of the gzip format.

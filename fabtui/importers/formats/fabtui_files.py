@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fabtui.export.csv import COLUMNS, INTEGERS, NUMBERS, rows, unescaped
-from fabtui.model.event_schema import APPLY_ERRORS
-from fabtui.model.events import Event, event_from_json
+from fabtui.model.events import APPLY_ERRORS, Event, event_from_json
 from fabtui.model.session_model import Model
 from fabtui_node.parsers.base import Format, Notes, Reading, first_of
 from fabtui_node.parsers.lines import json_object, json_value, number, whole

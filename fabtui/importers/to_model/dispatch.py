@@ -15,8 +15,7 @@ from fabtui.importers.formats import fabtui_files
 from fabtui.importers.result import Result
 from fabtui.importers.to_model import benchmarks
 from fabtui.importers.to_model.builder import Draft
-from fabtui.model.event_schema import APPLY_ERRORS
-from fabtui.model.events import Event
+from fabtui.model.events import APPLY_ERRORS, Event
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
