@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from fabtui.diagnosis.preflight.changes import Earlier, earlier_of
 from fabtui.diagnosis.preflight.rules import Preflight, preflight
 from fabtui.errors import InputError
 from fabtui.export.csv import table_text, when
-from fabtui.model.event_schema import APPLY_ERRORS
+from fabtui.model.events import APPLY_ERRORS
+from fabtui.model.facts.compare import Earlier, earlier_of
 from fabtui.model.facts.node_view import Value
 from fabtui.model.recording import read_events
 from fabtui.model.session_model import Model

@@ -28,12 +28,12 @@ from fabtui.model.events import (
     SessionStart,
     Watching,
 )
+from fabtui.model.facts.leaf_switches import LEAF_PROBES, leaf_of, walked_leaves
 from fabtui.model.layers import Layer, Per, health_layers
 from fabtui.model.measurement import Measurement, Verdict, worst
 from fabtui.model.pair_index import PairList
 from fabtui.model.pair_results import PairResults
 from fabtui.model.records import Cell, LogLine, NodeRecord, Phase
-from fabtui.model.topology.leaf_switches import LEAF_PROBES, leaf_of, walked_leaves
 
 __all__ = ["Cell", "LogLine", "Model", "NodeRecord", "Phase"]
 

@@ -7,8 +7,8 @@ import shutil
 import sys
 import textwrap
 
-from fabtui.diagnosis.preflight.changes import PreflightChanges
 from fabtui.diagnosis.preflight.rules import Preflight, preflight
+from fabtui.model.facts.compare import PreflightChanges
 from fabtui.model.session_model import Model
 from fabtui.nodeset import count
 from fabtui.presentation import preflight_lines as texts

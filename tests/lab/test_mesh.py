@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from fabtui.diagnosis.finding import Finding
-from fabtui.diagnosis.mesh.paths import address_pair
+from fabtui.diagnosis.mesh.mesh import address_pair
 from fabtui.diagnosis.mesh.rules import mesh_findings
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Verdict

@@ -15,11 +15,11 @@ from fabtui.cli.commands.run import interrupted_code, print_problems, run_until_
 from fabtui.cli.options_from_args import output_path, request_from
 from fabtui.cli.write_outputs import print_lines, recording_line, write_each, write_first
 from fabtui.config.file import read_config
-from fabtui.diagnosis.preflight.changes import Earlier, compare
 from fabtui.diagnosis.preflight.rules import FOUND, Preflight, preflight
 from fabtui.errors import InputError
 from fabtui.export.atomic_write import write_atomically
 from fabtui.export.preflight import csv_text, json_text, read_earlier
+from fabtui.model.facts.compare import Earlier, changes_since
 from fabtui.model.session_model import Model
 from fabtui.report.preflight import print_preflight
 from fabtui.report.progress import Progress
@@ -72,7 +72,7 @@ async def _session(
     interrupted = await run_until_signal(feed)
     progress.end()
     found = preflight(feed.model)
-    changed = None if earlier is None else compare(earlier, found.table)
+    changed = None if earlier is None else changes_since(earlier, found.table)
 
     def report(lines: list[str]) -> None:
         if _STDOUT not in [given.get(name) for name in _FORMATS]:

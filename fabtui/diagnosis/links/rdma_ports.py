@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from fabtui.diagnosis.finding import Severity
 from fabtui.diagnosis.probe_judgements import judgements, severity_of
 from fabtui.model.endpoints import Endpoint
+from fabtui.model.facts.leaf_switches import Port, guids_of, ports_of
 from fabtui.model.facts.node_view import ProbedNode, dicts
 from fabtui.model.session_model import Model, NodeRecord
-from fabtui.model.topology.leaf_switches import Port, guids_of, ports_of
 from fabtui.sanitize import one_line
 from fabtui_node.probes.rdma.port_counters import below_text, judge_counts
 

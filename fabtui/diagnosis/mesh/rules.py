@@ -16,8 +16,7 @@ from weakref import WeakKeyDictionary
 from fabtui.diagnosis.finding import AddressPair, Domain, Finding, Pair, Rule, Severity, register, rules_of
 from fabtui.diagnosis.knowledge.error_catalogue import error_kind
 from fabtui.diagnosis.knowledge.next_commands import on_node
-from fabtui.diagnosis.mesh.mesh import Mesh, endpoint_pairs
-from fabtui.diagnosis.mesh.paths import DEAD
+from fabtui.diagnosis.mesh.mesh import DEAD, Mesh, endpoint_pairs
 from fabtui.diagnosis.mesh.scopes import Kind, Scope
 from fabtui.model.layers import MESH, Layer
 from fabtui.model.measurement import Measurement, Verdict

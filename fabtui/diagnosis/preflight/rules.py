@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
-from fabtui.diagnosis.finding import Domain, Finding, Severity, register, rules_of
+from fabtui.diagnosis.finding import Domain, Finding, Rule, Severity, register, rules_of
 from fabtui.diagnosis.knowledge.next_commands import typed
 from fabtui.diagnosis.knowledge.toml_data import load
-from fabtui.diagnosis.preflight import duplicate_identities, socket_interfaces
-from fabtui.diagnosis.preflight.context import NodeContext, NodeRule
 from fabtui.diagnosis.probe_judgements import judgements, severity_of
-from fabtui.model.facts.compare import Compare, FactTable, Odd, shown
+from fabtui.model.facts.catalogue import facts_for
+from fabtui.model.facts.compare import Compare, FactTable, Odd, fact_table, shown
+from fabtui.model.facts.network import nccl_interfaces
 from fabtui.model.facts.node_view import ProbedNode, dicts, text
 from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui_node import registry
 
-__all__ = ["Preflight", "duplicate_identities", "latest_preflight", "preflight", "socket_interfaces"]
-
 ALL_WELL = 0
 FOUND = 1
 INCOMPLETE = 3
 
+#: Maximum number of shared values that are kept as evidence.
+_MOST_SHARED = 20
+#: Interfaces of container engines, hypervisors and the host itself: they lead to no other node.
+_LOCAL_ONLY = ("docker", "virbr", "lo")
+_NEXT = "set NCCL_SOCKET_IFNAME to an interface that leads to the other nodes (ip -br addr)"
+#: Maximum number of nodes and interfaces that are listed.
+_MOST_LISTED = 8
 #: Maximum number of values of a fact that are named in a title.
 _MOST_VALUES = 4
 _WORDS = re.compile(r"[^\s,:]+")
@@ -56,6 +62,262 @@ class Preflight(NamedTuple):
         if any(finding.severity is not Severity.NOTE for finding in self.findings):
             return FOUND
         return INCOMPLETE if self.missing else ALL_WELL
+
+
+class NodeContext:
+    """Nodes that were inspected (by default those of the model), and their facts."""
+
+    def __init__(self, model: Model, nodes: Sequence[ProbedNode] | None = None) -> None:
+        self.model = model
+        records = [record for record in model.nodes.values() if record.inventory is not None]
+        known = [ProbedNode(record.name, record.inventory or {}, record.probe_results) for record in records]
+        self.nodes = known if nodes is None else list(nodes)
+
+    @cached_property
+    def table(self) -> FactTable:
+        return fact_table(self.nodes, facts_for(self.nodes))
+
+
+class NodeRule(Rule[NodeContext]):
+    """Base of the rules about nodes.
+
+    Attributes:
+        not_in_lab: Whether the rule is skipped in a lab, whose nodes are one machine.
+    """
+
+    domain = Domain.NODES
+    not_in_lab: ClassVar[bool] = False
+
+
+class _IdentityRule(NodeRule):
+    not_in_lab = True
+
+
+@register
+class SameMachine(_IdentityRule):
+    """One machine is listed under several names. Tests between these names go nowhere."""
+
+    id = "FT310"
+    name = "same-machine"
+    title = "One machine under several names"
+    message = "one machine under several names: NCCL takes them for one host, and tests go nowhere"
+    evidence = ("host name {hostname}, boot id {boot_id}",)
+    next_step = "Name each machine once."
+
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        for boot, group in _shared(context.nodes, _boot).items():
+            for name, same in _shared(group, _host_name).items():
+                facts = {"hostname": name, "boot_id": boot}
+                yield self.finding("machine", nodes=_names(same), facts=facts, commands=("name each machine once",))
+
+
+@register
+class SharedMachine(_IdentityRule):
+    """Several nodes are containers on one machine, and share its GPUs and NICs."""
+
+    id = "FT311"
+    name = "shared-machine"
+    title = "Several containers on one machine"
+    severity = Severity.NOTE
+    message = "containers on one machine: they share its GPUs and NICs"
+    evidence = ("boot id {boot_id}",)
+
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        for boot, group in _shared(context.nodes, _boot).items():
+            same = [node for nodes in _shared(group, _host_name).values() for node in nodes]
+            apart = [node for node in group if node not in same]
+            if len(apart) > 1:
+                yield self.finding("machine", nodes=_names(apart), facts={"boot_id": boot})
+
+
+@register
+class SameHostName(_IdentityRule):
+    """Different machines have the same host name."""
+
+    id = "FT312"
+    name = "same-hostname"
+    title = "Different machines with the same host name"
+    severity = Severity.WARN
+    message = "different machines with the same host name {hostname}"
+    next_step = "Check `hostnamectl` on each of them."
+
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        for name, group in _shared(context.nodes, _host_name).items():
+            boots = [_boot(node) for node in group]
+            if len(set(boots)) < 2:
+                continue
+            by_node = tuple(
+                ((node.name,), f"boot id {boot or 'unknown'}") for node, boot in zip(group, boots, strict=True)
+            )
+            command = f"ssh {fold([group[-1].name])} hostnamectl"
+            facts = {"hostname": name, "by_node": by_node}
+            yield self.finding("hostname", nodes=_names(group), facts=facts, commands=(command,))
+
+
+@register
+class SameMachineId(_IdentityRule):
+    """Different machines have the same machine id, as copies of one image do."""
+
+    id = "FT313"
+    name = "same-machine-id"
+    title = "Different machines with the same machine id"
+    severity = Severity.NOTE
+    message = "same machine id, as copies of one image: DHCP may assign them one address"
+    evidence = ("machine id {machine_id}",)
+    next_step = "Remove /etc/machine-id from the image."
+
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        groups = _shared(context.nodes, lambda node: text(node.seen("host", "identity", "machine_id")))
+        for name, group in groups.items():
+            if len({_boot(node) for node in group}) == len(group):
+                yield self.finding("machine-id", nodes=_names(group), facts={"machine_id": name})
+
+
+class _SharedValueRule(_IdentityRule):
+    """Base of the rules about values that several machines share."""
+
+    evidence = ("{shared:lines}",)
+    subject: ClassVar[str]
+    command: ClassVar[str]
+
+    def _values(self, node: ProbedNode) -> list[str]:
+        raise NotImplementedError
+
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        holders: dict[str, list[ProbedNode]] = {}
+        for node in context.nodes:
+            for value in dict.fromkeys(self._values(node)):
+                holders.setdefault(value, []).append(node)
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for value, group in holders.items():
+            machines = {(_boot(node) or node.name, _host_name(node)) for node in group}
+            # Names of one machine share everything, which another rule reports; containers do not.
+            if len(machines) > 1:
+                groups.setdefault(_names(group), []).append(value)
+        for names, values in groups.items():
+            command = self.command.replace("{node}", fold(names[:1]))
+            facts = {"first": tuple(values[:3]), "shared": tuple(values[:_MOST_SHARED])}
+            yield self.finding(self.subject, nodes=names, facts=facts, commands=(command,))
+
+
+@register
+class SameAddress(_SharedValueRule):
+    """Several machines have the same IP address on a data interface."""
+
+    id = "FT314"
+    name = "same-address"
+    title = "Several machines with the same address"
+    message = "same address {first}: packets reach only one of them"
+    next_step = "Assign different addresses."
+    subject = "address"
+    command = "ssh {node} ip -br addr"
+
+    def _values(self, node: ProbedNode) -> list[str]:
+        return [word for entry in dicts(node.part("data_addresses")) if (word := text(entry.get("address")))]
+
+
+@register
+class SameGuid(_SharedValueRule):
+    """Several machines have an InfiniBand adapter with the same node GUID."""
+
+    id = "FT315"
+    name = "same-guid"
+    title = "Several machines with the same node GUID"
+    message = "same node GUID {first}: the subnet manager takes them for one"
+    next_step = "Reprogram the GUID of one adapter."
+    subject = "guid"
+    command = "ssh {node} ibstat"
+
+    def _values(self, node: ProbedNode) -> list[str]:
+        found = [text(ca.get("node_guid")) for ca in dicts(node.seen("ibstat", "cas"))]
+        return [guid for guid in found if guid and guid.strip("0x:.")]
+
+
+@register
+class SameHostId(_SharedValueRule):
+    """Several machines set the same NCCL_HOSTID."""
+
+    id = "FT316"
+    name = "same-nccl-hostid"
+    title = "Several machines with the same NCCL_HOSTID"
+    message = "same NCCL_HOSTID {first}: NCCL takes them for one host"
+    next_step = "Unset NCCL_HOSTID."
+    subject = "hostid"
+    command = "unset NCCL_HOSTID"
+
+    def _values(self, node: ProbedNode) -> list[str]:
+        word = text(node.part("env", "NCCL_HOSTID"))
+        return [word] if word else []
+
+
+def _boot(node: ProbedNode) -> str | None:
+    return text(node.seen("host", "identity", "boot_id"))
+
+
+def _host_name(node: ProbedNode) -> str | None:
+    return text(node.seen("host", "identity", "hostname")) or text(node.part("host"))
+
+
+def _shared(nodes: Iterable[ProbedNode], key: Callable[[ProbedNode], str | None]) -> dict[str, list[ProbedNode]]:
+    """Return nodes by a value that several of them have."""
+    groups: dict[str, list[ProbedNode]] = {}
+    for node in nodes:
+        if (value := key(node)) is not None:
+            groups.setdefault(value, []).append(node)
+    return {value: group for value, group in groups.items() if len(group) > 1}
+
+
+def _names(nodes: Sequence[ProbedNode]) -> tuple[str, ...]:
+    return tuple(node.name for node in nodes)
+
+
+class _InterfaceRule(NodeRule):
+    not_in_lab = True
+    next_step = "Set NCCL_SOCKET_IFNAME to an interface that leads to the other nodes."
+
+    def _facts(self, found: list[str], setting: str | None) -> dict[str, str] | None:
+        raise NotImplementedError
+
+    def check(self, context: NodeContext) -> Iterator[Finding]:
+        if len(context.nodes) < 2:
+            return
+        groups: dict[str, tuple[dict[str, str], list[tuple[tuple[str], str]]]] = {}
+        for node in context.nodes:
+            names, found = nccl_interfaces(node)
+            facts = self._facts(found, text(node.part("env", "NCCL_SOCKET_IFNAME"))) if names else None
+            if facts is not None:
+                listed = f"has {', '.join(names[:_MOST_LISTED])}"
+                groups.setdefault(str(facts), (facts, []))[1].append(((node.name,), listed))
+        for facts, by_node in groups.values():
+            nodes = [names[0] for names, _ in by_node]
+            merged = {**facts, "by_node": tuple(by_node[:_MOST_LISTED])}
+            yield self.finding("nccl_interfaces", nodes=nodes, facts=merged, commands=(_NEXT,))
+
+
+@register
+class NoSocketInterface(_InterfaceRule):
+    """NCCL_SOCKET_IFNAME matches no interface that has an address."""
+
+    id = "FT320"
+    name = "no-socket-interface"
+    title = "NCCL_SOCKET_IFNAME matches no interface"
+    message = "NCCL_SOCKET_IFNAME={setting} matches no interface that has an address: NCCL does not start"
+
+    def _facts(self, found: list[str], setting: str | None) -> dict[str, str] | None:
+        return None if found else {"setting": str(setting)}
+
+
+@register
+class LocalSocketInterface(_InterfaceRule):
+    """NCCL picks an interface that leads to no other node."""
+
+    id = "FT321"
+    name = "local-socket-interface"
+    title = "NCCL picks an interface that leads to no other node"
+    message = "NCCL picks {interface} for its bootstrap, which leads to no other node"
+
+    def _facts(self, found: list[str], setting: str | None) -> dict[str, str] | None:
+        return {"interface": found[0]} if found and found[0].startswith(_LOCAL_ONLY) else None
 
 
 class _Judgement(NamedTuple):

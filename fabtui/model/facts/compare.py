@@ -1,4 +1,4 @@
-"""Comparison of facts: named values of nodes, and where a node differs from others of its hardware kind."""
+"""Comparison of facts: named values of nodes, which differ from others of a hardware kind, or from earlier ones."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from fabtui.model.facts.hardware_kind import Hardware, kinds_of
-from fabtui.model.facts.node_view import ProbedNode, Value
+from fabtui.model.facts.node_view import Hardware, ProbedNode, Value, kinds_of
+
+#: Values of an earlier preflight, by node and name of the fact.
+Earlier = Mapping[str, Mapping[str, Value]]
 
 
 class Compare(StrEnum):
@@ -184,20 +186,13 @@ def _room(fact: Fact, middle: float) -> float:
     return max(fact.floor, fact.share * abs(middle))
 
 
-def differs(fact: Fact, before: Value, now: Value, room: float = 0.0) -> bool:
-    """Return True if a value differs from an earlier one by more than the fact tolerates.
-
-    Args:
-        fact: The fact.
-        before: The earlier value.
-        now: The later value.
-        room: Additional tolerance, for values that are not known exactly.
-    """
+def differs(fact: Fact, before: Value, now: Value) -> bool:
+    """Return True if a value differs from an earlier one by more than the fact tolerates."""
     if before is None or now is None or fact.compare is Compare.NONE:
         return False
     near = fact.compare in (Compare.NEAR, Compare.NEAR_ALL)
     if near and isinstance(before, (int, float)) and isinstance(now, (int, float)):
-        return abs(now - before) > _room(fact, (before + now) / 2) + room
+        return abs(now - before) > _room(fact, (before + now) / 2)
     return before != now
 
 
@@ -231,3 +226,54 @@ def _duration(seconds: float) -> str:
     if abs(seconds) >= 7200:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds * 1000:.3g} ms" if 0 < abs(seconds) < 1 else f"{seconds:.4g} s"
+
+
+class Change(NamedTuple):
+    """A changed fact: its title, both values with their unit, and the nodes with this change."""
+
+    title: str
+    before: str
+    now: str
+    nodes: list[str]
+
+
+class PreflightChanges(NamedTuple):
+    """Changed facts in the order of the facts, nodes without earlier values, and nodes with earlier values only."""
+
+    changes: list[Change]
+    new: list[str]
+    gone: list[str]
+
+    @property
+    def any(self) -> bool:
+        """Return True if anything changed."""
+        return bool(self.changes or self.new or self.gone)
+
+
+def earlier_of(table: FactTable) -> Earlier:
+    """Return the values of a preflight for a later comparison."""
+    return {node: {fact.name: table.values[fact.name][node] for fact in table.facts} for node in table.nodes}
+
+
+def changes_since(before: Earlier, now: FactTable) -> PreflightChanges:
+    """Return the changes since an earlier preflight; a value that was unknown at one time is no change."""
+    changes: list[Change] = []
+    both = [node for node in now.nodes if node in before]
+    for fact in now.facts:
+        groups: dict[tuple[str, str], list[str]] = {}
+        for node in both:
+            old, new = before[node].get(fact.name), now.values[fact.name][node]
+            if differs(fact, old, new):
+                groups.setdefault((shown(old, fact.unit), shown(new, fact.unit)), []).append(node)
+        changes += _changes(fact, groups.items())
+    added = [node for node in now.nodes if node not in before]
+    return PreflightChanges(changes, added, [node for node in before if node not in now.nodes])
+
+
+def _changes(fact: Fact, groups: Iterable[tuple[tuple[str, str], list[str]]]) -> list[Change]:
+    if fact.name == "boot_id":
+        restarted = [node for _, nodes in groups for node in nodes]
+        return [Change("rebooted", "-", "since then", restarted)] if restarted else []
+    if fact.compare is Compare.UNLIKE:
+        return [Change(fact.title, old, new, [node]) for (old, new), nodes in groups for node in nodes]
+    return [Change(fact.title, old, new, nodes) for (old, new), nodes in groups]

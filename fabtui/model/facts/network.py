@@ -1,31 +1,99 @@
-"""Facts of RDMA devices and networks."""
+"""Facts of RDMA devices and networks, and the interfaces that NCCL selects by its own rules."""
 
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fabtui.model.facts.compare import Compare, Fact
-from fabtui.model.facts.hardware_kind import rdma_models
-from fabtui.model.facts.node_view import ProbedNode, Value, counted, dicts, field, host_text, number, spread, text
-from fabtui.model.topology.nccl_interfaces import candidates, chosen
+from fabtui.model.facts.node_view import (
+    ProbedNode,
+    Value,
+    counted,
+    dicts,
+    field,
+    host_text,
+    number,
+    rdma_models,
+    spread,
+    text,
+)
+
+#: Maximum number of interfaces that NCCL uses.
+_MOST = 16
+#: Interfaces that NCCL uses only if there are no others.
+_LAST = ("docker", "lo", "virbr")
 
 
-def _ports(node: ProbedNode, name: str) -> list[tuple[Any, Any]]:
-    several = {str(port.get("ca")) for port in dicts(node.part("ib")) if port.get("port") not in (None, 1)}
-    return [
-        (f"{port.get('ca')}/{port.get('port')}" if str(port.get("ca")) in several else port.get("ca"), port.get(name))
-        for port in dicts(node.part("ib"))
+def candidates(nics: Any, indexes: Any = None) -> list[str]:
+    """Return the ``nics`` of an inventory that are up and have an address, in the order of the kernel's indexes."""
+    known = indexes if isinstance(indexes, Mapping) else {}
+    found = [
+        (place if isinstance(place := known.get(name), int) else 1 << 30, at, name)
+        for at, nic in enumerate(dicts(nics))
+        if (name := text(nic.get("name")))
+        and nic.get("state") != "down"
+        and any(str(entry.get("address")) != "::1" for entry in dicts(nic.get("addresses")))
     ]
+    return [name for _, _, name in sorted(found)]
 
 
-def _rate(node: ProbedNode) -> Value:
-    return spread(_ports(node, "rate"), "Gb/s")
+def chosen(names: Sequence[str], setting: str | None = None) -> list[str]:
+    """Return the interfaces NCCL selects for bootstrap and sockets among those with an address, in the kernel's order.
+
+    ``setting``: ``NCCL_SOCKET_IFNAME``: prefixes separated by commas; exact names after ``=``; exclusions after ``^``.
+    """
+    if setting:
+        return [name for name in names if _matches(name, setting)][:_MOST]
+    groups = [[name for name in names if name.startswith("ib")], [name for name in names if not name.startswith(_LAST)]]
+    groups += [[name for name in names if name.startswith(prefix)] for prefix in _LAST]
+    return next((group[:_MOST] for group in groups if group), [])
+
+
+def _matches(name: str, setting: str) -> bool:
+    left_out = setting.startswith("^")
+    wanted = setting.lstrip("^")
+    exact = wanted.startswith("=")
+    words = [word.partition(":")[0] for word in wanted.lstrip("=").split(",") if word]
+    found = any(name == word if exact else name.startswith(word) for word in words)
+    return found is not left_out
+
+
+def nccl_interfaces(node: ProbedNode) -> tuple[list[str], list[str]]:
+    """Return the interfaces of a node that have an address, and those of them that NCCL selects."""
+    names = candidates(node.part("nics"), node.seen("host", "network", "indexes"))
+    return names, chosen(names, text(node.part("env", "NCCL_SOCKET_IFNAME")))
+
+
+def _name_of(port: Mapping[str, Any]) -> str:
+    return f"{port.get('ca')}/{port.get('port')}"
+
+
+def _ports(name: str, unit: str = "") -> Callable[[ProbedNode], Value]:
+    """Return a reader of a field of each RDMA port of the inventory."""
+
+    def find(node: ProbedNode) -> Value:
+        ports = dicts(node.part("ib"))
+        several = {str(port.get("ca")) for port in ports if port.get("port") not in (None, 1)}
+        names = (_name_of(port) if str(port.get("ca")) in several else port.get("ca") for port in ports)
+        return spread(zip(names, (port.get(name) for port in ports), strict=True), unit)
+
+    return find
+
+
+def _detail(probe: str, *path: str, unit: str = "") -> Callable[[ProbedNode], Value]:
+    """Return a reader of a field of each port of a probe."""
+    return lambda node: spread([(_name_of(p), field(p, *path)) for p in dicts(node.seen(probe, "ports"))], unit)
 
 
 def _data_nics(node: ProbedNode) -> list[dict[str, Any]]:
     names = [entry.get("nic") for entry in dicts(node.part("data_addresses"))]
     return [nic for nic in dicts(node.part("nics")) if nic.get("name") in names]
+
+
+def _mtu(node: ProbedNode) -> Value:
+    return spread((nic.get("name"), number(nic.get("mtu"))) for nic in _data_nics(node))
 
 
 def _nic_speed(node: ProbedNode) -> Value:
@@ -36,15 +104,13 @@ def _nic_speed(node: ProbedNode) -> Value:
 
 
 def _interfaces(node: ProbedNode) -> Value:
-    names = candidates(node.part("nics"), node.seen("host", "network", "indexes"))
-    env = node.part("env", "NCCL_SOCKET_IFNAME")
-    return text(", ".join(chosen(names, text(env)))) or ("none" if names else None)
+    names, found = nccl_interfaces(node)
+    return text(", ".join(found)) or ("none" if names else None)
 
 
 def _network(node: ProbedNode) -> Value:
     """Return the network of the interface that NCCL selects first; in a routed fabric each rack may have its own."""
-    names = candidates(node.part("nics"), node.seen("host", "network", "indexes"))
-    found = chosen(names, text(node.part("env", "NCCL_SOCKET_IFNAME")))
+    _, found = nccl_interfaces(node)
     for nic in dicts(node.part("nics")):
         if found and nic.get("name") == found[0]:
             for entry in dicts(nic.get("addresses")):
@@ -54,8 +120,7 @@ def _network(node: ProbedNode) -> Value:
 
 
 def _gpudirect(node: ProbedNode) -> Value:
-    known = node.seen("host", "gpudirect") is not None
-    if not known or not dicts(node.part("gpus")) or not dicts(node.part("ib")):
+    if node.seen("host", "gpudirect") is None or not dicts(node.part("gpus")) or not dicts(node.part("ib")):
         return None
     methods = [text(node.seen("host", "gpudirect", "peermem"))]
     if node.seen("host", "gpudirect", "dma_buf") is True:
@@ -72,15 +137,9 @@ def _number_of_addresses(node: ProbedNode) -> Value:
     return len(dicts(node.part("data_addresses"))) if node.inventory else None
 
 
-def _detail(node: ProbedNode, name: str) -> list[tuple[Any, Any]]:
-    """Return a field of each port from the probe rdma."""
-    ports = dicts(node.seen("rdma", "ports"))
-    return [(f"{port.get('ca')}/{port.get('port')}", port.get(name)) for port in ports]
-
-
 def _partitions(node: ProbedNode) -> Value:
-    keys = [(port, ", ".join(map(str, found))) for port, found in _detail(node, "pkeys") if isinstance(found, list)]
-    return spread(keys)
+    keys = [(_name_of(port), port.get("pkeys")) for port in dicts(node.seen("rdma", "ports"))]
+    return spread((port, ", ".join(map(str, found))) for port, found in keys if isinstance(found, list))
 
 
 def _nic_firmware(node: ProbedNode) -> Value:
@@ -93,73 +152,39 @@ def _pause(node: ProbedNode) -> Value:
     return spread(words) if words else None
 
 
-def _cables(node: ProbedNode) -> list[tuple[Any, Any]]:
-    """Return the rate of the cable in each port from the probe ibfabric."""
-    ports = dicts(node.seen("ibfabric", "ports"))
-    return [(f"{port.get('ca')}/{port.get('port')}", field(port, "link", "rate")) for port in ports]
-
-
 def _leaves(node: ProbedNode) -> Value:
     leaves = [field(port, "leaf", "name") for port in dicts(node.seen("ibfabric", "ports"))]
     return counted(leaf for leaf in leaves if leaf is not None)
 
 
+# One argument per line, as the formatter has it, would hide the table.
+# fmt: off
 NETWORK_FACTS: tuple[Fact, ...] = (
     Fact("rdma", "RDMA devices", lambda n: counted(rdma_models(n)), verdict="bad", next="ssh {node} ibstat", main=True),
-    Fact(
-        "rdma_state",
-        "RDMA port state",
-        lambda n: spread(_ports(n, "state")),
-        verdict="bad",
-        next="ssh {node} ibstat",
-        judges=("ibstat",),
-    ),
-    Fact("rdma_rate", "RDMA rate", _rate, verdict="bad", next="ssh {node} ibstat", main=True, judges=("ibstat",)),
-    Fact("rdma_link", "RDMA link layer", lambda n: spread(_ports(n, "link_layer")), verdict="bad"),
-    Fact("rdma_firmware", "RDMA firmware", lambda n: spread(_ports(n, "firmware")), next="ssh {node} ibstat"),
-    Fact(
-        "rdma_mtu",
-        "RDMA MTU",
-        lambda n: spread(_detail(n, "active_mtu"), "B"),
-        verdict="bad",
-        next="ssh {node} ibv_devinfo",
-        judges=("rdma",),
-    ),
-    Fact("rdma_lanes", "RDMA lanes", lambda n: spread(_detail(n, "lanes")), verdict="bad", next="ssh {node} ibstat"),
-    Fact(
-        "ib_rate",
-        "InfiniBand cables",
-        lambda n: spread(_cables(n), "Gb/s"),
-        verdict="bad",
-        next="ssh {node} sudo iblinkinfo",
-        judges=("ibfabric",),
-    ),
+    Fact("rdma_state", "RDMA port state", _ports("state"), verdict="bad", next="ssh {node} ibstat", judges=("ibstat",)),
+    Fact("rdma_rate", "RDMA rate", _ports("rate", "Gb/s"), verdict="bad", next="ssh {node} ibstat", main=True,
+        judges=("ibstat",)),
+    Fact("rdma_link", "RDMA link layer", _ports("link_layer"), verdict="bad"),
+    Fact("rdma_firmware", "RDMA firmware", _ports("firmware"), next="ssh {node} ibstat"),
+    Fact("rdma_mtu", "RDMA MTU", _detail("rdma", "active_mtu", unit="B"), verdict="bad", next="ssh {node} ibv_devinfo",
+        judges=("rdma",)),
+    Fact("rdma_lanes", "RDMA lanes", _detail("rdma", "lanes"), verdict="bad", next="ssh {node} ibstat"),
+    Fact("ib_rate", "InfiniBand cables", _detail("ibfabric", "link", "rate", unit="Gb/s"), verdict="bad",
+        next="ssh {node} sudo iblinkinfo", judges=("ibfabric",)),
     Fact("leaves", "leaf switches", _leaves, Compare.NONE, next="ssh {node} sudo ibnetdiscover -p"),
-    Fact("gid_index", "RoCE v2 GID index", lambda n: spread(_detail(n, "gid_index")), next="ssh {node} show_gids"),
+    Fact("gid_index", "RoCE v2 GID index", _detail("rdma", "gid_index"), next="ssh {node} show_gids"),
     Fact("partitions", "partition keys", _partitions, next="ssh {node} cat /sys/class/infiniband/*/ports/1/pkeys/*"),
     Fact("nic_firmware", "firmware of interfaces", _nic_firmware, next="ssh {node} ethtool -i {nic}"),
     Fact("pause", "flow control", _pause, next="ssh {node} ethtool -a {nic}"),
     Fact("addresses_number", "data addresses", _number_of_addresses, next="ssh {node} ip -br addr"),
-    Fact(
-        "mtu",
-        "MTU",
-        lambda n: spread((nic.get("name"), number(nic.get("mtu"))) for nic in _data_nics(n)),
-        verdict="bad",
-        next="ssh {node} ip link",
-        main=True,
-    ),
+    Fact("mtu", "MTU", _mtu, verdict="bad", next="ssh {node} ip link", main=True),
     Fact("nic_speed", "speed of data NICs", _nic_speed, verdict="bad", next="ssh {node} ethtool {nic}"),
     Fact("nccl_interfaces", "interfaces NCCL takes", _interfaces, next="set NCCL_SOCKET_IFNAME to one that all have"),
     Fact("nccl_network", "network NCCL takes", _network, verdict="note", next="ssh {node} ip -br addr"),
     Fact("firewall", "firewall for input", _firewall, next="ssh {node} sudo nft list ruleset"),
-    Fact(
-        "gpudirect",
-        "GPUDirect RDMA by",
-        _gpudirect,
-        verdict="bad",
-        next="ssh {node} sudo modprobe nvidia-peermem",
-        main=True,
-    ),
+    Fact("gpudirect", "GPUDirect RDMA by", _gpudirect, verdict="bad", next="ssh {node} sudo modprobe nvidia-peermem",
+        main=True),
     Fact("ofed", "OFED", host_text("versions", "ofed"), next="ssh {node} ofed_info -s"),
     Fact("rdma_core", "rdma-core", host_text("versions", "rdma_core"), verdict="note"),
 )
+# fmt: on

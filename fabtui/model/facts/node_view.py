@@ -1,8 +1,9 @@
-"""Safe readers for probe results of a node: no shape is assumed, and every text is cleaned."""
+"""Safe readers for probe results of a node, and its hardware kind: no shape is assumed, and every text is cleaned."""
 
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -94,21 +95,14 @@ def host_number(*path: str) -> Callable[[ProbedNode], Value]:
 
 def counted(values: Iterable[Any]) -> str | None:
     """Return the count of each value, the most frequent first: ``8 x H200``; None for no values."""
-    found: dict[str, int] = {}
-    for value in values:
-        word = text(value) or "unknown"
-        found[word] = found.get(word, 0) + 1
-    return ", ".join(f"{many} x {word}" for word, many in sorted(found.items(), key=lambda f: -f[1])) or None
+    found = Counter(text(value) or "unknown" for value in values)
+    return ", ".join(f"{many} x {word}" for word, many in found.most_common()) or None
 
 
 def spread(values: Iterable[tuple[Any, Any]], unit: str = "") -> str | None:
     """Return the common value of devices, and those that differ: ``400, 200 on mlx5_3``; None for no values.
 
     Their number is a separate fact: a node that lost one device should not differ in all facts of them.
-
-    Args:
-        values: Name and value of each device.
-        unit: Unit of the values.
     """
     known = [(text(str(name)) or "?", _word(value, unit)) for name, value in values]
     found: dict[str, list[str]] = {}
@@ -130,3 +124,60 @@ def _word(value: Any, unit: str) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return "unknown" if value is None else text(f"{value} {unit}") or "unknown"
+
+
+class Hardware(NamedTuple):
+    """Hardware kind of a node, within which nodes are compared.
+
+    Attributes:
+        gpus: GPUs with their number, as ``8 x H200``; ``no GPU``.
+        model: Models without their number.
+        nics: NICs with their number.
+    """
+
+    gpus: str
+    model: str
+    nics: str
+
+    def __str__(self) -> str:
+        return f"{self.gpus}, {self.nics}" if self.nics else self.gpus
+
+
+def gpu_models(node: ProbedNode) -> list[str]:
+    """Return the model of each GPU, also of GPUs without a driver."""
+    found = [(text(gpu.get("name")) or "GPU").removeprefix("NVIDIA ") for gpu in dicts(node.part("gpus"))]
+    on_pci = node.part("pci_gpus")
+    return found or (["NVIDIA GPU without a driver"] * len(on_pci) if isinstance(on_pci, list) else [])
+
+
+def rdma_models(node: ProbedNode) -> list[str]:
+    """Return the type of each RDMA device as in ibstat; the kind of its link if the type is unknown."""
+    types = {str(ca.get("ca")): text(ca.get("type")) for ca in dicts(node.seen("ibstat", "cas"))}
+    found = {}
+    for port in dicts(node.part("ib")):
+        name = str(port.get("ca"))
+        found[name] = text(port.get("type")) or types.get(name) or f"{text(port.get('link_layer')) or 'RDMA'} device"
+    return list(found.values())
+
+
+def _hardware(node: ProbedNode) -> Hardware:
+    models = gpu_models(node)
+    ethernet = ["Ethernet NIC" for nic in dicts(node.part("nics")) if nic.get("kind") == "ethernet"]
+    nics = rdma_models(node) or ethernet
+    kinds = sorted(set(models))
+    return Hardware(counted(models) or "no GPU", " and ".join(kinds) or "no GPU", counted(nics) or "")
+
+
+def kinds_of(nodes: Iterable[ProbedNode]) -> dict[str, Hardware]:
+    """Return the hardware kind that each node is compared within.
+
+    Nodes of the same hardware are of one kind. A node with unique hardware but a common GPU model is compared with the
+    largest kind of that model: it may have lost a GPU or a NIC.
+    """
+    own = {node.name: _hardware(node) for node in nodes}
+    sizes = Counter(own.values())
+    found = {}
+    for name, one in own.items():
+        alike = [other for other in sizes if other.model == one.model]
+        found[name] = one if sizes[one] > 1 else max(alike, key=lambda other: sizes[other])
+    return found

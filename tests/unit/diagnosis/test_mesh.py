@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fabtui.diagnosis.finding import AddressPair, Finding
-from fabtui.diagnosis.mesh.paths import address_pair
+from fabtui.diagnosis.mesh.mesh import address_pair
 from fabtui.diagnosis.mesh.rules import mesh_findings, settled_mesh_findings
 from fabtui.diagnosis.session import findings
 from fabtui.export.json import as_json

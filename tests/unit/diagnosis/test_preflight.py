@@ -11,13 +11,11 @@ import pytest
 
 from fabtui.diagnosis.finding import Domain, Finding, rules_of
 from fabtui.diagnosis.pairs.context import PairContext
-from fabtui.diagnosis.preflight.changes import PreflightChanges, compare, earlier_of
-from fabtui.diagnosis.preflight.context import NodeContext
-from fabtui.diagnosis.preflight.rules import Preflight, latest_preflight, preflight
+from fabtui.diagnosis.preflight.rules import NodeContext, Preflight, latest_preflight, preflight
 from fabtui.diagnosis.session import PreflightSummary, findings
 from fabtui.model.events import InventoryUpdate, LogEntry, NodeState, NodeUpdate, ProbeResult, SessionStart
 from fabtui.model.facts.catalogue import facts_for
-from fabtui.model.facts.compare import FactTable, fact_table
+from fabtui.model.facts.compare import FactTable, PreflightChanges, changes_since, earlier_of, fact_table
 from fabtui.model.facts.node_view import ProbedNode
 from fabtui.model.session_model import Model
 from fabtui.presentation.findings import as_json, evidence, title
@@ -230,7 +228,7 @@ def test_short_lines_are_those_that_count() -> None:
 
 
 def changes(before: list[ProbedNode], now: list[ProbedNode]) -> PreflightChanges:
-    return compare(earlier_of(table_of(*before)), table_of(*now))
+    return changes_since(earlier_of(table_of(*before)), table_of(*now))
 
 
 def test_nothing_changed() -> None:

@@ -6,8 +6,7 @@ import pytest
 
 from fabtui.model.facts.catalogue import FACTS, facts_for
 from fabtui.model.facts.compare import Compare, Fact, FactTable, differs, fact_table, shown
-from fabtui.model.facts.hardware_kind import kinds_of
-from fabtui.model.facts.node_view import ProbedNode, Value, counted, spread
+from fabtui.model.facts.node_view import ProbedNode, Value, counted, kinds_of, spread
 
 from .cluster import GIB, clock, host, inventory, memlock, node
 

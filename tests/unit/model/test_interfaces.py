@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fabtui.model.topology.nccl_interfaces import candidates, chosen
+from fabtui.model.facts.network import candidates, chosen
 
 
 def nic(name: str, address: str | None = "10.0.0.1", **more: Any) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import pytest
 
 from fabtui.diagnosis.session import findings
 from fabtui.model.endpoints import PairClass
+from fabtui.model.facts.leaf_switches import Port, guids_of, leaf_of, ports_of, walked_leaves
 from fabtui.model.layers import Layer
-from fabtui.model.topology.leaf_switches import Port, guids_of, leaf_of, ports_of, walked_leaves
 from tests.conftest import ModelMaker
 
 
