@@ -28,11 +28,6 @@ class Lab:
     """SSH servers on loopback addresses of this machine, in a separate process.
 
     Faults of nodes are created here; those of pairs are left to the rank hosts.
-
-    Attributes:
-        ssh_config: SSH configuration of the nodes.
-        note: A note for the user, or None.
-        places: Each node's name, address, port, endpoints and gpus, as reported by the lab process.
     """
 
     def __init__(self, spec: LabSpec, faults: Sequence[Fault] = ()) -> None:
@@ -42,9 +37,10 @@ class Lab:
         self._listening: asyncio.Task[None] | None = None
         self._stderr = bytearray()
         self._folder: Path | None = None
-        self.ssh_config = Path()
+        self.ssh_config = Path()  #: SSH configuration of the nodes.
         self.nodes: list[str] = []
-        self.note: str | None = None
+        self.note: str | None = None  #: A note for the user, or None.
+        #: Each node's name, address, port, endpoints and gpus, as reported by the lab process.
         self.places: list[dict[str, Any]] = []
 
     async def __aenter__(self) -> Lab:

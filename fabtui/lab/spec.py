@@ -71,37 +71,28 @@ _UNITS = {"b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 
 
 @dataclass(frozen=True, slots=True)
 class PairFault:
-    """Fault of an ordered pair of endpoints.
-
-    Attributes:
-        kind: ``drop`` (nothing arrives), ``refuse`` (an error at once), ``slow``, ``absent`` (the source stays away),
-            ``corrupt`` (it sends a wrong byte), ``kill`` or ``stop`` (in mid-transfer its process is ended or stopped).
-        rate: Bytes per second of ``slow``, else None.
-    """
+    """Fault of an ordered pair of endpoints."""
 
     src: str
     dst: str
+    #: ``drop`` (nothing arrives), ``refuse`` (an error at once), ``slow``, ``absent`` (the source stays away),
+    #: ``corrupt`` (it sends a wrong byte), ``kill`` or ``stop`` (in mid-transfer its process is ended or stopped).
     kind: str
-    rate: float | None
+    rate: float | None  #: Bytes per second of ``slow``, else None.
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFault:
-    """Fault of a node.
-
-    Attributes:
-        kind: ``dead-after`` (dies some seconds after its first command), ``down`` (refuses connections), ``hang``
-            (accepts connections and never answers) or ``env`` (all its processes get a wrong variable).
-        after: Seconds of ``dead-after``, else None.
-        variable: Name and value of ``env``, else None.
-    """
+    """Fault of a node."""
 
     node: str
+    #: ``dead-after`` (dies some seconds after its first command), ``down`` (refuses connections), ``hang`` (accepts
+    #: connections and never answers) or ``env`` (all its processes get a wrong variable).
     kind: str
-    after: float | None
+    after: float | None  #: Seconds of ``dead-after``, else None.
     text: str
-    variable: tuple[str, str] | None = None
+    variable: tuple[str, str] | None = None  #: Name and value of ``env``, else None.
 
 
 Fault = PairFault | NodeFault

@@ -15,20 +15,13 @@ MAX_ENDPOINTS = 64
 
 @dataclass(slots=True)
 class Admission:
-    """Contribution of a node to the sweep.
+    """Contribution of a node to the sweep."""
 
-    Attributes:
-        endpoints: Its rows; one of kind ``none`` if it has nothing to test.
-        note: Why it has nothing to test, or "".
-        argv: The interpreter for its rank host, or None to let the node choose.
-        library: Its NCCL library, or None to let the rank host search.
-        busy: Numbers of endpoints that other processes use, with these processes.
-    """
-
-    endpoints: list[Endpoint]
-    note: str = ""
-    argv: list[str] | None = None
-    library: str | None = None
+    endpoints: list[Endpoint]  #: Its rows; one of kind ``none`` if it has nothing to test.
+    note: str = ""  #: Why it has nothing to test, or "".
+    argv: list[str] | None = None  #: The interpreter for its rank host, or None to let the node choose.
+    library: str | None = None  #: Its NCCL library, or None to let the rank host search.
+    #: Numbers of endpoints that other processes use, with these processes.
     busy: dict[int, str] = field(default_factory=dict)
 
 

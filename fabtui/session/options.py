@@ -21,74 +21,44 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """Options of a session.
+    """Options of a session."""
 
-    Attributes:
-        hosts: The nodes, in order, as the user names them; empty with ``lab``.
-        probes: Which probes run, out of `ALL_PROBES` and `OPTIONAL_PROBES`.
-        bytes: Message size of p2p and the largest of all_reduce; None: 256 MiB on GPUs, 4 MiB on CPU ranks.
-        timeout: Deadline of one test (s); a dead pair costs this much.
-        warmup: Iterations before timing begins.
-        iters: Maximum number of timed iterations; fewer if they take long.
-        transport: ``ssh``, ``openssh`` or ``local``.
-        ssh_config: An ssh_config file instead of the user's, or None.
-        remote_python: The interpreter on the nodes, or None to look for one.
-        host_key_policy: ``config``, ``strict``, ``accept-new`` or ``off``.
-        env: Variables for the ranks (``NCCL_*``).
-        ranks_per_node: CPU ranks per node without GPUs; None: 1, or the endpoints of the lab.
-        record: File of the recording, or None.
-        lab: ``2x4`` for a lab of that shape, or None.
-        lab_faults: Faults of the lab, as text.
-        lease: Time (s) without a heartbeat after which a node ends its processes.
-        connect_timeout: Deadline in seconds of connecting to a node, name lookup to login.
-        layers: Which layers of pairs are tested: ``world``, ``p2p``.
-        mode: Which pairs are tested: ``auto``, ``quick``, ``sampled`` or ``full`` (`fabtui.model.schedule`).
-        isolated: Whether one pair is tested at a time, with no other traffic.
-        both: Whether pairs are also tested both ways at once.
-        sizes: Message sizes of p2p, ascending; empty: ``bytes`` alone.
-        collectives: Which collectives the ``all_reduce`` probe runs.
-        collective_sizes: Their message sizes, ascending; empty: three up to ``bytes``.
-        compare: A variable and the values under which everything is tested, ``("NCCL_P2P_DISABLE", ("0", "1"))``.
-        engine: ``auto``, ``nccl``, ``torch`` or ``gloo``.
-        keep_warm: Whether the ranks keep their GPUs after a sweep, for quick retests.
-        probe_folder: Folder of the user's probes, or None to run none.
-        preflight_only: Whether nodes are only probed, and nothing is tested.
-        watch_rate: Pairs tested per second while the session watches; None: derived from the number of endpoints.
-        pairs: The only pairs to test, by endpoints (``n060:3``), in both directions; empty: all of the ``mode``.
-        force: Whether GPUs in use by other processes are tested.
-    """
-
-    hosts: tuple[str, ...] = ()
-    probes: tuple[str, ...] = ALL_PROBES
+    hosts: tuple[str, ...] = ()  #: The nodes, in order, as the user names them; empty with ``lab``.
+    probes: tuple[str, ...] = ALL_PROBES  #: Which probes run, out of `ALL_PROBES` and `OPTIONAL_PROBES`.
+    #: Message size of p2p and the largest of all_reduce; None: 256 MiB on GPUs, 4 MiB on CPU ranks.
     bytes: int | None = None
-    timeout: float = 10.0
-    warmup: int = 2
-    iters: int = 20
+    timeout: float = 10.0  #: Deadline of one test (s); a dead pair costs this much.
+    warmup: int = 2  #: Iterations before timing begins.
+    iters: int = 20  #: Maximum number of timed iterations; fewer if they take long.
     transport: Literal["ssh", "openssh", "local"] = "ssh"
-    ssh_config: Path | None = None
-    remote_python: str | None = None
+    ssh_config: Path | None = None  #: An ssh_config file instead of the user's, or None.
+    remote_python: str | None = None  #: The interpreter on the nodes, or None to look for one.
     host_key_policy: Literal["config", "strict", "accept-new", "off"] = "config"
-    env: dict[str, str] = field(default_factory=dict)
-    ranks_per_node: int | None = None
-    record: Path | None = None
-    lab: str | None = None
-    lab_faults: tuple[str, ...] = ()
-    lease: float = 10.0
-    connect_timeout: float = 10.0
-    force: bool = False
-    layers: tuple[str, ...] = ALL_LAYERS
+    env: dict[str, str] = field(default_factory=dict)  #: Variables for the ranks (``NCCL_*``).
+    ranks_per_node: int | None = None  #: CPU ranks per node without GPUs; None: 1, or the endpoints of the lab.
+    record: Path | None = None  #: File of the recording, or None.
+    lab: str | None = None  #: ``2x4`` for a lab of that shape, or None.
+    lab_faults: tuple[str, ...] = ()  #: Faults of the lab, as text.
+    lease: float = 10.0  #: Time (s) without a heartbeat after which a node ends its processes.
+    connect_timeout: float = 10.0  #: Deadline in seconds of connecting to a node, name lookup to login.
+    force: bool = False  #: Whether GPUs in use by other processes are tested.
+    layers: tuple[str, ...] = ALL_LAYERS  #: Which layers of pairs are tested: ``world``, ``p2p``.
+    #: Which pairs are tested: ``auto``, ``quick``, ``sampled`` or ``full`` (`fabtui.model.schedule`).
     mode: Literal["auto", "quick", "sampled", "full"] = "auto"
-    isolated: bool = False
-    both: bool = False
-    sizes: tuple[int, ...] = ()
-    collectives: tuple[str, ...] = ("all_reduce",)
-    collective_sizes: tuple[int, ...] = ()
+    isolated: bool = False  #: Whether one pair is tested at a time, with no other traffic.
+    both: bool = False  #: Whether pairs are also tested both ways at once.
+    sizes: tuple[int, ...] = ()  #: Message sizes of p2p, ascending; empty: ``bytes`` alone.
+    collectives: tuple[str, ...] = ("all_reduce",)  #: Which collectives the ``all_reduce`` probe runs.
+    collective_sizes: tuple[int, ...] = ()  #: Their message sizes, ascending; empty: three up to ``bytes``.
+    #: A variable and the values under which everything is tested, ``("NCCL_P2P_DISABLE", ("0", "1"))``.
     compare: tuple[str, tuple[str, ...]] | None = None
     engine: Literal["auto", "nccl", "torch", "gloo"] = "auto"
-    keep_warm: bool = False
-    preflight_only: bool = False
-    probe_folder: Path | None = None
+    keep_warm: bool = False  #: Whether the ranks keep their GPUs after a sweep, for quick retests.
+    preflight_only: bool = False  #: Whether nodes are only probed, and nothing is tested.
+    probe_folder: Path | None = None  #: Folder of the user's probes, or None to run none.
+    #: Pairs tested per second while the session watches; None: derived from the number of endpoints.
     watch_rate: float | None = None
+    #: The only pairs to test, by endpoints (``n060:3``), in both directions; empty: all of the ``mode``.
     pairs: tuple[tuple[str, str], ...] = ()
 
     def recorded(self) -> dict[str, Any]:

@@ -36,36 +36,25 @@ _FILES_WANTED = 16384
 
 @dataclass(frozen=True)
 class ConnectorOptions:
-    """Options of a connector; times in seconds.
-
-    Attributes:
-        ssh_config: An ssh_config file instead of the user's and the site's, or None.
-        remote_python: The interpreter on the nodes, or None to search for one.
-        host_key_policy: ``config`` follows the ssh configuration, ``ask`` meaning strict; ``off`` checks nothing.
-        connect_timeout: Timeout of the connection, and again of the login.
-        lease: The node side stops itself after this time without a heartbeat.
-        handshakes: Maximum number of concurrent logins through one jump host or proxy command.
-        direct_handshakes: Maximum number of concurrent logins to hosts that are reached directly.
-        rank_python: The interpreter for the rank host; None: ``remote_python``, with ``local`` that of this process.
-        entry: The module that runs on the node.
-        modules: Sources to send instead of the installed node side, by dotted name (tests).
-        more: Additional modules: dotted name and source.
-    """
+    """Options of a connector; times in seconds."""
 
     transport: str = next(iter(TRANSPORTS))
-    ssh_config: Path | None = None
-    remote_python: str | None = None
+    ssh_config: Path | None = None  #: An ssh_config file instead of the user's and the site's, or None.
+    remote_python: str | None = None  #: The interpreter on the nodes, or None to search for one.
+    #: ``config`` follows the ssh configuration, ``ask`` meaning strict; ``off`` checks nothing.
     host_key_policy: PolicyOption = "config"
-    connect_timeout: float = 10.0
-    lease: float = 10.0
+    connect_timeout: float = 10.0  #: Timeout of the connection, and again of the login.
+    lease: float = 10.0  #: The node side stops itself after this time without a heartbeat.
     env: dict[str, str] = field(default_factory=dict)
-    handshakes: int = 8
-    direct_handshakes: int = 64
+    handshakes: int = 8  #: Maximum number of concurrent logins through one jump host or proxy command.
+    direct_handshakes: int = 64  #: Maximum number of concurrent logins to hosts that are reached directly.
+    #: The interpreter for the rank host; None: ``remote_python``, with ``local`` that of this process.
     rank_python: str | None = None
     limits: Limits = field(default_factory=Limits)
-    entry: str = bootstrap.ENTRY
+    entry: str = bootstrap.ENTRY  #: The module that runs on the node.
+    #: Sources to send instead of the installed node side, by dotted name (tests).
     modules: dict[str, str] | None = None
-    more: tuple[tuple[str, str], ...] = ()
+    more: tuple[tuple[str, str], ...] = ()  #: Additional modules: dotted name and source.
 
 
 class Connector:

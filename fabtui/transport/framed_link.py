@@ -19,27 +19,16 @@ _BEATS_KEPT = 64
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of a link; times in seconds, sizes in bytes.
+    """Bounds of a link; times in seconds, sizes in bytes."""
 
-    Attributes:
-        start: From the login to the first message (shells that load much, Python on slow file systems).
-        heartbeat: Between two heartbeats.
-        frozen: Silence of the node side after which it counts as frozen.
-        send: How long the node side may refuse to take a message.
-        grace: How long the node side may take to end itself after ``bye``.
-        total: The most bytes a node may send over the life of a link.
-        queue: Bytes received and not yet fetched after which no more are read.
-        messages: The same, counted in messages.
-    """
-
-    start: float = 30.0
-    heartbeat: float = 1.0
-    frozen: float = 10.0
-    send: float = 15.0
-    grace: float = 4.0
-    total: int = 2 * 1024**3
-    queue: int = 8 * 1024**2
-    messages: int = 10_000
+    start: float = 30.0  #: From the login to the first message (shells that load much, Python on slow file systems).
+    heartbeat: float = 1.0  #: Between two heartbeats.
+    frozen: float = 10.0  #: Silence of the node side after which it counts as frozen.
+    send: float = 15.0  #: How long the node side may refuse to take a message.
+    grace: float = 4.0  #: How long the node side may take to end itself after ``bye``.
+    total: int = 2 * 1024**3  #: The most bytes a node may send over the life of a link.
+    queue: int = 8 * 1024**2  #: Bytes received and not yet fetched after which no more are read.
+    messages: int = 10_000  #: The same, counted in messages.
 
 
 class FramedLink(Link):

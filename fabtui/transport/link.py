@@ -54,18 +54,13 @@ class LinkLost(Exception):
 
 
 class NodeUnreachable(Exception):
-    """The link to a node could not be opened.
-
-    Attributes:
-        text: One clear line, free of control characters.
-        hint: The next step for the user, or None.
-        detail: What was printed on the way (banner and errors), cleaned; may have many lines or be empty.
-    """
+    """The link to a node could not be opened."""
 
     def __init__(self, kind: UnreachableKind, text: str, hint: str | None = None, detail: str = "") -> None:
         self.kind: UnreachableKind = kind
-        self.text = one_line(text, _TEXT_LIMIT)
-        self.hint = None if hint is None else clean(hint, 2 * _TEXT_LIMIT)
+        self.text = one_line(text, _TEXT_LIMIT)  #: One clear line, free of control characters.
+        self.hint = None if hint is None else clean(hint, 2 * _TEXT_LIMIT)  #: The next step for the user, or None.
+        #: What was printed on the way (banner and errors), cleaned; may have many lines or be empty.
         self.detail = clean(detail, 16 * 1024)
         super().__init__(f"{kind}: {self.text}")
 
@@ -74,18 +69,13 @@ class Link(ABC):
     """A node's supervisor, running, with messages to and from it.
 
     The link keeps itself alive: it sends a heartbeat each second and answers are not handed out.
-
-    Attributes:
-        node: The name the user calls the node by.
-        banner: What the login printed before the node side started: cleaned, its middle cut out when it is long.
-        round_trip: Seconds from the last answered heartbeat to its answer, or None before the first.
     """
 
-    node: str
+    node: str  #: The name the user calls the node by.
     backend: Backend
-    banner: str
+    banner: str  #: What the login printed before the node side started: cleaned, its middle cut out when it is long.
     hello: Message
-    round_trip: float | None
+    round_trip: float | None  #: Seconds from the last answered heartbeat to its answer, or None before the first.
 
     @abstractmethod
     def stderr_tail(self) -> str:

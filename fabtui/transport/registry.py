@@ -7,19 +7,14 @@ from typing import Any, NamedTuple
 
 
 class TransportSpec(NamedTuple):
-    """One transport.
-
-    Attributes:
-        opener: ``module:function``; the coroutine function takes the `Connector` and a host and returns a `Link`.
-        hint: Command line that runs something on a node by hand, with ``{node}`` and ``{command}``.
-        configurable: Whether the settings file may name it.
-    """
+    """One transport."""
 
     name: str
     title: str
-    opener: str
+    opener: str  #: ``module:function``; the coroutine function takes the `Connector` and a host and returns a `Link`.
+    #: Command line that runs something on a node by hand, with ``{node}`` and ``{command}``.
     hint: str = "ssh {node} {command}"
-    configurable: bool = True
+    configurable: bool = True  #: Whether the settings file may name it.
     remote: bool = True
 
     def open(self) -> Any:

@@ -9,17 +9,11 @@ from fabtui.model.session_model import Model
 
 
 class Feed(Protocol):
-    """Source of events, with the model they build.
+    """Source of events, with the model they build."""
 
-    Attributes:
-        model: State of the session. Only the feed changes it, in the event loop that runs the feed.
-        can_test: Whether `retest` and `sweep` have an effect (a replay cannot test).
-        badges: Short permanent warnings for the status bar, for example ``HOST KEYS NOT CHECKED``.
-    """
-
-    model: Model
-    can_test: bool
-    badges: list[str]
+    model: Model  #: State of the session. Only the feed changes it, in the event loop that runs the feed.
+    can_test: bool  #: Whether `retest` and `sweep` have an effect (a replay cannot test).
+    badges: list[str]  #: Short permanent warnings for the status bar, for example ``HOST KEYS NOT CHECKED``.
 
     async def run(self) -> None:
         """Connect, probe and sweep; return after the first sweep. Nodes stay connected until `close`."""

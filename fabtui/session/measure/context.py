@@ -23,41 +23,30 @@ LAG_KNOWN = 0.2
 
 @dataclass(slots=True)
 class TestBed:
-    """Shared state of the tests.
-
-    Attributes:
-        endpoints: All endpoints, by number.
-        hosts: Rank host of each node that has something to test.
-        go: Cleared while the session is paused: no new test starts.
-        report: Called with finished measurements.
-        started: Called with the ordered pairs of names whose tests have just started.
-        skip: Called with ``(src, dst, reason)`` of pairs that will not be tested.
-        log: Called with a level and a line for the event log.
-        ids: Numbers of tests, unique within a session.
-        attempts: Number of attempts at each test.
-        sample_counters: Called with the nodes of a pair that runs alone, at its start and at its end.
-        arm: Running arm of an A/B comparison, or None.
-        flush: Waits until all emitted events are in the model; called between the parts of large results.
-        lasting: Whether the rank hosts are needed after the pair tests.
-    """
+    """Shared state of the tests."""
 
     #: Not a test class for pytest.
     __test__ = False
 
-    report: Callable[[list[Measurement]], None]
+    report: Callable[[list[Measurement]], None]  #: Called with finished measurements.
+    #: Called with the ordered pairs of names whose tests have just started.
     started: Callable[[list[tuple[str, str]]], None]
+    #: Called with ``(src, dst, reason)`` of pairs that will not be tested.
     skip: Callable[[list[tuple[str, str, str]]], None]
-    log: Callable[[str, str], None]
-    go: asyncio.Event
-    endpoints: list[Endpoint] = field(default_factory=list)
-    hosts: dict[str, RankHost] = field(default_factory=dict)
+    log: Callable[[str, str], None]  #: Called with a level and a line for the event log.
+    go: asyncio.Event  #: Cleared while the session is paused: no new test starts.
+    endpoints: list[Endpoint] = field(default_factory=list)  #: All endpoints, by number.
+    hosts: dict[str, RankHost] = field(default_factory=dict)  #: Rank host of each node that has something to test.
     store: StoreServer = field(default_factory=StoreServer)
+    #: Numbers of tests, unique within a session.
     ids: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
-    attempts: PairIndex[tuple[str, ...]] = field(default_factory=PairIndex)
+    attempts: PairIndex[tuple[str, ...]] = field(default_factory=PairIndex)  #: Number of attempts at each test.
+    #: Called with the nodes of a pair that runs alone, at its start and at its end.
     sample_counters: Callable[[set[str]], None] = lambda nodes: None
-    arm: str | None = None
+    arm: str | None = None  #: Running arm of an A/B comparison, or None.
+    #: Waits until all emitted events are in the model; called between the parts of large results.
     flush: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)
-    lasting: bool = False
+    lasting: bool = False  #: Whether the rank hosts are needed after the pair tests.
 
     def attempt(self, kind: str, src: str, dst: str, *more: str) -> int:
         """Count an attempt at a test between two ends, and return the number of attempts."""

@@ -33,21 +33,14 @@ MAX_NODES = 16
 
 
 class Port(NamedTuple):
-    """An end of a measurement.
+    """An end of a measurement."""
 
-    Attributes:
-        name: What the measurement calls it: an address, or an RDMA port (``mlx5_0:1``).
-        rail: Its rail, or its place among the node's ends where rails are not known.
-        address: Where the server of the tool is asked, and what a client sends from.
-        gid_index: The GID to use on RoCE, or None to leave it to the tool.
-    """
-
-    name: str
-    rail: int
-    address: str
+    name: str  #: What the measurement calls it: an address, or an RDMA port (``mlx5_0:1``).
+    rail: int  #: Its rail, or its place among the node's ends where rails are not known.
+    address: str  #: Where the server of the tool is asked, and what a client sends from.
     device: str | None = None
     ib_port: int = 1
-    gid_index: int | None = None
+    gid_index: int | None = None  #: The GID to use on RoCE, or None to leave it to the tool.
 
 
 class PairTools:

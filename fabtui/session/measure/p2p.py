@@ -27,24 +27,15 @@ from fabtui_node.protocol import ErrorKind
 
 
 class PairTest(NamedTuple):
-    """Parameters of a pair test.
-
-    Attributes:
-        iters: Maximum number of timed messages per direction.
-        warmup: Number of messages before them.
-        latency_iters: Number of round trips of 8 bytes.
-        deadline: Deadline of the pair (s); each direction may use half of it.
-        meet: Time (s) that a rank waits for its peer; half of the deadline at most, and in the last attempt.
-        both: Whether both directions are also tested at the same time.
-    """
+    """Parameters of a pair test."""
 
     bytes: int
-    iters: int
-    warmup: int
-    latency_iters: int
-    deadline: float
-    meet: float
-    both: bool
+    iters: int  #: Maximum number of timed messages per direction.
+    warmup: int  #: Number of messages before them.
+    latency_iters: int  #: Number of round trips of 8 bytes.
+    deadline: float  #: Deadline of the pair (s); each direction may use half of it.
+    meet: float  #: Time (s) that a rank waits for its peer; half of the deadline at most, and in the last attempt.
+    both: bool  #: Whether both directions are also tested at the same time.
 
 
 @dataclass(slots=True)
@@ -148,11 +139,6 @@ class PairSweep:
     A rank host that dies or hangs ends all tests that run on it, most of which are not at fault. These pairs are tested
     once more, one at a time and with the directions swapped; only a second failure counts. It counts for the direction
     that was running: a direction that had not begun is tested again, before the other.
-
-    Attributes:
-        tested_alone: Pairs that were tested once more after a rank host was lost.
-        fatal: Pairs that ended a rank host while nothing else ran.
-        bad_since: Time of the first failure or interruption of each pair (epoch seconds).
     """
 
     def __init__(self, bed: TestBed, test: PairTest, *, one_at_a_time: bool = False) -> None:
@@ -165,8 +151,9 @@ class PairSweep:
         self._again: list[tuple[float, tuple[int, int]]] = []
         # If nothing else runs, the running pair is the reason why a rank host dies.
         self._last_chance = one_at_a_time
-        self.tested_alone: set[frozenset[int]] = set()
-        self.fatal: set[frozenset[int]] = set()
+        self.tested_alone: set[frozenset[int]] = set()  #: Pairs that were tested once more after a rank host was lost.
+        self.fatal: set[frozenset[int]] = set()  #: Pairs that ended a rank host while nothing else ran.
+        #: Time of the first failure or interruption of each pair (epoch seconds).
         self.bad_since: dict[frozenset[int], float] = {}
         self._excused: set[frozenset[int]] = set()
         self._reports = HostReports(bed.hosts.values(), self._busy_nodes)

@@ -21,18 +21,13 @@ NO_REPORT = "it ended without a report"
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Validated report of one side of a direction, or its replacement where there is none.
-
-    Attributes:
-        kind: Kind of the error, or None.
-        gone: Whether the rank host or node of the side was lost; the error gives the reason.
-    """
+    """Validated report of one side of a direction, or its replacement where there is none."""
 
     ok: bool
     timeout: bool
     error: str | None
-    kind: ErrorKind | None
-    gone: bool = False
+    kind: ErrorKind | None  #: Kind of the error, or None.
+    gone: bool = False  #: Whether the rank host or node of the side was lost; the error gives the reason.
     phase: str = ""
     made: bool = False
     bytes: int | None = None

@@ -27,30 +27,22 @@ RankReport = dict[str, Any]
 
 @dataclass(slots=True)
 class GroupRequest:
-    """Request to a group of ranks.
-
-    Attributes:
-        message: The message, without its number.
-        seconds: Time (s) the ranks may take by themselves.
-        for_node: Returns the part of the message that only one node gets.
-        keep: Returns the part of a report that is kept.
-        reports: Messages of each rank about the request, in order.
-        gone: Why a rank gave no report: its rank host or node was lost.
-        hung: Whether a rank did not respond to the abort of the request.
-    """
+    """Request to a group of ranks."""
 
     ranks: tuple[int, ...]
-    message: dict[str, Any]
-    seconds: float
+    message: dict[str, Any]  #: The message, without its number.
+    seconds: float  #: Time (s) the ranks may take by themselves.
+    #: Returns the part of the message that only one node gets.
     for_node: Callable[[str], dict[str, Any]] = lambda node: {}
-    keep: Callable[[RankReport], RankReport] = lambda report: report
+    keep: Callable[[RankReport], RankReport] = lambda report: report  #: Returns the part of a report that is kept.
     number: int = 0
     due: float = 0.0
     aborted: bool = False
-    hung: bool = False
+    hung: bool = False  #: Whether a rank did not respond to the abort of the request.
     free: set[int] = field(default_factory=set)
+    #: Messages of each rank about the request, in order.
     reports: dict[int, list[RankReport]] = field(default_factory=dict)
-    gone: dict[int, str] = field(default_factory=dict)
+    gone: dict[int, str] = field(default_factory=dict)  #: Why a rank gave no report: its rank host or node was lost.
 
     def message_for(self, node: str) -> dict[str, Any]:
         """Return the message that a node gets."""

@@ -29,20 +29,14 @@ LAPS = ("import", "driver", "nccl", "contexts", "total")
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Configuration of the ranks of a sweep.
+    """Configuration of the ranks of a sweep."""
 
-    Attributes:
-        name: ``nccl``, ``torch`` or ``gloo``.
-        timeout: Deadline of one test (s).
-        faults: Lab faults for the ranks: ``{"src", "dst", "kind", "rate"}`` with endpoint numbers.
-        epoch: Prefix of the store keys of this session.
-    """
-
-    name: str
-    timeout: float
+    name: str  #: ``nccl``, ``torch`` or ``gloo``.
+    timeout: float  #: Deadline of one test (s).
     env: dict[str, str] = field(default_factory=dict)
+    #: Lab faults for the ranks: ``{"src", "dst", "kind", "rate"}`` with endpoint numbers.
     faults: tuple[dict[str, Any], ...] = ()
-    epoch: str = "e"
+    epoch: str = "e"  #: Prefix of the store keys of this session.
 
 
 class HostMessage(NamedTuple):
@@ -83,20 +77,7 @@ Report = HostMessage | HostLost | HostLoaded | HostFrozen | HostRestarted
 
 
 class RankHost:
-    """The rank host of one node.
-
-    Attributes:
-        subscribers: Queues that its reports are put into.
-        version: Version of the engine, once ready.
-        port: Port of its listener for the TCP check, once ready.
-        broken: Why it cannot be used, or None.
-        bad_ranks: Endpoints that could not be made ready, with the reason.
-        heard: Time of its last message (monotonic seconds).
-        stopped: Whether it was asked to end.
-        laps: Duration (s) of each reported part of its start, including ``total``.
-        down: Whether it ended and was not restarted, because no remaining test needs it.
-        halted: Whether its process is known to be stopped (SIGSTOP).
-    """
+    """The rank host of one node."""
 
     def __init__(
         self,
@@ -110,20 +91,20 @@ class RankHost:
         self.client = client
         self.node = client.node
         self.engine = engine
-        self.subscribers: list[Callable[[Report], None]] = []
+        self.subscribers: list[Callable[[Report], None]] = []  #: Queues that its reports are put into.
         self.endpoints = endpoints
-        self.version = ""
-        self.laps: dict[str, float] = {}
-        self.port = 0
+        self.version = ""  #: Version of the engine, once ready.
+        self.laps: dict[str, float] = {}  #: Duration (s) of each reported part of its start, including ``total``.
+        self.port = 0  #: Port of its listener for the TCP check, once ready.
         self.address = next((e.address for e in endpoints if e.address), None)
-        self.broken: str | None = None
-        self.bad_ranks: dict[int, str] = {}
+        self.broken: str | None = None  #: Why it cannot be used, or None.
+        self.bad_ranks: dict[int, str] = {}  #: Endpoints that could not be made ready, with the reason.
         self.restarts = 0
-        self.heard = 0.0
-        self.stopped = False
+        self.heard = 0.0  #: Time of its last message (monotonic seconds).
+        self.stopped = False  #: Whether it was asked to end.
         self.starting = False
-        self.down = False
-        self.halted = False
+        self.down = False  #: Whether it ended and was not restarted, because no remaining test needs it.
+        self.halted = False  #: Whether its process is known to be stopped (SIGSTOP).
         self._standing_by = False
         self._restart: asyncio.Task[None] | None = None
         self._argv = argv

@@ -22,20 +22,14 @@ _HARDWARE = (b"sk-ssh-ed25519@openssh.com", b"sk-ecdsa-sha2-nistp256@openssh.com
 
 @dataclass(slots=True)
 class Identity:
-    """The content of an identity file.
-
-    Attributes:
-        key: The private key, or None if it cannot be used.
-        public: The public key's wire form, or None; a file may hold only that, for a key of the agent.
-        certificate: The certificate beside it, or None.
-        problem: Reason for a missing private key: ``passphrase``, ``hardware`` or a text.
-    """
+    """The content of an identity file."""
 
     path: Path
-    key: asyncssh.SSHKey | None = None
+    key: asyncssh.SSHKey | None = None  #: The private key, or None if it cannot be used.
+    #: The public key's wire form, or None; a file may hold only that, for a key of the agent.
     public: bytes | None = None
-    certificate: Any = None
-    problem: str = ""
+    certificate: Any = None  #: The certificate beside it, or None.
+    problem: str = ""  #: Reason for a missing private key: ``passphrase``, ``hardware`` or a text.
 
 
 @dataclass(slots=True)

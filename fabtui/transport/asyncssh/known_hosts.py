@@ -29,21 +29,15 @@ _LOCK_PATIENCE = 2.0
 
 @dataclass(slots=True)
 class Known:
-    """The entries of one host in the known_hosts files.
+    """The entries of one host in the known_hosts files."""
 
-    Attributes:
-        name: What the host is looked up by.
-        keys: Its host keys and the file of each; a mismatch with them is a changed key.
-        elsewhere: Keys of the same host name without the port: they count as known, but prove no change.
-        authorities: Keys that may sign certificates for it.
-        revoked: Keys that are never accepted for it.
-    """
-
-    name: str
+    name: str  #: What the host is looked up by.
+    #: Its host keys and the file of each; a mismatch with them is a changed key.
     keys: list[tuple[SSHKey, str]] = field(default_factory=list)
+    #: Keys of the same host name without the port: they count as known, but prove no change.
     elsewhere: list[tuple[SSHKey, str]] = field(default_factory=list)
-    authorities: list[SSHKey] = field(default_factory=list)
-    revoked: list[SSHKey] = field(default_factory=list)
+    authorities: list[SSHKey] = field(default_factory=list)  #: Keys that may sign certificates for it.
+    revoked: list[SSHKey] = field(default_factory=list)  #: Keys that are never accepted for it.
 
     def trusted(self) -> list[SSHKey]:
         """Return the keys that are accepted."""

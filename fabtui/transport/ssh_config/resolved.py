@@ -40,45 +40,29 @@ class Jump:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A host as the ssh configuration describes it.
+    """A host as the ssh configuration describes it."""
 
-    Attributes:
-        name: The name as given by the user.
-        hostname: The host to connect to.
-        jumps: ProxyJump, first hop first.
-        proxy_command: ProxyCommand with its tokens, or None.
-        user_known_hosts: UserKnownHostsFile, expanded; empty for ``none``.
-        host_key_alias: The name to look up host keys by instead of the host name and port.
-        hash_known_hosts: Whether names are hashed where they are written.
-        identities: Identity files, not expanded.
-        certificates: Certificate files, not expanded.
-        identity_agent: IdentityAgent as written, or None.
-        identities_only: Whether only keys that have an identity file are offered.
-        family: ``any``, ``inet`` or ``inet6``.
-        connect_timeout: ConnectTimeout in seconds, or None.
-        algorithms: Those of `ALGORITHMS` that differ from what OpenSSH does without configuration.
-        settings: All of it, by lower-case keyword (first value of each).
-    """
-
-    name: str
-    hostname: str
+    name: str  #: The name as given by the user.
+    hostname: str  #: The host to connect to.
     user: str
     port: int = 22
-    jumps: tuple[Jump, ...] = ()
-    proxy_command: str | None = None
+    jumps: tuple[Jump, ...] = ()  #: ProxyJump, first hop first.
+    proxy_command: str | None = None  #: ProxyCommand with its tokens, or None.
     strict: Strict = "ask"
-    user_known_hosts: tuple[str, ...] = ()
+    user_known_hosts: tuple[str, ...] = ()  #: UserKnownHostsFile, expanded; empty for ``none``.
     global_known_hosts: tuple[str, ...] = ()
-    host_key_alias: str | None = None
-    hash_known_hosts: bool = False
-    identities: tuple[str, ...] = ()
-    certificates: tuple[str, ...] = ()
-    identity_agent: str | None = None
-    identities_only: bool = False
-    family: str = "any"
+    host_key_alias: str | None = None  #: The name to look up host keys by instead of the host name and port.
+    hash_known_hosts: bool = False  #: Whether names are hashed where they are written.
+    identities: tuple[str, ...] = ()  #: Identity files, not expanded.
+    certificates: tuple[str, ...] = ()  #: Certificate files, not expanded.
+    identity_agent: str | None = None  #: IdentityAgent as written, or None.
+    identities_only: bool = False  #: Whether only keys that have an identity file are offered.
+    family: str = "any"  #: ``any``, ``inet`` or ``inet6``.
     bind_address: str | None = None
-    connect_timeout: float | None = None
+    connect_timeout: float | None = None  #: ConnectTimeout in seconds, or None.
+    #: Those of `ALGORITHMS` that differ from what OpenSSH does without configuration.
     algorithms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: All of it, by lower-case keyword (first value of each).
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
