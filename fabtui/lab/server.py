@@ -1,4 +1,4 @@
-"""Lab process: the SSH servers of all nodes of a lab.
+"""Lab process: the SSH servers of all nodes of a lab, each on its own address, and their faults.
 
 `fabtui.lab.lab` starts it. It reads one line of JSON with the nodes to create, and prints one line of JSON with their
 addresses. It ends, with all processes on its nodes, when its standard input closes or its parent ends.
@@ -14,22 +14,252 @@ import logging
 import os
 import re
 import shutil
+import signal
+import socket
 import sys
 import tempfile
+import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import asyncssh
 
 from fabtui.lab.spec import Fault, LabSpec, NodeFault, parse_faults
-from fabtui.lab.ssh_node import LabNode, Place, address_of, node_environment
 from fabtui_node.runtime import reap
 
 PARENT_CHECK = 0.5
 # The node sides end by themselves when their input closes; what has not ended by then is killed.
 END_GRACE = 2.0
+# Set for all processes on a node of a lab, with a value unique to the lab.
+MARK = "FABTUI_LAB_MARK"
+
+KILL_BOUND = 5.0
+SHELL = "/bin/sh"
+
+
+class Place(NamedTuple):
+    """Address of a node's SSH server, and its public host key (as in known_hosts)."""
+
+    name: str
+    address: str
+    port: int
+    host_key: str
+
+
+def address_of(number: int) -> str:
+    """Return the loopback address of the node with a number from 0: 127.0.60.10 and up."""
+    high, low = divmod(number + 10, 256)
+    return f"127.0.{60 + high}.{low}"
+
+
+def node_environment(
+    base: Mapping[str, str], name: str, address: str, endpoints: int, gpus: Sequence[str], python: str, mark: str
+) -> dict[str, str]:
+    """Return the environment of the commands on a node: that of the lab's server, without its variables and SSH's.
+
+    The interpreter is for the rank host. There are no GPUs for CPU ranks. The mark identifies the processes of this
+    node among all others of the machine.
+    """
+    kept = {key: value for key, value in base.items() if not key.startswith(("SSH_", "FABTUI_LAB_"))}
+    own = {
+        "FABTUI_LAB_NODE": name,
+        "FABTUI_LAB_ENDPOINTS": str(endpoints),
+        "FABTUI_LAB_ADDRESS": address,
+        "FABTUI_LAB_PYTHON": python,
+        MARK: mark,
+        # Empty, not unset: a node with CPU ranks has no GPUs, even if the machine has some.
+        "CUDA_VISIBLE_DEVICES": ",".join(gpus),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+    if gpus:
+        # Makes NCCL believe that nodes are different hosts.
+        own["NCCL_HOSTID"] = f"fabtui-lab-{name}"
+    return {**kept, **own}
+
+
+class _Server(asyncssh.SSHServer):
+    def __init__(self, node: LabNode) -> None:
+        self._node = node
+        self._connection: asyncssh.SSHServerConnection | None = None
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._connection = conn
+        self._node.connections.add(conn)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._connection is not None:
+            self._node.connections.discard(self._connection)
+
+
+class LabNode:
+    """A node: its listening socket, its connections and its commands, which get the environment."""
+
+    def __init__(self, name: str, number: int, environment: Mapping[str, str], fault: NodeFault | None) -> None:
+        self.name = name
+        self.environment = environment
+        home = environment.get("HOME", "/")
+        self.home = home if os.path.isdir(home) else "/"
+        self.connections: set[asyncssh.SSHServerConnection] = set()
+        self.pids: set[int] = set()
+        self._commands: set[asyncio.Task[None]] = set()
+        self._fault = fault
+        self._key = asyncssh.generate_private_key("ssh-ed25519")
+        self._listener: asyncssh.SSHAcceptor | asyncio.Server | None = None
+        self._dying: asyncio.Task[None] | None = None
+        self.address = address_of(number)
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        self._socket.bind((self.address, 0))
+
+    @property
+    def place(self) -> Place:
+        """Address and host key."""
+        public = self._key.export_public_key().decode("ascii").strip()
+        return Place(self.name, self.address, self._socket.getsockname()[1], public)
+
+    async def listen(self, client: asyncssh.SSHAuthorizedKeys) -> None:
+        """Accept connections; a node that is down keeps its port, but does not listen."""
+        if self._fault is not None and self._fault.kind == "down":
+            return
+        if self._fault is not None and self._fault.kind == "hang":
+            self._listener = await asyncio.start_server(self._never_answer, sock=self._socket)
+            return
+        self._listener = await asyncssh.listen(
+            sock=self._socket,
+            server_factory=lambda: _Server(self),
+            process_factory=lambda process: self._begin(self._run(process)),
+            server_host_keys=[self._key],
+            authorized_client_keys=client,
+            password_auth=False,
+            kbdint_auth=False,
+            gss_host=None,
+            encoding=None,
+            line_editor=False,
+            allow_pty=False,
+            agent_forwarding=False,
+            config=None,
+        )
+
+    async def _never_answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await reader.read(4096):
+                pass
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do a part of a command in a task of its own, which the end of the connection does not cancel."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._commands.add(task)
+        task.add_done_callback(self._commands.discard)
+
+    async def _run(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
+        """Run a command as an SSH server runs it: in its own session, its streams connected to the channel.
+
+        When the channel ends, only its streams are closed, as with a real server: the command has to end itself.
+        """
+        argv = [SHELL] if process.command is None else [SHELL, "-c", process.command]
+        (from_stdout, stdout), (from_stderr, stderr) = os.pipe(), os.pipe()
+        try:
+            command = await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=stdout,
+                stderr=stderr,
+                env=dict(self.environment),
+                cwd=self.home,
+                start_new_session=True,
+            )
+        except OSError as error:
+            for descriptor in (from_stdout, from_stderr):
+                os.close(descriptor)
+            with contextlib.suppress(OSError):
+                process.stderr.write(f"cannot run {SHELL}: {error}\n".encode())
+                process.exit(127)
+            return
+        finally:
+            for descriptor in (stdout, stderr):
+                os.close(descriptor)
+        self._started(command.pid)
+        await process.redirect(None, from_stdout, from_stderr, send_eof=False)
+        self._begin(_feed(process, command))
+        if process.is_closing():
+            # The channel ended while the command was started.
+            process.connection_lost(None)
+        status = await command.wait()
+        self.pids.discard(command.pid)
+        with contextlib.suppress(OSError, asyncssh.Error):
+            # Its descendants may still print.
+            await process.stdout.drain()
+            await process.stderr.drain()
+            if status < 0:
+                process.exit_with_signal(signal.Signals(-status).name.removeprefix("SIG"))
+            else:
+                process.exit(status)
+
+    def _started(self, pid: int) -> None:
+        """Register a command's process; the first one starts the clock of a ``dead-after``."""
+        self.pids.add(pid)
+        if self._dying is None and self._fault is not None and self._fault.after is not None:
+            self._dying = asyncio.get_running_loop().create_task(self._die(self._fault.after))
+
+    async def _die(self, after: float) -> None:
+        await asyncio.sleep(after)
+        self.close()
+        for connection in list(self.connections):
+            connection.abort()
+        await asyncio.to_thread(kill_marked, self.environment[MARK], frozenset(self.pids))
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+
+async def _feed(process: asyncssh.SSHServerProcess[bytes], command: asyncio.subprocess.Process) -> None:
+    """Pass on input and signals of the client. Not by a redirection of asyncssh, which loses input that has to wait."""
+    assert command.stdin is not None
+    with contextlib.suppress(OSError, asyncssh.Error):
+        while not process.stdin.at_eof():
+            try:
+                command.stdin.write(await process.stdin.read(64 * 1024))
+                await command.stdin.drain()
+            except asyncssh.SignalReceived as received:
+                number = getattr(signal, "SIG" + received.signal, None)
+                if isinstance(number, signal.Signals):
+                    # To the process group, as OpenSSH does.
+                    os.killpg(command.pid, number)
+    command.stdin.close()
+
+
+def kill_marked(mark: str, pids: frozenset[int], bound: float = KILL_BOUND) -> None:
+    """SIGKILL the processes below this one that belong to a node, until none is left or the time (s) is over; blocks.
+
+    The mark finds orphaned processes. Descendants of its commands ``pids`` belong to the node, marked or not.
+    """
+    wanted = f"{MARK}={mark}".encode()
+    until = time.monotonic() + bound
+    while True:
+        table = reap.process_table()
+        below = reap.descendants([os.getpid()], table)
+        roots = {pid for pid in below if pid in pids or wanted in _environment(pid)}
+        doomed = (roots | reap.descendants(roots, table)) & below
+        if not doomed or time.monotonic() > until:
+            return
+        reap.send(doomed, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return []
 
 
 def visible_gpus(dev: Path = Path("/dev")) -> list[str]:

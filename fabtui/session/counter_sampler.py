@@ -11,8 +11,6 @@ from typing import Any
 from fabtui.model.counter_log import counts_anything, deltas
 from fabtui.model.events import CounterDeltas
 from fabtui.model.facts.node_view import dicts
-from fabtui.model.session_model import Model
-from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.context import TestBed
 from fabtui.session.node_client import NodeClient, ProbeFailed
 
@@ -29,12 +27,10 @@ MAX_FAILURES = 3
 
 
 class CounterSampler:
-    """Emits the counter deltas of the nodes of a test bed; inventories of the model list the data interfaces."""
+    """Emits the counter deltas of the nodes of a test bed; inventories list the data interfaces."""
 
-    def __init__(self, bed: TestBed, pump: EventPump, model: Model) -> None:
+    def __init__(self, bed: TestBed) -> None:
         self._bed = bed
-        self._pump = pump
-        self._model = model
         self._depth = 0
         self._ticker: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -127,10 +123,10 @@ class CounterSampler:
         self._last[node] = (when, value)
         if before is not None and (moved := deltas(before[1], value)):
             since, until = round(before[0], 6), round(when, 6)
-            self._pump.emit(CounterDeltas(node=node, since=since, until=until, deltas=moved))
+            self._bed.pump.emit(CounterDeltas(node=node, since=since, until=until, deltas=moved))
 
     def _interfaces(self, node: str) -> list[str]:
-        record = self._model.nodes.get(node)
+        record = self._bed.pump.model.nodes.get(node)
         entries = dicts(((record.inventory if record is not None else None) or {}).get("data_addresses"))
         names = [entry.get("nic") for entry in entries]
         return list(dict.fromkeys(name for name in names if isinstance(name, str) and name))

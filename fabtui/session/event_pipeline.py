@@ -75,7 +75,7 @@ class EventPump:
     """
 
     def __init__(self, model: Model, journal: Journal | None, lost: Callable[[str], None] = lambda _: None) -> None:
-        self._model = model
+        self.model = model
         self._journal = journal
         self._lost = lost
         self._pending: list[Event] = []
@@ -125,7 +125,7 @@ class EventPump:
 
     def _apply(self, batch: list[Event]) -> None:
         for one in batch:
-            self._model.apply(one)
+            self.model.apply(one)
         self._applied += len(batch)
         if batch:
             for changed in self._listeners:

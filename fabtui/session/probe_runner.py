@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fabtui.model.events import InventoryUpdate, ProbeResult
-from fabtui.model.session_model import Model
 from fabtui.nodeset import fold
 from fabtui.sanitize import one_line
 from fabtui.session.event_pipeline import EventPump
@@ -40,12 +39,9 @@ def inventory_args(options: SessionOptions) -> dict[str, Any]:
 class ProbeRunner:
     """Runs probes on nodes, more of which are added during the session; `own` are the user's probes by name."""
 
-    def __init__(
-        self, options: SessionOptions, pump: EventPump, model: Model, clients: Mapping[str, NodeClient]
-    ) -> None:
+    def __init__(self, options: SessionOptions, pump: EventPump, clients: Mapping[str, NodeClient]) -> None:
         self._options = options
         self._pump = pump
-        self._model = model
         self._clients = clients
         self.own: Mapping[str, OwnProbe] = {}
 
@@ -83,7 +79,7 @@ class ProbeRunner:
         async with asyncio.TaskGroup() as group:
             for probe in probes:
                 required = registry.PROBES[probe].requires
-                facts = {node: self._model.nodes[node].inventory or {} for node in names}
+                facts = {node: self._pump.model.nodes[node].inventory or {} for node in names}
                 able = [node for node in names if not required or facts[node].get(required)]
                 if probe == "ibfabric":
                     group.create_task(self._fabric(able))
@@ -104,7 +100,7 @@ class ProbeRunner:
 
     async def _fabric(self, nodes: list[str]) -> None:
         """Have each node inspect its own cables; one node with the rights walks the fabric for all of them."""
-        walked = any(self._walked(node.probe_results.get("ibfabric")) for node in self._model.nodes.values())
+        walked = any(self._walked(node.probe_results.get("ibfabric")) for node in self._pump.model.nodes.values())
         first = [] if walked else nodes[:MAX_WALKERS]
         async with asyncio.TaskGroup() as group:
             for node in nodes:

@@ -9,9 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.events import EndpointsAdded, Measured, PairsStarted, PhaseStart, PlanUpdate
-from fabtui.model.measurement import Measurement
-from fabtui.model.session_model import Model
+from fabtui.model.events import EndpointsAdded, PhaseStart, PlanUpdate
 from fabtui.session.endpoint_admission import Admission, absent, admit, engine_for
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.context import TestBed
@@ -43,28 +41,19 @@ class Sweep:
         self,
         options: SessionOptions,
         pump: EventPump,
-        model: Model,
         go: asyncio.Event,
         faults: list[tuple[str, str, str, float | None]],
     ) -> None:
         self.clients: dict[str, NodeClient] = {}
         self.warm = False
-        self.bed = TestBed(
-            report=self._report,
-            started=lambda pairs: pump.emit(PairsStarted(pairs=pairs)),
-            skip=lambda lines: pump.emit(PlanUpdate(untested=lines)),
-            log=pump.log,
-            go=go,
-            flush=pump.flush,
-        )
+        self.bed = TestBed(pump, go)
         self._options = options
         self._pump = pump
-        self._model = model
         self._faults = faults
         self._admissions: dict[str, Admission] = {}
         self._engine: Engine | None = None
-        self.runner = TestRunner(options, pump, model, self.bed)
-        self.probes = ProbeRunner(options, pump, model, self.clients)
+        self.runner = TestRunner(options, self.bed)
+        self.probes = ProbeRunner(options, pump, self.clients)
 
     def admit(
         self, ready: dict[str, tuple[NodeClient, dict[str, Any]]], gone: dict[str, str], order: list[str]
@@ -111,12 +100,6 @@ class Sweep:
         """Return the connected ones of some nodes."""
         return [node for node in nodes if node in self.clients and self.clients[node].lost is None]
 
-    def _report(self, measurements: list[Measurement]) -> None:
-        if self.bed.arm is not None:
-            measurements = [replace(m, arm=self.bed.arm) for m in measurements]
-        if measurements:
-            self._pump.emit(Measured(measurements=measurements))
-
     async def run(self, new: list[str], old: list[str]) -> None:
         """Sweep over the pairs that involve a new node; ``old`` nodes were swept before."""
         await self._pump.flush()
@@ -153,8 +136,7 @@ class Sweep:
                 group.create_task(self._ranks_settled(starts))
         for probe in OPTIONAL_PROBES:
             if self._wants(probe):
-                tools = PairTools(self._pump, self._model, self.clients, self.bed)
-                await tools.run(probe, self.alive(new), self.alive(old))
+                await PairTools(self.bed, self.clients).run(probe, self.alive(new), self.alive(old))
         late = [node for node, start in starts.items() if not start.done()]
         there = [node for node in new if node not in late]
         tasks = {probe: probes.create_task(self._run_probe(there, probe)) for probe in registry.probes_in("driver")}
@@ -227,7 +209,7 @@ class Sweep:
             for a, b in itertools.permutations(self.bed.endpoints, 2)
             if a.number in notes or b.number in notes
         ]
-        if lines and self._wants("p2p"):
+        if self._wants("p2p"):
             self.bed.skip(lines)
 
     async def _run_probe(self, nodes: list[str], probe: str) -> None:
@@ -236,16 +218,16 @@ class Sweep:
 
     async def _mesh(self, new: list[str], old: list[str]) -> None:
         """Test every address against every other: echoes, then one way each."""
-        addresses = addresses_of({node: self._model.nodes[node].inventory for node in [*old, *new]})
+        addresses = addresses_of({node: self._pump.model.nodes[node].inventory for node in [*old, *new]})
         targets, total = targets_between(new, old, addresses)
         if not targets:
             return
         if len(targets) < total:
             self._pump.log("notice", f"mesh: {len(targets)} of {total} pairs of addresses are asked")
         if self._wants("ping"):
-            await PingMesh(self._pump, self._model, self.clients).run(targets)
+            await PingMesh(self._pump, self.clients).run(targets)
         if self._wants("udp"):
-            await OneWay(self._pump, self._model, self.clients).run(targets)
+            await OneWay(self._pump, self.clients).run(targets)
 
     def _start_ranks(
         self, nodes: list[str], env: dict[str, str], group: asyncio.TaskGroup

@@ -12,7 +12,6 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Verdict
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
-from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.retest import Pair, results_of
 from fabtui.session.options import SessionOptions
 from fabtui.session.sweep import Sweep
@@ -138,18 +137,12 @@ class Watch:
     """
 
     def __init__(
-        self,
-        options: SessionOptions,
-        sweep: Sweep,
-        pump: EventPump,
-        model: Model,
-        testing: asyncio.Lock,
-        end: Callable[[], Awaitable[None]],
+        self, options: SessionOptions, sweep: Sweep, testing: asyncio.Lock, end: Callable[[], Awaitable[None]]
     ) -> None:
         self._options = options
         self._sweep = sweep
-        self._pump = pump
-        self._model = model
+        self._pump = sweep.bed.pump
+        self._model = sweep.bed.pump.model
         self._go = sweep.bed.go
         self._testing = testing
         self._end = end

@@ -19,13 +19,20 @@ from fabtui.transport.asyncssh.dial import Dialer
 from fabtui.transport.byte_pipe import BytePipe, Explain, explain_end
 from fabtui.transport.framed_link import FramedLink, Limits
 from fabtui.transport.link import Backend, Link, NodeUnreachable
-from fabtui.transport.local import ProcessPipe
+from fabtui.transport.local import ProcessPipe, SshPipe, ssh_argv
 from fabtui.transport.login_limiter import Gates, with_retries
 from fabtui.transport.payload import Cargo
 from fabtui.transport.registry import TRANSPORTS
-from fabtui.transport.ssh_config.resolve import Resolver
-from fabtui.transport.ssh_config.resolved import ConfigBroken, Policy, PolicyOption, Resolved, check_host, policy_for
-from fabtui.transport.ssh_config.unsupported import is_plain
+from fabtui.transport.ssh_config.resolve import Resolver, is_plain
+from fabtui.transport.ssh_config.resolved import (
+    ConfigBroken,
+    NeedsOpenSSH,
+    Policy,
+    PolicyOption,
+    Resolved,
+    check_host,
+    policy_for,
+)
 
 if TYPE_CHECKING:
     from fabtui.transport.asyncssh.connection import Login
@@ -168,29 +175,25 @@ class Connector:
         """Open a link over asyncssh; over OpenSSH if the configuration does not parse or needs more."""
         self.load()
         try:
-            resolved = await self.resolve(host)
+            await self.resolve(host)
         except ConfigBroken as error:
             self.notify(f"the ssh configuration does not parse, so OpenSSH is used: {error}")
             return await self.open_openssh(host)
-        logins = await self._made_logins(resolved)
-        from fabtui.transport.asyncssh.connection import ChannelPipe
-        from fabtui.transport.asyncssh.jump_hosts import NeedsOpenSSH
-
-        options = self.options
         try:
-            login = await logins.log_in(resolved)
+            login = await self.log_in(host)
         except (NeedsOpenSSH, ConfigBroken) as error:
             self.notify(f"OpenSSH is used for hosts that need what asyncssh cannot do: {error}")
-            return await self.open_openssh(host, resolved)
-        finally:
-            self._dialer.forget(resolved)
+            return await self.open_openssh(host)
+        from fabtui.transport.asyncssh.connection import ChannelPipe
+
+        options = self.options
         pipe = await ChannelPipe.run(login, bootstrap.command(options.remote_python), options.connect_timeout)
         return await self.start(pipe, host, "asyncssh", explain_end, login.client.banner)
 
-    async def open_openssh(self, host: str, resolved: Resolved | None = None) -> Link:
-        """Open a link over a process of OpenSSH, with the ssh configuration if it is known already."""
+    async def open_openssh(self, host: str) -> Link:
+        """Open a link over a process of OpenSSH."""
         await asyncio.shield(self.load())
-        from fabtui.transport.openssh import SshPipe, argv, explainer
+        from fabtui.transport.login_errors import openssh_explainer
 
         options = self.options
         if self._resolver is None:
@@ -198,22 +201,20 @@ class Connector:
         ssh = self._resolver.ssh
         if ssh is None:
             raise NodeUnreachable("local", "there is no ssh program here", "install the OpenSSH client")
-        if resolved is None:
-            with contextlib.suppress(ConfigBroken):
-                resolved = await self.resolve(host)
         within, via = options.connect_timeout, ""
         policy: Policy = "strict" if options.host_key_policy == "config" else options.host_key_policy
-        if resolved is not None:
+        with contextlib.suppress(ConfigBroken):
+            resolved = await self.resolve(host)
             policy = policy_for(options.host_key_policy, resolved)
             within = resolved.connect_timeout or within
             via = ",".join(jump.host for jump in resolved.jumps) or resolved.proxy_command or ""
-        words = argv(ssh, options.ssh_config, host, bootstrap.command(options.remote_python), policy, within)
+        words = ssh_argv(ssh, options.ssh_config, host, bootstrap.command(options.remote_python), policy, within)
 
         async def attempt() -> Link:
             # The progress of ssh is unknown, so its place is released after a moment in any case.
             async with self._gates.login(f"openssh {via}" if via else "", lambda: False):
                 pipe = await SshPipe.run(words)
-                return await self.start(pipe, host, "openssh", explainer(host), "")
+                return await self.start(pipe, host, "openssh", openssh_explainer(host), "")
 
         return await with_retries(attempt)
 

@@ -10,6 +10,7 @@ from fabtui.sanitize import clean, one_line
 from fabtui.transport.asyncssh.client_keys import Offer
 from fabtui.transport.asyncssh.dial import unreachable
 from fabtui.transport.asyncssh.known_hosts import Known, refusal
+from fabtui.transport.byte_pipe import Ending, Explain, explain_end
 from fabtui.transport.link import NodeUnreachable, UnreachableKind
 from fabtui.transport.ssh_config.resolved import Resolved
 
@@ -64,6 +65,17 @@ def classify_openssh(node: str, output: str) -> NodeUnreachable | None:
             line = f"{node} {DROPPED} ({line})"
         return NodeUnreachable(kind, line, hint, text)
     return None
+
+
+def openssh_explainer(node: str) -> Explain:
+    """Return the function that converts an early end of ssh to an error."""
+
+    def explain(ending: Ending, banner: str, stderr: str) -> NodeUnreachable:
+        if ending.lost and (known := classify_openssh(node, stderr)) is not None:
+            return known
+        return explain_end(ending, banner, stderr)
+
+    return explain
 
 
 def explain_tunnel(error: asyncssh.ChannelOpenError, what: str, via: str) -> NodeUnreachable:

@@ -183,10 +183,10 @@ class LiveFeed:
         try:
             async with contextlib.AsyncExitStack() as stack:
                 reach, faults = await self._open(stack)
-                self._sweep = Sweep(self._options, self._pump, self.model, self._go, faults)
+                self._sweep = Sweep(self._options, self._pump, self._go, faults)
                 self._hosts = self._sweep.bed.hosts
                 self._sweep.probes.own = self._own.probes
-                self._watch = Watch(self._options, self._sweep, self._pump, self.model, self._testing, self._end)
+                self._watch = Watch(self._options, self._sweep, self._testing, self._end)
                 stack.push_async_callback(self._leave)
                 try:
                     async with asyncio.TaskGroup() as group:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import Measured, PlanUpdate
 from fabtui.model.measurement import Measurement
 from fabtui.model.pair_index import PairIndex
+from fabtui.session.event_pipeline import EventPump
 from fabtui.session.ranks.rank_host import RankHost
 from fabtui.session.ranks.rendezvous_store import StoreServer
 
@@ -28,12 +30,7 @@ class TestBed:
     #: Not a test class for pytest.
     __test__ = False
 
-    report: Callable[[list[Measurement]], None]  #: Called with finished measurements.
-    #: Called with the ordered pairs of names whose tests have just started.
-    started: Callable[[list[tuple[str, str]]], None]
-    #: Called with ``(src, dst, reason)`` of pairs that will not be tested.
-    skip: Callable[[list[tuple[str, str, str]]], None]
-    log: Callable[[str, str], None]  #: Called with a level and a line for the event log.
+    pump: EventPump
     go: asyncio.Event  #: Cleared while the session is paused: no new test starts.
     endpoints: list[Endpoint] = field(default_factory=list)  #: All endpoints, by number.
     hosts: dict[str, RankHost] = field(default_factory=dict)  #: Rank host of each node that has something to test.
@@ -44,9 +41,19 @@ class TestBed:
     #: Called with the nodes of a pair that runs alone, at its start and at its end.
     sample_counters: Callable[[set[str]], None] = lambda nodes: None
     arm: str | None = None  #: Running arm of an A/B comparison, or None.
-    #: Waits until all emitted events are in the model; called between the parts of large results.
-    flush: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(0)
     lasting: bool = False  #: Whether the rank hosts are needed after the pair tests.
+
+    def report(self, measurements: list[Measurement]) -> None:
+        """Emit finished measurements."""
+        if self.arm is not None:
+            measurements = [replace(m, arm=self.arm) for m in measurements]
+        if measurements:
+            self.pump.emit(Measured(measurements=measurements))
+
+    def skip(self, lines: list[tuple[str, str, str]]) -> None:
+        """Report ``(src, dst, reason)`` of pairs that will not be tested."""
+        if lines:
+            self.pump.emit(PlanUpdate(untested=lines))
 
     def attempt(self, kind: str, src: str, dst: str, *more: str) -> int:
         """Count an attempt at a test between two ends, and return the number of attempts."""

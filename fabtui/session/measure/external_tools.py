@@ -13,9 +13,7 @@ from fabtui.model.facts.node_view import dicts
 from fabtui.model.layers import Layer, layer_of_probe
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.schedule import circle_rounds
-from fabtui.model.session_model import Model
 from fabtui.sanitize import clean, one_line
-from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.context import TestBed
 from fabtui.session.measure.mesh_targets import addresses_of
 from fabtui.session.measure.p2p_result import number
@@ -46,11 +44,10 @@ class Port(NamedTuple):
 class PairTools:
     """Runs external tools between nodes."""
 
-    def __init__(self, pump: EventPump, model: Model, clients: dict[str, NodeClient], bed: TestBed) -> None:
-        self._pump = pump
-        self._model = model
-        self._clients = clients
+    def __init__(self, bed: TestBed, clients: dict[str, NodeClient]) -> None:
         self._bed = bed
+        self._pump = bed.pump
+        self._clients = clients
 
     async def run(self, probe: str, new: list[str], old: list[str]) -> None:
         """Measure between all pairs of nodes that have the tool, both directions, disjoint pairs at a time.
@@ -59,9 +56,9 @@ class PairTools:
         """
         ends: dict[str, list[Port]] = {}
         for node in [*old, *new]:
-            tools = (self._model.nodes[node].inventory or {}).get("tools")
+            tools = (self._pump.model.nodes[node].inventory or {}).get("tools")
             lacking = [str(layer) for layer in LAYERS[probe] if not (isinstance(tools, dict) and tools.get(str(layer)))]
-            found = ports_of(probe, self._model.nodes[node].inventory)
+            found = ports_of(probe, self._pump.model.nodes[node].inventory)
             if lacking or not found:
                 why = f"no {lacking[0]} on this node" if lacking else "no RDMA port that is active and has an address"
                 self._pump.emit(ProbeResult(node=node, probe=probe, error=why))

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from fabtui.model.facts.node_view import dicts
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.session_model import Model
 from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.p2p_result import whole
 from fabtui.session.node_client import NodeClient
@@ -75,13 +74,13 @@ class Target(NamedTuple):
 class MeshTest:
     """Base of the tests between addresses: the sink of the results, and the nodes by name."""
 
-    def __init__(self, pump: EventPump, model: Model, clients: Mapping[str, NodeClient]) -> None:
+    def __init__(self, pump: EventPump, clients: Mapping[str, NodeClient]) -> None:
         self._pump = pump
-        self._model = model
         self._clients = clients
 
     def _latest(self, layer: Layer, target: Target) -> Measurement | None:
-        return self._model.addresses.last(layer, target.node, target.peer, target.here.address, target.there.address)
+        ends = (target.node, target.peer, target.here.address, target.there.address)
+        return self._pump.model.addresses.last(layer, *ends)
 
     def _losing(self, layer: Layer, targets: Iterable[Target]) -> list[Target]:
         """Return the targets that lost some of their packets."""

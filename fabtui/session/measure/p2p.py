@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import Endpoint
+from fabtui.model.events import PairsStarted
 from fabtui.model.schedule import Dispatcher
 from fabtui.session.measure.context import ABORT_PATIENCE, LAG, LAG_KNOWN, TestBed
 from fabtui.session.measure.p2p_result import NO_REPORT, Side, direction
@@ -18,11 +19,11 @@ from fabtui.session.ranks.rank_host import (
     HostLoaded,
     HostLost,
     HostMessage,
+    HostReports,
     HostRestarted,
     RankHost,
     Report,
 )
-from fabtui.session.ranks.reports import HostReports
 from fabtui_node.protocol import ErrorKind
 
 
@@ -171,7 +172,7 @@ class PairSweep:
                 while self._again:
                     # The longest-running pair is the most likely culprit: it comes last, when fewest need its host.
                     again, self._again = [pair for _, pair in sorted(self._again, reverse=True)], []
-                    self._bed.log("info", f"pairs that ran beside it are tested again, alone: {len(again)}")
+                    self._bed.pump.log("info", f"pairs that ran beside it are tested again, alone: {len(again)}")
                     self._alone = self._last_chance = True
                     self.tested_alone |= {frozenset(pair) for pair in again}
                     await self._pass([(b, a) for a, b in again])
@@ -201,7 +202,7 @@ class PairSweep:
             case HostLost(host, text, kind):
                 self._on_lost(host, text, kind)
             case HostFrozen(host, text):
-                self._bed.log("warning", f"{text}; it is ended")
+                self._bed.pump.log("warning", f"{text}; it is ended")
                 self._kill(host.node, text, ErrorKind.FROZEN, excuse=True)
             case HostLoaded(host):
                 self._recovery.loaded(host)
@@ -227,7 +228,7 @@ class PairSweep:
             for node in pair.nodes:
                 self._bed.hosts[node].send(message)
         if begun:
-            self._bed.started(begun)
+            self._bed.pump.emit(PairsStarted(pairs=begun))
 
     def _next_check(self) -> float:
         if not self._bed.go.is_set():
@@ -345,14 +346,14 @@ class PairSweep:
         interrupted = {node for pair in self._running.values() if host.node in pair.nodes for node in pair.nodes}
         self._give_up(host, text, kind, timeout=timeout, excuse=excuse)
         if self._needed(host.node):
-            self._bed.log("info", f"the rank host of {host.node} is restarted")
+            self._bed.pump.log("info", f"the rank host of {host.node} is restarted")
             self._recovery.begin(host)
             # One of the interrupted pairs will end it again when they are tested alone.
             self._culprits += -1 if self._last_chance else 1
             if self._culprits > 0:
                 self._recovery.stand_by_after(host, interrupted)
         else:
-            self._bed.log("info", f"no remaining test needs the rank host of {host.node}")
+            self._bed.pump.log("info", f"no remaining test needs the rank host of {host.node}")
             self._ended.append(asyncio.ensure_future(host.leave_down()))
 
     def _needed(self, node: str) -> bool:
@@ -403,5 +404,4 @@ class PairSweep:
                 for s, d in ((a, b), (b, a)):
                     if (s, d) not in self._reported:
                         lines.append((str(ends[s]), str(ends[d]), why))
-        if lines:
-            self._bed.skip(lines)
+        self._bed.skip(lines)

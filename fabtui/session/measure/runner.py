@@ -11,10 +11,8 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.pair_index import Pair, PairArray, PairSet
 from fabtui.model.schedule import in_parts, mode_for, pairs_for
-from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui.session.counter_sampler import CounterSampler
-from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.collectives import CollectiveTest, groups_of, run_collective
 from fabtui.session.measure.context import TestBed
 from fabtui.session.measure.p2p import PairSweep, PairTest
@@ -23,8 +21,7 @@ from fabtui.session.measure.world import WorldSweep, WorldTest
 from fabtui.session.node_client import GRACE
 from fabtui.session.options import MIB, SessionOptions
 from fabtui.session.ranks.gather import Gathering, GroupRequest
-from fabtui.session.ranks.rank_host import HostLost, HostMessage
-from fabtui.session.ranks.reports import HostReports
+from fabtui.session.ranks.rank_host import HostLost, HostMessage, HostReports
 
 #: CPU ranks share the cores of their node, so their values spread far wider.
 SLOW_BELOW = {"gloo": 0.2}
@@ -53,12 +50,12 @@ SLOW_ROUNDS = 2
 class TestRunner:
     """Runs the tests of a session. Its `counters` samples the counters of the nodes while pairs are tested."""
 
-    def __init__(self, options: SessionOptions, pump: EventPump, model: Model, bed: TestBed) -> None:
+    def __init__(self, options: SessionOptions, bed: TestBed) -> None:
         self._options = options
-        self._pump = pump
-        self._model = model
         self._bed = bed
-        self.counters = CounterSampler(bed, pump, model)
+        self._pump = bed.pump
+        self._model = bed.pump.model
+        self.counters = CounterSampler(bed)
         bed.sample_counters = self.counters.sample
         #: Pairs that have failed twice.
         self._proven: set[frozenset[int]] = set()
@@ -202,8 +199,7 @@ class TestRunner:
             for n in {a, b} & busy.keys():
                 why = f"{self._bed.endpoints[n]} is in use by {busy[n]}; --force tests it all the same"
                 lines += [(self._name(s), self._name(d), why) for s, d in ((a, b), (b, a))]
-        if lines:
-            self._bed.skip(lines)
+        self._bed.skip(lines)
         return PairArray((a, b) for a, b in pairs if a not in busy and b not in busy)
 
     def _name(self, rank: int) -> str:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from fabtui.model.events import PairsStarted
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.pair_index import Pair, PairArray
@@ -50,7 +51,7 @@ class WorldSweep:
         request = await self._go(good, wanted)
         if not self._formed(request):
             text = self._failure(request).text
-            self._bed.log("warning", f"the world communicator does not form: {text}")
+            self._bed.pump.log("warning", f"the world communicator does not form: {text}")
             good, reasons = await self._formable(list(ranks))
             out = set(ranks) - set(good)
             self._report_excluded(ranks, out, reasons, wanted, text)
@@ -58,7 +59,7 @@ class WorldSweep:
                 return
             names = ", ".join(self._name(rank) for rank in sorted(out))
             without = f"without {names}" if out else "of all when tried again"
-            self._bed.log("info", f"the world communicator forms {without}")
+            self._bed.pump.log("info", f"the world communicator forms {without}")
             request = await self._go(good, wanted)
         self._good = good
         await self._report(request, good, wanted)
@@ -68,7 +69,7 @@ class WorldSweep:
         request = await self._go(self._good, wanted)
         if not self._formed(request):
             text = self._failure(request).text
-            self._bed.log("warning", f"the world communicator does not form again: {text}")
+            self._bed.pump.log("warning", f"the world communicator does not form again: {text}")
         await self._report(request, self._good, wanted, tested_only=True)
 
     async def _go(self, ranks: Sequence[int], wanted: Container[Pair]) -> GroupRequest:
@@ -81,8 +82,9 @@ class WorldSweep:
         )
         for at in range(0, len(pairs), _PART):
             if at:
-                await self._bed.flush()
-            self._bed.started([(self._name(s), self._name(d)) for s, d in pairs[at : at + _PART]])
+                await self._bed.pump.flush()
+            part = [(self._name(s), self._name(d)) for s, d in pairs[at : at + _PART]]
+            self._bed.pump.emit(PairsStarted(pairs=part))
         return await self._form(ranks, pairs)
 
     async def _form(self, ranks: Sequence[int], pairs: PairArray | None = None) -> GroupRequest:
@@ -193,7 +195,7 @@ class WorldSweep:
             if found := [value for part in times if (value := number(part.get(name))) is not None]:
                 parts.append(f"{word} {max(found):.2f} s")
         if parts:
-            self._bed.log("info", f"world communicator of {len(reports)} ranks: {', '.join(parts)}")
+            self._bed.pump.log("info", f"world communicator of {len(reports)} ranks: {', '.join(parts)}")
 
     async def _report(
         self, request: GroupRequest, ranks: Sequence[int], wanted: Container[Pair], *, tested_only: bool = False
@@ -227,7 +229,7 @@ class WorldSweep:
             part.append(one)
             if len(part) >= _PART:
                 self._bed.report(part)
-                await self._bed.flush()
+                await self._bed.pump.flush()
                 part = []
         return part
 

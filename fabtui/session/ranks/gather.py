@@ -13,8 +13,7 @@ from fabtui.sanitize import one_line
 from fabtui.session.measure.context import ABORT_PATIENCE, LAG, TestBed
 from fabtui.session.measure.p2p_result import name_ranks
 from fabtui.session.node_client import GRACE
-from fabtui.session.ranks.rank_host import HostFrozen, HostLost, HostMessage, RankHost, Report
-from fabtui.session.ranks.reports import HostReports
+from fabtui.session.ranks.rank_host import HostFrozen, HostLost, HostMessage, HostReports, RankHost, Report
 from fabtui_node.protocol import CONSEQUENCES, ErrorKind
 
 #: Maximum number of reports of a rank about one request: one for each message size.

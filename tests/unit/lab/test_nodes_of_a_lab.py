@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from fabtui.lab import server
-from fabtui.lab.server import divide, visible_gpus
+from fabtui.lab.server import address_of, divide, node_environment, visible_gpus
 from fabtui.lab.spec import LabSpec, parse_faults
-from fabtui.lab.ssh_node import address_of, node_environment
 
 
 def test_addresses_are_on_loopback_and_apart() -> None:

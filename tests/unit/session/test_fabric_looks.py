@@ -49,7 +49,7 @@ async def look(asked: Asked, nodes: list[str], model: Model | None = None, witho
         model.apply(InventoryUpdate(node, {"ib": ib}))
     clients: Any = {node: asked.node(node) for node in nodes}
     pump: Any = Pump(model)
-    await ProbeRunner(SessionOptions(), pump, model, clients).run(nodes, ["ibfabric"])
+    await ProbeRunner(SessionOptions(), pump, clients).run(nodes, ["ibfabric"])
     return model
 
 

@@ -99,8 +99,8 @@ async def test_any_answers(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pumping = asyncio.create_task(pump.run())
     remotes = cast(dict[str, NodeClient], {node: HostileNode(chance) for node in NODES})
     async with asyncio.timeout(20):
-        await PingMesh(pump, model, remotes).run(TARGETS)
-        await OneWay(pump, model, remotes).run(TARGETS)
+        await PingMesh(pump, remotes).run(TARGETS)
+        await OneWay(pump, remotes).run(TARGETS)
         await pump.flush()
     pumping.cancel()
     await asyncio.gather(pumping, return_exceptions=True)

@@ -80,8 +80,8 @@ async def test_what_is_lost_is_lost_three_times(times: int, verdict: Verdict, mo
     node = LossyNode(times)
     remotes = cast(dict[str, NodeClient], {"a": node, "b": node})
     async with asyncio.timeout(20):
-        await PingMesh(pump, model, remotes).run([TARGET])
-        await OneWay(pump, model, remotes).run([TARGET])
+        await PingMesh(pump, remotes).run([TARGET])
+        await OneWay(pump, remotes).run([TARGET])
         await pump.flush()
     pumping.cancel()
     await asyncio.gather(pumping, return_exceptions=True)

@@ -13,7 +13,7 @@ from fabtui.model.session_model import Model
 from fabtui.session import watch
 from fabtui.session.feeds.live import LiveFeed
 from fabtui.session.options import SessionOptions
-from fabtui.session.ranks import rank_host, reports
+from fabtui.session.ranks import rank_host
 from tests.unit.session.slownodes import Pair, Play, SlowNodes
 
 GPUS = {"a": 4, "b": 4}
@@ -24,10 +24,10 @@ Bad = dict[tuple[str, str], tuple[Verdict, str]]
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have silence noticed sooner, as all here is faster than on nodes."""
-    monkeypatch.setattr(reports, "TICK", 0.02)
-    monkeypatch.setattr(reports, "PERIOD", 0.1)
-    monkeypatch.setattr(reports, "HALTED_PATIENCE", 0.06)
-    monkeypatch.setattr(reports, "PATIENCE", 0.4)
+    monkeypatch.setattr(rank_host, "ALIVE_TICK", 0.02)
+    monkeypatch.setattr(rank_host, "ALIVE_PERIOD", 0.1)
+    monkeypatch.setattr(rank_host, "HALTED_PATIENCE", 0.06)
+    monkeypatch.setattr(rank_host, "ALIVE_PATIENCE", 0.4)
 
 
 def _play(**more: Any) -> Play:
@@ -141,7 +141,7 @@ async def test_a_rank_host_that_is_stopped_is_found_by_its_silence_not_by_deadli
 
 
 async def test_a_rank_host_that_goes_on_is_not_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports, "PATIENCE", 5.0)
+    monkeypatch.setattr(rank_host, "ALIVE_PATIENCE", 5.0)
     _, play, bad = await _run(naps={"a": 0.03}, each=0.6)
     assert not bad
     assert _starts(play) == {"a": 1, "b": 1}

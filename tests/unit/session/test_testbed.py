@@ -3,17 +3,13 @@ from __future__ import annotations
 import asyncio
 import tracemalloc
 
+from fabtui.model.session_model import Model
+from fabtui.session.event_pipeline import EventPump
 from fabtui.session.measure.context import TestBed
 
 
 def _bed() -> TestBed:
-    return TestBed(
-        report=lambda found: None,
-        started=lambda pairs: None,
-        skip=lambda lines: None,
-        log=lambda level, text: None,
-        go=asyncio.Event(),
-    )
+    return TestBed(EventPump(Model(), None), asyncio.Event())
 
 
 def test_attempts_are_counted_for_each_thing_and_arm() -> None:

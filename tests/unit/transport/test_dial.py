@@ -10,9 +10,8 @@ import pytest
 
 from fabtui.transport.asyncssh.dial import Dialer
 from fabtui.transport.link import NodeUnreachable
-from fabtui.transport.ssh_config.resolve import parse
+from fabtui.transport.ssh_config.resolve import is_plain, parse
 from fabtui.transport.ssh_config.resolved import Resolved
-from fabtui.transport.ssh_config.unsupported import is_plain
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from fabtui.transport.asyncssh.dial import Dialer, unreachable
 from fabtui.transport.asyncssh.known_hosts import Known
 from fabtui.transport.byte_pipe import Ending, explain_end, shorten
 from fabtui.transport.link import LinkLost, NodeUnreachable
+from fabtui.transport.local import ssh_argv
 from fabtui.transport.login_errors import classify_openssh, explain_login, explain_tunnel
 from fabtui.transport.login_limiter import Gates, with_retries
-from fabtui.transport.openssh import argv
 from fabtui.transport.ssh_config.resolved import Resolved
 
 HOST = Resolved("n1", "10.0.0.1", "me", 2200)
@@ -144,12 +144,12 @@ def test_long_banners_keep_both_ends() -> None:
 
 
 def test_the_words_given_to_ssh() -> None:
-    words = argv("ssh", None, "n1", "true", "accept-new", 10)
+    words = ssh_argv("ssh", None, "n1", "true", "accept-new", 10)
     assert words[-3:] == ["--", "n1", "true"]
     assert {"ForwardAgent=no", "BatchMode=yes", "StrictHostKeyChecking=accept-new", "ConnectTimeout=10"} <= set(words)
     # With "no", ssh would go on after a changed key that it knows.
     for policy in ("strict", "accept-new"):
-        assert "StrictHostKeyChecking=no" not in argv("ssh", None, "n1", "true", policy, 1)
+        assert "StrictHostKeyChecking=no" not in ssh_argv("ssh", None, "n1", "true", policy, 1)
 
 
 async def test_only_drops_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

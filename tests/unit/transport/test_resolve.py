@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabtui.transport.link import NodeUnreachable
-from fabtui.transport.ssh_config.resolve import Resolver, parse, resolve_without_ssh, split_files
+from fabtui.transport.ssh_config.resolve import Resolver, Unfit, parse, resolve_without_ssh, split_files, unfit_setting
 from fabtui.transport.ssh_config.resolved import (
     ConfigBroken,
     Jump,
@@ -21,7 +21,6 @@ from fabtui.transport.ssh_config.resolved import (
     home,
     parse_jumps,
 )
-from fabtui.transport.ssh_config.unsupported import Unfit, unfit_setting
 
 OUTPUT = """\
 host n1
