@@ -44,7 +44,7 @@ from rank_controller import Controller
 
 from fabtui.lab.server import visible_gpus
 from fabtui.model.recording import read_events
-from fabtui.model.schedule import Dispatcher, circle_rounds
+from fabtui.model.schedule import Dispatcher, each_round
 
 ROOT = Path(__file__).resolve().parents[1]
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -139,7 +139,7 @@ def rank_host(gpus: list[str], size: int) -> Found:
         found["version"] = c.of("ready")[0]["version"]
         found["ready"] = time.monotonic() - began
         found["parts"] = laps(c.of("ready")[0]["seconds"], "driver", "nccl", "contexts")
-        rounds = [turned for one in circle_rounds(count) for turned in (one, [(b, a) for a, b in one])]
+        rounds = [turned for one in each_round(count) for turned in (one, [(b, a) for a, b in one])]
         # As a session does it: half the messages of a pair test.
         c.world(1, ranks, rounds, bytes=size, iters=10, warmup=2, deadline=DEADLINE)
         c.until(lambda: len(c.of("free", id=1)) == count, 2 * DEADLINE + 10)
@@ -157,7 +157,7 @@ def rank_host(gpus: list[str], size: int) -> Found:
 
 def _pairs(c: Controller, count: int, size: int) -> float:
     """Run the pair layer as a session does, and return when its last number came."""
-    pairs = [pair for one in circle_rounds(count) for pair in one]
+    pairs = [pair for one in each_round(count) for pair in one]
     dispatcher = Dispatcher(pairs, [None] * count, ["n0"] * count)
     running: dict[int, tuple[int, int]] = {}
     numbers = itertools.count(10)

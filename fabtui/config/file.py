@@ -237,10 +237,8 @@ def _variables(value: object) -> list[str]:
     return found
 
 
-_FORMS: dict[str, Callable[[object], Any]] = {
-    **{"text": _text, "number": _number, "switch": _switch, "list": _list},
-    "variables": _variables,
-}
+_FORMS: dict[str, Callable[[object], Any]]
+_FORMS = {"text": _text, "number": _number, "switch": _switch, "list": _list, "variables": _variables}
 
 
 def _shown(value: object) -> str:
@@ -264,13 +262,10 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
     for number, line in enumerate(text.splitlines(), 1):
         if (header := re.fullmatch(_HEADER, line)) is not None:
             table = _parts(header[1])
+            for length in range(1, len(table) + 1):
+                where.setdefault(table[:length], number)
         elif (assignment := re.match(_ASSIGNMENT, line)) is not None:
             where.setdefault((*table, *_parts(assignment[1])), number)
-            continue
-        else:
-            continue
-        for length in range(1, len(table) + 1):
-            where.setdefault(table[:length], number)
     return where
 
 
@@ -315,11 +310,7 @@ def _contradicting(given: dict[str, Any], own: dict[str, Any]) -> list[str]:
 
 
 def template(keys: list[tuple[str, str, str]]) -> str:
-    """Return a settings file that lists every setting and key, all of them commented out.
-
-    Args:
-        keys: Id, default keys and title of each binding.
-    """
+    """Return a settings file with every setting and key (id, default keys, title of a binding) commented out."""
     lines = [
         "# Settings of fabtui. Arguments override the environment (FABTUI_...), which overrides this file.",
         "# fabtui config validate checks this file; fabtui config show prints the settings in effect.",

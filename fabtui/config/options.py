@@ -274,10 +274,7 @@ def option_rows() -> list[dict[str, str]]:
 
 
 def session_changes(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the session options that differ from their defaults.
-
-    Args:
-        given: Arguments by name, as the command line gives them.
+    """Return the session options that differ from their defaults, of arguments by name as on the command line.
 
     Raises:
         InputError: A value is not valid, or options exclude each other.

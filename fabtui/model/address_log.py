@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import PairClass
-from fabtui.model.facts.node_view import dicts
+from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import SEVERITY, Measurement
 from fabtui.model.measurement_store import NONE, MeasurementStore
@@ -39,11 +39,10 @@ class AddressLog:
 
     def place(self, node: str, inventory: Any) -> None:
         """Read the rails of the addresses of a node from its inventory."""
-        inventory = inventory if isinstance(inventory, dict) else {}
         for listed in ("data_addresses", "down_addresses"):
-            for entry in dicts(inventory.get(listed)):
+            for entry in dicts(field(inventory, listed)):
                 self._seats[node, str(entry.get("address"))] = _seat(entry.get("rail"), entry.get("nic"))
-        for number, port in enumerate(dicts(inventory.get("ib"))):
+        for number, port in enumerate(dicts(field(inventory, "ib"))):
             self._seats[node, f"{port.get('ca')}:{port.get('port')}"] = _seat(number, port.get("netdev"))
 
     def seat(self, node: str, address: str | None) -> Seat:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_right
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -49,15 +49,8 @@ _ERROR_WORDS = re.compile(
 )
 #: Error counters whose names contain none of these words.
 _ERRORS = frozenset(
-    {
-        "symbol_error",
-        "link_downed",
-        "out_of_sequence",
-        "out_of_buffer",
-        "duplicate_request",
-        "roce_slow_restart",
-        "carrier_changes",
-    }
+    {"symbol_error", "link_downed", "out_of_sequence", "out_of_buffer", "duplicate_request", "roce_slow_restart"}
+    | {"carrier_changes"}
 )
 #: Work still posted when a connection is closed ends in these, in every test.
 _USUAL = frozenset({"req_cqe_error", "req_cqe_flush_error", "resp_cqe_error", "resp_cqe_flush_error"})
@@ -67,9 +60,8 @@ _USUAL = frozenset({"req_cqe_error", "req_cqe_flush_error", "resp_cqe_error", "r
 def is_error(name: str) -> bool:
     """Return True if a counter of this name counts errors rather than traffic."""
     lower = re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    if lower in _USUAL:
-        return False
-    return lower in _ERRORS or any(_ERROR_WORDS.fullmatch(word) for word in re.split("[^a-z]+", lower))
+    words = re.split("[^a-z]+", lower)
+    return lower not in _USUAL and (lower in _ERRORS or any(map(_ERROR_WORDS.fullmatch, words)))
 
 
 def flatten(value: dict[str, Any]) -> dict[Path, int]:
@@ -110,8 +102,7 @@ def _built(counts: dict[Path, int], errors: Iterable[Path], reset: Iterable[Path
             here = here.setdefault(name, {})
         here[path[-1]] = count
     for key, paths in (("errors", errors), ("reset", reset), ("full", full)):
-        listed = sorted(paths)
-        if listed:
+        if listed := sorted(paths):
             deltas[key] = [list(path) for path in listed]
     return deltas
 
@@ -184,11 +175,7 @@ class _Interval:
 
 
 class CounterLog:
-    """Deltas of all nodes over time.
-
-    Args:
-        most: Maximum number of intervals kept per node.
-    """
+    """Deltas of all nodes over time; of each node at most ``most`` intervals are kept."""
 
     def __init__(self, most: int = MOST_INTERVALS) -> None:
         self._most = most
@@ -238,18 +225,12 @@ class CounterLog:
 
         A moment (``since`` = ``until``) belongs to one interval: an interval holds its end and not its beginning.
         """
-        counts: dict[Path, int] = {}
-        errors: set[Path] = set()
-        reset: set[Path] = set()
-        full: set[Path] = set()
+        counts: Counter[Path] = Counter()
+        errors, reset, full = set[Path](), set[Path](), set[Path]()
         for interval in self._nodes.get(node, ()):
-            if since == until:
-                overlaps = interval.since < until <= interval.until
-            else:
-                overlaps = interval.since < until and since < interval.until
-            if overlaps:
+            if interval.since < until and (until <= interval.until if since == until else since < interval.until):
                 for path, count in zip(interval.shape.paths, interval.counts, strict=True):
-                    counts[path] = counts.get(path, 0) + count
+                    counts[path] += count
                 errors |= interval.shape.errors
                 reset |= interval.shape.reset
                 full |= interval.shape.full

@@ -145,7 +145,7 @@ class Measurement(_Stored):
         """
         try:
             known = {name: value[name] for name in cls.__slots__ if name in value}
-            # ProbedNode up in a dict: an enumeration takes a microsecond to find a member.
+            # Looked up in a dict: an enumeration takes a microsecond to find a member.
             known["layer"], known["verdict"] = Layer(known["layer"]), _VERDICTS[known["verdict"]]
             return cls(**known)
         except (KeyError, TypeError) as error:
@@ -153,13 +153,9 @@ class Measurement(_Stored):
 
     @classmethod
     def stored(cls, texts: TextSource | None, place: int, asked: int | None, *fields: Any) -> Measurement:
-        """Return a measurement whose raw text and extras are read when they are asked for.
+        """Return a measurement whose raw text and extras are read at their place when they are asked for.
 
-        Args:
-            texts: Where they are; None if there are none.
-            place: Their place there.
-            asked: Requested message size.
-            fields: All other fields in their order.
+        ``asked`` is the requested message size, ``fields`` are all other fields in their order.
         """
         found = object.__new__(cls)
         for put, field in zip(_SETTERS, (texts, place, asked, *fields), strict=True):

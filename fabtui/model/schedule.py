@@ -16,11 +16,6 @@ SAMPLED_FROM = 128
 SAMPLES = 2
 
 
-def circle_rounds(count: int) -> list[list[tuple[int, int]]]:
-    """Return the rounds of `each_round` as a list."""
-    return list(each_round(count))
-
-
 def each_round(count: int) -> Iterator[list[tuple[int, int]]]:
     """Yield rounds of disjoint unordered pairs that together hold every pair of ``count`` once.
 
@@ -56,9 +51,7 @@ def in_parts(pairs: Sequence[tuple[int, int]], most: int) -> Iterator[Sequence[t
 
 def mode_for(wanted: str, endpoints: int) -> str:
     """Return the requested mode, or the one that ``auto`` selects for a number of endpoints."""
-    if wanted != "auto":
-        return wanted
-    return "sampled" if endpoints >= SAMPLED_FROM else "full"
+    return wanted if wanted != "auto" else "sampled" if endpoints >= SAMPLED_FROM else "full"
 
 
 def pairs_for(mode: str, endpoints: Sequence[Endpoint]) -> PairArray:
@@ -73,14 +66,9 @@ def pairs_for(mode: str, endpoints: Sequence[Endpoint]) -> PairArray:
         ValueError: There is no such mode.
     """
     numbers = [endpoint.number for endpoint in endpoints]
-    if mode == "full":
-        chosen = None
-    elif mode == "sampled":
-        chosen = _sampled(endpoints)
-    elif mode == "quick":
-        chosen = _quick(endpoints)
-    else:
+    if mode not in MODES:
         raise ValueError(f"unknown mode {mode!r}; there are {', '.join(MODES)}")
+    chosen = None if mode == "full" else _sampled(endpoints) if mode == "sampled" else _quick(endpoints)
     every = ((numbers[i], numbers[j]) for round_ in each_round(len(numbers)) for i, j in round_)
     return PairArray(every if chosen is None else (pair for pair in every if pair in chosen))
 
@@ -99,8 +87,7 @@ def _ring(numbers: Sequence[int]) -> list[tuple[int, int]]:
 def _quick(endpoints: Sequence[Endpoint]) -> PairSet:
     nodes = _by_node(endpoints)
     chosen = PairSet(pair for node in nodes for pair in _ring([endpoint.number for endpoint in node]))
-    most = max((len(node) for node in nodes), default=0)
-    for place in range(most):
+    for place in range(max(map(len, nodes), default=0)):
         # A node with fewer endpoints takes part in each ring with one of those it has.
         for pair in _ring([node[place % len(node)].number for node in nodes]):
             chosen.add(*pair)
@@ -121,14 +108,14 @@ def _sampled(endpoints: Sequence[Endpoint]) -> PairSet:
 
 
 class Dispatcher:
-    """Starts pairs as their endpoints and NICs become free, in the order of the rounds.
+    """Starts pairs of endpoint numbers as their endpoints and NICs become free, in the order of the rounds.
 
     There is no barrier between rounds: a pair that waits for its deadline holds its two endpoints only.
 
     Args:
-        pairs: Unordered pairs of endpoint numbers in order of preference.
-        resources: NIC of each endpoint number, used by one pair at a time, or None. A pair within a node needs none.
-        node: Node of each endpoint number.
+        pairs: Unordered pairs in order of preference.
+        resources: NIC of each endpoint, used by one pair at a time, or None. A pair within a node needs none.
+        node: Node of each endpoint.
         width: Maximum number of pairs at once, or None.
     """
 

@@ -6,8 +6,10 @@ import contextlib
 import ipaddress
 import shlex
 from collections.abc import Iterable
+from typing import Any
 
 from fabtui.model.endpoints import Endpoint
+from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.session_model import Model
@@ -60,12 +62,11 @@ def pair_commands(model: Model, src: str, dst: str) -> list[str]:
         return []
     ends = model.endpoints[a], model.endpoints[b]
     commands: list[str] = []
+    off = ends[0].node != ends[1].node
     for layer in (Layer.PING, Layer.P2P):
         measurement = model.measured_for(layer, a, b)
-        if measurement is None or model.verdict(measurement) not in _NOT_PASSED:
-            continue
-        off = ends[0].node != ends[1].node
-        commands += path_commands(model, *ends, measurement) if off else within_commands(model, *ends)
+        if measurement is not None and model.verdict(measurement) in _NOT_PASSED:
+            commands += path_commands(model, *ends, measurement) if off else within_commands(model, *ends)
     return list(dict.fromkeys(commands))
 
 
@@ -139,7 +140,7 @@ def by_fabtui(model: Model, src: str, dst: str) -> str:
         if isinstance(options.get(name), int):
             words += [f"--{name.replace('_', '-')}", str(options[name])]
     words += ["--probes", "ping,p2p", "--pair", f"{one_line(src, 255)}>{one_line(dst, 255)}"]
-    return " ".join(shlex.quote(word) for word in words)
+    return shlex.join(words)
 
 
 def _reached(model: Model, nodes: Iterable[str]) -> list[str]:
@@ -156,18 +157,21 @@ def _reached(model: Model, nodes: Iterable[str]) -> list[str]:
 
 def _is_rdma(model: Model, endpoint: Endpoint) -> bool:
     """Return True if the NIC of an endpoint is an RDMA device."""
-    record = model.nodes.get(endpoint.node)
-    ports = ((record.inventory if record is not None else None) or {}).get("ib")
-    listed = {port.get("ca") for port in ports if isinstance(port, dict)} if isinstance(ports, list) else set()
+    listed = [port.get("ca") for port in _listed(model, endpoint.node, "ib")]
     return bool(endpoint.nic) and (endpoint.nic in listed or str(endpoint.nic).startswith("mlx"))
+
+
+def _listed(model: Model, node: str, name: str) -> list[dict[str, Any]]:
+    """Return the objects of a list in the inventory of a node."""
+    record = model.nodes.get(node)
+    return dicts(field(record.inventory, name)) if record is not None else []
 
 
 def rdma_command(model: Model, src: Endpoint, dst: Endpoint) -> list[str]:
     """Return the command that measures RDMA between the NICs of two nodes without GPUs; none without RDMA."""
     if model.lab is not None or not (_is_rdma(model, src) and _is_rdma(model, dst)):
         return []
-    words = ["fabtui", "run", *_reached(model, (src.node, dst.node)), "--probes", "perftest"]
-    return [" ".join(shlex.quote(word) for word in words)]
+    return [shlex.join(["fabtui", "run", *_reached(model, (src.node, dst.node)), "--probes", "perftest"])]
 
 
 def by_hand(model: Model, src: str, dst: str) -> str:
@@ -199,26 +203,18 @@ def by_hand(model: Model, src: str, dst: str) -> str:
         if not gpu and (name := _interface(model, end)):
             words.append(f"GLOO_SOCKET_IFNAME={name}")
         python = _python(model, end.node)
-        inner = " ".join([*(shlex.quote(word) for word in words), shlex.quote(python), "-c", shlex.quote(code)])
+        inner = shlex.join([*words, python, "-c", code])
         parts.append(on_node(end.node, shlex.quote(inner) if model.lab is None else inner, model))
     return f"{parts[0]} & {parts[1]}; wait"
 
 
 def _interface(model: Model, end: Endpoint) -> str:
     """Return the interface that has the address of an endpoint, or ""."""
-    record = model.nodes.get(end.node)
-    found = ((record.inventory if record is not None else None) or {}).get("data_addresses")
-    for entry in found if isinstance(found, list) else []:
-        if isinstance(entry, dict) and entry.get("address") == end.address and isinstance(entry.get("nic"), str):
-            return one_line(entry["nic"], 60)
-    return ""
+    entries = [entry for entry in _listed(model, end.node, "data_addresses") if entry.get("address") == end.address]
+    return next((one_line(nic, 60) for entry in entries if isinstance(nic := entry.get("nic"), str)), "")
 
 
 def _python(model: Model, node: str) -> str:
     """Return the Python of a node that has PyTorch, according to its inventory."""
-    record = model.nodes.get(node)
-    found = ((record.inventory if record is not None else None) or {}).get("pythons")
-    for entry in found if isinstance(found, list) else []:
-        if isinstance(entry, dict) and entry.get("torch") and isinstance(entry.get("path"), str):
-            return one_line(entry["path"], 255)
-    return "python3"
+    entries = [entry for entry in _listed(model, node, "pythons") if entry.get("torch")]
+    return next((one_line(path, 255) for entry in entries if isinstance(path := entry.get("path"), str)), "python3")

@@ -50,6 +50,8 @@ class Scope(NamedTuple):
     pairs: frozenset[AddressPair]
 
 
+#: Node and address.
+Seat = tuple[str, str]
 Rail = Callable[[str, str], int | None]
 
 
@@ -62,21 +64,19 @@ def scopes(bad: Iterable[AddressPair], tested: Iterable[AddressPair], rail: Rail
         rail: Returns the rail of a node's address, or None.
         order: The nodes in the order given by the user.
     """
-    search = _Search(frozenset(bad), frozenset(tested), rail, list(order))
+    search = _Search(frozenset(bad), frozenset(tested), rail, order)
     return search.run() if search.bad else []
 
 
 class _Search:
-    def __init__(
-        self, bad: frozenset[AddressPair], tested: frozenset[AddressPair], rail: Rail, order: list[str]
-    ) -> None:
+    def __init__(self, bad: frozenset[AddressPair], tested: frozenset[AddressPair], rail: Rail, order: Iterable[str]):
         self.bad = bad
         self.left = set(bad)
         self.tested = tested
         self.rail = rail
         self.place = {node: number for number, node in enumerate(order)}
-        self.out: dict[tuple[str, str], set[AddressPair]] = defaultdict(set)
-        self.into: dict[tuple[str, str], set[AddressPair]] = defaultdict(set)
+        self.out: dict[Seat, set[AddressPair]] = defaultdict(set)
+        self.into: dict[Seat, set[AddressPair]] = defaultdict(set)
         self.to_rail: dict[tuple[str, int | None], set[AddressPair]] = defaultdict(set)
         self.from_rail: dict[tuple[int | None, str], set[AddressPair]] = defaultdict(set)
         for path in tested:
@@ -109,8 +109,6 @@ class _Search:
         self.left -= mine
         self.found.append(Scope(kind, tuple(nodes), tuple(known), address, direction, mine))
 
-    # -- interfaces, nodes, rails -------------------------------------------------------------------------------------
-
     def _addresses(self) -> None:
         """Find addresses of which everything is bad; report their node or rail instead if all of it is bad."""
         seats = sorted(self.out.keys() | self.into.keys(), key=lambda seat: (self.place.get(seat[0], 0), seat[1]))
@@ -139,9 +137,7 @@ class _Search:
             if self.left & self._paths_of([seat]):
                 self._address(seat, direction)
 
-    def _one_way_nodes(
-        self, seats: list[tuple[str, str]], dead: dict[tuple[str, str], str]
-    ) -> dict[tuple[str, str], str]:
+    def _one_way_nodes(self, seats: list[Seat], dead: dict[Seat, str]) -> dict[Seat, str]:
         """Find nodes that send nothing or receive nothing; return the dead addresses that remain."""
         for direction in ("out", "in"):
             for node in dict.fromkeys(node for node, _ in seats):
@@ -155,7 +151,7 @@ class _Search:
                 dead = {seat: found for seat, found in dead.items() if seat not in mine}
         return dead
 
-    def _address(self, seat: tuple[str, str], direction: str) -> None:
+    def _address(self, seat: Seat, direction: str) -> None:
         rail = self._rail_of(seat)
         through = self._through(seat)
         out = through if through and through <= self.bad else set()
@@ -169,12 +165,12 @@ class _Search:
             paths = self._paths_of([seat]) | out | (into if into <= self.bad else set())
         self._add(Kind.ADDRESS, (seat[0],), paths, (rail,), seat[1], direction)
 
-    def _through(self, seat: tuple[str, str]) -> set[AddressPair]:
+    def _through(self, seat: Seat) -> set[AddressPair]:
         """Return pairs to the rail of an address: without source routing all leave through its interface."""
         rail = self._rail_of(seat)
         return self.to_rail[seat[0], rail] if rail is not None else set()
 
-    def _dead(self, seat: tuple[str, str]) -> str | None:
+    def _dead(self, seat: Seat) -> str | None:
         """Return the directions in which an address is bad with all of several peers, or None."""
         out, into, through = self.out[seat], self.into[seat], self._through(seat)
         peers = {(w.dst, w.dst_addr) for w in out} | {(w.src, w.src_addr) for w in into}
@@ -188,19 +184,14 @@ class _Search:
             return "both"
         return "out" if mute else "in" if deaf else None
 
-    def _paths_of(self, seats: Iterable[tuple[str, str]]) -> set[AddressPair]:
+    def _paths_of(self, seats: Iterable[Seat]) -> set[AddressPair]:
         return {path for seat in seats for path in self.out[seat] | self.into[seat]} & self.bad
 
-    def _rail_of(self, seat: tuple[str, str]) -> int | None:
+    def _rail_of(self, seat: Seat) -> int | None:
         return self.rail(*seat)
 
     def _place(self, node: str) -> int:
         return self.place.get(node, len(self.place))
-
-    # -- paths between rails, and halves of a rail --------------------------------------------------------------------
-
-    def _explained(self) -> set[AddressPair]:
-        return set(self.bad) - self.left
 
     def _across(self) -> None:
         """Find rails between which nothing works, in one direction or both."""
@@ -209,7 +200,7 @@ class _Search:
             here, there = self.rail(path.src, path.src_addr), self.rail(path.dst, path.dst_addr)
             if here is not None and there is not None and here != there:
                 groups[here, there].add(path)
-        explained = self._explained()
+        explained = self.bad - self.left
         dead = {
             pair: paths & self.left
             for pair, paths in groups.items()
@@ -225,20 +216,18 @@ class _Search:
             sides = [(name, pairs) for name, pairs in (("in", into), ("out", out)) if pairs and pairs <= dead.keys()]
             if sides:
                 mine = [dead.pop(pair) for pair in set().union(*(pairs for _, pairs in sides))]
-                self._add(
-                    Kind.ACROSS, (), set().union(*mine), (rail,), direction="both" if len(sides) > 1 else sides[0][0]
-                )
+                direction = "both" if len(sides) > 1 else sides[0][0]
+                self._add(Kind.ACROSS, (), set().union(*mine), (rail,), direction=direction)
         for pair in sorted(dead):
             back = dead.get((pair[1], pair[0]))
             if back is None or pair[0] < pair[1]:
-                self._add(
-                    Kind.ACROSS, (), dead[pair] | (back or set()), pair, direction="out" if back is None else "both"
-                )
+                direction = "out" if back is None else "both"
+                self._add(Kind.ACROSS, (), dead[pair] | (back or set()), pair, direction=direction)
 
     def _splits(self) -> None:
         """Find rails whose nodes fall into two groups that do not reach each other."""
         by_rail: dict[int, set[AddressPair]] = defaultdict(set)
-        for path in self.tested - self._explained():
+        for path in self.tested - (self.bad - self.left):
             here = self.rail(path.src, path.src_addr)
             if here is not None and here == self.rail(path.dst, path.dst_addr):
                 by_rail[here].add(path)
@@ -247,8 +236,6 @@ class _Search:
             if len(groups) == 2 and min(map(len, groups)) > 1:
                 half = min(groups, key=lambda group: min(map(self._place, group)))
                 self._add(Kind.SPLIT, sorted(half, key=self._place), paths & self.left, (rail,))
-
-    # -- two nodes ----------------------------------------------------------------------------------------------------
 
     def _pairs(self) -> None:
         by_nodes: dict[tuple[str, str], set[AddressPair]] = defaultdict(set)
@@ -261,16 +248,11 @@ class _Search:
         for (a, b), paths in sorted(by_nodes.items(), key=lambda item: tuple(map(self._place, item[0]))):
             there, back = {w for w in paths if w.src == a}, {w for w in paths if w.src == b}
             both = {w for w in paths if w.reverse in paths}
-            for nodes, mine, how in (
-                ((a, b), both, "both"),
-                ((a, b), there - both, "out"),
-                ((b, a), back - both, "out"),
-            ):
+            parts = (((a, b), both, "both"), ((a, b), there - both, "out"), ((b, a), back - both, "out"))
+            for nodes, mine, how in parts:
                 if mine:
-                    self._add(Kind.PAIR, nodes, mine, self._rails_of(mine), direction=how)
-
-    def _rails_of(self, paths: Iterable[AddressPair]) -> Iterable[int | None]:
-        return [rail for w in paths for rail in (self.rail(w.src, w.src_addr), self.rail(w.dst, w.dst_addr))]
+                    rails = [r for w in mine for r in (self.rail(w.src, w.src_addr), self.rail(w.dst, w.dst_addr))]
+                    self._add(Kind.PAIR, nodes, mine, rails, direction=how)
 
 
 def _groups(tested: set[AddressPair], bad: set[AddressPair]) -> list[set[str]]:

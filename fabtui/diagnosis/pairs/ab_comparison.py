@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fabtui.model.endpoints import PairClass
@@ -16,21 +16,19 @@ PAIRS = (Layer.WORLD, Layer.P2P, Layer.LATENCY)
 KINDS = {layer: kind for kind, layer in COLLECTIVES.items()}
 
 
-@dataclass(slots=True)
-class Arm:
-    """Measurements of one quantity in one arm.
+class Arm(NamedTuple):
+    """Measurements of one quantity in one arm (such as ``NCCL_P2P_DISABLE=1``).
 
     Attributes:
-        name: The arm, such as ``NCCL_P2P_DISABLE=1``.
         values: Values of measurements that passed.
         failed: Number of measurements that did not pass.
         transports: The transports, the most frequent first.
     """
 
     name: str
-    values: list[float] = field(default_factory=list)
-    failed: int = 0
-    transports: list[str] = field(default_factory=list)
+    values: list[float]
+    failed: int
+    transports: list[str]
 
     @property
     def median(self) -> float | None:
@@ -39,14 +37,11 @@ class Arm:
 
 
 class Compared(NamedTuple):
-    """One quantity in all arms.
+    """One quantity in all arms, the first one first.
 
     Attributes:
-        layer: The layer.
         what: A class of pairs, or the group of a collective (``all``, ``n060``, ``n060+n061``).
         bytes: Requested message size, or None.
-        unit: The unit of the values.
-        arms: The arms, the first one first.
     """
 
     layer: Layer
@@ -79,8 +74,7 @@ def compared(model: Model) -> list[Compared]:
                 where.setdefault(arm or m.arm or "", []).append(m)
     rows = [row for (layer, what), arms in found.items() for row in _rows(layer, what, arms, model.comparison)]
     layers = [*PAIRS, *KINDS]
-    whats = [*(kind.value for kind in PairClass), *model.nodes]
-    place = {what: number for number, what in enumerate(whats)}
+    place = {what: number for number, what in enumerate([*(kind.value for kind in PairClass), *model.nodes])}
     rows.sort(key=lambda row: (layers.index(row.layer), place.get(row.what, len(place)), row.bytes or 0))
     return rows
 
@@ -103,9 +97,5 @@ def _rows(layer: Layer, what: str, arms: dict[str, list[Measurement]], names: It
 
 def _arm(name: str, found: list[Measurement]) -> Arm:
     good = [m for m in found if m.verdict in (Verdict.OK, Verdict.SLOW) and m.value is not None]
-    counted: dict[str, int] = {}
-    for m in good:
-        if m.transport:
-            counted[m.transport] = counted.get(m.transport, 0) + 1
-    transports = sorted(counted, key=lambda transport: -counted[transport])
+    transports = [transport for transport, _ in Counter(m.transport for m in good if m.transport).most_common()]
     return Arm(name, [m.value for m in good if m.value is not None], len(found) - len(good), transports)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fabtui.model.facts.compare import Compare, Fact
@@ -20,23 +20,17 @@ _OWN_COMPARED = ("kind", "all", "near", "near-all", "none")
 
 def facts_for(nodes: Sequence[ProbedNode]) -> list[Fact]:
     """Return the facts to compare on these nodes."""
-    return [*FACTS, *_declared(), *_own(nodes)]
-
-
-def _declared() -> list[Fact]:
-    """Return a fact for each value that a probe declares to be compared."""
-    return [
-        _declared_fact(spec, path, mode) for spec in registry.PROBES.values() for path, mode in spec.compare.items()
-    ]
+    specs = registry.PROBES.values()
+    declared = [_declared_fact(spec, path, mode) for spec in specs for path, mode in spec.compare.items()]
+    return [*FACTS, *declared, *_own(nodes)]
 
 
 def _declared_fact(spec: registry.ProbeSpec, path: str, mode: str) -> Fact:
     label = next((label for label, shown in spec.view if shown == path), path)
-    keys = path.split(".")
     return Fact(
         f"{spec.name}.{path}",
         f"{spec.name}: {label}",
-        lambda node: single(node.seen(spec.name, *keys)),
+        lambda node: single(node.seen(spec.name, *path.split("."))),
         Compare(mode),
         spec.units.get(path, ""),
         next=spec.next,
@@ -65,11 +59,8 @@ def _own_fact(probe: str, name: str, value: Any, look: Mapping[str, Any]) -> Fac
     word = text(field(look.get("compare"), name)) or default
     compare = Compare(word) if word in _OWN_COMPARED else Compare.NONE
     unit, title = text(field(look.get("units"), name)) or "", text(f"{probe}: {name}") or probe
-    return Fact(f"{probe}.{name}", title, _taken(probe, name), compare, unit, share=0.2, main=True)
 
-
-def _taken(probe: str, name: str) -> Callable[[ProbedNode], Value]:
     def find(node: ProbedNode) -> Value:
         return single(node.seen(probe, "value", name)) if node.seen(probe, "own") is True else None
 
-    return find
+    return Fact(f"{probe}.{name}", title, find, compare, unit, share=0.2, main=True)

@@ -92,7 +92,6 @@ class FactTable:
     """Facts of nodes.
 
     Attributes:
-        nodes: Names of the nodes, in order.
         kinds: Hardware kind that each node is compared within.
         facts: Facts known of at least one node.
         values: Value of each fact on each node; None: unknown.
@@ -120,8 +119,10 @@ def fact_table(nodes: Sequence[ProbedNode], facts: Iterable[Fact]) -> FactTable:
     for fact in known:
         slack = {node.name: fact.slack(node) for node in nodes} if fact.slack else {}
         for kind, group in _groups(fact, kinds).items():
-            mine: dict[str, Value] = {name: value for name in group if (value := values[fact.name][name]) is not None}
-            if (odd := _compare(fact, kind, mine, slack)) is not None:
+            mine = {name: value for name in group if (value := values[fact.name][name]) is not None}
+            near = fact.compare in (Compare.NEAR, Compare.NEAR_ALL)
+            odd = _far(fact, kind, mine, slack) if near else _unequal(fact, kind, mine)
+            if odd is not None:
                 table.odd.append(odd)
     return table
 
@@ -145,14 +146,7 @@ def _groups(fact: Fact, kinds: Mapping[str, Hardware]) -> dict[str, list[str]]:
     return {str(kind) if len(groups) > 1 else "": names for kind, names in groups.items()}
 
 
-def _compare(fact: Fact, kind: str, values: dict[str, Value], slack: Mapping[str, float]) -> Odd | None:
-    if fact.compare in (Compare.NEAR, Compare.NEAR_ALL):
-        numbers = {n: float(v) for n, v in values.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
-        return _far(fact, kind, numbers, slack)
-    return _unequal(fact, kind, values)
-
-
-def _unequal(fact: Fact, kind: str, values: dict[str, Value]) -> Odd | None:
+def _unequal(fact: Fact, kind: str, values: Mapping[str, Value]) -> Odd | None:
     # True and 1 are one key of a dictionary and two values to a reader; no fact mixes them.
     counts = Counter(values.values())
     if len(counts) < 2:
@@ -164,22 +158,19 @@ def _unequal(fact: Fact, kind: str, values: dict[str, Value]) -> Odd | None:
     return Odd(fact, kind, usual, agreeing, {name: value for name, value in values.items() if value != usual})
 
 
-def _far(fact: Fact, kind: str, values: dict[str, float], slack: Mapping[str, float]) -> Odd | None:
+def _far(fact: Fact, kind: str, found: Mapping[str, Value], slack: Mapping[str, float]) -> Odd | None:
+    values = {n: float(v) for n, v in found.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
     if len(values) < 2:
         return None
-    if len(values) == 2:
-        (one, a), (other, b) = values.items()
-        if abs(a - b) <= _room(fact, (a + b) / 2) + slack.get(one, 0.0) + slack.get(other, 0.0):
-            return None
-        return Odd(fact, kind, None, (), dict(values))
     median = statistics.median(values.values())
     room = _room(fact, median)
     far = {name: value for name, value in values.items() if abs(value - median) > room + slack.get(name, 0.0)}
-    if not far:
-        return None
+    if len(values) == 2:
+        a, b = values.values()
+        far = values if abs(a - b) > room + sum(slack.get(name, 0.0) for name in values) else {}
     if len(far) * 2 >= len(values):
         return Odd(fact, kind, None, (), dict(values))
-    return Odd(fact, kind, median, tuple(name for name in values if name not in far), dict(far))
+    return Odd(fact, kind, median, tuple(name for name in values if name not in far), dict(far)) if far else None
 
 
 def _room(fact: Fact, middle: float) -> float:

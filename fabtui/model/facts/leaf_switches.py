@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from fabtui.model.endpoints import Endpoint
-from fabtui.model.facts.node_view import dicts
+from fabtui.model.facts.node_view import dicts, field
 from fabtui.model.records import NodeRecord
 
 #: Probes that report the leaf switches of ports.
@@ -17,12 +17,7 @@ LEAF_PROBES = frozenset({"ibfabric", "ibstat"})
 
 
 class Port(NamedTuple):
-    """An RDMA port of a node.
-
-    Attributes:
-        ca: RDMA device.
-        number: Port number, from 1.
-    """
+    """An RDMA port of a node: its device, and its number from 1."""
 
     ca: str
     number: int
@@ -68,27 +63,25 @@ def _holders(address: str | None, inventory: Mapping[str, Any]) -> set[str]:
 
 def guids_of(record: NodeRecord) -> dict[Port, str]:
     """Return the GUID of each port of a node, from its probe results."""
-    found: dict[Port, str] = {}
-    for ca in dicts((record.probe_results.get("ibstat") or {}).get("cas")):
-        for port in dicts(ca.get("ports")):
-            _note(found, ca.get("ca"), port)
-    for port in dicts((record.probe_results.get("ibfabric") or {}).get("ports")):
-        _note(found, port.get("ca"), port)
-    return found
+    cas = dicts(field(record.probe_results.get("ibstat"), "cas"))
+    listed = [(ca.get("ca"), port) for ca in cas for port in dicts(ca.get("ports"))]
+    listed += [(port.get("ca"), port) for port in _fabric_ports(record)]
+    return {
+        place: guid
+        for ca, port in listed
+        if (place := _port(ca, port.get("port"))) is not None and (guid := _text(port.get("guid"))) is not None
+    }
 
 
-def _note(found: dict[Port, str], ca: Any, port: Mapping[str, Any]) -> None:
-    place, guid = _port(ca, port.get("port")), _text(port.get("guid"))
-    if place is not None and guid is not None:
-        found[place] = guid
+def _fabric_ports(record: NodeRecord) -> list[dict[str, Any]]:
+    return dicts(field(record.probe_results.get("ibfabric"), "ports"))
 
 
 def walked_leaves(records: Iterable[NodeRecord]) -> dict[str, str]:
     """Return the leaf of each port by GUID, from nodes that scanned the whole fabric."""
     found: dict[str, str] = {}
     for record in records:
-        fabric = (record.probe_results.get("ibfabric") or {}).get("fabric")
-        leaves = fabric.get("leaves") if isinstance(fabric, dict) else None
+        leaves = field(record.probe_results.get("ibfabric"), "fabric", "leaves")
         for guid, leaf in leaves.items() if isinstance(leaves, dict) else ():
             if isinstance(leaf, dict) and isinstance(leaf.get("guid"), str):
                 found[guid] = leaf["guid"]
@@ -98,14 +91,11 @@ def walked_leaves(records: Iterable[NodeRecord]) -> dict[str, str]:
 def leaf_of(endpoint: Endpoint, record: NodeRecord, walked: Mapping[str, str]) -> str | None:
     """Return the GUID of the leaf of all ports of an endpoint; None if it is unknown, or there are several.
 
-    Args:
-        endpoint: The endpoint.
-        record: Its node.
-        walked: Result of `walked_leaves`, for nodes that may not query the fabric themselves.
+    ``walked`` is the result of `walked_leaves`, for nodes that may not query the fabric themselves.
     """
     own = {
         _port(port.get("ca"), port.get("port")): _text(port["leaf"].get("guid"))
-        for port in dicts((record.probe_results.get("ibfabric") or {}).get("ports"))
+        for port in _fabric_ports(record)
         # Two adapters on one cable have no leaf.
         if isinstance(port.get("leaf"), dict) and port["leaf"].get("type", "switch") == "switch"
     }

@@ -18,13 +18,7 @@ Value = str | int | float | bool | None
 
 
 class ProbedNode(NamedTuple):
-    """Inventory and probe results of a node.
-
-    Attributes:
-        name: Name of the node.
-        inventory: Value of the inventory probe, or empty.
-        probe_results: Value of each probe, by its name.
-    """
+    """Value of the inventory probe on a node, or empty, and of each probe by its name."""
 
     name: str
     inventory: Mapping[str, Any]

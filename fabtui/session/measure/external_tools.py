@@ -12,7 +12,7 @@ from fabtui.model.events import Measured, PhaseStart, ProbeResult
 from fabtui.model.facts.node_view import dicts
 from fabtui.model.layers import Layer, layer_of_probe
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.schedule import circle_rounds
+from fabtui.model.schedule import each_round
 from fabtui.sanitize import clean, one_line
 from fabtui.session.measure.context import TestBed
 from fabtui.session.measure.mesh_targets import addresses_of
@@ -65,7 +65,7 @@ class PairTools:
             else:
                 ends[node] = found
         able = list(ends)
-        rounds = circle_rounds(len(able)) if len(able) <= MAX_NODES else _ring(len(able))
+        rounds = list(each_round(len(able))) if len(able) <= MAX_NODES else _ring(len(able))
         if len(able) > MAX_NODES:
             self._pump.log("notice", f"{probe}: {len(able)} nodes, so that each is measured with the next one alone")
         named = [[(able[a], able[b]) for a, b in one] for one in rounds]

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabtui.model.schedule import Dispatcher, circle_rounds, in_parts
+from fabtui.model.schedule import Dispatcher, each_round, in_parts
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 7, 8, 16])
 def test_rounds_hold_every_pair_once_and_are_disjoint(count: int) -> None:
-    rounds = circle_rounds(count)
+    rounds = list(each_round(count))
     pairs = [pair for round_ in rounds for pair in round_]
     assert sorted(pairs) == sorted(combinations(range(count), 2))
     for round_ in rounds:
@@ -36,7 +36,7 @@ def _drain(dispatcher: Dispatcher) -> list[list[tuple[int, int]]]:
 def test_no_two_running_pairs_share_an_endpoint_or_a_nic(count: int, nodes: int, nics: int) -> None:
     node = [f"n{i * nodes // count}" for i in range(count)]
     nic = [f"mlx5_{i % nics}" for i in range(count)]
-    order = [pair for round_ in circle_rounds(count) for pair in round_]
+    order = [pair for round_ in each_round(count) for pair in round_]
     done = []
     for started in _drain(Dispatcher(order, nic, node)):
         ends = [end for pair in started for end in pair]
@@ -73,7 +73,7 @@ def test_dropping_an_endpoint_takes_its_waiting_pairs_out() -> None:
 
 @given(st.integers(2, 12), st.integers(1, 5))
 def test_parts_keep_the_order_and_bound_each_endpoint(count: int, most: int) -> None:
-    order = [pair for round_ in circle_rounds(count) for pair in round_]
+    order = [pair for round_ in each_round(count) for pair in round_]
     parts = list(in_parts(order, most))
     assert [pair for part in parts for pair in part] == order
     for part in parts:
