@@ -26,7 +26,7 @@ from fabtui.model.events import (
 )
 from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
-from fabtui.model.schedule import circle_rounds
+from fabtui.model.schedule import each_round
 from fabtui.model.session_model import Model
 from tests.screen.fakeprobes import address, inventory, nvlink
 
@@ -207,7 +207,7 @@ class Story:
         names = [str(e) for e in self.shadow.endpoints if e.kind != "none"]
         return [
             way
-            for round_ in circle_rounds(len(names))
+            for round_ in each_round(len(names))
             for a, b in round_
             for way in ((names[a], names[b]), (names[b], names[a]))
         ]
