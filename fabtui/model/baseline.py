@@ -46,13 +46,10 @@ class Baseline:
 
 
 class Change(NamedTuple):
-    """Change of a pair against the earlier session.
+    """Change of a pair against the earlier session: value of now over the earlier one, or None, and both as text.
 
-    Attributes:
-        verdict: ``slow`` below `SLOW_BELOW` of the earlier value; the verdict of now if there is no value now;
-            ``skipped`` if there was none then either; ``inconclusive`` if the two cannot be compared; else ``ok``.
-        ratio: Value of now over the earlier one, or None.
-        text: Both values.
+    The verdict is ``slow`` below `SLOW_BELOW` of the earlier value; that of now if there is no value now; ``skipped``
+    if there was none then either; ``inconclusive`` if the two cannot be compared; else ``ok``.
     """
 
     verdict: Verdict
@@ -61,13 +58,7 @@ class Change(NamedTuple):
 
 
 def change(then: Measurement | None, now: Measurement | None, verdict: Verdict) -> Change:
-    """Return the change of a pair.
-
-    Args:
-        then: Measurement in the earlier session, or None.
-        now: Measurement in this session, or None.
-        verdict: Verdict in this session, slowness included.
-    """
+    """Return the change between the sessions; ``verdict`` is that of now, slowness included."""
     if now is None:
         return Change(Verdict.UNTESTED, None, "not tested yet")
     if then is None:
@@ -83,10 +74,11 @@ def change(then: Measurement | None, now: Measurement | None, verdict: Verdict) 
     if then.unit != now.unit or (then.asked_bytes or 0) != (now.asked_bytes or 0):
         text = f"other message sizes: {then.asked_bytes} bytes then, {now.asked_bytes} now"
         return Change(Verdict.INCONCLUSIVE, None, text)
+    text = f"{_text(then)} then, {_text(now)} now"
     if not then.value:
-        return Change(Verdict.INCONCLUSIVE, None, f"{_text(then)} then, {_text(now)} now")
+        return Change(Verdict.INCONCLUSIVE, None, text)
     ratio = (now.value or 0.0) / then.value
-    return Change(Verdict.SLOW if ratio < SLOW_BELOW else Verdict.OK, ratio, f"{_text(then)} then, {_text(now)} now")
+    return Change(Verdict.SLOW if ratio < SLOW_BELOW else Verdict.OK, ratio, text)
 
 
 def _text(measurement: Measurement) -> str:

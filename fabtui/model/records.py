@@ -52,8 +52,6 @@ class Cell(NamedTuple):
 
     Attributes:
         verdict: Verdict, slowness included.
-        value: Value, or None.
-        unit: Unit, or "".
         text: Short text in place of a number (a transport), or "".
         measurement: Measurement shown, or None; the worst of several.
         running: Whether it is being tested now.

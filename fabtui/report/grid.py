@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from fabtui.errors import InputError
+from fabtui.config.values import listed
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.layers import Layer, Per, grid_layers, health_layers
 from fabtui.model.measurement import Measurement, Verdict, worst
@@ -63,14 +63,9 @@ def shown_from(given: dict[str, Any], everything: bool = False) -> Shown:
 
 def chosen_layers(text: str) -> tuple[Layer, ...] | None:
     """Return the layers of ``--grids``; None for ``all``: those with values. InputError if one is unknown."""
-    names = [name.strip() for name in text.split(",")]
-    if names == ["all"]:
+    if text.strip() == "all":
         return None
-    for name in names:
-        if name not in grid_layers():
-            wrong = f"unknown layer {name[:40]!r}" if name else "an empty name"
-            raise InputError(f"--grids: {wrong}; there are {', '.join(grid_layers())}, or all")
-    return tuple(layer for layer in grid_layers() if layer in names)
+    return tuple(map(Layer, listed([text], grid_layers(), "--grids", "layer", ", or all")))
 
 
 def grids(model: Model, layers: Sequence[Layer] | None, dot: str, width: int) -> list[list[str]]:

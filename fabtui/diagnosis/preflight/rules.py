@@ -44,13 +44,7 @@ _NUMBERS = re.compile(r"[0-9][0-9.,]*(?: [KMGT]iB)?")
 
 
 class Preflight(NamedTuple):
-    """Result of a preflight.
-
-    Attributes:
-        findings: What is wrong and what differs, the worst first.
-        table: The facts.
-        missing: What could not be inspected, and why, one line each.
-    """
+    """Findings, the worst first, the facts, and what could not be inspected, and why, one line each."""
 
     findings: list[Finding]
     table: FactTable
@@ -79,13 +73,10 @@ class NodeContext:
 
 
 class NodeRule(Rule[NodeContext]):
-    """Base of the rules about nodes.
-
-    Attributes:
-        not_in_lab: Whether the rule is skipped in a lab, whose nodes are one machine.
-    """
+    """Base of the rules about nodes."""
 
     domain = Domain.NODES
+    #: The nodes of a lab are one machine, by intent, and communicate over its loopback.
     not_in_lab: ClassVar[bool] = False
 
 
@@ -146,9 +137,8 @@ class SameHostName(_IdentityRule):
             boots = [_boot(node) for node in group]
             if len(set(boots)) < 2:
                 continue
-            by_node = tuple(
-                ((node.name,), f"boot id {boot or 'unknown'}") for node, boot in zip(group, boots, strict=True)
-            )
+            machines = zip(group, boots, strict=True)
+            by_node = tuple(((node.name,), f"boot id {boot or 'unknown'}") for node, boot in machines)
             command = f"ssh {fold([group[-1].name])} hostnamectl"
             facts = {"hostname": name, "by_node": by_node}
             yield self.finding("hostname", nodes=_names(group), facts=facts, commands=(command,))
@@ -383,8 +373,7 @@ class FactDiffers(NodeRule):
     next_step = "Make the nodes equal, or confirm that the difference is intended."
 
     def check(self, context: NodeContext) -> Iterator[Finding]:
-        for odd in context.table.odd:
-            yield self.of_fact(odd)
+        yield from map(self.of_fact, context.table.odd)
 
     def of_fact(self, odd: Odd) -> Finding:
         """Return the finding of a fact in which nodes differ."""
@@ -410,15 +399,11 @@ class FactDiffers(NodeRule):
             }
             # A single value is in the title already.
             by_node = [*by_node, (odd.agreeing, usual)] if len(ranked) > 1 else []
+        facts |= {"by_node": tuple(by_node) or None, "tie": odd.tie}
         nodes = tuple(odd.values)
         following = [fact.next.replace("{node}", fold(nodes[:1]))] if fact.next else []
-        return self.finding(
-            fact.name,
-            severity=Severity(fact.verdict),
-            nodes=nodes,
-            facts={**facts, "by_node": tuple(by_node) or None, "tie": odd.tie},
-            commands=following,
-        )
+        severity = Severity(fact.verdict)
+        return self.finding(fact.name, severity=severity, nodes=nodes, facts=facts, commands=following)
 
 
 def _command_for(topic: str, probe: str) -> str:
@@ -431,11 +416,12 @@ def _command_for(topic: str, probe: str) -> str:
 def preflight(model: Model) -> Preflight:
     """Return the preflight of a session, as far as its nodes were inspected."""
     context = NodeContext(model)
-    # The nodes of a lab are one machine, by intent, and communicate over its loopback.
     rules = [rule for rule in rules_of(Domain.NODES) if not (model.lab and getattr(rule, "not_in_lab", False))]
     found = [finding for rule in rules for finding in rule.check(context)]
     found = _merged(found, context.table.odd)
-    found = [_with_commands(one, context.nodes, model) for one in found]
+    for at, one in enumerate(found):
+        commands = tuple(typed(_with_interface(command, one, context.nodes), model) for command in one.next)
+        found[at] = one.replace(next=commands)
     found.sort(key=lambda finding: (finding.severity.rank, -len(finding.nodes)))
     return Preflight(found, context.table, list(_missing(model)))
 
@@ -471,12 +457,6 @@ def _merged(findings: list[Finding], odds: Iterable[Odd]) -> list[Finding]:
         else:
             found.append(one)
     return found
-
-
-def _with_commands(one: Finding, nodes: Sequence[ProbedNode], model: Model) -> Finding:
-    """Return a finding with its next commands as they are typed in the session."""
-    commands = tuple(typed(_with_interface(command, one, nodes), model) for command in one.next)
-    return one.replace(next=commands)
 
 
 def _with_interface(command: str, one: Finding, nodes: Sequence[ProbedNode]) -> str:

@@ -14,6 +14,7 @@ from fabtui.model.facts.node_view import (
     dicts,
     field,
     host_text,
+    known_text,
     number,
     rdma_models,
     spread,
@@ -128,11 +129,6 @@ def _gpudirect(node: ProbedNode) -> Value:
     return " and ".join(method for method in methods if method) or "none"
 
 
-def _firewall(node: ProbedNode) -> Value:
-    found = text(node.seen("firewall", "input"))
-    return None if found == "unknown" else found
-
-
 def _number_of_addresses(node: ProbedNode) -> Value:
     return len(dicts(node.part("data_addresses"))) if node.inventory else None
 
@@ -181,7 +177,7 @@ NETWORK_FACTS: tuple[Fact, ...] = (
     Fact("nic_speed", "speed of data NICs", _nic_speed, verdict="bad", next="ssh {node} ethtool {nic}"),
     Fact("nccl_interfaces", "interfaces NCCL takes", _interfaces, next="set NCCL_SOCKET_IFNAME to one that all have"),
     Fact("nccl_network", "network NCCL takes", _network, verdict="note", next="ssh {node} ip -br addr"),
-    Fact("firewall", "firewall for input", _firewall, next="ssh {node} sudo nft list ruleset"),
+    Fact("firewall", "firewall for input", known_text("firewall", "input"), next="ssh {node} sudo nft list ruleset"),
     Fact("gpudirect", "GPUDirect RDMA by", _gpudirect, verdict="bad", next="ssh {node} sudo modprobe nvidia-peermem",
         main=True),
     Fact("ofed", "OFED", host_text("versions", "ofed"), next="ssh {node} ofed_info -s"),

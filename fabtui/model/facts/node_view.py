@@ -82,6 +82,11 @@ def host_text(*path: str) -> Callable[[ProbedNode], Value]:
     return lambda node: text(node.seen("host", *path))
 
 
+def known_text(probe: str, *path: str) -> Callable[[ProbedNode], Value]:
+    """Return a reader of a text at a path of a probe; ``unknown`` is no value."""
+    return lambda node: found if (found := text(node.seen(probe, *path))) != "unknown" else None
+
+
 def host_number(*path: str) -> Callable[[ProbedNode], Value]:
     """Return a reader of a number at a path of the probe ``host``."""
     return lambda node: number(node.seen("host", *path))

@@ -6,7 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 from fabtui.model.facts.compare import Compare, Fact
-from fabtui.model.facts.node_view import ProbedNode, Value, dicts, field, host_number, host_text, number, text, yes
+from fabtui.model.facts.node_view import (
+    ProbedNode,
+    Value,
+    dicts,
+    field,
+    host_number,
+    host_text,
+    known_text,
+    number,
+    text,
+    yes,
+)
 
 
 def _python(name: str) -> Callable[[ProbedNode], Value]:
@@ -53,11 +64,6 @@ def _governor(node: ProbedNode) -> Value:
     return ", ".join(sorted(filter(None, map(text, found)))) or None if isinstance(found, dict) else None
 
 
-def _acs(node: ProbedNode) -> Value:
-    found = text(node.seen("host", "acs", "state"))
-    return None if found == "unknown" else found
-
-
 def _plugins(node: ProbedNode) -> Value:
     found = node.seen("host", "versions", "net_plugins")
     if not isinstance(found, list):
@@ -98,7 +104,8 @@ SYSTEM_FACTS: tuple[Fact, ...] = (
     Fact("os", "system", lambda n: text(n.part("os")), main=True),
     Fact("memlock", "memlock", _limit("memlock"), unit="B", verdict="bad", next="ssh {node} ulimit -l", main=True),
     Fact("nofile", "open files", _limit("nofile", "unlimited"), next="ssh {node} ulimit -n"),
-    Fact("acs", "PCI ACS", _acs, verdict="bad", next="ssh {node} sudo lspci -vvv | grep ACSCtl"),
+    Fact("acs", "PCI ACS", known_text("host", "acs", "state"), verdict="bad",
+        next="ssh {node} sudo lspci -vvv | grep ACSCtl"),
     Fact("iommu", "IOMMU", host_text("iommu", "state"), next="ssh {node} cat /proc/cmdline"),
     Fact("shm", "/dev/shm", host_number("memory", "shm_size"), Compare.NEAR, "B", share=0.1,
         next="ssh {node} df -h /dev/shm"),
