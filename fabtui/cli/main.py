@@ -25,11 +25,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code.
-
-    Args:
-        argv: The arguments without the program's name; None: those of the process.
-    """
+    """Run the command line and return the exit code; without arguments, those of the process are used."""
     try:
         _open_standard_files()
         code = _dispatch(argv)

@@ -182,13 +182,12 @@ def _place(fault: Fault) -> tuple[str, ...]:
     return (fault.node,) if fault.variable is None else (fault.node, fault.variable[0])
 
 
-def parse_faults(texts: Sequence[str], nodes: LabSpec | Mapping[str, int]) -> list[Fault]:
-    """Return the faults of texts in a lab of a shape, or with a number of endpoints by name of the node.
+def parse_faults(texts: Sequence[str], spec: LabSpec) -> list[Fault]:
+    """Return the faults of texts in a lab of a shape.
 
     Raises:
         ValueError: A text is not a fault, or names an unknown node or endpoint; the message is one line.
     """
-    known = nodes.nodes if isinstance(nodes, LabSpec) else nodes
     faults: list[Fault] = []
     seen: dict[tuple[str, ...], str] = {}
     for text in texts:
@@ -198,7 +197,7 @@ def parse_faults(texts: Sequence[str], nodes: LabSpec | Mapping[str, int]) -> li
             raise ValueError(f"{shown} is not a fault; expected n000:1>n001:2=drop or n001=dead-after:3")
         read = _pair_fault if ">" in where else _node_fault
         try:
-            fault: Fault = read(text, where, what.strip(), known)
+            fault: Fault = read(text, where, what.strip(), spec.nodes)
         except ValueError as error:
             raise ValueError(f"{shown}: {error}") from None
         place = _place(fault)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from fabtui.lab.spec import PairFault
 from fabtui.model.endpoints import Endpoint
 from fabtui.model.events import EndpointsAdded, PhaseStart, PlanUpdate
 from fabtui.session.endpoint_admission import Admission, absent, admit, engine_for
@@ -33,17 +34,10 @@ RANKS_SETTLE = 15.0
 class Sweep:
     """Sweeps of a session: their participants, and the shared state of the tests.
 
-    The lab faults of pairs are ``(src, dst, kind, rate)`` with endpoint names. While `warm`, the ranks keep their GPUs
-    after tests, regardless of the options.
+    While `warm`, the ranks keep their GPUs after tests, regardless of the options.
     """
 
-    def __init__(
-        self,
-        options: SessionOptions,
-        pump: EventPump,
-        go: asyncio.Event,
-        faults: list[tuple[str, str, str, float | None]],
-    ) -> None:
+    def __init__(self, options: SessionOptions, pump: EventPump, go: asyncio.Event, faults: list[PairFault]) -> None:
         self.clients: dict[str, NodeClient] = {}
         self.warm = False
         self.bed = TestBed(pump, go)
@@ -88,9 +82,9 @@ class Sweep:
     def _numbered_faults(self) -> tuple[dict[str, Any], ...]:
         numbers = {str(e): e.number for e in self.bed.endpoints}
         return tuple(
-            {"src": numbers[src], "dst": numbers[dst], "kind": kind, "rate": rate}
-            for src, dst, kind, rate in self._faults
-            if src in numbers and dst in numbers
+            {"src": numbers[fault.src], "dst": numbers[fault.dst], "kind": fault.kind, "rate": fault.rate}
+            for fault in self._faults
+            if fault.src in numbers and fault.dst in numbers
         )
 
     def _wants(self, *probes: str) -> bool:
@@ -249,10 +243,7 @@ class Sweep:
                 return
         if host is not None:
             host.cancel_start()
-        host = RankHost(
-            self.clients[node], admission.endpoints, engine, admission.argv, admission.library, self.bed.store
-        )
-        self.bed.hosts[node] = host
+        host = self.bed.hosts[node] = RankHost(self.clients[node], admission, engine, self.bed.store)
         await host.start(len(self.bed.endpoints))
         if host.broken:
             self._pump.log("error", f"ranks: {host.broken}", node)

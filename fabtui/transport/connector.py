@@ -23,16 +23,8 @@ from fabtui.transport.local import ProcessPipe, SshPipe, ssh_argv
 from fabtui.transport.login_limiter import Gates, with_retries
 from fabtui.transport.payload import Cargo
 from fabtui.transport.registry import TRANSPORTS
-from fabtui.transport.ssh_config.resolve import Resolver, is_plain
-from fabtui.transport.ssh_config.resolved import (
-    ConfigBroken,
-    NeedsOpenSSH,
-    Policy,
-    PolicyOption,
-    Resolved,
-    check_host,
-    policy_for,
-)
+from fabtui.transport.ssh_config.resolve import NeedsOpenSSH, Resolver, is_plain
+from fabtui.transport.ssh_config.resolved import ConfigBroken, Policy, PolicyOption, Resolved, check_host, policy_for
 
 if TYPE_CHECKING:
     from fabtui.transport.asyncssh.connection import Login

@@ -42,12 +42,6 @@ TRANSPORTS: dict[str, TransportSpec] = {
 }
 
 
-def remote_command(transport: str, node: str, command: str) -> str:
-    """Return what a user types to run a command on a node."""
-    spec = TRANSPORTS.get(transport)
-    return (spec.hint if spec else "ssh {node} {command}").replace("{node}", node).replace("{command}", command)
-
-
 def transport_rows() -> list[tuple[str, str, str]]:
     """Return name, title and hint of every transport, for the documentation."""
     return [(spec.name, spec.title, spec.hint) for spec in TRANSPORTS.values()]

@@ -28,12 +28,13 @@ from fabtui.model.layers import Layer
 from fabtui.model.measurement import Measurement, Verdict
 from fabtui.model.schedule import each_round
 from fabtui.model.session_model import Model
+from fabtui.session.feeds.base import Feed
 from tests.screen.fakeprobes import address, inventory, nvlink
 
 START = 1_700_000_000.0
 
 
-class FakeFeed:
+class FakeFeed(Feed):
     """Plays events into a model.
 
     Args:

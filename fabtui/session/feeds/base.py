@@ -1,15 +1,14 @@
-"""Interface of a session for front ends, live or replayed."""
+"""Base of a session for front ends, live or replayed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from fabtui.model.session_model import Model
 
 
-class Feed(Protocol):
-    """Source of events, with the model they build."""
+class Feed:
+    """Source of events, with the model they build. Methods that only nodes can fulfil do nothing here."""
 
     model: Model  #: State of the session. Only the feed changes it, in the event loop that runs the feed.
     can_test: bool  #: Whether `retest` and `sweep` have an effect (a replay cannot test).

@@ -13,12 +13,14 @@ from typing import Any, Protocol
 
 from fabtui import __version__
 from fabtui.errors import InputError
+from fabtui.lab.spec import LabSpec, PairFault, parse_faults
 from fabtui.model.events import InventoryUpdate, NodeState, NodeUpdate, Paused, PhaseStart, SessionEnd, SessionStart
 from fabtui.model.exit_codes import exit_code
 from fabtui.model.session_model import Model
 from fabtui.sanitize import one_line
 from fabtui.session import user_probes
 from fabtui.session.event_pipeline import EventPump, Journal
+from fabtui.session.feeds.base import Feed
 from fabtui.session.node_client import (
     NodeClient,
     NodeMessage,
@@ -57,7 +59,7 @@ class Opener(Protocol):
         """Return an open link, or raise `NodeUnreachable`."""
 
 
-class LiveFeed:
+class LiveFeed(Feed):
     """A session over real nodes, or over the nodes of a lab; ``opener`` replaces the transport in the options.
 
     Raises:
@@ -204,14 +206,13 @@ class LiveFeed:
             await asyncio.gather(pumping, return_exceptions=True)
             await self._pump.drain()
 
-    async def _open(self, stack: contextlib.AsyncExitStack) -> tuple[Opener, list[tuple[str, str, str, float | None]]]:
+    async def _open(self, stack: contextlib.AsyncExitStack) -> tuple[Opener, list[PairFault]]:
         """Start the lab if there is one, and return the opener of links."""
         options = self._options
         ssh_config: Path | None = options.ssh_config
-        faults: list[tuple[str, str, str, float | None]] = []
+        faults: list[PairFault] = []
         if options.lab is not None:
-            from fabtui.lab.lab import Lab, LabError, LabSpec
-            from fabtui.lab.spec import PairFault, parse_faults
+            from fabtui.lab.lab import Lab, LabError
 
             try:
                 spec = LabSpec.parse(options.lab)
@@ -225,7 +226,7 @@ class LiveFeed:
             except LabError as error:
                 raise InputError(f"--lab: {error}") from None
             ssh_config = lab.ssh_config
-            faults = [(f.src, f.dst, f.kind, f.rate) for f in parsed if isinstance(f, PairFault)]
+            faults = [fault for fault in parsed if isinstance(fault, PairFault)]
             if lab.note:
                 self._pump.log("notice", lab.note)
         else:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from fabtui.model.events import Event, LogEntry, Paused
 from fabtui.model.recording import DamagedRecording, apply_recorded, read_events
 from fabtui.model.session_model import Model
+from fabtui.session.feeds.base import Feed
 
 #: Maximum distance (s of replay time) of events that are applied together.
 _TICK = 0.03
 
 
-class StillFeed:
+class StillFeed(Feed):
     """Feed that applies all events at once; each one fits the model. The badge names their origin."""
 
     can_test = False
@@ -29,24 +30,6 @@ class StillFeed:
         """Register a callback for the end of each batch of events."""
         self._listeners.append(changed)
 
-    def pause(self, on: bool) -> None:
-        """Do nothing: nothing moves."""
-
-    async def retest(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Do nothing: a file cannot be tested again."""
-
-    async def sweep(self) -> None:
-        """Do nothing: a file cannot be tested again."""
-
-    async def look(self, nodes: Sequence[str]) -> None:
-        """Do nothing: there are no nodes."""
-
-    def watch(self, on: bool) -> None:
-        """Do nothing: nothing can be tested."""
-
-    async def close(self) -> None:
-        """Do nothing: nothing is open."""
-
     async def run(self) -> None:
         """Apply all events."""
         for event in self._events:
@@ -59,12 +42,7 @@ class StillFeed:
 
 
 class ReplayFeed(StillFeed):
-    """Feed that plays a recording.
-
-    Args:
-        path: The recording.
-        speed: Recorded seconds per second; None: as fast as possible.
-    """
+    """Feed that plays a recording; ``speed`` in recorded seconds per second, None: as fast as possible."""
 
     def __init__(self, path: Path, speed: float | None = None) -> None:
         super().__init__((), f"RECORDING {path.name}")

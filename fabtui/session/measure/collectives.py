@@ -26,8 +26,9 @@ class Group(NamedTuple):
 
 
 class CollectiveTest(NamedTuple):
-    """Parameters of a group test: message sizes (bytes), iterations, deadline of each phase (s)."""
+    """Parameters of a group test: which collective, message sizes (bytes), iterations, deadline of each phase (s)."""
 
+    kind: str
     sizes: tuple[int, ...]
     iters: int
     warmup: int
@@ -63,9 +64,9 @@ def factor(kind: str, ranks: int) -> float:
     return 1.0
 
 
-async def run_collective(bed: TestBed, test: CollectiveTest, kind: str, groups: Sequence[Group]) -> None:
+async def run_collective(bed: TestBed, test: CollectiveTest, groups: Sequence[Group]) -> None:
     """Test a collective over each group, the largest last, in waves of groups that share no rank; report each wave."""
-    message = {"op": "collective", "kind": kind, **test._asdict()}
+    message = {"op": "collective", **test._asdict()}
     seconds = (1 + len(test.sizes)) * test.deadline
     left = list(groups)
     while left:
@@ -78,19 +79,17 @@ async def run_collective(bed: TestBed, test: CollectiveTest, kind: str, groups: 
         left = [group for group in left if group not in wave]
         await Gathering(bed).run(list(wave.values()))
         for group, request in wave.items():
-            bed.report([_measurement(bed, test, kind, group, request, size) for size in test.sizes])
+            bed.report([_measurement(bed, test, group, request, size) for size in test.sizes])
 
 
-def _measurement(
-    bed: TestBed, test: CollectiveTest, kind: str, group: Group, request: GroupRequest, size: int
-) -> Measurement:
+def _measurement(bed: TestBed, test: CollectiveTest, group: Group, request: GroupRequest, size: int) -> Measurement:
     reports = request.last_reports("reduced", bytes=size)
     passed = [report for report in reports.values() if report is not None and report.get("ok") is True]
     times = [number(report.get("seconds")) for report in passed]
     slowest = max((value for value in times if value), default=None)
     results: dict[str, Any]
     if len(passed) == len(reports) and slowest is not None and None not in times:
-        results = _success(bed, test, kind, group, size, slowest, passed)
+        results = _success(bed, test, group, size, slowest, passed)
     else:
         if len(passed) == len(reports):
             verdict, text = Verdict.INCONCLUSIVE, "a rank passed but reported no time"
@@ -99,29 +98,23 @@ def _measurement(
             text, timeout, error_kind = failure(request, reports, bed.endpoints)
             missing = all("cannot take part" in why for why in request.gone.values()) and bool(request.gone)
             verdict = Verdict.INCONCLUSIVE if missing else Verdict.TIMEOUT if timeout else Verdict.FAILED
-        how = f"{kind} over {len(group.ranks)} ranks"
+        how = f"{test.kind} over {len(group.ranks)} ranks"
         extra = {"ranks": len(group.ranks), "error_kind": error_kind.value}
         results = {"verdict": verdict, "how": how, "error": text, "extra": extra}
     return Measurement(
-        layer=COLLECTIVES[kind],
+        layer=COLLECTIVES[test.kind],
         src=group.src,
         dst=group.dst,
         unit="GB/s",
         bytes=size,
         time=time.time(),
-        attempts=bed.attempt(kind, group.src, group.dst, str(size)),
+        attempts=bed.attempt(test.kind, group.src, group.dst, str(size)),
         **results,
     )
 
 
 def _success(
-    bed: TestBed,
-    test: CollectiveTest,
-    kind: str,
-    group: Group,
-    size: int,
-    seconds: float,
-    reports: list[dict[str, Any]],
+    bed: TestBed, test: CollectiveTest, group: Group, size: int, seconds: float, reports: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """Return what a measurement of a collective that all ranks passed has of its own."""
     count = len(group.ranks)
@@ -129,7 +122,7 @@ def _success(
     sent = next((value for report in reports if (value := number(report.get("sent")))), float(size))
     transport = next((report.get("transport") for report in reports if report.get("transport")), None)
     algorithm = next((report.get("algorithm") for report in reports if report.get("algorithm")), None)
-    version = bed.host_of(group.ranks[0]).version
+    how = f"{bed.host_of(group.ranks[0]).version}, {test.kind} over {count} ranks"
     extra = {
         "algbw": sent / seconds / 1e9,
         "ranks": count,
@@ -140,8 +133,8 @@ def _success(
     }
     return {
         "verdict": Verdict.OK,
-        "value": sent / seconds * factor(kind, count) / 1e9,
-        "how": f"{version}, {kind} over {count} ranks, up to {test.iters} iterations, slowest rank, result verified",
+        "value": sent / seconds * factor(test.kind, count) / 1e9,
+        "how": f"{how}, up to {test.iters} iterations, slowest rank, result verified",
         "transport": one_line(str(transport), 120) if transport else None,
         "extra": {name: value for name, value in extra.items() if value is not None},
     }

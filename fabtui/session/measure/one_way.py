@@ -14,7 +14,7 @@ from fabtui.model.measurement import Measurement, Verdict
 from fabtui.sanitize import one_line
 from fabtui.session.measure.mesh_targets import A_REQUEST, MeshTest, Target, header_bytes
 from fabtui.session.measure.p2p_result import number
-from fabtui.session.node_client import ProbeFailed
+from fabtui.session.node_client import OnPart, ProbeFailed
 from fabtui_node.protocol import ErrorKind
 
 SMALL, BIG = 5, 3
@@ -65,18 +65,17 @@ class OneWay(MeshTest):
             if not opened.done() and isinstance(value.get("ports"), list):
                 opened.set_result(_ports(value["ports"]))
 
-        args = {"role": "listen", "token": self._token, "addresses": addresses}
         try:
-            await self._clients[node].probe("udp", args, LISTEN_DEADLINE, part)
-        except ProbeFailed as failed:
-            self._pump.log("warning", f"udp: {one_line(failed.text, 300)}", node)
+            await self._call(node, {"role": "listen", "addresses": addresses}, LISTEN_DEADLINE, part)
         finally:
             if not opened.done():
                 opened.set_result({})
 
-    async def _call(self, node: str, args: dict[str, Any], deadline: float = 10.0) -> dict[str, Any]:
+    async def _call(
+        self, node: str, args: dict[str, Any], deadline: float = 10.0, on_part: OnPart | None = None
+    ) -> dict[str, Any]:
         try:
-            return await self._clients[node].probe("udp", {"token": self._token, **args}, deadline)
+            return await self._clients[node].probe("udp", {"token": self._token, **args}, deadline, on_part)
         except ProbeFailed as failed:
             self._pump.log("warning", f"udp: {one_line(failed.text, 300)}", node)
             return {}

@@ -203,7 +203,7 @@ class PairSweep:
                 self._on_lost(host, text, kind)
             case HostFrozen(host, text):
                 self._bed.pump.log("warning", f"{text}; it is ended")
-                self._kill(host.node, text, ErrorKind.FROZEN, excuse=True)
+                self._kill(host.node, text, excuse=True)
             case HostLoaded(host):
                 self._recovery.loaded(host)
             case _:
@@ -318,17 +318,17 @@ class PairSweep:
                 for rank in pair.ends - pair.free:
                     node = self._bed.endpoints[rank].node
                     text = f"the rank host of {node} did not come back from a cancelled test"
-                    self._kill(node, text, ErrorKind.FROZEN)
+                    self._kill(node, text)
 
     def _abort(self, pair: _Running) -> None:
         pair.aborted = time.monotonic()
         for rank in pair.ends - pair.free:
             self._bed.host_of(rank).send({"op": "abort", "id": pair.number})
 
-    def _kill(self, node: str, text: str, kind: ErrorKind, *, excuse: bool = False) -> None:
+    def _kill(self, node: str, text: str, *, excuse: bool = False) -> None:
         """End a rank host that hangs, from outside; pairs of other nodes continue."""
         if node not in self._recovery.nodes and not self._bed.hosts[node].down:
-            self._lose(self._bed.hosts[node], text, kind, timeout=True, excuse=excuse)
+            self._lose(self._bed.hosts[node], text, ErrorKind.FROZEN, timeout=True, excuse=excuse)
 
     def _on_lost(self, host: RankHost, text: str, kind: ErrorKind) -> None:
         if host.node in self._recovery.nodes:

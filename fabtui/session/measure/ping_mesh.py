@@ -127,17 +127,17 @@ class PingMesh(MeshTest):
             for packet in LADDER
             if (payload := packet - header_bytes(target.here.address)) < (size or 0)
         ]
-        passed: dict[tuple[str, Key], int] = {}
+        passed: dict[Target, int] = {}
 
         def read(row: dict[str, Any] | str, target: Target, size: int | None) -> None:
             if not isinstance(row, str) and row.get("received") and size:
-                passed[target.node, target.key] = max(passed.get((target.node, target.key), 0), size)
+                passed[target] = max(passed.get(target, 0), size)
 
         async with asyncio.TaskGroup() as group:
             group.create_task(self._ask(smaller, {"wait": WAIT, "whole": True, "count": 1}, read))
             group.create_task(self._ask_whole(chosen, count=WHOLE_COUNT_AGAIN, reasons=True))
-            known = {(target.node, target.key) for target, _ in chosen}
-            rest = [pair for pair in bad if (pair[0].node, pair[0].key) not in known]
+            examined = set(chosen)
+            rest = [pair for pair in bad if pair not in examined]
             group.create_task(self._ask_whole(rest, count=WHOLE_COUNT_AGAIN))
         await self._pump.flush()
         lossy = set(self._losing(Layer.MTU, (target for target, _ in bad)))
@@ -148,7 +148,7 @@ class PingMesh(MeshTest):
         for target, _ in chosen:
             m = self._latest(Layer.MTU, target)
             if m is not None and m.verdict in (Verdict.TIMEOUT, Verdict.FAILED):
-                found.append(_explained(m, passed.get((target.node, target.key))))
+                found.append(_explained(m, passed.get(target)))
         self._report(found)
         await self._pump.flush()
 

@@ -20,8 +20,7 @@ class Partners:
     """Partners of the ends of a bad pair, with which they passed, and the pairs of them to test again."""
 
     pair: Pair
-    of_a: int | None
-    of_b: int | None
+    others: list[int | None]
     to_test: list[Pair]
 
 
@@ -54,13 +53,10 @@ def _passes(model: Model, a: int, b: int, since: float = float("-inf")) -> bool:
 def partners_of(model: Model, pair: Pair, since: float | None = None, *, fatal: bool = False) -> Partners:
     """Return partners with which the ends of a bad pair passed, of the same class where there are any.
 
-    Args:
-        model: State of the session.
-        pair: The bad pair.
-        since: Time of its first failure (epoch seconds). Partners with which an end has passed since then come first,
-            and are not tested again. None: all partners are tested again.
-        fatal: Whether the pair ends a rank host. Then it is enough that an end has passed with any partner since then.
-            The effect of a transfer on its process is weak evidence about links.
+    Partners with which an end has passed ``since`` the pair's first failure (epoch seconds) come first, and are not
+    tested again. None: all partners are tested again. If the pair is ``fatal``, it ends a rank host. Then it is enough
+    that an end has passed with any partner since then: the effect of a transfer on its process is weak evidence about
+    links.
     """
     ends = model.endpoints
     kind = pair_class(ends[pair[0]], ends[pair[1]])
@@ -74,13 +70,13 @@ def partners_of(model: Model, pair: Pair, since: float | None = None, *, fatal: 
         alive = fatal and since is not None and any(_passes(model, end, n, since) for n in good)
         if same and not later and not alive:
             tested.append((min(end, same[0]), max(end, same[0])))
-    return Partners(pair, found[0], found[1], tested)
+    return Partners(pair, found, tested)
 
 
 def conclusion(model: Model, partners: Partners, *, fatal: bool = False) -> str:
     """Return the conclusion of the tests with other partners about a bad pair; a ``fatal`` pair ends a rank host."""
     names = [str(model.endpoints[n]) for n in partners.pair]
-    others = (partners.of_a, partners.of_b)
+    others = partners.others
     good = [n is not None and _passes(model, end, n) for end, n in zip(partners.pair, others, strict=True)]
     with_whom = [f"{name} with {model.endpoints[n]}" for name, n in zip(names, others, strict=True) if n is not None]
     if all(good):

@@ -242,7 +242,16 @@ class TestRunner:
 
         They have a share of the usual deadline, and ``meet`` is the share of it that ranks wait for each other.
         """
-        test = self._pair_test(size, share, meet)
+        options, deadline = self._options, share * self._options.timeout
+        test = PairTest(
+            bytes=size,
+            iters=options.iters,
+            warmup=options.warmup,
+            latency_iters=LATENCY_ITERS,
+            deadline=deadline,
+            meet=min(deadline / 2, max(MEET_LEAST, meet * options.timeout)),
+            both=options.both,
+        )
         for part in in_parts(pairs, PAIRS_BEFORE_REST):
             await self._make_room(end for pair in part for end in pair)
             sweep = PairSweep(self._bed, test, one_at_a_time=alone)
@@ -252,25 +261,10 @@ class TestRunner:
             for pair_, since in sweep.bad_since.items():
                 self._bad_since.setdefault(pair_, since)
 
-    def _pair_test(self, size: int, share: float = 1.0, meet: float = 0.5) -> PairTest:
-        whole = self._options.timeout
-        deadline = share * whole
-        return PairTest(
-            bytes=size,
-            iters=self._options.iters,
-            warmup=self._options.warmup,
-            latency_iters=LATENCY_ITERS,
-            deadline=deadline,
-            meet=min(deadline / 2, max(MEET_LEAST, meet * whole)),
-            both=self._options.both,
-        )
-
     async def again(self, pairs: list[Pair], deadline_share: float) -> None:
         """Test a few pairs again; more follow later."""
         self._bed.lasting = True
-        await self._make_room(end for pair in pairs for end in pair)
-        test = self._pair_test(self._largest, deadline_share)
-        await PairSweep(self._bed, test, one_at_a_time=len(pairs) == 1).run(pairs)
+        await self._run_pairs(pairs, self._largest, alone=len(pairs) == 1, share=deadline_share)
 
     async def _make_room(self, ends: Iterable[int]) -> None:
         """Release the broken communicators, or all if an endpoint would exceed its limit.
@@ -352,10 +346,10 @@ class TestRunner:
         largest = self._bytes
         three = tuple(sorted({max(4, largest // part // 4 * 4) for part in (64, 8, 1)}))
         sizes = self._options.collective_sizes or three
-        test = CollectiveTest(sizes, self._options.iters, self._options.warmup, self._options.timeout)
         kinds = self._options.collectives
         name = kinds[0] if len(kinds) == 1 else "collectives"
         self._pump.emit(PhaseStart(name=name, total=len(groups) * len(sizes) * len(kinds)))
         await self._make_room(usable)
         for kind in kinds:
-            await run_collective(self._bed, test, kind, groups)
+            test = CollectiveTest(kind, sizes, self._options.iters, self._options.warmup, self._options.timeout)
+            await run_collective(self._bed, test, groups)

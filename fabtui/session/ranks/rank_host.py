@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
-from fabtui.model.endpoints import Endpoint
 from fabtui.sanitize import one_line
+from fabtui.session.endpoint_admission import Admission
 from fabtui.session.measure.p2p_result import number
 from fabtui.session.node_client import GRACE, NodeClient, ProbeFailed
 from fabtui.session.ranks.rendezvous_store import StoreServer
@@ -89,24 +89,16 @@ Report = HostMessage | HostLost | HostLoaded | HostFrozen | HostRestarted
 class RankHost:
     """The rank host of one node."""
 
-    def __init__(
-        self,
-        client: NodeClient,
-        endpoints: list[Endpoint],
-        engine: Engine,
-        argv: list[str] | None,
-        library: str | None,
-        store: StoreServer,
-    ) -> None:
+    def __init__(self, client: NodeClient, admission: Admission, engine: Engine, store: StoreServer) -> None:
         self.client = client
         self.node = client.node
         self.engine = engine
         self.subscribers: list[Callable[[Report], None]] = []  #: Queues that its reports are put into.
-        self.endpoints = endpoints
+        self.endpoints = admission.endpoints
         self.version = ""  #: Version of the engine, once ready.
         self.laps: dict[str, float] = {}  #: Duration (s) of each reported part of its start, including ``total``.
         self.port = 0  #: Port of its listener for the TCP check, once ready.
-        self.address = next((e.address for e in endpoints if e.address), None)
+        self.address = next((e.address for e in self.endpoints if e.address), None)
         self.broken: str | None = None  #: Why it cannot be used, or None.
         self.bad_ranks: dict[int, str] = {}  #: Endpoints that could not be made ready, with the reason.
         self.restarts = 0
@@ -117,8 +109,8 @@ class RankHost:
         self.halted = False  #: Whether its process is known to be stopped (SIGSTOP).
         self._standing_by = False
         self._restart: asyncio.Task[None] | None = None
-        self._argv = argv
-        self._library = library
+        self._argv = admission.argv
+        self._library = admission.library
         self._store = store
         self._ready: asyncio.Future[dict[str, Any]] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -298,11 +290,8 @@ class RankHost:
 class HostReports:
     """Queue of the reports of rank hosts, from entering it as a context until it is left.
 
-    Busy rank hosts are asked every second, so that one that hangs is found before a deadline.
-
-    Args:
-        hosts: The rank hosts.
-        busy: Returns the nodes on which something runs; the others are not checked.
+    Busy rank hosts, those of the nodes that ``busy`` returns, are asked every second, so that one that hangs is found
+    before a deadline.
     """
 
     def __init__(self, hosts: Collection[RankHost], busy: Callable[[], set[str]] = set) -> None:

@@ -15,8 +15,8 @@ from fabtui.transport.asyncssh.known_hosts import HostKeys
 from fabtui.transport.link import NodeUnreachable
 from fabtui.transport.login_errors import NoCommonAlgorithmError
 from fabtui.transport.login_limiter import Gates, with_retries
-from fabtui.transport.ssh_config.resolve import Resolver, Unfit
-from fabtui.transport.ssh_config.resolved import Jump, NeedsOpenSSH, PolicyOption, Resolved, policy_for
+from fabtui.transport.ssh_config.resolve import NeedsOpenSSH, Resolver, Unfit
+from fabtui.transport.ssh_config.resolved import Jump, PolicyOption, Resolved, policy_for
 
 _MAX_HOPS = 8
 #: Time (s) before an unreachable jump host is tried again.

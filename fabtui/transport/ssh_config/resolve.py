@@ -14,6 +14,7 @@ import shutil
 import socket
 import stat
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -217,10 +218,8 @@ def resolve_without_ssh(ssh_config: Path | None, host: str, user: str | None, po
         raise ConfigBroken(str(error)) from None
     proxy = config.get("ProxyCommand")
     timeout = config.get("ConnectTimeout")
-    return Resolved(
-        name=host,
-        hostname=settings.hostname,
-        user=settings.user,
+    return replace(
+        settings,
         port=int(port or config.get("Port", 22)),
         jumps=jumps,
         proxy_command=None if proxy in (None, "", "none") else str(proxy),
@@ -290,6 +289,10 @@ def live_master(path: str) -> bool:
     except OSError:
         return False
     return True
+
+
+class NeedsOpenSSH(Exception):
+    """asyncssh cannot reach this host; the text is the reason."""
 
 
 class Unfit:

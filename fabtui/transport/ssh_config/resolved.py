@@ -29,10 +29,6 @@ class ConfigBroken(Exception):
     """The ssh configuration does not parse; the text names the line."""
 
 
-class NeedsOpenSSH(Exception):
-    """asyncssh cannot reach this host; the text is the reason."""
-
-
 @dataclass(frozen=True, slots=True)
 class Jump:
     """One hop of a ProxyJump."""

@@ -37,7 +37,6 @@ SPEC = LabSpec((4, 3, 1))
 )
 def test_grammar(text: str, fault: object) -> None:
     assert parse_faults([text], SPEC) == [fault]
-    assert parse_faults([text], SPEC.nodes) == [fault]
 
 
 @pytest.mark.parametrize(

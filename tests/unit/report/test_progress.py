@@ -11,6 +11,7 @@ from fabtui.model.events import Event
 from fabtui.model.session_model import Model
 from fabtui.report import progress
 from fabtui.report.progress import Progress
+from fabtui.session.feeds.base import Feed
 
 Maker = Callable[[], Any]
 
@@ -25,7 +26,7 @@ class Terminal(io.StringIO):
         return True
 
 
-class FakeFeed:
+class FakeFeed(Feed):
     """A feed that plays events one by one."""
 
     def __init__(self) -> None:
