@@ -223,8 +223,10 @@ async def test_sixteen_nodes_answer(token: str) -> None:
 
 
 HOLDER = """
-import asyncio, asyncssh, sys
+import asyncio, asyncssh, signal, sys
 from fabtui.lab.lab import Lab, LabSpec
+# A shell without job control starts what runs in the background with this signal ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 async def main():
     async with Lab(LabSpec.parse("2x1")) as lab:
         connections = [await asyncssh.connect(node, config=[str(lab.ssh_config)]) for node in lab.nodes]
