@@ -223,8 +223,8 @@ def _reader_of(annotation: str) -> Reader:
     return (lambda value: None if value is None else reader(value)) if annotation.endswith(" | None") else reader
 
 
-# Frozen classes with slots and comparison would double the time of this import, which the first frame waits for.
-@dataclass(eq=False)
+# Frozen classes with slots would double the time of this import, which the first frame waits for.
+@dataclass
 class Event:
     """One event.
 
@@ -250,7 +250,7 @@ class Event:
         return value
 
 
-@dataclass(eq=False)
+@dataclass
 class SessionStart(Event):
     """Start of a session.
 
@@ -275,7 +275,7 @@ class SessionStart(Event):
     format: int = FORMAT
 
 
-@dataclass(eq=False)
+@dataclass
 class NodeUpdate(Event):
     """New connection state of a node, with its transport (``backend``)."""
 
@@ -288,7 +288,7 @@ class NodeUpdate(Event):
     backend: str | None = ""
 
 
-@dataclass(eq=False)
+@dataclass
 class InventoryUpdate(Event):
     """Result of the inventory probe on a node."""
 
@@ -298,7 +298,7 @@ class InventoryUpdate(Event):
     value: JsonObject
 
 
-@dataclass(eq=False)
+@dataclass
 class EndpointsAdded(Event):
     """New endpoints; ``notes`` gives, by node, the reason why a node has nothing to test."""
 
@@ -312,7 +312,7 @@ class EndpointsAdded(Event):
         return Event.to_json(self) | {"endpoints": [asdict(endpoint) for endpoint in self.endpoints]}
 
 
-@dataclass(eq=False)
+@dataclass
 class ProbeResult(Event):
     """Result of a probe on a node: its value, or why there is none."""
 
@@ -324,7 +324,7 @@ class ProbeResult(Event):
     error: str | None = None
 
 
-@dataclass(eq=False)
+@dataclass
 class PhaseStart(Event):
     """Start of a phase (``connect``, ``look``, ``ping``, ``p2p``, ``done``...); ``total`` is its number of tests."""
 
@@ -334,7 +334,7 @@ class PhaseStart(Event):
     total: int = 0
 
 
-@dataclass(eq=False)
+@dataclass
 class PairsStarted(Event):
     """Ordered pairs whose tests have just started."""
 
@@ -343,7 +343,7 @@ class PairsStarted(Event):
     pairs: Sequence[Pair]
 
 
-@dataclass(eq=False)
+@dataclass
 class Measured(Event):
     """Finished measurements."""
 
@@ -356,7 +356,7 @@ class Measured(Event):
         return Event.to_json(self) | {"measurements": [one.to_json() for one in self.measurements]}
 
 
-@dataclass(eq=False)
+@dataclass
 class PlanUpdate(Event):
     """Change of the test plan.
 
@@ -375,7 +375,7 @@ class PlanUpdate(Event):
     suspects: Sequence[PairText] = ()
 
 
-@dataclass(eq=False)
+@dataclass
 class CounterDeltas(Event):
     """Counter deltas of a node between two samples (`fabtui.model.counter_log`); none are sent where nothing moved."""
 
@@ -387,7 +387,7 @@ class CounterDeltas(Event):
     deltas: JsonObject
 
 
-@dataclass(eq=False)
+@dataclass
 class LogEntry(Event):
     """Line of the event log; ``level`` is ``info``, ``notice``, ``warning`` or ``error``."""
 
@@ -398,7 +398,7 @@ class LogEntry(Event):
     node: str | None = None
 
 
-@dataclass(eq=False)
+@dataclass
 class Paused(Event):
     """Pause of a session, or its end."""
 
@@ -407,7 +407,7 @@ class Paused(Event):
     on: bool
 
 
-@dataclass(eq=False)
+@dataclass
 class Watching(Event):
     """Start or end of watching: pairs are tested again in the background."""
 
@@ -416,7 +416,7 @@ class Watching(Event):
     on: bool
 
 
-@dataclass(eq=False)
+@dataclass
 class SessionEnd(Event):
     """End of a session's tests, with the exit code."""
 
@@ -426,7 +426,7 @@ class SessionEnd(Event):
     text: str = ""
 
 
-@dataclass(eq=False)
+@dataclass
 class UnknownEvent(Event):
     """Event of a kind that this version does not know."""
 
